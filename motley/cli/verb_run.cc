@@ -5,6 +5,7 @@
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
+#include "motley/cli/app.h"
 #include "motley/cli/run_options.h"
 #include "motley/cli/teller.h"
 #include "motley/control/correcting.h"
@@ -39,6 +40,7 @@ std::vector<Flag> run_flags(RunOptions& options) {
        {"--elastic", &options.elastic,
         "go on when devices are lost, leave (motley leave) or come (motley join): a step happens on "
         "all devices that are left, or is done again"},
+       {"--listen", &options.port, "with --elastic: port at which devices may join; 0: any", kShown},
        {"--absent", &options.absent, "with --elastic: a device that is not there yet (repeat)"},
        {"--conditions", &options.conditions,
         "file (docs/formats/conditions.md): emulated devices that become slow for a while, and, "
@@ -179,6 +181,8 @@ Result<void> make_elastic(const RunOptions& options, const control::ChosenPlan& 
   MOTLEY_ASSIGN(control::PlanChoices choices, make_plan_choices(options.plan.planning, context));
   adaptation->replan = control::make_replanner(chosen, std::move(choices));
   adaptation->spare = chosen.inputs.devices;
+  adaptation->port = options.port;
+  adaptation->version = version();
   if (options.absent.empty()) return {};
   std::vector<DeviceId> present = chosen.inputs.devices;
   for (const std::string& name : options.absent) {

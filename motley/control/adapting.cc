@@ -128,6 +128,7 @@ Wish Adapting::step(const StepReport& report) {
   const auto begun = begun_.find(report.logged.stint);
   if (begun == begun_.end()) return wish;
   spent_ += report.logged.step_s;
+  done_ = report.step + 1;
   steps_.push_back(report.logged.step_s);
   const bool is_first = steps_.size() == 1;  // of its program: memory is touched, caches are cold
   const auto parts = seen_.extract(report.step);
@@ -359,7 +360,7 @@ void Adapting::on_event(const run::WorkerEvent& event) {
   const int before = std::exchange(current_, what.candidate);
   begun_[fields.value("change", 0)] = current_;
   steps_.clear();
-  settle_membership(what.decision.begins);
+  settle_membership(what.decision.begins, Seconds(fields.value("pause_s", 0.0)));
   if (asked_.empty() && before != current_) {
     Candidate& over = candidates_[static_cast<std::size_t>(before)];
     over.planned.program.reset();

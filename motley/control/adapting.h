@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "motley/control/clock.h"
@@ -56,6 +57,8 @@ struct Adaptation {
   /// there (replanning.h). Null: it ends with any of them.
   std::function<Result<Candidate>(const std::vector<DeviceId>&)> replan = nullptr;
   std::vector<std::string> absent = {};  ///< devices that are not there at the beginning
+  int port = 0;              ///< where newcomers and others ask; 0: any
+  std::string version = "";  ///< of the program that runs
   /// Devices that go and come back: as of an emulated cluster (simulate/conditions.h).
   std::vector<simulate::Absence> absences = {};
   /// By which a candidate is predicted once it has a program; null: none is.
@@ -108,6 +111,11 @@ class Adapting : public Listener {
   Result<void> release(const std::string& device);
   /// A process is started for the device, which takes part when it is ready.
   Result<void> take_in(const std::string& device);
+  /// Of the job's devices, by name: training, idle, coming, leaving or absent.
+  std::vector<std::pair<std::string, std::string>> device_states() const;
+  std::int64_t steps_done() const { return done_; }
+  /// Whose programs its processes are; a newcomer must be of the same.
+  const std::string& version() const { return choices_.version; }
   /// No more events come: writes what came of the last decision, and puts the traces that ranks
   /// left, if they did, in the order of the plan that ran last.
   Result<void> end(bool has_traces);
@@ -139,7 +147,7 @@ class Adapting : public Listener {
   Result<run::Change> give_up(run::Recovery recovery, int from, const Error& why);
   run::Recovery from_checkpoint() const;
   void note_membership(const run::WorkerEvent& event);
-  void settle_membership(std::int64_t step);
+  void settle_membership(std::int64_t step, Seconds pause);
   void take_arrivals();
   void follow_absences();
   Result<void> write_plan() const;
@@ -171,6 +179,7 @@ class Adapting : public Listener {
   std::map<std::int64_t, policy::StepSeen> seen_;  // what ranks said of steps that are not done
   std::vector<double> steps_;                      // of the plan that runs
   double spent_ = 0;                               // seconds of steps
+  std::int64_t done_ = 0;                          // steps
   // Of an elastic job.
   std::optional<Membership> members_;
   std::vector<MembershipChange> membership_;

@@ -195,7 +195,7 @@ void Adapting::note_membership(const run::WorkerEvent& event) {
 }
 
 /// A plan has begun, after step `step`.
-void Adapting::settle_membership(std::int64_t step) {
+void Adapting::settle_membership(std::int64_t step, Seconds pause) {
   if (!members_) return;
   std::set<std::string> used;
   for (const plan::Member& member : plan::members(current().planned.plan))
@@ -217,7 +217,7 @@ void Adapting::settle_membership(std::int64_t step) {
   if (is_empty) return;
   coming_.step = step;
   const bool stood = !coming_.lost.empty() || coming_.lost_steps > 0;
-  if (stood) coming_.pause = clock_.steady() - members_->since();
+  coming_.pause = stood ? clock_.steady() - members_->since() : pause;
   std::vector<std::string> words;
   const auto say = [&](const std::vector<std::string>& devices, const char* what) {
     if (!devices.empty()) words.push_back(join(devices, ", ") + " " + what);
@@ -242,7 +242,7 @@ void Adapting::take_arrivals() {
   if (choices_.policy != nullptr)
     for (const std::string& device : arrived_)
       take(choices_.policy->observe(policy::ArrivalSeen{device, Seconds(spent_)}),
-           kept_.empty() ? 0 : kept_.back().begins);
+           done_);
   if (!asked_.empty()) return;  // the policy knows how
   const auto plan = plan_for(present());
   if (!plan || *plan == current_) {
@@ -252,7 +252,7 @@ void Adapting::take_arrivals() {
     return;
   }
   policy::Decision decision{.policy = kMembership,
-                            .seen_step = kept_.empty() ? 0 : kept_.back().begins,
+                            .seen_step = done_,
                             .at = Seconds(spent_),
                             .choice = {policy::UsePlan{*plan}, std::nullopt, "with " + names}};
   if (const auto& priced = candidates_[static_cast<std::size_t>(*plan)].priced)
@@ -273,11 +273,11 @@ Result<void> Adapting::release(const std::string& device) {
     return tl::make_unexpected(plan.error());
   }
   if (*plan == current_ && asked_.empty()) {
-    settle_membership(kept_.empty() ? 0 : kept_.back().begins);
+    settle_membership(done_, Seconds(0));
     return {};
   }
   policy::Decision decision{.policy = kMembership,
-                            .seen_step = kept_.empty() ? 0 : kept_.back().begins,
+                            .seen_step = done_,
                             .at = Seconds(spent_),
                             .choice = {policy::UsePlan{*plan}, std::nullopt,
                                        device + " leaves"}};
@@ -294,6 +294,24 @@ Result<void> Adapting::take_in(const std::string& device) {
   if (!members_->start(*process))
     return usage_error("elastic.present", device + ": it takes part already");
   return {};
+}
+
+std::vector<std::pair<std::string, std::string>> Adapting::device_states() const {
+  std::set<std::string> used;
+  for (const plan::Member& member : plan::members(current().planned.plan))
+    used.insert(inputs_.cluster.device(member.device).name);
+  std::vector<std::pair<std::string, std::string>> states;
+  for (std::size_t process = 0; process < job_.devices.size(); ++process) {
+    const std::string& name = job_.devices[process].name;
+    const bool lives = members_ && members_->lives(static_cast<int>(process));
+    const bool comes = members_ && members_->comes(static_cast<int>(process));
+    const bool is_used = used.contains(name) && !arrived_.contains(name);
+    states.emplace_back(name, lives && leaving_.contains(name) ? "leaving"
+                              : lives                          ? is_used ? "training" : "idle"
+                              : comes                          ? "coming"
+                                                               : "absent");
+  }
+  return states;
 }
 
 /// Takes emulated devices away and brings them back, at their times.

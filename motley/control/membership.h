@@ -64,6 +64,8 @@ class Membership {
   /// Processes that are ready, in order.
   std::vector<int> living() const;
   bool lives(int process) const { return living_.contains(process); }
+  /// Has it been started, and is not ready yet?
+  bool comes(int process) const { return started_.contains(process) && !lives(process); }
   bool is_training() const { return phase_ == Phase::kTraining; }
   /// Since when they do not train.
   Seconds since() const { return since_; }

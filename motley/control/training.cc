@@ -14,6 +14,7 @@
 #include "motley/base/random.h"
 #include "motley/control/found_cluster.h"
 #include "motley/control/placing.h"
+#include "motley/control/requests.h"
 #include "motley/control/trials.h"
 #include "motley/program/program_text.h"
 #include "motley/run/feed/batch_order.h"
@@ -299,6 +300,13 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
                      outside.clock, outside.listener);
     MOTLEY_RETURN_IF_ERROR(adapting->open());
   }
+  std::unique_ptr<run::Door> door;
+  if (prepared.adaptation && prepared.adaptation->replan) {
+    MOTLEY_ASSIGN(door, run::Door::open(prepared.adaptation->port, prepared.directory.door()));
+    outside.listener.note(fmt::format("devices may come (motley join 127.0.0.1:{}) and leave "
+                                      "(motley leave {} DEVICE)",
+                                      door->port(), prepared.choices.run_dir));
+  }
   Listener& listener = adapting ? *adapting : outside.listener;
   Monitor monitor(watched_run(prepared), outside.clock, listener);
   MOTLEY_RETURN_IF_ERROR(monitor.open(prepared.directory, std::move(earlier)));
@@ -308,7 +316,10 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
         if (adapting) adapting->on_event(event);
         return monitor.on_event(event);
       },
-      [&] { return adapting ? adapting->next_order() : std::nullopt; },
+      [&]() -> std::optional<Order> {
+        if (door) answer_requests(*door, *adapting);
+        return adapting ? adapting->next_order() : std::nullopt;
+      },
       [&](int process, const Error& error) {
         return adapting && adapting->on_loss(process, error);
       });
