@@ -30,7 +30,7 @@ bool Adapting::on_loss(int process, const Error& error) {
   if (!members_ || !is_of_a_device(error)) return false;
   const bool lived = members_->lives(process);
   const std::string& device = members_->device(process);
-  const bool is_expected = leaving_.contains(device);
+  const bool is_expected = members_->is_dismissed(process);
   if (!members_->lose(process, clock_.steady())) return false;
   arrived_.erase(device);
   leaving_.erase(device);

@@ -51,6 +51,7 @@ class Membership {
   bool start(int process);
   /// A process is not needed any more: its end will be no loss.
   void dismiss(int process);
+  bool is_dismissed(int process) const { return dismissed_.contains(process); }
   /// A process is to be killed, as by somebody else.
   void kill(int process) { orders_.push_back(KillProcess{process}); }
 

@@ -44,6 +44,8 @@ Result<void> check_conditions(const Inputs& inputs, const simulate::Conditions& 
                        "conditions: device '" + conditions.absences[0].device +
                            "' goes away: a run ends when a device does; add --elastic, or leave "
                            "absences out");
+  for (const simulate::Fault& fault : conditions.faults)
+    MOTLEY_RETURN_IF_ERROR(cluster::find_device(inputs.cluster, fault.device));
   for (const simulate::Absence& absence : conditions.absences)
     MOTLEY_RETURN_IF_ERROR(cluster::find_device(inputs.cluster, absence.device));
   if (!conditions.jitter.empty())
@@ -159,6 +161,10 @@ run::Job make_job(const PreparedRun& prepared) {
       if (device.name == slow.device)
         device.slow.push_back(
             {slow.from.value, std::min(slow.until.value, kLatestSlowness), slow.factor});
+  for (const simulate::Fault& fault : choices.conditions.faults)
+    for (run::WorkerDevice& device : job.devices)
+      if (device.name == fault.device)
+        device.faults.push_back({fault.step, fault.instruction, fault.hangs, fault.in_move});
   for (run::WorkerDevice& device : job.devices)
     device.tf32 = prepared.planned->plan.tf32 && device.kind == "cuda";
   return job;

@@ -68,6 +68,11 @@ Json worker_device_to_json(const WorkerDevice& device) {
   };
   for (const Slowness& each : device.slow)
     json["slow"].push_back({{"from", each.from}, {"until", each.until}, {"factor", each.factor}});
+  for (const Fault& each : device.faults)
+    json["faults"].push_back({{"step", each.step},
+                              {"instruction", each.instruction},
+                              {"hangs", each.hangs},
+                              {"in_move", each.in_move}});
   return json;
 }
 
@@ -101,6 +106,17 @@ Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string
       MOTLEY_ASSIGN(read.from, slow.number("from"));
       MOTLEY_ASSIGN(read.until, slow.number("until"));
       MOTLEY_ASSIGN(read.factor, slow.number("factor"));
+    }
+  }
+  if (object.has("faults")) {
+    MOTLEY_ASSIGN(const Json* list, object.member("faults"));
+    for (const Json& each : *list) {
+      MOTLEY_ASSIGN(JsonObject fault, JsonObject::make(each, where + ": faults"));
+      Fault& read = device.faults.emplace_back();
+      MOTLEY_ASSIGN(read.step, fault.integer("step"));
+      MOTLEY_ASSIGN(read.instruction, fault.integer("instruction"));
+      MOTLEY_ASSIGN(read.hangs, fault.boolean("hangs"));
+      MOTLEY_ASSIGN(read.in_move, fault.boolean("in_move"));
     }
   }
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());

@@ -247,7 +247,7 @@ Result<void> OrderReader::prepare_move(const Preparation& preparation, const Pre
     return {};
   }
   MOTLEY_RETURN_IF_ERROR(join_groups(session));
-  ExecutorOptions options = executor_options(session);
+  ExecutorOptions options = executor_options(session, true);
   options.shared = old_tensors(present.tensors);
   const auto rank = static_cast<std::size_t>(session.rank);
   MOTLEY_ASSIGN(next.mover, Executor::create(session.program.devices[rank], options,
@@ -279,6 +279,7 @@ Result<void> OrderReader::prepare_program(const Preparation& preparation, const 
                                     *handover.executor));
   if (is_loaded) MOTLEY_RETURN_IF_ERROR(load_kept(*recovery, next));
   options.timeline_steps = 0;
+  options.faults.clear();
   options.measures_parts = false;
   options.shared = handover.executor->persistent();
   for (const program::Program& evaluation : session.evaluations) {

@@ -173,7 +173,7 @@ Result<void> RankTraining::open_model() {
   return {};
 }
 
-ExecutorOptions executor_options(const WorkerSession& session) {
+ExecutorOptions executor_options(const WorkerSession& session, bool moves) {
   const WorkerDevice& device = session.device();
   ExecutorOptions options;
   options.kind = device.kind;
@@ -181,6 +181,8 @@ ExecutorOptions executor_options(const WorkerSession& session) {
   options.speed = device.speed;
   if (device.kind == "cpu") options.memory = device.memory;
   options.seed = session.job.seed;
+  for (const Fault& fault : device.faults)
+    if (fault.in_move == moves) options.faults.push_back(fault);
   for (const WorkerDevice& each : session.job.devices) options.devices.push_back(each.name);
   return options;
 }
@@ -436,6 +438,7 @@ Result<void> RankTraining::end() { return leave(End::kFinished); }
 Result<void> RankTraining::open_evaluation() {
   if (!session_.job.evaluation) return {};
   ExecutorOptions options = executor_options(session_);
+  options.faults.clear();
   options.shared = persistent_;
   for (const program::Program& evaluation : session_.evaluations) {
     const auto& own = evaluation.devices[static_cast<std::size_t>(session_.rank)];

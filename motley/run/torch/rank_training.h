@@ -34,8 +34,8 @@ struct Handover {
   TrainingPoint point;
 };
 
-/// How a session's device runs programs.
-ExecutorOptions executor_options(const WorkerSession& session);
+/// How a session's device runs programs, those that do nothing but move tensors, too.
+ExecutorOptions executor_options(const WorkerSession& session, bool moves = false);
 /// Master copies of parameters: they begin as these, or are moved.
 enum class Masters { kBegin, kMoved };
 /// Sets what a program keeps as the job's model file has it, but for what is shared.

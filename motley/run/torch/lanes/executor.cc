@@ -195,6 +195,7 @@ class TorchExecutor final : public Executor {
         measures_scratch_(options.measures_scratch),
         pauses_every_(options.pauses_every),
         shared_(options.shared) {
+    frame_.faults = options.faults;
     if (options.measures_parts && frame_.device.is_cpu()) parts_.emplace(program);
     frame_.seed = options.seed;
     if (options.memory && frame_.device.is_cpu()) allocator_.set_limit(options.memory);
@@ -540,6 +541,7 @@ void TorchExecutor::run_measured(const Compute& compute) {
 }
 
 void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
+  frame_.meet_fault(compute.id);
   if (measures_scratch_) {
     run_measured(compute);
   } else {

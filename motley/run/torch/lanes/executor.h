@@ -15,6 +15,7 @@
 #include "motley/data/batch.h"
 #include "motley/program/program.h"
 #include "motley/run/hosts/status.h"
+#include "motley/run/job.h"
 #include "motley/run/tensor_files.h"
 #include "motley/run/torch/exchange/communicator.h"
 #include "motley/trace/trace.h"
@@ -39,6 +40,7 @@ struct ExecutorOptions {
   /// having its own.
   std::map<std::string, at::Tensor> shared = {};
   std::vector<std::string> devices = {};  ///< names by rank, for messages; may be empty
+  std::vector<Fault> faults = {};         ///< that the process is to have
 };
 
 /// Which step it is: a number, where rates are as the program says.
