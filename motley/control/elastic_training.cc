@@ -304,12 +304,13 @@ std::vector<std::pair<std::string, std::string>> Adapting::device_states() const
   for (std::size_t process = 0; process < job_.devices.size(); ++process) {
     const std::string& name = job_.devices[process].name;
     const bool lives = members_ && members_->lives(static_cast<int>(process));
-    const bool comes = members_ && members_->comes(static_cast<int>(process));
-    const bool is_used = used.contains(name) && !arrived_.contains(name);
-    states.emplace_back(name, lives && leaving_.contains(name) ? "leaving"
-                              : lives                          ? is_used ? "training" : "idle"
-                              : comes                          ? "coming"
-                                                               : "absent");
+    const bool comes = arrived_.contains(name) ||
+                       (members_ && members_->comes(static_cast<int>(process)));
+    states.emplace_back(name, comes                     ? "coming"
+                              : !lives                  ? "absent"
+                              : leaving_.contains(name) ? "leaving"
+                              : used.contains(name)     ? "training"
+                                                        : "idle");
   }
   return states;
 }
