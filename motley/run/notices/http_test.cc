@@ -40,11 +40,14 @@ TEST(Http, AsksAndIsAnswered) {
                     "Content-Length: 0\r\nMetadata-Flavor: Google\r\n\r\n"}));
 }
 
-TEST(Http, ChunksAndOtherAnswersThan200) {
+TEST(Http, ChunksPiecesAndOtherAnswersThan200) {
   const ReplayServer chunks([](const Text&) {
     return Text("HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nno!\r\n0\r\n\r\n");
   });
   EXPECT_EQ(ask_http(ask_of(chunks), {}).value(), (HttpAnswer{404, "no!"}));
+  const Text large(500000, 'x');  // in many pieces
+  const ReplayServer server([&](const Text&) { return ReplayServer::text_of(200, large); });
+  EXPECT_EQ(ask_http(ask_of(server), {}).value().body, large);
 }
 
 TEST(Http, WhoClosesTooEarlyIsNamed) {
