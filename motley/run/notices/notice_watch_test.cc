@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -30,14 +31,14 @@ class Scripted : public NoticeSource {
   Text describe() const override { return "a script"; }
   Seconds every() const override { return Seconds(0.001); }
   Result<MaybeNotice> look(int) override {
-    const auto seen = script_[std::min(looks_, script_.size() - 1)];
-    ++looks_;
+    const auto seen = script_[std::min(looks.load(), script_.size() - 1)];
+    ++looks;
     return seen;
   }
+  std::atomic<std::size_t> looks = 0;
 
  private:
   std::vector<Result<MaybeNotice>> script_;
-  std::size_t looks_ = 0;
 };
 
 std::unique_ptr<NoticeWatch> watch_of(std::vector<Result<MaybeNotice>> script,
@@ -82,13 +83,17 @@ TEST(NoticeWatch, OneThatWasTakenBackMayComeAgain) {
 }
 
 TEST(NoticeWatch, TimePassesWhileNobodyTakesIt) {
-  const auto watch = watch_of({notice_of("a"), notice_of("b", 0.001), MaybeNotice()});
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  const auto first = wait_for<Notice>([&] { return watch->take(); });
-  ASSERT_TRUE(first);
+  auto source = std::make_unique<Scripted>(
+      std::vector<Result<MaybeNotice>>{notice_of("a"), notice_of("b", 0.001), MaybeNotice()});
+  const Scripted& script = *source;
+  const auto watch = NoticeWatch::start(std::move(source)).value();
+  while (script.looks < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  const auto first = watch->take(), second = watch->take();
+  ASSERT_TRUE(first && second);
   EXPECT_LT(first->left, Seconds(99.95));
   EXPECT_GT(first->left, Seconds(50));
-  EXPECT_EQ(wait_for<Notice>([&] { return watch->take(); })->left, Seconds(0));
+  EXPECT_EQ(second->left, Seconds(0));
 }
 
 TEST(NoticeWatch, AFarOneIsANoteUntilItIsNear) {
