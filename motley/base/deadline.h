@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -20,6 +21,14 @@ class Deadline {
     return deadline;
   }
   bool has_passed() const { return at_ && Clock::now() >= *at_; }
+  /// Until then, for poll(2): milliseconds, rounded up, at most a day; 0 when it has passed.
+  int poll_ms() const {
+    using std::chrono::milliseconds;
+    constexpr milliseconds kMost = std::chrono::hours(24);
+    if (!at_) return static_cast<int>(kMost.count());
+    const milliseconds left = std::chrono::ceil<milliseconds>(*at_ - Clock::now());
+    return static_cast<int>(std::clamp(left, milliseconds(0), kMost).count());
+  }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "motley/base/descriptor.h"
+
 namespace motley {
 namespace {
 
@@ -24,21 +26,6 @@ std::string reason(int error) {
   return text;
 }
 
-/// A file descriptor, closed on destruction.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
 tl::unexpected<Error> read_failed(const std::string& path, int error) {
   return usage_error(error == ENOENT ? "file.missing" : "file.read", path + ": " + reason(error));
 }
@@ -48,23 +35,23 @@ void sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   const Descriptor fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd.get() >= 0) ::fsync(fd.get());
+  if (fd.number() >= 0) ::fsync(fd.number());
 }
 
 }  // namespace
 
 Result<std::string> read_file(const std::string& path) {
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) return read_failed(path, errno);
+  if (fd.number() < 0) return read_failed(path, errno);
   struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) return read_failed(path, errno);
+  if (::fstat(fd.number(), &status) != 0) return read_failed(path, errno);
   std::string bytes;
   std::size_t used = 0;
   // One byte more than the size says, so that a regular file ends in the first round.
   bytes.resize(static_cast<std::size_t>(std::max<off_t>(status.st_size, 4095)) + 1);
   while (true) {
     if (used == bytes.size()) bytes.resize(2 * bytes.size());
-    const ssize_t got = ::read(fd.get(), bytes.data() + used, bytes.size() - used);
+    const ssize_t got = ::read(fd.number(), bytes.data() + used, bytes.size() - used);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return read_failed(path, errno);
     if (got == 0) break;
@@ -136,13 +123,13 @@ Result<void> write_file_atomic(const std::string& path, std::string_view bytes) 
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   const Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (fd.get() < 0) return read_failed(path, errno);
+  if (fd.number() < 0) return read_failed(path, errno);
   struct stat status {};
-  if (::fstat(fd.get(), &status) != 0) return read_failed(path, errno);
+  if (::fstat(fd.number(), &status) != 0) return read_failed(path, errno);
   if (S_ISDIR(status.st_mode)) return read_failed(path, EISDIR);
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return MappedFile(nullptr, 0);
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.number(), 0);
   if (data == MAP_FAILED) return read_failed(path, errno);
   return MappedFile(data, size);
 }

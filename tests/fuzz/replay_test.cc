@@ -32,6 +32,9 @@
 #define LLVMFuzzerTestOneInput fuzz_market
 #include "tests/fuzz/fuzz_market.cc"
 #undef LLVMFuzzerTestOneInput
+#define LLVMFuzzerTestOneInput fuzz_notice
+#include "tests/fuzz/fuzz_notice.cc"
+#undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_npz
 #include "tests/fuzz/fuzz_npz.cc"
 #undef LLVMFuzzerTestOneInput
@@ -69,6 +72,7 @@ const std::map<std::string, Target> kTargets = {{"cluster", fuzz_cluster},
                                                 {"json", fuzz_json},
                                                 {"layer_profile", fuzz_layer_profile},
                                                 {"market", fuzz_market},
+                                                {"notice", fuzz_notice},
                                                 {"npz", fuzz_npz},
                                                 {"plan", fuzz_plan},
                                                 {"program", fuzz_program},
