@@ -118,8 +118,11 @@ class Running:
     """An elastic run under way, whose devices are killed, leave and come."""
 
     def __init__(self, place, steps, *flags):
-        self.child = subprocess.Popen(place.command(steps, *elastic(*flags)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)  # fmt: skip
+        command = [word for word in place.command(steps, *elastic(*flags)) if word != "-q"]
         self.run_dir = place.run_dir
+        self.log = place.folder / f"{place.run_dir.name}.log"  # what it says while it trains
+        with self.log.open("w") as log:
+            self.child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=ENVIRONMENT)
 
     def ask(self, *words):
         done = subprocess.run([str(BUILD / "motley"), *map(str, words), "--json"], capture_output=True, text=True, env=ENVIRONMENT, timeout=120)  # fmt: skip
@@ -161,9 +164,9 @@ class Running:
         return pid is not None
 
     def end(self, limit=180):
-        out, err = self.child.communicate(timeout=limit)
+        out, _ = self.child.communicate(timeout=limit)
         if self.child.returncode != 0:
-            raise RuntimeError((out + err).strip()[-600:])
+            raise RuntimeError((out + self.log.read_text()).strip()[-600:])
         return json.loads(out)
 
 
@@ -194,7 +197,7 @@ def campaign_rows(folder, faults=None):
     while row["faults"] < wanted:
         running = Running(place, 100000, "--timeout", "10")
         if not running.wait_for_steps(3):
-            raise RuntimeError("it did not begin: " + running.child.communicate()[1][-600:])
+            raise RuntimeError("it did not begin: " + running.log.read_text()[-600:])
         for _ in range(25):
             time.sleep(random_numbers.uniform(0.02, 0.5))
             before = len((running.run_dir / "log.jsonl").read_text().splitlines())
@@ -213,10 +216,10 @@ def campaign_rows(folder, faults=None):
                     running.join(DEVICES[rank])
         if running.child.poll() is None:
             running.child.send_signal(signal.SIGTERM)
-        out, err = running.child.communicate(timeout=60)
+        running.child.communicate(timeout=60)
         summary = running.run_dir / "summary.json"
         if not summary.exists():
-            print("  ended:", (out + err).strip()[-400:])
+            print("  ended:", running.log.read_text().strip()[-400:])
             row["hung"] += 1
             continue
         for each in json.loads(summary.read_text())["membership"]:
@@ -341,6 +344,7 @@ def main():
     for kind in sys.argv[1:] or KINDS:
         print(kind)
         with tempfile.TemporaryDirectory() as folder:
+            folder = os.environ.get("ELASTIC_KEEP", folder)
             rows += KINDS[kind](pathlib.Path(folder))
         target = BUILD / "bench/elastic.json"
         target.parent.mkdir(exist_ok=True)

@@ -17,6 +17,7 @@
 #include "motley/program/program_text.h"
 #include "motley/run/held_parts.h"
 #include "motley/run/hosts/here.h"
+#include "motley/run/hosts/key_server.h"
 #include "motley/run/remote_job.h"
 
 // Set by the build: which PyTorch motley-worker was compiled against, where it lay, and
@@ -201,9 +202,17 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
   const std::string path = RunDirectory{job.run_dir}.job();
   auto seats = run::place_job(hosts_, path, placed);
   if (!seats) return {.end = run::JobEnd::kFailed, .error = seats.error()};
+  std::unique_ptr<run::KeyServer> keys;
+  if (placed.changes && placed.changes->is_elastic) {
+    auto started = run::KeyServer::start();
+    if (!started) return {.end = run::JobEnd::kFailed, .error = started.error()};
+    keys = std::move(*started);
+    placed.changes->keys = {"127.0.0.1", keys->port(), keys->word()};
+  }
   const std::string text = run::job_to_json(placed).dump(2);
-  Result<void> done = placed == job  ? Result<void>()
-                      : placed.store ? write_secret(path, text)
+  const bool is_secret = placed.store || keys;
+  Result<void> done = placed == job ? Result<void>()
+                      : is_secret   ? write_secret(path, text)
                                      : write_file_atomic(path, text);
   if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
   std::optional<run::CheckpointCarrier> carrier;

@@ -152,7 +152,8 @@ std::set<std::string> remote_hosts(const Job& job) {
 namespace {
 
 Json changes_to_json(const Changes& changes) {
-  return {{"at", changes.at}, {"elastic", changes.is_elastic}, {"absent", changes.absent}};
+  return {{"at", changes.at}, {"elastic", changes.is_elastic}, {"absent", changes.absent},
+          {"keys", store_to_json(changes.keys)}};
 }
 
 }  // namespace
@@ -207,6 +208,9 @@ Result<Changes> changes_from_json(const Json& json, const std::string& where) {
   }
   MOTLEY_ASSIGN(changes.is_elastic, object.boolean("elastic"));
   MOTLEY_ASSIGN(changes.absent, object.strings("absent"));
+  if (is_present(object, "keys")) {
+    MOTLEY_ASSIGN(changes.keys, store_from_json(**object.member("keys"), where + ": keys"));
+  }
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return changes;
 }

@@ -74,6 +74,8 @@ struct Changes {
   bool is_elastic = false;
   /// Devices that have no process at the beginning, by name.
   std::vector<std::string> absent = {};
+  /// Where the processes of an elastic job meet (run/hosts/key_server.h); none: in a file.
+  std::optional<StoreAddress> keys = {};
   bool operator==(const Changes&) const = default;
 };
 

@@ -105,6 +105,7 @@ RendezvousOptions rendezvous_options(const WorkerArguments& arguments, const Job
   options.rank = rank;
   options.size = static_cast<int>(job.devices.size());
   options.file = job.run_dir + "/rendezvous";
+  if (job.changes) options.keys = job.changes->keys;
   options.place = arguments.place;
   if (job.store) {
     RankPlace place{.rank = rank, .size = options.size};

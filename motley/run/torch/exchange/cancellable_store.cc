@@ -11,7 +11,7 @@ namespace motley::run {
 namespace {
 
 using Milliseconds = std::chrono::milliseconds;
-constexpr Milliseconds kLook{5};  // between looks for a key
+constexpr Milliseconds kLook{2};  // between looks for a key
 
 }  // namespace
 

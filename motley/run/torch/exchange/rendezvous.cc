@@ -16,6 +16,7 @@
 #include "motley/base/json.h"
 #include "motley/run/hosts/here.h"
 #include "motley/run/torch/exchange/failure.h"
+#include "motley/run/torch/exchange/served_store.h"
 #include "motley/run/torch/exchange/store.h"
 
 namespace motley::run {
@@ -108,7 +109,11 @@ Rendezvous::~Rendezvous() = default;
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const RendezvousOptions& options) {
   auto state = std::make_unique<State>();
   try {
-    if (!options.place) {
+    if (options.keys) {
+      state->store = c10::make_intrusive<CancellableStore>(
+          c10::make_intrusive<ServedStore>(*options.keys), state->cancelled);
+      state->store->setTimeout(milliseconds(options.timeout));
+    } else if (!options.place) {
       state->store = c10::make_intrusive<CancellableStore>(
           c10::make_intrusive<c10d::FileStore>(options.file, options.size), state->cancelled);
       state->store->setTimeout(milliseconds(options.timeout));

@@ -9,6 +9,7 @@
 #include "motley/base/result.h"
 #include "motley/base/units.h"
 #include "motley/run/environment.h"
+#include "motley/run/job.h"
 
 namespace motley::run {
 
@@ -17,6 +18,7 @@ struct RendezvousOptions {
   int rank = 0;
   int size = 1;
   std::string file;                ///< local job: a file that all ranks share; no port is needed
+  std::optional<StoreAddress> keys;  ///< a served store in its place (served_store.h)
   std::optional<RankPlace> place;  ///< job of an external launcher: a TCP store; `file` is unused
   Seconds timeout{30};             ///< for connecting and for every get
 };

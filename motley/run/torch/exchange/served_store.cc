@@ -1,0 +1,124 @@
+#include "motley/run/torch/exchange/served_store.h"
+
+#include <arpa/inet.h>
+#include <c10/util/Exception.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "motley/run/hosts/key_server.h"
+
+namespace motley::run {
+namespace {
+
+constexpr int kMostSeconds = 30;  // that an answer may take: the server answers at once
+
+std::string text_of(const std::vector<std::uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+}  // namespace
+
+ServedStore::ServedStore(StoreAddress address) : address_(std::move(address)) {
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<std::uint16_t>(address_.port));
+  TORCH_CHECK(::inet_pton(AF_INET, address_.address.c_str(), &to.sin_addr) == 1,
+              "not an address: ", address_.address);
+  socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int yes = 1;
+  ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+  const timeval limit{kMostSeconds, 0};
+  ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  TORCH_CHECK(::connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0,
+              "no connection to the job's keys: ", std::strerror(errno));
+  exchange(address_.secret);
+}
+
+ServedStore::~ServedStore() {
+  if (socket_ >= 0) ::close(socket_);
+}
+
+c10::intrusive_ptr<c10d::Store> ServedStore::clone() {
+  return c10::make_intrusive<ServedStore>(address_);
+}
+
+std::string ServedStore::exchange(const std::string& request) {
+  const std::lock_guard lock(mutex_);
+  const std::string text = pack_fields({request});
+  for (std::size_t at = 0; at < text.size();) {
+    const ssize_t count = ::send(socket_, text.data() + at, text.size() - at, MSG_NOSIGNAL);
+    if (count < 0 && errno == EINTR) continue;
+    TORCH_CHECK(count > 0, "the job's keys are gone: ", std::strerror(errno));
+    at += static_cast<std::size_t>(count);
+  }
+  const auto read = [&](char* into, std::size_t wanted) {
+    for (std::size_t at = 0; at < wanted;) {
+      const ssize_t count = ::recv(socket_, into + at, wanted - at, 0);
+      if (count < 0 && errno == EINTR) continue;
+      TORCH_CHECK(count > 0, "the job's keys are gone");
+      at += static_cast<std::size_t>(count);
+    }
+  };
+  std::uint32_t length = 0;
+  read(reinterpret_cast<char*>(&length), sizeof length);
+  std::string answer(length, '\0');
+  read(answer.data(), length);
+  return answer;
+}
+
+std::string ServedStore::ask(char operation, const std::vector<std::string>& fields) {
+  return exchange(operation + pack_fields(fields));
+}
+
+void ServedStore::set(const std::string& key, const std::vector<std::uint8_t>& value) {
+  ask('s', {key, text_of(value)});
+}
+
+std::vector<std::uint8_t> ServedStore::compareSet(const std::string& key,
+                                                  const std::vector<std::uint8_t>& expected,
+                                                  const std::vector<std::uint8_t>& value) {
+  return bytes_of(ask('x', {key, text_of(expected), text_of(value)}));
+}
+
+std::vector<std::uint8_t> ServedStore::get(const std::string& key) {
+  wait({key});
+  const std::string answer = ask('g', {key});
+  TORCH_CHECK(answer.starts_with('1'), "no key ", key);
+  return bytes_of(answer.substr(1));
+}
+
+std::int64_t ServedStore::add(const std::string& key, std::int64_t value) {
+  return std::stoll(ask('a', {key, std::to_string(value)}));
+}
+
+bool ServedStore::deleteKey(const std::string& key) { return ask('d', {key}) == "1"; }
+
+bool ServedStore::check(const std::vector<std::string>& keys) { return ask('c', keys) == "1"; }
+
+std::int64_t ServedStore::getNumKeys() {
+  TORCH_CHECK(false, "nobody counts keys");
+  return 0;
+}
+
+void ServedStore::wait(const std::vector<std::string>& keys) { wait(keys, timeout_); }
+
+void ServedStore::wait(const std::vector<std::string>& keys,
+                       const std::chrono::milliseconds& timeout) {
+  constexpr std::chrono::milliseconds kLook{2};
+  const auto limit = std::chrono::steady_clock::now() + timeout;
+  while (!check(keys)) {
+    TORCH_CHECK(std::chrono::steady_clock::now() < limit, "Timeout waiting for key ",
+                keys.empty() ? "" : keys.front());
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
+}  // namespace motley::run

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "motley/run/job.h"
+
+namespace motley::run {
+
+/// The client of a KeyServer (run/hosts/key_server.h), as c10d wants a store. Its waits end by
+/// their timeouts; CancellableStore ends them before. Throws where the server is gone.
+class ServedStore : public c10d::Store {
+ public:
+  explicit ServedStore(StoreAddress address);
+  ~ServedStore() override;
+  ServedStore(const ServedStore&) = delete;
+  ServedStore& operator=(const ServedStore&) = delete;
+
+  c10::intrusive_ptr<Store> clone() override;
+  using Store::compareSet;
+  using Store::set;
+  void set(const std::string& key, const std::vector<std::uint8_t>& value) override;
+  std::vector<std::uint8_t> compareSet(const std::string& key,
+                                       const std::vector<std::uint8_t>& expected,
+                                       const std::vector<std::uint8_t>& value) override;
+  std::vector<std::uint8_t> get(const std::string& key) override;
+  std::int64_t add(const std::string& key, std::int64_t value) override;
+  bool deleteKey(const std::string& key) override;
+  bool check(const std::vector<std::string>& keys) override;
+  std::int64_t getNumKeys() override;
+  void wait(const std::vector<std::string>& keys) override;
+  void wait(const std::vector<std::string>& keys,
+            const std::chrono::milliseconds& timeout) override;
+
+ private:
+  std::string ask(char operation, const std::vector<std::string>& fields);
+  std::string exchange(const std::string& request);
+  const StoreAddress address_;
+  std::mutex mutex_;  // of the socket: a request and its answer
+  int socket_ = -1;
+};
+
+}  // namespace motley::run
