@@ -83,6 +83,8 @@ class Adapting : public Listener {
   Wish step(const StepReport& report) override;
   /// `change`, `refused` and `checkpoint` of workers.
   void on_event(const run::WorkerEvent& event);
+  /// Tells the policy, if there is one, what no event says: devices that are gone or come.
+  void observe(const policy::Observation& seen, std::int64_t steps_done);
   /// What is to be changed next.
   std::optional<run::Change> next_change();
   /// No more events come: writes what came of the last decision, and puts the traces that ranks

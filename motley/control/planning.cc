@@ -18,27 +18,6 @@
 namespace motley::control {
 namespace {
 
-plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices) {
-  plan::Problem problem;
-  problem.cluster = &inputs.cluster;
-  problem.model_hash = inputs.model->hash;
-  problem.global_batch = inputs.global_batch;
-  if (!inputs.graph().sizes.empty()) {
-    problem.min_samples = inputs.graph().sizes[0].min;
-    problem.max_samples = inputs.graph().sizes[0].max;
-  }
-  problem.recipe = inputs.lowering.recipe;
-  problem.batch_norm = inputs.lowering.batch_norm;
-  problem.bucket_bytes = inputs.lowering.bucket_bytes;
-  problem.most_bucket_bytes = choices.most_bucket_bytes;
-  problem.updates = inputs.lowering.updates;
-  problem.devices = inputs.devices;
-  problem.manual = choices.manual;
-  problem.stages = choices.stages;
-  problem.seed = choices.seed;
-  return problem;
-}
-
 /// One search with the answer's prices; its plan is not lowered yet.
 Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const Clock& clock,
                          Answer& answer) {
@@ -62,6 +41,27 @@ Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const
 }
 
 }  // namespace
+
+plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices) {
+  plan::Problem problem;
+  problem.cluster = &inputs.cluster;
+  problem.model_hash = inputs.model->hash;
+  problem.global_batch = inputs.global_batch;
+  if (!inputs.graph().sizes.empty()) {
+    problem.min_samples = inputs.graph().sizes[0].min;
+    problem.max_samples = inputs.graph().sizes[0].max;
+  }
+  problem.recipe = inputs.lowering.recipe;
+  problem.batch_norm = inputs.lowering.batch_norm;
+  problem.bucket_bytes = inputs.lowering.bucket_bytes;
+  problem.most_bucket_bytes = choices.most_bucket_bytes;
+  problem.updates = inputs.lowering.updates;
+  problem.devices = inputs.devices;
+  problem.manual = choices.manual;
+  problem.stages = choices.stages;
+  problem.seed = choices.seed;
+  return problem;
+}
 
 Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outside& outside) {
   MOTLEY_RETURN_IF_ERROR(

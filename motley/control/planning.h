@@ -48,6 +48,9 @@ struct Answer {
 Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outside& outside);
 inline constexpr int kPlanningRounds = 4;
 
+/// What planners are asked.
+plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices);
+
 /// Lowers a verified plan of the inputs.
 Result<Planned> lower_plan(const Inputs& inputs, plan::Plan plan);
 
