@@ -20,7 +20,7 @@ struct RehearsalOptions {
   double change_pause = kChangePause;  ///< seconds
 
   /// What a change takes beside its move; see docs/formats/conditions.md.
-  static constexpr double kChangePause = 0.05;
+  static constexpr double kChangePause = 0.06;
 };
 std::vector<Flag> rehearsal_flags(RehearsalOptions& options);
 /// What can be said of the flags before anything is read.

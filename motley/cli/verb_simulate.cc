@@ -119,12 +119,15 @@ Json trace_to_json(const control::Predicted& predicted) {
 }
 
 Result<int> simulate_plan(const SimulateOptions& options, const Context& context) {
+  const bool decides = !options.rehearsal.adapt.empty();
+  MOTLEY_RETURN_IF_ERROR(check_rehearsal(options.rehearsal, options.steps));
+  if (options.layers.is_given() && decides)
+    return usage_error("cli.adapt",
+                       "--adapt goes with a model's own plans; leave out the layer profile");
   if (options.layers.is_given())
     return simulate_layers(
         {options.plan.file, options.plan.planning.cluster, options.steps, options.trace},
         options.layers, context);
-  const bool decides = !options.rehearsal.adapt.empty();
-  MOTLEY_RETURN_IF_ERROR(check_rehearsal(options.rehearsal, options.steps));
   MOTLEY_ASSIGN(const auto conditions, read_conditions(options.conditions));
   MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kAsAsked, context));
   MOTLEY_ASSIGN(const control::Predicted predicted,
