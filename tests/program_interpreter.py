@@ -221,6 +221,9 @@ class Machine:
         dtype = DTYPE_OF[self.device.buffers[instruction.outputs[0]].dtype]
         return torch.tensor(initial, dtype=dtype)
 
+    def ballot(self, _):
+        return [torch.ones(1)]
+
     def stop_request(self, _):
         return torch.full((1,), float(self.rank == 0))
 

@@ -181,8 +181,9 @@ Result<std::unique_ptr<const control::ChosenPlan>> choose_plan(const PlanOrFile&
   Teller teller(context);
   const bool is_made_now = from.file.empty();
   MOTLEY_ASSIGN(
-      const control::Question question,
+      control::Question question,
       make_question(from.planning, is_made_now ? GlobalBatch::kGiven : GlobalBatch::kElsewhere));
+  question.commits = from.commits;
   MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(from.planning, context));
   if (is_made_now) return control::choose_plan(question, choices, teller.outside());
   MOTLEY_ASSIGN(auto opened, control::open_plan(from.file, question, choices.prices, for_file,

@@ -48,6 +48,7 @@ Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
 struct PlanOrFile {
   PlanningOptions planning;
   std::string file;  ///< plan.json; "": model and cluster are planned now
+  bool commits = false;  ///< its steps are to happen on all devices or on none
 };
 
 /// Reads or makes it, with a teller of its own. A plan that is made now has prices, by --profile.

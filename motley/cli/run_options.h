@@ -35,6 +35,9 @@ struct RunOptions {
   std::string adapt = "auto";      ///< auto, none, plan or split
   std::string policy = "motley";   ///< of split
   std::string decisions;           ///< file of another run's, to be repeated
+  bool elastic = false;            ///< goes on when devices are lost, come or leave
+  int port = 0;                    ///< at which devices may join
+  std::vector<std::string> absent;  ///< devices that are not there at the beginning
   std::string conditions;          ///< file of what happens to devices
   bool prepare = false;            ///< write the run directory, start nothing
   std::int64_t eval_samples = 0;   ///< of a script that evaluates by itself

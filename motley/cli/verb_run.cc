@@ -5,10 +5,12 @@
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
+#include "motley/cli/app.h"
 #include "motley/cli/run_options.h"
 #include "motley/cli/teller.h"
 #include "motley/control/correcting.h"
 #include "motley/control/placing.h"
+#include "motley/control/replanning.h"
 #include "motley/control/splits.h"
 #include "motley/control/trials.h"
 #include "motley/control/tried_plans.h"
@@ -35,8 +37,14 @@ std::vector<Flag> run_flags(RunOptions& options) {
         "with --adapt split: motley, even, hetseq, adaptdl, lb-bsp or cannikin", kShown},
        {"--decisions", &options.decisions,
         "decisions.jsonl of another run: change plans at the same steps as it did"},
+       {"--elastic", &options.elastic,
+        "go on when devices are lost, leave (motley leave) or come (motley join): a step happens on "
+        "all devices that are left, or is done again"},
+       {"--listen", &options.port, "with --elastic: port at which devices may join; 0: any", kShown},
+       {"--absent", &options.absent, "with --elastic: a device that is not there yet (repeat)"},
        {"--conditions", &options.conditions,
-        "file (docs/formats/conditions.md): emulated devices that become slow for a while"},
+        "file (docs/formats/conditions.md): emulated devices that become slow for a while, and, "
+        "with --elastic, go away and come back"},
        {"--resume", &options.resume, "auto or never", kShown},
        {"--prepare", &options.prepare,
         "write the run directory and start nothing; without --data and --steps for a script that "
@@ -153,6 +161,43 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
   return found;
 }
 
+/// Makes what a run may become one that goes on without devices, too.
+Result<void> make_elastic(const RunOptions& options, const control::ChosenPlan& chosen,
+                          const std::optional<control::Predicted>& predicted,
+                          const Context& context,
+                          std::shared_ptr<control::Adaptation>& adaptation) {
+  const bool is_here = control::are_all_here(chosen.inputs.cluster, chosen.inputs.devices);
+  if (!is_here || !are_processors(chosen.inputs))
+    return usage_error("cli.elastic",
+                       "--elastic: so far for CPU devices of this machine; others end the run when "
+                       "one is lost");
+  if (!adaptation) {
+    adaptation = std::make_shared<control::Adaptation>();
+    control::Candidate first{control::describe_plan(chosen.planned.plan, chosen.inputs.cluster),
+                             chosen.planned};
+    first.predicted = predicted;
+    adaptation->candidates.push_back(std::move(first));
+  }
+  MOTLEY_ASSIGN(control::PlanChoices choices, make_plan_choices(options.plan.planning, context));
+  adaptation->replan = control::make_replanner(chosen, std::move(choices));
+  adaptation->spare = chosen.inputs.devices;
+  adaptation->port = options.port;
+  adaptation->version = version();
+  if (options.absent.empty()) return {};
+  std::vector<DeviceId> present = chosen.inputs.devices;
+  for (const std::string& name : options.absent) {
+    MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(chosen.inputs.cluster, name));
+    std::erase(present, id);
+  }
+  if (present.empty())
+    return usage_error("cli.elastic", "--absent: none of the devices is left to begin with");
+  MOTLEY_ASSIGN(control::Candidate first, adaptation->replan(present));
+  MOTLEY_ASSIGN(first.planned, lower_plan(chosen.inputs, std::move(first.planned.plan)));
+  adaptation->candidates = {std::move(first)};
+  adaptation->absent = options.absent;
+  return {};
+}
+
 /// Decisions begin with a plan of their own: nothing is searched.
 Result<void> take_first_plan(RunOptions& options) {
   if (options.decisions.empty()) return {};
@@ -171,6 +216,7 @@ Result<void> take_first_plan(RunOptions& options) {
 
 Result<int> run_plan(const RunOptions& given, const Context& context) {
   RunOptions options = given;
+  options.plan.commits = options.elastic;
   MOTLEY_RETURN_IF_ERROR(take_first_plan(options));
   MOTLEY_ASSIGN(control::TrainChoices choices,
                 make_train_choices(options, find_python(options.python, context)));
@@ -185,8 +231,9 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   if (chosen->outcome) teller.note(report::print_outcome(*chosen->outcome, chosen->inputs.cluster));
   if (choices.run_dir.empty()) choices.run_dir = default_run_dir(chosen->inputs.model_path);
   MOTLEY_ASSIGN(auto predicted, control::find_prediction(*chosen, 3, teller));
-  MOTLEY_ASSIGN(const auto adaptation,
-                find_adaptation(options, choices, *chosen, predicted, teller));
+  MOTLEY_ASSIGN(auto adaptation, find_adaptation(options, choices, *chosen, predicted, teller));
+  if (options.elastic)
+    MOTLEY_RETURN_IF_ERROR(make_elastic(options, *chosen, predicted, context, adaptation));
   // What was decided before, and is gone on with or repeated, may begin by another plan.
   const control::Planned* planned = &chosen->planned;
   if (adaptation) {

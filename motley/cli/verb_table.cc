@@ -8,6 +8,8 @@
   ADD(plan)               \
   ADD(simulate)           \
   ADD(run)                \
+  ADD(join)               \
+  ADD(leave)              \
   ADD(verify)             \
   ADD(report)             \
   ADD(trace)              \

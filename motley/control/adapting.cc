@@ -58,16 +58,24 @@ std::vector<DeviceId> Adaptation::devices() const {
 }
 
 Adapting::Adapting(Adaptation& adaptation, const Inputs& inputs, const RunDirectory& directory,
-                   const run::Job& job, Listener& listener)
+                   const run::Job& job, const Clock& clock, Listener& listener)
     : choices_(adaptation),
       candidates_(adaptation.candidates),
       inputs_(inputs),
       directory_(directory),
       job_(job),
+      clock_(clock),
       listener_(listener),
       current_(adaptation.first),
       begun_({{0, adaptation.first}}),
-      found_(adaptation.candidates.size()) {}
+      found_(adaptation.candidates.size()),
+      absences_begun_(adaptation.absences.size(), 0),
+      absences_over_(adaptation.absences.size(), 0) {
+  if (!adaptation.replan) return;
+  std::vector<std::string> devices;
+  for (const run::WorkerDevice& device : job.devices) devices.push_back(device.name);
+  members_.emplace(std::move(devices), adaptation.absent, Seconds(job.timeout_s));
+}
 
 Result<void> Adapting::open() {
   std::error_code code;
@@ -120,6 +128,7 @@ Wish Adapting::step(const StepReport& report) {
   const auto begun = begun_.find(report.logged.stint);
   if (begun == begun_.end()) return wish;
   spent_ += report.logged.step_s;
+  done_ = report.step + 1;
   steps_.push_back(report.logged.step_s);
   const bool is_first = steps_.size() == 1;  // of its program: memory is touched, caches are cold
   const auto parts = seen_.extract(report.step);
@@ -189,15 +198,24 @@ Result<int> Adapting::find_candidate(const policy::Action& action) {
   if (split == nullptr || choices_.split == nullptr)
     return runtime_error("policy.action", "this training cannot do what the policy asks for: " +
                                               policy::action_to_json(action).dump());
-  MOTLEY_ASSIGN(Candidate made, choices_.split(split->shares));
+  return keep_candidate(choices_.split(split->shares));
+}
+
+/// Its number: that of an equal one where there is one.
+Result<int> Adapting::keep_candidate(Result<Candidate> made) {
+  MOTLEY_RETURN_IF_ERROR(made);
   for (std::size_t i = 0; i < candidates_.size(); ++i)
-    if (candidates_[i].planned.plan == made.planned.plan) return static_cast<int>(i);
-  candidates_.push_back(std::move(made));
+    if (candidates_[i].planned.plan == made->planned.plan) return static_cast<int>(i);
+  candidates_.push_back(std::move(*made));
   return static_cast<int>(candidates_.size()) - 1;
 }
 
 void Adapting::ask(int candidate, policy::Decision decision) {
-  auto change = make_change(candidate);
+  Result<run::Change> change =
+      uses_only_present(candidate)
+          ? make_change(candidate)
+          : runtime_error("adapt.absent", candidates_[static_cast<std::size_t>(candidate)].label +
+                                              ": some of its devices are not there");
   if (!change) {
     listener_.note("warning: " + change.error().message);
     if (choices_.policy)
@@ -226,10 +244,20 @@ Result<void> Adapting::make_programs(Candidate& candidate) const {
 /// From what runs when it begins: the one before it that was asked for, or else the current one.
 Result<run::Change> Adapting::make_change(int candidate) {
   const int before = asked_.empty() ? current_ : asked_.rbegin()->second.candidate;
-  const Candidate& from = candidates_[static_cast<std::size_t>(before)];
+  MOTLEY_ASSIGN(run::Change change, make_change(before, candidate, {}));
+  change.after = asked_.empty() ? begun_.rbegin()->first : asked_.rbegin()->first;
+  return change;
+}
+
+/// `lost`: devices of either that have nothing of the one's tensors any more.
+Result<run::Change> Adapting::make_change(int before, int candidate,
+                                          const std::set<std::string>& lost) {
+  Candidate& from = candidates_[static_cast<std::size_t>(before)];
   Candidate& to = candidates_[static_cast<std::size_t>(candidate)];
+  MOTLEY_RETURN_IF_ERROR(make_programs(from));
   MOTLEY_RETURN_IF_ERROR(make_programs(to));
   run::Change change;
+  if (members_) change.processes = members_->living();
   change.program = *to.planned.program;
   change.evaluations = to.evaluations;
   change.devices = run::devices_of(change.program, job_.devices);
@@ -237,18 +265,38 @@ Result<run::Change> Adapting::make_change(int candidate) {
   std::map<std::string, std::string> hosts;
   for (const run::WorkerDevice& device : job_.devices) hosts[device.name] = device.host;
   options.host_of = [&](const std::string& name) { return hosts[name]; };
+  const auto is_there = [&](const std::string& name) {
+    return !members_ || members_->lives(members_->find(name).value_or(-1));
+  };
   for (const program::Program* each : {to.planned.program.get(), from.planned.program.get()})
     for (const program::DeviceProgram& device : each->devices)
-      if (std::find(options.devices.begin(), options.devices.end(), device.device) ==
+      if (is_there(device.device) && std::find(options.devices.begin(), options.devices.end(), device.device) ==
           options.devices.end())
         options.devices.push_back(device.device);
+  for (const std::string& name : options.devices)
+    if (lost.contains(name)) options.lost.insert(name);
   MOTLEY_ASSIGN(synth::Move move,
                 synth::lower_move(*from.planned.program, *to.planned.program, options));
   change.move = std::move(move.program);
   return change;
 }
 
-std::optional<run::Change> Adapting::next_change() {
+std::optional<Order> Adapting::next_order() {
+  if (members_) {
+    follow_absences();
+    const Seconds now = clock_.steady();
+    if (auto order = members_->next(now)) return order;
+    if (const auto standings = members_->still()) {
+      members_->go_on(now);
+      auto change = recover(*standings);
+      if (change) return std::move(*change);
+      fault_ = change.error();
+      for (const int process : members_->living()) members_->kill(process);
+      return members_->next(now);
+    }
+    if (!members_->is_training()) return std::nullopt;
+    take_arrivals();
+  }
   if (ready_.empty()) return std::nullopt;
   run::Change change = std::move(ready_.front());
   ready_.pop_front();
@@ -278,6 +326,7 @@ void Adapting::take_parts(const run::WorkerEvent& event) {
 void Adapting::on_event(const run::WorkerEvent& event) {
   const Json& fields = event.fields;
   if (event.event == "step") take_parts(event);
+  if (members_) note_membership(event);
   if (event.event == "ready" && fields.value("leads", event.rank == 0)) {
     const std::int64_t first = fields.value("first_step", std::int64_t{0});
     keep({.policy = kStart,
@@ -285,6 +334,7 @@ void Adapting::on_event(const run::WorkerEvent& event) {
           .choice = {policy::UsePlan{current_}, std::nullopt, current().label},
           .begins = first});
   }
+  if (event.event == "checkpoint") saved_path_ = fields.value("path", "");
   if (event.event == "checkpoint" && choices_.policy != nullptr) {
     const std::string path = fields.value("path", "") + "/policy.json";
     if (const auto written = write_file_atomic(path, policy_text()); !written)
@@ -314,6 +364,7 @@ void Adapting::on_event(const run::WorkerEvent& event) {
   const int before = std::exchange(current_, what.candidate);
   begun_[fields.value("change", 0)] = current_;
   steps_.clear();
+  settle_membership(what.decision.begins, Seconds(fields.value("pause_s", 0.0)));
   if (asked_.empty() && before != current_) {
     Candidate& over = candidates_[static_cast<std::size_t>(before)];
     over.planned.program.reset();

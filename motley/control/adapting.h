@@ -5,10 +5,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "motley/control/clock.h"
 #include "motley/control/listener.h"
+#include "motley/control/membership.h"
 #include "motley/control/planning.h"
 #include "motley/control/prediction.h"
 #include "motley/control/run_directory.h"
@@ -16,6 +20,7 @@
 #include "motley/policy/policy.h"
 #include "motley/run/change.h"
 #include "motley/run/job.h"
+#include "motley/simulate/conditions.h"
 
 namespace motley::control {
 
@@ -48,6 +53,14 @@ struct Adaptation {
   /// Makes one of a split that a policy asks for; null: none does.
   std::function<Result<Candidate>(const std::vector<policy::Share>&)> split = nullptr;
   std::vector<DeviceId> spare = {};  ///< that a split may take, beside those of candidates
+  /// The training goes on when devices are lost, come or leave: makes a plan for those that are
+  /// there (replanning.h). Null: it ends with any of them.
+  std::function<Result<Candidate>(const std::vector<DeviceId>&)> replan = nullptr;
+  std::vector<std::string> absent = {};  ///< devices that are not there at the beginning
+  int port = 0;              ///< where newcomers and others ask; 0: any
+  std::string version = "";  ///< of the program that runs
+  /// Devices that go and come back: as of an emulated cluster (simulate/conditions.h).
+  std::vector<simulate::Absence> absences = {};
   /// By which a candidate is predicted once it has a program; null: none is.
   std::shared_ptr<const search::Costs> costs = nullptr;
   /// Gives one that is made later the programs by which it evaluates; null: it does not.
@@ -70,7 +83,7 @@ class Adapting : public Listener {
  public:
   /// All outlive it; the job's devices are those of the adaptation.
   Adapting(Adaptation& adaptation, const Inputs& inputs, const RunDirectory& directory,
-           const run::Job& job, Listener& listener);
+           const run::Job& job, const Clock& clock, Listener& listener);
 
   /// Has given changes prepared. Decisions come behind those of the run that is continued; one that
   /// begins anew has none.
@@ -85,8 +98,26 @@ class Adapting : public Listener {
   void on_event(const run::WorkerEvent& event);
   /// Tells the policy, if there is one, what no event says: devices that are gone or come.
   void observe(const policy::Observation& seen, std::int64_t steps_done);
-  /// What is to be changed next.
-  std::optional<run::Change> next_change();
+  /// What workers are to be told next.
+  std::optional<Order> next_order();
+  /// A process of an elastic job has ended, or will, for this reason. False: so does the job.
+  bool on_loss(int process, const Error& error);
+  /// Why the training cannot go on by any plan; none: it can.
+  const std::optional<Error>& fault() const { return fault_; }
+  const std::vector<MembershipChange>& membership() const { return membership_; }
+
+  // What others ask for while it trains, of an elastic job. Usage errors, and infeasible ones with
+  // arithmetic where the others could not go on.
+
+  /// The device is left out from one of the next steps on, and its process ended.
+  Result<void> release(const std::string& device);
+  /// A process is started for the device, which takes part when it is ready.
+  Result<void> take_in(const std::string& device);
+  /// Of the job's devices, by name: training, idle, coming, leaving or absent.
+  std::vector<std::pair<std::string, std::string>> device_states() const;
+  std::int64_t steps_done() const { return done_; }
+  /// Whose programs its processes are; a newcomer must be of the same.
+  const std::string& version() const { return choices_.version; }
   /// No more events come: writes what came of the last decision, and puts the traces that ranks
   /// left, if they did, in the order of the plan that ran last.
   Result<void> end(bool has_traces);
@@ -107,6 +138,20 @@ class Adapting : public Listener {
   void ask(int candidate, policy::Decision decision);
   Result<void> make_programs(Candidate& candidate) const;
   Result<run::Change> make_change(int candidate);
+  Result<run::Change> make_change(int from, int to, const std::set<std::string>& lost);
+  Result<int> keep_candidate(Result<Candidate> made);
+  Result<int> plan_for(const std::vector<DeviceId>& devices);
+  std::optional<int> plan_of_policy();
+  std::vector<DeviceId> present() const;
+  bool uses_only_present(int candidate) const;
+  Result<run::Change> recover(const std::vector<run::Standing>& standings);
+  Result<run::Change> recover_from(run::Recovery recovery, int from, int to);
+  Result<run::Change> give_up(run::Recovery recovery, int from, const Error& why);
+  run::Recovery from_checkpoint() const;
+  void note_membership(const run::WorkerEvent& event);
+  void settle_membership(std::int64_t step, Seconds pause);
+  void take_arrivals();
+  void follow_absences();
   Result<void> write_plan() const;
   Result<void> settle_traces() const;
   std::string policy_text() const;
@@ -121,6 +166,7 @@ class Adapting : public Listener {
   const Inputs& inputs_;
   const RunDirectory& directory_;
   const run::Job& job_;
+  const Clock& clock_;
   Listener& listener_;
   int current_ = 0;                // that runs
   int number_ = 0;                 // of the last change that was asked for
@@ -135,6 +181,18 @@ class Adapting : public Listener {
   std::map<std::int64_t, policy::StepSeen> seen_;  // what ranks said of steps that are not done
   std::vector<double> steps_;                      // of the plan that runs
   double spent_ = 0;                               // seconds of steps
+  std::int64_t done_ = 0;                          // steps
+  // Of an elastic job.
+  std::optional<Membership> members_;
+  std::vector<MembershipChange> membership_;
+  MembershipChange coming_;              // since training went on last
+  std::set<std::string> leaving_;        // devices, until they are left out
+  std::set<std::string> arrived_;        // that no plan was made with yet
+  std::map<std::string, int> came_;      // the last change before a device came, of those that did
+  std::string saved_path_;               // the latest checkpoint
+  std::optional<Seconds> first_step_at_;
+  std::vector<char> absences_begun_, absences_over_;
+  std::optional<Error> fault_;
 };
 
 }  // namespace motley::control

@@ -70,6 +70,7 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   inputs.global_batch = question.global_batch;
   inputs.lowering = question.lowering;
   inputs.tf32 = question.tf32;
+  inputs.commits = question.commits;
   inputs.lowering.updates = question.updates.value_or(
       cluster::are_alike(inputs.cluster, inputs.devices) ? plan::Updates::kNative
                                                          : plan::Updates::kPortable);

@@ -25,6 +25,7 @@ struct Question {
   synth::LowerOptions lowering;          ///< recipe, batch norm, buckets; not its updates
   std::optional<plan::Updates> updates;  ///< none: portable where devices are not alike
   bool tf32 = false;                     ///< GPUs may round float32 products to TF32
+  bool commits = false;                  ///< steps are to happen on all devices or on none
 };
 
 /// Model, cluster and choices of one planning, read and checked. What later steps return may refer
@@ -37,6 +38,7 @@ struct Inputs {
   std::int64_t global_batch = 0;
   synth::LowerOptions lowering;
   bool tf32 = false;
+  bool commits = false;  ///< plans are lowered to programs with commits (synth/commit.h)
 
   const graph::Graph& graph() const { return model->graph; }
 };

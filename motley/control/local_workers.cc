@@ -74,6 +74,18 @@ Result<void> write_here(const std::string& path, const std::string& text) {
   return write_file_atomic(path, text);
 }
 
+run::Commands command_of(const Order& order, const run::Job& job) {
+  run::Commands commands;
+  if (const auto* change = std::get_if<run::Change>(&order))
+    for (const run::WorkerDevice& device : job.devices)
+      commands.lines.push_back(run::print_order(*change, device.name));
+  if (const auto* halt = std::get_if<Halt>(&order))
+    commands.lines.assign(job.devices.size(), run::print_halt(halt->number));
+  if (const auto* start = std::get_if<StartProcess>(&order)) commands.start = {start->process};
+  if (const auto* kill = std::get_if<KillProcess>(&order)) commands.kill = {kill->process};
+  return commands;
+}
+
 }  // namespace
 
 LocalWorkers::LocalWorkers(std::string worker, const std::string& program, std::string version)
@@ -164,7 +176,7 @@ Result<run::MeasuredGroup> LocalWorkers::time_exchanges(const run::Job& job) {
 }
 
 run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event,
-                                    const Orders& orders) {
+                                    const Orders& orders, const OnLoss& on_loss) {
   std::atomic<bool> stop = false;
   run::Job placed = job;
   const std::string path = RunDirectory{job.run_dir}.job();
@@ -178,15 +190,11 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
   std::optional<run::CheckpointCarrier> carrier;
   const std::string& first = placed.devices[0].host;
   if (!first.empty()) carrier.emplace(hosts_.on(first), placed.run_dir);
-  std::function<std::optional<std::vector<std::string>>()> lines;
+  std::function<std::optional<run::Commands>()> commands;
   if (placed.changes)
-    lines = [&]() -> std::optional<std::vector<std::string>> {
-      const std::optional<run::Change> change = orders ? orders() : std::nullopt;
-      if (!change) return std::nullopt;
-      std::vector<std::string> texts;
-      for (const run::WorkerDevice& device : placed.devices)
-        texts.push_back(run::print_order(*change, device.name));
-      return texts;
+    commands = [&]() -> std::optional<run::Commands> {
+      const std::optional<Order> order = orders ? orders() : std::nullopt;
+      return order ? std::optional(command_of(*order, placed)) : std::nullopt;
     };
   run::JobOutcome outcome = run::launch(placed,
                                         {.worker = worker_,
@@ -195,7 +203,8 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
                                          .seats = std::move(*seats),
                                          .carrier = carrier ? &*carrier : nullptr,
                                          .stop = &stop,
-                                         .orders = lines},
+                                         .orders = commands,
+                                         .on_loss = on_loss},
                                         [&](const run::WorkerEvent& event) {
                                           if (on_event(event) == Wish::kStop) stop = true;
                                           if (event.event == "checkpoint" && !placed.kept.empty())

@@ -35,6 +35,7 @@ Wish Monitor::on_event(const run::WorkerEvent& event) {
   if (event.event == "ready" && leads(event)) on_ready(event.fields);
   if (event.event == "step") on_step(event);
   if (event.event == "evaluation") on_evaluation(event.fields);
+  if (event.event == "change") on_recovery(event.fields);
   if (event.event == "copies") listener_.note(event.fields.value("note", ""));
   if (event.event == "checkpoint") on_checkpoint(event.fields);
   return wish_;
@@ -91,6 +92,17 @@ void Monitor::on_ready(const Json& fields) {
   if (const std::string note = fields.value("note", ""); !note.empty()) listener_.note(note);
 }
 
+/// Devices were lost: what those that are left have done is done, what they have not is done again.
+void Monitor::on_recovery(const Json& fields) {
+  if (!fields.value("after_loss", false)) return;
+  const std::int64_t step = fields.value("step", std::int64_t{0});
+  for (auto& [number, pending] : std::exchange(pending_, {}))
+    if (number < step && pending.has_loss) complete(number, pending.logged);
+  const std::int64_t known = known_.steps.empty() ? 0 : known_.steps.rbegin()->first + 1;
+  lost_steps_ += std::max<std::int64_t>(0, known - step);
+  known_.forget_from(step);
+}
+
 void Monitor::on_step(const run::WorkerEvent& event) {
   const Json& fields = event.fields;
   const std::int64_t step = fields.value("step", std::int64_t{0});
@@ -108,7 +120,8 @@ void Monitor::on_step(const run::WorkerEvent& event) {
     pending.logged.loaders = fields.value("loaders", 0);
   }
   pending.logged.stint = fields.value("stint", 0);
-  if (leads(event)) {
+  // All know it; the lead's counts, unless it is gone.
+  if (leads(event) || !pending.has_loss) {
     pending.has_loss = true;
     pending.logged.loss = fields.value("loss", std::nan(""));
     pending.logged.lr = watched_.lr * fields.value("lr_factor", 1.0);

@@ -10,6 +10,7 @@
 #include "motley/base/result.h"
 #include "motley/control/clock.h"
 #include "motley/control/listener.h"
+#include "motley/control/membership.h"
 #include "motley/control/run_directory.h"
 #include "motley/report/event_file.h"
 #include "motley/run/job.h"
@@ -38,6 +39,7 @@ struct Measured {
   bool stopped = false;  ///< told to stop; the checkpoint is safe
   std::map<std::int64_t, run::Evaluation> evaluations = {};  ///< by steps done
   std::int64_t best_step = -1;  ///< of the best evaluation; -1: there is none
+  std::vector<MembershipChange> membership = {};  ///< of an elastic run
   int candidate = -1;           ///< of the run's adaptation, by which it ended; -1: it has none
 };
 
@@ -86,6 +88,7 @@ class Monitor {
   void on_ready(const Json& fields);
   void on_step(const run::WorkerEvent& event);
   void on_evaluation(const Json& fields);
+  void on_recovery(const Json& fields);
   void complete(std::int64_t step, const LoggedStep& logged);
   void write_scalars(std::int64_t step, const LoggedStep& logged);
   void write_events(std::int64_t step, const std::vector<report::EventFile::Scalar>& scalars);

@@ -14,14 +14,13 @@
 #include "motley/search/accumulating.h"
 #include "motley/search/given_planner.h"
 #include "motley/search/planners.h"
+#include "motley/synth/commit.h"
 
 namespace motley::control {
 namespace {
 
-/// One search with the answer's prices; its plan is not lowered yet.
-Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const Clock& clock,
-                         Answer& answer) {
-  const search::PlannerInputs known = answer.priced.evaluator->inputs();
+Result<std::unique_ptr<plan::Planner>> find_planner(const search::PlannerInputs& known,
+                                                    const PlanChoices& choices) {
   std::unique_ptr<plan::Planner> planner = std::make_unique<search::GivenPlanner>(known);
   if (choices.stages.empty()) {
     const std::string name = choices.manual.empty() ? choices.planner : "manual";
@@ -30,6 +29,13 @@ Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const
   if (choices.micro_batches > 1)
     planner =
         std::make_unique<search::Accumulating>(known, std::move(planner), choices.micro_batches);
+  return planner;
+}
+
+/// One search with the answer's prices; its plan is not lowered yet.
+Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const Clock& clock,
+                         Answer& answer) {
+  MOTLEY_ASSIGN(const auto planner, find_planner(answer.priced.evaluator->inputs(), choices));
   plan::Problem problem = make_problem(inputs, choices);
   if (answer.outcome.plan) problem.known = {{*answer.outcome.plan, answer.outcome.why}};
   if (choices.time_limit) problem.time_limit = *choices.time_limit - Seconds(answer.elapsed_s);
@@ -63,6 +69,14 @@ plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices) {
   return problem;
 }
 
+Result<plan::PlanOutcome> plan_again(const Inputs& inputs, const PlanChoices& choices,
+                                     const Priced& priced) {
+  MOTLEY_ASSIGN(const auto planner, find_planner(priced.evaluator->inputs(), choices));
+  plan::Problem problem = make_problem(inputs, choices);
+  if (choices.time_limit) problem.time_limit = *choices.time_limit;
+  return planner->plan(problem);
+}
+
 Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outside& outside) {
   MOTLEY_RETURN_IF_ERROR(
       synth::check_devices(inputs.graph(), inputs.devices.size(), inputs.lowering.batch_norm));
@@ -90,6 +104,9 @@ Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outsi
 
 Result<Planned> lower_plan(const Inputs& inputs, plan::Plan plan) {
   MOTLEY_ASSIGN(program::Program program, synth::lower(inputs.graph(), plan, inputs.cluster));
+  if (inputs.commits) {
+    MOTLEY_ASSIGN(program, synth::with_commit(std::move(program)));
+  }
   return Planned{std::move(plan), std::make_shared<const program::Program>(std::move(program))};
 }
 

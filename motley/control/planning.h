@@ -51,6 +51,11 @@ inline constexpr int kPlanningRounds = 4;
 /// What planners are asked.
 plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices);
 
+/// A plan for the inputs, whose devices are some of those that the prices are for. Nothing is
+/// measured.
+Result<plan::PlanOutcome> plan_again(const Inputs& inputs, const PlanChoices& choices,
+                                     const Priced& priced);
+
 /// Lowers a verified plan of the inputs.
 Result<Planned> lower_plan(const Inputs& inputs, plan::Plan plan);
 

@@ -9,11 +9,13 @@
 #include <utility>
 
 #include "motley/base/json.h"
+#include "motley/control/clock.h"
 #include "motley/control/placing.h"
 #include "motley/control/presence.h"
 #include "motley/control/scratch_directory.h"
 #include "motley/control/slowed_split.h"
 #include "motley/control/trials.h"
+#include "motley/control/workers.h"
 #include "motley/program/step_parts.h"
 #include "motley/simulate/drawn_times.h"
 #include "motley/simulate/step_by_step.h"
@@ -46,6 +48,17 @@ class MoveCost : public cost::CostModel {
 
  private:
   const cost::CostModel& model_;
+};
+
+/// Says the simulated time.
+class SimulatedClock : public Clock {
+ public:
+  explicit SimulatedClock(const Nanoseconds& now) : now_(now) {}
+  Seconds steady() const override { return to_seconds(now_); }
+  Seconds calendar() const override { return to_seconds(now_); }
+
+ private:
+  const Nanoseconds& now_;
 };
 
 /// Passes on what is said; steps are many, and simulated.
@@ -100,7 +113,7 @@ class Rehearsing {
         listener_(listener),
         directory_{scratch_.path()},
         job_(make_job()),
-        adapting_(adaptation_, chosen.inputs, directory_, job_, listener_) {
+        adapting_(adaptation_, chosen.inputs, directory_, job_, clock_, listener_) {
     rehearsed_.policy = adaptation_.policy ? adaptation_.policy->name() : "none";
     if (adaptation_.split && presence_.next() != nullptr) mind_presence();
   }
@@ -247,8 +260,9 @@ class Rehearsing {
   }
 
   void take_changes() {
-    while (auto change = adapting_.next_change())
-      due_.push_back({std::move(*change), step_ + choices_.change_steps});
+    while (auto order = adapting_.next_order())
+      if (auto* change = std::get_if<run::Change>(&*order))
+        due_.push_back({std::move(*change), step_ + choices_.change_steps});
   }
 
   /// Goes on by the next program.
@@ -356,6 +370,8 @@ class Rehearsing {
   const cost::ProfileCost cost_;
   Presence presence_;
   NotesOnly listener_;
+  Nanoseconds now_ = 0;
+  const SimulatedClock clock_{now_};
   const ScratchDirectory scratch_;
   const RunDirectory directory_;
   const run::Job job_;
@@ -364,7 +380,6 @@ class Rehearsing {
   std::shared_ptr<Stint> current_;  // that runs
   int number_ = 0;                  // of the change that brought it
   std::deque<Due> due_;
-  Nanoseconds now_ = 0;
   std::int64_t step_ = 0;                          // steps done
   std::map<std::int64_t, std::int64_t> attempts_;  // of steps that were lost
   bool is_waiting_ = false;                        // for devices

@@ -26,6 +26,8 @@ struct RunDirectory {
   std::string summary() const { return path + "/summary.json"; }
   std::string log() const { return path + "/log.jsonl"; }
   std::string decisions() const { return path + "/decisions.jsonl"; }
+  /// While an elastic job runs: where it can be asked.
+  std::string door() const { return path + "/door.json"; }
   std::string events() const { return path + "/tb"; }
   std::string predicted() const { return path + "/predicted.txt"; }
   std::string measured(std::size_t rank) const {

@@ -14,6 +14,7 @@
 #include "motley/base/random.h"
 #include "motley/control/found_cluster.h"
 #include "motley/control/placing.h"
+#include "motley/control/requests.h"
 #include "motley/control/trials.h"
 #include "motley/program/program_text.h"
 #include "motley/run/feed/batch_order.h"
@@ -36,12 +37,17 @@ std::vector<Bytes> peaks_of(const Predicted& predicted) {
 constexpr double kLatestSlowness = 1e9;
 
 /// What a run can do of conditions: emulated devices of this machine may be slow for a while.
-Result<void> check_conditions(const Inputs& inputs, const simulate::Conditions& conditions) {
-  if (!conditions.absences.empty())
+Result<void> check_conditions(const Inputs& inputs, const simulate::Conditions& conditions,
+                              bool is_elastic) {
+  if (!conditions.absences.empty() && !is_elastic)
     return usage_error("run.conditions",
                        "conditions: device '" + conditions.absences[0].device +
-                           "' goes away: a run ends when a device does; leave absences out, or "
-                           "simulate with them");
+                           "' goes away: a run ends when a device does; add --elastic, or leave "
+                           "absences out");
+  for (const simulate::Fault& fault : conditions.faults)
+    MOTLEY_RETURN_IF_ERROR(cluster::find_device(inputs.cluster, fault.device));
+  for (const simulate::Absence& absence : conditions.absences)
+    MOTLEY_RETURN_IF_ERROR(cluster::find_device(inputs.cluster, absence.device));
   if (!conditions.jitter.empty())
     return usage_error("run.conditions",
                        "conditions: jitter of '" + conditions.jitter.begin()->first +
@@ -144,6 +150,8 @@ run::Job make_job(const PreparedRun& prepared) {
   if (prepared.adaptation) {
     ids = prepared.adaptation->devices();
     job.changes.emplace();
+    job.changes->is_elastic = prepared.adaptation->replan != nullptr;
+    job.changes->absent = prepared.adaptation->absent;
     for (const policy::Decision& given : prepared.adaptation->given)
       job.changes->at.push_back(given.begins);
   }
@@ -153,6 +161,10 @@ run::Job make_job(const PreparedRun& prepared) {
       if (device.name == slow.device)
         device.slow.push_back(
             {slow.from.value, std::min(slow.until.value, kLatestSlowness), slow.factor});
+  for (const simulate::Fault& fault : choices.conditions.faults)
+    for (run::WorkerDevice& device : job.devices)
+      if (device.name == fault.device)
+        device.faults.push_back({fault.step, fault.instruction, fault.hangs, fault.in_move});
   for (run::WorkerDevice& device : job.devices)
     device.tf32 = prepared.planned->plan.tf32 && device.kind == "cuda";
   return job;
@@ -255,11 +267,13 @@ Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
     prepared.predicted = predicted->seconds();
     prepared.predicted_peaks = peaks_of(*predicted);
   }
-  MOTLEY_RETURN_IF_ERROR(check_conditions(inputs, choices.conditions));
+  const bool is_elastic = adaptation && adaptation->replan;
+  MOTLEY_RETURN_IF_ERROR(check_conditions(inputs, choices.conditions, is_elastic));
   prepared.adaptation = std::move(adaptation);
+  if (is_elastic) prepared.adaptation->absences = choices.conditions.absences;
   if (prepared.adaptation) {
     MOTLEY_ASSIGN(const bool decides, limit_trials(prepared.choices.steps, *prepared.adaptation));
-    if (!decides) prepared.adaptation.reset();
+    if (!decides && !is_elastic) prepared.adaptation.reset();
   }
   prepared.job = make_job(prepared);
   if (choices.evaluation) {
@@ -289,8 +303,15 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
   std::optional<Adapting> adapting;
   if (prepared.adaptation) {
     adapting.emplace(*prepared.adaptation, *prepared.inputs, prepared.directory, prepared.job,
-                     outside.listener);
+                     outside.clock, outside.listener);
     MOTLEY_RETURN_IF_ERROR(adapting->open());
+  }
+  std::unique_ptr<run::Door> door;
+  if (prepared.adaptation && prepared.adaptation->replan) {
+    MOTLEY_ASSIGN(door, run::Door::open(prepared.adaptation->port, prepared.directory.door()));
+    outside.listener.note(fmt::format("devices may come (motley join 127.0.0.1:{}) and leave "
+                                      "(motley leave {} DEVICE)",
+                                      door->port(), prepared.choices.run_dir));
   }
   Listener& listener = adapting ? *adapting : outside.listener;
   Monitor monitor(watched_run(prepared), outside.clock, listener);
@@ -301,14 +322,22 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
         if (adapting) adapting->on_event(event);
         return monitor.on_event(event);
       },
-      [&] { return adapting ? adapting->next_change() : std::nullopt; });
+      [&]() -> std::optional<Order> {
+        if (door) answer_requests(*door, *adapting);
+        return adapting ? adapting->next_order() : std::nullopt;
+      },
+      [&](int process, const Error& error) {
+        return adapting && adapting->on_loss(process, error);
+      });
   monitor.end();
   const bool has_ended = outcome.end != run::JobEnd::kFailed;
   if (adapting) MOTLEY_RETURN_IF_ERROR(adapting->end(has_ended && prepared.job.trace_steps > 0));
-  if (!has_ended) return tl::make_unexpected(outcome.error);
+  if (!has_ended)
+    return tl::make_unexpected(adapting && adapting->fault() ? *adapting->fault() : outcome.error);
   Measured measured = monitor.result();
   if (adapting) {
     measured.candidate = adapting->current_index();
+    measured.membership = adapting->membership();
     run::Job job = prepared.job;  // for who reads the directory: that of the last plan
     job.devices = adapting->current_devices();
     job.changes.reset();
@@ -394,6 +423,7 @@ Json summary_to_json(const Measured& measured, const PreparedRun& prepared) {
           {"best", best_to_json(measured)},
           {"data_wait_share", measured.waiting.share},
           {"loaders_wanted", measured.waiting.wanted},
+          {"membership", membership_to_json(measured.membership)},
           {"run_dir", prepared.choices.run_dir}};
 }
 

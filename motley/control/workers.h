@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "motley/base/result.h"
@@ -20,6 +21,20 @@
 #include "motley/run/measure.h"
 
 namespace motley::control {
+
+/// All living processes of a job stop where they are and say where that is.
+struct Halt {
+  int number = 0;
+};
+/// A process is started for a device of the job that has none, or none any more.
+struct StartProcess {
+  int process = 0;
+};
+struct KillProcess {
+  int process = 0;
+};
+/// What a running job's processes are told, or what is done with them.
+using Order = std::variant<run::Change, Halt, StartProcess, KillProcess>;
 
 /// A rank of a program, to be timed alone.
 struct TimedProgram {
@@ -76,11 +91,13 @@ class Workers {
   /// Runs a job whose files are in its run directory, and passes what workers report in the order
   /// of arrival. When `on_event` has asked to stop, workers write a checkpoint and end: kStopped.
   using OnEvent = std::function<Wish(const run::WorkerEvent&)>;
-  /// `orders`: changes of the job's plan, asked for until there are no more, at the beginning and
-  /// whenever something was heard.
-  using Orders = std::function<std::optional<run::Change>()>;
+  /// `orders`: asked for until there are no more, at the beginning, whenever something was heard,
+  /// and again and again where nothing is. `on_loss`: a process has ended, or has said an error and
+  /// will; true: the job goes on without. Null: none can be lost.
+  using Orders = std::function<std::optional<Order>()>;
+  using OnLoss = std::function<bool(int process, const Error& error)>;
   virtual run::JobOutcome train(const run::Job& job, const OnEvent& on_event,
-                                const Orders& orders) = 0;
+                                const Orders& orders, const OnLoss& on_loss) = 0;
   /// Asks machines what they are and measures what joins them (link_survey.h). `tell`: how far it
   /// is. Usage error `host.twice`: two names of one machine.
   using Tell = std::function<void(const std::string& line)>;

@@ -6,6 +6,7 @@
 
 #include "motley/base/text.h"
 #include "motley/program/boxes.h"
+#include "motley/program/commit.h"
 #include "motley/program/parts.h"
 #include "motley/program/program_text.h"
 
@@ -139,6 +140,7 @@ std::string cost_key(const DeviceProgram& program, const Instruction& instructio
     return parts_key(program, instruction, *parts);
   if (const auto copies = find_box_copies(instruction))
     return boxes_key(program, instruction, *copies);
+  if (instruction.op == kBallot) return "motley::stop_request()";  // a number as that
   std::string key = instruction.full_name();
   key += '(';
   if (instruction.op == "motley::load" || instruction.op == "motley::receive") {

@@ -5,6 +5,7 @@
 #include <map>
 #include <string_view>
 
+#include "motley/program/commit.h"
 #include "motley/program/parts.h"
 
 namespace motley::program {
@@ -36,11 +37,14 @@ std::size_t find_tail(const DeviceProgram& program) {
 StepShape find_step_shape(const DeviceProgram& program) {
   StepShape shape;
   shape.tail = find_tail(program);
+  // A commit is no exchange of the step's: it comes when all are over.
+  const auto commit = find_commit(program);
+  const std::size_t decided = commit ? commit->at : program.instructions.size();
   std::map<InstructionId, std::size_t> exchange_at;
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
     shape.computes.push_back(instruction.lane == Lane::kCompute);
-    if (instruction.lane == Lane::kCompute) continue;
+    if (instruction.lane == Lane::kCompute || i == decided) continue;
     StepShape::Exchange exchange{.position = i, .op = instruction.full_name()};
     exchange.bytes = priced_bytes(program, instruction);
     for (const InstructionId wait : instruction.waits) {
@@ -52,6 +56,7 @@ StepShape find_step_shape(const DeviceProgram& program) {
   for (std::size_t i = 0; i < shape.tail; ++i) {
     if (!shape.computes[i]) continue;
     for (const InstructionId wait : program.instructions[i].waits) {
+      if (wait.index() == decided) continue;
       StepShape::Exchange& exchange = shape.exchanges[exchange_at.at(wait)];
       if (!exchange.blocking) exchange.waiter = i;
       exchange.blocking = true;
@@ -66,6 +71,7 @@ StepShape find_step_shape(const DeviceProgram& program) {
   for (std::size_t i = shape.tail; i < program.instructions.size(); ++i) {
     if (!shape.computes[i]) continue;
     for (const InstructionId wait : program.instructions[i].waits) {
+      if (wait.index() == decided) continue;
       last = std::max(last, number[exchange_at.at(wait)]);
     }
     shape.updates.emplace_back(i, last);

@@ -36,21 +36,36 @@ std::string print_order(const Change& change, const std::string& device) {
   for (const WorkerDevice& each : change.devices) devices.push_back(worker_device_to_json(each));
   for (const program::Program& each : change.evaluations)
     evaluations.push_back(own_text(each, device));
+  // A state that is loaded from files needs no move.
+  const bool is_loaded = change.recovery && !change.recovery->from.empty();
   const Json json{{"change", change.number},
+                  {"after", change.after},
                   {"devices", std::move(devices)},
                   {"program", own_text(change.program, device)},
                   {"evaluations", std::move(evaluations)},
-                  {"move", own_text(change.move, device)}};
+                  {"move", is_loaded ? std::string() : own_text(change.move, device)},
+                  {"recovery", change.recovery ? recovery_to_json(*change.recovery) : Json(nullptr)},
+                  {"processes", change.processes}};
   return json.dump();
 }
+
+std::string print_halt(int number) { return Json{{"halt", number}}.dump(); }
 
 Result<ChangeOrder> parse_order(const std::string& line) {
   const std::string where = "order";
   MOTLEY_ASSIGN(const Json json, parse_json(line, where));
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
   ChangeOrder order;
+  if (json.contains("halt")) {
+    MOTLEY_ASSIGN(const std::int64_t halt, object.integer("halt"));
+    order.halt = static_cast<int>(halt);
+    MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+    return order;
+  }
   MOTLEY_ASSIGN(const std::int64_t number, object.integer("change"));
   order.number = static_cast<int>(number);
+  MOTLEY_ASSIGN(const std::int64_t after, object.integer("after"));
+  order.after = static_cast<int>(after);
   MOTLEY_ASSIGN(const Json* devices, object.member("devices"));
   for (const Json& each : *devices) {
     MOTLEY_ASSIGN(order.devices.emplace_back(), worker_device_from_json(each, where));
@@ -63,31 +78,17 @@ Result<ChangeOrder> parse_order(const std::string& line) {
                   program::parse_program(text, where + ": evaluation"));
   }
   MOTLEY_ASSIGN(const std::string move, object.string("move"));
-  MOTLEY_ASSIGN(order.move, program::parse_program(move, where + ": move"));
+  if (!move.empty()) {
+    MOTLEY_ASSIGN(order.move, program::parse_program(move, where + ": move"));
+  }
+  MOTLEY_ASSIGN(const Json* recovery, object.member("recovery"));
+  if (!recovery->is_null()) {
+    MOTLEY_ASSIGN(order.recovery, recovery_from_json(*recovery, where + ": recovery"));
+  }
+  MOTLEY_ASSIGN(const Json* processes, object.member("processes"));
+  for (const Json& each : *processes) order.processes.push_back(each.get<int>());
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return order;
-}
-
-Json point_to_json(const TrainingPoint& point) {
-  return {{"step", point.step},
-          {"elapsed_s", point.elapsed_s},
-          {"saved_step", point.saved_step},
-          {"saved_path", point.saved_path},
-          {"best", point.best ? best_to_json(*point.best) : Json(nullptr)}};
-}
-
-Result<TrainingPoint> point_from_json(const Json& json, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  TrainingPoint point;
-  MOTLEY_ASSIGN(point.step, object.integer("step"));
-  MOTLEY_ASSIGN(point.elapsed_s, object.number("elapsed_s"));
-  MOTLEY_ASSIGN(point.saved_step, object.integer("saved_step"));
-  MOTLEY_ASSIGN(point.saved_path, object.string("saved_path"));
-  MOTLEY_ASSIGN(const Json* best, object.member("best"));
-  if (!best->is_null()) {
-    MOTLEY_ASSIGN(point.best, best_from_json(*best, where + ": best"));
-  }
-  return point;
 }
 
 }  // namespace motley::run

@@ -8,8 +8,8 @@
 #include "motley/base/json_forward.h"
 #include "motley/base/result.h"
 #include "motley/program/program.h"
-#include "motley/run/evaluation.h"
 #include "motley/run/job.h"
+#include "motley/run/recovery.h"
 
 namespace motley::run {
 
@@ -19,10 +19,16 @@ namespace motley::run {
 /// program of its own (synth/move.h).
 struct Change {
   int number = 0;  ///< from 1; the job's own program is 0
+  int after = 0;   ///< the number of the program that runs when it begins
   program::Program program;
   std::vector<WorkerDevice> devices;  ///< of the program, by its ranks; some of the job's
   std::vector<program::Program> evaluations;
   program::Program move;  ///< of the devices of both programs
+  /// After a loss: from where its processes, which all have stopped, go on.
+  std::optional<Recovery> recovery = {};
+  /// Numbers in the job of the processes that live; empty: all do. The first of them hears of the
+  /// others that they are ready.
+  std::vector<int> processes = {};
 };
 
 /// Those of a program, by its ranks, of a job's; a device that the job has not is left out.
@@ -32,6 +38,10 @@ std::vector<WorkerDevice> devices_of(const program::Program& program,
 /// What one worker is told of a change: a line of JSON on its standard input.
 struct ChangeOrder {
   int number = 0;
+  int after = 0;
+  int halt = 0;  ///< not 0: nothing but that
+  std::optional<Recovery> recovery;
+  std::vector<int> processes;
   std::vector<WorkerDevice> devices;
   program::Program program;  ///< with the instructions of the worker's own device
   std::vector<program::Program> evaluations;
@@ -41,16 +51,8 @@ struct ChangeOrder {
 std::string print_order(const Change& change, const std::string& device);
 Result<ChangeOrder> parse_order(const std::string& line);
 
-/// Where a training stands, for ranks that go on by another program.
-struct TrainingPoint {
-  std::int64_t step = 0;         ///< steps done
-  double elapsed_s = 0;          ///< since the first of them of this job began
-  std::int64_t saved_step = -1;  ///< of the latest checkpoint of this job
-  std::string saved_path;        ///< "": there is none
-  std::optional<Best> best;
-  bool operator==(const TrainingPoint&) const = default;
-};
-Json point_to_json(const TrainingPoint& point);
-Result<TrainingPoint> point_from_json(const Json& json, const std::string& where);
+/// A command to all processes of a job: they stop where they are and say where that is
+/// (recovery.h). Numbered from 1.
+std::string print_halt(int number);
 
 }  // namespace motley::run

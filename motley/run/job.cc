@@ -68,6 +68,11 @@ Json worker_device_to_json(const WorkerDevice& device) {
   };
   for (const Slowness& each : device.slow)
     json["slow"].push_back({{"from", each.from}, {"until", each.until}, {"factor", each.factor}});
+  for (const Fault& each : device.faults)
+    json["faults"].push_back({{"step", each.step},
+                              {"instruction", each.instruction},
+                              {"hangs", each.hangs},
+                              {"in_move", each.in_move}});
   return json;
 }
 
@@ -103,6 +108,17 @@ Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string
       MOTLEY_ASSIGN(read.factor, slow.number("factor"));
     }
   }
+  if (object.has("faults")) {
+    MOTLEY_ASSIGN(const Json* list, object.member("faults"));
+    for (const Json& each : *list) {
+      MOTLEY_ASSIGN(JsonObject fault, JsonObject::make(each, where + ": faults"));
+      Fault& read = device.faults.emplace_back();
+      MOTLEY_ASSIGN(read.step, fault.integer("step"));
+      MOTLEY_ASSIGN(read.instruction, fault.integer("instruction"));
+      MOTLEY_ASSIGN(read.hangs, fault.boolean("hangs"));
+      MOTLEY_ASSIGN(read.in_move, fault.boolean("in_move"));
+    }
+  }
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   const bool sound = (device.kind == "cpu" || device.kind == "cuda") && device.threads >= 1 &&
                      device.local_index >= 0 && device.speed > 0 && device.speed <= 1 &&
@@ -133,6 +149,14 @@ std::set<std::string> remote_hosts(const Job& job) {
   return hosts;
 }
 
+namespace {
+
+Json changes_to_json(const Changes& changes) {
+  return {{"at", changes.at}, {"elastic", changes.is_elastic}, {"absent", changes.absent}};
+}
+
+}  // namespace
+
 Json job_to_json(const Job& job) {
   Json devices = Json::array();
   for (const WorkerDevice& device : job.devices) devices.push_back(worker_device_to_json(device));
@@ -157,7 +181,7 @@ Json job_to_json(const Job& job) {
       {"rank_files", job.rank_files},
       {"kept", job.kept},
       {"store", store_to_json(job.store)},
-      {"changes", job.changes ? Json{{"at", job.changes->at}} : Json(nullptr)},
+      {"changes", job.changes ? changes_to_json(*job.changes) : Json(nullptr)},
   };
 }
 
@@ -181,6 +205,8 @@ Result<Changes> changes_from_json(const Json& json, const std::string& where) {
     if (!each.is_number_integer()) return usage_error("run.job", where + ": at: wanted steps");
     changes.at.push_back(each.get<std::int64_t>());
   }
+  MOTLEY_ASSIGN(changes.is_elastic, object.boolean("elastic"));
+  MOTLEY_ASSIGN(changes.absent, object.strings("absent"));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return changes;
 }

@@ -23,6 +23,15 @@ struct Slowness {
   bool operator==(const Slowness&) const = default;
 };
 
+/// In this step the process ends as it comes to this instruction of its program, or hangs: to see
+/// what others make of it.
+struct Fault {
+  std::int64_t step = 0, instruction = 0;
+  bool hangs = false;
+  bool in_move = false;  ///< of a program that moves tensors (synth/move.h), after so many steps
+  bool operator==(const Fault&) const = default;
+};
+
 /// How one rank's device behaves.
 struct WorkerDevice {
   std::string name;       ///< "a:0"
@@ -38,6 +47,7 @@ struct WorkerDevice {
   std::optional<double> latency;  ///< emulated link, seconds
   bool tf32 = false;  ///< of a GPU: float32 products may be rounded to TF32's 10 bits of mantissa
   std::vector<Slowness> slow = {};  ///< those that overlap multiply
+  std::vector<Fault> faults = {};
   bool operator==(const WorkerDevice&) const = default;
 
   /// Share of a core's time at that time.
@@ -60,6 +70,10 @@ struct Changes {
   /// Steps before which the first changes begin, as it was decided in another run. Those after them
   /// begin as soon as all are ready.
   std::vector<std::int64_t> at;
+  /// The job goes on when processes are lost: its programs have commits (synth/commit.h).
+  bool is_elastic = false;
+  /// Devices that have no process at the beginning, by name.
+  std::vector<std::string> absent = {};
   bool operator==(const Changes&) const = default;
 };
 

@@ -76,6 +76,8 @@ class Launch {
 
   Result<void> prepare_directory() const;
   Result<void> start_all();
+  Result<void> start(std::size_t rank, std::vector<std::string> more = {});
+  bool outlives(int rank, const Error& error);
   Seat seat_of(std::size_t rank) const;
   Crew& crew_of(std::size_t rank);
   void listen();
@@ -100,7 +102,8 @@ class Launch {
   std::map<std::string, std::unique_ptr<Crew>> crews_;  // by agent
   std::vector<int> exit_codes_;                         // by rank; -1: it runs
   std::vector<bool> spoke_error_;                       // rank sent an error event
-  std::size_t ready_ = 0, stopped_ = 0;
+  std::vector<bool> is_ready_;                          // by rank
+  std::size_t stopped_ = 0;
   int interrupts_ = 0;
   Blame blame_ = Blame::kNone;
   Error error_;
@@ -144,16 +147,32 @@ Crew& Launch::crew_of(std::size_t rank) {
 
 Result<void> Launch::start_all() {
   const std::size_t ranks = job_.devices.size();
-  exit_codes_.assign(ranks, -1);
+  exit_codes_.assign(ranks, 0);
   spoke_error_.assign(ranks, false);
+  is_ready_.assign(ranks, true);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    MOTLEY_RETURN_IF_ERROR(
-        crew_of(rank).start({static_cast<int>(rank),
-                             {options_.verb, seat_of(rank).job, "--rank", std::to_string(rank)},
-                             log_path(static_cast<int>(rank)),
-                             job_.changes.has_value()}));
+    const std::vector<std::string> absent =
+        job_.changes ? job_.changes->absent : std::vector<std::string>();
+    if (std::count(absent.begin(), absent.end(), job_.devices[rank].name) > 0) continue;
+    MOTLEY_RETURN_IF_ERROR(start(rank));
   }
   return {};
+}
+
+Result<void> Launch::start(std::size_t rank, std::vector<std::string> more) {
+  exit_codes_[rank] = -1;
+  spoke_error_[rank] = is_ready_[rank] = false;
+  std::vector<std::string> arguments = {options_.verb, seat_of(rank).job, "--rank",
+                                        std::to_string(rank)};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return crew_of(rank).start({static_cast<int>(rank), std::move(arguments),
+                              log_path(static_cast<int>(rank)), job_.changes.has_value()});
+}
+
+/// Do the others go on without it?
+bool Launch::outlives(int rank, const Error& error) {
+  const bool ends = blame_ != Blame::kNone || told_to_end_ || interrupts_ > 1;
+  return options_.on_loss && !ends && options_.on_loss(rank, error);
 }
 
 void Launch::blame(Blame blame, Error error) {
@@ -168,11 +187,12 @@ void Launch::take_line(int rank, const std::string& line) {
   progress_at_ = Clock::now();
   auto event = parse_event(line);
   if (!event) return;  // not ours: a library's chatter
-  if (event->event == "ready") ++ready_;
+  if (event->event == "ready") is_ready_[static_cast<std::size_t>(rank)] = true;
   if (event->event == "done" && event->fields.value("reason", "") == "stopped") ++stopped_;
   if (event->event == "error") {
     spoke_error_[static_cast<std::size_t>(rank)] = true;
     Error error = event_error(*event);
+    if (outlives(rank, error)) return;
     // Who waits for whom is written down now, while the others still stand where they were.
     const bool consequence = error.code == "run.peer-lost" || error.code == "run.timeout";
     if (consequence) error.message += "; " + diagnosis_.all();
@@ -195,12 +215,19 @@ void Launch::carry() {
 
 void Launch::give_orders() {
   if (!options_.orders) return;
-  while (const auto lines = options_.orders()) {
-    for (std::size_t rank = 0; rank < lines->size(); ++rank) {
-      if ((*lines)[rank].empty()) continue;
-      const auto told = crew_of(rank).tell(static_cast<int>(rank), (*lines)[rank]);
+  while (const auto commands = options_.orders()) {
+    for (std::size_t rank = 0; rank < commands->lines.size(); ++rank) {
+      if (commands->lines[rank].empty() || exit_codes_[rank] >= 0) continue;
+      const auto told = crew_of(rank).tell(static_cast<int>(rank), commands->lines[rank]);
       if (!told) blame(Blame::kError, told.error());
     }
+    for (const int rank : commands->start) {
+      const auto started =
+          start(static_cast<std::size_t>(rank), {"--joins"});
+      if (!started) blame(Blame::kError, started.error());
+    }
+    for (const int rank : commands->kill)
+      crew_of(static_cast<std::size_t>(rank)).signal_one(rank, SIGKILL);
   }
 }
 
@@ -226,6 +253,7 @@ void Launch::listen() {
 void Launch::take_exit(int rank, int status) {
   const auto at = static_cast<std::size_t>(rank);
   exit_codes_[at] = exit_code_of(status);
+  is_ready_[at] = true;  // nobody waits for it
   const bool fine = exit_codes_[at] == 0 || exit_codes_[at] == kStopped;
   if (fine || spoke_error_[at] || (told_to_end_ && WIFSIGNALED(status))) return;
   if (interrupts_ > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) {
@@ -236,7 +264,8 @@ void Launch::take_exit(int rank, int status) {
                                     describe_exit(status), diagnosis_.where(rank));
   const std::string words = log_tail(log_path(rank));
   if (!words.empty()) message += fmt::format("; its last words: {}", quote(words));
-  blame(Blame::kDeath, Error{ErrorKind::kRuntime, "run.worker-lost", std::move(message)});
+  Error error{ErrorKind::kRuntime, "run.worker-lost", std::move(message)};
+  if (!outlives(rank, error)) blame(Blame::kDeath, std::move(error));
 }
 
 void Launch::signal_all(int signal) {
@@ -270,7 +299,7 @@ void Launch::check_silence() {
     progress_at_ = Clock::now();
   }
   // Longer than the workers' own timeouts, which know better whom they wait for.
-  const bool all_ready = ready_ == exit_codes_.size();
+  const bool all_ready = std::count(is_ready_.begin(), is_ready_.end(), false) == 0;
   const double limit = job_.timeout_s * (all_ready ? 1.0 : kStartFactor) + kSilenceMargin;
   if (blame_ != Blame::kNone || all_ended() || seconds_since(progress_at_) < limit) return;
   blame(Blame::kError,

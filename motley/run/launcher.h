@@ -23,6 +23,13 @@ struct JobOutcome {
   std::vector<int> exit_codes;
 };
 
+/// What a running job's workers are told or made to do.
+struct Commands {
+  std::vector<std::string> lines;  ///< by rank; empty: nothing for that one
+  std::vector<int> start;          ///< ranks that have no process; theirs join what runs
+  std::vector<int> kill;
+};
+
 struct LaunchOptions {
   std::string worker;                    ///< path of motley-worker
   std::string job_path;                  ///< the job's JSON
@@ -33,9 +40,11 @@ struct LaunchOptions {
   double kill_after_s = 15;              ///< after a failure, survivors get this long, then SIGKILL
   /// Once true, workers are told to stop as by SIGTERM. Null: only signals tell them.
   const std::atomic<bool>* stop = nullptr;
-  /// Of a job whose plan may change: lines for its workers, asked for until there are no more,
-  /// whenever something was heard of them. By rank; empty: nothing for that one.
-  std::function<std::optional<std::vector<std::string>>()> orders = nullptr;
+  /// Of a job whose plan may change: asked for until there are no more, whenever something was
+  /// heard of workers, and every 50 ms.
+  std::function<std::optional<Commands>()> orders = nullptr;
+  /// Of an elastic job: a worker has ended, or said an error and will. True: the others go on.
+  std::function<bool(int rank, const Error& error)> on_loss = nullptr;
 };
 
 /// Starts one worker per device of the job, here (posix_spawn; each dies with its parent) or by the

@@ -39,6 +39,16 @@ struct Absence {
   bool operator==(const Absence&) const = default;
 };
 
+/// The process of a device ends, or hangs, as it comes to an instruction of a step: of a run alone,
+/// where times do not say which. A simulation has absences for it.
+struct Fault {
+  std::string device;
+  std::int64_t step = 0, instruction = 0;
+  bool hangs = false;
+  bool in_move = false;  ///< of the program that moves tensors, after so many steps
+  bool operator==(const Fault&) const = default;
+};
+
 /// What a device that goes away costs the job: it stops there and then; `detection` later this is
 /// known; as soon as all devices are there again it takes `restart` to go on from the last
 /// checkpoint, which is after every `checkpoint_every` steps. Steps done since then are lost.
@@ -54,6 +64,7 @@ struct Conditions {
   std::map<std::string, Jitter> jitter;  ///< by device; none: its times are exact
   std::vector<SlowDown> slow_downs;
   std::vector<Absence> absences;
+  std::vector<Fault> faults;
   Recovery recovery;
   bool operator==(const Conditions&) const = default;
 };

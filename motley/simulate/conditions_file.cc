@@ -61,6 +61,21 @@ Result<void> read_absence(JsonObject& object, Conditions& conditions) {
   return {};
 }
 
+Result<void> read_fault(JsonObject& object, Conditions& conditions) {
+  Fault fault;
+  MOTLEY_ASSIGN(fault.device, object.string("device"));
+  MOTLEY_ASSIGN(fault.step, object.integer("step"));
+  MOTLEY_ASSIGN(fault.instruction, object.integer("instruction"));
+  if (object.has("hangs")) {
+    MOTLEY_ASSIGN(fault.hangs, object.boolean("hangs"));
+  }
+  if (object.has("in_move")) {
+    MOTLEY_ASSIGN(fault.in_move, object.boolean("in_move"));
+  }
+  conditions.faults.push_back(std::move(fault));
+  return {};
+}
+
 Result<void> read_recovery(const Json& json, const std::string& where, Recovery& recovery) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where + ": recovery"));
   MOTLEY_ASSIGN(recovery.detection.value, number_or(object, "detection_s", 0));
@@ -92,6 +107,8 @@ Result<Conditions> parse_conditions(std::string_view text, const std::string& na
       object, "slow_downs", [&](JsonObject& each) { return read_slow_down(each, conditions); }));
   MOTLEY_RETURN_IF_ERROR(read_list(
       object, "absences", [&](JsonObject& each) { return read_absence(each, conditions); }));
+  MOTLEY_RETURN_IF_ERROR(
+      read_list(object, "faults", [&](JsonObject& each) { return read_fault(each, conditions); }));
   if (object.has("recovery")) {
     MOTLEY_ASSIGN(const Json* recovery, object.member("recovery"));
     MOTLEY_RETURN_IF_ERROR(read_recovery(*recovery, name, conditions.recovery));

@@ -66,6 +66,10 @@ class ConditionsCheck {
       if (!(slow.factor > 0 && slow.factor <= 1e6))
         return fault("slow-down", slow.device, "a factor", slow.factor, "above 0, up to 1e6");
     }
+    if (!conditions.faults.empty())
+      return usage_error("simulate.conditions",
+                         "faults: at an instruction of '" + conditions.faults[0].device +
+                             "': they are for runs; a simulation has absences");
     for (const Absence& absence : conditions.absences)
       MOTLEY_RETURN_IF_ERROR(check_span("absence", absence.device, absence.from, absence.until));
     return check_recovery(conditions.recovery);

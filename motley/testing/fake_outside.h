@@ -74,13 +74,13 @@ class FakeWorkers : public Workers {
   }
 
   run::JobOutcome train(const run::Job& job, const OnEvent& on_event,
-                        const Orders& orders) override {
+                        const Orders& orders, const OnLoss&) override {
     jobs.push_back(job);
     for (const run::WorkerEvent& event : events) {
       while (orders) {
-        std::optional<run::Change> change = orders();
-        if (!change) break;
-        changes.push_back(std::move(*change));
+        std::optional<Order> order = orders();
+        if (!order) break;
+        if (auto* change = std::get_if<run::Change>(&*order)) changes.push_back(std::move(*change));
       }
       if (on_event(event) == Wish::kStop) return {.end = run::JobEnd::kStopped};
     }

@@ -290,7 +290,11 @@ class Agent {
   }
 
   Result<void> signal(const Frame& frame) {
-    crew_.signal(frame.head.at("signal"));
+    const int signal = frame.head.at("signal");
+    if (frame.head.contains("id"))
+      crew_.signal_one(frame.head.at("id"), signal);
+    else
+      crew_.signal(signal);
     return {};
   }
 

@@ -91,4 +91,9 @@ void LocalCrew::signal(int signal) {
     if (member.child.pid > 0) ::kill(member.child.pid, signal);
 }
 
+void LocalCrew::signal_one(int id, int signal) {
+  for (const Member& member : members_)
+    if (member.id == id && member.child.pid > 0) ::kill(member.child.pid, signal);
+}
+
 }  // namespace motley::run

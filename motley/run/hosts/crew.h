@@ -46,6 +46,8 @@ class Crew {
   virtual Result<void> tell(int id, const std::string& line) = 0;
   /// To each that still runs.
   virtual void signal(int signal) = 0;
+  /// To one, if it runs.
+  virtual void signal_one(int id, int signal) = 0;
 };
 
 /// Those of this machine. The programs die with this process.
@@ -61,6 +63,7 @@ class LocalCrew : public Crew {
   void listen(std::vector<Heard>& heard) override;
   Result<void> tell(int id, const std::string& line) override;
   void signal(int signal) override;
+  void signal_one(int id, int signal) override;
 
  private:
   struct Member {

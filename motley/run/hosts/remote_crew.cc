@@ -70,6 +70,11 @@ Result<void> RemoteCrew::tell(int id, const std::string& line) {
   return {};
 }
 
+void RemoteCrew::signal_one(int id, int signal) {
+  for (const auto& [number, hand] : hands_)
+    if (hand.id == id) (void)link_.send({{"do", "signal"}, {"signal", signal}, {"id", number}});
+}
+
 void RemoteCrew::signal(int signal) {
   if (!hands_.empty()) (void)link_.send({{"do", "signal"}, {"signal", signal}});
 }

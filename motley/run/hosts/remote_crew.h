@@ -25,6 +25,7 @@ class RemoteCrew : public Crew {
   void listen(std::vector<Heard>& heard) override;
   Result<void> tell(int id, const std::string& line) override;
   void signal(int signal) override;
+  void signal_one(int id, int signal) override;
 
  private:
   void take(const Frame& frame, std::vector<Heard>& heard);

@@ -7,6 +7,7 @@
 #include <iostream>
 #include <utility>
 
+#include "motley/base/exit_code.h"
 #include "motley/base/json.h"
 #include "motley/run/change.h"
 #include "motley/run/torch/lanes/moved_tensors.h"
@@ -26,7 +27,8 @@ Result<std::unique_ptr<WorkerSession>> open_part(const WorkerSession& process,
                                                  const std::string& name,
                                                  std::vector<WorkerDevice> devices,
                                                  program::Program program,
-                                                 std::vector<program::Program> evaluations) {
+                                                 std::vector<program::Program> evaluations,
+                                                 std::shared_ptr<std::atomic<bool>> cancelled) {
   auto part = std::make_unique<WorkerSession>();
   part->process = process.process;
   part->job = process.job;
@@ -42,17 +44,22 @@ Result<std::unique_ptr<WorkerSession>> open_part(const WorkerSession& process,
   WorkerDevice& here = part->job.devices[static_cast<std::size_t>(rank)];
   here.local_index = own.local_index;  // as it was found here
   if (part->size == 1) return part;
-  MOTLEY_ASSIGN(part->rendezvous, process.rendezvous->branch(name, rank, part->size));
+  MOTLEY_ASSIGN(part->rendezvous,
+                process.rendezvous->branch(name, rank, part->size, std::move(cancelled)));
   return part;
+}
+
+void Next::halt() {
+  for (WorkerSession* each : {session.get(), moving.get()}) {
+    if (each == nullptr) continue;
+    if (each->rendezvous) each->rendezvous->cancel();
+    if (each->communicator) each->communicator->close();
+  }
 }
 
 Result<std::unique_ptr<OrderReader>> OrderReader::start(const WorkerSession& process,
                                                         const Reporter& reporter) {
   std::unique_ptr<OrderReader> reader(new OrderReader(process, reporter));
-  if (process.rendezvous) {
-    MOTLEY_ASSIGN(reader->store_,
-                  process.rendezvous->branch("orders", process.process, process.size));
-  }
   reader->thread_ = std::thread([raw = reader.get()] { raw->read(); });
   return reader;
 }
@@ -66,10 +73,64 @@ void OrderReader::set_present(Present present) {
   changed_.notify_all();
 }
 
+void OrderReader::set_halt(std::function<void()> halt) {
+  const std::lock_guard lock(mutex_);
+  halt_ = std::move(halt);
+  if (halt_ && halts_ > known_halts_) halt_();
+}
+
+std::optional<int> OrderReader::next_follows() {
+  const std::lock_guard lock(mutex_);
+  if (next_ && *next_) return (**next_).follows;
+  if (under_way_) return under_way_->order.after;
+  return orders_.empty() ? std::nullopt : std::optional(orders_.front().after);
+}
+
+bool OrderReader::is_halted() {
+  const std::lock_guard lock(mutex_);
+  return halts_ > known_halts_;
+}
+
+namespace {
+
+Error halted() { return {ErrorKind::kRuntime, "run.halted", "told to stop, as others were lost"}; }
+
+std::chrono::duration<double> duration(Seconds seconds) {
+  return std::chrono::duration<double>(seconds.value);
+}
+
+}  // namespace
+
+Result<int> OrderReader::await_halt(Seconds patience) {
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_for(lock, duration(patience), [&] { return halts_ > known_halts_; }))
+    return runtime_error("run.timeout", fmt::format("rank {}: nobody said within {:g} s how to go on",
+                                                    process_.process, patience.value));
+  known_halts_ = halts_;
+  return known_halts_;
+}
+
+Result<Recovery> OrderReader::await_recovery(Seconds patience) {
+  std::unique_lock lock(mutex_);
+  const bool came = changed_.wait_for(lock, duration(patience), [&] {
+    return recovery_.has_value() || halts_ > known_halts_;
+  });
+  if (halts_ > known_halts_) return tl::make_unexpected(halted());
+  if (!came)
+    return runtime_error("run.timeout", fmt::format("rank {}: no plan came within {:g} s",
+                                                    process_.process, patience.value));
+  Recovery recovery = std::move(*recovery_);
+  recovery_.reset();
+  return recovery;
+}
+
 Result<Next> OrderReader::take(Seconds patience) {
   std::unique_lock lock(mutex_);
-  const auto limit = std::chrono::duration<double>(patience.value);
-  if (!changed_.wait_for(lock, limit, [&] { return next_.has_value(); }))
+  const bool came = changed_.wait_for(lock, duration(patience), [&] {
+    return next_.has_value() || halts_ > known_halts_;
+  });
+  if (halts_ > known_halts_) return tl::make_unexpected(halted());
+  if (!came)
     return runtime_error("run.timeout",
                          fmt::format("rank {}: the next program was not ready within {:g} s",
                                      process_.process, patience.value));
@@ -77,72 +138,116 @@ Result<Next> OrderReader::take(Seconds patience) {
   next_.reset();
   // What it will find belongs to the program before until training says otherwise.
   present_ = Present{};
-  changed_.notify_all();
   return next;
 }
 
 void OrderReader::read() {
   std::string line;
   while (std::getline(std::cin, line)) {
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return !next_ && present_.status != nullptr; });
+    Result<ChangeOrder> order = parse_order(line);
+    if (!order) {
+      reporter_.error(order.error(), "");
+      std::_Exit(exit_code(order.error()));
     }
-    Result<Next> next = prepare(line);
-    const std::size_t given = process_.job.changes->at.size();
-    const bool is_given = next && static_cast<std::size_t>(next->number) <= given;
-    const std::lock_guard lock(mutex_);
-    if (!next && given == 0) continue;  // it was said, and training goes on as it is
-    const auto ask = present_.leads && !is_given ? present_.request_change : nullptr;
-    next_ = std::move(next);
-    changed_.notify_all();
-    if (ask) ask();
+    obey(std::move(*order));
   }
 }
 
-Result<Next> OrderReader::prepare(const std::string& line) {
-  Present present;
+void OrderReader::obey(ChangeOrder order) {
+  if (order.halt > 0) return halt(order.halt);
+  const std::lock_guard lock(mutex_);
+  if (order.recovery) recovery_ = order.recovery;
+  orders_.push_back(std::move(order));
+  begin_next(lock);
+  changed_.notify_all();
+}
+
+void OrderReader::halt(int number) {
   {
     const std::lock_guard lock(mutex_);
+    halts_ = number;
+    orders_.clear();
+    next_.reset();
+    recovery_.reset();
+    if (under_way_) *under_way_->cancelled = true;
+    under_way_.reset();
+    if (halt_) halt_();
+    changed_.notify_all();
+  }
+  reporter_.event("heard", Json{{"halt", number}});
+}
+
+/// Has the next order prepared, if there is one and none is under way.
+void OrderReader::begin_next(const std::lock_guard<std::mutex>&) {
+  if (under_way_ || orders_.empty()) return;
+  under_way_ = std::make_shared<Preparation>(Preparation{std::move(orders_.front())});
+  orders_.pop_front();
+  std::thread([this, preparation = under_way_] { prepare(preparation); }).detach();
+}
+
+void OrderReader::prepare(const std::shared_ptr<Preparation>& preparation) {
+  Present present;
+  {
+    std::unique_lock lock(mutex_);
+    const auto is_time = [&] {
+      return *preparation->cancelled || (!next_ && present_.status != nullptr);
+    };
+    changed_.wait(lock, is_time);
+    if (*preparation->cancelled) return;
     present = present_;
   }
   Next next;
-  const auto prepared = prepare_parts(line, present, next);
-  MOTLEY_RETURN_IF_ERROR(agree(next.number, prepared));
-  return next;
+  const auto prepared = prepare_parts(*preparation, present, next);
+  const auto agreed = agree(*preparation, prepared);
+  const std::size_t given = process_.job.changes->at.size();
+  const bool is_given = static_cast<std::size_t>(next.number) <= given;
+  const bool is_recovery = preparation->order.recovery.has_value();
+  const std::lock_guard lock(mutex_);
+  if (*preparation->cancelled) return;
+  under_way_.reset();
+  if (agreed || given > 0 || is_recovery) {  // else it was said, and training goes on as it is
+    next_ = agreed ? Result<Next>(std::move(next)) : tl::make_unexpected(agreed.error());
+    if (agreed && present_.leads && !is_given && !is_recovery && present_.request_change)
+      present_.request_change();
+  }
+  begin_next(lock);
+  changed_.notify_all();
 }
 
-Result<void> OrderReader::prepare_parts(const std::string& line, const Present& present,
+Result<void> OrderReader::prepare_parts(const Preparation& preparation, const Present& present,
                                         Next& next) const {
-  MOTLEY_ASSIGN(ChangeOrder order, parse_order(line));
+  const ChangeOrder& order = preparation.order;
   next.number = order.number;
+  next.follows = order.after;
   next.handover.status = present.status;
   next.handover.model = present.model;
   if (!next.handover.model) {
     MOTLEY_ASSIGN(graph::Model model, graph::read_model(process_.job.model_path));
     next.handover.model = std::make_shared<const graph::Model>(std::move(model));
   }
-  MOTLEY_RETURN_IF_ERROR(prepare_move(order, present, next));
-  MOTLEY_ASSIGN(next.session,
-                open_part(process_, fmt::format("stint/{}", order.number), order.devices,
-                          std::move(order.program), std::move(order.evaluations)));
+  MOTLEY_RETURN_IF_ERROR(prepare_move(preparation, present, next));
+  MOTLEY_ASSIGN(next.session, open_part(process_, fmt::format("stint/{}", order.number),
+                                        order.devices, order.program, order.evaluations,
+                                        preparation.cancelled));
   next.session->stint = order.number;
-  return next.session->is_idle ? Result<void>() : prepare_program(present, next);
+  return next.session->is_idle ? Result<void>() : prepare_program(preparation, present, next);
 }
 
 /// The program that brings tensors into their new forms, over both sets of them.
-Result<void> OrderReader::prepare_move(const ChangeOrder& order, const Present& present,
+Result<void> OrderReader::prepare_move(const Preparation& preparation, const Present& present,
                                        Next& next) const {
+  const ChangeOrder& order = preparation.order;
   MOTLEY_ASSIGN(next.moving,
                 open_part(process_, fmt::format("move/{}", order.number),
-                          devices_of(order.move, process_.job.devices), order.move, {}));
+                          devices_of(order.move, process_.job.devices), order.move, {},
+                          preparation.cancelled));
   WorkerSession& session = *next.moving;
   if (session.is_idle) {
     next.moving.reset();
     return {};
   }
   MOTLEY_RETURN_IF_ERROR(join_groups(session));
-  ExecutorOptions options = executor_options(session);
+  ExecutorOptions options = executor_options(session, true);
   options.shared = old_tensors(present.tensors);
   const auto rank = static_cast<std::size_t>(session.rank);
   MOTLEY_ASSIGN(next.mover, Executor::create(session.program.devices[rank], options,
@@ -151,7 +256,8 @@ Result<void> OrderReader::prepare_move(const ChangeOrder& order, const Present& 
 }
 
 /// Its tensors are those that the move leaves as they are, and those that it will fill.
-Result<void> OrderReader::prepare_program(const Present& present, Next& next) const {
+Result<void> OrderReader::prepare_program(const Preparation& preparation, const Present& present,
+                                          Next& next) const {
   WorkerSession& session = *next.session;
   Handover& handover = next.handover;
   MOTLEY_RETURN_IF_ERROR(join_groups(session));
@@ -160,14 +266,20 @@ Result<void> OrderReader::prepare_program(const Present& present, Next& next) co
   ExecutorOptions options = executor_options(session);
   options.timeline_steps = session.job.trace_steps;
   options.measures_parts = true;
-  options.shared = new_tensors(
+  if (next.moving)
+    options.shared = new_tensors(
       program, next.moving->program.devices[static_cast<std::size_t>(next.moving->rank)],
       next.mover->persistent());
   MOTLEY_ASSIGN(handover.executor, Executor::create(program, options, session.communicator.get(),
                                                     &present.status->record()));
-  MOTLEY_RETURN_IF_ERROR(
-      load_model(session.job, *handover.model, Masters::kMoved, *handover.executor));
+  const auto& recovery = preparation.order.recovery;
+  const bool is_loaded = recovery && !recovery->from.empty();
+  MOTLEY_RETURN_IF_ERROR(load_model(session.job, *handover.model,
+                                    is_loaded ? Masters::kBegin : Masters::kMoved,
+                                    *handover.executor));
+  if (is_loaded) MOTLEY_RETURN_IF_ERROR(load_kept(*recovery, next));
   options.timeline_steps = 0;
+  options.faults.clear();
   options.measures_parts = false;
   options.shared = handover.executor->persistent();
   for (const program::Program& evaluation : session.evaluations) {
@@ -188,30 +300,40 @@ Result<void> OrderReader::prepare_program(const Present& present, Next& next) co
   return {};
 }
 
-/// All are ready, or none goes on: the first rank of the program that runs hears all and says so.
-Result<void> OrderReader::agree(int number, const Result<void>& own) {
-  if (!store_) return own;
-  const std::string key = fmt::format("{}/", number);
+/// From the checkpoint that all go on from.
+Result<void> OrderReader::load_kept(const Recovery& recovery, Next& next) const {
+  if (recovery.from == "new") return {};
+  MOTLEY_ASSIGN(const Checkpoint found, open_checkpoint(recovery.from, TensorFiles::Extent::kSome));
+  MOTLEY_RETURN_IF_ERROR(next.handover.executor->load(found.model, false));
+  return next.handover.executor->load(found.optimizer, false);
+}
+
+/// All are ready, or none goes on: the first process of those that live hears all and says so.
+Result<void> OrderReader::agree(const Preparation& preparation, const Result<void>& own) const {
+  if (!process_.rendezvous) return own;
+  const ChangeOrder& order = preparation.order;
+  std::vector<int> processes = order.processes;
+  for (int process = 0; order.processes.empty() && process < process_.size; ++process)
+    processes.push_back(process);
+  MOTLEY_ASSIGN(const auto store,
+                process_.rendezvous->branch(fmt::format("orders/{}", order.number),
+                                            process_.process, process_.size,
+                                            preparation.cancelled));
   const Seconds patience = process_.patience();
-  MOTLEY_RETURN_IF_ERROR(store_->set(fmt::format("{}ready/{}", key, process_.process),
-                                     own ? std::string() : own.error().message));
-  bool leads = false;
-  {
-    const std::lock_guard lock(mutex_);
-    leads = present_.leads;
-  }
-  if (!leads) {
-    MOTLEY_ASSIGN(const std::string verdict, store_->get(key + "verdict", 2 * patience));
+  MOTLEY_RETURN_IF_ERROR(store->set(fmt::format("ready/{}", process_.process),
+                                    own ? std::string() : own.error().message));
+  if (processes.front() != process_.process) {
+    MOTLEY_ASSIGN(const std::string verdict, store->get("verdict", 2 * patience));
     if (verdict.empty()) return {};
     return runtime_error("run.change", verdict);
   }
   std::string verdict;
-  for (int process = 0; process < process_.size && verdict.empty(); ++process) {
-    MOTLEY_ASSIGN(verdict, store_->get(fmt::format("{}ready/{}", key, process), patience));
+  for (std::size_t i = 0; i < processes.size() && verdict.empty(); ++i) {
+    MOTLEY_ASSIGN(verdict, store->get(fmt::format("ready/{}", processes[i]), patience));
   }
-  MOTLEY_RETURN_IF_ERROR(store_->set(key + "verdict", verdict));
+  MOTLEY_RETURN_IF_ERROR(store->set("verdict", verdict));
   if (verdict.empty()) return {};
-  reporter_.event("refused", Json{{"change", number}, {"why", verdict}});
+  reporter_.event("refused", Json{{"change", order.number}, {"why", verdict}});
   return runtime_error("run.change", verdict);
 }
 

@@ -173,7 +173,7 @@ Result<void> RankTraining::open_model() {
   return {};
 }
 
-ExecutorOptions executor_options(const WorkerSession& session) {
+ExecutorOptions executor_options(const WorkerSession& session, bool moves) {
   const WorkerDevice& device = session.device();
   ExecutorOptions options;
   options.kind = device.kind;
@@ -181,6 +181,8 @@ ExecutorOptions executor_options(const WorkerSession& session) {
   options.speed = device.speed;
   if (device.kind == "cpu") options.memory = device.memory;
   options.seed = session.job.seed;
+  for (const Fault& fault : device.faults)
+    if (fault.in_move == moves) options.faults.push_back(fault);
   for (const WorkerDevice& each : session.job.devices) options.devices.push_back(each.name);
   return options;
 }
@@ -236,14 +238,35 @@ Result<std::unique_ptr<RankTraining>> RankTraining::go_on(WorkerSession& session
   training->next_step_ = handover.point.step;
   training->saved_step_ = handover.point.saved_step;
   training->saved_path_ = handover.point.saved_path;
+  training->evaluated_step_ = handover.point.evaluated_step;
   training->best_ = handover.point.best;
+  training->owes_ = handover.after_loss;
+  training->stops_ = handover.stops;
   training->begun_ns_ = monotonic_ns() - static_cast<std::int64_t>(handover.point.elapsed_s * 1e9);
   training->has_begun_ = true;
   return training;
 }
 
 TrainingPoint RankTraining::point() const {
-  return {next_step_, elapsed_s(), saved_step_, saved_path_, best_};
+  return {next_step_, elapsed_s(), saved_step_, saved_path_, evaluated_step_, best_};
+}
+
+void RankTraining::halt() {
+  is_halted_ = true;
+  if (session_.rendezvous) session_.rendezvous->cancel();
+  if (session_.communicator) session_.communicator->close();
+}
+
+Result<void> RankTraining::settle(std::int64_t steps_done) {
+  const bool ends = steps_done == next_step_ + 1;
+  if (ends ? !may_end_step() : steps_done != next_step_)
+    return runtime_error("run.unsettled",
+                         fmt::format("{}: {} steps are done here, {} are to be", program().device,
+                                     next_step_, steps_done));
+  MOTLEY_RETURN_IF_ERROR(
+      executor_->settle(ends ? Executor::Verdict::kEnd : Executor::Verdict::kUndo));
+  next_step_ = steps_done;
+  return {};
 }
 
 double RankTraining::elapsed_s() const {
@@ -364,21 +387,35 @@ Json RankTraining::ready_fields() const {
 Result<RankTraining::End> RankTraining::run(std::optional<std::int64_t> change_at) {
   MOTLEY_RETURN_IF_ERROR(open_feeds());
   if (!std::exchange(has_begun_, true)) reporter_.event("ready", ready_fields());
-  End end = End::kFinished;
-  while (next_step_ < session_.job.steps && end == End::kFinished && !is_over()) {
-    if (next_step_ == change_at) return End::kChanged;
-    MOTLEY_ASSIGN(const StepResult result, step_on_data());
-    const std::int64_t every = session_.job.checkpoint_every;
-    bool last = next_step_ >= session_.job.steps;
-    MOTLEY_RETURN_IF_ERROR(evaluate());
-    last = last || is_over();
-    if (result.stop_requested && !last) end = End::kStopped;
-    const bool due = every > 0 && next_step_ % every == 0;
-    if (due || last || end == End::kStopped) MOTLEY_RETURN_IF_ERROR(checkpoint());
-    if (result.change_requested && !last && end == End::kFinished) return End::kChanged;
+  std::optional<End> end;
+  if (std::exchange(owes_, false)) {
+    StepResult wishes;
+    wishes.stop_requested = stops_;
+    MOTLEY_ASSIGN(end, close_step(wishes));
   }
-  MOTLEY_RETURN_IF_ERROR(leave(end));
-  return end;
+  while (!end && next_step_ < session_.job.steps && !is_over()) {
+    if (next_step_ == change_at) return End::kChanged;
+    if (is_halted_) return runtime_error("run.halted", "told to stop, as others were lost");
+    MOTLEY_ASSIGN(const StepResult result, step_on_data());
+    MOTLEY_ASSIGN(end, close_step(result));
+  }
+  if (end == End::kChanged) return End::kChanged;
+  MOTLEY_RETURN_IF_ERROR(leave(end.value_or(End::kFinished)));
+  return end.value_or(End::kFinished);
+}
+
+/// What is due after a step, and how the training goes on: none, by the next one.
+Result<std::optional<RankTraining::End>> RankTraining::close_step(const StepResult& result) {
+  const std::int64_t every = session_.job.checkpoint_every;
+  bool last = next_step_ >= session_.job.steps;
+  MOTLEY_RETURN_IF_ERROR(evaluate());
+  last = last || is_over();
+  const bool stops = result.stop_requested && !last;
+  const bool due = every > 0 && next_step_ % every == 0;
+  if (due || last || stops) MOTLEY_RETURN_IF_ERROR(checkpoint());
+  if (stops) return End::kStopped;
+  if (last) return End::kFinished;
+  return result.change_requested ? std::optional(End::kChanged) : std::nullopt;
 }
 
 Result<void> RankTraining::leave(End end) {
@@ -386,8 +423,8 @@ Result<void> RankTraining::leave(End end) {
   if (end == End::kFinished) MOTLEY_RETURN_IF_ERROR(finish());
   reporter_.event("done", Json{{"steps", next_step_},
                                {"reason", end == End::kFinished ? "finished" : "stopped"}});
-  // Rank 0 may serve the store, so it leaves last.
-  if (!session_.rendezvous) return {};
+  // Rank 0 leaves last where it may serve the store; a file needs nobody.
+  if (!session_.rendezvous || !session_.rendezvous->options().place) return {};
   const std::string here = fmt::format("end/{}", session_.rank);
   MOTLEY_RETURN_IF_ERROR(session_.rendezvous->set(here, "here"));
   for (int rank = 1; session_.rank == 0 && rank < session_.size; ++rank)
@@ -401,6 +438,7 @@ Result<void> RankTraining::end() { return leave(End::kFinished); }
 Result<void> RankTraining::open_evaluation() {
   if (!session_.job.evaluation) return {};
   ExecutorOptions options = executor_options(session_);
+  options.faults.clear();
   options.shared = persistent_;
   for (const program::Program& evaluation : session_.evaluations) {
     const auto& own = evaluation.devices[static_cast<std::size_t>(session_.rank)];
@@ -472,6 +510,14 @@ Result<void> RankTraining::evaluate() {
   const bool is_due =
       next_step_ >= session_.job.steps || (job.every > 0 && next_step_ % job.every == 0);
   if (!is_due) return {};
+  if (evaluated_step_ != next_step_) MOTLEY_RETURN_IF_ERROR(evaluate_now());
+  if (!best_ || best_->step != next_step_) return {};
+  MOTLEY_RETURN_IF_ERROR(checkpoint());
+  return session_.rank == 0 ? checkpoints_.keep_best(saved_path_) : Result<void>();
+}
+
+Result<void> RankTraining::evaluate_now() {
+  const EvaluationJob& job = *session_.job.evaluation;
   const std::int64_t begin = monotonic_ns();
   auto evaluation = run_evaluation();
   if (!evaluation) {
@@ -483,6 +529,7 @@ Result<void> RankTraining::evaluate() {
   }
   const double value = evaluation->find(job.watch.metric).value_or(evaluation->loss);
   const bool is_best = update_best(job.watch, value, next_step_, best_);
+  evaluated_step_ = next_step_;
   if (session_.rank == 0) {
     Json metrics = Json::object();
     for (const auto& [name, each] : evaluation->metrics) metrics[name] = each;
@@ -492,10 +539,6 @@ Result<void> RankTraining::evaluate() {
                          {"metrics", std::move(metrics)},
                          {"is_best", is_best},
                          {"seconds", static_cast<double>(monotonic_ns() - begin) * 1e-9}});
-  }
-  if (is_best) {
-    MOTLEY_RETURN_IF_ERROR(checkpoint());
-    if (session_.rank == 0) MOTLEY_RETURN_IF_ERROR(checkpoints_.keep_best(saved_path_));
   }
   return {};
 }
@@ -742,8 +785,8 @@ Result<void> RankTraining::join_checkpoint() {
 
 Result<void> RankTraining::checkpoint() {
   if (saved_step_ == next_step_) return {};
-  saved_step_ = next_step_;
   MOTLEY_RETURN_IF_ERROR(session_.rank == 0 ? lead_checkpoint() : join_checkpoint());
+  saved_step_ = next_step_;
   return compare_whole();
 }
 

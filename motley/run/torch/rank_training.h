@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -28,11 +29,13 @@ struct Handover {
   std::unique_ptr<Executor> executor;  ///< of the session's program, with the tensors as they are
   std::vector<std::unique_ptr<Executor>> evaluators;  ///< by program of the session's
   bool some_have_parts = false;                       ///< has any rank parts of tensors?
+  bool stops = false;       ///< all that it does is a checkpoint
+  bool after_loss = false;  ///< what was due after the last step may not have been done
   TrainingPoint point;
 };
 
-/// How a session's device runs programs.
-ExecutorOptions executor_options(const WorkerSession& session);
+/// How a session's device runs programs, those that do nothing but move tensors, too.
+ExecutorOptions executor_options(const WorkerSession& session, bool moves = false);
 /// Master copies of parameters: they begin as these, or are moved.
 enum class Masters { kBegin, kMoved };
 /// Sets what a program keeps as the job's model file has it, but for what is shared.
@@ -57,6 +60,12 @@ class RankTraining {
   /// Every event of docs/formats/job.md but `error` and `change` is reported here.
   Result<End> run(std::optional<std::int64_t> change_at = {});
   TrainingPoint point() const;
+  /// Of a training that has stopped before its end.
+  bool may_end_step() const { return executor_->standing() == Executor::Standing::kReady; }
+  bool is_in_step() const { return executor_->standing() != Executor::Standing::kBetween; }
+  /// Ends or undoes a step that was stopped, so that so many are done; then nothing more can be
+  /// done with it but going on from its tensors. Error `run.unsettled`.
+  Result<void> settle(std::int64_t steps_done);
   const std::map<std::string, at::Tensor>& persistent() const { return persistent_; }
   std::shared_ptr<const graph::Model> model() const { return model_; }
   std::shared_ptr<StatusFile> status() const { return status_; }
@@ -78,6 +87,8 @@ class RankTraining {
 
   /// Async-signal-safe: all ranks stop after the step in which they agree.
   void request_stop() { executor_->request_stop(); }
+  /// Ends what the training waits for, here and on the others: `run` fails soon. Any thread.
+  void halt();
   /// All ranks go on by another program after the step in which they learn of it. Any thread.
   void request_change() { executor_->request_change(); }
 
@@ -92,6 +103,7 @@ class RankTraining {
   Result<void> open_feeds();
   Result<Evaluation> run_evaluation();
   Result<void> evaluate();
+  Result<void> evaluate_now();
   bool is_over() const;
   Result<void> resume();
   Result<void> load(const Checkpoint& checkpoint);
@@ -114,6 +126,7 @@ class RankTraining {
   Result<void> compare_whole();
   Result<void> finish();
   Result<void> leave(End end);
+  Result<std::optional<End>> close_step(const StepResult& result);
   Result<void> write_trace() const;
   CheckpointState state() const;
   const program::DeviceProgram& program() const;
@@ -134,7 +147,11 @@ class RankTraining {
   std::optional<Best> best_;
   std::int64_t next_step_ = 0;    // steps done so far
   std::int64_t saved_step_ = -1;  // of the latest checkpoint of this job
+  std::int64_t evaluated_step_ = -1;  // of the latest evaluation of this job
   bool has_begun_ = false;        // said `ready`
+  bool stops_ = false;            // before the next step
+  bool owes_ = false;             // what is due after the last step may not have been done
+  std::atomic<bool> is_halted_ = false;
   std::int64_t begun_ns_ = 0;     // when this job's first step began
   std::string resumed_from_, saved_path_;
 };

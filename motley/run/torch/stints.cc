@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "motley/base/json.h"
@@ -11,6 +13,8 @@
 
 namespace motley::run {
 namespace {
+
+constexpr int kUnknown = -1;  // number of the stint, to one who has just come
 
 /// Of a program that has no inputs.
 class NoSamples final : public data::Batch {
@@ -25,9 +29,12 @@ class NoSamples final : public data::Batch {
 Result<std::unique_ptr<Stints>> Stints::open(WorkerSession& process, const Reporter& reporter,
                                              OnTraining on_training) {
   std::unique_ptr<Stints> stints(new Stints(process, reporter, std::move(on_training)));
-  MOTLEY_ASSIGN(stints->session_,
-                open_part(process, "stint/0", devices_of(process.program, process.job.devices),
-                          process.program, process.evaluations));
+  // Who joins a job that runs has a part in a program of later on.
+  const auto devices = process.joins ? std::vector<WorkerDevice>()
+                                     : devices_of(process.program, process.job.devices);
+  MOTLEY_ASSIGN(stints->session_, open_part(process, "stint/0", devices, process.program,
+                                            process.evaluations));
+  if (process.joins) stints->number_ = kUnknown;
   MOTLEY_ASSIGN(stints->orders_, OrderReader::start(process, reporter));
   if (!stints->session_->is_idle) {
     MOTLEY_ASSIGN(stints->training_, RankTraining::open(*stints->session_, reporter));
@@ -36,7 +43,7 @@ Result<std::unique_ptr<Stints>> Stints::open(WorkerSession& process, const Repor
   } else {
     MOTLEY_ASSIGN(StatusFile status, StatusFile::create(process.job.run_dir, process.process));
     stints->status_ = std::make_shared<StatusFile>(std::move(status));
-    reporter.event("ready", Json{{"device", process.device().name}, {"idle", true}});
+    reporter.event("ready", Json{{"device", process.device().name}, {"idle", true}, {"leads", false}});
   }
   stints->show_present();
   return stints;
@@ -53,6 +60,9 @@ void Stints::show_present() {
     present.request_change = [training = training_.get()] { training->request_change(); };
   }
   orders_->set_present(std::move(present));
+  std::function<void()> halt;
+  if (training_) halt = [training = training_.get()] { training->halt(); };
+  orders_->set_halt(std::move(halt));
   on_training_(training_.get());
 }
 
@@ -70,80 +80,181 @@ Result<void> Stints::tell(const Json& word) {
   return process_.rendezvous->set(fmt::format("after/{}", number_), word.dump());
 }
 
-Result<Json> Stints::wait_idle() {
-  const std::string key = fmt::format("after/{}", number_);
-  constexpr Seconds kLook{1};
-  while (true) {
+/// What the lead says of what comes after this stint.
+Result<Json> Stints::wait_word() {
+  constexpr Seconds kLook{0.1};
+  while (!orders_->is_halted()) {
+    if (number_ == kUnknown) number_ = orders_->next_follows().value_or(kUnknown);
+    // Where it is not known yet the key is nobody's.
+    const std::string key = fmt::format("after/{}", number_);
     const auto text = process_.rendezvous->get(key, kLook);
     if (text) return parse_json(*text, key);
     if (text.error().code != "run.timeout") return tl::make_unexpected(text.error());
     // The others may train for days; those who lead the job notice if they do not get on.
     status_->record().updated_ns.store(monotonic_ns(), std::memory_order_relaxed);
   }
+  return runtime_error("run.halted", "told to stop, as others were lost");
 }
 
 Result<RankTraining::End> Stints::run() {
   while (true) {
-    Json word;
-    if (training_) {
-      MOTLEY_ASSIGN(const RankTraining::End ended, training_->run(given_step()));
-      const bool goes_on = ended == RankTraining::End::kChanged;
-      word = Json{{"goes_on", goes_on}, {"is_stopped", ended == RankTraining::End::kStopped}};
-      if (goes_on) word["point"] = point_to_json(training_->point());
-      MOTLEY_RETURN_IF_ERROR(tell(word));
-    } else {
-      MOTLEY_ASSIGN(word, wait_idle());
+    auto ended = stint();
+    if (ended && *ended) return end(**ended);
+    while (!ended) {
+      if (!may_recover(ended.error())) return tl::make_unexpected(ended.error());
+      if (const auto recovered = recover(ended.error()); !recovered)
+        ended = tl::make_unexpected(recovered.error());
+      else
+        ended = std::nullopt;
     }
-    if (!word.value("goes_on", false))
-      return end(word.value("is_stopped", false) ? RankTraining::End::kStopped
-                                                 : RankTraining::End::kFinished);
-    MOTLEY_RETURN_IF_ERROR(change(word));
   }
 }
 
+/// One stint, and the way into the next. None: it goes on.
+Result<std::optional<RankTraining::End>> Stints::stint() {
+  Json word;
+  if (training_) {
+    MOTLEY_ASSIGN(const RankTraining::End ended, training_->run(given_step()));
+    const bool goes_on = ended == RankTraining::End::kChanged;
+    word = Json{{"goes_on", goes_on}, {"is_stopped", ended == RankTraining::End::kStopped}};
+    if (goes_on) word["point"] = point_to_json(training_->point());
+    MOTLEY_RETURN_IF_ERROR(tell(word));
+  } else {
+    MOTLEY_ASSIGN(word, wait_word());
+  }
+  if (!word.value("goes_on", false))
+    return std::optional(word.value("is_stopped", false) ? RankTraining::End::kStopped
+                                                         : RankTraining::End::kFinished);
+  MOTLEY_RETURN_IF_ERROR(change(word));
+  return std::optional<RankTraining::End>();
+}
+
 Result<void> Stints::change(const Json& word) {
-  const std::int64_t begin = monotonic_ns();
   MOTLEY_ASSIGN(Next next, orders_->take(process_.patience()));
   // The lead knows of the latest checkpoint.
   Json said = word;
   if (training_ && !is_lead() && process_.rendezvous) {
-    MOTLEY_ASSIGN(said, wait_idle());
+    MOTLEY_ASSIGN(said, wait_word());
   }
   MOTLEY_ASSIGN(const TrainingPoint point, point_from_json(said.at("point"), "point"));
+  return go_on(std::move(next), point, false);
+}
+
+Result<void> Stints::go_on(Next given, const TrainingPoint& point, bool after_loss) {
+  const std::int64_t begin = monotonic_ns();
+  entering_.emplace();
+  Next& next = entering_->next = std::move(given);
+  orders_->set_halt([&next] { next.halt(); });
+  const auto fail = [this](Error error) {
+    orders_->set_halt(nullptr);
+    entering_.reset();
+    return tl::make_unexpected(std::move(error));
+  };
   if (next.mover) {
     const NoSamples none;
-    MOTLEY_RETURN_IF_ERROR(next.mover->step(point.step, none));
+    const auto moved = next.mover->step(point.step, none);
+    if (!moved) {
+      next.halt();
+      return fail(moved.error());
+    }
   }
   next.handover.point = point;
-  model_ = next.handover.model;
-  std::unique_ptr<RankTraining> training;
+  next.handover.after_loss = after_loss;
+  const std::shared_ptr<const graph::Model> model = next.handover.model;
   if (!next.session->is_idle) {
-    MOTLEY_ASSIGN(training,
-                  RankTraining::go_on(*next.session, reporter_, std::move(next.handover)));
-    if (next.session->rendezvous)
-      MOTLEY_RETURN_IF_ERROR(next.session->rendezvous->barrier("begun", process_.patience()));
+    auto training = RankTraining::go_on(*next.session, reporter_, std::move(next.handover));
+    if (!training) return fail(training.error());
+    entering_->training = std::move(*training);
   }
-  next.mover.reset();
-  on_training_(nullptr);  // a signal that comes now is kept for the next one
-  number_ = next.number;
-  training_ = std::move(training);
-  session_ = std::move(next.session);
-  show_present();
+  // Who leaves the program keeps its tensors until all have theirs.
+  const bool moves = next.moving && next.moving->rendezvous;
+  const auto begun = moves ? next.moving->rendezvous->barrier("begun", process_.patience())
+                           : Result<void>();
+  if (!begun) {
+    next.halt();
+    return begun;
+  }
+  model_ = model;
+  point_ = point;
+  enter();
   if (is_lead())
     reporter_.event("change",
                     Json{{"change", number_},
                          {"step", point.step},
+                         {"after_loss", after_loss},
                          {"pause_s", static_cast<double>(monotonic_ns() - begin) * 1e-9}});
   return {};
 }
 
-/// All processes leave together: one of them serves the store.
+/// The stint before is over.
+void Stints::enter() {
+  on_training_(nullptr);  // a signal that comes now is kept for the next one
+  orders_->set_halt(nullptr);
+  number_ = entering_->next.number;
+  training_ = std::move(entering_->training);
+  session_ = std::move(entering_->next.session);
+  entering_.reset();
+  show_present();
+}
+
+/// Is it the loss of others that stopped this one?
+bool Stints::may_recover(const Error& error) const {
+  static constexpr std::array<std::string_view, 8> kLosses = {
+      "run.peer-lost", "run.timeout", "run.closed",     "run.stopped",
+      "run.halted",    "run.change",  "run.rendezvous", "run.host-lost"};
+  return process_.job.changes->is_elastic &&
+         std::find(kLosses.begin(), kLosses.end(), error.code) != kLosses.end();
+}
+
+Standing Stints::standing() const {
+  Standing standing;
+  standing.device = process_.device().name;
+  standing.stint = number_;
+  standing.is_idle = training_ == nullptr;
+  standing.point = training_ ? training_->point() : point_;
+  standing.is_open = training_ && training_->is_in_step();
+  standing.may_end = training_ && training_->may_end_step();
+  if (entering_) standing.entering = entering_->next.number;
+  return standing;
+}
+
+Result<void> Stints::recover(const Error& error) {
+  if (training_) training_->halt();  // wakes those that wait for this one
+  reporter_.event("stalled", Json{{"why", error.message}});
+  MOTLEY_ASSIGN(const int halt, orders_->await_halt(process_.patience()));
+  Json said = standing_to_json(standing());
+  said["halt"] = halt;
+  reporter_.event("halted", std::move(said));
+  MOTLEY_ASSIGN(const Recovery recovery, orders_->await_recovery(process_.patience()));
+  MOTLEY_RETURN_IF_ERROR(settle(recovery));
+  MOTLEY_ASSIGN(Next next, orders_->take(process_.patience()));
+  next.handover.stops = recovery.stops;
+  return go_on(std::move(next), recovery.point, true);
+}
+
+/// Comes to where all go on from.
+Result<void> Stints::settle(const Recovery& recovery) {
+  if (recovery.from.empty()) {
+    if (entering_ && entering_->next.number == recovery.stint) {
+      model_ = entering_->training ? entering_->training->model() : model_;
+      enter();
+    }
+    if (training_ && number_ == recovery.stint)
+      MOTLEY_RETURN_IF_ERROR(training_->settle(recovery.point.step));
+  }
+  entering_.reset();
+  point_ = recovery.point;
+  show_present();
+  return {};
+}
+
+/// All processes leave together where one of them serves the store.
 Result<RankTraining::End> Stints::end(RankTraining::End end) {
   if (!training_)
     reporter_.event(
         "done",
         Json{{"steps", 0}, {"reason", end == RankTraining::End::kStopped ? "stopped" : "idle"}});
-  if (process_.rendezvous)
+  if (process_.rendezvous && process_.rendezvous->options().place)
     MOTLEY_RETURN_IF_ERROR(process_.rendezvous->barrier("over", process_.patience()));
   return end;
 }

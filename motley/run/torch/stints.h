@@ -13,6 +13,10 @@ namespace motley::run {
 /// (order_reader.h). In each this process is a rank of the program, or idle until the next. Between
 /// two stints tensors that are whole stay where they are, and a program of its own moves the rest;
 /// order of samples, random numbers and schedule go on as if nothing had been.
+///
+/// Of an elastic job a process that loses others does not end: it says that it is stalled, is told
+/// to halt, says where it stands (recovery.h), is told from where all go on and by which program.
+/// Others may be lost in the middle of that: then it is told to halt once more.
 class Stints {
  public:
   /// `process`: with the job's first program. `on_training`: told which training runs now; null
@@ -20,16 +24,29 @@ class Stints {
   using OnTraining = std::function<void(RankTraining*)>;
   static Result<std::unique_ptr<Stints>> open(WorkerSession& process, const Reporter& reporter,
                                               OnTraining on_training);
-  /// Events: those of RankTraining; `change` of the first rank of a new program; `refused`.
+  /// Events: those of RankTraining; `change` of the first rank of a new program; `refused`;
+  /// `stalled`, `heard` and `halted` of an elastic job.
   Result<RankTraining::End> run();
 
  private:
+  /// The next stint, whose tensors lie here already, while not all are known to have theirs.
+  struct Entering {
+    Next next;
+    std::unique_ptr<RankTraining> training;
+  };
   Stints(WorkerSession& process, const Reporter& reporter, OnTraining on_training)
       : process_(process), reporter_(reporter), on_training_(std::move(on_training)) {}
   void show_present();
   std::optional<std::int64_t> given_step() const;
-  Result<Json> wait_idle();
+  Result<Json> wait_word();
+  Result<std::optional<RankTraining::End>> stint();
   Result<void> change(const Json& word);
+  Result<void> go_on(Next next, const TrainingPoint& point, bool after_loss);
+  void enter();
+  bool may_recover(const Error& error) const;
+  Result<void> recover(const Error& error);
+  Standing standing() const;
+  Result<void> settle(const Recovery& recovery);
   Result<RankTraining::End> end(RankTraining::End end);
   bool is_lead() const { return session_ && !session_->is_idle && session_->rank == 0; }
   Result<void> tell(const Json& word);
@@ -43,6 +60,8 @@ class Stints {
   int number_ = 0;                          // of the stint
   std::unique_ptr<WorkerSession> session_;  // of its program
   std::unique_ptr<RankTraining> training_;  // null: idle
+  TrainingPoint point_;                     // where it began
+  std::optional<Entering> entering_;
 };
 
 }  // namespace motley::run

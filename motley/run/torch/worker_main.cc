@@ -71,6 +71,10 @@ Result<CommandLine> read_command_line(const std::vector<std::string>& words) {
   CommandLine line;
   std::vector<std::string> plain;
   for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--joins") {
+      line.arguments.joins = true;
+      continue;
+    }
     const bool is_option = words[i] == "--rank" || words[i] == "--parent";
     if (!is_option) {
       plain.push_back(words[i]);

@@ -344,6 +344,7 @@ Result<std::unique_ptr<WorkerSession>> open_session(const WorkerArguments& argum
   MOTLEY_RETURN_IF_ERROR(arguments.place ? open_launched(arguments, *session)
                                          : open_local(arguments, *session));
   session->process = session->rank;
+  session->joins = arguments.joins;
   reporter.set_rank(session->rank);
   if (session->is_idle) return session;
   MOTLEY_RETURN_IF_ERROR(

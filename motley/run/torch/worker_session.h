@@ -22,6 +22,7 @@ struct WorkerArguments {
   std::string job_path;            ///< "" for a rank that gets the job from rank 0
   std::optional<int> rank;         ///< of a local job
   std::optional<RankPlace> place;  ///< of an external launcher's job
+  bool joins = false;              ///< a local job that runs already
 };
 
 /// One rank of a job: what it knows, and how it reaches the others. Members are destroyed in the
@@ -37,6 +38,7 @@ struct WorkerSession {
   std::vector<std::pair<int, int>> measured_pairs = {};
   int stint = 0;         ///< number of the change that brought this program; 0: it is the job's own
   bool is_idle = false;  ///< the job uses fewer ranks than were started
+  bool joins = false;    ///< the others have begun before
   std::unique_ptr<Rendezvous> rendezvous;      ///< null when the job has one rank
   std::unique_ptr<Communicator> communicator;  ///< null when the job has one rank
 

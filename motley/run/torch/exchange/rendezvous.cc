@@ -109,7 +109,8 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const RendezvousOptions& op
   auto state = std::make_unique<State>();
   try {
     if (!options.place) {
-      state->store = c10::make_intrusive<c10d::FileStore>(options.file, options.size);
+      state->store = c10::make_intrusive<CancellableStore>(
+          c10::make_intrusive<c10d::FileStore>(options.file, options.size), state->cancelled);
       state->store->setTimeout(milliseconds(options.timeout));
     } else {
       // The agent's store outlives the workers, so the attempt is part of every key.
@@ -125,14 +126,17 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const RendezvousOptions& op
   return std::unique_ptr<Rendezvous>(new Rendezvous(options, std::move(state)));
 }
 
-Result<std::unique_ptr<Rendezvous>> Rendezvous::branch(const std::string& name, int rank,
-                                                       int size) const {
+Result<std::unique_ptr<Rendezvous>> Rendezvous::branch(
+    const std::string& name, int rank, int size,
+    std::shared_ptr<std::atomic<bool>> cancelled) const {
   RendezvousOptions options = options_;
   options.rank = rank;
   options.size = size;
   auto state = std::make_unique<State>();
+  if (cancelled) state->cancelled = std::move(cancelled);
   try {
-    state->store = c10::make_intrusive<c10d::PrefixStore>(name, state_->store->clone());
+    state->store = c10::make_intrusive<CancellableStore>(
+        c10::make_intrusive<c10d::PrefixStore>(name, state_->store->clone()), state->cancelled);
     state->store->setTimeout(milliseconds(options.timeout));
   } catch (const std::exception& fault) {
     return runtime_error("run.rendezvous", fmt::format("{}: {}", name, failure_text(fault)));
@@ -149,6 +153,8 @@ Result<void> Rendezvous::set(const std::string& key, const std::string& value) {
                                                       options_.rank, failure_text(fault)));
   }
 }
+
+void Rendezvous::cancel() { *state_->cancelled = true; }
 
 Result<void> Rendezvous::remove(const std::string& key) {
   try {

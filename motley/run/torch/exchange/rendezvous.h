@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,10 @@ class Rendezvous {
   Result<std::string> get(const std::string& key, Seconds timeout);
   Result<std::string> get(const std::string& key) { return get(key, options_.timeout); }
 
+  /// All waits that are under way here, and all to come, end with an error: those of branches are
+  /// their own. Any thread.
+  void cancel();
+
   /// Forgets a key.
   Result<void> remove(const std::string& key);
 
@@ -49,8 +54,11 @@ class Rendezvous {
   Result<void> barrier(const std::string& key, Seconds timeout);
 
   /// Another connection to the same store, for another thread, whose keys meet no others: those of
-  /// `size` ranks that call this one `rank`.
-  Result<std::unique_ptr<Rendezvous>> branch(const std::string& name, int rank, int size) const;
+  /// `size` ranks that call this one `rank`. `cancelled`: what `cancel` sets, of several branches
+  /// at once; null: of this one.
+  Result<std::unique_ptr<Rendezvous>> branch(
+      const std::string& name, int rank, int size,
+      std::shared_ptr<std::atomic<bool>> cancelled = nullptr) const;
 
   /// The first `size` ranks go on; the others have left.
   void set_size(int size) { options_.size = size; }

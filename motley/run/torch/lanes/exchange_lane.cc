@@ -145,6 +145,7 @@ Result<void> ExchangeLane::carry_out(const PreparedExchange& exchange) {
 
 Result<void> ExchangeLane::run(const PreparedExchange& exchange) {
   show(exchange.id);
+  context_.frame->meet_fault(exchange.id);
   const bool is_timed = context_.took_s != nullptr && strand_ == program::Strands::kTransfer;
   const std::int64_t begin = is_timed || context_.timeline->is_on() ? monotonic_ns() : 0;
   const std::int64_t worked = thread_cpu_ns();

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "motley/base/text.h"
+#include "motley/program/commit.h"
 #include "motley/program/parts.h"
 #include "motley/program/state_names.h"
 #include "motley/program/strands.h"
@@ -187,12 +188,14 @@ class TorchExecutor final : public Executor {
         clock_(frame_.device.is_cpu() ? options.speed : 1.0),
         timeline_(program, options.timeline_steps),
         strands_(program::find_strands(program)),
+        commit_(program::find_commit(program)),
         progress_(strands_.all.size(), program.instructions.size(), status),
         devices_(options.devices),
         scratch_(program.instructions.size()),
         measures_scratch_(options.measures_scratch),
         pauses_every_(options.pauses_every),
         shared_(options.shared) {
+    frame_.faults = options.faults;
     if (options.measures_parts && frame_.device.is_cpu()) parts_.emplace(program);
     frame_.seed = options.seed;
     if (options.memory && frame_.device.is_cpu()) allocator_.set_limit(options.memory);
@@ -208,6 +211,8 @@ class TorchExecutor final : public Executor {
   Result<StepResult> step(StepPlace place, const data::Batch& batch) override;
   void request_stop() override { frame_.wish.fetch_or(kStopWish, std::memory_order_relaxed); }
   void request_change() override { frame_.wish.fetch_or(kChangeWish, std::memory_order_relaxed); }
+  Standing standing() const override;
+  Result<void> settle(Verdict verdict) override;
   void set_speed(double speed) override {
     if (frame_.device.is_cpu()) clock_.set_speed(speed);
   }
@@ -218,6 +223,8 @@ class TorchExecutor final : public Executor {
   Result<void> prepare_instructions();
   Result<void> allocate_persistent();
   void start_masters(const TensorFiles& files) override;
+  void copy_written();
+  Result<void> end_alone();
   Result<void> run_compute(StepResult& result, std::int64_t begin);
   void run_one(const Compute& compute, std::int64_t& now);
   void run_measured(const Compute& compute);
@@ -241,6 +248,10 @@ class TorchExecutor final : public Executor {
   DeviceClock clock_;
   Timeline timeline_;
   const program::Strands strands_;
+  const std::optional<program::Commit> commit_;
+  std::vector<at::Tensor> before_;  // what the commit's written buffers were before the step
+  std::size_t at_ = 0;              // position in compute_ of what runs
+  bool is_open_ = false;            // a step failed and is neither ended nor undone
   StepProgress progress_;
   const std::vector<std::string> devices_;  // names by rank, as far as known
   std::vector<Bytes> scratch_;              // by instruction
@@ -386,12 +397,13 @@ Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
   highest_ = 0;
   if (streams_) streams_->begin_step(at.step);
   clock_.start(begin);
+  copy_written();
   for (const auto& lane : exchanges_) lane->start_step();
   auto outcome = run_compute(result, begin);
   if (!outcome) {
     // Order matters: the other lanes may wait for us or for a peer, and both waits must end before
     // they can be waited for.
-    is_broken_ = true;
+    is_broken_ = is_open_ = true;
     progress_.fail(Strands::kCompute, outcome.error());
     if (communicator_ != nullptr) communicator_->close();
     for (const auto& lane : exchanges_) lane->finish_step();
@@ -410,6 +422,7 @@ Result<void> TorchExecutor::run_compute(StepResult& result, std::int64_t begin) 
     for (std::size_t i = 0; i < compute_.size(); ++i) {
       const Compute& compute = compute_[i];
       running_ = &compute;
+      at_ = i;
       set_status(compute.id);
       if (pauses && i % pauses_every_ == 0) pause(result, now);
       if (!compute.waits.empty()) MOTLEY_RETURN_IF_ERROR(wait_for_others(compute, result, now));
@@ -441,6 +454,65 @@ Result<void> TorchExecutor::run_compute(StepResult& result, std::int64_t begin) 
   }
 }
 
+/// What a step writes before it is decided.
+void TorchExecutor::copy_written() {
+  if (!commit_ || commit_->written.empty()) return;
+  before_.resize(commit_->written.size());
+  for (std::size_t k = 0; k < before_.size(); ++k) {
+    const at::Tensor& now = frame_.values[commit_->written[k].index()];
+    if (before_[k].defined())
+      before_[k].copy_(now);
+    else
+      before_[k] = now.clone();
+  }
+}
+
+Executor::Standing TorchExecutor::standing() const {
+  if (!is_open_) return Standing::kBetween;
+  if (!commit_) return Standing::kBroken;
+  const auto sum = static_cast<int>(commit_->at);
+  if (progress_.last(Strands::kTransfer) >= sum) return Standing::kBroken;
+  std::vector<int> wanted(strands_.all.size(), -1);
+  for (std::size_t i = 0; i < commit_->at; ++i) wanted[strands_.of[i]] = static_cast<int>(i);
+  bool is_ready = compute_[at_].id > sum;
+  for (std::size_t strand = Strands::kTransfer; strand < wanted.size(); ++strand)
+    is_ready = is_ready && progress_.last(strand) >= wanted[strand];
+  return is_ready ? Standing::kReady : Standing::kBegun;
+}
+
+/// What is left of a step that all have voted for needs nobody.
+Result<void> TorchExecutor::end_alone() {
+  for (; at_ < compute_.size(); ++at_) {
+    running_ = &compute_[at_];
+    compute_[at_].kernel(frame_);
+    for (const int id : compute_[at_].frees) frame_.values[static_cast<std::size_t>(id)].reset();
+  }
+  return {};
+}
+
+Result<void> TorchExecutor::settle(Verdict verdict) {
+  if (!is_open_) return {};
+  const Standing stands = standing();
+  if (stands == Standing::kBroken || (verdict == Verdict::kEnd && stands != Standing::kReady))
+    return runtime_error("run.unsettled", program_.device + ": a step cannot be " +
+                                              (verdict == Verdict::kEnd ? "ended" : "undone"));
+  const c10::InferenceMode no_autograd;
+  try {
+    if (verdict == Verdict::kEnd) {
+      MOTLEY_RETURN_IF_ERROR(end_alone());
+    } else if (commit_) {
+      for (std::size_t k = 0; k < before_.size(); ++k)
+        frame_.values[commit_->written[k].index()].copy_(before_[k]);
+    }
+  } catch (const std::exception& error) {
+    return fault("run.operator", error.what());
+  }
+  for (std::size_t i = 0; i < program_.buffers.size(); ++i)
+    if (!is_persistent(program_.buffers[i].kind)) frame_.values[i].reset();
+  is_open_ = false;
+  return {};
+}
+
 // A GPU's allocator counts when memory is asked for, not when the device uses it; workspaces of
 // cuDNN and cuBLAS come from it, too. (cuBLAS keeps its own: no scratch of the operator's.)
 void TorchExecutor::reset_peak() {
@@ -469,6 +541,7 @@ void TorchExecutor::run_measured(const Compute& compute) {
 }
 
 void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
+  frame_.meet_fault(compute.id);
   if (measures_scratch_) {
     run_measured(compute);
   } else {

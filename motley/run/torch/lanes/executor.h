@@ -16,6 +16,7 @@
 #include "motley/program/program.h"
 #include "motley/program/step_parts.h"
 #include "motley/run/hosts/status.h"
+#include "motley/run/job.h"
 #include "motley/run/tensor_files.h"
 #include "motley/run/torch/exchange/communicator.h"
 #include "motley/trace/trace.h"
@@ -40,6 +41,7 @@ struct ExecutorOptions {
   /// having its own.
   std::map<std::string, at::Tensor> shared = {};
   std::vector<std::string> devices = {};  ///< names by rank, for messages; may be empty
+  std::vector<Fault> faults = {};         ///< that the process is to have
 };
 
 /// Which step it is: a number, where rates are as the program says.
@@ -93,6 +95,19 @@ class Executor {
   /// ...", code run.out-of-memory, run.operator, or the communicator's) the communicator is closed
   /// and the executor cannot be used again.
   virtual Result<StepResult> step(StepPlace place, const data::Batch& batch) = 0;
+
+  /// How far a step came that failed, of a program with a commit (program/commit.h).
+  enum class Standing {
+    kBetween,  ///< no step was stopped
+    kBegun,  ///< no rank can have ended it, as this one still owed others something
+    kReady,  ///< the others may have ended it
+    kBroken  ///< it was decided, or cannot be: what is kept is neither that before nor that after
+  };
+  virtual Standing standing() const = 0;
+  /// After a step that failed where it stood so: ends it (kReady alone), or puts what is kept back
+  /// as it was before it. Without such a step nothing happens.
+  enum class Verdict { kEnd, kUndo };
+  virtual Result<void> settle(Verdict verdict) = 0;
 
   /// Of an emulated device, from the next step on. Others have a speed of 1.
   virtual void set_speed(double speed) = 0;

@@ -36,12 +36,16 @@ class StepProgress {
 
   /// Before a step, while no strand runs.
   void reset() {
-    for (std::size_t strand = 0; strand < count_; ++strand) strands_[strand].done.reset();
+    for (std::size_t strand = 0; strand < count_; ++strand) {
+      strands_[strand].done.reset();
+      strands_[strand].last.store(-1, std::memory_order_relaxed);
+    }
   }
   /// Instruction `id` of a strand is done; its device has it at `ready_ns` (monotonic clock; 0: not
   /// known): earlier, had nobody been woken late, or later, where its clock is ahead.
   void advance(std::size_t strand, int id, std::int64_t ready_ns = 0) {
     ready_ns_[static_cast<std::size_t>(id)] = ready_ns;  // who waits sees it with what is done
+    strands_[strand].last.store(id, std::memory_order_relaxed);
     strands_[strand].done.advance(id);
   }
   /// The strand will do no more.
@@ -59,6 +63,11 @@ class StepProgress {
   bool wait_for_all(const std::vector<StrandWait>& waits) const {
     return std::all_of(waits.begin(), waits.end(),
                        [&](const StrandWait& wait) { return wait_for(wait); });
+  }
+  /// The last instruction that a strand has done in this step, also where it failed then; -1: none.
+  /// Of the compute lane only those count that somebody waits for. When all strands have stopped.
+  int last(std::size_t strand) const {
+    return strands_[strand].last.load(std::memory_order_relaxed);
   }
   /// When what they wait for, which is done, is there; 0: not known.
   std::int64_t ready_ns(const std::vector<StrandWait>& waits) const {
@@ -99,6 +108,7 @@ class StepProgress {
   }
   struct Strand {
     LaneProgress done;
+    std::atomic<int> last = -1;
     std::atomic<int> under_way = -1;
   };
   const std::size_t count_;

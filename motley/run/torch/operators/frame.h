@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <signal.h>
 
 #include <atomic>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "motley/data/batch.h"
+#include "motley/run/job.h"
 
 namespace motley::run {
 
@@ -32,6 +34,14 @@ struct Frame {
   std::atomic<int> wish = 0;
   at::Tensor loss, stop, gradient_norm;  ///< what motley::report saw
   std::vector<at::Tensor> metrics;       ///< the same
+  std::vector<Fault> faults;             ///< of this process
+
+  /// Ends or stops the process where that is to happen.
+  void meet_fault(int instruction) const {
+    for (const Fault& fault : faults)
+      if (fault.step == step && fault.instruction == instruction)
+        ::raise(fault.hangs ? SIGSTOP : SIGKILL);
+  }
 };
 
 /// Runs one instruction. Throws c10::Error or std::exception; the executor catches.

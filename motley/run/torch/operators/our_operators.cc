@@ -112,6 +112,14 @@ Result<Kernel> make_stop_request(InstructionReader& reader, at::Device device) {
   };
 }
 
+Result<Kernel> make_ballot(InstructionReader& reader, at::Device device) {
+  const int out = reader.output(0);
+  MOTLEY_RETURN_IF_ERROR(reader.status());
+  return [out, options = at::TensorOptions(device).dtype(at::kFloat)](Frame& frame) {
+    frame.values[out] = at::ones({1}, options);
+  };
+}
+
 /// The arguments of what is drawn by place: number of the draw, outer, inner, first, global, run,
 /// skip, stride.
 struct PlaceArguments {
@@ -495,10 +503,11 @@ Result<Kernel> make_ctc_loss(InstructionReader& reader, at::Device) {
 }
 
 using Factory = Result<Kernel> (*)(InstructionReader&, at::Device);
-constexpr std::array<std::pair<std::string_view, Factory>, 29> kOperators = {{
+constexpr std::array<std::pair<std::string_view, Factory>, 30> kOperators = {{
     {"motley::load", make_load},
     {"motley::tangent", make_tangent},
     {"motley::stop_request", make_stop_request},
+    {"motley::ballot", make_ballot},
     {"motley::dropout", make_dropout},
     {"motley::random", make_random},
     {"motley::attention", make_attention},

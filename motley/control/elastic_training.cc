@@ -1,0 +1,334 @@
+// What of Adapting is for devices that are lost, come or leave.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "motley/base/json.h"
+#include "motley/base/text.h"
+#include "motley/control/adapting.h"
+#include "motley/run/checkpoint.h"
+
+namespace motley::control {
+namespace {
+
+constexpr const char* kMembership = "membership";  // decides where no policy does
+
+/// Errors of one process from which the others may go on: what a machine does, not the training.
+bool is_of_a_device(const Error& error) {
+  static constexpr std::array<std::string_view, 12> kCodes = {
+      "run.worker-lost", "run.host-lost",     "run.peer-lost", "run.timeout",
+      "run.closed",      "run.halted",        "run.stopped",   "run.out-of-memory",
+      "run.unsettled",   "run.change",        "run.rendezvous", "run.shared-memory"};
+  return std::find(kCodes.begin(), kCodes.end(), error.code) != kCodes.end();
+}
+
+}  // namespace
+
+bool Adapting::on_loss(int process, const Error& error) {
+  if (!members_ || !is_of_a_device(error)) return false;
+  const bool lived = members_->lives(process);
+  const std::string& device = members_->device(process);
+  const bool is_expected = members_->is_dismissed(process);
+  if (!members_->lose(process, clock_.steady())) return false;
+  arrived_.erase(device);
+  leaving_.erase(device);
+  if (!lived || is_expected) return true;
+  coming_.lost.push_back(device);
+  listener_.note(fmt::format("{} is lost: {}", device, error.message));
+  return true;
+}
+
+/// Devices that live and stay.
+std::vector<DeviceId> Adapting::present() const {
+  std::vector<DeviceId> devices;
+  for (const int process : members_->living()) {
+    const std::string& name = members_->device(process);
+    if (leaving_.contains(name)) continue;
+    if (const auto id = cluster::find_device(inputs_.cluster, name)) devices.push_back(*id);
+  }
+  return devices;
+}
+
+bool Adapting::uses_only_present(int candidate) const {
+  if (!members_ || members_->living().empty()) return true;  // it has not begun
+  const std::vector<DeviceId> devices = present();
+  for (const plan::Member& member :
+       plan::members(candidates_[static_cast<std::size_t>(candidate)].planned.plan))
+    if (std::find(devices.begin(), devices.end(), member.device) == devices.end()) return false;
+  return true;
+}
+
+Result<int> Adapting::plan_for(const std::vector<DeviceId>& devices) {
+  if (devices.empty())
+    return runtime_error("run.nobody-left", "no device of the training is there any more");
+  return keep_candidate(choices_.replan(devices));
+}
+
+/// What the policy wants now that devices were lost.
+std::optional<int> Adapting::plan_of_policy() {
+  if (choices_.policy == nullptr) return std::nullopt;
+  std::optional<int> wanted;
+  for (const std::string& device : coming_.lost)
+    for (const policy::Choice& choice :
+         choices_.policy->observe(policy::LossSeen{device, Seconds(spent_)}))
+      if (auto found = find_candidate(choice.action)) wanted = *found;
+  return wanted && uses_only_present(*wanted) ? wanted : std::nullopt;
+}
+
+/// That of the last checkpoint, or of a new training.
+run::Recovery Adapting::from_checkpoint() const {
+  run::Recovery recovery;
+  recovery.stint = begun_.rbegin()->first;
+  recovery.from = "new";
+  if (saved_path_.empty()) return recovery;
+  const auto found = run::open_checkpoint(saved_path_, run::TensorFiles::Extent::kSome);
+  if (!found) return recovery;
+  recovery.from = saved_path_;
+  recovery.point.step = recovery.point.saved_step = recovery.point.evaluated_step =
+      found->state.step;
+  recovery.point.saved_path = saved_path_;
+  recovery.point.best = found->state.best;
+  return recovery;
+}
+
+/// All stand still: the plan by which they go on, and from where.
+Result<run::Change> Adapting::recover(const std::vector<run::Standing>& standings) {
+  auto found = run::find_recovery(standings);
+  if (!found) listener_.note("warning: " + found.error().message);
+  run::Recovery recovery = found ? std::move(*found) : from_checkpoint();
+  recovery.point.saved_path = saved_path_;
+  // The change that they were in may have begun without a word of it.
+  if (const auto asked = asked_.find(recovery.stint); asked != asked_.end())
+    begun_[recovery.stint] = asked->second.candidate;
+  asked_.clear();
+  ready_.clear();
+  begun_.erase(begun_.upper_bound(recovery.stint), begun_.end());
+  const int from = begun_.rbegin()->second;
+  const bool was_undone = std::any_of(
+      standings.begin(), standings.end(), [&](const run::Standing& each) {
+        return each.is_open && each.stint == recovery.stint &&
+               each.point.step == recovery.point.step;
+      });
+  coming_.lost_steps += was_undone ? 1 : 0;
+  const std::optional<int> wanted = plan_of_policy();
+  const bool may_stay = coming_.lost.empty() && uses_only_present(from);
+  const Result<int> to = wanted ? Result<int>(*wanted)
+                         : may_stay ? Result<int>(from) : plan_for(present());
+  if (!to) return give_up(std::move(recovery), from, to.error());
+  auto change = recover_from(recovery, from, *to);
+  const bool is_small = !change && change.error().kind == ErrorKind::kInfeasible;
+  return is_small ? give_up(std::move(recovery), from, change.error()) : change;
+}
+
+/// From what processes have, or, where that is not all, from the last checkpoint.
+Result<run::Change> Adapting::recover_from(run::Recovery recovery, int from, int to) {
+  std::set<std::string> empty;  // have come since, and have nothing
+  for (const auto& [device, after] : came_)
+    if (after >= recovery.stint) empty.insert(device);
+  Result<run::Change> change = make_change(from, to, empty);
+  const bool is_gone = !change && change.error().code == "synth.move-lost";
+  if (is_gone || !recovery.from.empty()) {
+    const bool stops = recovery.stops;
+    const std::int64_t done = recovery.point.step;
+    if (is_gone) {
+      recovery = from_checkpoint();
+      recovery.stops = stops;
+      coming_.lost_steps += done - recovery.point.step;
+      listener_.note(fmt::format("{}; training goes on {}", change.error().message,
+                                 recovery.from == "new"
+                                     ? "from the beginning: there is no checkpoint"
+                                     : "from " + recovery.from));
+    }
+    Candidate& target = candidates_[static_cast<std::size_t>(to)];
+    MOTLEY_RETURN_IF_ERROR(make_programs(target));
+    change = run::Change();
+    change->program = *target.planned.program;
+    change->evaluations = target.evaluations;
+    change->devices = run::devices_of(change->program, job_.devices);
+    change->processes = members_->living();
+  }
+  MOTLEY_RETURN_IF_ERROR(change);
+  change->number = ++number_;
+  change->after = recovery.stint;
+  policy::Decision decision{.policy = kMembership,
+                            .seen_step = recovery.point.step,
+                            .at = Seconds(spent_),
+                            .choice = {policy::UsePlan{to}, std::nullopt, ""},
+                            .begins = recovery.point.step};
+  decision.choice.why = coming_.lost.empty() ? "devices did not get on"
+                                             : "without " + join(coming_.lost, ", ");
+  if (const auto& priced = candidates_[static_cast<std::size_t>(to)].priced)
+    decision.choice.expected = *priced;
+  change->recovery = std::move(recovery);
+  asked_[number_] = {to, std::move(decision)};
+  return change;
+}
+
+/// Those that are left are too few or too small: what they have is saved, and training stops.
+Result<run::Change> Adapting::give_up(run::Recovery recovery, int from, const Error& why) {
+  const std::vector<DeviceId> devices = present();
+  if (devices.empty()) return tl::make_unexpected(why);
+  listener_.note("stopping, as those that are left cannot go on: " + why.message);
+  Candidate alone;  // that saves; it does no step
+  alone.planned.plan = candidates_[static_cast<std::size_t>(from)].planned.plan;
+  alone.planned.plan.replicas =
+      plan::make_replicas({devices.front()}, {alone.planned.plan.global_batch});
+  alone.label = describe_plan(alone.planned.plan, inputs_.cluster);
+  MOTLEY_ASSIGN(alone.planned, lower_plan(inputs_, alone.planned.plan));
+  candidates_.push_back(std::move(alone));
+  recovery.stops = true;
+  return recover_from(std::move(recovery), from, static_cast<int>(candidates_.size()) - 1);
+}
+
+void Adapting::note_membership(const run::WorkerEvent& event) {
+  const Seconds now = clock_.steady();
+  const bool was_there = members_->lives(event.rank);
+  members_->on_event(event, now);
+  if (event.event == "step" && !first_step_at_) first_step_at_ = now;
+  if (event.event == "ready") saved_path_ = event.fields.value("resumed_from", saved_path_);
+  if (event.event != "ready" || was_there || !members_->has_come(event.rank)) return;
+  const std::string& device = members_->device(event.rank);
+  came_[device] = begun_.rbegin()->first;
+  arrived_.insert(device);
+}
+
+/// A plan has begun, after step `step`.
+void Adapting::settle_membership(std::int64_t step, Seconds pause) {
+  if (!members_) return;
+  std::set<std::string> used;
+  for (const plan::Member& member : plan::members(current().planned.plan))
+    used.insert(inputs_.cluster.device(member.device).name);
+  for (auto each = leaving_.begin(); each != leaving_.end();) {
+    if (used.contains(*each)) {
+      ++each;
+      continue;
+    }
+    coming_.left.push_back(*each);
+    if (const auto process = members_->find(*each)) members_->dismiss(*process);
+    each = leaving_.erase(each);
+  }
+  for (const std::string& device : used)
+    if (came_.contains(device) && came_.at(device) >= 0 && arrived_.erase(device) > 0)
+      coming_.joined.push_back(device);
+  const bool is_empty = coming_.lost.empty() && coming_.left.empty() && coming_.joined.empty() &&
+                        coming_.lost_steps == 0;
+  if (is_empty) return;
+  coming_.step = step;
+  const bool stood = !coming_.lost.empty() || coming_.lost_steps > 0;
+  coming_.pause = stood ? clock_.steady() - members_->since() : pause;
+  std::vector<std::string> words;
+  const auto say = [&](const std::vector<std::string>& devices, const char* what) {
+    if (!devices.empty()) words.push_back(join(devices, ", ") + " " + what);
+  };
+  say(coming_.lost, "lost");
+  say(coming_.left, "left");
+  say(coming_.joined, "joined");
+  listener_.note(fmt::format("step {}: {}; went on after {}{}", step, join(words, ", "),
+                             format_seconds(coming_.pause),
+                             coming_.lost_steps == 0 ? ""
+                             : coming_.lost_steps == 1
+                                 ? ", a step was done again"
+                                 : fmt::format(", {} steps are done again", coming_.lost_steps)));
+  membership_.push_back(std::exchange(coming_, {}));
+}
+
+/// Makes a plan with devices that have come.
+void Adapting::take_arrivals() {
+  if (arrived_.empty() || !asked_.empty()) return;
+  const std::string names =
+      join(std::vector<std::string>(arrived_.begin(), arrived_.end()), ", ");
+  if (choices_.policy != nullptr)
+    for (const std::string& device : arrived_)
+      take(choices_.policy->observe(policy::ArrivalSeen{device, Seconds(spent_)}),
+           done_);
+  if (!asked_.empty()) return;  // the policy knows how
+  const auto plan = plan_for(present());
+  if (!plan || *plan == current_) {
+    listener_.note(names + (plan ? " is idle: the plan is quicker without"
+                                 : ": " + plan.error().message));
+    arrived_.clear();
+    return;
+  }
+  policy::Decision decision{.policy = kMembership,
+                            .seen_step = done_,
+                            .at = Seconds(spent_),
+                            .choice = {policy::UsePlan{*plan}, std::nullopt, "with " + names}};
+  if (const auto& priced = candidates_[static_cast<std::size_t>(*plan)].priced)
+    decision.choice.expected = *priced;
+  ask(*plan, std::move(decision));
+  if (asked_.empty()) arrived_.clear();  // it was said why not
+}
+
+Result<void> Adapting::release(const std::string& device) {
+  const auto process = members_ ? members_->find(device) : std::nullopt;
+  if (!process || !members_->lives(*process))
+    return usage_error("elastic.absent", device + ": no such device trains here now");
+  if (leaving_.contains(device)) return {};
+  leaving_.insert(device);
+  const auto plan = plan_for(present());
+  if (!plan) {
+    leaving_.erase(device);
+    return tl::make_unexpected(plan.error());
+  }
+  if (*plan == current_ && asked_.empty()) {
+    settle_membership(done_, Seconds(0));
+    return {};
+  }
+  policy::Decision decision{.policy = kMembership,
+                            .seen_step = done_,
+                            .at = Seconds(spent_),
+                            .choice = {policy::UsePlan{*plan}, std::nullopt,
+                                       device + " leaves"}};
+  if (const auto& priced = candidates_[static_cast<std::size_t>(*plan)].priced)
+    decision.choice.expected = *priced;
+  ask(*plan, std::move(decision));
+  return {};
+}
+
+Result<void> Adapting::take_in(const std::string& device) {
+  const auto process = members_ ? members_->find(device) : std::nullopt;
+  if (!process)
+    return usage_error("elastic.unknown", device + ": the run's cluster has no such device");
+  if (!members_->start(*process))
+    return usage_error("elastic.present", device + ": it takes part already");
+  return {};
+}
+
+std::vector<std::pair<std::string, std::string>> Adapting::device_states() const {
+  std::set<std::string> used;
+  for (const plan::Member& member : plan::members(current().planned.plan))
+    used.insert(inputs_.cluster.device(member.device).name);
+  std::vector<std::pair<std::string, std::string>> states;
+  for (std::size_t process = 0; process < job_.devices.size(); ++process) {
+    const std::string& name = job_.devices[process].name;
+    const bool lives = members_ && members_->lives(static_cast<int>(process));
+    const bool comes = members_ && members_->comes(static_cast<int>(process));
+    const bool is_used = used.contains(name) && !arrived_.contains(name);
+    states.emplace_back(name, lives && leaving_.contains(name) ? "leaving"
+                              : lives                          ? is_used ? "training" : "idle"
+                              : comes                          ? "coming"
+                                                               : "absent");
+  }
+  return states;
+}
+
+/// Takes emulated devices away and brings them back, at their times.
+void Adapting::follow_absences() {
+  if (!first_step_at_) return;
+  const Seconds now = clock_.steady() - *first_step_at_;
+  for (std::size_t i = 0; i < choices_.absences.size(); ++i) {
+    const simulate::Absence& absence = choices_.absences[i];
+    const auto process = members_->find(absence.device);
+    if (!process) continue;
+    if (!absences_begun_[i] && now >= absence.from) {
+      absences_begun_[i] = 1;
+      members_->kill(*process);
+    }
+    if (!absences_over_[i] && absences_begun_[i] && now >= absence.until)
+      absences_over_[i] = members_->start(*process) ? 1 : 0;
+  }
+}
+
+}  // namespace motley::control

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "motley/base/json_forward.h"
+#include "motley/base/units.h"
+#include "motley/control/workers.h"
+#include "motley/run/job.h"
+#include "motley/run/recovery.h"
+
+namespace motley::control {
+
+/// Devices that came, left or were lost at one time.
+struct MembershipChange {
+  std::int64_t step = 0;  ///< steps done then
+  std::vector<std::string> lost, left, joined;
+  Seconds pause;               ///< from when it was noticed until training went on
+  std::int64_t lost_steps = 0; ///< that were done, or had begun, and were done again
+};
+Json membership_to_json(const std::vector<MembershipChange>& changes);
+
+/// Which processes of an elastic job live, and how they come to stand still together when some are
+/// lost. Is told what happened and when, and says what to do; knows no process and no plan.
+///
+///   training --a loss, or a process that cannot get on--> halting: all living are told to halt
+///   halting --all living have said where they stand--> still: somebody decides how they go on
+///   still --go_on--> recovering --`change`--> training
+///   halting, still, recovering --another loss, or no way on--> halting, by the next number
+///
+/// Who does not even hear that it is told to halt within `kHearing`, or hears and does not come to
+/// stand within the timeout of a wait, is killed, and its end is a loss as any other.
+class Membership {
+ public:
+  static constexpr Seconds kHearing{0.5};
+
+  /// `devices`: of the job, by process; `absent`: those without a process at the beginning;
+  /// `timeout`: that a wait for a peer may take.
+  Membership(std::vector<std::string> devices, const std::vector<std::string>& absent,
+             Seconds timeout);
+
+  /// A process has ended or will. False: with it the job ends, as nobody is left, or as training
+  /// had not begun.
+  bool lose(int process, Seconds now);
+  void on_event(const run::WorkerEvent& event, Seconds now);
+
+  /// A process is to be started. False: it lives.
+  bool start(int process);
+  /// A process is not needed any more: its end will be no loss.
+  void dismiss(int process);
+  bool is_dismissed(int process) const { return dismissed_.contains(process); }
+  /// A process is to be killed, as by somebody else.
+  void kill(int process) { orders_.push_back(KillProcess{process}); }
+
+  /// What is to be done next; none: nothing for now.
+  std::optional<Order> next(Seconds now);
+  /// All stand still: where. None: they do not.
+  std::optional<std::vector<run::Standing>> still() const;
+  /// They were told how to go on.
+  void go_on(Seconds now);
+
+  /// Processes that are ready, in order.
+  std::vector<int> living() const;
+  bool lives(int process) const { return living_.contains(process); }
+  /// Has it been started, and is not ready yet?
+  bool comes(int process) const { return started_.contains(process) && !lives(process); }
+  bool is_training() const { return phase_ == Phase::kTraining; }
+  /// Since when they do not train.
+  Seconds since() const { return since_; }
+  const std::string& device(int process) const {
+    return devices_[static_cast<std::size_t>(process)];
+  }
+  std::optional<int> find(const std::string& device) const;
+  /// Has a process of its own been started since the beginning, or after its loss?
+  bool has_come(int process) const { return come_.contains(process); }
+
+ private:
+  enum class Phase { kTraining, kHalting, kRecovering };
+  void halt(Seconds now);
+  void kill_unheard(Seconds now);
+
+  std::vector<std::string> devices_;
+  Seconds timeout_;
+  std::set<int> started_, living_, dismissed_, ended_, come_;
+  Phase phase_ = Phase::kTraining;
+  bool has_begun_ = false;
+  int number_ = 0;  // of the last order to halt
+  Seconds since_, told_;
+  std::set<int> heard_, killed_;
+  std::map<int, run::Standing> standings_;
+  std::vector<Order> orders_;  // not given yet
+};
+
+}  // namespace motley::control

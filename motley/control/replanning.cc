@@ -1,0 +1,65 @@
+#include "motley/control/replanning.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "motley/plan/shares.h"
+
+namespace motley::control {
+namespace {
+
+/// Long enough for what a search finds at once; training waits for it after a loss.
+constexpr Seconds kSearch{0.5};
+
+/// The batch among the devices as the plan shares it.
+plan::Plan share_alike(const plan::Plan& plan, const std::vector<DeviceId>& devices) {
+  std::vector<double> known, shares;
+  for (const plan::Member& member : plan::members(plan))
+    known.push_back(static_cast<double>(member.samples));
+  std::sort(known.begin(), known.end());
+  for (const DeviceId device : devices) {
+    shares.push_back(known[known.size() / 2]);
+    for (const plan::Member& member : plan::members(plan))
+      if (member.device == device) shares.back() = static_cast<double>(member.samples);
+  }
+  const std::vector<std::int64_t> samples = plan::round_shares(shares, plan.global_batch);
+  std::vector<DeviceId> used;
+  std::vector<std::int64_t> given;
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    if (samples[i] == 0) continue;
+    used.push_back(devices[i]);
+    given.push_back(samples[i]);
+  }
+  plan::Plan made = plan;
+  made.replicas = plan::make_replicas(used, given);
+  return made;
+}
+
+}  // namespace
+
+std::function<Result<Candidate>(const std::vector<DeviceId>&)> make_replanner(
+    const ChosenPlan& chosen, PlanChoices choices) {
+  const bool is_own = !choices.manual.empty() || !choices.stages.empty();
+  if (is_own) choices.planner = "auto";
+  choices.manual.clear();
+  choices.stages.clear();
+  choices.time_limit = std::min(choices.time_limit.value_or(kSearch), kSearch);
+  return [&chosen, choices](const std::vector<DeviceId>& devices) -> Result<Candidate> {
+    Inputs inputs = chosen.inputs;
+    inputs.devices = devices;
+    Candidate candidate;
+    if (chosen.priced.evaluator) {
+      MOTLEY_ASSIGN(plan::PlanOutcome outcome, plan_again(inputs, choices, chosen.priced));
+      if (!outcome.plan) return tl::make_unexpected(infeasible_error(outcome));
+      candidate.planned.plan = std::move(*outcome.plan);
+      candidate.planned.plan.tf32 = inputs.tf32;
+      candidate.priced = outcome.predicted_step;
+    } else {
+      candidate.planned.plan = share_alike(chosen.planned.plan, devices);
+    }
+    candidate.label = describe_plan(candidate.planned.plan, inputs.cluster);
+    return candidate;
+  };
+}
+
+}  // namespace motley::control

@@ -1,0 +1,52 @@
+#include "motley/control/requests.h"
+
+#include "motley/base/json.h"
+
+namespace motley::control {
+namespace {
+
+/// The device that a newcomer stands for.
+Result<std::string> find_newcomer(const Json& question, const Adapting& adapting) {
+  const std::string named = question.value("device", "");
+  if (!named.empty()) return named;
+  for (const auto& [device, state] : adapting.device_states())
+    if (state == "absent") return device;
+  return usage_error("elastic.nobody", "all devices of the run's cluster take part already");
+}
+
+Result<void> carry_out(const run::Door::Question& question, const Json& json, Adapting& adapting) {
+  const std::string what = json.value("do", "");
+  if (what == "state") return {};
+  if (what == "leave") {
+    if (!question.knows_word)
+      return usage_error("elastic.word", "leaving is for those who can read the run directory");
+    return adapting.release(json.value("device", ""));
+  }
+  if (what != "join") return usage_error("elastic.question", "'" + what + "': leave, join or state");
+  const std::string version = json.value("version", ""), own = adapting.version();
+  if (version != own)
+    return usage_error("elastic.version",
+                       "a newcomer of version '" + version + "', this run is of '" + own + "'");
+  MOTLEY_ASSIGN(const std::string device, find_newcomer(json, adapting));
+  return adapting.take_in(device);
+}
+
+}  // namespace
+
+void answer_requests(run::Door& door, Adapting& adapting) {
+  for (const run::Door::Question& question : door.take()) {
+    const auto json = parse_json(question.text, "question");
+    const auto done = json && json->is_object() ? carry_out(question, *json, adapting)
+                                                : usage_error("elastic.question", "not an object");
+    Json answer{{"step", adapting.steps_done()}, {"devices", Json::array()}};
+    for (const auto& [device, state] : adapting.device_states())
+      answer["devices"].push_back({{"name", device}, {"state", state}});
+    if (!done)
+      answer["error"] = {{"kind", static_cast<int>(done.error().kind)},
+                         {"code", done.error().code},
+                         {"message", done.error().message}};
+    door.answer(question.caller, answer.dump());
+  }
+}
+
+}  // namespace motley::control

@@ -1,0 +1,167 @@
+#include "motley/run/hosts/door.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <utility>
+
+#include "motley/base/json.h"
+#include "motley/run/hosts/elapsed.h"
+
+namespace motley::run {
+namespace {
+
+constexpr std::size_t kMostQuestion = 64 << 10;  // bytes
+constexpr double kMostSeconds = 5;               // that a question may take to come
+
+double steady_seconds() {
+  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
+}
+
+std::string draw_word() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
+}
+
+Result<void> write_private(const std::string& path, const std::string& text) {
+  std::error_code code;
+  { std::ofstream(path, std::ios::trunc); }
+  std::filesystem::permissions(
+      path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write, code);
+  std::ofstream file(path, std::ios::trunc);
+  file << text;
+  file.close();
+  return file.fail() ? runtime_error("run.directory", path + ": cannot be written")
+                     : Result<void>();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Door>> Door::open(int port, const std::string& file) {
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int yes = 1;
+  ::setsockopt(socket.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  if (!socket.is_open() || ::bind(socket.number(), any, length) != 0 ||
+      ::listen(socket.number(), 16) != 0 || ::getsockname(socket.number(), any, &length) != 0)
+    return runtime_error("run.port", fmt::format("port {}: {}; give another one (--listen)", port,
+                                                 std::strerror(errno)));
+  const int found = ntohs(address.sin_port);
+  const std::string word = draw_word();
+  MOTLEY_RETURN_IF_ERROR(
+      write_private(file, Json{{"port", found}, {"word", word}, {"pid", ::getpid()}}.dump()));
+  return std::unique_ptr<Door>(new Door(std::move(socket), found, file, word));
+}
+
+Door::~Door() {
+  std::error_code code;
+  std::filesystem::remove(file_, code);
+}
+
+void Door::let_in() {
+  for (;;) {
+    Descriptor socket(::accept4(socket_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.is_open()) return;
+    callers_.emplace(next_++, Caller{std::move(socket), "", steady_seconds()});
+  }
+}
+
+std::vector<Door::Question> Door::take() {
+  let_in();
+  std::vector<Question> questions;
+  for (auto each = callers_.begin(); each != callers_.end();) {
+    auto& [id, caller] = *each;
+    char bytes[4096];
+    ssize_t count = 0;
+    while ((count = ::recv(caller.socket.number(), bytes, sizeof bytes, 0)) > 0)
+      caller.heard.append(bytes, static_cast<std::size_t>(count));
+    const std::size_t end = caller.heard.find('\n');
+    if (end != std::string::npos) {
+      const std::string text = caller.heard.substr(0, end);
+      caller.heard.clear();
+      const auto json = parse_json(text, "question");
+      const bool knows = json && json->is_object() && json->contains("word") &&
+                         (*json)["word"] == word_;
+      questions.push_back({id, knows, text});
+    }
+    const bool is_gone = count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
+    const bool is_bad = caller.heard.size() > kMostQuestion ||
+                        (end == std::string::npos &&
+                         steady_seconds() - caller.came > kMostSeconds);
+    each = is_gone || is_bad ? callers_.erase(each) : std::next(each);
+  }
+  return questions;
+}
+
+void Door::answer(int caller, const std::string& text) {
+  const auto found = callers_.find(caller);
+  if (found == callers_.end()) return;
+  const std::string line = text + "\n";
+  (void)::send(found->second.socket.number(), line.data(), line.size(), MSG_NOSIGNAL);
+  callers_.erase(found);
+}
+
+Result<DoorAddress> read_door(const std::string& file) {
+  std::ifstream stream(file);
+  const std::string text((std::istreambuf_iterator<char>(stream)), {});
+  const auto json = text.empty() ? tl::make_unexpected(Error()) : parse_json(text, file);
+  if (!json || !json->is_object() || !json->contains("port"))
+    return usage_error("run.not-elastic",
+                       file + ": not there: no run with --elastic is under way in that directory");
+  DoorAddress address;
+  address.port = json->value("port", 0);
+  address.word = json->value("word", "");
+  return address;
+}
+
+Result<Json> ask_door(const DoorAddress& address, Json question, double seconds) {
+  question["word"] = address.word;
+  const auto fail = [&](const std::string& why) {
+    return runtime_error("run.door", fmt::format("{} port {}: {}", address.host, address.port, why));
+  };
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_family = AF_INET;
+  hints.ai_socktype = SOCK_STREAM;
+  if (const int code = ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(),
+                                     &hints, &found);
+      code != 0)
+    return fail(::gai_strerror(code));
+  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  timeval limit{static_cast<time_t>(seconds),
+                static_cast<suseconds_t>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e6)};
+  ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+  const int connected = ::connect(socket.number(), found->ai_addr, found->ai_addrlen);
+  const std::string cause = std::strerror(errno);
+  ::freeaddrinfo(found);
+  if (connected != 0) return fail(cause);
+  const std::string line = question.dump() + "\n";
+  if (::send(socket.number(), line.data(), line.size(), MSG_NOSIGNAL) < 0)
+    return fail(std::strerror(errno));
+  std::string heard;
+  char bytes[4096];
+  while (heard.find('\n') == std::string::npos) {
+    const ssize_t count = ::recv(socket.number(), bytes, sizeof bytes, 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return fail(count == 0 ? "closed without an answer" : "no answer in time");
+    heard.append(bytes, static_cast<std::size_t>(count));
+  }
+  return parse_json(heard.substr(0, heard.find('\n')), "answer");
+}
+
+}  // namespace motley::run

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/base/json_forward.h"
+#include "motley/base/result.h"
+#include "motley/run/evaluation.h"
+
+namespace motley::run {
+
+/// Where a training stands, for ranks that go on by another program.
+struct TrainingPoint {
+  std::int64_t step = 0;         ///< steps done
+  double elapsed_s = 0;          ///< since the first of them of this job began
+  std::int64_t saved_step = -1;  ///< of the latest checkpoint of this job
+  std::string saved_path;        ///< "": there is none
+  std::int64_t evaluated_step = -1;  ///< of the latest evaluation of this job
+  std::optional<Best> best;
+  bool operator==(const TrainingPoint&) const = default;
+};
+Json point_to_json(const TrainingPoint& point);
+Result<TrainingPoint> point_from_json(const Json& json, const std::string& where);
+
+/// Where one process stands that has stopped, as others were lost. Both ways to come further have
+/// in common that nobody is there before all could be: a step is decided by a sum of all ranks
+/// (synth/commit.h), the tensors' next form by a barrier behind the move.
+struct Standing {
+  std::string device;
+  /// By whose program the tensors lie; it may be idle in it. Negative: it has just come and has
+  /// none.
+  int stint = 0;
+  bool is_idle = false;    ///< in that stint
+  bool is_open = false;    ///< a step was stopped here
+  bool may_end = false;    ///< the step under way could be ended here, too
+  int entering = 0;        ///< stint in whose form the tensors lie as well; 0: none
+  TrainingPoint point;
+  bool operator==(const Standing&) const = default;
+};
+Json standing_to_json(const Standing& standing);
+Result<Standing> standing_from_json(const Json& json, const std::string& where);
+
+/// From where all go on.
+struct Recovery {
+  int stint = 0;
+  TrainingPoint point;
+  bool stops = false;  ///< all that is still done is a checkpoint
+  /// What is kept is loaded from there and lies nowhere else: a checkpoint, or "new" for a training
+  /// that begins anew. "": processes have it.
+  std::string from;
+  bool operator==(const Recovery&) const = default;
+};
+Json recovery_to_json(const Recovery& recovery);
+Result<Recovery> recovery_from_json(const Json& json, const std::string& where);
+
+/// The farthest point at which somebody stands: all others can come there. Runtime error
+/// `run.unsettled` where one cannot, which breaks what the protocol promises. One at least.
+Result<Recovery> find_recovery(const std::vector<Standing>& standings);
+
+}  // namespace motley::run

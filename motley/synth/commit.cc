@@ -1,0 +1,151 @@
+#include "motley/synth/commit.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "motley/program/commit.h"
+#include "motley/program/effects.h"
+#include "motley/program/parts.h"
+#include "motley/program/program_text.h"
+#include "motley/program/strands.h"
+
+namespace motley::synth {
+namespace {
+
+using program::DeviceProgram;
+using program::Instruction;
+
+/// That of all ranks, added where there is none.
+GroupId group_of_all(program::Program& program) {
+  program::Group all;
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank)
+    all.members.push_back(Rank(static_cast<std::int64_t>(rank)));
+  auto found = std::find(program.groups.begin(), program.groups.end(), all);
+  if (found == program.groups.end()) found = program.groups.insert(found, all);
+  return GroupId(found - program.groups.begin());
+}
+
+bool writes_kept(const DeviceProgram& program, const std::vector<BufferId>& storages,
+                 const Instruction& instruction) {
+  bool writes = false;
+  program::for_each_access(instruction, [&](BufferId id, program::Access access) {
+    writes = writes || (access == program::Access::kWrite &&
+                        program::is_persistent(program.buffer(storages[id.index()]).kind));
+  });
+  return writes;
+}
+
+/// The first compute instruction that writes what is kept, behind all that exchanges wait for; the
+/// end: there is none.
+std::size_t find_rest(const DeviceProgram& program) {
+  const std::vector<BufferId> storages = program::storages_of(program);
+  const auto& all = program.instructions;
+  std::size_t needed = 0;  // no instruction of the rest comes before it
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].lane != Lane::kCompute)
+      for (const InstructionId wait : all[i].waits)
+        if (all[wait.index()].lane == Lane::kCompute) needed = std::max(needed, wait.index() + 1);
+  for (std::size_t i = needed; i < all.size(); ++i)
+    if (all[i].lane == Lane::kCompute && writes_kept(program, storages, all[i])) return i;
+  return all.size();
+}
+
+/// Puts frees where they are due in the new order: what the rest uses is freed by the rest, which
+/// begins when all else is over.
+void move_frees(std::size_t rest, DeviceProgram& program) {
+  const std::vector<BufferId> storages = program::storages_of(program);
+  std::vector<std::size_t> last(program.buffers.size(), 0);  // use in the rest, by buffer
+  const auto touch = [&](std::size_t at, BufferId id) {
+    last[id.index()] = at;
+    last[storages[id.index()].index()] = at;
+  };
+  for (std::size_t i = rest; i < program.instructions.size(); ++i) {
+    program::for_each_buffer(program.instructions[i].arguments,
+                             [&](BufferId id) { touch(i, id); });
+    for (const BufferId id : program.instructions[i].outputs) touch(i, id);
+  }
+  std::vector<std::pair<std::size_t, BufferId>> moved;
+  for (std::size_t i = 0; i < rest; ++i)
+    std::erase_if(program.instructions[i].frees, [&](BufferId id) {
+      if (last[id.index()] == 0) return false;
+      moved.emplace_back(last[id.index()], id);
+      return true;
+    });
+  for (const auto& [at, id] : moved) program.instructions[at].frees.push_back(id);
+}
+
+/// The last sends and receives of each peer, by their places in the list.
+std::vector<InstructionId> ends_of_messages(const DeviceProgram& program,
+                                             const std::vector<std::size_t>& order) {
+  const program::Strands strands = program::find_strands(program);
+  std::vector<InstructionId> ends(strands.all.size());
+  for (std::size_t place = 0; place < order.size(); ++place)
+    ends[strands.of[order[place]]] = InstructionId(static_cast<std::int64_t>(place));
+  ends.erase(ends.begin(), ends.begin() + program::Strands::kTransfer + 1);
+  std::erase_if(ends, [](InstructionId id) { return id.is_none(); });
+  return ends;
+}
+
+void commit_rank(GroupId group, DeviceProgram& program) {
+  const std::size_t rest = find_rest(program);
+  std::vector<std::size_t> order(program.instructions.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto is_first = [&](std::size_t i) {
+    return i < rest || program.instructions[i].lane != Lane::kCompute;
+  };
+  const auto middle = std::stable_partition(order.begin(), order.end(), is_first);
+  const auto first = static_cast<std::size_t>(middle - order.begin());
+  const std::vector<std::size_t> front(order.begin(), middle);
+  std::vector<InstructionId> ends = ends_of_messages(program, front);
+  // Two instructions come between the two pieces: the ballot and its sum.
+  std::vector<InstructionId> places(order.size());
+  for (std::size_t place = 0; place < order.size(); ++place)
+    places[order[place]] =
+        InstructionId(static_cast<std::int64_t>(place < first ? place : place + 2));
+  std::vector<Instruction> made;
+  for (const std::size_t i : order) {
+    made.push_back(std::move(program.instructions[i]));
+    for (InstructionId& wait : made.back().waits) wait = places[wait.index()];
+  }
+  program.buffers.push_back({.kind = program::BufferKind::kTemporary, .dtype = DType::kF32,
+                             .shape = {1}, .name = "", .view_of = {}, .part = {}});
+  const BufferId number(static_cast<std::int64_t>(program.buffers.size()) - 1);
+  Instruction ballot;
+  ballot.op = program::kBallot;
+  ballot.outputs = {number};
+  ballot.label = "commit";
+  Instruction sum;
+  sum.lane = Lane::kTransfer;
+  sum.op = program::kAllReduce;
+  sum.arguments = {{number}};
+  sum.group = group;
+  // Behind the other transfers in their lane, and behind all messages.
+  ends.push_back(InstructionId(static_cast<std::int64_t>(first)));
+  std::sort(ends.begin(), ends.end());
+  sum.waits = std::move(ends);
+  sum.label = "commit";
+  made.insert(made.begin() + static_cast<std::ptrdiff_t>(first), {ballot, sum});
+  const InstructionId decided(static_cast<std::int64_t>(first) + 1);
+  if (first + 2 < made.size()) {
+    made[first + 2].waits.push_back(decided);
+    std::sort(made[first + 2].waits.begin(), made[first + 2].waits.end());
+    made.back().frees.push_back(number);
+  }
+  program.instructions = std::move(made);
+  move_frees(first + 2, program);
+}
+
+}  // namespace
+
+Result<program::Program> with_commit(program::Program program) {
+  if (program.devices.size() < 2) return program;
+  const GroupId group = group_of_all(program);
+  for (DeviceProgram& device : program.devices)
+    if (!device.instructions.empty() && !program::find_commit(device)) commit_rank(group, device);
+  MOTLEY_RETURN_IF_ERROR(program::verify_program(program, "a program with a commit"));
+  return program;
+}
+
+}  // namespace motley::synth
