@@ -269,6 +269,21 @@ TEST(SplitPolicy, LeavesOutWhoIsLostAndTakesInWhoIsNew) {
               ElementsAre(policy::Share{"d0", 45}, policy::Share{"d2", 45}));
 }
 
+// Whoever is there again is taken in before it has taken a step, by what was learned of it.
+TEST(SplitPolicy, TakesInWhoIsThereAgain) {
+  Toy toy{.fixed = {0, 0, 0}, .seconds = {0.001, 0.001, 0.001}, .batch = 90};
+  SplitPolicy policy(toy.limits());
+  EXPECT_TRUE(policy.observe(toy.see(1, {30, 30, 30})).empty());
+  EXPECT_TRUE(policy.observe(policy::LossSeen{"d1", Seconds(1)}).empty());
+  EXPECT_TRUE(policy.observe(toy.see(2, {45, 0, 45})).empty());
+  EXPECT_TRUE(policy.observe(policy::ArrivalSeen{"d1", Seconds(2)}).empty());
+  const auto choices = policy.observe(toy.see(3, {45, 0, 45}));
+  ASSERT_EQ(choices.size(), 1U);
+  EXPECT_THAT(
+      std::get<policy::UseSplit>(choices[0].action).shares,
+      ElementsAre(policy::Share{"d0", 30}, policy::Share{"d1", 30}, policy::Share{"d2", 30}));
+}
+
 // From 32, 32 in fives to where five more would turn them round: 0.001 b against 0.003 b meet at
 // 48, 16; from 47, 17 five more are 0.052 against 0.036.
 TEST(StepMover, MovesFiveAtATime) {

@@ -60,10 +60,13 @@ void SplitPolicy::add(DeviceLimits limits) {
 
 std::vector<Choice> SplitPolicy::observe(const policy::Observation& observation) {
   std::vector<Choice> choices;
-  if (const auto* loss = std::get_if<policy::LossSeen>(&observation)) {
+  const auto set_gone = [&](const std::string& device, char is_gone) {
     for (std::size_t i = 0; i < devices_.size(); ++i)
-      if (devices_[i].device == loss->device) is_gone_[i] = 1;
-  }
+      if (devices_[i].device == device) is_gone_[i] = is_gone;
+  };
+  if (const auto* loss = std::get_if<policy::LossSeen>(&observation)) set_gone(loss->device, 1);
+  if (const auto* arrival = std::get_if<policy::ArrivalSeen>(&observation))
+    set_gone(arrival->device, 0);
   const auto* seen = std::get_if<policy::StepSeen>(&observation);
   if (seen == nullptr || seen->devices.empty()) return choices;
   learn(*seen, choices);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "motley/cli/planning_options.h"
+#include "motley/cli/rehearsal_options.h"
 #include "motley/cli/run_options.h"
 
 namespace motley::cli {
@@ -177,6 +178,23 @@ TEST(MakeTrainChoices, EachWrongFlagIsNamed) {
 
 TEST(DefaultRunDir, IsNamedAfterTheModel) {
   EXPECT_EQ(default_run_dir("/models/char_gpt.motley"), "runs/char_gpt");
+}
+
+TEST(CheckRehearsal, SaysWhatIsWrong) {
+  const auto check = [](RehearsalOptions options, std::int64_t steps = 10) {
+    return message(check_rehearsal(options, steps));
+  };
+  EXPECT_EQ(check({}), "none");
+  EXPECT_EQ(check({.adapt = "split", .policy = "even"}), "none");
+  EXPECT_EQ(check({.policy = "even"}), "--policy goes with --adapt plan or --adapt split");
+  EXPECT_EQ(check({.decisions = "d"}), "--decisions goes with --adapt plan or --adapt split");
+  EXPECT_EQ(check({.adapt = "x"}), "--adapt: found 'x', wanted plan or split");
+  EXPECT_EQ(check({.adapt = "plan", .policy = "even"}), "--policy goes with --adapt split");
+  EXPECT_EQ(check({.adapt = "plan"}, 0), "--steps: wanted a number above 0");
+  EXPECT_EQ(check({.adapt = "plan", .change_steps = -1}),
+            "--change-steps: wanted a number from 0 on");
+  EXPECT_EQ(check({.adapt = "plan", .change_pause = -1}),
+            "--change-pause: wanted seconds from 0 to 1e9");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "motley/base/json.h"
 #include "motley/base/text.h"
+#include "motley/cli/print_decisions.h"
 #include "motley/cli/verb.h"
 #include "motley/control/adapting.h"
 #include "motley/control/run_directory.h"
@@ -40,36 +41,6 @@ report::RunFigures figures_of(const Json& summary, const trace::Trace& trace,
   for (const Json& device : summary["devices"])
     if (device.contains(peak)) figures.peaks.emplace_back(device[peak].get<std::int64_t>());
   return figures;
-}
-
-/// A decision without the whole of its plan.
-Json decision_to_json(const policy::Decision& decision) {
-  const auto seconds = [](const std::optional<Seconds>& time) {
-    return time ? Json(time->value) : Json(nullptr);
-  };
-  return {{"policy", decision.policy},
-          {"seen_step", decision.seen_step},
-          {"begins", decision.begins},
-          {"action", policy::action_to_json(decision.choice.action)},
-          {"why", decision.choice.why},
-          {"before_s", seconds(decision.before)},
-          {"expected_s", seconds(decision.choice.expected)},
-          {"came_s", seconds(decision.came)}};
-}
-
-/// What was seen, expected and came of each; nothing of a run that stayed as it began.
-std::string decision_lines(const std::vector<policy::Decision>& decisions) {
-  if (decisions.size() < 2) return "";
-  const auto text_of = [](const std::optional<Seconds>& time) {
-    return time ? format_seconds(*time) : std::string("-");
-  };
-  std::string text = fmt::format("\n  decisions\n  {:>8} {:>10} {:>10} {:>10}   why\n", "step",
-                                 "before", "expected", "came");
-  for (const policy::Decision& decision : decisions)
-    text += fmt::format("  {:>8} {:>10} {:>10} {:>10}   {}\n", decision.begins,
-                        text_of(decision.before), text_of(decision.choice.expected),
-                        text_of(decision.came), decision.choice.why);
-  return text;
 }
 
 Result<int> report_run(const ReportOptions& options, const Context& context) {

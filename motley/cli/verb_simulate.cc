@@ -6,12 +6,15 @@
 #include "motley/cli/layer_options.h"
 #include "motley/cli/planning_options.h"
 #include "motley/cli/print_prediction.h"
+#include "motley/cli/rehearsal_options.h"
 #include "motley/cli/teller.h"
 #include "motley/report/report.h"
 #include "motley/simulate/conditions_file.h"
 
 namespace motley::cli {
 namespace {
+
+constexpr int kPredictedSteps = 3;  // of a training that decides
 
 struct SimulateOptions {
   PlanOrFile plan;
@@ -20,6 +23,7 @@ struct SimulateOptions {
   int steps = 3;
   std::string conditions;  ///< file of what varies; "" = nothing does
   int runs = 100;          ///< under these conditions
+  RehearsalOptions rehearsal;
 };
 
 std::vector<Flag> simulate_flags(SimulateOptions& options) {
@@ -28,9 +32,11 @@ std::vector<Flag> simulate_flags(SimulateOptions& options) {
   flags.insert(flags.end(), {{"--plan", &options.plan.file, "plan file"},
                              {"--steps", &options.steps, "steps to simulate", kShown},
                              {"--conditions", &options.conditions,
-                              "file of jitter, slow-downs and absences: gives distributions"},
+                              "file of jitter, slow-downs and absences: gives distributions, or "
+                              "with --adapt what a training meets"},
                              {"--runs", &options.runs, "simulated under --conditions", kShown},
                              {"--trace", &options.trace, "Chrome/Perfetto trace to write"}});
+  for (Flag& flag : rehearsal_flags(options.rehearsal)) flags.push_back(std::move(flag));
   return flags;
 }
 
@@ -51,10 +57,16 @@ std::string table(const control::Predicted& predicted) {
   return text;
 }
 
+/// None: nothing varies.
+Result<simulate::Conditions> read_conditions(const std::string& path) {
+  if (path.empty()) return simulate::Conditions();
+  MOTLEY_ASSIGN(const std::string text, read_file(path));
+  return simulate::parse_conditions(text, path);
+}
+
 Result<simulate::Outcomes> simulate_under(const SimulateOptions& options,
+                                          const simulate::Conditions& conditions,
                                           const control::ChosenPlan& chosen) {
-  MOTLEY_ASSIGN(const std::string text, read_file(options.conditions));
-  MOTLEY_ASSIGN(const auto conditions, simulate::parse_conditions(text, options.conditions));
   return simulate::simulate_many(*chosen.planned.program,
                                  chosen.priced.costs->model(chosen.inputs.cluster), conditions,
                                  {.runs = options.runs, .steps = options.steps});
@@ -107,14 +119,20 @@ Json trace_to_json(const control::Predicted& predicted) {
 }
 
 Result<int> simulate_plan(const SimulateOptions& options, const Context& context) {
+  const bool decides = !options.rehearsal.adapt.empty();
+  MOTLEY_RETURN_IF_ERROR(check_rehearsal(options.rehearsal, options.steps));
+  if (options.layers.is_given() && decides)
+    return usage_error("cli.adapt",
+                       "--adapt goes with a model's own plans; leave out the layer profile");
   if (options.layers.is_given())
     return simulate_layers(
         {options.plan.file, options.plan.planning.cluster, options.steps, options.trace},
         options.layers, context);
+  MOTLEY_ASSIGN(const auto conditions, read_conditions(options.conditions));
   MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kAsAsked, context));
-  MOTLEY_ASSIGN(
-      const control::Predicted predicted,
-      control::predict(chosen->inputs, chosen->planned, *chosen->priced.costs, options.steps));
+  MOTLEY_ASSIGN(const control::Predicted predicted,
+                control::predict(chosen->inputs, chosen->planned, *chosen->priced.costs,
+                                 decides ? kPredictedSteps : options.steps));
   const trace::Trace& trace = predicted.trace;
   Teller teller(context);
   teller.phase(control::Phase::kSimulate, [&] { return trace::print_trace(trace); });
@@ -123,8 +141,14 @@ Result<int> simulate_plan(const SimulateOptions& options, const Context& context
   Json object = trace_to_json(predicted);
   add_prediction(predicted, object);
   std::string under;
-  if (!options.conditions.empty()) {
-    MOTLEY_ASSIGN(const simulate::Outcomes outcomes, simulate_under(options, *chosen));
+  if (decides) {
+    MOTLEY_ASSIGN(const Rehearsals rehearsals,
+                  rehearse_training(options.rehearsal, *chosen, predicted,
+                                    {.steps = options.steps, .conditions = conditions}, teller));
+    under = "\n" + print_rehearsals(rehearsals);
+    add_rehearsals(rehearsals, object);
+  } else if (!options.conditions.empty()) {
+    MOTLEY_ASSIGN(const simulate::Outcomes outcomes, simulate_under(options, conditions, *chosen));
     under = "\n" + print_outcomes(outcomes, options);
     add_outcomes(outcomes, object);
   }

@@ -187,6 +187,10 @@ void Adapting::take(std::vector<policy::Choice> choices, std::int64_t steps_done
   }
 }
 
+void Adapting::observe(const policy::Observation& seen, std::int64_t steps_done) {
+  if (choices_.policy) take(choices_.policy->observe(seen), steps_done);
+}
+
 /// That of an action, made where there is none yet.
 Result<int> Adapting::find_candidate(const policy::Action& action) {
   if (const auto* use = std::get_if<policy::UsePlan>(&action)) return use->plan;

@@ -96,6 +96,8 @@ class Adapting : public Listener {
   Wish step(const StepReport& report) override;
   /// `change`, `refused` and `checkpoint` of workers.
   void on_event(const run::WorkerEvent& event);
+  /// Tells the policy, if there is one, what no event says: devices that are gone or come.
+  void observe(const policy::Observation& seen, std::int64_t steps_done);
   /// What workers are to be told next.
   std::optional<Order> next_order();
   /// A process of an elastic job has ended, or will, for this reason. False: so does the job.

@@ -1,7 +1,6 @@
 #include "motley/control/local_workers.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include "motley/base/text.h"
 #include "motley/control/host_finding.h"
 #include "motley/control/run_directory.h"
+#include "motley/control/scratch_directory.h"
 #include "motley/program/program_text.h"
 #include "motley/run/held_parts.h"
 #include "motley/run/hosts/here.h"
@@ -32,25 +32,6 @@ namespace motley::control {
 namespace {
 
 constexpr double kProfileTimeout = 1800;  // seconds; of one device kind
-
-/// A directory that is gone when the object is.
-class ScratchDirectory {
- public:
-  ScratchDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "motley-XXXXXX").string();
-    if (::mkdtemp(name.data()) != nullptr) path_ = name;
-  }
-  ~ScratchDirectory() {
-    std::error_code code;
-    if (!path_.empty()) std::filesystem::remove_all(path_, code);
-  }
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 std::string minor_of(const std::string& version) {
   return version.substr(0, version.find('.', version.find('.') + 1));

@@ -135,7 +135,7 @@ for i in $(seq 500); do sleep 0.02; done)");
         if (event.event == "step") ++steps;
         return steps == 2 ? Wish::kStop : Wish::kGoOn;  // both have said what SIGTERM does
       },
-      {});
+      {}, {});
   EXPECT_EQ(outcome.end, run::JobEnd::kStopped) << outcome.error.message;
   EXPECT_THAT(outcome.exit_codes, ElementsAre(75, 75));
   EXPECT_EQ(events, 4);  // two steps and two ends

@@ -19,27 +19,6 @@
 namespace motley::control {
 namespace {
 
-plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices) {
-  plan::Problem problem;
-  problem.cluster = &inputs.cluster;
-  problem.model_hash = inputs.model->hash;
-  problem.global_batch = inputs.global_batch;
-  if (!inputs.graph().sizes.empty()) {
-    problem.min_samples = inputs.graph().sizes[0].min;
-    problem.max_samples = inputs.graph().sizes[0].max;
-  }
-  problem.recipe = inputs.lowering.recipe;
-  problem.batch_norm = inputs.lowering.batch_norm;
-  problem.bucket_bytes = inputs.lowering.bucket_bytes;
-  problem.most_bucket_bytes = choices.most_bucket_bytes;
-  problem.updates = inputs.lowering.updates;
-  problem.devices = inputs.devices;
-  problem.manual = choices.manual;
-  problem.stages = choices.stages;
-  problem.seed = choices.seed;
-  return problem;
-}
-
 Result<std::unique_ptr<plan::Planner>> find_planner(const search::PlannerInputs& known,
                                                     const PlanChoices& choices) {
   std::unique_ptr<plan::Planner> planner = std::make_unique<search::GivenPlanner>(known);
@@ -68,6 +47,27 @@ Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const
 }
 
 }  // namespace
+
+plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices) {
+  plan::Problem problem;
+  problem.cluster = &inputs.cluster;
+  problem.model_hash = inputs.model->hash;
+  problem.global_batch = inputs.global_batch;
+  if (!inputs.graph().sizes.empty()) {
+    problem.min_samples = inputs.graph().sizes[0].min;
+    problem.max_samples = inputs.graph().sizes[0].max;
+  }
+  problem.recipe = inputs.lowering.recipe;
+  problem.batch_norm = inputs.lowering.batch_norm;
+  problem.bucket_bytes = inputs.lowering.bucket_bytes;
+  problem.most_bucket_bytes = choices.most_bucket_bytes;
+  problem.updates = inputs.lowering.updates;
+  problem.devices = inputs.devices;
+  problem.manual = choices.manual;
+  problem.stages = choices.stages;
+  problem.seed = choices.seed;
+  return problem;
+}
 
 Result<plan::PlanOutcome> plan_again(const Inputs& inputs, const PlanChoices& choices,
                                      const Priced& priced) {

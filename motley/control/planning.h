@@ -48,6 +48,9 @@ struct Answer {
 Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outside& outside);
 inline constexpr int kPlanningRounds = 4;
 
+/// What planners are asked.
+plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices);
+
 /// A plan for the inputs, whose devices are some of those that the prices are for. Nothing is
 /// measured.
 Result<plan::PlanOutcome> plan_again(const Inputs& inputs, const PlanChoices& choices,

@@ -14,6 +14,7 @@
 #include "motley/base/units.h"
 #include "motley/data/batch.h"
 #include "motley/program/program.h"
+#include "motley/program/step_parts.h"
 #include "motley/run/hosts/status.h"
 #include "motley/run/job.h"
 #include "motley/run/tensor_files.h"
@@ -50,15 +51,7 @@ struct StepPlace {
   double lr_factor;   ///< of every learning rate (schedule.h)
 };
 
-/// What a device's part of a step consists of, in seconds of its own work since it began: what
-/// curves of a step hold (cost/step) at one number of samples. Waiting for others is in none.
-struct StepParts {
-  std::vector<double> ready;     ///< exchange k of those that are waited for at the end could start
-  double end = 0;                ///< forward, backward and packing were done
-  std::vector<double> update;    ///< seconds of what follows exchange k
-  std::vector<double> exchange;  ///< of exchange k, as this device saw it
-  double blocking = 0;           ///< of exchanges in the middle
-};
+using program::StepParts;
 
 /// What one step gave.
 struct StepResult {

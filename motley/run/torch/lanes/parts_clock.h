@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "motley/program/step_shape.h"
+#include "motley/program/step_parts.h"
 #include "motley/run/torch/lanes/executor.h"
 
 namespace motley::run {
@@ -25,7 +25,6 @@ class PartsClock {
   StepParts parts() const;
 
  private:
-  double worked_before(std::size_t position) const;
   program::StepShape shape_;
   std::vector<bool> is_marked_;  // by instruction
   std::vector<double> worked_;   // by instruction; of those that are marked

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/base/json_forward.h"
+#include "motley/cli/verb.h"
+#include "motley/control/chosen_plan.h"
+#include "motley/control/rehearsal.h"
+
+namespace motley::cli {
+
+/// What `simulate` is told of trainings that decide while they train.
+struct RehearsalOptions {
+  std::string adapt;      ///< "" (none), plan or split
+  std::string policy;     ///< of split; "": motley
+  std::string decisions;  ///< file to write
+  std::int64_t change_steps = 3;
+  double change_pause = kChangePause;  ///< seconds
+
+  /// What a change takes beside its move; see docs/formats/conditions.md.
+  static constexpr double kChangePause = 0.06;
+};
+std::vector<Flag> rehearsal_flags(RehearsalOptions& options);
+/// What can be said of the flags before anything is read.
+Result<void> check_rehearsal(const RehearsalOptions& options, std::int64_t steps);
+
+/// A training by a policy, beside the same one by others.
+struct Rehearsals {
+  std::string adapt;
+  control::Rehearsed decided, as_planned, knowing_all;
+};
+/// Rehearses the three, and writes the decisions. Steps and conditions are those of `choices`.
+Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
+                                     const control::ChosenPlan& chosen,
+                                     const control::Predicted& predicted,
+                                     control::RehearsalChoices choices,
+                                     control::Listener& listener);
+std::string print_rehearsals(const Rehearsals& rehearsals);
+/// Adds `under_policy`, `as_planned` and `knowing_all`.
+void add_rehearsals(const Rehearsals& rehearsals, Json& object);
+
+}  // namespace motley::cli

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "motley/control/adapting.h"
+#include "motley/control/chosen_plan.h"
+#include "motley/simulate/conditions.h"
+
+namespace motley::control {
+
+/// How a training is rehearsed.
+struct RehearsalChoices {
+  std::int64_t steps = 100;
+  simulate::Conditions conditions;
+  /// Steps that are still done as before when a change was decided: new programs are prepared
+  /// beside training.
+  std::int64_t change_steps = 3;
+  /// What a change takes between two steps, beside moving tensors.
+  Seconds change_pause;
+};
+
+/// A training that was simulated step after step.
+struct Rehearsed {
+  std::string policy;  ///< "none": nobody decided
+  std::vector<policy::Decision> decisions;
+  std::vector<double> step_s;  ///< of each step, as it was done at last
+  Seconds total;               ///< to the end of the last step
+  std::int64_t changes = 0;    ///< plans that were gone on by
+  Seconds paused;              ///< for changes
+  /// Steps that were begun or done, and lost with a device, and what that and waiting for devices
+  /// took.
+  std::int64_t lost_steps = 0;
+  Seconds lost;
+  std::string stopped;  ///< why it ended before its last step; "": it did not
+
+  /// 0 where nothing was done.
+  double steps_per_second() const;
+};
+
+/// Trains by simulation: the policy of the adaptation, and all that Adapting makes of what it asks
+/// for, as in a run; in place of workers the priced program runs on the simulator's clock, a step
+/// at a time, under the conditions, and says of each step what workers say of theirs
+/// (program/step_parts.h). A change begins `change_steps` after it was decided, when its move
+/// (simulated on the links, copies taking nothing) and `change_pause` are over. A first step by a
+/// new program is not slower than others.
+///
+/// A device that goes away takes the step that is under way with it; it is done again when that is
+/// known (recovery.detection) by those that are left, as the policy says or, where it says nothing,
+/// by a split that is searched over them (presence.h). Where that is not possible, training waits
+/// until the plan's devices are there (then recovery.restart), or ends. State comes from survivors;
+/// where none of the plan's devices is left, from the last checkpoint.
+///
+/// Simulates each program once for each setting of slow-downs, or, with jitter, each step. Errors:
+/// usage (simulate.conditions), where conditions name devices that are not among the inputs'; of
+/// the cost model where the first plan's times are not known. Writes to a directory of its own,
+/// which is gone afterwards.
+Result<Rehearsed> rehearse(const ChosenPlan& chosen, Adaptation adaptation,
+                           const RehearsalChoices& choices, Listener& listener);
+
+/// The same training by the plan that the adaptation begins by, where nobody decides; a plan that
+/// has lost a device is split again all the same.
+Result<Rehearsed> rehearse_as_planned(const ChosenPlan& chosen, const Adaptation& adaptation,
+                                      const RehearsalChoices& choices, Listener& listener);
+
+/// As who knows all conditions beforehand would do it, without a pause for changes and with no step
+/// lost: each step is done by the quickest of the adaptation's candidates and, where it can split
+/// the batch, of the split that is best for the slow-downs and devices of that time. Jitter is not
+/// known. `decisions` is empty.
+Result<Rehearsed> rehearse_knowing_all(const ChosenPlan& chosen, const Adaptation& adaptation,
+                                       const RehearsalChoices& choices);
+
+}  // namespace motley::control

@@ -1,0 +1,287 @@
+#include "motley/control/rehearsal.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "motley/base/file.h"
+#include "motley/base/json.h"
+#include "motley/control/slowed_split.h"
+#include "motley/control/splits.h"
+#include "motley/testing/fake_outside.h"
+#include "motley/testing/small_inputs.h"
+
+namespace motley::control {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+/// Asks for what it is told to when a step is done.
+class AskingAt : public policy::Policy {
+ public:
+  std::string_view name() const override { return "asking"; }
+  std::vector<policy::Choice> observe(const policy::Observation& observation) override {
+    if (const auto* refusal = std::get_if<policy::RefusalSeen>(&observation))
+      refusals->push_back(refusal->why);
+    const auto* seen = std::get_if<policy::StepSeen>(&observation);
+    if (seen == nullptr) return {};
+    steps->push_back(*seen);
+    const auto found = asked.find(seen->step);
+    if (found == asked.end()) return {};
+    return {{found->second, Seconds(0.5), "because"}};
+  }
+  Json state() const override { return Json::object(); }
+  Result<void> restore(const Json&, const std::string&) override { return {}; }
+
+  std::map<std::int64_t, policy::Action> asked;
+  std::shared_ptr<std::vector<policy::StepSeen>> steps =
+      std::make_shared<std::vector<policy::StepSeen>>();
+  std::shared_ptr<std::vector<std::string>> refusals = std::make_shared<std::vector<std::string>>();
+};
+
+/// Two devices that take 10 us an instruction, a sum 100 us and a bit (testing/fake_outside.h).
+class RehearsalTest : public ::testing::Test {
+ protected:
+  RehearsalTest() {
+    EXPECT_TRUE(write_mlp(question_.model));
+    EXPECT_TRUE(write_file_atomic(question_.cluster, kTwoCpus));
+    chosen_ =
+        choose_plan(question_,
+                    {.prices = {.profiles = directory_.file("profiles.db")}, .manual = {6, 2}},
+                    outside_)
+            .value();
+    choices_.steps = 10;
+    choices_.change_steps = 2;
+    choices_.change_pause = Seconds(0.001);
+  }
+
+  Adaptation adaptation(std::map<std::int64_t, policy::Action> asked = {}) {
+    Adaptation made = std::move(*adapt_split(*chosen_, std::nullopt, "even").value());
+    auto policy = std::make_unique<AskingAt>();
+    policy->asked = std::move(asked);
+    steps_ = policy->steps;
+    refusals_ = policy->refusals;
+    made.policy = std::move(policy);
+    made.make_policy = nullptr;
+    return made;
+  }
+
+  Rehearsed run(Adaptation adaptation) {
+    auto rehearsed = rehearse(*chosen_, std::move(adaptation), choices_, listener_);
+    EXPECT_TRUE(rehearsed) << rehearsed.error().message;
+    return rehearsed ? *rehearsed : Rehearsed();
+  }
+
+  static double sum(const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0);
+  }
+
+  TemporaryDirectory directory_;
+  FakeWorkers workers_;
+  FakeClock clock_;
+  RecordingListener listener_;
+  const Outside outside_{workers_, clock_, listener_};
+  Question question_{.model = directory_.file("mlp.motley"),
+                     .cluster = directory_.file("two.toml"),
+                     .global_batch = 8};
+  std::unique_ptr<const ChosenPlan> chosen_;
+  RehearsalChoices choices_;
+  std::shared_ptr<std::vector<policy::StepSeen>> steps_;
+  std::shared_ptr<std::vector<std::string>> refusals_;
+};
+
+TEST_F(RehearsalTest, WithoutDecisionsEachStepIsThePredictedOne) {
+  const Rehearsed rehearsed = run(adaptation());
+  EXPECT_EQ(rehearsed.policy, "asking");
+  ASSERT_THAT(rehearsed.step_s, SizeIs(10));
+  const auto predicted = predict(chosen_->inputs, chosen_->planned, *chosen_->priced.costs, 1);
+  EXPECT_THAT(rehearsed.step_s, Each(::testing::DoubleEq(predicted->seconds().value)));
+  EXPECT_NEAR(rehearsed.total.value, sum(rehearsed.step_s), 1e-9);
+  EXPECT_NEAR(rehearsed.steps_per_second(), 1 / predicted->seconds().value, 1e-6);
+  ASSERT_THAT(rehearsed.decisions, SizeIs(1));
+  EXPECT_EQ(rehearsed.decisions[0].policy, "start");
+}
+
+// What a policy is told of a step is what its curves have at these samples, and the group's times.
+TEST_F(RehearsalTest, PartsOfAStepAreThoseOfTheCurves) {
+  run(adaptation());
+  const search::StepEvaluator& evaluator = *chosen_->priced.evaluator;
+  const auto times = evaluator.group_times(chosen_->inputs.devices);
+  ASSERT_THAT(*steps_, SizeIs(10));
+  EXPECT_THAT((*steps_)[0].devices, IsEmpty());  // the first of a program, as in a run
+  const policy::StepSeen& seen = (*steps_)[1];
+  EXPECT_EQ(seen.global_batch, 8);
+  ASSERT_THAT(seen.devices, SizeIs(2));
+  ASSERT_THAT(seen.exchange, SizeIs(times.exchange.size()));
+  for (std::size_t k = 0; k < times.exchange.size(); ++k)
+    EXPECT_NEAR(seen.exchange[k], times.exchange[k], 1e-8);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const policy::DeviceStep& device = seen.devices[i];
+    const auto& curves =
+        evaluator.curves(chosen_->inputs.devices[i], search::SplitEvaluator::Setting::kShared);
+    const auto samples = static_cast<double>(device.samples);
+    EXPECT_EQ(device.samples, i == 0 ? 6 : 2);
+    EXPECT_NEAR(device.end, curves.end.at(samples), 1e-8);
+    ASSERT_THAT(device.ready, SizeIs(curves.ready.size()));
+    for (std::size_t k = 0; k < device.ready.size(); ++k) {
+      EXPECT_NEAR(device.ready[k], curves.ready[k].at(samples), 1e-8);
+      EXPECT_NEAR(device.update[k], curves.update[k], 1e-8);
+    }
+  }
+}
+
+// Asked for behind step 3, that is when 4 are done, it begins 2 later and costs its pause; nothing
+// moves, as both devices have everything.
+TEST_F(RehearsalTest, AChangeBeginsWhenItIsPreparedAndCostsItsPause) {
+  const Rehearsed rehearsed = run(adaptation({{3, policy::UseSplit{{{"a:0", 4}, {"a:1", 4}}}}}));
+  ASSERT_THAT(rehearsed.decisions, SizeIs(2));
+  const policy::Decision& decision = rehearsed.decisions[1];
+  EXPECT_EQ(decision.seen_step, 4);
+  EXPECT_EQ(decision.begins, 6);
+  EXPECT_EQ(decision.choice.why, "the batch split 4:4: because");
+  EXPECT_EQ(decision.choice.expected, Seconds(0.5));
+  ASSERT_TRUE(decision.before && decision.came);
+  EXPECT_NEAR(decision.before->value, rehearsed.step_s[5], 1e-12);
+  EXPECT_NEAR(decision.came->value, rehearsed.step_s[7], 1e-12);
+  EXPECT_EQ(rehearsed.changes, 1);
+  EXPECT_EQ(rehearsed.paused, Seconds(0.001));
+  EXPECT_NEAR(rehearsed.total.value, sum(rehearsed.step_s) + 0.001, 1e-9);
+  EXPECT_EQ((*steps_)[5].plan, 0);
+  EXPECT_EQ((*steps_)[6].plan, 1);
+  EXPECT_EQ((*steps_)[7].devices[0].samples, 4);
+  // What is asked for when no step is left never begins.
+  const Rehearsed late = run(adaptation({{8, policy::UseSplit{{{"a:0", 4}, {"a:1", 4}}}}}));
+  EXPECT_EQ(late.changes, 0);
+}
+
+// A device that comes to have the parameters gets them over the link.
+TEST_F(RehearsalTest, WhatAChangeMovesTakesItsTime) {
+  const Rehearsed rehearsed = run(adaptation(
+      {{0, policy::UseSplit{{{"a:0", 8}}}}, {5, policy::UseSplit{{{"a:0", 4}, {"a:1", 4}}}}}));
+  EXPECT_EQ(rehearsed.changes, 2);
+  EXPECT_GT(rehearsed.paused.value, 0.002);
+}
+
+TEST_F(RehearsalTest, SlowDownsCountFromWhenTheyBegin) {
+  const double step = run(adaptation()).step_s[0];
+  choices_.conditions.slow_downs = {{"a:0", Seconds(3.5 * step), Seconds(1e6), 4}};
+  const Rehearsed rehearsed = run(adaptation());
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(rehearsed.step_s[i], step, 1e-12);
+  for (std::size_t i = 4; i < 10; ++i) EXPECT_GT(rehearsed.step_s[i], 2 * step);
+}
+
+TEST_F(RehearsalTest, SameSeedSameTraining) {
+  choices_.conditions.jitter["a:1"] = {.per_instruction = 0.1, .per_step = 0.1};
+  const Rehearsed first = run(adaptation()), second = run(adaptation());
+  EXPECT_EQ(first.step_s, second.step_s);
+  const auto [least, most] = std::minmax_element(first.step_s.begin(), first.step_s.end());
+  EXPECT_LT(*least, *most);
+}
+
+// a:1 goes in the middle of step 4 and comes back 100 steps later: the step is lost, what was to be
+// begun with a:1 is refused, and the batch goes to a:0 alone.
+TEST_F(RehearsalTest, WhoIsLeftDoesTheStepAgain) {
+  const double step = run(adaptation()).step_s[0];
+  choices_.conditions.absences = {{"a:1", Seconds(4.5 * step), Seconds(1e6)}};
+  choices_.conditions.recovery.detection = Seconds(0.01);
+  const Rehearsed rehearsed = run(adaptation({{3, policy::UseSplit{{{"a:0", 4}, {"a:1", 4}}}},
+                                              {7, policy::UseSplit{{{"a:0", 5}, {"a:1", 3}}}}}));
+  ASSERT_THAT(rehearsed.step_s, SizeIs(10));
+  EXPECT_EQ(rehearsed.lost_steps, 1);
+  EXPECT_NEAR(rehearsed.lost.value, 0.5 * step + 0.01, 1e-8);
+  ASSERT_THAT(rehearsed.decisions, SizeIs(2));
+  EXPECT_EQ(rehearsed.decisions[1].begins, 4);
+  EXPECT_EQ(rehearsed.decisions[1].choice.why, "a:0 alone: a:1 is gone");
+  EXPECT_THAT(*refusals_, ::testing::ElementsAre("a:1 is gone", "a:1 is gone"));
+  EXPECT_NEAR(rehearsed.total.value,
+              sum(rehearsed.step_s) + rehearsed.paused.value + rehearsed.lost.value, 1e-8);
+}
+
+TEST_F(RehearsalTest, WhoComesBackTakesPartAgain) {
+  const double step = run(adaptation()).step_s[0];
+  choices_.steps = 30;
+  choices_.conditions.absences = {{"a:1", Seconds(4.5 * step), Seconds(8.5 * step)}};
+  const Rehearsed rehearsed = run(adaptation());
+  ASSERT_THAT(rehearsed.decisions, SizeIs(3));
+  EXPECT_EQ(rehearsed.decisions[2].choice.why, "the batch split 6:2: a:1 is there again");
+  EXPECT_EQ(rehearsed.changes, 2);
+  EXPECT_NEAR(rehearsed.step_s.back(), step, 1e-12);
+  // Where nobody decides it is the same.
+  const auto planned = rehearse_as_planned(*chosen_, adaptation(), choices_, listener_);
+  ASSERT_TRUE(planned) << planned.error().message;
+  EXPECT_EQ(planned->policy, "none");
+  EXPECT_EQ(planned->step_s, rehearsed.step_s);
+}
+
+// All of the plan's devices go: what they knew is that of the checkpoint behind step 4, and who is
+// there again goes on from there.
+TEST_F(RehearsalTest, WhereNobodyIsLeftTheLastCheckpointIs) {
+  const double step = run(adaptation()).step_s[0];
+  choices_.conditions.absences = {{"a:0", Seconds(6.5 * step), Seconds(1)},
+                                  {"a:1", Seconds(6.5 * step), Seconds(1)}};
+  choices_.conditions.recovery = {
+      .detection = Seconds(0.01), .restart = Seconds(3), .checkpoint_every = 4};
+  const Rehearsed rehearsed = run(adaptation());
+  EXPECT_THAT(rehearsed.step_s, SizeIs(10));
+  EXPECT_EQ(rehearsed.lost_steps, 3);  // the one under way, and two
+  EXPECT_GT(rehearsed.total, Seconds(4));
+  EXPECT_EQ(rehearsed.stopped, "");
+  choices_.conditions.absences[0].until = Seconds(INFINITY);
+  choices_.conditions.absences[1].until = Seconds(INFINITY);
+  EXPECT_EQ(run(adaptation()).stopped,
+            "after 4 steps devices are gone for good and no plan is left");
+}
+
+TEST_F(RehearsalTest, WhoKnowsAllIsNotSlower) {
+  const double step = run(adaptation()).step_s[0];
+  choices_.conditions.slow_downs = {{"a:1", Seconds(3.2 * step), Seconds(1e6), 5}};
+  choices_.conditions.absences = {{"a:0", Seconds(7.5 * step), Seconds(9 * step)}};
+  const auto knowing = rehearse_knowing_all(*chosen_, adaptation(), choices_);
+  ASSERT_TRUE(knowing) << knowing.error().message;
+  EXPECT_THAT(knowing->step_s, SizeIs(10));
+  EXPECT_EQ(knowing->lost_steps, 0);
+  const auto planned = rehearse_as_planned(*chosen_, adaptation(), choices_, listener_);
+  EXPECT_LT(knowing->total, planned->total);
+}
+
+TEST_F(RehearsalTest, ConditionsNameDevicesOfTheCluster) {
+  choices_.conditions.slow_downs = {{"b:7", Seconds(0), Seconds(1), 2}};
+  const auto refused = rehearse(*chosen_, adaptation(), choices_, listener_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "slow-down of b:7: the cluster has no such device");
+}
+
+TEST_F(RehearsalTest, PlansWithoutPricesAreRefused) {
+  auto unpriced = std::make_unique<ChosenPlan>();
+  unpriced->inputs = chosen_->inputs;
+  unpriced->planned = chosen_->planned;
+  const auto refused = rehearse(*unpriced, adaptation(), choices_, listener_);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().message, "the plan has no prices, so it cannot be simulated");
+}
+
+TEST_F(RehearsalTest, SplitsFollowSlownessAndWhoIsGone) {
+  const auto shares = [&](DeviceSetting setting) {
+    std::map<std::string, std::int64_t> shares;
+    const auto found = find_split(*chosen_, setting);
+    EXPECT_TRUE(found) << found.error().message;
+    for (const policy::Share& share : found.value_or(std::vector<policy::Share>()))
+      shares[share.device] = share.samples;
+    return shares;
+  };
+  EXPECT_EQ(shares({.gone = {"a:0"}}), (std::map<std::string, std::int64_t>{{"a:1", 8}}));
+  const auto slow = shares({.gone = {}, .slowness = [](const std::string& device) {
+                              return device == "a:0" ? 1e4 : 1;
+                            }});
+  EXPECT_FALSE(slow.contains("a:0"));
+  const auto none = find_split(*chosen_, {.gone = {"a:0", "a:1"}});
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().message, "no device is left");
+}
+
+}  // namespace
+}  // namespace motley::control

@@ -1,0 +1,99 @@
+#include "motley/control/slowed_split.h"
+
+#include <map>
+#include <utility>
+
+#include "motley/base/text.h"
+#include "motley/search/split/split_search.h"
+#include "motley/search/split/step_model.h"
+
+namespace motley::control {
+namespace {
+
+using search::SplitEvaluator;
+
+void scale(double factor, cost::Curve& curve) {
+  for (auto& [samples, seconds] : curve.points) seconds *= factor;
+}
+
+cost::StepCurves scaled(cost::StepCurves curves, double factor) {
+  for (cost::Curve& ready : curves.ready) scale(factor, ready);
+  scale(factor, curves.end);
+  for (double& update : curves.update) update *= factor;
+  return curves;
+}
+
+/// Another's prices where devices compute more slowly.
+class SlowedEvaluator : public SplitEvaluator {
+ public:
+  SlowedEvaluator(const SplitEvaluator& exact, const Inputs& inputs, const DeviceSetting& setting)
+      : exact_(exact) {
+    for (const DeviceId device : inputs.devices) {
+      const double factor =
+          setting.slowness ? setting.slowness(inputs.cluster.device(device).name) : 1;
+      for (const Setting each : {Setting::kAlone, Setting::kShared})
+        curves_[{device, each}] = scaled(exact.curves(device, each), factor);
+    }
+  }
+  const search::StepCurves& curves(DeviceId device, Setting setting) const override {
+    return curves_.at({device, setting});
+  }
+  search::GroupExchanges group_times(const std::vector<DeviceId>& group) const override {
+    return exact_.group_times(group);
+  }
+  std::vector<search::GroupExchanges> least_times(const std::vector<DeviceId>& pool,
+                                                  std::size_t most) const override {
+    return exact_.least_times(pool, most);
+  }
+  Bytes peak_bytes(DeviceId device, std::int64_t samples, Setting setting) const override {
+    return exact_.peak_bytes(device, samples, setting);
+  }
+  /// By the step model alone.
+  Result<Seconds> step_time(const plan::Plan& plan) const override {
+    search::BatchSplit split;
+    for (const plan::Member& member : plan::members(plan)) {
+      split.devices.push_back(member.device);
+      split.samples.push_back(member.samples);
+    }
+    return Seconds(search::model_step(*this, split));
+  }
+  Result<plan::Price> price(const plan::Plan& plan) const override {
+    plan::Price price;
+    MOTLEY_ASSIGN(price.step, step_time(plan));
+    return price;
+  }
+
+ private:
+  const SplitEvaluator& exact_;
+  std::map<std::pair<DeviceId, Setting>, search::StepCurves> curves_;
+};
+
+}  // namespace
+
+Result<std::vector<policy::Share>> find_split(const ChosenPlan& chosen,
+                                              const DeviceSetting& setting) {
+  const Inputs& inputs = chosen.inputs;
+  if (!chosen.priced.evaluator)
+    return usage_error("split.prices", "the devices' times are not known, so no split is found");
+  plan::Problem problem = make_problem(inputs, {});
+  std::erase_if(problem.devices, [&](DeviceId device) {
+    return setting.gone.contains(inputs.cluster.device(device).name);
+  });
+  if (problem.devices.empty())
+    return tl::make_unexpected(Error{ErrorKind::kInfeasible, "split.devices", "no device is left"});
+  const SlowedEvaluator evaluator(*chosen.priced.evaluator, inputs, setting);
+  MOTLEY_ASSIGN(search::SplitSpace space, search::SplitSpace::make(problem, evaluator));
+  for (;;) {
+    const auto best = search::find_best_split(space).best;
+    if (!best)
+      return tl::make_unexpected(Error{ErrorKind::kInfeasible, "split.infeasible",
+                                       join(space.explain_infeasible(), "; ")});
+    if (space.lower_caps(*best)) continue;
+    std::vector<policy::Share> shares;
+    for (std::size_t i = 0; i < best->devices.size(); ++i)
+      shares.push_back({inputs.cluster.device(best->devices[i]).name, best->samples[i]});
+    return shares;
+  }
+}
+
+}  // namespace motley::control
