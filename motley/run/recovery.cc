@@ -78,7 +78,9 @@ Result<Recovery> find_recovery(const std::vector<Standing>& standings) {
   Recovery recovery;
   for (const Standing& each : standings) recovery.stint = std::max(recovery.stint, each.stint);
   for (const Standing& each : standings)
-    if (each.stint >= 0 && each.stint != recovery.stint && each.entering != recovery.stint)
+    // Who was idle and is still has no tensors, and no part in what brought the others further.
+    if (const bool has_none = each.is_idle && each.entering == 0;
+        !has_none && each.stint != recovery.stint && each.entering != recovery.stint)
       return runtime_error("run.unsettled",
                            fmt::format("{} has its tensors as plan {} had them, others as plan {}",
                                        each.device, each.stint, recovery.stint));
@@ -89,7 +91,7 @@ Result<Recovery> find_recovery(const std::vector<Standing>& standings) {
   for (const Standing& each : standings) {
     // Whoever only enters the stint, or has no part in it, knows no step of it.
     const bool nobody = std::none_of(standings.begin(), standings.end(), trains);
-    const bool counts = trains(each) || (nobody && each.stint >= 0);
+    const bool counts = trains(each) || (nobody && each.stint == recovery.stint);
     if (!counts) continue;
     TrainingPoint& point = recovery.point;
     const bool is_further =
