@@ -36,6 +36,8 @@ struct RunOptions {
   std::string policy = "motley";   ///< of split
   std::string decisions;           ///< file of another run's, to be repeated
   bool elastic = false;            ///< goes on when devices are lost, come or leave
+  std::vector<std::string> notices;  ///< who says that machines will be gone
+  std::string notice_hook;         ///< command that is started then
   int port = 0;                    ///< at which devices may join
   std::vector<std::string> absent;  ///< devices that are not there at the beginning
   std::string conditions;          ///< file of what happens to devices

@@ -40,6 +40,11 @@ std::vector<Flag> run_flags(RunOptions& options) {
        {"--elastic", &options.elastic,
         "go on when devices are lost, leave (motley leave) or come (motley join): a step happens on "
         "all devices that are left, or is done again"},
+       {"--notice", &options.notices,
+        "who says that this machine will be gone (docs/formats/notices.md): aws, gcp, azure, "
+        "file:PATH (repeat): a device that is named leaves an elastic run, else the run stops with "
+        "a checkpoint"},
+       {"--notice-hook", &options.notice_hook, "command to start then, to ask for a replacement"},
        {"--listen", &options.port, "with --elastic: port at which devices may join; 0: any", kShown},
        {"--absent", &options.absent, "with --elastic: a device that is not there yet (repeat)"},
        {"--conditions", &options.conditions,
@@ -222,6 +227,8 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
                 make_train_choices(options, find_python(options.python, context)));
   if (!choices.data.path.empty())
     MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));  // before anything is measured
+  choices.notices = options.notices;
+  choices.notice_hook = options.notice_hook;
   if (!options.conditions.empty()) {
     MOTLEY_ASSIGN(const std::string text, read_file(options.conditions));
     MOTLEY_ASSIGN(choices.conditions, simulate::parse_conditions(text, options.conditions));

@@ -333,6 +333,7 @@ void Adapting::on_event(const run::WorkerEvent& event) {
           .seen_step = first,
           .choice = {policy::UsePlan{current_}, std::nullopt, current().label},
           .begins = first});
+    tell_what_losses_cost();
   }
   if (event.event == "checkpoint") saved_path_ = fields.value("path", "");
   if (event.event == "checkpoint" && choices_.policy != nullptr) {
@@ -365,6 +366,7 @@ void Adapting::on_event(const run::WorkerEvent& event) {
   begun_[fields.value("change", 0)] = current_;
   steps_.clear();
   settle_membership(what.decision.begins, Seconds(fields.value("pause_s", 0.0)));
+  tell_what_losses_cost();
   if (asked_.empty() && before != current_) {
     Candidate& over = candidates_[static_cast<std::size_t>(before)];
     over.planned.program.reset();

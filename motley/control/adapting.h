@@ -150,6 +150,7 @@ class Adapting : public Listener {
   run::Recovery from_checkpoint() const;
   void note_membership(const run::WorkerEvent& event);
   void settle_membership(std::int64_t step, Seconds pause);
+  void tell_what_losses_cost();
   void take_arrivals();
   void follow_absences();
   Result<void> write_plan() const;
@@ -189,6 +190,7 @@ class Adapting : public Listener {
   std::set<std::string> leaving_;        // devices, until they are left out
   std::set<std::string> arrived_;        // that no plan was made with yet
   std::map<std::string, int> came_;      // the last change before a device came, of those that did
+  std::string told_;                     // of what losses cost
   std::string saved_path_;               // the latest checkpoint
   std::optional<Seconds> first_step_at_;
   std::vector<char> absences_begun_, absences_over_;

@@ -234,6 +234,44 @@ void Adapting::settle_membership(std::int64_t step, Seconds pause) {
   membership_.push_back(std::exchange(coming_, {}));
 }
 
+namespace {
+
+/// Has a device something of what is kept that no other has?
+bool is_sole_holder(const program::Program& program, std::size_t rank) {
+  if (program.devices.size() == 1) return true;
+  const auto is_kept = [](const program::Buffer& buffer) {
+    return buffer.part && buffer.kind != program::BufferKind::kConstant;
+  };
+  for (const program::Buffer& buffer : program.devices[rank].buffers) {
+    if (!is_kept(buffer)) continue;
+    bool has_copy = false;
+    for (std::size_t other = 0; other < program.devices.size(); ++other)
+      for (const program::Buffer& each : program.devices[other].buffers)
+        has_copy = has_copy || (other != rank && each.name == buffer.name &&
+                                (!each.part || (each.part->begin == buffer.part->begin &&
+                                                each.shape == buffer.shape)));
+    if (!has_copy) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+/// Said beforehand: whose loss the plan does not outlive.
+void Adapting::tell_what_losses_cost() {
+  if (!members_ || !current().planned.program) return;
+  const program::Program& program = *current().planned.program;
+  std::vector<std::string> sole;
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank)
+    if (is_sole_holder(program, rank)) sole.push_back(program.devices[rank].device);
+  const std::string text =
+      sole.empty() ? "" : fmt::format("if {} is lost, training goes on from the last checkpoint: "
+                                      "nobody else has {} of the model (--checkpoint-every)",
+                                      join(sole, " or "), sole.size() > 1 ? "their parts" : "its part");
+  if (text != told_ && !text.empty()) listener_.note(text);
+  told_ = text;
+}
+
 /// Makes a plan with devices that have come.
 void Adapting::take_arrivals() {
   if (arrived_.empty() || !asked_.empty()) return;

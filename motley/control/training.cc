@@ -13,6 +13,7 @@
 #include "motley/base/json.h"
 #include "motley/base/random.h"
 #include "motley/control/found_cluster.h"
+#include "motley/control/notices.h"
 #include "motley/control/placing.h"
 #include "motley/control/requests.h"
 #include "motley/control/trials.h"
@@ -314,16 +315,21 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
                                       door->port(), prepared.choices.run_dir));
   }
   Listener& listener = adapting ? *adapting : outside.listener;
+  MOTLEY_ASSIGN(Notices notices,
+                Notices::start(prepared.choices.notices, prepared.choices.notice_hook));
+  Adapting* const elastic = door ? &*adapting : nullptr;
   Monitor monitor(watched_run(prepared), outside.clock, listener);
   MOTLEY_RETURN_IF_ERROR(monitor.open(prepared.directory, std::move(earlier)));
   const run::JobOutcome outcome = outside.workers.train(
       prepared.job,
       [&](const run::WorkerEvent& event) {
         if (adapting) adapting->on_event(event);
-        return monitor.on_event(event);
+        const Wish wish = monitor.on_event(event);
+        return notices.look(elastic, listener) == Wish::kStop ? Wish::kStop : wish;
       },
       [&]() -> std::optional<Order> {
         if (door) answer_requests(*door, *adapting);
+        (void)notices.look(elastic, listener);  // what it wants is heard with the next event
         return adapting ? adapting->next_order() : std::nullopt;
       },
       [&](int process, const Error& error) {

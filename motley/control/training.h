@@ -47,6 +47,8 @@ struct TrainChoices {
   Enforce enforce = Enforce::kSpeedsAndLinks;
   /// Of emulated devices on this machine: those that become slow for a while. Nothing else of it.
   simulate::Conditions conditions;
+  std::vector<std::string> notices = {};  ///< who says that machines will be gone (notices.h)
+  std::string notice_hook = "";           ///< a command that is started for each
 };
 
 /// A run whose directory has plan, program and job: all that workers need. Refers to what it was

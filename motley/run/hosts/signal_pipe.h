@@ -9,7 +9,7 @@
 namespace motley::run {
 
 // A handler could do next to nothing safely; a descriptor is polled with the workers' output.
-/// SIGTERM and SIGINT come through a descriptor while this object lives, not as signals.
+/// SIGTERM, SIGINT and SIGUSR1, which batch systems send before the end, come through a descriptor while this object lives, not as signals.
 class SignalPipe {
  public:
   SignalPipe() {
@@ -17,6 +17,7 @@ class SignalPipe {
     sigemptyset(&wanted);
     sigaddset(&wanted, SIGTERM);
     sigaddset(&wanted, SIGINT);
+    sigaddset(&wanted, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &wanted, &before_);
     descriptor_ = Descriptor(::signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
   }

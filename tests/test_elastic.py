@@ -1,0 +1,242 @@
+"""Runs that go on when devices are lost, leave or come: by kills at instructions of steps and of moves, hangs, commands,
+times and notices. What they train is what one device trains."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import BUILD, SLOW
+from parity import LIMIT, Family, differences
+
+pytestmark = pytest.mark.usefixtures("profiled")
+
+
+@pytest.fixture
+def profiled(motley, mlp, cluster):
+    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
+
+
+@pytest.fixture
+def family(tmp_path, cluster, environment):
+    return Family("mlp", tmp_path, cluster, environment)
+
+
+def conditions(folder, **what):
+    path = folder / "conditions.json"
+    path.write_text(json.dumps({"schema": "motley.conditions/1", **what}))
+    return path
+
+
+def fault(device, step, instruction, **more):
+    return {"device": device, "step": step, "instruction": instruction, **more}
+
+
+def membership(family, run_dir):
+    return json.loads((family.folder / run_dir / "summary.json").read_text())["membership"]
+
+
+def train(family, name, faults, *flags, seed=5):
+    path = conditions(family.folder, faults=faults)
+    found = family.run(name, seed, "--elastic", "--adapt", "none", "--conditions", path, *flags)
+    loss, worst, where = differences(found, family.reference(seed))
+    assert max(loss, worst) < LIMIT, (name, loss, worst, where)
+    return membership(family, name)
+
+
+def count_instructions(family, run_dir):
+    text = (family.folder / run_dir / "program.txt").read_text()
+    own = text[text.index('device "') :].split('device "')[1]
+    return sum(line.split(" ")[0] in ("compute", "transfer", "peer") for line in own.splitlines())
+
+
+def test_a_kill_before_any_instruction_does_not_show(family):
+    assert train(family, "none", [], "--planner", "equal") == []
+    count = count_instructions(family, "none")
+    draws = random.Random(3)
+    instructions = range(count) if SLOW else sorted(draws.sample(range(count), 4)) + [count - 1]
+    for instruction in instructions:
+        device = draws.choice(["a:0", "b:0", "c:0"])
+        (lost,) = train(family, f"kill{instruction}", [fault(device, 7, instruction)], "--planner", "equal")
+        assert lost["lost"] == [device]
+        assert lost["lost_steps"] <= 1
+        assert lost["step"] in (7, 8)
+        assert lost["pause_s"] < 5
+
+
+@pytest.mark.parametrize("seed", range(20) if SLOW else [3, 5, 8, 13])
+def test_kills_under_drawn_plans_do_not_show(tmp_path, cluster, environment, seed):
+    draws = random.Random(seed)
+    family = Family(draws.choice(["mlp", "gpt_tied", "resnet"]), tmp_path, cluster, environment)
+    faults = [fault(draws.choice(["a:0", "b:0", "c:0"]), draws.randrange(1, 19), draws.randrange(40),
+                    in_move=draws.random() < 0.3) for _ in range(2)]  # fmt: skip
+    train(family, "drawn", faults, "--planner", "random", "--checkpoint-every", 4, seed=seed)
+
+
+def test_two_at_once(family):
+    (lost,) = train(family, "two", [fault("a:0", 5, 9), fault("c:0", 5, 9)], "--planner", "equal")
+    assert sorted(lost["lost"]) == ["a:0", "c:0"]
+
+
+def test_one_that_hangs_is_found_by_the_timeout(family):
+    (lost,) = train(family, "hangs", [fault("b:0", 5, 9, hangs=True)], "--planner", "equal", "--timeout", 2)
+    assert lost["lost"] == ["b:0"]
+    assert lost["pause_s"] < 3
+
+
+def test_evaluations_and_checkpoints_are_made_once(family):
+    """A loss while they are due: what is due after a step is done by those that are left."""
+    path = conditions(family.folder, faults=[fault("b:0", 10, 3)])
+    flags = ["--elastic", "--adapt", "none", "--planner", "equal", "--conditions", path, "--checkpoint-every", 5,
+             "--eval-data", family.data, "--eval-every", 5]  # fmt: skip
+    family.run("lost", 5, *flags)
+    summary = json.loads((family.folder / "lost/summary.json").read_text())
+    assert [each["step"] for each in summary["evaluations"]] == [5, 10, 15, 20]
+    family.run("whole", 5, "--adapt", "none", "--planner", "equal", "--eval-data", family.data, "--eval-every", 5)
+    whole = json.loads((family.folder / "whole/summary.json").read_text())
+    for found, wanted in zip(summary["evaluations"], whole["evaluations"], strict=True):
+        assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-5)
+
+
+class Running:
+    """A long elastic run under way."""
+
+    def __init__(self, family, environment, *flags, steps=100000):
+        self.run_dir = family.folder / "long"
+        self.environment = environment
+        words = ["run", "-m", family.path, "-C", family.cluster, "--data", family.data, "--global-batch", family.batch,
+                 "--steps", steps, "--profile", "model", "--run-dir", self.run_dir, "--elastic", "--adapt", "none",
+                 "--planner", "equal", *flags]  # fmt: skip
+        self.child = subprocess.Popen([str(BUILD / "motley"), *map(str, words)], stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, text=True, env=environment)  # fmt: skip
+        self.wait_for(3)
+
+    def steps(self):
+        log = self.run_dir / "log.jsonl"
+        return len(log.read_text().splitlines()) if log.exists() else 0
+
+    def wait_for(self, steps):
+        end = time.monotonic() + 60
+        while self.steps() < steps and time.monotonic() < end and self.child.poll() is None:
+            time.sleep(0.05)
+        assert self.child.poll() is None, self.child.communicate()
+        assert self.steps() >= steps
+
+    def ask(self, *words):
+        done = subprocess.run([str(BUILD / "motley"), *map(str, words), "--json"], capture_output=True, text=True,
+                              timeout=60, env=self.environment, check=False)  # fmt: skip
+        return done.returncode, json.loads(done.stdout)
+
+    def address(self):
+        return f"127.0.0.1:{json.loads((self.run_dir / 'door.json').read_text())['port']}"
+
+    def stop(self):
+        self.child.send_signal(signal.SIGTERM)
+        out, err = self.child.communicate(timeout=60)
+        assert self.child.returncode == 75, (out, err)
+        return json.loads((self.run_dir / "summary.json").read_text())["membership"], err
+
+
+def test_devices_leave_and_come_by_commands(family, environment):
+    running = Running(family, environment)
+    code, left = running.ask("leave", running.run_dir, "a:0")
+    assert code == 0 and left["device"] == "a:0"
+    code, again = running.ask("leave", running.run_dir, "a:0")
+    assert code == 2 and again["error"]["code"] == "elastic.absent"
+    code, come = running.ask("join", running.address())
+    assert code == 0 and come["device"] == "a:0" and come["step"] >= left["step"]
+    code, full = running.ask("join", running.address())
+    assert code == 2 and full["error"]["code"] == "elastic.nobody"
+    code, unknown = running.ask("join", running.address(), "--device", "z:9")
+    assert code == 2 and unknown["error"]["code"] == "elastic.unknown"
+    assert os.stat(running.run_dir / "door.json").st_mode & 0o077 == 0
+    events, _ = running.stop()
+    assert [each["left"] for each in events] == [["a:0"], []]
+    assert [each["joined"] for each in events] == [[], ["a:0"]]
+    assert all(each["lost_steps"] == 0 for each in events)
+    assert not (running.run_dir / "door.json").exists()
+    code, nobody = running.ask("leave", running.run_dir, "a:0")
+    assert code == 2 and nobody["error"]["code"] == "run.not-elastic"
+
+
+def test_the_last_device_does_not_leave(family, environment):
+    running = Running(family, environment, "--absent", "a:0", "--absent", "b:0")
+    code, answer = running.ask("leave", running.run_dir, "c:0")
+    assert code == 1 and answer["error"]["code"] == "run.nobody-left"
+    running.wait_for(running.steps() + 3)
+    code, come = running.ask("join", running.address(), "--device", "b:0")
+    assert code == 0 and come["device"] == "b:0"
+    running.stop()
+
+
+def test_a_notice_lets_devices_leave_or_stops_the_run(family, environment):
+    notice, told = family.folder / "notice", family.folder / "told"
+    hook = f'echo "$MOTLEY_NOTICE_DEVICES" > {told}'
+    running = Running(family, environment, "--notice", f"file:{notice}", "--notice-hook", hook)
+    notice.write_text("20 b:0")
+    end = time.monotonic() + 30
+    while running.ask("join", running.address())[1].get("device") != "b:0" and time.monotonic() < end:
+        time.sleep(0.2)  # it can come back as soon as it has left
+    assert told.read_text() == "b:0\n"
+    notice.unlink()
+    time.sleep(0.5)
+    notice.write_text("20 the whole machine")
+    out, err = running.child.communicate(timeout=60)
+    assert running.child.returncode == 75, (out, err)
+    assert "stopping, with a checkpoint" in err
+    events = json.loads((running.run_dir / "summary.json").read_text())["membership"]
+    assert events[0]["left"] == ["b:0"] and events[0]["lost_steps"] == 0
+
+
+def test_absences_of_conditions(family):
+    path = conditions(family.folder, absences=[{"device": "b:0", "from_s": 0.05, "until_s": 0.1}])
+    family.run("away", 5, "--elastic", "--adapt", "none", "--planner", "equal", "--conditions", path, steps=2000)
+    events = membership(family, "away")
+    assert events[0]["lost"] == ["b:0"] and events[1]["joined"] == ["b:0"]
+
+
+def test_too_small_survivors_save_and_stop(motley, tmp_path, cluster, environment):
+    """A machine that holds a third of the batch does not hold all of it: arithmetic, a checkpoint, exit 75."""
+    family = Family("resnet", tmp_path, cluster, environment)
+    text = cluster.read_text()
+    small = tmp_path / "small.toml"
+    peak = 0
+    plan = motley("plan", "-m", family.path, "-C", cluster, "--global-batch", family.batch, "--profile", "model",
+                  "--planner", "equal", "--json")  # fmt: skip
+    peaks = json.loads(plan.stdout)["peak_bytes"]
+    peak = max(peaks.values())
+    small.write_text(text.replace("speed =", f'memory = "{int(peak * 1.15)}B"\nspeed =') if "memory" not in text else text)
+    flags = ["--profile", "model", "--elastic", "--adapt", "none", "--planner", "equal",
+             "--conditions", conditions(tmp_path, faults=[fault("a:0", 6, 9), fault("b:0", 9, 9)])]  # fmt: skip
+    done = motley("run", "-m", family.path, "-C", small, "--data", family.data, "--global-batch", family.batch,
+                  "--steps", 20, "--run-dir", tmp_path / "run", *flags)  # fmt: skip
+    assert done.code in (0, 75), done.stderr
+    if done.code == 75:
+        assert "cannot go on" in done.stderr
+        assert (tmp_path / "run/checkpoint/latest").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (["--absent", "z:0"], 2, "z:0"),
+        (["--absent", "a:0", "--absent", "b:0", "--absent", "c:0"], 2, "none of the devices is left"),
+        (["--notice", "moon"], 2, "moon"),
+    ],
+)
+def test_bad_input(motley, family, flags, code, words):
+    done = motley("run", "-m", family.path, "-C", family.cluster, "--data", family.data, "--global-batch", family.batch,
+                  "--steps", 4, "--profile", "model", "--elastic", "--adapt", "none", *flags)  # fmt: skip
+    assert done.code == code
+    assert words in done.stderr
+
+
+def test_absences_want_an_elastic_run(motley, family):
+    path = conditions(family.folder, absences=[{"device": "b:0", "from_s": 1}])
+    done = motley("run", "-m", family.path, "-C", family.cluster, "--data", family.data, "--global-batch", family.batch,
+                  "--steps", 4, "--profile", "model", "--adapt", "none", "--conditions", path)  # fmt: skip
+    assert done.code == 2
+    assert "--elastic" in done.stderr
