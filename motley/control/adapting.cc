@@ -295,6 +295,10 @@ std::optional<Order> Adapting::next_order() {
       return members_->next(now);
     }
     if (!members_->is_training()) return std::nullopt;
+    if (!newcomers_.empty() && asked_.empty()) {
+      const int process = newcomers_.extract(newcomers_.begin()).value();
+      return Follow{process, begun_.rbegin()->first};
+    }
     take_arrivals();
   }
   if (ready_.empty()) return std::nullopt;

@@ -190,6 +190,7 @@ class Adapting : public Listener {
   std::set<std::string> leaving_;        // devices, until they are left out
   std::set<std::string> arrived_;        // that no plan was made with yet
   std::map<std::string, int> came_;      // the last change before a device came, of those that did
+  std::set<int> newcomers_;              // that do not know yet which program runs
   std::string told_;                     // of what losses cost
   std::string saved_path_;               // the latest checkpoint
   std::optional<Seconds> first_step_at_;

@@ -33,6 +33,7 @@ bool Adapting::on_loss(int process, const Error& error) {
   const bool is_expected = members_->is_dismissed(process);
   if (!members_->lose(process, clock_.steady())) return false;
   arrived_.erase(device);
+  newcomers_.erase(process);
   leaving_.erase(device);
   if (!lived || is_expected) return true;
   coming_.lost.push_back(device);
@@ -192,6 +193,7 @@ void Adapting::note_membership(const run::WorkerEvent& event) {
   const std::string& device = members_->device(event.rank);
   came_[device] = begun_.rbegin()->first;
   arrived_.insert(device);
+  newcomers_.insert(event.rank);
 }
 
 /// A plan has begun, after step `step`.

@@ -82,6 +82,10 @@ run::Commands command_of(const Order& order, const run::Job& job) {
       commands.lines.push_back(run::print_order(*change, device.name));
   if (const auto* halt = std::get_if<Halt>(&order))
     commands.lines.assign(job.devices.size(), run::print_halt(halt->number));
+  if (const auto* follow = std::get_if<Follow>(&order)) {
+    commands.lines.resize(job.devices.size());
+    commands.lines[static_cast<std::size_t>(follow->process)] = run::print_follow(follow->number);
+  }
   if (const auto* start = std::get_if<StartProcess>(&order)) commands.start = {start->process};
   if (const auto* kill = std::get_if<KillProcess>(&order)) commands.kill = {kill->process};
   return commands;

@@ -33,8 +33,12 @@ struct StartProcess {
 struct KillProcess {
   int process = 0;
 };
+/// A process that has come learns which program runs: the one that this change brought.
+struct Follow {
+  int process = 0, number = 0;
+};
 /// What a running job's processes are told, or what is done with them.
-using Order = std::variant<run::Change, Halt, StartProcess, KillProcess>;
+using Order = std::variant<run::Change, Halt, StartProcess, KillProcess, Follow>;
 
 /// A rank of a program, to be timed alone.
 struct TimedProgram {

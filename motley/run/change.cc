@@ -49,6 +49,8 @@ std::string print_order(const Change& change, const std::string& device) {
   return json.dump();
 }
 
+std::string print_follow(int number) { return Json{{"follows", number}}.dump(); }
+
 std::string print_halt(int number) { return Json{{"halt", number}}.dump(); }
 
 Result<ChangeOrder> parse_order(const std::string& line) {
@@ -59,6 +61,12 @@ Result<ChangeOrder> parse_order(const std::string& line) {
   if (json.contains("halt")) {
     MOTLEY_ASSIGN(const std::int64_t halt, object.integer("halt"));
     order.halt = static_cast<int>(halt);
+    MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+    return order;
+  }
+  if (json.contains("follows")) {
+    MOTLEY_ASSIGN(const std::int64_t follows, object.integer("follows"));
+    order.follows = static_cast<int>(follows);
     MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
     return order;
   }

@@ -39,7 +39,8 @@ std::vector<WorkerDevice> devices_of(const program::Program& program,
 struct ChangeOrder {
   int number = 0;
   int after = 0;
-  int halt = 0;  ///< not 0: nothing but that
+  int halt = 0;                ///< not 0: nothing but that
+  std::optional<int> follows;  ///< nothing but that
   std::optional<Recovery> recovery;
   std::vector<int> processes;
   std::vector<WorkerDevice> devices;
@@ -54,5 +55,7 @@ Result<ChangeOrder> parse_order(const std::string& line);
 /// A command to all processes of a job: they stop where they are and say where that is
 /// (recovery.h). Numbered from 1.
 std::string print_halt(int number);
+/// To one who has just come: the number of the program that runs.
+std::string print_follow(int number);
 
 }  // namespace motley::run

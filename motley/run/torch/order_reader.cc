@@ -83,7 +83,7 @@ std::optional<int> OrderReader::next_follows() {
   const std::lock_guard lock(mutex_);
   if (next_ && *next_) return (**next_).follows;
   if (under_way_) return under_way_->order.after;
-  return orders_.empty() ? std::nullopt : std::optional(orders_.front().after);
+  return orders_.empty() ? follows_ : std::optional(orders_.front().after);
 }
 
 bool OrderReader::is_halted() {
@@ -155,7 +155,15 @@ void OrderReader::read() {
 
 void OrderReader::obey(ChangeOrder order) {
   if (order.halt > 0) return halt(order.halt);
+  const std::vector<int>& processes = order.processes;
+  const bool is_meant = processes.empty() || std::count(processes.begin(), processes.end(),
+                                                        process_.process) > 0;
+  if (!is_meant) return;  // it was not there yet when that was decided
   const std::lock_guard lock(mutex_);
+  if (order.follows) {
+    follows_ = order.follows;
+    return;
+  }
   if (order.recovery) recovery_ = order.recovery;
   orders_.push_back(std::move(order));
   begin_next(lock);

@@ -69,7 +69,8 @@ class OrderReader {
   Result<int> await_halt(Seconds patience);
   /// Waits for the recovery that follows. Error run.halted: there is another order to halt.
   Result<Recovery> await_recovery(Seconds patience);
-  /// The program that the next change follows on; none: no order of one has come.
+  /// For one who has just come: the program that runs, or that the next change follows on; none:
+  /// nobody has said it.
   std::optional<int> next_follows();
   /// Has an order to halt come that no call has returned yet?
   bool is_halted();
@@ -105,6 +106,7 @@ class OrderReader {
   std::deque<ChangeOrder> orders_;
   std::shared_ptr<Preparation> under_way_;
   std::optional<Result<Next>> next_;
+  std::optional<int> follows_;
   std::optional<Recovery> recovery_;  // that was not asked for yet
   int halts_ = 0, known_halts_ = 0;   // ordered; returned by await_halt
   std::thread thread_;
