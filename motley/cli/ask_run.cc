@@ -31,7 +31,7 @@ Result<Json> ask_run(const run::DoorAddress& door, const Json& question) {
 }
 
 Result<std::int64_t> wait_for_state(const run::DoorAddress& door, const std::string& device,
-                                double seconds, const std::vector<std::string>& wanted) {
+                                    double seconds, const std::vector<std::string>& wanted) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   for (;;) {
     MOTLEY_ASSIGN(const Json answer, ask_run(door, {{"do", "state"}}));
@@ -39,8 +39,8 @@ Result<std::int64_t> wait_for_state(const run::DoorAddress& door, const std::str
     if (std::find(wanted.begin(), wanted.end(), state) != wanted.end())
       return answer.value("step", std::int64_t{0});
     if (std::chrono::steady_clock::now() > limit)
-      return runtime_error("run.timeout", fmt::format("{} is still {} after {:g} s", device, state,
-                                                      seconds));
+      return runtime_error("run.timeout",
+                           fmt::format("{} is still {} after {:g} s", device, state, seconds));
     std::this_thread::sleep_for(kLook);
   }
 }

@@ -47,7 +47,7 @@ Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
 /// Where a plan comes from.
 struct PlanOrFile {
   PlanningOptions planning;
-  std::string file;  ///< plan.json; "": model and cluster are planned now
+  std::string file;      ///< plan.json; "": model and cluster are planned now
   bool commits = false;  ///< its steps are to happen on all devices or on none
 };
 

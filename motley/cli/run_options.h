@@ -32,18 +32,19 @@ struct RunOptions {
   double timeout = 30;
   std::string transport = "auto";
   std::int64_t trace_steps = 5;
-  std::string adapt = "auto";      ///< auto, none, plan or split
-  std::string policy = "motley";   ///< of split
-  std::string decisions;           ///< file of another run's, to be repeated
-  bool elastic = false;            ///< goes on when devices are lost, come or leave
+  std::string adapt = "auto";        ///< auto, none, plan or split
+  std::string policy = "motley";     ///< of split
+  std::string decisions;             ///< file of another run's, to be repeated
+  bool elastic = false;              ///< goes on when devices are lost, come or leave
   std::vector<std::string> notices;  ///< who says that machines will be gone
-  std::string notice_hook;         ///< command that is started then
-  int port = 0;                    ///< at which devices may join
-  std::vector<std::string> absent;  ///< devices that are not there at the beginning
-  std::string conditions;          ///< file of what happens to devices
-  bool prepare = false;            ///< write the run directory, start nothing
-  std::int64_t eval_samples = 0;   ///< of a script that evaluates by itself
-  std::string enforce = "worker";  ///< what the workers hold devices to: worker, speeds, outside
+  std::string notice_hook;           ///< command that is started then
+  std::int64_t survive = 0;          ///< devices that may be lost at once
+  int port = 0;                      ///< at which devices may join
+  std::vector<std::string> absent;   ///< devices that are not there at the beginning
+  std::string conditions;            ///< file of what happens to devices
+  bool prepare = false;              ///< write the run directory, start nothing
+  std::int64_t eval_samples = 0;     ///< of a script that evaluates by itself
+  std::string enforce = "worker";    ///< what the workers hold devices to: worker, speeds, outside
 };
 std::vector<Flag> training_flags(RunOptions& options);
 /// Of `run` alone.

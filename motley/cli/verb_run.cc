@@ -38,14 +38,20 @@ std::vector<Flag> run_flags(RunOptions& options) {
        {"--decisions", &options.decisions,
         "decisions.jsonl of another run: change plans at the same steps as it did"},
        {"--elastic", &options.elastic,
-        "go on when devices are lost, leave (motley leave) or come (motley join): a step happens on "
+        "go on when devices are lost, leave (motley leave) or come (motley join): a step happens "
+        "on "
         "all devices that are left, or is done again"},
        {"--notice", &options.notices,
         "who says that this machine will be gone (docs/formats/notices.md): aws, gcp, azure, "
         "file:PATH (repeat): a device that is named leaves an elastic run, else the run stops with "
         "a checkpoint"},
        {"--notice-hook", &options.notice_hook, "command to start then, to ask for a replacement"},
-       {"--listen", &options.port, "with --elastic: port at which devices may join; 0: any", kShown},
+       {"--listen", &options.port, "with --elastic: port at which devices may join; 0: any",
+        kShown},
+       {"--survive", &options.survive,
+        "with --elastic: so many devices may be lost at once without going back to a checkpoint: "
+        "each device has all of the model, and more than that many train",
+        kShown},
        {"--absent", &options.absent, "with --elastic: a device that is not there yet (repeat)"},
        {"--conditions", &options.conditions,
         "file (docs/formats/conditions.md): emulated devices that become slow for a while, and, "
@@ -184,11 +190,17 @@ Result<void> make_elastic(const RunOptions& options, const control::ChosenPlan& 
     adaptation->candidates.push_back(std::move(first));
   }
   MOTLEY_ASSIGN(control::PlanChoices choices, make_plan_choices(options.plan.planning, context));
-  adaptation->replan = control::make_replanner(chosen, std::move(choices));
+  if (options.survive < 0)
+    return usage_error("cli.elastic", "--survive: so many devices may be lost at once; 0 or more");
+  adaptation->replan =
+      control::make_replanner(chosen, std::move(choices), static_cast<int>(options.survive));
   adaptation->spare = chosen.inputs.devices;
   adaptation->port = options.port;
   adaptation->version = version();
-  if (options.absent.empty()) return {};
+  const bool survives =
+      options.survive == 0 ||
+      control::outlives_losses(chosen.planned.plan, static_cast<int>(options.survive));
+  if (options.absent.empty() && survives) return {};
   std::vector<DeviceId> present = chosen.inputs.devices;
   for (const std::string& name : options.absent) {
     MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(chosen.inputs.cluster, name));

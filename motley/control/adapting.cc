@@ -270,8 +270,8 @@ Result<run::Change> Adapting::make_change(int before, int candidate,
   };
   for (const program::Program* each : {to.planned.program.get(), from.planned.program.get()})
     for (const program::DeviceProgram& device : each->devices)
-      if (is_there(device.device) && std::find(options.devices.begin(), options.devices.end(), device.device) ==
-          options.devices.end())
+      if (is_there(device.device) && std::find(options.devices.begin(), options.devices.end(),
+                                               device.device) == options.devices.end())
         options.devices.push_back(device.device);
   for (const std::string& name : options.devices)
     if (lost.contains(name)) options.lost.insert(name);

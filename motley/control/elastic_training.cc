@@ -18,9 +18,9 @@ constexpr const char* kMembership = "membership";  // decides where no policy do
 /// Errors of one process from which the others may go on: what a machine does, not the training.
 bool is_of_a_device(const Error& error) {
   static constexpr std::array<std::string_view, 12> kCodes = {
-      "run.worker-lost", "run.host-lost",     "run.peer-lost", "run.timeout",
-      "run.closed",      "run.halted",        "run.stopped",   "run.out-of-memory",
-      "run.unsettled",   "run.change",        "run.rendezvous", "run.shared-memory"};
+      "run.worker-lost", "run.host-lost", "run.peer-lost",  "run.timeout",
+      "run.closed",      "run.halted",    "run.stopped",    "run.out-of-memory",
+      "run.unsettled",   "run.change",    "run.rendezvous", "run.shared-memory"};
   return std::find(kCodes.begin(), kCodes.end(), error.code) != kCodes.end();
 }
 
@@ -107,16 +107,17 @@ Result<run::Change> Adapting::recover(const std::vector<run::Standing>& standing
   ready_.clear();
   begun_.erase(begun_.upper_bound(recovery.stint), begun_.end());
   const int from = begun_.rbegin()->second;
-  const bool was_undone = std::any_of(
-      standings.begin(), standings.end(), [&](const run::Standing& each) {
+  const bool was_undone =
+      std::any_of(standings.begin(), standings.end(), [&](const run::Standing& each) {
         return each.is_open && each.stint == recovery.stint &&
                each.point.step == recovery.point.step;
       });
   coming_.lost_steps += was_undone ? 1 : 0;
   const std::optional<int> wanted = plan_of_policy();
   const bool may_stay = coming_.lost.empty() && uses_only_present(from);
-  const Result<int> to = wanted ? Result<int>(*wanted)
-                         : may_stay ? Result<int>(from) : plan_for(present());
+  const Result<int> to = wanted     ? Result<int>(*wanted)
+                         : may_stay ? Result<int>(from)
+                                    : plan_for(present());
   if (!to) return give_up(std::move(recovery), from, to.error());
   auto change = recover_from(recovery, from, *to);
   const bool is_small = !change && change.error().kind == ErrorKind::kInfeasible;
@@ -158,8 +159,8 @@ Result<run::Change> Adapting::recover_from(run::Recovery recovery, int from, int
                             .at = Seconds(spent_),
                             .choice = {policy::UsePlan{to}, std::nullopt, ""},
                             .begins = recovery.point.step};
-  decision.choice.why = coming_.lost.empty() ? "devices did not get on"
-                                             : "without " + join(coming_.lost, ", ");
+  decision.choice.why =
+      coming_.lost.empty() ? "devices did not get on" : "without " + join(coming_.lost, ", ");
   if (const auto& priced = candidates_[static_cast<std::size_t>(to)].priced)
     decision.choice.expected = *priced;
   change->recovery = std::move(recovery);
@@ -227,12 +228,11 @@ void Adapting::settle_membership(std::int64_t step, Seconds pause) {
   say(coming_.lost, "lost");
   say(coming_.left, "left");
   say(coming_.joined, "joined");
-  listener_.note(fmt::format("step {}: {}; went on after {}{}", step, join(words, ", "),
-                             format_seconds(coming_.pause),
-                             coming_.lost_steps == 0 ? ""
-                             : coming_.lost_steps == 1
-                                 ? ", a step was done again"
-                                 : fmt::format(", {} steps are done again", coming_.lost_steps)));
+  listener_.note(fmt::format(
+      "step {}: {}; went on after {}{}", step, join(words, ", "), format_seconds(coming_.pause),
+      coming_.lost_steps == 0   ? ""
+      : coming_.lost_steps == 1 ? ", a step was done again"
+                                : fmt::format(", {} steps are done again", coming_.lost_steps)));
   membership_.push_back(std::exchange(coming_, {}));
 }
 
@@ -267,9 +267,11 @@ void Adapting::tell_what_losses_cost() {
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank)
     if (is_sole_holder(program, rank)) sole.push_back(program.devices[rank].device);
   const std::string text =
-      sole.empty() ? "" : fmt::format("if {} is lost, training goes on from the last checkpoint: "
-                                      "nobody else has {} of the model (--checkpoint-every)",
-                                      join(sole, " or "), sole.size() > 1 ? "their parts" : "its part");
+      sole.empty() ? ""
+                   : fmt::format(
+                         "if {} is lost, training goes on from the last checkpoint: "
+                         "nobody else has {} of the model (--checkpoint-every)",
+                         join(sole, " or "), sole.size() > 1 ? "their parts" : "its part");
   if (text != told_ && !text.empty()) listener_.note(text);
   told_ = text;
 }
@@ -277,17 +279,15 @@ void Adapting::tell_what_losses_cost() {
 /// Makes a plan with devices that have come.
 void Adapting::take_arrivals() {
   if (arrived_.empty() || !asked_.empty()) return;
-  const std::string names =
-      join(std::vector<std::string>(arrived_.begin(), arrived_.end()), ", ");
+  const std::string names = join(std::vector<std::string>(arrived_.begin(), arrived_.end()), ", ");
   if (choices_.policy != nullptr)
     for (const std::string& device : arrived_)
-      take(choices_.policy->observe(policy::ArrivalSeen{device, Seconds(spent_)}),
-           done_);
+      take(choices_.policy->observe(policy::ArrivalSeen{device, Seconds(spent_)}), done_);
   if (!asked_.empty()) return;  // the policy knows how
   const auto plan = plan_for(present());
   if (!plan || *plan == current_) {
-    listener_.note(names + (plan ? " is idle: the plan is quicker without"
-                                 : ": " + plan.error().message));
+    listener_.note(names +
+                   (plan ? " is idle: the plan is quicker without" : ": " + plan.error().message));
     arrived_.clear();
     return;
   }
@@ -319,8 +319,7 @@ Result<void> Adapting::release(const std::string& device) {
   policy::Decision decision{.policy = kMembership,
                             .seen_step = done_,
                             .at = Seconds(spent_),
-                            .choice = {policy::UsePlan{*plan}, std::nullopt,
-                                       device + " leaves"}};
+                            .choice = {policy::UsePlan{*plan}, std::nullopt, device + " leaves"}};
   if (const auto& priced = candidates_[static_cast<std::size_t>(*plan)].priced)
     decision.choice.expected = *priced;
   ask(*plan, std::move(decision));
@@ -344,8 +343,8 @@ std::vector<std::pair<std::string, std::string>> Adapting::device_states() const
   for (std::size_t process = 0; process < job_.devices.size(); ++process) {
     const std::string& name = job_.devices[process].name;
     const bool lives = members_ && members_->lives(static_cast<int>(process));
-    const bool comes = arrived_.contains(name) ||
-                       (members_ && members_->comes(static_cast<int>(process)));
+    const bool comes =
+        arrived_.contains(name) || (members_ && members_->comes(static_cast<int>(process)));
     states.emplace_back(name, comes                     ? "coming"
                               : !lives                  ? "absent"
                               : leaving_.contains(name) ? "leaving"

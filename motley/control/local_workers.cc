@@ -198,7 +198,7 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
   const bool is_secret = placed.store || keys;
   Result<void> done = placed == job ? Result<void>()
                       : is_secret   ? write_secret(path, text)
-                                     : write_file_atomic(path, text);
+                                    : write_file_atomic(path, text);
   if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
   std::optional<run::CheckpointCarrier> carrier;
   const std::string& first = placed.devices[0].host;

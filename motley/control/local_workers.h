@@ -31,8 +31,8 @@ class LocalWorkers : public Workers {
   Result<std::vector<std::vector<run::OpTime>>> time_programs(
       const std::vector<TimingTask>& tasks) override;
   Result<run::MeasuredGroup> time_exchanges(const run::Job& job) override;
-  run::JobOutcome train(const run::Job& job, const OnEvent& on_event,
-                        const Orders& orders, const OnLoss& on_loss) override;
+  run::JobOutcome train(const run::Job& job, const OnEvent& on_event, const Orders& orders,
+                        const OnLoss& on_loss) override;
   Result<FoundHosts> find_hosts(const std::vector<std::string>& hosts, const Tell& tell) override;
   Result<std::map<std::string, Seconds>> clocks_ahead(const std::set<std::string>& hosts) override;
   Result<void> gather_held(const std::string& checkpoint) override;

@@ -18,8 +18,8 @@ namespace motley::control {
 struct MembershipChange {
   std::int64_t step = 0;  ///< steps done then
   std::vector<std::string> lost, left, joined;
-  Seconds pause;               ///< from when it was noticed until training went on
-  std::int64_t lost_steps = 0; ///< that were done, or had begun, and were done again
+  Seconds pause;                ///< from when it was noticed until training went on
+  std::int64_t lost_steps = 0;  ///< that were done, or had begun, and were done again
 };
 Json membership_to_json(const std::vector<MembershipChange>& changes);
 

@@ -38,9 +38,9 @@ struct Measured {
   Waiting waiting = {};
   bool stopped = false;  ///< told to stop; the checkpoint is safe
   std::map<std::int64_t, run::Evaluation> evaluations = {};  ///< by steps done
-  std::int64_t best_step = -1;  ///< of the best evaluation; -1: there is none
+  std::int64_t best_step = -1;                    ///< of the best evaluation; -1: there is none
   std::vector<MembershipChange> membership = {};  ///< of an elastic run
-  int candidate = -1;           ///< of the run's adaptation, by which it ended; -1: it has none
+  int candidate = -1;  ///< of the run's adaptation, by which it ended; -1: it has none
 };
 
 /// "waiting for data 41% of the time: 5 loading processes a machine would do (--loaders 5), ..."

@@ -23,8 +23,8 @@ Wish Notices::look(Adapting* adapting, Listener& listener) {
   for (const auto& watch : watches_) {
     while (const auto note = watch->take_note()) listener.note(*note);
     while (const auto notice = watch->take()) {
-      listener.note(fmt::format("notice of {}: {}, {:.0f} s are left", notice->source,
-                                notice->what, notice->left.value));
+      listener.note(fmt::format("notice of {}: {}, {:.0f} s are left", notice->source, notice->what,
+                                notice->left.value));
       if (!hook_.empty())
         if (const auto started = run::start_notice_hook(hook_, *notice); !started)
           listener.note("warning: " + started.error().message);

@@ -37,19 +37,31 @@ plan::Plan share_alike(const plan::Plan& plan, const std::vector<DeviceId>& devi
 
 }  // namespace
 
+bool outlives_losses(const plan::Plan& plan, int survive) {
+  return !plan::splits_operators(plan) && !plan::has_stages(plan) && plan.state_shares.empty() &&
+         plan::members(plan).size() > static_cast<std::size_t>(survive);
+}
+
 std::function<Result<Candidate>(const std::vector<DeviceId>&)> make_replanner(
-    const ChosenPlan& chosen, PlanChoices choices) {
+    const ChosenPlan& chosen, PlanChoices choices, int survive) {
   const bool is_own = !choices.manual.empty() || !choices.stages.empty();
   if (is_own) choices.planner = "auto";
   choices.manual.clear();
   choices.stages.clear();
   choices.time_limit = std::min(choices.time_limit.value_or(kSearch), kSearch);
-  return [&chosen, choices](const std::vector<DeviceId>& devices) -> Result<Candidate> {
+  return [&chosen, choices, survive](const std::vector<DeviceId>& devices) -> Result<Candidate> {
     Inputs inputs = chosen.inputs;
     inputs.devices = devices;
     Candidate candidate;
     if (chosen.priced.evaluator) {
-      MOTLEY_ASSIGN(plan::PlanOutcome outcome, plan_again(inputs, choices, chosen.priced));
+      PlanChoices own = choices;
+      const bool may_survive = survive > 0 && devices.size() > static_cast<std::size_t>(survive);
+      if (may_survive) own.planner = "split";
+      MOTLEY_ASSIGN(plan::PlanOutcome outcome, plan_again(inputs, own, chosen.priced));
+      if (may_survive && outcome.plan && !outlives_losses(*outcome.plan, survive)) {
+        own.planner = "proportional";  // all devices have a part
+        MOTLEY_ASSIGN(outcome, plan_again(inputs, own, chosen.priced));
+      }
       if (!outcome.plan) return tl::make_unexpected(infeasible_error(outcome));
       candidate.planned.plan = std::move(*outcome.plan);
       candidate.planned.plan.tf32 = inputs.tf32;

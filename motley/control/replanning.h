@@ -12,7 +12,13 @@ namespace motley::control {
 /// for as the plan was (a plan that was given with samples or stages: as `auto`); without, a split
 /// of the batch keeps the proportions of its shares, and devices that had none get as much as the
 /// middle one of those. Infeasible errors with arithmetic. `chosen` outlives what is returned.
+///
+/// `survive`: so many devices may be lost at once and those that are left have all that is kept:
+/// then plans split the batch alone, among more devices than that, where there are as many.
 std::function<Result<Candidate>(const std::vector<DeviceId>&)> make_replanner(
-    const ChosenPlan& chosen, PlanChoices choices);
+    const ChosenPlan& chosen, PlanChoices choices, int survive = 0);
+
+/// Does each of the plan's devices have all that is kept, and are there more than that many?
+bool outlives_losses(const plan::Plan& plan, int survive);
 
 }  // namespace motley::control

@@ -22,7 +22,8 @@ Result<void> carry_out(const run::Door::Question& question, const Json& json, Ad
       return usage_error("elastic.word", "leaving is for those who can read the run directory");
     return adapting.release(json.value("device", ""));
   }
-  if (what != "join") return usage_error("elastic.question", "'" + what + "': leave, join or state");
+  if (what != "join")
+    return usage_error("elastic.question", "'" + what + "': leave, join or state");
   const std::string version = json.value("version", ""), own = adapting.version();
   if (version != own)
     return usage_error("elastic.version",

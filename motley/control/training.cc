@@ -298,6 +298,36 @@ Result<void> note_clocks(const run::Job& job, const Outside& outside) {
 
 }  // namespace
 
+namespace {
+
+/// Writes what is said of a run that has ended.
+Result<Measured> conclude(const PreparedRun& prepared, const run::JobOutcome& outcome,
+                          Measured measured, Adapting* adapting) {
+  const bool has_ended = outcome.end != run::JobEnd::kFailed;
+  if (adapting) MOTLEY_RETURN_IF_ERROR(adapting->end(has_ended && prepared.job.trace_steps > 0));
+  if (!has_ended)
+    return tl::make_unexpected(adapting && adapting->fault() ? *adapting->fault() : outcome.error);
+  if (adapting) {
+    measured.candidate = adapting->current_index();
+    measured.membership = adapting->membership();
+    run::Job job = prepared.job;  // for who reads the directory: that of the last plan
+    job.devices = adapting->current_devices();
+    job.changes.reset();
+    MOTLEY_RETURN_IF_ERROR(
+        write_file_atomic(prepared.directory.job(), run::job_to_json(job).dump(2)));
+  }
+  measured.stopped = outcome.end == run::JobEnd::kStopped;
+  std::error_code code;
+  const auto target = std::filesystem::read_symlink(prepared.directory.latest_checkpoint(), code);
+  if (!code)
+    measured.checkpoint = prepared.directory.path + "/checkpoint/" + target.filename().string();
+  MOTLEY_RETURN_IF_ERROR(
+      write_file_atomic(prepared.directory.summary(), summary_to_json(measured, prepared).dump(2)));
+  return measured;
+}
+
+}  // namespace
+
 Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
   MOTLEY_ASSIGN(Log earlier, earlier_log(prepared));
   MOTLEY_RETURN_IF_ERROR(note_clocks(prepared.job, outside));
@@ -310,9 +340,10 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
   std::unique_ptr<run::Door> door;
   if (prepared.adaptation && prepared.adaptation->replan) {
     MOTLEY_ASSIGN(door, run::Door::open(prepared.adaptation->port, prepared.directory.door()));
-    outside.listener.note(fmt::format("devices may come (motley join 127.0.0.1:{}) and leave "
-                                      "(motley leave {} DEVICE)",
-                                      door->port(), prepared.choices.run_dir));
+    outside.listener.note(
+        fmt::format("devices may come (motley join 127.0.0.1:{}) and leave "
+                    "(motley leave {} DEVICE)",
+                    door->port(), prepared.choices.run_dir));
   }
   Listener& listener = adapting ? *adapting : outside.listener;
   MOTLEY_ASSIGN(Notices notices,
@@ -336,28 +367,7 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
         return adapting && adapting->on_loss(process, error);
       });
   monitor.end();
-  const bool has_ended = outcome.end != run::JobEnd::kFailed;
-  if (adapting) MOTLEY_RETURN_IF_ERROR(adapting->end(has_ended && prepared.job.trace_steps > 0));
-  if (!has_ended)
-    return tl::make_unexpected(adapting && adapting->fault() ? *adapting->fault() : outcome.error);
-  Measured measured = monitor.result();
-  if (adapting) {
-    measured.candidate = adapting->current_index();
-    measured.membership = adapting->membership();
-    run::Job job = prepared.job;  // for who reads the directory: that of the last plan
-    job.devices = adapting->current_devices();
-    job.changes.reset();
-    MOTLEY_RETURN_IF_ERROR(
-        write_file_atomic(prepared.directory.job(), run::job_to_json(job).dump(2)));
-  }
-  measured.stopped = outcome.end == run::JobEnd::kStopped;
-  std::error_code code;
-  const auto target = std::filesystem::read_symlink(prepared.directory.latest_checkpoint(), code);
-  if (!code)
-    measured.checkpoint = prepared.directory.path + "/checkpoint/" + target.filename().string();
-  MOTLEY_RETURN_IF_ERROR(
-      write_file_atomic(prepared.directory.summary(), summary_to_json(measured, prepared).dump(2)));
-  return measured;
+  return conclude(prepared, outcome, monitor.result(), adapting ? &*adapting : nullptr);
 }
 
 namespace {

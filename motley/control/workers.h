@@ -100,8 +100,8 @@ class Workers {
   /// will; true: the job goes on without. Null: none can be lost.
   using Orders = std::function<std::optional<Order>()>;
   using OnLoss = std::function<bool(int process, const Error& error)>;
-  virtual run::JobOutcome train(const run::Job& job, const OnEvent& on_event,
-                                const Orders& orders, const OnLoss& on_loss) = 0;
+  virtual run::JobOutcome train(const run::Job& job, const OnEvent& on_event, const Orders& orders,
+                                const OnLoss& on_loss) = 0;
   /// Asks machines what they are and measures what joins them (link_survey.h). `tell`: how far it
   /// is. Usage error `host.twice`: two names of one machine.
   using Tell = std::function<void(const std::string& line)>;

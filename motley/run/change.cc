@@ -38,14 +38,15 @@ std::string print_order(const Change& change, const std::string& device) {
     evaluations.push_back(own_text(each, device));
   // A state that is loaded from files needs no move.
   const bool is_loaded = change.recovery && !change.recovery->from.empty();
-  const Json json{{"change", change.number},
-                  {"after", change.after},
-                  {"devices", std::move(devices)},
-                  {"program", own_text(change.program, device)},
-                  {"evaluations", std::move(evaluations)},
-                  {"move", is_loaded ? std::string() : own_text(change.move, device)},
-                  {"recovery", change.recovery ? recovery_to_json(*change.recovery) : Json(nullptr)},
-                  {"processes", change.processes}};
+  const Json json{
+      {"change", change.number},
+      {"after", change.after},
+      {"devices", std::move(devices)},
+      {"program", own_text(change.program, device)},
+      {"evaluations", std::move(evaluations)},
+      {"move", is_loaded ? std::string() : own_text(change.move, device)},
+      {"recovery", change.recovery ? recovery_to_json(*change.recovery) : Json(nullptr)},
+      {"processes", change.processes}};
   return json.dump();
 }
 

@@ -152,7 +152,9 @@ std::set<std::string> remote_hosts(const Job& job) {
 namespace {
 
 Json changes_to_json(const Changes& changes) {
-  return {{"at", changes.at}, {"elastic", changes.is_elastic}, {"absent", changes.absent},
+  return {{"at", changes.at},
+          {"elastic", changes.is_elastic},
+          {"absent", changes.absent},
           {"keys", store_to_json(changes.keys)}};
 }
 

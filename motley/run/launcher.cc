@@ -222,8 +222,7 @@ void Launch::give_orders() {
       if (!told) blame(Blame::kError, told.error());
     }
     for (const int rank : commands->start) {
-      const auto started =
-          start(static_cast<std::size_t>(rank), {"--joins"});
+      const auto started = start(static_cast<std::size_t>(rank), {"--joins"});
       if (!started) blame(Blame::kError, started.error());
     }
     for (const int rank : commands->kill)

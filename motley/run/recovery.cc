@@ -33,10 +33,13 @@ Result<TrainingPoint> point_from_json(const Json& json, const std::string& where
 }
 
 Json standing_to_json(const Standing& standing) {
-  return {{"device", standing.device},   {"stint", standing.stint},
-          {"is_idle", standing.is_idle}, {"is_open", standing.is_open},
+  return {{"device", standing.device},
+          {"stint", standing.stint},
+          {"is_idle", standing.is_idle},
+          {"is_open", standing.is_open},
           {"may_end", standing.may_end},
-          {"entering", standing.entering}, {"point", point_to_json(standing.point)}};
+          {"entering", standing.entering},
+          {"point", point_to_json(standing.point)}};
 }
 
 Result<Standing> standing_from_json(const Json& json, const std::string& where) {

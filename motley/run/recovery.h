@@ -13,10 +13,10 @@ namespace motley::run {
 
 /// Where a training stands, for ranks that go on by another program.
 struct TrainingPoint {
-  std::int64_t step = 0;         ///< steps done
-  double elapsed_s = 0;          ///< since the first of them of this job began
-  std::int64_t saved_step = -1;  ///< of the latest checkpoint of this job
-  std::string saved_path;        ///< "": there is none
+  std::int64_t step = 0;             ///< steps done
+  double elapsed_s = 0;              ///< since the first of them of this job began
+  std::int64_t saved_step = -1;      ///< of the latest checkpoint of this job
+  std::string saved_path;            ///< "": there is none
   std::int64_t evaluated_step = -1;  ///< of the latest evaluation of this job
   std::optional<Best> best;
   bool operator==(const TrainingPoint&) const = default;
@@ -32,10 +32,10 @@ struct Standing {
   /// By whose program the tensors lie; it may be idle in it. Negative: it has just come and has
   /// none.
   int stint = 0;
-  bool is_idle = false;    ///< in that stint
-  bool is_open = false;    ///< a step was stopped here
-  bool may_end = false;    ///< the step under way could be ended here, too
-  int entering = 0;        ///< stint in whose form the tensors lie as well; 0: none
+  bool is_idle = false;  ///< in that stint
+  bool is_open = false;  ///< a step was stopped here
+  bool may_end = false;  ///< the step under way could be ended here, too
+  int entering = 0;      ///< stint in whose form the tensors lie as well; 0: none
   TrainingPoint point;
   bool operator==(const Standing&) const = default;
 };

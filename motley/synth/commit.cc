@@ -62,8 +62,7 @@ void move_frees(std::size_t rest, DeviceProgram& program) {
     last[storages[id.index()].index()] = at;
   };
   for (std::size_t i = rest; i < program.instructions.size(); ++i) {
-    program::for_each_buffer(program.instructions[i].arguments,
-                             [&](BufferId id) { touch(i, id); });
+    program::for_each_buffer(program.instructions[i].arguments, [&](BufferId id) { touch(i, id); });
     for (const BufferId id : program.instructions[i].outputs) touch(i, id);
   }
   std::vector<std::pair<std::size_t, BufferId>> moved;
@@ -78,7 +77,7 @@ void move_frees(std::size_t rest, DeviceProgram& program) {
 
 /// The last sends and receives of each peer, by their places in the list.
 std::vector<InstructionId> ends_of_messages(const DeviceProgram& program,
-                                             const std::vector<std::size_t>& order) {
+                                            const std::vector<std::size_t>& order) {
   const program::Strands strands = program::find_strands(program);
   std::vector<InstructionId> ends(strands.all.size());
   for (std::size_t place = 0; place < order.size(); ++place)
@@ -109,8 +108,12 @@ void commit_rank(GroupId group, DeviceProgram& program) {
     made.push_back(std::move(program.instructions[i]));
     for (InstructionId& wait : made.back().waits) wait = places[wait.index()];
   }
-  program.buffers.push_back({.kind = program::BufferKind::kTemporary, .dtype = DType::kF32,
-                             .shape = {1}, .name = "", .view_of = {}, .part = {}});
+  program.buffers.push_back({.kind = program::BufferKind::kTemporary,
+                             .dtype = DType::kF32,
+                             .shape = {1},
+                             .name = "",
+                             .view_of = {},
+                             .part = {}});
   const BufferId number(static_cast<std::int64_t>(program.buffers.size()) - 1);
   Instruction ballot;
   ballot.op = program::kBallot;

@@ -91,11 +91,11 @@ TEST_P(Commits, NothingIsWrittenBeforeAllExchangesAreOver) {
   EXPECT_EQ(with_commit(*made).value(), *made);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Models, Commits,
-    ::testing::Combine(::testing::Values("mlp", "cnn", "gpt"),
-                     ::testing::Values(plan::OptimizerKind::kSgd, plan::OptimizerKind::kAdamW,
-                                     plan::OptimizerKind::kMuon)));
+INSTANTIATE_TEST_SUITE_P(Models, Commits,
+                         ::testing::Combine(::testing::Values("mlp", "cnn", "gpt"),
+                                            ::testing::Values(plan::OptimizerKind::kSgd,
+                                                              plan::OptimizerKind::kAdamW,
+                                                              plan::OptimizerKind::kMuon)));
 
 TEST(Commit, OneRankNeedsNone) {
   plan::Plan plan = split_plan(plan::OptimizerKind::kSgd);

@@ -73,8 +73,8 @@ class FakeWorkers : public Workers {
     return times;
   }
 
-  run::JobOutcome train(const run::Job& job, const OnEvent& on_event,
-                        const Orders& orders, const OnLoss&) override {
+  run::JobOutcome train(const run::Job& job, const OnEvent& on_event, const Orders& orders,
+                        const OnLoss&) override {
     jobs.push_back(job);
     for (const run::WorkerEvent& event : events) {
       while (orders) {

@@ -95,14 +95,13 @@ std::vector<Door::Question> Door::take() {
       const std::string text = caller.heard.substr(0, end);
       caller.heard.clear();
       const auto json = parse_json(text, "question");
-      const bool knows = json && json->is_object() && json->contains("word") &&
-                         (*json)["word"] == word_;
+      const bool knows =
+          json && json->is_object() && json->contains("word") && (*json)["word"] == word_;
       questions.push_back({id, knows, text});
     }
     const bool is_gone = count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
     const bool is_bad = caller.heard.size() > kMostQuestion ||
-                        (end == std::string::npos &&
-                         steady_seconds() - caller.came > kMostSeconds);
+                        (end == std::string::npos && steady_seconds() - caller.came > kMostSeconds);
     each = is_gone || is_bad ? callers_.erase(each) : std::next(each);
   }
   return questions;
@@ -132,18 +131,20 @@ Result<DoorAddress> read_door(const std::string& file) {
 Result<Json> ask_door(const DoorAddress& address, Json question, double seconds) {
   question["word"] = address.word;
   const auto fail = [&](const std::string& why) {
-    return runtime_error("run.door", fmt::format("{} port {}: {}", address.host, address.port, why));
+    return runtime_error("run.door",
+                         fmt::format("{} port {}: {}", address.host, address.port, why));
   };
   addrinfo hints{}, *found = nullptr;
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
-  if (const int code = ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(),
-                                     &hints, &found);
+  if (const int code =
+          ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
       code != 0)
     return fail(::gai_strerror(code));
   const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   timeval limit{static_cast<time_t>(seconds),
-                static_cast<suseconds_t>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e6)};
+                static_cast<suseconds_t>(
+                    (seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e6)};
   ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   const int connected = ::connect(socket.number(), found->ai_addr, found->ai_addrlen);

@@ -63,8 +63,8 @@ Result<std::unique_ptr<KeyServer>> KeyServer::start() {
   auto* any = reinterpret_cast<sockaddr*>(&address);
   if (!socket.is_open() || ::bind(socket.number(), any, length) != 0 ||
       ::listen(socket.number(), 1024) != 0 || ::getsockname(socket.number(), any, &length) != 0)
-    return runtime_error("run.port", fmt::format("no port for the job's keys: {}",
-                                                 std::strerror(errno)));
+    return runtime_error("run.port",
+                         fmt::format("no port for the job's keys: {}", std::strerror(errno)));
   MOTLEY_ASSIGN(Pipe wake, make_pipe());
   std::random_device random;
   return std::unique_ptr<KeyServer>(
@@ -125,8 +125,8 @@ bool KeyServer::hear(Client& client) {
     client.is_known = true;
   }
   while (!client.unsaid.empty()) {
-    count = ::send(client.socket.number(), client.unsaid.data(), client.unsaid.size(),
-                   MSG_NOSIGNAL);
+    count =
+        ::send(client.socket.number(), client.unsaid.data(), client.unsaid.size(), MSG_NOSIGNAL);
     if (count < 0) return errno == EAGAIN || errno == EINTR;
     client.unsaid.erase(0, static_cast<std::size_t>(count));
   }
@@ -158,7 +158,8 @@ std::string KeyServer::answer(const std::string& request) {
       return "1";
     }
     case 'x': {
-      const bool is_expected = found == keys_.end() ? fields[1].empty() : found->second == fields[1];
+      const bool is_expected =
+          found == keys_.end() ? fields[1].empty() : found->second == fields[1];
       if (is_expected) return keys_[key] = fields[2];
       return found == keys_.end() ? fields[1] : found->second;
     }

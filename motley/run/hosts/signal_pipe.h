@@ -9,7 +9,8 @@
 namespace motley::run {
 
 // A handler could do next to nothing safely; a descriptor is polled with the workers' output.
-/// SIGTERM, SIGINT and SIGUSR1, which batch systems send before the end, come through a descriptor while this object lives, not as signals.
+/// SIGTERM, SIGINT and SIGUSR1, which batch systems send before the end, come through a descriptor
+/// while this object lives, not as signals.
 class SignalPipe {
  public:
   SignalPipe() {

@@ -104,17 +104,17 @@ std::chrono::duration<double> duration(Seconds seconds) {
 Result<int> OrderReader::await_halt(Seconds patience) {
   std::unique_lock lock(mutex_);
   if (!changed_.wait_for(lock, duration(patience), [&] { return halts_ > known_halts_; }))
-    return runtime_error("run.timeout", fmt::format("rank {}: nobody said within {:g} s how to go on",
-                                                    process_.process, patience.value));
+    return runtime_error("run.timeout",
+                         fmt::format("rank {}: nobody said within {:g} s how to go on",
+                                     process_.process, patience.value));
   known_halts_ = halts_;
   return known_halts_;
 }
 
 Result<Recovery> OrderReader::await_recovery(Seconds patience) {
   std::unique_lock lock(mutex_);
-  const bool came = changed_.wait_for(lock, duration(patience), [&] {
-    return recovery_.has_value() || halts_ > known_halts_;
-  });
+  const bool came = changed_.wait_for(
+      lock, duration(patience), [&] { return recovery_.has_value() || halts_ > known_halts_; });
   if (halts_ > known_halts_) return tl::make_unexpected(halted());
   if (!came)
     return runtime_error("run.timeout", fmt::format("rank {}: no plan came within {:g} s",
@@ -126,9 +126,8 @@ Result<Recovery> OrderReader::await_recovery(Seconds patience) {
 
 Result<Next> OrderReader::take(Seconds patience) {
   std::unique_lock lock(mutex_);
-  const bool came = changed_.wait_for(lock, duration(patience), [&] {
-    return next_.has_value() || halts_ > known_halts_;
-  });
+  const bool came = changed_.wait_for(lock, duration(patience),
+                                      [&] { return next_.has_value() || halts_ > known_halts_; });
   if (halts_ > known_halts_) return tl::make_unexpected(halted());
   if (!came)
     return runtime_error("run.timeout",
@@ -156,8 +155,8 @@ void OrderReader::read() {
 void OrderReader::obey(ChangeOrder order) {
   if (order.halt > 0) return halt(order.halt);
   const std::vector<int>& processes = order.processes;
-  const bool is_meant = processes.empty() || std::count(processes.begin(), processes.end(),
-                                                        process_.process) > 0;
+  const bool is_meant =
+      processes.empty() || std::count(processes.begin(), processes.end(), process_.process) > 0;
   if (!is_meant) return;  // it was not there yet when that was decided
   const std::lock_guard lock(mutex_);
   if (order.follows) {
@@ -234,9 +233,9 @@ Result<void> OrderReader::prepare_parts(const Preparation& preparation, const Pr
     next.handover.model = std::make_shared<const graph::Model>(std::move(model));
   }
   MOTLEY_RETURN_IF_ERROR(prepare_move(preparation, present, next));
-  MOTLEY_ASSIGN(next.session, open_part(process_, fmt::format("stint/{}", order.number),
-                                        order.devices, order.program, order.evaluations,
-                                        preparation.cancelled));
+  MOTLEY_ASSIGN(next.session,
+                open_part(process_, fmt::format("stint/{}", order.number), order.devices,
+                          order.program, order.evaluations, preparation.cancelled));
   next.session->stint = order.number;
   return next.session->is_idle ? Result<void>() : prepare_program(preparation, present, next);
 }
@@ -245,10 +244,9 @@ Result<void> OrderReader::prepare_parts(const Preparation& preparation, const Pr
 Result<void> OrderReader::prepare_move(const Preparation& preparation, const Present& present,
                                        Next& next) const {
   const ChangeOrder& order = preparation.order;
-  MOTLEY_ASSIGN(next.moving,
-                open_part(process_, fmt::format("move/{}", order.number),
-                          devices_of(order.move, process_.job.devices), order.move, {},
-                          preparation.cancelled));
+  MOTLEY_ASSIGN(next.moving, open_part(process_, fmt::format("move/{}", order.number),
+                                       devices_of(order.move, process_.job.devices), order.move, {},
+                                       preparation.cancelled));
   WorkerSession& session = *next.moving;
   if (session.is_idle) {
     next.moving.reset();
@@ -276,8 +274,8 @@ Result<void> OrderReader::prepare_program(const Preparation& preparation, const 
   options.measures_parts = true;
   if (next.moving)
     options.shared = new_tensors(
-      program, next.moving->program.devices[static_cast<std::size_t>(next.moving->rank)],
-      next.mover->persistent());
+        program, next.moving->program.devices[static_cast<std::size_t>(next.moving->rank)],
+        next.mover->persistent());
   MOTLEY_ASSIGN(handover.executor, Executor::create(program, options, session.communicator.get(),
                                                     &present.status->record()));
   const auto& recovery = preparation.order.recovery;
@@ -323,10 +321,9 @@ Result<void> OrderReader::agree(const Preparation& preparation, const Result<voi
   std::vector<int> processes = order.processes;
   for (int process = 0; order.processes.empty() && process < process_.size; ++process)
     processes.push_back(process);
-  MOTLEY_ASSIGN(const auto store,
-                process_.rendezvous->branch(fmt::format("orders/{}", order.number),
-                                            process_.process, process_.size,
-                                            preparation.cancelled));
+  MOTLEY_ASSIGN(const auto store, process_.rendezvous->branch(
+                                      fmt::format("orders/{}", order.number), process_.process,
+                                      process_.size, preparation.cancelled));
   const Seconds patience = process_.patience();
   MOTLEY_RETURN_IF_ERROR(store->set(fmt::format("ready/{}", process_.process),
                                     own ? std::string() : own.error().message));

@@ -260,9 +260,8 @@ void RankTraining::halt() {
 Result<void> RankTraining::settle(std::int64_t steps_done) {
   const bool ends = steps_done == next_step_ + 1;
   if (ends ? !may_end_step() : steps_done != next_step_)
-    return runtime_error("run.unsettled",
-                         fmt::format("{}: {} steps are done here, {} are to be", program().device,
-                                     next_step_, steps_done));
+    return runtime_error("run.unsettled", fmt::format("{}: {} steps are done here, {} are to be",
+                                                      program().device, next_step_, steps_done));
   MOTLEY_RETURN_IF_ERROR(
       executor_->settle(ends ? Executor::Verdict::kEnd : Executor::Verdict::kUndo));
   next_step_ = steps_done;

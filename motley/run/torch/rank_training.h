@@ -17,30 +17,11 @@
 #include "motley/run/feed/feed.h"
 #include "motley/run/hosts/status.h"
 #include "motley/run/rank_files.h"
+#include "motley/run/torch/handover.h"
 #include "motley/run/torch/lanes/executor.h"
 #include "motley/run/torch/worker_session.h"
 
 namespace motley::run {
-
-/// What a rank goes on with by another program.
-struct Handover {
-  std::shared_ptr<const graph::Model> model;
-  std::shared_ptr<StatusFile> status;
-  std::unique_ptr<Executor> executor;  ///< of the session's program, with the tensors as they are
-  std::vector<std::unique_ptr<Executor>> evaluators;  ///< by program of the session's
-  bool some_have_parts = false;                       ///< has any rank parts of tensors?
-  bool stops = false;       ///< all that it does is a checkpoint
-  bool after_loss = false;  ///< what was due after the last step may not have been done
-  TrainingPoint point;
-};
-
-/// How a session's device runs programs, those that do nothing but move tensors, too.
-ExecutorOptions executor_options(const WorkerSession& session, bool moves = false);
-/// Master copies of parameters: they begin as these, or are moved.
-enum class Masters { kBegin, kMoved };
-/// Sets what a program keeps as the job's model file has it, but for what is shared.
-Result<void> load_model(const Job& job, const graph::Model& model, Masters masters,
-                        Executor& executor);
 
 /// One rank's training from the first (or the checkpoint's) step to the last. All ranks go through
 /// the same stages. Rank 0 reads and writes checkpoints, and sends what it read to the others; but
@@ -145,14 +126,14 @@ class RankTraining {
   std::unique_ptr<Feed> samples_, evaluated_;          // of training, of evaluations
   std::int64_t batches_evaluated_ = 0;                 // in one evaluation
   std::optional<Best> best_;
-  std::int64_t next_step_ = 0;    // steps done so far
-  std::int64_t saved_step_ = -1;  // of the latest checkpoint of this job
+  std::int64_t next_step_ = 0;        // steps done so far
+  std::int64_t saved_step_ = -1;      // of the latest checkpoint of this job
   std::int64_t evaluated_step_ = -1;  // of the latest evaluation of this job
-  bool has_begun_ = false;        // said `ready`
-  bool stops_ = false;            // before the next step
-  bool owes_ = false;             // what is due after the last step may not have been done
+  bool has_begun_ = false;            // said `ready`
+  bool stops_ = false;                // before the next step
+  bool owes_ = false;                 // what is due after the last step may not have been done
   std::atomic<bool> is_halted_ = false;
-  std::int64_t begun_ns_ = 0;     // when this job's first step began
+  std::int64_t begun_ns_ = 0;  // when this job's first step began
   std::string resumed_from_, saved_path_;
 };
 

@@ -32,8 +32,8 @@ Result<std::unique_ptr<Stints>> Stints::open(WorkerSession& process, const Repor
   // Who joins a job that runs has a part in a program of later on.
   const auto devices = process.joins ? std::vector<WorkerDevice>()
                                      : devices_of(process.program, process.job.devices);
-  MOTLEY_ASSIGN(stints->session_, open_part(process, "stint/0", devices, process.program,
-                                            process.evaluations));
+  MOTLEY_ASSIGN(stints->session_,
+                open_part(process, "stint/0", devices, process.program, process.evaluations));
   if (process.joins) stints->number_ = kUnknown;
   MOTLEY_ASSIGN(stints->orders_, OrderReader::start(process, reporter));
   if (!stints->session_->is_idle) {
@@ -43,7 +43,8 @@ Result<std::unique_ptr<Stints>> Stints::open(WorkerSession& process, const Repor
   } else {
     MOTLEY_ASSIGN(StatusFile status, StatusFile::create(process.job.run_dir, process.process));
     stints->status_ = std::make_shared<StatusFile>(std::move(status));
-    reporter.event("ready", Json{{"device", process.device().name}, {"idle", true}, {"leads", false}});
+    reporter.event("ready",
+                   Json{{"device", process.device().name}, {"idle", true}, {"leads", false}});
   }
   stints->show_present();
   return stints;
@@ -168,8 +169,8 @@ Result<void> Stints::go_on(Next given, const TrainingPoint& point, bool after_lo
   }
   // Who leaves the program keeps its tensors until all have theirs.
   const bool moves = next.moving && next.moving->rendezvous;
-  const auto begun = moves ? next.moving->rendezvous->barrier("begun", process_.patience())
-                           : Result<void>();
+  const auto begun =
+      moves ? next.moving->rendezvous->barrier("begun", process_.patience()) : Result<void>();
   if (!begun) {
     next.halt();
     return begun;

@@ -11,7 +11,7 @@ namespace motley::run {
 namespace {
 
 using Milliseconds = std::chrono::milliseconds;
-constexpr Milliseconds kLook{2};  // between looks for a key
+constexpr Milliseconds kBetweenLooks{2};  // between looks for a key
 
 }  // namespace
 
@@ -60,7 +60,7 @@ void CancellableStore::wait(const std::vector<std::string>& keys, const Millisec
     if (inner_->check(keys)) return;
     TORCH_CHECK(timeout == kNoTimeout || std::chrono::steady_clock::now() < limit,
                 "Timeout waiting for key ", keys.empty() ? "" : keys.front());
-    std::this_thread::sleep_for(kLook);
+    std::this_thread::sleep_for(kBetweenLooks);
   }
 }
 

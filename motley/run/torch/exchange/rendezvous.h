@@ -17,10 +17,10 @@ namespace motley::run {
 struct RendezvousOptions {
   int rank = 0;
   int size = 1;
-  std::string file;                ///< local job: a file that all ranks share; no port is needed
+  std::string file;                  ///< local job: a file that all ranks share; no port is needed
   std::optional<StoreAddress> keys;  ///< a served store in its place (served_store.h)
-  std::optional<RankPlace> place;  ///< job of an external launcher: a TCP store; `file` is unused
-  Seconds timeout{30};             ///< for connecting and for every get
+  std::optional<RankPlace> place;    ///< job of an external launcher: a TCP store; `file` is unused
+  Seconds timeout{30};               ///< for connecting and for every get
 };
 
 /// A key-value store that all ranks of a job share, and what is built on it: agreeing on a value.

@@ -99,9 +99,9 @@ class Executor {
   /// How far a step came that failed, of a program with a commit (program/commit.h).
   enum class Standing {
     kBetween,  ///< no step was stopped
-    kBegun,  ///< no rank can have ended it, as this one still owed others something
-    kReady,  ///< the others may have ended it
-    kBroken  ///< it was decided, or cannot be: what is kept is neither that before nor that after
+    kBegun,    ///< no rank can have ended it, as this one still owed others something
+    kReady,    ///< the others may have ended it
+    kBroken    ///< it was decided, or cannot be: what is kept is neither that before nor that after
   };
   virtual Standing standing() const = 0;
   /// After a step that failed where it stood so: ends it (kReady alone), or puts what is kept back

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/control/planning.h"
+#include "motley/control/prediction.h"
+#include "motley/policy/decision.h"
+#include "motley/policy/policy.h"
+#include "motley/simulate/conditions.h"
+
+namespace motley::control {
+
+/// A plan that a training may go on by, with the same batch and result as the others. Its programs
+/// are made when it is asked for, and let go when another one runs.
+struct Candidate {
+  std::string label;                   ///< "the batch split 24:12:4"
+  Planned planned;                     ///< without a program: not made yet
+  std::optional<Seconds> priced = {};  ///< a step, where the plan was found
+  std::vector<program::Program> evaluations = {};
+  std::optional<Predicted> predicted = {};
+  std::optional<Seconds> measured = {};  ///< median of its last steps in this run
+};
+
+/// "the batch split 20:14:6", "operators split over 3 devices", "2 stages", "a:0 alone".
+std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluster);
+
+/// How a training may change while it runs.
+struct Adaptation {
+  std::deque<Candidate> candidates;
+  int first = 0;  ///< the candidate that runs first
+  /// Decides; null: what is given is done, and nothing else.
+  std::unique_ptr<policy::Policy> policy = nullptr;
+  /// A new one for its candidates; null: it needs none.
+  std::function<Result<std::unique_ptr<policy::Policy>>(const Adaptation&)> make_policy = nullptr;
+  /// What another run decided, to be done again at the same steps, and the candidate of each.
+  std::vector<policy::Decision> given = {};
+  std::vector<int> given_candidates = {};
+
+  /// Makes one of a split that a policy asks for; null: none does.
+  std::function<Result<Candidate>(const std::vector<policy::Share>&)> split = nullptr;
+  std::vector<DeviceId> spare = {};  ///< that a split may take, beside those of candidates
+  /// The training goes on when devices are lost, come or leave: makes a plan for those that are
+  /// there (replanning.h). Null: it ends with any of them.
+  std::function<Result<Candidate>(const std::vector<DeviceId>&)> replan = nullptr;
+  std::vector<std::string> absent = {};  ///< devices that are not there at the beginning
+  int port = 0;                          ///< where newcomers and others ask; 0: any
+  std::string version = "";              ///< of the program that runs
+  /// Devices that go and come back: as of an emulated cluster (simulate/conditions.h).
+  std::vector<simulate::Absence> absences = {};
+  /// By which a candidate is predicted once it has a program; null: none is.
+  std::shared_ptr<const search::Costs> costs = nullptr;
+  /// Gives one that is made later the programs by which it evaluates; null: it does not.
+  std::function<Result<void>(Candidate&)> complete = nullptr;
+
+  /// Of the candidates, those of the one that runs first before others, and the spare ones.
+  std::vector<DeviceId> devices() const;
+};
+
+/// Lines of decisions.jsonl (docs/formats/decisions.md).
+Result<std::vector<policy::Decision>> read_decisions(const std::string& path);
+
+}  // namespace motley::control
