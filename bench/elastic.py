@@ -195,7 +195,7 @@ def campaign_rows(folder, faults=None):
            "events": 0, "pause_s": 0.0}  # fmt: skip
     pauses, worst = [], 0
     while row["faults"] < wanted:
-        running = Running(place, 100000, "--timeout", "10")
+        running = Running(place, 100000, "--timeout", "10", "--survive", 1)
         if not running.wait_for_steps(3):
             raise RuntimeError("it did not begin: " + running.log.read_text()[-600:])
         for _ in range(25):

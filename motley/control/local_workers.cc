@@ -225,7 +225,11 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
                                         });
   if (outcome.end == run::JobEnd::kFailed) return outcome;
   done = run::bring_traces(hosts_, placed);
-  if (done && carrier && outcome.end == run::JobEnd::kFinished) done = run::publish_models(placed);
+  // Who was to do it may have been lost behind the last step.
+  const bool has_lost = keys && std::any_of(outcome.exit_codes.begin(), outcome.exit_codes.end(),
+                                            [](int code) { return code != 0; });
+  if (done && (carrier || has_lost) && outcome.end == run::JobEnd::kFinished)
+    done = run::publish_models(placed);
   if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
   return outcome;
 }
