@@ -32,8 +32,8 @@ Result<std::unique_ptr<Stints>> Stints::open(WorkerSession& process, const Repor
   // Who joins a job that runs has a part in a program of later on.
   const auto devices = process.joins ? std::vector<WorkerDevice>()
                                      : devices_of(process.program, process.job.devices);
-  MOTLEY_ASSIGN(stints->session_, open_part(process, "stint/0", devices, process.program,
-                                            process.evaluations));
+  MOTLEY_ASSIGN(stints->session_,
+                open_part(process, "stint/0", devices, process.program, process.evaluations));
   if (process.joins) stints->number_ = kUnknown;
   MOTLEY_ASSIGN(stints->orders_, OrderReader::start(process, reporter));
   if (!stints->session_->is_idle) {
@@ -43,7 +43,8 @@ Result<std::unique_ptr<Stints>> Stints::open(WorkerSession& process, const Repor
   } else {
     MOTLEY_ASSIGN(StatusFile status, StatusFile::create(process.job.run_dir, process.process));
     stints->status_ = std::make_shared<StatusFile>(std::move(status));
-    reporter.event("ready", Json{{"device", process.device().name}, {"idle", true}, {"leads", false}});
+    reporter.event("ready",
+                   Json{{"device", process.device().name}, {"idle", true}, {"leads", false}});
   }
   stints->show_present();
   return stints;
@@ -168,8 +169,8 @@ Result<void> Stints::go_on(Next given, const TrainingPoint& point, bool after_lo
   }
   // Who leaves the program keeps its tensors until all have theirs.
   const bool moves = next.moving && next.moving->rendezvous;
-  const auto begun = moves ? next.moving->rendezvous->barrier("begun", process_.patience())
-                           : Result<void>();
+  const auto begun =
+      moves ? next.moving->rendezvous->barrier("begun", process_.patience()) : Result<void>();
   if (!begun) {
     next.halt();
     return begun;
@@ -191,6 +192,7 @@ void Stints::enter() {
   on_training_(nullptr);  // a signal that comes now is kept for the next one
   orders_->set_halt(nullptr);
   number_ = entering_->next.number;
+  has_left_ = entering_->next.moving != nullptr && entering_->next.session->is_idle;
   training_ = std::move(entering_->training);
   session_ = std::move(entering_->next.session);
   entering_.reset();
@@ -211,6 +213,7 @@ Standing Stints::standing() const {
   standing.device = process_.device().name;
   standing.stint = number_;
   standing.is_idle = training_ == nullptr;
+  standing.has_left = has_left_;
   standing.point = training_ ? training_->point() : point_;
   standing.is_open = training_ && training_->is_in_step();
   standing.may_end = training_ && training_->may_end_step();
