@@ -90,19 +90,21 @@ std::vector<Door::Question> Door::take() {
     ssize_t count = 0;
     while ((count = ::recv(caller.socket.number(), bytes, sizeof bytes, 0)) > 0)
       caller.heard.append(bytes, static_cast<std::size_t>(count));
+    const bool is_later = errno == EAGAIN || errno == EINTR;
     const std::size_t end = caller.heard.find('\n');
-    if (end != std::string::npos) {
+    if (end != std::string::npos && !caller.has_asked) {
+      caller.has_asked = true;
       const std::string text = caller.heard.substr(0, end);
       caller.heard.clear();
       const auto json = parse_json(text, "question");
-      const bool knows = json && json->is_object() && json->contains("word") &&
-                         (*json)["word"] == word_;
+      const bool knows =
+          json && json->is_object() && json->contains("word") && (*json)["word"] == word_;
       questions.push_back({id, knows, text});
     }
-    const bool is_gone = count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
+    const bool has_shut = count == 0 && !caller.has_asked;
+    const bool is_gone = has_shut || (count < 0 && !is_later);
     const bool is_bad = caller.heard.size() > kMostQuestion ||
-                        (end == std::string::npos &&
-                         steady_seconds() - caller.came > kMostSeconds);
+                        (end == std::string::npos && steady_seconds() - caller.came > kMostSeconds);
     each = is_gone || is_bad ? callers_.erase(each) : std::next(each);
   }
   return questions;
@@ -120,30 +122,36 @@ Result<DoorAddress> read_door(const std::string& file) {
   std::ifstream stream(file);
   const std::string text((std::istreambuf_iterator<char>(stream)), {});
   const auto json = text.empty() ? tl::make_unexpected(Error()) : parse_json(text, file);
-  if (!json || !json->is_object() || !json->contains("port"))
+  const auto is_door = [](const Json& said) {
+    return said.is_object() && said.contains("port") && said["port"].is_number_integer() &&
+           said.contains("word") && said["word"].is_string();
+  };
+  if (!json || !is_door(*json))
     return usage_error("run.not-elastic",
                        file + ": not there: no run with --elastic is under way in that directory");
   DoorAddress address;
-  address.port = json->value("port", 0);
-  address.word = json->value("word", "");
+  address.port = (*json)["port"].get<int>();
+  address.word = (*json)["word"].get<std::string>();
   return address;
 }
 
 Result<Json> ask_door(const DoorAddress& address, Json question, double seconds) {
   question["word"] = address.word;
   const auto fail = [&](const std::string& why) {
-    return runtime_error("run.door", fmt::format("{} port {}: {}", address.host, address.port, why));
+    return runtime_error("run.door",
+                         fmt::format("{} port {}: {}", address.host, address.port, why));
   };
   addrinfo hints{}, *found = nullptr;
   hints.ai_family = AF_INET;
   hints.ai_socktype = SOCK_STREAM;
-  if (const int code = ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(),
-                                     &hints, &found);
+  if (const int code =
+          ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
       code != 0)
     return fail(::gai_strerror(code));
   const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   timeval limit{static_cast<time_t>(seconds),
-                static_cast<suseconds_t>((seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e6)};
+                static_cast<suseconds_t>(
+                    (seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e6)};
   ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   const int connected = ::connect(socket.number(), found->ai_addr, found->ai_addrlen);

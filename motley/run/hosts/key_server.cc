@@ -63,8 +63,8 @@ Result<std::unique_ptr<KeyServer>> KeyServer::start() {
   auto* any = reinterpret_cast<sockaddr*>(&address);
   if (!socket.is_open() || ::bind(socket.number(), any, length) != 0 ||
       ::listen(socket.number(), 1024) != 0 || ::getsockname(socket.number(), any, &length) != 0)
-    return runtime_error("run.port", fmt::format("no port for the job's keys: {}",
-                                                 std::strerror(errno)));
+    return runtime_error("run.port",
+                         fmt::format("no port for the job's keys: {}", std::strerror(errno)));
   MOTLEY_ASSIGN(Pipe wake, make_pipe());
   std::random_device random;
   return std::unique_ptr<KeyServer>(
@@ -125,8 +125,8 @@ bool KeyServer::hear(Client& client) {
     client.is_known = true;
   }
   while (!client.unsaid.empty()) {
-    count = ::send(client.socket.number(), client.unsaid.data(), client.unsaid.size(),
-                   MSG_NOSIGNAL);
+    count =
+        ::send(client.socket.number(), client.unsaid.data(), client.unsaid.size(), MSG_NOSIGNAL);
     if (count < 0) return errno == EAGAIN || errno == EINTR;
     client.unsaid.erase(0, static_cast<std::size_t>(count));
   }
@@ -148,7 +148,10 @@ std::string KeyServer::answer(const std::string& request) {
     case 'a': {
       const std::int64_t before =
           found == keys_.end() ? 0 : find_integer(found->second).value_or(0);
-      return keys_[key] = std::to_string(before + find_integer(fields[1]).value_or(0));
+      // By unsigned numbers: these may overflow.
+      const std::uint64_t sum = static_cast<std::uint64_t>(before) +
+                                static_cast<std::uint64_t>(find_integer(fields[1]).value_or(0));
+      return keys_[key] = std::to_string(static_cast<std::int64_t>(sum));
     }
     case 'd':
       return keys_.erase(key) > 0 ? "1" : "0";
@@ -158,7 +161,8 @@ std::string KeyServer::answer(const std::string& request) {
       return "1";
     }
     case 'x': {
-      const bool is_expected = found == keys_.end() ? fields[1].empty() : found->second == fields[1];
+      const bool is_expected =
+          found == keys_.end() ? fields[1].empty() : found->second == fields[1];
       if (is_expected) return keys_[key] = fields[2];
       return found == keys_.end() ? fields[1] : found->second;
     }
