@@ -38,14 +38,15 @@ std::string print_order(const Change& change, const std::string& device) {
     evaluations.push_back(own_text(each, device));
   // A state that is loaded from files needs no move.
   const bool is_loaded = change.recovery && !change.recovery->from.empty();
-  const Json json{{"change", change.number},
-                  {"after", change.after},
-                  {"devices", std::move(devices)},
-                  {"program", own_text(change.program, device)},
-                  {"evaluations", std::move(evaluations)},
-                  {"move", is_loaded ? std::string() : own_text(change.move, device)},
-                  {"recovery", change.recovery ? recovery_to_json(*change.recovery) : Json(nullptr)},
-                  {"processes", change.processes}};
+  const Json json{
+      {"change", change.number},
+      {"after", change.after},
+      {"devices", std::move(devices)},
+      {"program", own_text(change.program, device)},
+      {"evaluations", std::move(evaluations)},
+      {"move", is_loaded ? std::string() : own_text(change.move, device)},
+      {"recovery", change.recovery ? recovery_to_json(*change.recovery) : Json(nullptr)},
+      {"processes", change.processes}};
   return json.dump();
 }
 
@@ -67,6 +68,8 @@ Result<ChangeOrder> parse_order(const std::string& line) {
   MOTLEY_ASSIGN(const std::int64_t after, object.integer("after"));
   order.after = static_cast<int>(after);
   MOTLEY_ASSIGN(const Json* devices, object.member("devices"));
+  if (!devices->is_array())
+    return usage_error("run.order", where + ": key 'devices': wanted a list");
   for (const Json& each : *devices) {
     MOTLEY_ASSIGN(order.devices.emplace_back(), worker_device_from_json(each, where));
   }
@@ -86,7 +89,13 @@ Result<ChangeOrder> parse_order(const std::string& line) {
     MOTLEY_ASSIGN(order.recovery, recovery_from_json(*recovery, where + ": recovery"));
   }
   MOTLEY_ASSIGN(const Json* processes, object.member("processes"));
-  for (const Json& each : *processes) order.processes.push_back(each.get<int>());
+  if (!processes->is_array())
+    return usage_error("run.order", where + ": key 'processes': wanted a list");
+  for (const Json& each : *processes) {
+    if (!each.is_number_integer())
+      return usage_error("run.order", where + ": key 'processes': wanted integers");
+    order.processes.push_back(each.get<int>());
+  }
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return order;
 }
