@@ -57,8 +57,8 @@ struct Adaptation {
   /// there (replanning.h). Null: it ends with any of them.
   std::function<Result<Candidate>(const std::vector<DeviceId>&)> replan = nullptr;
   std::vector<std::string> absent = {};  ///< devices that are not there at the beginning
-  int port = 0;              ///< where newcomers and others ask; 0: any
-  std::string version = "";  ///< of the program that runs
+  int port = 0;                          ///< where newcomers and others ask; 0: any
+  std::string version = "";              ///< of the program that runs
   /// Devices that go and come back: as of an emulated cluster (simulate/conditions.h).
   std::vector<simulate::Absence> absences = {};
   /// By which a candidate is predicted once it has a program; null: none is.
@@ -135,7 +135,7 @@ class Adapting : public Listener {
   };
   void take(std::vector<policy::Choice> choices, std::int64_t steps_done);
   Result<int> find_candidate(const policy::Action& action);
-  void ask(int candidate, policy::Decision decision);
+  Result<void> ask(int candidate, policy::Decision decision);
   Result<void> make_programs(Candidate& candidate) const;
   Result<run::Change> make_change(int candidate);
   Result<run::Change> make_change(int from, int to, const std::set<std::string>& lost);
@@ -149,6 +149,7 @@ class Adapting : public Listener {
   Result<run::Change> give_up(run::Recovery recovery, int from, const Error& why);
   run::Recovery from_checkpoint() const;
   void note_membership(const run::WorkerEvent& event);
+  void dismiss_late();
   void settle_membership(std::int64_t step, Seconds pause);
   void take_arrivals();
   void follow_absences();
@@ -172,6 +173,7 @@ class Adapting : public Listener {
   int number_ = 0;                 // of the last change that was asked for
   std::map<int, Asked> asked_;     // by number of the change; that has not begun
   std::map<int, int> begun_;       // by number: the candidate
+  std::map<int, int> numbered_;    // of all changes that were asked for, likewise
   std::deque<run::Change> ready_;  // to be given to workers
   const std::size_t found_;        // candidates that were there when it began
   // The last decision on a plan, of which is yet to be seen what comes, and words since; and how
@@ -185,11 +187,12 @@ class Adapting : public Listener {
   // Of an elastic job.
   std::optional<Membership> members_;
   std::vector<MembershipChange> membership_;
-  MembershipChange coming_;              // since training went on last
-  std::set<std::string> leaving_;        // devices, until they are left out
-  std::set<std::string> arrived_;        // that no plan was made with yet
-  std::map<std::string, int> came_;      // the last change before a device came, of those that did
-  std::string saved_path_;               // the latest checkpoint
+  MembershipChange coming_;          // since training went on last
+  std::set<std::string> leaving_;    // devices, until they are left out
+  std::set<std::string> arrived_;    // that no plan was made with yet
+  std::set<int> told_;               // processes that were told of a change
+  std::map<std::string, int> came_;  // the last change before a device came, of those that did
+  std::string saved_path_;           // the latest checkpoint
   std::optional<Seconds> first_step_at_;
   std::vector<char> absences_begun_, absences_over_;
   std::optional<Error> fault_;

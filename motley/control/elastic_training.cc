@@ -18,9 +18,9 @@ constexpr const char* kMembership = "membership";  // decides where no policy do
 /// Errors of one process from which the others may go on: what a machine does, not the training.
 bool is_of_a_device(const Error& error) {
   static constexpr std::array<std::string_view, 12> kCodes = {
-      "run.worker-lost", "run.host-lost",     "run.peer-lost", "run.timeout",
-      "run.closed",      "run.halted",        "run.stopped",   "run.out-of-memory",
-      "run.unsettled",   "run.change",        "run.rendezvous", "run.shared-memory"};
+      "run.worker-lost", "run.host-lost", "run.peer-lost",  "run.timeout",
+      "run.closed",      "run.halted",    "run.stopped",    "run.out-of-memory",
+      "run.unsettled",   "run.change",    "run.rendezvous", "run.shared-memory"};
   return std::find(kCodes.begin(), kCodes.end(), error.code) != kCodes.end();
 }
 
@@ -34,6 +34,7 @@ bool Adapting::on_loss(int process, const Error& error) {
   if (!members_->lose(process, clock_.steady())) return false;
   arrived_.erase(device);
   leaving_.erase(device);
+  told_.erase(process);
   if (!lived || is_expected) return true;
   coming_.lost.push_back(device);
   listener_.note(fmt::format("{} is lost: {}", device, error.message));
@@ -99,23 +100,25 @@ Result<run::Change> Adapting::recover(const std::vector<run::Standing>& standing
   if (!found) listener_.note("warning: " + found.error().message);
   run::Recovery recovery = found ? std::move(*found) : from_checkpoint();
   recovery.point.saved_path = saved_path_;
+  if (!found) coming_.lost_steps += std::max<std::int64_t>(0, done_ - recovery.point.step);
   // The change that they were in may have begun without a word of it.
-  if (const auto asked = asked_.find(recovery.stint); asked != asked_.end())
-    begun_[recovery.stint] = asked->second.candidate;
+  if (const auto numbered = numbered_.find(recovery.stint); numbered != numbered_.end())
+    begun_[recovery.stint] = numbered->second;
   asked_.clear();
   ready_.clear();
   begun_.erase(begun_.upper_bound(recovery.stint), begun_.end());
   const int from = begun_.rbegin()->second;
-  const bool was_undone = std::any_of(
-      standings.begin(), standings.end(), [&](const run::Standing& each) {
+  const bool was_undone =
+      std::any_of(standings.begin(), standings.end(), [&](const run::Standing& each) {
         return each.is_open && each.stint == recovery.stint &&
                each.point.step == recovery.point.step;
       });
   coming_.lost_steps += was_undone ? 1 : 0;
   const std::optional<int> wanted = plan_of_policy();
   const bool may_stay = coming_.lost.empty() && uses_only_present(from);
-  const Result<int> to = wanted ? Result<int>(*wanted)
-                         : may_stay ? Result<int>(from) : plan_for(present());
+  const Result<int> to = wanted     ? Result<int>(*wanted)
+                         : may_stay ? Result<int>(from)
+                                    : plan_for(present());
   if (!to) return give_up(std::move(recovery), from, to.error());
   auto change = recover_from(recovery, from, *to);
   const bool is_small = !change && change.error().kind == ErrorKind::kInfeasible;
@@ -157,11 +160,12 @@ Result<run::Change> Adapting::recover_from(run::Recovery recovery, int from, int
                             .at = Seconds(spent_),
                             .choice = {policy::UsePlan{to}, std::nullopt, ""},
                             .begins = recovery.point.step};
-  decision.choice.why = coming_.lost.empty() ? "devices did not get on"
-                                             : "without " + join(coming_.lost, ", ");
+  decision.choice.why =
+      coming_.lost.empty() ? "devices did not get on" : "without " + join(coming_.lost, ", ");
   if (const auto& priced = candidates_[static_cast<std::size_t>(to)].priced)
     decision.choice.expected = *priced;
   change->recovery = std::move(recovery);
+  numbered_[number_] = to;
   asked_[number_] = {to, std::move(decision)};
   return change;
 }
@@ -188,10 +192,17 @@ void Adapting::note_membership(const run::WorkerEvent& event) {
   members_->on_event(event, now);
   if (event.event == "step" && !first_step_at_) first_step_at_ = now;
   if (event.event == "ready") saved_path_ = event.fields.value("resumed_from", saved_path_);
+  if (members_->is_over()) return dismiss_late();
   if (event.event != "ready" || was_there || !members_->has_come(event.rank)) return;
   const std::string& device = members_->device(event.rank);
   came_[device] = begun_.rbegin()->first;
   arrived_.insert(device);
+}
+
+/// Who came too late for any plan: nobody tells it that the training is over.
+void Adapting::dismiss_late() {
+  for (const int process : members_->living())
+    if (members_->has_come(process) && !told_.contains(process)) members_->dismiss(process);
 }
 
 /// A plan has begun, after step `step`.
@@ -225,29 +236,26 @@ void Adapting::settle_membership(std::int64_t step, Seconds pause) {
   say(coming_.lost, "lost");
   say(coming_.left, "left");
   say(coming_.joined, "joined");
-  listener_.note(fmt::format("step {}: {}; went on after {}{}", step, join(words, ", "),
-                             format_seconds(coming_.pause),
-                             coming_.lost_steps == 0 ? ""
-                             : coming_.lost_steps == 1
-                                 ? ", a step was done again"
-                                 : fmt::format(", {} steps are done again", coming_.lost_steps)));
+  listener_.note(fmt::format(
+      "step {}: {}; went on after {}{}", step, join(words, ", "), format_seconds(coming_.pause),
+      coming_.lost_steps == 0   ? ""
+      : coming_.lost_steps == 1 ? ", a step was done again"
+                                : fmt::format(", {} steps are done again", coming_.lost_steps)));
   membership_.push_back(std::exchange(coming_, {}));
 }
 
 /// Makes a plan with devices that have come.
 void Adapting::take_arrivals() {
   if (arrived_.empty() || !asked_.empty()) return;
-  const std::string names =
-      join(std::vector<std::string>(arrived_.begin(), arrived_.end()), ", ");
+  const std::string names = join(std::vector<std::string>(arrived_.begin(), arrived_.end()), ", ");
   if (choices_.policy != nullptr)
     for (const std::string& device : arrived_)
-      take(choices_.policy->observe(policy::ArrivalSeen{device, Seconds(spent_)}),
-           done_);
+      take(choices_.policy->observe(policy::ArrivalSeen{device, Seconds(spent_)}), done_);
   if (!asked_.empty()) return;  // the policy knows how
   const auto plan = plan_for(present());
   if (!plan || *plan == current_) {
-    listener_.note(names + (plan ? " is idle: the plan is quicker without"
-                                 : ": " + plan.error().message));
+    listener_.note(names +
+                   (plan ? " is idle: the plan is quicker without" : ": " + plan.error().message));
     arrived_.clear();
     return;
   }
@@ -257,8 +265,7 @@ void Adapting::take_arrivals() {
                             .choice = {policy::UsePlan{*plan}, std::nullopt, "with " + names}};
   if (const auto& priced = candidates_[static_cast<std::size_t>(*plan)].priced)
     decision.choice.expected = *priced;
-  ask(*plan, std::move(decision));
-  if (asked_.empty()) arrived_.clear();  // it was said why not
+  if (!ask(*plan, std::move(decision))) arrived_.clear();  // it was said why not
 }
 
 Result<void> Adapting::release(const std::string& device) {
@@ -279,18 +286,19 @@ Result<void> Adapting::release(const std::string& device) {
   policy::Decision decision{.policy = kMembership,
                             .seen_step = done_,
                             .at = Seconds(spent_),
-                            .choice = {policy::UsePlan{*plan}, std::nullopt,
-                                       device + " leaves"}};
+                            .choice = {policy::UsePlan{*plan}, std::nullopt, device + " leaves"}};
   if (const auto& priced = candidates_[static_cast<std::size_t>(*plan)].priced)
     decision.choice.expected = *priced;
-  ask(*plan, std::move(decision));
-  return {};
+  const auto asked = ask(*plan, std::move(decision));
+  if (!asked) leaving_.erase(device);
+  return asked;
 }
 
 Result<void> Adapting::take_in(const std::string& device) {
   const auto process = members_ ? members_->find(device) : std::nullopt;
   if (!process)
     return usage_error("elastic.unknown", device + ": the run's cluster has no such device");
+  if (members_->is_over()) return usage_error("elastic.over", "the training is over");
   if (!members_->start(*process))
     return usage_error("elastic.present", device + ": it takes part already");
   return {};
@@ -304,8 +312,8 @@ std::vector<std::pair<std::string, std::string>> Adapting::device_states() const
   for (std::size_t process = 0; process < job_.devices.size(); ++process) {
     const std::string& name = job_.devices[process].name;
     const bool lives = members_ && members_->lives(static_cast<int>(process));
-    const bool comes = arrived_.contains(name) ||
-                       (members_ && members_->comes(static_cast<int>(process)));
+    const bool comes =
+        arrived_.contains(name) || (members_ && members_->comes(static_cast<int>(process)));
     states.emplace_back(name, comes                     ? "coming"
                               : !lives                  ? "absent"
                               : leaving_.contains(name) ? "leaving"

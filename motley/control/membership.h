@@ -69,6 +69,8 @@ class Membership {
   /// Has it been started, and is not ready yet?
   bool comes(int process) const { return started_.contains(process) && !lives(process); }
   bool is_training() const { return phase_ == Phase::kTraining; }
+  /// Some have done all that was to be done.
+  bool is_over() const { return !ended_.empty(); }
   /// Since when they do not train.
   Seconds since() const { return since_; }
   const std::string& device(int process) const {
