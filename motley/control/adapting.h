@@ -148,6 +148,7 @@ class Adapting : public Listener {
   Result<run::Change> recover_from(run::Recovery recovery, int from, int to);
   Result<run::Change> give_up(run::Recovery recovery, int from, const Error& why);
   run::Recovery from_checkpoint() const;
+  run::Recovery fall_back(const Error& why, std::int64_t done);
   void note_membership(const run::WorkerEvent& event);
   void dismiss_late();
   void settle_membership(std::int64_t step, Seconds pause);

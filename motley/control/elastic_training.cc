@@ -94,13 +94,22 @@ run::Recovery Adapting::from_checkpoint() const {
   return recovery;
 }
 
+/// The same where what is left is not all; steps since are lost, of so many that were done.
+run::Recovery Adapting::fall_back(const Error& why, std::int64_t done) {
+  run::Recovery recovery = from_checkpoint();
+  coming_.lost_steps += std::max<std::int64_t>(0, done - recovery.point.step);
+  done_ = recovery.point.step;
+  listener_.note(fmt::format("{}; training goes on {}", why.message,
+                             recovery.from == "new" ? "from the beginning: there is no checkpoint"
+                                                    : "from " + recovery.from));
+  return recovery;
+}
+
 /// All stand still: the plan by which they go on, and from where.
 Result<run::Change> Adapting::recover(const std::vector<run::Standing>& standings) {
   auto found = run::find_recovery(standings);
-  if (!found) listener_.note("warning: " + found.error().message);
-  run::Recovery recovery = found ? std::move(*found) : from_checkpoint();
+  run::Recovery recovery = found ? std::move(*found) : fall_back(found.error(), done_);
   recovery.point.saved_path = saved_path_;
-  if (!found) coming_.lost_steps += std::max<std::int64_t>(0, done_ - recovery.point.step);
   // The change that they were in may have begun without a word of it.
   if (const auto numbered = numbered_.find(recovery.stint); numbered != numbered_.end())
     begun_[recovery.stint] = numbered->second;
@@ -130,20 +139,16 @@ Result<run::Change> Adapting::recover_from(run::Recovery recovery, int from, int
   std::set<std::string> empty;  // have come since, and have nothing
   for (const auto& [device, after] : came_)
     if (after >= recovery.stint) empty.insert(device);
-  Result<run::Change> change = make_change(from, to, empty);
-  const bool is_gone = !change && change.error().code == "synth.move-lost";
-  if (is_gone || !recovery.from.empty()) {
-    const bool stops = recovery.stops;
-    const std::int64_t done = recovery.point.step;
-    if (is_gone) {
-      recovery = from_checkpoint();
+  Result<run::Change> change;
+  if (recovery.from.empty()) {
+    change = make_change(from, to, empty);
+    if (!change && change.error().code == "synth.move-lost") {
+      const bool stops = recovery.stops;
+      recovery = fall_back(change.error(), std::max(recovery.point.step, done_));
       recovery.stops = stops;
-      coming_.lost_steps += done - recovery.point.step;
-      listener_.note(fmt::format("{}; training goes on {}", change.error().message,
-                                 recovery.from == "new"
-                                     ? "from the beginning: there is no checkpoint"
-                                     : "from " + recovery.from));
     }
+  }
+  if (!recovery.from.empty()) {
     Candidate& target = candidates_[static_cast<std::size_t>(to)];
     MOTLEY_RETURN_IF_ERROR(make_programs(target));
     change = run::Change();

@@ -333,6 +333,37 @@ TEST_F(AloneTest, WhereAllStateIsLostTheLastCheckpointIsGoneOnFrom) {
   EXPECT_EQ(adapting_->membership().at(0).lost_steps, 3);
 }
 
+TEST_F(AloneTest, LostStepsAreCountedOnce) {
+  begin(5);
+  ASSERT_TRUE(lose(0));
+  (void)orders();
+  stand(1, 1, {.is_idle = true});
+  stand(2, 1, {.is_idle = true});
+  ASSERT_EQ(orders(), Names{"change 1"});
+  EXPECT_EQ(adapting_->steps_done(), 0);
+  ASSERT_TRUE(lose(2));
+  ASSERT_EQ(orders(), Names{"halt 2"});
+  stand(1, 2, {.is_idle = true, .entering = 1});
+  ASSERT_EQ(orders(), Names{"change 2"});
+  change_begins(1, 2, 0);
+  ASSERT_EQ(adapting_->membership().size(), 1u);
+  EXPECT_EQ(adapting_->membership()[0].lost_steps, 5);
+  EXPECT_EQ(adapting_->membership()[0].lost, (Names{name(0), name(2)}));
+}
+
+// 1 left with a plan that only 0 trained by, and knows the step when it did.
+TEST_F(AloneTest, StepsSinceTheLastOneLeftAreLostToo) {
+  begin(5);
+  ASSERT_TRUE(lose(0));
+  (void)orders();
+  stand(1, 1, {.is_idle = true, .has_left = true, .point = {.step = 2}});
+  stand(2, 1, {.is_idle = true});
+  EXPECT_EQ(orders(), Names{"change 1"});
+  EXPECT_EQ(change_.recovery->from, "new");
+  change_begins(1, 1, 0);
+  EXPECT_EQ(adapting_->membership().at(0).lost_steps, 5);
+}
+
 // 1 has loaded the checkpoint and trains by plan 1; 2 still has what it had before, so both load
 // again. Then 2 is lost, and what 1 has is in the form of plan 1, which nobody said had begun.
 TEST_F(AloneTest, APlanThatOnlySomeCameToIsRemembered) {
