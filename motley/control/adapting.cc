@@ -85,7 +85,7 @@ Result<void> Adapting::open() {
     settled_ = text.rfind('\n') + 1;  // a line that a killed process left is cut off
   }
   for (std::size_t i = 0; i < choices_.given.size(); ++i)
-    ask(choices_.given_candidates[i], choices_.given[i]);
+    (void)ask(choices_.given_candidates[i], choices_.given[i]);
   return {};
 }
 
@@ -183,7 +183,7 @@ void Adapting::take(std::vector<policy::Choice> choices, std::int64_t steps_done
       keep(std::move(decision));
       continue;
     }
-    ask(plan, std::move(decision));
+    (void)ask(plan, std::move(decision));
   }
 }
 
@@ -210,7 +210,8 @@ Result<int> Adapting::keep_candidate(Result<Candidate> made) {
   return static_cast<int>(candidates_.size()) - 1;
 }
 
-void Adapting::ask(int candidate, policy::Decision decision) {
+/// Has it prepared. The error that was told: it cannot be had.
+Result<void> Adapting::ask(int candidate, policy::Decision decision) {
   Result<run::Change> change =
       uses_only_present(candidate)
           ? make_change(candidate)
@@ -222,11 +223,13 @@ void Adapting::ask(int candidate, policy::Decision decision) {
       take(choices_.policy->observe(
                policy::RefusalSeen{candidate, current_, change.error().message}),
            decision.seen_step);
-    return;
+    return tl::make_unexpected(change.error());
   }
   change->number = ++number_;
+  numbered_[number_] = candidate;
   asked_[number_] = {candidate, std::move(decision)};
   ready_.push_back(std::move(*change));
+  return {};
 }
 
 Result<void> Adapting::make_programs(Candidate& candidate) const {
@@ -289,7 +292,10 @@ std::optional<Order> Adapting::next_order() {
     if (const auto standings = members_->still()) {
       members_->go_on(now);
       auto change = recover(*standings);
-      if (change) return std::move(*change);
+      if (change) {
+        told_.insert(change->processes.begin(), change->processes.end());
+        return std::move(*change);
+      }
       fault_ = change.error();
       for (const int process : members_->living()) members_->kill(process);
       return members_->next(now);
@@ -304,6 +310,7 @@ std::optional<Order> Adapting::next_order() {
   if (ready_.empty()) return std::nullopt;
   run::Change change = std::move(ready_.front());
   ready_.pop_front();
+  told_.insert(change.processes.begin(), change.processes.end());
   return change;
 }
 
@@ -354,6 +361,8 @@ void Adapting::on_event(const run::WorkerEvent& event) {
     const std::string why = fields.value("why", "");
     listener_.note(fmt::format("{} cannot be had: {}",
                                candidates_[static_cast<std::size_t>(what.candidate)].label, why));
+    arrived_.clear();  // they stay idle, and who wanted to leave stays, until devices change again
+    leaving_.clear();
     if (choices_.policy)
       take(choices_.policy->observe(policy::RefusalSeen{what.candidate, current_, why}),
            what.decision.seen_step);

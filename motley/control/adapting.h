@@ -83,7 +83,7 @@ class Adapting : public Listener {
   };
   void take(std::vector<policy::Choice> choices, std::int64_t steps_done);
   Result<int> find_candidate(const policy::Action& action);
-  void ask(int candidate, policy::Decision decision);
+  Result<void> ask(int candidate, policy::Decision decision);
   Result<void> make_programs(Candidate& candidate) const;
   Result<run::Change> make_change(int candidate);
   Result<run::Change> make_change(int from, int to, const std::set<std::string>& lost);
@@ -96,7 +96,9 @@ class Adapting : public Listener {
   Result<run::Change> recover_from(run::Recovery recovery, int from, int to);
   Result<run::Change> give_up(run::Recovery recovery, int from, const Error& why);
   run::Recovery from_checkpoint() const;
+  run::Recovery fall_back(const Error& why, std::int64_t done);
   void note_membership(const run::WorkerEvent& event);
+  void dismiss_late();
   void settle_membership(std::int64_t step, Seconds pause);
   void tell_what_losses_cost();
   void take_arrivals();
@@ -121,6 +123,7 @@ class Adapting : public Listener {
   int number_ = 0;                 // of the last change that was asked for
   std::map<int, Asked> asked_;     // by number of the change; that has not begun
   std::map<int, int> begun_;       // by number: the candidate
+  std::map<int, int> numbered_;    // of all changes that were asked for, likewise
   std::deque<run::Change> ready_;  // to be given to workers
   const std::size_t found_;        // candidates that were there when it began
   // The last decision on a plan, of which is yet to be seen what comes, and words since; and how
@@ -139,7 +142,8 @@ class Adapting : public Listener {
   std::set<std::string> arrived_;    // that no plan was made with yet
   std::map<std::string, int> came_;  // the last change before a device came, of those that did
   std::set<int> newcomers_;          // that do not know yet which program runs
-  std::string told_;                 // of what losses cost
+  std::string said_;                 // of what losses cost
+  std::set<int> told_;               // processes that were told of a change
   std::string saved_path_;           // the latest checkpoint
   std::optional<Seconds> first_step_at_;
   std::vector<char> absences_begun_, absences_over_;

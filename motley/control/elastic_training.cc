@@ -35,6 +35,7 @@ bool Adapting::on_loss(int process, const Error& error) {
   arrived_.erase(device);
   newcomers_.erase(process);
   leaving_.erase(device);
+  told_.erase(process);
   if (!lived || is_expected) return true;
   coming_.lost.push_back(device);
   listener_.note(fmt::format("{} is lost: {}", device, error.message));
@@ -94,15 +95,25 @@ run::Recovery Adapting::from_checkpoint() const {
   return recovery;
 }
 
+/// The same where what is left is not all; steps since are lost, of so many that were done.
+run::Recovery Adapting::fall_back(const Error& why, std::int64_t done) {
+  run::Recovery recovery = from_checkpoint();
+  coming_.lost_steps += std::max<std::int64_t>(0, done - recovery.point.step);
+  done_ = recovery.point.step;
+  listener_.note(fmt::format("{}; training goes on {}", why.message,
+                             recovery.from == "new" ? "from the beginning: there is no checkpoint"
+                                                    : "from " + recovery.from));
+  return recovery;
+}
+
 /// All stand still: the plan by which they go on, and from where.
 Result<run::Change> Adapting::recover(const std::vector<run::Standing>& standings) {
   auto found = run::find_recovery(standings);
-  if (!found) listener_.note("warning: " + found.error().message);
-  run::Recovery recovery = found ? std::move(*found) : from_checkpoint();
+  run::Recovery recovery = found ? std::move(*found) : fall_back(found.error(), done_);
   recovery.point.saved_path = saved_path_;
   // The change that they were in may have begun without a word of it.
-  if (const auto asked = asked_.find(recovery.stint); asked != asked_.end())
-    begun_[recovery.stint] = asked->second.candidate;
+  if (const auto numbered = numbered_.find(recovery.stint); numbered != numbered_.end())
+    begun_[recovery.stint] = numbered->second;
   asked_.clear();
   ready_.clear();
   begun_.erase(begun_.upper_bound(recovery.stint), begun_.end());
@@ -129,20 +140,16 @@ Result<run::Change> Adapting::recover_from(run::Recovery recovery, int from, int
   std::set<std::string> empty;  // have come since, and have nothing
   for (const auto& [device, after] : came_)
     if (after >= recovery.stint) empty.insert(device);
-  Result<run::Change> change = make_change(from, to, empty);
-  const bool is_gone = !change && change.error().code == "synth.move-lost";
-  if (is_gone || !recovery.from.empty()) {
-    const bool stops = recovery.stops;
-    const std::int64_t done = recovery.point.step;
-    if (is_gone) {
-      recovery = from_checkpoint();
+  Result<run::Change> change;
+  if (recovery.from.empty()) {
+    change = make_change(from, to, empty);
+    if (!change && change.error().code == "synth.move-lost") {
+      const bool stops = recovery.stops;
+      recovery = fall_back(change.error(), std::max(recovery.point.step, done_));
       recovery.stops = stops;
-      coming_.lost_steps += done - recovery.point.step;
-      listener_.note(fmt::format("{}; training goes on {}", change.error().message,
-                                 recovery.from == "new"
-                                     ? "from the beginning: there is no checkpoint"
-                                     : "from " + recovery.from));
     }
+  }
+  if (!recovery.from.empty()) {
     Candidate& target = candidates_[static_cast<std::size_t>(to)];
     MOTLEY_RETURN_IF_ERROR(make_programs(target));
     change = run::Change();
@@ -164,6 +171,7 @@ Result<run::Change> Adapting::recover_from(run::Recovery recovery, int from, int
   if (const auto& priced = candidates_[static_cast<std::size_t>(to)].priced)
     decision.choice.expected = *priced;
   change->recovery = std::move(recovery);
+  numbered_[number_] = to;
   asked_[number_] = {to, std::move(decision)};
   return change;
 }
@@ -190,11 +198,18 @@ void Adapting::note_membership(const run::WorkerEvent& event) {
   members_->on_event(event, now);
   if (event.event == "step" && !first_step_at_) first_step_at_ = now;
   if (event.event == "ready") saved_path_ = event.fields.value("resumed_from", saved_path_);
+  if (members_->is_over()) return dismiss_late();
   if (event.event != "ready" || was_there || !members_->has_come(event.rank)) return;
   const std::string& device = members_->device(event.rank);
   came_[device] = begun_.rbegin()->first;
   arrived_.insert(device);
   newcomers_.insert(event.rank);
+}
+
+/// Who came too late for any plan: nobody tells it that the training is over.
+void Adapting::dismiss_late() {
+  for (const int process : members_->living())
+    if (members_->has_come(process) && !told_.contains(process)) members_->dismiss(process);
 }
 
 /// A plan has begun, after step `step`.
@@ -272,8 +287,8 @@ void Adapting::tell_what_losses_cost() {
                          "if {} is lost, training goes on from the last checkpoint: "
                          "nobody else has {} of the model (--checkpoint-every)",
                          join(sole, " or "), sole.size() > 1 ? "their parts" : "its part");
-  if (text != told_ && !text.empty()) listener_.note(text);
-  told_ = text;
+  if (text != said_ && !text.empty()) listener_.note(text);
+  said_ = text;
 }
 
 /// Makes a plan with devices that have come.
@@ -297,8 +312,7 @@ void Adapting::take_arrivals() {
                             .choice = {policy::UsePlan{*plan}, std::nullopt, "with " + names}};
   if (const auto& priced = candidates_[static_cast<std::size_t>(*plan)].priced)
     decision.choice.expected = *priced;
-  ask(*plan, std::move(decision));
-  if (asked_.empty()) arrived_.clear();  // it was said why not
+  if (!ask(*plan, std::move(decision))) arrived_.clear();  // it was said why not
 }
 
 Result<void> Adapting::release(const std::string& device) {
@@ -322,14 +336,16 @@ Result<void> Adapting::release(const std::string& device) {
                             .choice = {policy::UsePlan{*plan}, std::nullopt, device + " leaves"}};
   if (const auto& priced = candidates_[static_cast<std::size_t>(*plan)].priced)
     decision.choice.expected = *priced;
-  ask(*plan, std::move(decision));
-  return {};
+  const auto asked = ask(*plan, std::move(decision));
+  if (!asked) leaving_.erase(device);
+  return asked;
 }
 
 Result<void> Adapting::take_in(const std::string& device) {
   const auto process = members_ ? members_->find(device) : std::nullopt;
   if (!process)
     return usage_error("elastic.unknown", device + ": the run's cluster has no such device");
+  if (members_->is_over()) return usage_error("elastic.over", "the training is over");
   if (!members_->start(*process))
     return usage_error("elastic.present", device + ": it takes part already");
   return {};

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -78,8 +79,14 @@ Result<void> write_here(const std::string& path, const std::string& text) {
 run::Commands command_of(const Order& order, const run::Job& job) {
   run::Commands commands;
   if (const auto* change = std::get_if<run::Change>(&order))
-    for (const run::WorkerDevice& device : job.devices)
-      commands.lines.push_back(run::print_order(*change, device.name));
+    for (std::size_t process = 0; process < job.devices.size(); ++process) {
+      // Who has just come waits for an order that counts on it: it would take up this one alone.
+      const std::vector<int>& told = change->processes;
+      const bool is_told =
+          told.empty() || std::count(told.begin(), told.end(), static_cast<int>(process)) > 0;
+      commands.lines.push_back(is_told ? run::print_order(*change, job.devices[process].name)
+                                       : std::string());
+    }
   if (const auto* halt = std::get_if<Halt>(&order))
     commands.lines.assign(job.devices.size(), run::print_halt(halt->number));
   if (const auto* follow = std::get_if<Follow>(&order)) {

@@ -43,7 +43,9 @@ bool Membership::start(int process) {
 }
 
 void Membership::dismiss(int process) {
+  if (!started_.contains(process)) return;
   dismissed_.insert(process);
+  living_.erase(process);  // nobody is to wait for it
   kill(process);
 }
 
@@ -72,7 +74,11 @@ void Membership::halt(Seconds now) {
 
 void Membership::on_event(const run::WorkerEvent& event, Seconds now) {
   const int process = event.rank;
-  if (event.event == "ready" && started_.contains(process)) living_.insert(process);
+  if (event.event == "ready" && started_.contains(process) && !dismissed_.contains(process)) {
+    const bool has_just_come = living_.insert(process).second;
+    // It was not there when the others were told, or could not answer yet.
+    if (has_just_come && phase_ == Phase::kHalting) halt(now);
+  }
   if (event.event == "step") has_begun_ = true;
   if (event.event == "done") {
     ended_.insert(process);

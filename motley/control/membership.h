@@ -30,6 +30,7 @@ Json membership_to_json(const std::vector<MembershipChange>& changes);
 ///   halting --all living have said where they stand--> still: somebody decides how they go on
 ///   still --go_on--> recovering --`change`--> training
 ///   halting, still, recovering --another loss, or no way on--> halting, by the next number
+///   halting, still --a newcomer is ready--> halting, by the next number, with it
 ///
 /// Who does not even hear that it is told to halt within `kHearing`, or hears and does not come to
 /// stand within the timeout of a wait, is killed, and its end is a loss as any other.
@@ -49,7 +50,7 @@ class Membership {
 
   /// A process is to be started. False: it lives.
   bool start(int process);
-  /// A process is not needed any more: its end will be no loss.
+  /// A process is not needed any more: it does not live from now on, and its end will be no loss.
   void dismiss(int process);
   bool is_dismissed(int process) const { return dismissed_.contains(process); }
   /// A process is to be killed, as by somebody else.
@@ -68,6 +69,8 @@ class Membership {
   /// Has it been started, and is not ready yet?
   bool comes(int process) const { return started_.contains(process) && !lives(process); }
   bool is_training() const { return phase_ == Phase::kTraining; }
+  /// Some have done all that was to be done.
+  bool is_over() const { return !ended_.empty(); }
   /// Since when they do not train.
   Seconds since() const { return since_; }
   const std::string& device(int process) const {

@@ -5,9 +5,16 @@
 namespace motley::control {
 namespace {
 
+/// A text of a question, which anybody may have sent; "": there is none.
+std::string text_in(const Json& question, const char* key) {
+  const auto found = question.find(key);
+  const bool is_text = found != question.end() && found->is_string();
+  return is_text ? found->get<std::string>() : std::string();
+}
+
 /// The device that a newcomer stands for.
 Result<std::string> find_newcomer(const Json& question, const Adapting& adapting) {
-  const std::string named = question.value("device", "");
+  const std::string named = text_in(question, "device");
   if (!named.empty()) return named;
   for (const auto& [device, state] : adapting.device_states())
     if (state == "absent") return device;
@@ -15,16 +22,16 @@ Result<std::string> find_newcomer(const Json& question, const Adapting& adapting
 }
 
 Result<void> carry_out(const run::Door::Question& question, const Json& json, Adapting& adapting) {
-  const std::string what = json.value("do", "");
+  const std::string what = text_in(json, "do");
   if (what == "state") return {};
   if (what == "leave") {
     if (!question.knows_word)
       return usage_error("elastic.word", "leaving is for those who can read the run directory");
-    return adapting.release(json.value("device", ""));
+    return adapting.release(text_in(json, "device"));
   }
   if (what != "join")
     return usage_error("elastic.question", "'" + what + "': leave, join or state");
-  const std::string version = json.value("version", ""), own = adapting.version();
+  const std::string version = text_in(json, "version"), own = adapting.version();
   if (version != own)
     return usage_error("elastic.version",
                        "a newcomer of version '" + version + "', this run is of '" + own + "'");

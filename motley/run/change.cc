@@ -76,6 +76,8 @@ Result<ChangeOrder> parse_order(const std::string& line) {
   MOTLEY_ASSIGN(const std::int64_t after, object.integer("after"));
   order.after = static_cast<int>(after);
   MOTLEY_ASSIGN(const Json* devices, object.member("devices"));
+  if (!devices->is_array())
+    return usage_error("run.order", where + ": key 'devices': wanted a list");
   for (const Json& each : *devices) {
     MOTLEY_ASSIGN(order.devices.emplace_back(), worker_device_from_json(each, where));
   }
@@ -95,7 +97,13 @@ Result<ChangeOrder> parse_order(const std::string& line) {
     MOTLEY_ASSIGN(order.recovery, recovery_from_json(*recovery, where + ": recovery"));
   }
   MOTLEY_ASSIGN(const Json* processes, object.member("processes"));
-  for (const Json& each : *processes) order.processes.push_back(each.get<int>());
+  if (!processes->is_array())
+    return usage_error("run.order", where + ": key 'processes': wanted a list");
+  for (const Json& each : *processes) {
+    if (!each.is_number_integer())
+      return usage_error("run.order", where + ": key 'processes': wanted integers");
+    order.processes.push_back(each.get<int>());
+  }
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return order;
 }

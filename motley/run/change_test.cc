@@ -55,12 +55,66 @@ TEST(Change, AWorkerThatTheProgramDoesNotUseLearnsWhoIsInIt) {
   }
 }
 
+TEST(Change, AnOrderSaysWhatItFollowsAndWhoHearsIt) {
+  Change made = change();
+  EXPECT_EQ(parse_order(print_order(made, "a:0"))->recovery, std::nullopt);
+  EXPECT_TRUE(parse_order(print_order(made, "a:0"))->processes.empty());
+  made.after = 2;
+  made.processes = {0, 3, 4};
+  made.recovery = Recovery{.stint = 2, .point = {.step = 7, .evaluated_step = 5}, .stops = true};
+  const ChangeOrder order = parse_order(print_order(made, "a:0")).value();
+  EXPECT_EQ(order.after, 2);
+  EXPECT_EQ(order.processes, made.processes);
+  EXPECT_EQ(order.recovery, made.recovery);
+  EXPECT_EQ(order.halt, 0);
+  EXPECT_EQ(order.move, program::own_program(two_devices(), Rank(0)));
+}
+
+TEST(Change, WhatIsLoadedIsNotMoved) {
+  Change made = change();
+  for (const char* from : {"new", "run/checkpoint/step-00000005"}) {
+    made.recovery = Recovery{.point = {.step = 5}, .from = from};
+    const ChangeOrder order = parse_order(print_order(made, "a:0")).value();
+    EXPECT_EQ(order.recovery, made.recovery);
+    EXPECT_EQ(order.move, program::Program()) << "even where one was made";
+    EXPECT_EQ(order.program.devices.size(), 2u);
+  }
+}
+
+TEST(Change, AHaltIsNothingButThat) {
+  const ChangeOrder order = parse_order(print_halt(4)).value();
+  EXPECT_EQ(order.halt, 4);
+  EXPECT_EQ(order.number, 0);
+  EXPECT_FALSE(order.recovery);
+  EXPECT_EQ(print_halt(4).find('\n'), std::string::npos) << "one line";
+  EXPECT_FALSE(parse_order(R"({"halt": 4, "change": 1})"));
+  EXPECT_FALSE(parse_order(R"({"halt": "4"})"));
+}
+
+// No form of a line brings a worker down but by an error that says why.
+TEST(Change, OrdersOfAnotherFormAreErrors) {
+  const Json good = Json::parse(print_order(change(), "a:0"));
+  for (const auto& [key, value] : good.items()) {
+    Json bad = good;
+    bad.erase(key);
+    EXPECT_EQ(parse_order(bad.dump()).error().message, "order: key '" + key + "' is missing");
+    for (const Json& other : {Json(true), Json("x"), Json({{"a", 1}}), Json({"a"})}) {
+      bad[key] = other;
+      EXPECT_FALSE(parse_order(bad.dump())) << key << " " << other.dump();
+    }
+  }
+  Json more = good;
+  more["colour"] = 1;
+  EXPECT_FALSE(parse_order(more.dump()));
+}
+
 TEST(Change, APointSurvivesItsText) {
   const TrainingPoint points[] = {{},
                                   {.step = 7,
                                    .elapsed_s = 1.5,
                                    .saved_step = 5,
                                    .saved_path = "run/checkpoint/step-00000005",
+                                   .evaluated_step = 4,
                                    .best = Best{.value = 0.5, .step = 4, .worse_since = 1}}};
   for (const TrainingPoint& point : points)
     EXPECT_EQ(point_from_json(point_to_json(point), "point").value(), point);

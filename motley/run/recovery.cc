@@ -33,13 +33,10 @@ Result<TrainingPoint> point_from_json(const Json& json, const std::string& where
 }
 
 Json standing_to_json(const Standing& standing) {
-  return {{"device", standing.device},
-          {"stint", standing.stint},
-          {"is_idle", standing.is_idle},
-          {"is_open", standing.is_open},
-          {"may_end", standing.may_end},
-          {"entering", standing.entering},
-          {"point", point_to_json(standing.point)}};
+  return {{"device", standing.device},     {"stint", standing.stint},
+          {"is_idle", standing.is_idle},   {"has_left", standing.has_left},
+          {"is_open", standing.is_open},   {"may_end", standing.may_end},
+          {"entering", standing.entering}, {"point", point_to_json(standing.point)}};
 }
 
 Result<Standing> standing_from_json(const Json& json, const std::string& where) {
@@ -51,6 +48,7 @@ Result<Standing> standing_from_json(const Json& json, const std::string& where) 
   standing.stint = static_cast<int>(stint);
   standing.entering = static_cast<int>(entering);
   MOTLEY_ASSIGN(standing.is_idle, object.boolean("is_idle"));
+  MOTLEY_ASSIGN(standing.has_left, object.boolean("has_left"));
   MOTLEY_ASSIGN(standing.is_open, object.boolean("is_open"));
   MOTLEY_ASSIGN(standing.may_end, object.boolean("may_end"));
   MOTLEY_ASSIGN(const Json* point, object.member("point"));
@@ -78,23 +76,27 @@ Result<Recovery> recovery_from_json(const Json& json, const std::string& where) 
 }
 
 Result<Recovery> find_recovery(const std::vector<Standing>& standings) {
+  constexpr int kNone = -1;
   Recovery recovery;
-  for (const Standing& each : standings) recovery.stint = std::max(recovery.stint, each.stint);
+  recovery.stint = kNone;
+  // Who was idle before and after goes on alone; all others only when all have their tensors.
   for (const Standing& each : standings)
-    // Who was idle and is still has no tensors, and no part in what brought the others further.
-    if (const bool has_none = each.is_idle && each.entering == 0;
-        !has_none && each.stint != recovery.stint && each.entering != recovery.stint)
+    if (!each.is_idle || each.has_left) recovery.stint = std::max(recovery.stint, each.stint);
+  if (recovery.stint == kNone)
+    return runtime_error("run.unsettled", "nobody that is left has tensors");
+  for (const Standing& each : standings)
+    if (!each.is_idle && each.stint != recovery.stint && each.entering != recovery.stint)
       return runtime_error("run.unsettled",
                            fmt::format("{} has its tensors as plan {} had them, others as plan {}",
                                        each.device, each.stint, recovery.stint));
   const auto trains = [&](const Standing& each) {
     return each.stint == recovery.stint && !each.is_idle;
   };
+  const bool nobody = std::none_of(standings.begin(), standings.end(), trains);
   bool is_first = true;
   for (const Standing& each : standings) {
     // Whoever only enters the stint, or has no part in it, knows no step of it.
-    const bool nobody = std::none_of(standings.begin(), standings.end(), trains);
-    const bool counts = trains(each) || (nobody && each.stint == recovery.stint);
+    const bool counts = trains(each) || (nobody && each.has_left && each.stint == recovery.stint);
     if (!counts) continue;
     TrainingPoint& point = recovery.point;
     const bool is_further =

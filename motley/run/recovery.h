@@ -32,10 +32,11 @@ struct Standing {
   /// By whose program the tensors lie; it may be idle in it. Negative: it has just come and has
   /// none.
   int stint = 0;
-  bool is_idle = false;  ///< in that stint
-  bool is_open = false;  ///< a step was stopped here
-  bool may_end = false;  ///< the step under way could be ended here, too
-  int entering = 0;      ///< stint in whose form the tensors lie as well; 0: none
+  bool is_idle = false;   ///< in that stint
+  bool has_left = false;  ///< idle, and had a part in the move into it: all have their tensors
+  bool is_open = false;   ///< a step was stopped here
+  bool may_end = false;   ///< the step under way could be ended here, too
+  int entering = 0;       ///< stint in whose form the tensors lie as well; 0: none
   TrainingPoint point;
   bool operator==(const Standing&) const = default;
 };
@@ -55,8 +56,10 @@ struct Recovery {
 Json recovery_to_json(const Recovery& recovery);
 Result<Recovery> recovery_from_json(const Json& json, const std::string& where);
 
-/// The farthest point at which somebody stands: all others can come there. Runtime error
-/// `run.unsettled` where one cannot, which breaks what the protocol promises. One at least.
+/// The farthest point at which somebody stands who trains, or did until the stint: all others can
+/// come there. Idle ones go from stint to stint alone, and hold nobody back. Runtime error
+/// `run.unsettled` where one cannot, which breaks what the protocol promises, and where nobody that
+/// is left has tensors. One at least.
 Result<Recovery> find_recovery(const std::vector<Standing>& standings);
 
 }  // namespace motley::run

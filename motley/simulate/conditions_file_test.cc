@@ -18,6 +18,9 @@ TEST(ConditionsFile, ReadsAllOfIt) {
           "jitter": [{"device": "a:0", "per_step": 0.1}],
           "slow_downs": [{"device": "b:0", "from_s": 1, "until_s": 2, "factor": 3}],
           "absences": [{"device": "c:0", "from_s": 4}],
+          "faults": [{"device": "a:0", "step": 3, "instruction": 17},
+                     {"device": "b:0", "step": 0, "instruction": 0, "hangs": true,
+                      "in_move": true}],
           "recovery": {"detection_s": 5, "restart_s": 6, "checkpoint_every": 10}})",
       "c.json");
   ASSERT_TRUE(parsed) << parsed.error().message;
@@ -28,6 +31,15 @@ TEST(ConditionsFile, ReadsAllOfIt) {
   ASSERT_EQ(parsed->absences.size(), 1U);
   EXPECT_EQ(parsed->absences[0].device, "c:0");
   EXPECT_TRUE(std::isinf(parsed->absences[0].until.value));
+  ASSERT_EQ(parsed->faults.size(), 2U);
+  EXPECT_EQ(parsed->faults[0].device, "a:0");
+  EXPECT_EQ(parsed->faults[0].step, 3);
+  EXPECT_EQ(parsed->faults[0].instruction, 17);
+  EXPECT_FALSE(parsed->faults[0].hangs);
+  EXPECT_FALSE(parsed->faults[0].in_move);
+  EXPECT_EQ(parsed->faults[1].device, "b:0");
+  EXPECT_TRUE(parsed->faults[1].hangs);
+  EXPECT_TRUE(parsed->faults[1].in_move);
   EXPECT_EQ(parsed->recovery, (Recovery{Seconds(5), Seconds(6), 10}));
 }
 
@@ -39,6 +51,17 @@ TEST(ConditionsFile, NamesWhatIsWrong) {
             std::string::npos);
   EXPECT_NE(message(R"({"schema": "motley.conditions/1", "absences": [{"device": "a:0"}]})")
                 .find("c.json: absences[0]: "),
+            std::string::npos);
+  const auto fault = [](const std::string& text) {
+    return message(R"({"schema": "motley.conditions/1", "faults": [)" + text + "]}");
+  };
+  EXPECT_EQ(fault(R"({"device": "a:0", "step": 1})"),
+            "c.json: faults[0]: key 'instruction' is missing");
+  EXPECT_EQ(fault(R"({"step": 1, "instruction": 2})"),
+            "c.json: faults[0]: key 'device' is missing");
+  EXPECT_EQ(fault(R"({"device": "a:0", "step": 1, "instruction": 2, "hangs": 1})"),
+            "c.json: faults[0]: key 'hangs': found an integer, wanted a boolean");
+  EXPECT_NE(fault(R"({"device": "a:0", "step": 1, "instruction": 2, "hang": true})").find("'hang'"),
             std::string::npos);
 }
 

@@ -90,8 +90,10 @@ std::vector<Door::Question> Door::take() {
     ssize_t count = 0;
     while ((count = ::recv(caller.socket.number(), bytes, sizeof bytes, 0)) > 0)
       caller.heard.append(bytes, static_cast<std::size_t>(count));
+    const bool is_later = errno == EAGAIN || errno == EINTR;
     const std::size_t end = caller.heard.find('\n');
-    if (end != std::string::npos) {
+    if (end != std::string::npos && !caller.has_asked) {
+      caller.has_asked = true;
       const std::string text = caller.heard.substr(0, end);
       caller.heard.clear();
       const auto json = parse_json(text, "question");
@@ -99,7 +101,8 @@ std::vector<Door::Question> Door::take() {
           json && json->is_object() && json->contains("word") && (*json)["word"] == word_;
       questions.push_back({id, knows, text});
     }
-    const bool is_gone = count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR);
+    const bool has_shut = count == 0 && !caller.has_asked;
+    const bool is_gone = has_shut || (count < 0 && !is_later);
     const bool is_bad = caller.heard.size() > kMostQuestion ||
                         (end == std::string::npos && steady_seconds() - caller.came > kMostSeconds);
     each = is_gone || is_bad ? callers_.erase(each) : std::next(each);
@@ -119,12 +122,16 @@ Result<DoorAddress> read_door(const std::string& file) {
   std::ifstream stream(file);
   const std::string text((std::istreambuf_iterator<char>(stream)), {});
   const auto json = text.empty() ? tl::make_unexpected(Error()) : parse_json(text, file);
-  if (!json || !json->is_object() || !json->contains("port"))
+  const auto is_door = [](const Json& said) {
+    return said.is_object() && said.contains("port") && said["port"].is_number_integer() &&
+           said.contains("word") && said["word"].is_string();
+  };
+  if (!json || !is_door(*json))
     return usage_error("run.not-elastic",
                        file + ": not there: no run with --elastic is under way in that directory");
   DoorAddress address;
-  address.port = json->value("port", 0);
-  address.word = json->value("word", "");
+  address.port = (*json)["port"].get<int>();
+  address.word = (*json)["word"].get<std::string>();
   return address;
 }
 

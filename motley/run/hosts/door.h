@@ -29,7 +29,8 @@ class Door {
   Door& operator=(const Door&) = delete;
 
   int port() const { return port_; }
-  /// Questions that have come since. What is too long or comes too slowly is dropped.
+  /// Questions that have come since. What is too long or comes too slowly is dropped, and so is a
+  /// question that is not answered in time. A caller may shut its own end when it has asked.
   std::vector<Question> take();
   void answer(int caller, const std::string& text);
 
@@ -38,6 +39,7 @@ class Door {
     Descriptor socket;
     std::string heard;
     double came = 0;  ///< seconds of the steady clock
+    bool has_asked = false;
   };
   Door(Descriptor socket, int port, std::string file, std::string word)
       : socket_(std::move(socket)), port_(port), file_(std::move(file)), word_(std::move(word)) {}

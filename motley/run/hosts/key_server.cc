@@ -148,7 +148,10 @@ std::string KeyServer::answer(const std::string& request) {
     case 'a': {
       const std::int64_t before =
           found == keys_.end() ? 0 : find_integer(found->second).value_or(0);
-      return keys_[key] = std::to_string(before + find_integer(fields[1]).value_or(0));
+      // By unsigned numbers: these may overflow.
+      const std::uint64_t sum = static_cast<std::uint64_t>(before) +
+                                static_cast<std::uint64_t>(find_integer(fields[1]).value_or(0));
+      return keys_[key] = std::to_string(static_cast<std::int64_t>(sum));
     }
     case 'd':
       return keys_.erase(key) > 0 ? "1" : "0";

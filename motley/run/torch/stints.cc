@@ -192,6 +192,7 @@ void Stints::enter() {
   on_training_(nullptr);  // a signal that comes now is kept for the next one
   orders_->set_halt(nullptr);
   number_ = entering_->next.number;
+  has_left_ = entering_->next.moving != nullptr && entering_->next.session->is_idle;
   training_ = std::move(entering_->training);
   session_ = std::move(entering_->next.session);
   entering_.reset();
@@ -212,6 +213,7 @@ Standing Stints::standing() const {
   standing.device = process_.device().name;
   standing.stint = number_;
   standing.is_idle = training_ == nullptr;
+  standing.has_left = has_left_;
   standing.point = training_ ? training_->point() : point_;
   standing.is_open = training_ && training_->is_in_step();
   standing.may_end = training_ && training_->may_end_step();

@@ -62,6 +62,7 @@ class Stints {
   std::unique_ptr<RankTraining> training_;  // null: idle
   TrainingPoint point_;                     // where it began
   std::optional<Entering> entering_;
+  bool has_left_ = false;  // had a part in the move into this stint, in which it is idle
 };
 
 }  // namespace motley::run

@@ -1,0 +1,278 @@
+#include "motley/run/hosts/door.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "motley/base/file.h"
+#include "motley/base/json.h"
+
+namespace motley::run {
+namespace {
+
+/// A connection to a port here. Waits five seconds at most.
+Descriptor knock(int port) {
+  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const timeval limit{5, 0};
+  ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  EXPECT_EQ(::connect(socket.number(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return socket;
+}
+void shout(const Descriptor& socket, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::send(socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (count <= 0) return;
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+}
+/// All that is said until it is closed.
+std::string listen_to_end(const Descriptor& socket) {
+  std::string heard;
+  char bytes[4096];
+  for (ssize_t count; (count = ::recv(socket.number(), bytes, sizeof bytes, 0)) > 0;)
+    heard.append(bytes, static_cast<std::size_t>(count));
+  return heard;
+}
+
+class DoorTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "motley-door-XXXXXX";
+    folder_ = ::mkdtemp(pattern.data());
+    file_ = folder_ + "/door.json";
+    door_ = Door::open(0, file_).value();
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  /// Looks at the door until there is a question, for five seconds at most.
+  Door::Question wait_for_question() {
+    for (int i = 0; i < 5000; ++i) {
+      for (Door::Question& question : door_->take()) return std::move(question);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ADD_FAILURE() << "nobody asked";
+    return {};
+  }
+  /// Looks at it for so long, and expects no question.
+  void expect_silence(double seconds) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    while (std::chrono::steady_clock::now() < end) {
+      EXPECT_TRUE(door_->take().empty());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  /// What somebody who asks is told; the door's answer is made of the question.
+  Result<Json> ask(const DoorAddress& address, const Json& question,
+                   const std::function<std::string(const Door::Question&)>& answer) {
+    Result<Json> heard = runtime_error("none", "");
+    std::atomic<bool> has_heard = false;
+    std::thread caller([&] {
+      heard = ask_door(address, question, 5);
+      has_heard = true;
+    });
+    while (!has_heard) {
+      for (const Door::Question& each : door_->take()) door_->answer(each.caller, answer(each));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    caller.join();
+    return heard;
+  }
+
+  std::string folder_, file_;
+  std::unique_ptr<Door> door_;
+};
+
+TEST_F(DoorTest, AQuestionIsAnswered) {
+  const DoorAddress address = read_door(file_).value();
+  EXPECT_EQ(address.port, door_->port());
+  EXPECT_EQ(address.host, "127.0.0.1");
+  Door::Question heard;
+  const auto answer = ask(address, {{"do", "state"}}, [&](const Door::Question& question) {
+    heard = question;
+    return std::string(R"({"step": 7})");
+  });
+  ASSERT_TRUE(answer) << answer.error().message;
+  EXPECT_EQ(*answer, (Json{{"step", 7}}));
+  EXPECT_TRUE(heard.knows_word);
+  EXPECT_EQ(Json::parse(heard.text)["do"], "state");
+}
+
+// Reading numbers changes errno, by which the door knows that all is heard.
+TEST_F(DoorTest, AQuestionMayHaveNumbers) {
+  const auto answer = ask(read_door(file_).value(), {{"do", "state"}, {"since", 3}, {"of", 1.5}},
+                          [](const Door::Question&) { return std::string("{}"); });
+  EXPECT_TRUE(answer) << answer.error().message;
+}
+
+TEST_F(DoorTest, WhoDoesNotKnowTheWordIsHeardAsOneWhoDoesNot) {
+  DoorAddress address = read_door(file_).value();
+  for (const std::string& wrong : {std::string(), address.word + "x", address.word.substr(1)}) {
+    bool knows = true;
+    DoorAddress other = address;
+    other.word = wrong;
+    ASSERT_TRUE(ask(other, {{"do", "leave"}}, [&](const Door::Question& question) {
+      knows = question.knows_word;
+      return std::string("{}");
+    }));
+    EXPECT_FALSE(knows) << wrong;
+  }
+  for (const char* text : {"no json\n", "[1]\n",
+                           R"({"word": 3})"
+                           "\n",
+                           "\n", "{\xff}\n"}) {
+    const Descriptor caller = knock(door_->port());
+    shout(caller, text);
+    EXPECT_FALSE(wait_for_question().knows_word) << text;
+  }
+}
+
+TEST_F(DoorTest, TheFileIsForItsOwnerAloneAndGoneAtTheEnd) {
+  struct stat found {};
+  ASSERT_EQ(::stat(file_.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0600u);
+  door_.reset();
+  EXPECT_NE(::stat(file_.c_str(), &found), 0);
+  const auto read = read_door(file_);
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, "run.not-elastic");
+  EXPECT_EQ(read.error().kind, ErrorKind::kUsage);
+}
+
+// Somebody else's file that was there before may be open to all.
+TEST_F(DoorTest, AFileThatWasThereIsClosedToOthersToo) {
+  const std::string file = folder_ + "/old.json";
+  ASSERT_TRUE(write_file_atomic(file, "old"));
+  ASSERT_EQ(::chmod(file.c_str(), 0666), 0);
+  const auto door = Door::open(0, file).value();
+  struct stat found {};
+  ASSERT_EQ(::stat(file.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777, 0600u);
+  EXPECT_EQ(read_door(file)->port, door->port());
+}
+
+TEST_F(DoorTest, FilesOfOtherFormsAreNoDoors) {
+  for (const char* text : {"", "x", "[]", "{}", R"({"port": "7", "word": "w"})",
+                           R"({"port": 7, "word": 1})", R"({"port": 7})"}) {
+    ASSERT_TRUE(write_file_atomic(folder_ + "/other", text));
+    const auto read = read_door(folder_ + "/other");
+    ASSERT_FALSE(read) << text;
+    EXPECT_EQ(read.error().code, "run.not-elastic");
+  }
+}
+
+TEST_F(DoorTest, APortThatSomebodyHasIsSaid) {
+  const std::string file = folder_ + "/second.json";
+  const auto second = Door::open(door_->port(), file);
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, "run.port");
+  EXPECT_EQ(second.error().message.rfind("port " + std::to_string(door_->port()) + ": ", 0), 0u);
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+TEST_F(DoorTest, APortIsFreeAgainAtOnce) {
+  const int port = door_->port();
+  const Descriptor caller = knock(port);
+  shout(caller, "{}\n");
+  door_->answer(wait_for_question().caller, "{}");
+  door_.reset();
+  EXPECT_TRUE(Door::open(port, file_));
+}
+
+TEST_F(DoorTest, AFolderThatIsNotThereIsSaid) {
+  const auto door = Door::open(0, folder_ + "/none/door.json");
+  ASSERT_FALSE(door);
+  EXPECT_EQ(door.error().code, "run.directory");
+}
+
+TEST_F(DoorTest, WhatIsTooLongIsDropped) {
+  const Descriptor caller = knock(door_->port());
+  std::thread shouting([&] { shout(caller, std::string(1 << 20, 'x')); });
+  expect_silence(0.3);
+  shouting.join();
+  EXPECT_EQ(listen_to_end(caller), "");
+  // As much as is allowed is heard.
+  const Descriptor other = knock(door_->port());
+  const std::string text = R"({"pad": ")" + std::string(60 << 10, 'y') + R"("})";
+  shout(other, text + "\n");
+  EXPECT_EQ(wait_for_question().text, text);
+}
+
+TEST_F(DoorTest, WhoIsTooSlowIsDroppedAndHoldsNobodyUp) {
+  const Descriptor slow = knock(door_->port());
+  shout(slow, R"({"do": )");
+  expect_silence(0.05);
+  const Descriptor quick = knock(door_->port());
+  shout(quick, "{}\n");
+  const auto question = wait_for_question();
+  EXPECT_EQ(question.text, "{}");
+  door_->answer(question.caller, "yes");
+  EXPECT_EQ(listen_to_end(quick), "yes\n");
+  expect_silence(5.2);  // seconds, of which a question has five
+  EXPECT_EQ(listen_to_end(slow), "");
+}
+
+TEST_F(DoorTest, AQuestionMayComeInPieces) {
+  const Descriptor caller = knock(door_->port());
+  shout(caller, R"({"do": )");
+  expect_silence(0.02);
+  shout(caller, "\"state\"}\nand more");
+  EXPECT_EQ(wait_for_question().text, R"({"do": "state"})");
+}
+
+// As nc does, and a shell.
+TEST_F(DoorTest, WhoSaysAllAndShutsItsEndIsAnswered) {
+  const Descriptor caller = knock(door_->port());
+  shout(caller, "{}\n");
+  ::shutdown(caller.number(), SHUT_WR);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  door_->answer(wait_for_question().caller, "yes");
+  EXPECT_EQ(listen_to_end(caller), "yes\n");
+}
+
+TEST_F(DoorTest, WhoGoesBeforeTheAnswerHarmsNobody) {
+  {
+    const Descriptor caller = knock(door_->port());
+    shout(caller, "{}\n");
+  }
+  for (int i = 0; i < 20; ++i) {
+    for (const Door::Question& question : door_->take()) door_->answer(question.caller, "yes");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  door_->answer(12345, "to nobody");
+  const Descriptor caller = knock(door_->port());
+  shout(caller, "{}\n");
+  door_->answer(wait_for_question().caller, "yes");
+  EXPECT_EQ(listen_to_end(caller), "yes\n");
+}
+
+TEST_F(DoorTest, WhoIsNotAnsweredSaysSo) {
+  const DoorAddress address = read_door(file_).value();
+  const auto late = ask_door(address, {{"do", "state"}}, 0.2);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, "run.door");
+  EXPECT_EQ(late.error().message,
+            "127.0.0.1 port " + std::to_string(address.port) + ": no answer in time");
+  door_.reset();
+  const auto closed = ask_door(address, {{"do", "state"}}, 0.2);
+  ASSERT_FALSE(closed);
+  EXPECT_EQ(closed.error().code, "run.door");
+}
+
+}  // namespace
+}  // namespace motley::run

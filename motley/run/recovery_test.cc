@@ -1,0 +1,411 @@
+#include "motley/run/recovery.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include "motley/base/json.h"
+
+namespace motley::run {
+namespace {
+
+/// Of a rank that trains by a stint's program and is between two steps.
+Standing trains(const char* device, int stint, std::int64_t step) {
+  return {.device = device, .stint = stint, .point = {.step = step}};
+}
+/// In a step that it was ready to end, or not ready yet.
+Standing in_step(const char* device, int stint, std::int64_t step, bool may_end) {
+  Standing standing = trains(device, stint, step);
+  standing.is_open = true;
+  standing.may_end = may_end;
+  return standing;
+}
+Standing idles(const char* device, int stint, int entering = 0) {
+  return {.device = device, .stint = stint, .is_idle = true, .entering = entering};
+}
+Standing enters(const char* device, int stint, std::int64_t step, int entering) {
+  Standing standing = trains(device, stint, step);
+  standing.entering = entering;
+  return standing;
+}
+
+TEST(Standings, SurviveTheirText) {
+  const Standing standings[] = {
+      {},
+      {.device = "a:0", .stint = -1, .is_idle = true, .entering = 4},
+      {.device = "c:0", .stint = 2, .is_idle = true, .has_left = true},
+      {.device = "b:1",
+       .stint = 3,
+       .is_open = true,
+       .may_end = true,
+       .point = {.step = 7,
+                 .elapsed_s = 1.25,
+                 .saved_step = 5,
+                 .saved_path = "run/checkpoint/step-00000005",
+                 .evaluated_step = 6,
+                 .best = Best{.value = 0.5, .step = 4, .worse_since = 1}}}};
+  for (const Standing& each : standings)
+    EXPECT_EQ(standing_from_json(standing_to_json(each), "halted").value(), each);
+}
+
+TEST(Recoveries, SurviveTheirText) {
+  const Recovery recoveries[] = {
+      {},
+      {.stint = 2, .point = {.step = 9, .evaluated_step = 9}, .stops = true},
+      {.stint = 1, .point = {.step = 5, .saved_step = 5}, .from = "run/checkpoint/step-00000005"}};
+  for (const Recovery& each : recoveries)
+    EXPECT_EQ(recovery_from_json(recovery_to_json(each), "order").value(), each);
+}
+
+TEST(Standings, WhatIsMissingIsNamed) {
+  Json json = standing_to_json({});
+  json.erase("may_end");
+  EXPECT_EQ(standing_from_json(json, "halted").error().message, "halted: key 'may_end' is missing");
+  Json recovery = recovery_to_json({});
+  recovery["point"].erase("step");
+  EXPECT_EQ(recovery_from_json(recovery, "order").error().message,
+            "order: point: key 'step' is missing");
+}
+
+TEST(FindRecovery, ThoseWhoAreBehindEndTheirStep) {
+  const auto found = find_recovery({in_step("a", 0, 4, true), trains("b", 0, 5)});
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->stint, 0);
+  EXPECT_EQ(found->point.step, 5);
+  EXPECT_FALSE(found->stops);
+  EXPECT_EQ(found->from, "");
+}
+
+TEST(FindRecovery, WhereNobodyHasTheSumTheStepIsUndone) {
+  const auto found = find_recovery({in_step("a", 0, 4, true), in_step("b", 0, 4, false)});
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->point.step, 4);
+}
+
+TEST(FindRecovery, WhoCannotComeAlongIsUnsettled) {
+  const auto not_ready = find_recovery({in_step("a", 0, 4, false), trains("b", 0, 5)});
+  ASSERT_FALSE(not_ready);
+  EXPECT_EQ(not_ready.error().code, "run.unsettled");
+  EXPECT_EQ(not_ready.error().message, "a has done 4 steps, others 5");
+  const auto two_behind = find_recovery({in_step("a", 0, 3, true), trains("b", 0, 5)});
+  ASSERT_FALSE(two_behind);
+  EXPECT_EQ(two_behind.error().message, "a has done 3 steps, others 5");
+  // b would be behind the barrier only if a's tensors lay in the new form, too.
+  const auto old_form = find_recovery({trains("a", 0, 5), trains("b", 1, 5)});
+  ASSERT_FALSE(old_form);
+  EXPECT_EQ(old_form.error().code, "run.unsettled");
+  EXPECT_EQ(old_form.error().message, "a has its tensors as plan 0 had them, others as plan 1");
+}
+
+TEST(FindRecovery, WhoEntersComesAlong) {
+  const auto found = find_recovery({enters("a", 0, 5, 1), trains("b", 1, 5)});
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->stint, 1);
+  EXPECT_EQ(found->point.step, 5);
+}
+
+TEST(FindRecovery, WhereNobodyHasPassedTheBarrierTheOldFormIsGoneOnFrom) {
+  const auto found = find_recovery({enters("a", 0, 5, 1), trains("b", 0, 5)});
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->stint, 0);
+}
+
+TEST(FindRecovery, OfEqualsWhoHasEvaluatedKnowsMore) {
+  Standing first = trains("a", 0, 5), second = trains("b", 0, 5), third = trains("c", 0, 5);
+  second.point.evaluated_step = 5;
+  second.point.best = Best{.value = 0.5, .step = 5};
+  third.point.evaluated_step = 3;
+  const auto found = find_recovery({first, second, third});
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->point, second.point);
+  // A step more is more than an evaluation.
+  Standing behind = in_step("a", 0, 5, true);
+  behind.point.evaluated_step = 5;
+  EXPECT_EQ(find_recovery({behind, trains("b", 0, 6)})->point.step, 6);
+}
+
+TEST(FindRecovery, WhoIsIdleOrHasJustComeHoldsNobodyBack) {
+  // d has heard of no stint yet, c not of the latest one; neither knows of steps.
+  const auto found =
+      find_recovery({trains("a", 2, 5), in_step("b", 2, 5, true), idles("c", 1), idles("d", -1)});
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->stint, 2);
+  EXPECT_EQ(found->point.step, 5);
+}
+
+// They had come as far as to have their tensors in the form of plan 3, which nobody has gone on by.
+TEST(FindRecovery, WhoComesIntoAPlanThatDidNotBeginHoldsNobodyBack) {
+  const auto found = find_recovery({enters("a", 2, 5, 3), idles("c", 1, 3), idles("d", -1, 3)});
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->stint, 2);
+  EXPECT_EQ(found->point.step, 5);
+}
+
+// c is idle in both plans and needs nobody to go from one into the other.
+TEST(FindRecovery, WhoIsIdleBeforeAndAfterProvesNothing) {
+  const auto found = find_recovery({trains("a", 2, 5), enters("b", 2, 5, 3), idles("c", 3)});
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->stint, 2);
+  EXPECT_EQ(found->point.step, 5);
+}
+
+// c left with plan 3, behind the barrier; what it had is gone.
+TEST(FindRecovery, WhoLeftHasNothingAnyMore) {
+  Standing left = idles("c", 3);
+  left.has_left = true;
+  left.point.step = 5;
+  const auto found = find_recovery({enters("a", 2, 5, 3), enters("b", 2, 5, 3), left});
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(found->stint, 3);
+  EXPECT_EQ(found->point.step, 5);
+}
+
+TEST(FindRecovery, OneAloneGoesOnFromWhereItStands) {
+  EXPECT_EQ(find_recovery({in_step("a", 3, 8, true)})->point.step, 8);
+}
+
+TEST(FindRecovery, WithoutTensorsThereIsNowhereToGoOnFrom) {
+  const auto found = find_recovery({idles("a", 3), idles("b", 2, 3), idles("c", -1)});
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, "run.unsettled");
+  EXPECT_EQ(found.error().message, "nobody that is left has tensors");
+}
+
+/// What ranks promise each other, without tensors: a step is ended by who knows that all were
+/// ready, a plan begun by who knows that all have their tensors; they can be stopped anywhere. Says
+/// itself what each could still come to.
+class Protocol {
+ public:
+  explicit Protocol(std::uint64_t seed) : random_(seed) {
+    const int count = 2 + pick(4);
+    ranks_.resize(static_cast<std::size_t>(count));
+    trainers_[0] = draw();
+    for (int i = 0; i < count; ++i) rank(i).is_idle = !trainers_[0].contains(i);
+  }
+
+  /// Runs on, with a change perhaps, until some are lost.
+  void run_and_lose() {
+    if (pick(4) == 0) {
+      ranks_.push_back({.stint = -1, .is_idle = true});
+    }
+    if (next_ == 0 && pick(2) == 0) plan(stint_, 1 + farthest() + pick(3));
+    for (int i = pick(150); i > 0; --i) act(pick(static_cast<int>(ranks_.size())));
+    for (Rank& each : ranks_)
+      if (pick(4) == 0 && living() > 1) each.is_lost = true;
+  }
+
+  std::vector<Standing> standings() const {
+    std::vector<Standing> all;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      const Rank& each = ranks_[i];
+      if (each.is_lost) continue;
+      all.push_back({.device = std::to_string(i),
+                     .stint = each.stint,
+                     .is_idle = each.is_idle,
+                     .has_left = each.has_left,
+                     .is_open = each.is_open,
+                     .may_end = each.is_ready,
+                     .entering = each.entering,
+                     .point = {.step = each.step}});
+    }
+    return all;
+  }
+
+  /// Each living one that trained by the recovery's plan can come to its point.
+  void check(const Recovery& recovery) const {
+    ASSERT_TRUE(trainers_.contains(recovery.stint)) << recovery.stint;
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      const Rank& each = ranks_[i];
+      if (each.is_lost || !trainers_.at(recovery.stint).contains(static_cast<int>(i))) continue;
+      if (each.stint == recovery.stint && !each.is_idle) {
+        const bool may_end = each.is_ready && each.step + 1 == recovery.point.step;
+        EXPECT_TRUE(each.step == recovery.point.step || may_end) << i;
+      } else if (each.entering == recovery.stint) {
+        EXPECT_EQ(each.step_of_entry, recovery.point.step) << i;
+      } else {
+        // Nobody may take part who has nothing: it would train by zeros.
+        ADD_FAILURE() << i << " has its tensors as plan " << each.stint << " had them, not "
+                      << recovery.stint;
+      }
+    }
+  }
+
+  /// All that live are to go on from there; some may be stopped again before they have come there.
+  void recover(const Recovery& recovery) {
+    stint_ = recovery.stint;
+    recovery_ = recovery;
+    for (Rank& each : ranks_) each.has_settled = false;
+    plan(recovery.stint, recovery.point.step);
+  }
+
+ private:
+  struct Rank {
+    int stint = 0;
+    bool is_idle = false, has_left = false, is_open = false, is_ready = false, is_lost = false;
+    bool has_settled = true;
+    int entering = 0;
+    std::int64_t step = 0, step_of_entry = 0;
+  };
+
+  int pick(int below) { return static_cast<int>(random_() % static_cast<std::uint64_t>(below)); }
+  Rank& rank(int i) { return ranks_[static_cast<std::size_t>(i)]; }
+  int living() const {
+    return static_cast<int>(std::count_if(ranks_.begin(), ranks_.end(),
+                                          [](const Rank& each) { return !each.is_lost; }));
+  }
+  std::int64_t farthest() const {
+    std::int64_t step = 0;
+    for (const Rank& each : ranks_) step = std::max(step, each.step);
+    return step;
+  }
+
+  /// Some of those that live, one at least.
+  std::set<int> draw() {
+    std::set<int> drawn;
+    for (std::size_t i = 0; i < ranks_.size(); ++i)
+      if (!ranks_[i].is_lost && pick(3) > 0) drawn.insert(static_cast<int>(i));
+    for (std::size_t i = 0; i < ranks_.size() && drawn.empty(); ++i)
+      if (!ranks_[i].is_lost) drawn.insert(static_cast<int>(i));
+    return drawn;
+  }
+
+  /// A change behind step `step` of stint `from`, for those that live.
+  void plan(int from, std::int64_t step) {
+    next_ = ++number_;
+    before_ = from;
+    change_at_ = step;
+    trainers_[next_] = draw();
+    movers_.clear();
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      const int id = static_cast<int>(i);
+      if (!ranks_[i].is_lost && (trainers_[next_].contains(id) || trainers_[from].contains(id)))
+        movers_.insert(id);
+    }
+    entered_.clear();
+  }
+
+  void act(int id) {
+    Rank& each = rank(id);
+    if (each.is_lost) return;
+    if (!each.has_settled) return settle(id);
+    if (each.entering != 0) return pass(id);
+    const bool goes = next_ != 0 && each.stint != next_ && is_told(id);
+    if (goes) return move(id);
+    if (!each.is_idle) train(each, id);
+    const bool all_have_come = std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& other) {
+      return other.is_lost || other.stint == next_;
+    });
+    if (all_have_come) next_ = 0, recovery_.reset();
+  }
+
+  /// Does it know that its stint is over?
+  bool is_told(int id) {
+    Rank& each = rank(id);
+    if (recovery_) return true;
+    if (!each.is_idle) return each.stint == before_ && each.step == change_at_ && !each.is_open;
+    if (each.stint == -1) each.stint = before_;
+    return each.stint == before_ &&
+           std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& other) {
+             return !other.is_idle && other.stint == before_ && other.step == change_at_;
+           });
+  }
+
+  void settle(int id) {
+    Rank& each = rank(id);
+    if (each.entering == recovery_->stint) enter(each, id, recovery_->stint, each.step_of_entry);
+    if (!each.is_idle && each.stint == recovery_->stint) each.step = recovery_->point.step;
+    each.is_open = each.is_ready = false;
+    each.entering = 0;
+    each.has_settled = true;
+  }
+
+  void enter(Rank& each, int id, int stint, std::int64_t step) const {
+    each.stint = stint;
+    each.has_left = each.entering == stint && !trainers_.at(stint).contains(id);
+    each.is_idle = !trainers_.at(stint).contains(id);
+    each.step = step;
+    each.is_open = each.is_ready = false;
+    each.entering = 0;
+  }
+
+  void move(int id) {
+    Rank& each = rank(id);
+    // Prepared by all before the first moves.
+    if (recovery_ && std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& other) {
+          return !other.is_lost && !other.has_settled;
+        }))
+      return;
+    if (!movers_.contains(id)) return enter(each, id, next_, change_at_);
+    each.entering = next_;
+    each.step_of_entry = change_at_;
+    entered_.insert(id);
+  }
+
+  void pass(int id) {
+    if (rank(id).entering != next_ || entered_ != movers_) return;
+    enter(rank(id), id, next_, change_at_);
+    stint_ = next_;
+  }
+
+  void train(Rank& each, int id) {
+    if (next_ != 0 && each.stint == before_ && each.step == change_at_) return;
+    const std::pair<int, std::int64_t> place{each.stint, each.step};
+    if (!each.is_open) {
+      each.is_open = true;
+      ballots_[place].erase(id);
+    } else if (!each.is_ready) {
+      each.is_ready = true;
+      ballots_[place].insert(id);
+    } else if (ballots_[place] == trainers_[each.stint]) {
+      each.is_open = each.is_ready = false;
+      ++each.step;
+    }
+  }
+
+  std::mt19937_64 random_;
+  std::vector<Rank> ranks_;
+  std::map<int, std::set<int>> trainers_;  // by stint
+  std::set<int> movers_, entered_;         // of the change under way
+  std::map<std::pair<int, std::int64_t>, std::set<int>> ballots_;
+  int stint_ = 0, number_ = 0, next_ = 0, before_ = 0;
+  std::int64_t change_at_ = 0;
+  std::optional<Recovery> recovery_;
+};
+
+TEST(FindRecovery, WhatRanksPromiseIsNeverUnsettled) {
+  int begun = 0, entered = 0, ended = 0;  // that some of each were seen
+  for (std::uint64_t seed = 0; seed < 20000; ++seed) {
+    SCOPED_TRACE(seed);
+    Protocol protocol(seed);
+    for (int loss = 0; loss < 4; ++loss) {
+      protocol.run_and_lose();
+      const std::vector<Standing> standings = protocol.standings();
+      const auto found = find_recovery(standings);
+      const bool nobody = std::all_of(standings.begin(), standings.end(), [](const Standing& each) {
+        return each.is_idle && !each.has_left;
+      });
+      if (nobody) break;  // from a checkpoint
+      ASSERT_TRUE(found) << loss << ": " << found.error().message;
+      protocol.check(*found);
+      if (HasFailure()) return;
+      for (const Standing& each : standings) {
+        begun += each.stint > 0 ? 1 : 0;
+        entered += each.entering != 0 && each.entering == found->stint ? 1 : 0;
+        ended += !each.is_idle && each.stint == found->stint && each.may_end &&
+                         each.point.step + 1 == found->point.step
+                     ? 1
+                     : 0;
+      }
+      protocol.recover(*found);
+    }
+  }
+  EXPECT_GT(begun, 1000);
+  EXPECT_GT(entered, 100);
+  EXPECT_GT(ended, 100);
+}
+
+}  // namespace
+}  // namespace motley::run
