@@ -121,7 +121,7 @@ def test_a_stopped_run_goes_on_by_the_plan_it_had(motley, cnn, three, equal, tmp
         (["--adapt", "split", "--policy", "canikin"], None, "'canikin'"),
         (["--policy", "even"], None, "--policy goes with --adapt split [cli.policy]"),
         ([], {"absences": [{"device": "a:0", "from_s": 1}]},
-         "conditions: device 'a:0' goes away: a run ends when a device does; leave absences out, or simulate with them"),
+         "conditions: device 'a:0' goes away: a run ends when a device does; add --elastic, or leave absences out"),
         ([], {"slow_downs": [{"device": "z:0", "from_s": 1, "factor": 2}]}, "z:0"),
         ([], {"slow_downs": [{"device": "a:0", "from_s": 1, "factor": 0.5}]},
          "conditions: 'a:0': a factor of 0.5: a run can only be slowed"),

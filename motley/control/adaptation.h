@@ -64,4 +64,7 @@ struct Adaptation {
 /// Lines of decisions.jsonl (docs/formats/decisions.md).
 Result<std::vector<policy::Decision>> read_decisions(const std::string& path);
 
+/// Of what a checkpoint has of the policy that decided until then.
+inline constexpr const char* kPolicySchema = "motley.policy/1";
+
 }  // namespace motley::control

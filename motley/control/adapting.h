@@ -21,9 +21,6 @@
 
 namespace motley::control {
 
-/// Of what a checkpoint has of the policy that decided until then.
-inline constexpr const char* kPolicySchema = "motley.policy/1";
-
 /// Decides while a training runs, by a policy: sees its steps, has what the policy asks for
 /// prepared, and keeps what was decided and what came of it in decisions.jsonl. Says to its own
 /// listener what it does, and passes on all that it hears.
