@@ -103,6 +103,12 @@ def test_bad_input(motley, market, text, flags, message):
     assert done.code == 2 and message in done.stderr
 
 
+@pytest.mark.parametrize("flags", [["--deadline", "8h"], ["--budget", 3], ["--steps", 100]])
+def test_what_goes_with_a_market_wants_one(motley, mlp, cluster, flags):
+    done = motley("plan", "-m", mlp, "-C", cluster, "--global-batch", 8, *flags)
+    assert done.code == 2 and "give --market" in done.stderr
+
+
 def test_steps_are_wanted(motley, market):
     done = motley("plan", "--market", market(SERVERS))
     assert done.code == 2 and "--market: how long is the training? give --steps N" in done.stderr

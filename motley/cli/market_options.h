@@ -16,6 +16,8 @@ struct MarketOptions {
   std::optional<double> budget;
   std::int64_t steps = 0;
   bool is_given() const { return !market.empty(); }
+  /// Those that go with it.
+  bool has_others() const { return !deadline.empty() || budget || steps != 0; }
 };
 std::vector<Flag> market_flags(MarketOptions& options);
 

@@ -243,6 +243,7 @@ void Adapting::settle_membership(std::int64_t step, Seconds pause) {
   say(coming_.lost, "lost");
   say(coming_.left, "left");
   say(coming_.joined, "joined");
+  if (words.empty()) words.emplace_back("some did not get on, and all are there");
   listener_.note(fmt::format(
       "step {}: {}; went on after {}{}", step, join(words, ", "), format_seconds(coming_.pause),
       coming_.lost_steps == 0   ? ""
