@@ -43,8 +43,8 @@ Result<int> plan_model(const PlanOptions& options, const Context& context) {
   if (options.market.is_given())
     return plan_to_rent(options.market, options.planning, options.layers, context);
   if (options.market.has_others())
-    return usage_error("cli.market",
-                       "--deadline, --budget and --steps say which machines to rent: give --market");
+    return usage_error(
+        "cli.market", "--deadline, --budget and --steps say which machines to rent: give --market");
   if (options.layers.is_given())
     return plan_layers(options.planning, options.layers, options.output, context);
   if (asks_for_hap(options.planning, options.hap))
