@@ -61,7 +61,9 @@ def test_a_device_that_slows_is_given_less(simulate, tmp_path):
     assert decided["steps"] == knowing["steps"] == 120
     assert decided["steps_per_s"] == pytest.approx(120 / decided["total_s"])
     splits = [each for each in decided["decisions"] if each["action"]["do"] == "split"]
-    assert shares(splits[-1])["a:0"] < 0.7 * shares(splits[0])["a:0"]
+    begun = json.loads(json.loads(path.read_text().splitlines()[0])["plan"])
+    (before,) = [each["samples"] for each in begun["replicas"] if each["regions"][0]["devices"] == ["a:0"]]
+    assert shares(splits[-1])["a:0"] < 0.7 * before
     told = [each for each in decided["decisions"] if each["action"]["do"] == "tell"]
     assert {each["action"]["device"] for each in told} == {"a:0"}
     # What was expected came, but for what exchanges slow compute by.
@@ -70,7 +72,7 @@ def test_a_device_that_slows_is_given_less(simulate, tmp_path):
     assert [each["begins"] for each in kept] == [each["begins"] for each in decided["decisions"]]
     assert json.loads(kept[-1]["plan"])["schema"] == "motley.plan/1"
     text = simulate(*flags, conditions=slow).stdout
-    assert "knowing all" in text and "takes 2.98 times as long as before" in text and "expected" in text, text
+    assert "knowing all" in text and "a:0: takes 2" in text and "times as long as before" in text and "expected" in text, text
     assert simulate(*flags, "--json", conditions=slow).json == done.json
 
 

@@ -188,6 +188,25 @@ TEST(SplitPolicy, StaysWhereItIsGood) {
   EXPECT_LE(changes, 4);
 }
 
+// 32 samples each of 1 and 2 ms take 64 ms, the best split takes 43: 21 ms are lost in each step. A
+// change that costs nothing is asked for at once; one of 50 ms behind the third step, which loses
+// more than that together with the two before it; one of 100 s never, in so few steps.
+TEST(SplitPolicy, ChangesWhenAsMuchIsLostAsAChangeCosts) {
+  Toy toy{.fixed = {0, 0}, .seconds = {0.001, 0.002}, .batch = 64};
+  const auto steps_until_asked = [&](Seconds cost) {
+    SplitPolicy policy(toy.limits(), cost);
+    for (int step = 1; step <= 30; ++step)
+      for (const policy::Choice& choice : policy.observe(toy.see(step, {32, 32})))
+        if (std::holds_alternative<policy::UseSplit>(choice.action)) return step;
+    return 0;
+  };
+  const int at_once = steps_until_asked(Seconds(0));
+  ASSERT_GT(at_once, 0);
+  EXPECT_GE(steps_until_asked(Seconds(0.05)), at_once + 2);
+  EXPECT_LE(steps_until_asked(Seconds(0.05)), at_once + 3);
+  EXPECT_EQ(steps_until_asked(Seconds(100)), 0);
+}
+
 TEST(SplitPolicy, FindsItAgainAfterADeviceSlowsAndSaysSo) {
   Drive drive(three_devices(0.01));
   SplitPolicy policy(drive.toy.limits());

@@ -47,7 +47,8 @@ struct SplitPolicy::Group {
   std::vector<cost::GroupMember> members;
 };
 
-SplitPolicy::SplitPolicy(std::vector<DeviceLimits> devices) {
+SplitPolicy::SplitPolicy(std::vector<DeviceLimits> devices, Seconds change_cost)
+    : change_cost_(change_cost) {
   for (DeviceLimits& limits : devices) add(std::move(limits));
 }
 
@@ -181,7 +182,10 @@ void SplitPolicy::choose(const policy::StepSeen& seen, std::vector<Choice>& choi
   std::vector<DeviceLimits> limits;
   for (const std::size_t place : group.places) limits.push_back(devices_[place]);
   const std::vector<std::int64_t> now = samples_in(seen, limits);
-  if (now == best->samples) return;
+  if (now == best->samples) {
+    lost_ = 0;
+    return;
+  }
   const double present = cost::group_step(group.members, times, now);
   // What is not known of the device that the present step waits for.
   double latest = 0, unknown = 0;
@@ -197,6 +201,9 @@ void SplitPolicy::choose(const policy::StepSeen& seen, std::vector<Choice>& choi
   }
   const double gain = present - best->seconds;
   if (is_allowed && gain <= std::max(kSure * unknown, kLeastGain * present)) return;
+  lost_ += gain;
+  if (is_allowed && lost_ < change_cost_.value) return;
+  lost_ = 0;
   std::vector<policy::Share> shares = make_shares(limits, best->samples);
   asked_.ask(shares, seen.step);
   choices.push_back({policy::UseSplit{std::move(shares)}, Seconds(best->seconds),

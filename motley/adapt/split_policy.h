@@ -15,14 +15,17 @@ namespace motley::adapt {
 /// Learns the best split of the batch while training goes on (docs/algorithms.md, "Curves learned
 /// online"): curves of each device and the times of exchanges are learned from every step, the
 /// split that is best by them (cost/step/group_split.h) is asked for where it gains more than what
-/// is not known of the present step. No device is given more than three times what it ever had, so
+/// is not known of the present step, and as soon as the steps since the last change have lost as
+/// much as a change costs: as with renting and buying, that is at most twice what the best choice
+/// of the time would have cost. No device is given more than three times what it ever had, so
 /// that no curve is trusted far from where it was measured.
 /// Whoever joins without a curve is taken to be as the middle one of the others. One split is asked
 /// for at a time. Tells of devices that became slower or quicker, and of those that fall short of
 /// their prior.
 class SplitPolicy : public policy::Policy {
  public:
-  explicit SplitPolicy(std::vector<DeviceLimits> devices);
+  /// `change_cost`: that training stands still for one.
+  explicit SplitPolicy(std::vector<DeviceLimits> devices, Seconds change_cost = Seconds(0));
 
   std::string_view name() const override { return "motley"; }
   std::vector<policy::Choice> observe(const policy::Observation& observation) override;
@@ -47,6 +50,8 @@ class SplitPolicy : public policy::Policy {
   std::vector<std::vector<double>> exchanges_;  // and blocking, of the last steps
   std::int64_t members_ = 0;                    // of these steps
   AskedSplit asked_;
+  Seconds change_cost_;
+  double lost_ = 0;  // seconds by a split that was not the best one, since the last was asked for
 };
 
 }  // namespace motley::adapt

@@ -22,11 +22,9 @@ Json SplitPolicy::state() const {
                        {"learned", curves_[i].state()},
                        {"told", is_told_[i] != 0},
                        {"gone", is_gone_[i] != 0}});
-  return {{"schema", kVersion},
-          {"devices", std::move(devices)},
-          {"exchanges", exchanges_},
-          {"members", members_},
-          {"asked", asked_.state()}};
+  return {{"schema", kVersion},      {"devices", std::move(devices)},
+          {"exchanges", exchanges_}, {"members", members_},
+          {"lost", lost_},           {"asked", asked_.state()}};
 }
 
 Result<void> SplitPolicy::restore(const Json& state, const std::string& where) {
@@ -51,6 +49,9 @@ Result<void> SplitPolicy::restore(const Json& state, const std::string& where) {
     if (row.empty() || row.size() != exchanges_.front().size())
       return usage_error("policy.state", where + ": wanted as many exchanges in each step");
   MOTLEY_ASSIGN(members_, object.integer("members"));
+  if (object.has("lost")) {  // states of before have none
+    MOTLEY_ASSIGN(lost_, object.number("lost"));
+  }
   MOTLEY_ASSIGN(const Json* asked, object.member("asked"));
   MOTLEY_RETURN_IF_ERROR(asked_.restore(*asked, where + ": asked"));
   return object.refuse_unknown();

@@ -224,6 +224,9 @@ void Adapting::settle_membership(std::int64_t step, Seconds pause) {
       continue;
     }
     coming_.left.push_back(*each);
+    // To a policy it is gone, however it went.
+    if (choices_.policy != nullptr)
+      (void)choices_.policy->observe(policy::LossSeen{*each, Seconds(spent_)});
     if (const auto process = members_->find(*each)) members_->dismiss(*process);
     each = leaving_.erase(each);
   }

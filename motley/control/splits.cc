@@ -18,6 +18,9 @@ constexpr auto kInAGroup = search::SplitEvaluator::Setting::kShared;
 /// device is off before it is seen.
 constexpr double kTrust = 0.15;
 
+/// A change takes a gap between two steps, and a first step that is longer (docs/benchmarks.md).
+constexpr Seconds kChangeCost{0.06};
+
 /// The most samples that a device's memory holds in a group.
 std::int64_t find_most(const search::StepEvaluator& evaluator, const cluster::Device& device,
                        DeviceId id, std::int64_t batch) {
@@ -68,7 +71,7 @@ Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
   Candidate first{describe_plan(plan, inputs.cluster), chosen.planned};
   first.predicted = predicted;
   adaptation->candidates.push_back(std::move(first));
-  adapt::SplitSetting setting{.devices = find_limits(chosen)};
+  adapt::SplitSetting setting{.devices = find_limits(chosen), .change_cost = kChangeCost};
   adaptation->make_policy = [policy, setting](const Adaptation&) {
     return adapt::make_split_policy(policy, setting);
   };
