@@ -194,6 +194,21 @@ def test_a_notice_lets_devices_leave_or_stops_the_run(family, environment):
     assert events[0]["left"] == ["b:0"] and events[0]["lost_steps"] == 0
 
 
+def test_plans_that_do_not_outlive_a_loss_are_not_begun(family):
+    """Of those that are tried in turn, too."""
+    faults = [fault("a:0", 70, 3), fault("c:0", 75, 3)]
+    path = conditions(family.folder, faults=faults)
+    flags = ["--elastic", "--survive", 1, "--adapt", "plan", "--planner", "auto", "--conditions", path]
+    family.run("survives", 5, *flags, steps=200)
+    decisions = (family.folder / "survives/decisions.jsonl").read_text().splitlines()
+    plans = [json.loads(json.loads(line)["plan"]) for line in decisions if json.loads(line)["plan"]]
+    events = membership(family, "survives")
+    assert sum(len(each["lost"]) for each in events) >= 1
+    assert all(each["lost_steps"] <= 1 for each in events)
+    before = [plan for plan, line in zip(plans, decisions, strict=False) if json.loads(line)["begins"] < 70]
+    assert before and all(len(plan["replicas"]) >= 2 for plan in before)
+
+
 def test_absences_of_conditions(family):
     path = conditions(family.folder, absences=[{"device": "b:0", "from_s": 0.05, "until_s": 0.1}])
     family.run("away", 5, "--elastic", "--adapt", "none", "--planner", "equal", "--conditions", path, steps=2000)

@@ -195,6 +195,11 @@ Result<void> make_elastic(const RunOptions& options, const control::ChosenPlan& 
   adaptation->replan =
       control::make_replanner(chosen, std::move(choices), static_cast<int>(options.survive));
   adaptation->spare = chosen.inputs.devices;
+  adaptation->survive = static_cast<int>(options.survive);
+  std::erase_if(adaptation->candidates, [&](const control::Candidate& each) {
+    return &each != &adaptation->candidates.front() && options.survive > 0 &&
+           !control::outlives_losses(each.planned.plan, adaptation->survive);
+  });
   adaptation->port = options.port;
   adaptation->version = version();
   const bool survives =

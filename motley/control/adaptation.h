@@ -29,6 +29,9 @@ struct Candidate {
 /// "the batch split 20:14:6", "operators split over 3 devices", "2 stages", "a:0 alone".
 std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluster);
 
+/// Does each of the plan's devices have all that is kept, and are there more than that many?
+bool outlives_losses(const plan::Plan& plan, int survive);
+
 /// How a training may change while it runs.
 struct Adaptation {
   std::deque<Candidate> candidates;
@@ -47,6 +50,7 @@ struct Adaptation {
   /// The training goes on when devices are lost, come or leave: makes a plan for those that are
   /// there (replanning.h). Null: it ends with any of them.
   std::function<Result<Candidate>(const std::vector<DeviceId>&)> replan = nullptr;
+  int survive = 0;  ///< so many may be lost at once; no plan is begun that does not outlive that
   std::vector<std::string> absent = {};  ///< devices that are not there at the beginning
   int port = 0;                          ///< where newcomers and others ask; 0: any
   std::string version = "";              ///< of the program that runs

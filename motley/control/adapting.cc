@@ -213,10 +213,11 @@ Result<int> Adapting::keep_candidate(Result<Candidate> made) {
 /// Has it prepared. The error that was told: it cannot be had.
 Result<void> Adapting::ask(int candidate, policy::Decision decision) {
   Result<run::Change> change =
-      uses_only_present(candidate)
+      may_begin(candidate)
           ? make_change(candidate)
           : runtime_error("adapt.absent", candidates_[static_cast<std::size_t>(candidate)].label +
-                                              ": some of its devices are not there");
+                                              ": some of its devices are not there, or too few "
+                                              "have the model");
   if (!change) {
     listener_.note("warning: " + change.error().message);
     if (choices_.policy)

@@ -88,7 +88,7 @@ class Adapting : public Listener {
   Result<int> plan_for(const std::vector<DeviceId>& devices);
   std::optional<int> plan_of_policy();
   std::vector<DeviceId> present() const;
-  bool uses_only_present(int candidate) const;
+  bool may_begin(int candidate) const;
   Result<run::Change> recover(const std::vector<run::Standing>& standings);
   Result<run::Change> recover_from(run::Recovery recovery, int from, int to);
   Result<run::Change> give_up(run::Recovery recovery, int from, const Error& why);

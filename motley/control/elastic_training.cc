@@ -26,6 +26,11 @@ bool is_of_a_device(const Error& error) {
 
 }  // namespace
 
+bool outlives_losses(const plan::Plan& plan, int survive) {
+  return !plan::splits_operators(plan) && !plan::has_stages(plan) && plan.state_shares.empty() &&
+         plan::members(plan).size() > static_cast<std::size_t>(survive);
+}
+
 bool Adapting::on_loss(int process, const Error& error) {
   if (!members_ || !is_of_a_device(error)) return false;
   const bool lived = members_->lives(process);
@@ -53,9 +58,14 @@ std::vector<DeviceId> Adapting::present() const {
   return devices;
 }
 
-bool Adapting::uses_only_present(int candidate) const {
+bool Adapting::may_begin(int candidate) const {
   if (!members_ || members_->living().empty()) return true;  // it has not begun
   const std::vector<DeviceId> devices = present();
+  const bool may_survive =
+      choices_.survive > 0 && devices.size() > static_cast<std::size_t>(choices_.survive);
+  if (may_survive && !outlives_losses(candidates_[static_cast<std::size_t>(candidate)].planned.plan,
+                                      choices_.survive))
+    return false;
   for (const plan::Member& member :
        plan::members(candidates_[static_cast<std::size_t>(candidate)].planned.plan))
     if (std::find(devices.begin(), devices.end(), member.device) == devices.end()) return false;
@@ -76,7 +86,7 @@ std::optional<int> Adapting::plan_of_policy() {
     for (const policy::Choice& choice :
          choices_.policy->observe(policy::LossSeen{device, Seconds(spent_)}))
       if (auto found = find_candidate(choice.action)) wanted = *found;
-  return wanted && uses_only_present(*wanted) ? wanted : std::nullopt;
+  return wanted && may_begin(*wanted) ? wanted : std::nullopt;
 }
 
 /// That of the last checkpoint, or of a new training.
@@ -125,7 +135,7 @@ Result<run::Change> Adapting::recover(const std::vector<run::Standing>& standing
       });
   coming_.lost_steps += was_undone ? 1 : 0;
   const std::optional<int> wanted = plan_of_policy();
-  const bool may_stay = coming_.lost.empty() && uses_only_present(from);
+  const bool may_stay = coming_.lost.empty() && may_begin(from);
   const Result<int> to = wanted     ? Result<int>(*wanted)
                          : may_stay ? Result<int>(from)
                                     : plan_for(present());

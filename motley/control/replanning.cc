@@ -37,11 +37,6 @@ plan::Plan share_alike(const plan::Plan& plan, const std::vector<DeviceId>& devi
 
 }  // namespace
 
-bool outlives_losses(const plan::Plan& plan, int survive) {
-  return !plan::splits_operators(plan) && !plan::has_stages(plan) && plan.state_shares.empty() &&
-         plan::members(plan).size() > static_cast<std::size_t>(survive);
-}
-
 std::function<Result<Candidate>(const std::vector<DeviceId>&)> make_replanner(
     const ChosenPlan& chosen, PlanChoices choices, int survive) {
   const bool is_own = !choices.manual.empty() || !choices.stages.empty();

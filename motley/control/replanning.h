@@ -18,7 +18,4 @@ namespace motley::control {
 std::function<Result<Candidate>(const std::vector<DeviceId>&)> make_replanner(
     const ChosenPlan& chosen, PlanChoices choices, int survive = 0);
 
-/// Does each of the plan's devices have all that is kept, and are there more than that many?
-bool outlives_losses(const plan::Plan& plan, int survive);
-
 }  // namespace motley::control
