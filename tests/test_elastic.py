@@ -194,6 +194,22 @@ def test_a_notice_lets_devices_leave_or_stops_the_run(family, environment):
     assert events[0]["left"] == ["b:0"] and events[0]["lost_steps"] == 0
 
 
+@pytest.mark.parametrize(("source", "sent"), [("slurm", signal.SIGUSR1), ("kubernetes", signal.SIGTERM)])
+def test_a_signal_that_is_a_notice_stops_the_run(family, environment, source, sent):
+    told = family.folder / "told"
+    hook = f'echo "$MOTLEY_NOTICE_SOURCE $MOTLEY_NOTICE_LEFT_S" > {told}.new; mv {told}.new {told}'
+    running = Running(family, environment, "--notice", f"{source}:45", "--notice-hook", hook)
+    running.child.send_signal(sent)
+    out, err = running.child.communicate(timeout=60)
+    assert running.child.returncode == 75, (out, err)
+    assert f"notice of {source}" in err
+    end = time.monotonic() + 10  # nobody waits for a hook
+    while not told.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    found, left = told.read_text().split()
+    assert found == source and 40 < float(left) <= 45
+
+
 def test_plans_that_do_not_outlive_a_loss_are_not_begun(family):
     """Of those that are tried in turn, too."""
     faults = [fault("a:0", 70, 3), fault("c:0", 75, 3)]

@@ -61,9 +61,13 @@ Result<std::string> read_file(const std::string& path) {
   return bytes;
 }
 
-Result<AtomicFile> AtomicFile::create(const std::string& path) {
+Result<AtomicFile> AtomicFile::create(const std::string& path, Readers readers) {
   const std::string temporary = path + ".tmp";
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  constexpr mode_t kOwnerAlone = S_IRUSR | S_IWUSR;
+  const mode_t mode = readers == Readers::kOwner ? kOwnerAlone : 0666;
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+  // One that a killed process left has the mode that it had.
+  if (fd >= 0 && readers == Readers::kOwner) ::fchmod(fd, kOwnerAlone);
   if (fd >= 0) return AtomicFile(path, fd);
   const int error = errno;
   const bool wrong_path = error == ENOENT || error == ENOTDIR || error == EACCES || error == EISDIR;
@@ -115,8 +119,8 @@ Result<void> AtomicFile::commit() {
   return {};
 }
 
-Result<void> write_file_atomic(const std::string& path, std::string_view bytes) {
-  MOTLEY_ASSIGN(AtomicFile file, AtomicFile::create(path));
+Result<void> write_file_atomic(const std::string& path, std::string_view bytes, Readers readers) {
+  MOTLEY_ASSIGN(AtomicFile file, AtomicFile::create(path, readers));
   MOTLEY_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(bytes))));
   return file.commit();
 }

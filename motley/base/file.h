@@ -13,15 +13,18 @@ namespace motley {
 Result<std::string> read_file(const std::string& path);
 
 /// Writes to PATH.tmp, syncs, renames: a reader sees the old file or the whole new one. A full disk
-/// is a runtime error that leaves the old file; the temporary one is removed.
-Result<void> write_file_atomic(const std::string& path, std::string_view bytes);
+/// is a runtime error that leaves the old file; the temporary one is removed. `readers`: who may
+/// read it, as far as the process's mask lets them.
+enum class Readers { kAll, kOwner };
+Result<void> write_file_atomic(const std::string& path, std::string_view bytes,
+                               Readers readers = Readers::kAll);
 
 /// A file written in pieces that appears under its name only when committed (see
 /// write_file_atomic). Without commit, or after an error, the temporary file is removed and an old
 /// file stays.
 class AtomicFile {
  public:
-  static Result<AtomicFile> create(const std::string& path);
+  static Result<AtomicFile> create(const std::string& path, Readers readers = Readers::kAll);
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&& other) noexcept;
   AtomicFile(const AtomicFile&) = delete;

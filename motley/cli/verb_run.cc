@@ -43,7 +43,8 @@ std::vector<Flag> run_flags(RunOptions& options) {
         "all devices that are left, or is done again"},
        {"--notice", &options.notices,
         "who says that this machine will be gone (docs/formats/notices.md): aws, gcp, azure, "
-        "file:PATH (repeat): a device that is named leaves an elastic run, else the run stops with "
+        "slurm, kubernetes, file:PATH (repeat): a device that is named leaves an elastic run, else "
+        "the run stops with "
         "a checkpoint"},
        {"--notice-hook", &options.notice_hook, "command to start then, to ask for a replacement"},
        {"--listen", &options.port, "with --elastic: port at which devices may join; 0: any",

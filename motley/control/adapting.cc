@@ -69,8 +69,7 @@ Adapting::Adapting(Adaptation& adaptation, const Inputs& inputs, const RunDirect
       current_(adaptation.first),
       begun_({{0, adaptation.first}}),
       found_(adaptation.candidates.size()),
-      absences_begun_(adaptation.absences.size(), 0),
-      absences_over_(adaptation.absences.size(), 0) {
+      absences_(adaptation.absences) {
   if (!adaptation.replan) return;
   std::vector<std::string> devices;
   for (const run::WorkerDevice& device : job.devices) devices.push_back(device.name);
@@ -212,9 +211,11 @@ Result<int> Adapting::keep_candidate(Result<Candidate> made) {
 
 /// Has it prepared. The error that was told: it cannot be had.
 Result<void> Adapting::ask(int candidate, policy::Decision decision) {
+  // From what runs when it begins: the one before it that was asked for, or else the current one.
+  const int before = asked_.empty() ? current_ : asked_.rbegin()->second.candidate;
   Result<run::Change> change =
       may_begin(candidate)
-          ? make_change(candidate)
+          ? make_change(before, candidate, {})
           : runtime_error("adapt.absent", candidates_[static_cast<std::size_t>(candidate)].label +
                                               ": some of its devices are not there, or too few "
                                               "have the model");
@@ -226,6 +227,7 @@ Result<void> Adapting::ask(int candidate, policy::Decision decision) {
            decision.seen_step);
     return tl::make_unexpected(change.error());
   }
+  change->after = asked_.empty() ? begun_.rbegin()->first : asked_.rbegin()->first;
   change->number = ++number_;
   numbered_[number_] = candidate;
   asked_[number_] = {candidate, std::move(decision)};
@@ -245,11 +247,15 @@ Result<void> Adapting::make_programs(Candidate& candidate) const {
   return {};
 }
 
-/// From what runs when it begins: the one before it that was asked for, or else the current one.
-Result<run::Change> Adapting::make_change(int candidate) {
-  const int before = asked_.empty() ? current_ : asked_.rbegin()->second.candidate;
-  MOTLEY_ASSIGN(run::Change change, make_change(before, candidate, {}));
-  change.after = asked_.empty() ? begun_.rbegin()->first : asked_.rbegin()->first;
+/// All of a change but the move and its numbers.
+Result<run::Change> Adapting::begin_change(int candidate) {
+  Candidate& to = candidates_[static_cast<std::size_t>(candidate)];
+  MOTLEY_RETURN_IF_ERROR(make_programs(to));
+  run::Change change;
+  if (members_) change.processes = members_->living();
+  change.program = *to.planned.program;
+  change.evaluations = to.evaluations;
+  change.devices = run::devices_of(change.program, job_.devices);
   return change;
 }
 
@@ -259,12 +265,7 @@ Result<run::Change> Adapting::make_change(int before, int candidate,
   Candidate& from = candidates_[static_cast<std::size_t>(before)];
   Candidate& to = candidates_[static_cast<std::size_t>(candidate)];
   MOTLEY_RETURN_IF_ERROR(make_programs(from));
-  MOTLEY_RETURN_IF_ERROR(make_programs(to));
-  run::Change change;
-  if (members_) change.processes = members_->living();
-  change.program = *to.planned.program;
-  change.evaluations = to.evaluations;
-  change.devices = run::devices_of(change.program, job_.devices);
+  MOTLEY_ASSIGN(run::Change change, begin_change(candidate));
   synth::MoveOptions options;
   std::map<std::string, std::string> hosts;
   for (const run::WorkerDevice& device : job_.devices) hosts[device.name] = device.host;

@@ -14,6 +14,7 @@
 #include "motley/control/clock.h"
 #include "motley/control/listener.h"
 #include "motley/control/membership.h"
+#include "motley/control/presence.h"
 #include "motley/control/run_directory.h"
 #include "motley/policy/decision.h"
 #include "motley/run/change.h"
@@ -82,9 +83,10 @@ class Adapting : public Listener {
   Result<int> find_candidate(const policy::Action& action);
   Result<void> ask(int candidate, policy::Decision decision);
   Result<void> make_programs(Candidate& candidate) const;
-  Result<run::Change> make_change(int candidate);
   Result<run::Change> make_change(int from, int to, const std::set<std::string>& lost);
   Result<int> keep_candidate(Result<Candidate> made);
+  Result<run::Change> begin_change(int candidate);
+  policy::Decision decide(int plan, std::string why) const;
   Result<int> plan_for(const std::vector<DeviceId>& devices);
   std::optional<int> plan_of_policy();
   std::vector<DeviceId> present() const;
@@ -92,10 +94,8 @@ class Adapting : public Listener {
   Result<run::Change> recover(const std::vector<run::Standing>& standings);
   Result<run::Change> recover_from(run::Recovery recovery, int from, int to);
   Result<run::Change> give_up(run::Recovery recovery, int from, const Error& why);
-  run::Recovery from_checkpoint() const;
   run::Recovery fall_back(const Error& why, std::int64_t done);
   void note_membership(const run::WorkerEvent& event);
-  void dismiss_late();
   void settle_membership(std::int64_t step, Seconds pause);
   void tell_what_losses_cost();
   void take_arrivals();
@@ -131,8 +131,7 @@ class Adapting : public Listener {
   std::vector<double> steps_;                      // of the plan that runs
   double spent_ = 0;                               // seconds of steps
   std::int64_t done_ = 0;                          // steps
-  // Of an elastic job.
-  std::optional<Membership> members_;
+  std::optional<Membership> members_;              // of an elastic job, as all that follows
   std::vector<MembershipChange> membership_;
   MembershipChange coming_;          // since training went on last
   std::set<std::string> leaving_;    // devices, until they are left out
@@ -143,7 +142,8 @@ class Adapting : public Listener {
   std::set<int> told_;               // processes that were told of a change
   std::string saved_path_;           // the latest checkpoint
   std::optional<Seconds> first_step_at_;
-  std::vector<char> absences_begun_, absences_over_;
+  Presence absences_;                // that conditions make
+  std::set<std::string> returning_;  // devices whose absence is over
   std::optional<Error> fault_;
 };
 

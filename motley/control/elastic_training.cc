@@ -9,6 +9,7 @@
 #include "motley/base/text.h"
 #include "motley/control/adapting.h"
 #include "motley/run/checkpoint.h"
+#include "motley/simulate/drawn_times.h"
 
 namespace motley::control {
 namespace {
@@ -22,6 +23,28 @@ bool is_of_a_device(const Error& error) {
       "run.closed",      "run.halted",    "run.stopped",    "run.out-of-memory",
       "run.unsettled",   "run.change",    "run.rendezvous", "run.shared-memory"};
   return std::find(kCodes.begin(), kCodes.end(), error.code) != kCodes.end();
+}
+
+std::set<std::string> devices_of(const plan::Plan& plan, const cluster::Cluster& cluster) {
+  std::set<std::string> devices;
+  for (const plan::Member& member : plan::members(plan))
+    devices.insert(cluster.device(member.device).name);
+  return devices;
+}
+
+/// That of a checkpoint, or, where there is none (""), of a new training.
+run::Recovery from_checkpoint(const std::string& path, int stint) {
+  run::Recovery recovery;
+  recovery.stint = stint;
+  recovery.from = "new";
+  if (path.empty()) return recovery;
+  const auto found = run::open_checkpoint(path, run::TensorFiles::Extent::kSome);
+  if (!found) return recovery;
+  recovery.from = recovery.point.saved_path = path;
+  recovery.point.step = recovery.point.saved_step = recovery.point.evaluated_step =
+      found->state.step;
+  recovery.point.best = found->state.best;
+  return recovery;
 }
 
 }  // namespace
@@ -78,6 +101,15 @@ Result<int> Adapting::plan_for(const std::vector<DeviceId>& devices) {
   return keep_candidate(choices_.replan(devices));
 }
 
+/// On a plan, where no policy decides.
+policy::Decision Adapting::decide(int plan, std::string why) const {
+  return {.policy = kMembership,
+          .seen_step = done_,
+          .at = Seconds(spent_),
+          .choice = {policy::UsePlan{plan}, candidates_[static_cast<std::size_t>(plan)].priced,
+                     std::move(why)}};
+}
+
 /// What the policy wants now that devices were lost.
 std::optional<int> Adapting::plan_of_policy() {
   if (choices_.policy == nullptr) return std::nullopt;
@@ -89,25 +121,10 @@ std::optional<int> Adapting::plan_of_policy() {
   return wanted && may_begin(*wanted) ? wanted : std::nullopt;
 }
 
-/// That of the last checkpoint, or of a new training.
-run::Recovery Adapting::from_checkpoint() const {
-  run::Recovery recovery;
-  recovery.stint = begun_.rbegin()->first;
-  recovery.from = "new";
-  if (saved_path_.empty()) return recovery;
-  const auto found = run::open_checkpoint(saved_path_, run::TensorFiles::Extent::kSome);
-  if (!found) return recovery;
-  recovery.from = saved_path_;
-  recovery.point.step = recovery.point.saved_step = recovery.point.evaluated_step =
-      found->state.step;
-  recovery.point.saved_path = saved_path_;
-  recovery.point.best = found->state.best;
-  return recovery;
-}
-
-/// The same where what is left is not all; steps since are lost, of so many that were done.
+/// From the last checkpoint, as what is left is not all; steps since are lost, of so many that were
+/// done.
 run::Recovery Adapting::fall_back(const Error& why, std::int64_t done) {
-  run::Recovery recovery = from_checkpoint();
+  run::Recovery recovery = from_checkpoint(saved_path_, begun_.rbegin()->first);
   coming_.lost_steps += std::max<std::int64_t>(0, done - recovery.point.step);
   done_ = recovery.point.step;
   listener_.note(fmt::format("{}; training goes on {}", why.message,
@@ -160,26 +177,14 @@ Result<run::Change> Adapting::recover_from(run::Recovery recovery, int from, int
     }
   }
   if (!recovery.from.empty()) {
-    Candidate& target = candidates_[static_cast<std::size_t>(to)];
-    MOTLEY_RETURN_IF_ERROR(make_programs(target));
-    change = run::Change();
-    change->program = *target.planned.program;
-    change->evaluations = target.evaluations;
-    change->devices = run::devices_of(change->program, job_.devices);
-    change->processes = members_->living();
+    change = begin_change(to);
   }
   MOTLEY_RETURN_IF_ERROR(change);
   change->number = ++number_;
   change->after = recovery.stint;
-  policy::Decision decision{.policy = kMembership,
-                            .seen_step = recovery.point.step,
-                            .at = Seconds(spent_),
-                            .choice = {policy::UsePlan{to}, std::nullopt, ""},
-                            .begins = recovery.point.step};
-  decision.choice.why =
-      coming_.lost.empty() ? "devices did not get on" : "without " + join(coming_.lost, ", ");
-  if (const auto& priced = candidates_[static_cast<std::size_t>(to)].priced)
-    decision.choice.expected = *priced;
+  policy::Decision decision = decide(
+      to, coming_.lost.empty() ? "devices did not get on" : "without " + join(coming_.lost, ", "));
+  decision.seen_step = decision.begins = recovery.point.step;
   change->recovery = std::move(recovery);
   numbered_[number_] = to;
   asked_[number_] = {to, std::move(decision)};
@@ -208,7 +213,11 @@ void Adapting::note_membership(const run::WorkerEvent& event) {
   members_->on_event(event, now);
   if (event.event == "step" && !first_step_at_) first_step_at_ = now;
   if (event.event == "ready") saved_path_ = event.fields.value("resumed_from", saved_path_);
-  if (members_->is_over()) return dismiss_late();
+  // Who came too late for any plan: nobody tells it that the training is over.
+  if (members_->is_over())
+    for (const int process : members_->living())
+      if (members_->has_come(process) && !told_.contains(process)) members_->dismiss(process);
+  if (members_->is_over()) return;
   if (event.event != "ready" || was_there || !members_->has_come(event.rank)) return;
   const std::string& device = members_->device(event.rank);
   came_[device] = begun_.rbegin()->first;
@@ -216,18 +225,10 @@ void Adapting::note_membership(const run::WorkerEvent& event) {
   newcomers_.insert(event.rank);
 }
 
-/// Who came too late for any plan: nobody tells it that the training is over.
-void Adapting::dismiss_late() {
-  for (const int process : members_->living())
-    if (members_->has_come(process) && !told_.contains(process)) members_->dismiss(process);
-}
-
 /// A plan has begun, after step `step`.
 void Adapting::settle_membership(std::int64_t step, Seconds pause) {
   if (!members_) return;
-  std::set<std::string> used;
-  for (const plan::Member& member : plan::members(current().planned.plan))
-    used.insert(inputs_.cluster.device(member.device).name);
+  const std::set<std::string> used = devices_of(current().planned.plan, inputs_.cluster);
   for (auto each = leaving_.begin(); each != leaving_.end();) {
     if (used.contains(*each)) {
       ++each;
@@ -241,8 +242,7 @@ void Adapting::settle_membership(std::int64_t step, Seconds pause) {
     each = leaving_.erase(each);
   }
   for (const std::string& device : used)
-    if (came_.contains(device) && came_.at(device) >= 0 && arrived_.erase(device) > 0)
-      coming_.joined.push_back(device);
+    if (came_.contains(device) && arrived_.erase(device) > 0) coming_.joined.push_back(device);
   const bool is_empty = coming_.lost.empty() && coming_.left.empty() && coming_.joined.empty() &&
                         coming_.lost_steps == 0;
   if (is_empty) return;
@@ -309,9 +309,8 @@ void Adapting::tell_what_losses_cost() {
 void Adapting::take_arrivals() {
   if (arrived_.empty() || !asked_.empty()) return;
   const std::string names = join(std::vector<std::string>(arrived_.begin(), arrived_.end()), ", ");
-  if (choices_.policy != nullptr)
-    for (const std::string& device : arrived_)
-      take(choices_.policy->observe(policy::ArrivalSeen{device, Seconds(spent_)}), done_);
+  for (const std::string& device : arrived_)
+    observe(policy::ArrivalSeen{device, Seconds(spent_)}, done_);
   if (!asked_.empty()) return;  // the policy knows how
   const auto plan = plan_for(present());
   if (!plan || *plan == current_) {
@@ -320,13 +319,7 @@ void Adapting::take_arrivals() {
     arrived_.clear();
     return;
   }
-  policy::Decision decision{.policy = kMembership,
-                            .seen_step = done_,
-                            .at = Seconds(spent_),
-                            .choice = {policy::UsePlan{*plan}, std::nullopt, "with " + names}};
-  if (const auto& priced = candidates_[static_cast<std::size_t>(*plan)].priced)
-    decision.choice.expected = *priced;
-  if (!ask(*plan, std::move(decision))) arrived_.clear();  // it was said why not
+  if (!ask(*plan, decide(*plan, "with " + names))) arrived_.clear();  // it was said why not
 }
 
 Result<void> Adapting::release(const std::string& device) {
@@ -344,13 +337,7 @@ Result<void> Adapting::release(const std::string& device) {
     settle_membership(done_, Seconds(0));
     return {};
   }
-  policy::Decision decision{.policy = kMembership,
-                            .seen_step = done_,
-                            .at = Seconds(spent_),
-                            .choice = {policy::UsePlan{*plan}, std::nullopt, device + " leaves"}};
-  if (const auto& priced = candidates_[static_cast<std::size_t>(*plan)].priced)
-    decision.choice.expected = *priced;
-  const auto asked = ask(*plan, std::move(decision));
+  const auto asked = ask(*plan, decide(*plan, device + " leaves"));
   if (!asked) leaving_.erase(device);
   return asked;
 }
@@ -366,9 +353,7 @@ Result<void> Adapting::take_in(const std::string& device) {
 }
 
 std::vector<std::pair<std::string, std::string>> Adapting::device_states() const {
-  std::set<std::string> used;
-  for (const plan::Member& member : plan::members(current().planned.plan))
-    used.insert(inputs_.cluster.device(member.device).name);
+  const std::set<std::string> used = devices_of(current().planned.plan, inputs_.cluster);
   std::vector<std::pair<std::string, std::string>> states;
   for (std::size_t process = 0; process < job_.devices.size(); ++process) {
     const std::string& name = job_.devices[process].name;
@@ -387,18 +372,19 @@ std::vector<std::pair<std::string, std::string>> Adapting::device_states() const
 /// Takes emulated devices away and brings them back, at their times.
 void Adapting::follow_absences() {
   if (!first_step_at_) return;
-  const Seconds now = clock_.steady() - *first_step_at_;
-  for (std::size_t i = 0; i < choices_.absences.size(); ++i) {
-    const simulate::Absence& absence = choices_.absences[i];
-    const auto process = members_->find(absence.device);
-    if (!process) continue;
-    if (!absences_begun_[i] && now >= absence.from) {
-      absences_begun_[i] = 1;
+  const trace::Nanoseconds now = simulate::whole_nanoseconds(clock_.steady() - *first_step_at_);
+  while (absences_.next() != nullptr && absences_.next()->at <= now) {
+    const Presence::Event event = absences_.take();
+    if (!event.is_loss)
+      returning_.insert(event.device);
+    else if (const auto process = members_->find(event.device))
       members_->kill(*process);
-    }
-    if (!absences_over_[i] && absences_begun_[i] && now >= absence.until)
-      absences_over_[i] = members_->start(*process) ? 1 : 0;
   }
+  // One that was killed may not have ended yet.
+  std::erase_if(returning_, [&](const std::string& device) {
+    const auto process = members_->find(device);
+    return !process || members_->start(*process);
+  });
 }
 
 }  // namespace motley::control

@@ -15,6 +15,7 @@
 #include "motley/run/checkpoint.h"
 #include "motley/run/hosts/door.h"
 #include "motley/testing/fake_outside.h"
+#include "motley/testing/order_words.h"
 #include "motley/testing/small_inputs.h"
 
 namespace motley::control {
@@ -118,16 +119,8 @@ class ElasticTest : public ::testing::Test {
   Names orders() {
     Names all;
     while (auto order = adapting_->next_order()) {
-      if (const auto* halt = std::get_if<Halt>(&*order))
-        all.push_back("halt " + std::to_string(halt->number));
-      if (const auto* start = std::get_if<StartProcess>(&*order))
-        all.push_back("start " + std::to_string(start->process));
-      if (const auto* kill = std::get_if<KillProcess>(&*order))
-        all.push_back("kill " + std::to_string(kill->process));
-      if (auto* change = std::get_if<run::Change>(&*order)) {
-        all.push_back("change " + std::to_string(change->number));
-        change_ = std::move(*change);
-      }
+      if (!std::holds_alternative<Follow>(*order)) all.push_back(order_word(*order));
+      if (auto* change = std::get_if<run::Change>(&*order)) change_ = std::move(*change);
       if (all.size() > 20) break;
     }
     return all;
@@ -299,14 +292,19 @@ class AloneTest : public ElasticTest {
         .write(state, {0, 1, {&model, 1}, {&moment, 1}})
         .value();
   }
+
+  /// 0, which alone had the model; the others stand still.
+  void lose_the_model() {
+    ASSERT_TRUE(lose(0));
+    (void)orders();
+    stand(1, 1, {.is_idle = true});
+    stand(2, 1, {.is_idle = true});
+  }
 };
 
 TEST_F(AloneTest, WhereAllStateIsLostTrainingBeginsAnewWithoutACheckpoint) {
   begin(5);
-  ASSERT_TRUE(lose(0));
-  (void)orders();
-  stand(1, 1, {.is_idle = true});
-  stand(2, 1, {.is_idle = true});
+  lose_the_model();
   EXPECT_EQ(orders(), Names{"change 1"});
   EXPECT_EQ(change_.recovery->from, "new");
   EXPECT_EQ(change_.recovery->point.step, 0);
@@ -320,10 +318,7 @@ TEST_F(AloneTest, WhereAllStateIsLostTheLastCheckpointIsGoneOnFrom) {
   begin(5);
   const std::string path = write_checkpoint(2);
   say("checkpoint", 0, {{"step", 2}, {"path", path}});
-  ASSERT_TRUE(lose(0));
-  (void)orders();
-  stand(1, 1, {.is_idle = true});
-  stand(2, 1, {.is_idle = true});
+  lose_the_model();
   EXPECT_EQ(orders(), Names{"change 1"});
   EXPECT_EQ(change_.recovery->from, path);
   EXPECT_EQ(change_.recovery->point.step, 2);
@@ -335,10 +330,7 @@ TEST_F(AloneTest, WhereAllStateIsLostTheLastCheckpointIsGoneOnFrom) {
 
 TEST_F(AloneTest, LostStepsAreCountedOnce) {
   begin(5);
-  ASSERT_TRUE(lose(0));
-  (void)orders();
-  stand(1, 1, {.is_idle = true});
-  stand(2, 1, {.is_idle = true});
+  lose_the_model();
   ASSERT_EQ(orders(), Names{"change 1"});
   EXPECT_EQ(adapting_->steps_done(), 0);
   ASSERT_TRUE(lose(2));
@@ -368,10 +360,7 @@ TEST_F(AloneTest, StepsSinceTheLastOneLeftAreLostToo) {
 // again. Then 2 is lost, and what 1 has is in the form of plan 1, which nobody said had begun.
 TEST_F(AloneTest, APlanThatOnlySomeCameToIsRemembered) {
   begin(5);
-  ASSERT_TRUE(lose(0));
-  (void)orders();
-  stand(1, 1, {.is_idle = true});
-  stand(2, 1, {.is_idle = true});
+  lose_the_model();
   ASSERT_EQ(orders(), Names{"change 1"});
   const Names first = devices_in(change_.program);
   say("stalled", 1);

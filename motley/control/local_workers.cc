@@ -57,19 +57,6 @@ Result<std::string> write_profile_job(const TimingTask& task, const std::string&
   return path;
 }
 
-/// That nobody else may read: a job of several machines has the secret of its store.
-Result<void> write_secret(const std::string& path, const std::string& text) {
-  MOTLEY_RETURN_IF_ERROR(write_file_atomic(path, ""));
-  std::error_code code;
-  std::filesystem::permissions(
-      path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write, code);
-  std::ofstream stream(path);
-  stream << text;
-  stream.close();
-  return code || stream.fail() ? runtime_error("run.directory", path + ": cannot be written")
-                               : Result<void>();
-}
-
 Result<void> write_here(const std::string& path, const std::string& text) {
   std::error_code code;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), code);
@@ -202,10 +189,9 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
     placed.changes->keys = {"127.0.0.1", keys->port(), keys->word()};
   }
   const std::string text = run::job_to_json(placed).dump(2);
-  const bool is_secret = placed.store || keys;
-  Result<void> done = placed == job ? Result<void>()
-                      : is_secret   ? write_secret(path, text)
-                                    : write_file_atomic(path, text);
+  // With the word of a store nobody else may read it.
+  const Readers readers = placed.store || keys ? Readers::kOwner : Readers::kAll;
+  Result<void> done = placed == job ? Result<void>() : write_file_atomic(path, text, readers);
   if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
   std::optional<run::CheckpointCarrier> carrier;
   const std::string& first = placed.devices[0].host;
@@ -223,6 +209,10 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
                                          .seats = std::move(*seats),
                                          .carrier = carrier ? &*carrier : nullptr,
                                          .stop = &stop,
+                                         .on_signal =
+                                             [&](int signal) {
+                                               (void)on_event({"signal", -1, {{"signal", signal}}});
+                                             },
                                          .orders = commands,
                                          .on_loss = on_loss},
                                         [&](const run::WorkerEvent& event) {

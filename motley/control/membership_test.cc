@@ -6,6 +6,7 @@
 #include <random>
 
 #include "motley/base/json.h"
+#include "motley/testing/order_words.h"
 
 namespace motley::control {
 namespace {
@@ -39,14 +40,7 @@ class MembershipTest : public ::testing::Test {
   /// All orders that there are now: "halt 1", "start 3", "kill 0".
   std::vector<std::string> orders() {
     std::vector<std::string> all;
-    while (const auto order = members_.next(now_)) {
-      if (const auto* halt = std::get_if<Halt>(&*order))
-        all.push_back("halt " + std::to_string(halt->number));
-      if (const auto* start = std::get_if<StartProcess>(&*order))
-        all.push_back("start " + std::to_string(start->process));
-      if (const auto* kill = std::get_if<KillProcess>(&*order))
-        all.push_back("kill " + std::to_string(kill->process));
-    }
+    while (const auto order = members_.next(now_)) all.push_back(order_word(*order));
     return all;
   }
   using Orders = std::vector<std::string>;

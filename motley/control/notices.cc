@@ -19,6 +19,10 @@ Result<Notices> Notices::start(const std::vector<std::string>& sources, std::str
   return notices;
 }
 
+void Notices::note_signal(int signal) {
+  for (const auto& watch : watches_) watch->note_signal(signal);
+}
+
 Wish Notices::look(Adapting* adapting, Listener& listener) {
   for (const auto& watch : watches_) {
     while (const auto note = watch->take_note()) listener.note(*note);

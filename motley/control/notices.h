@@ -18,6 +18,8 @@ class Notices {
   /// `sources`: as users write them (docs/formats/notices.md); `hook`: a command that asks for a
   /// replacement, or "". Usage errors of make_notice_source.
   static Result<Notices> start(const std::vector<std::string>& sources, std::string hook);
+  /// A signal came that ends the training: it may be some source's notice.
+  void note_signal(int signal);
   /// Takes what has come since. `adapting`: null where devices cannot leave. kStop: the training is
   /// to end. Never waits.
   Wish look(Adapting* adapting, Listener& listener);

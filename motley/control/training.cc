@@ -354,6 +354,7 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
   const run::JobOutcome outcome = outside.workers.train(
       prepared.job,
       [&](const run::WorkerEvent& event) {
+        if (event.event == "signal") notices.note_signal(event.fields.value("signal", 0));
         if (adapting) adapting->on_event(event);
         const Wish wish = monitor.on_event(event);
         return notices.look(elastic, listener) == Wish::kStop ? Wish::kStop : wish;

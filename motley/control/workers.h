@@ -94,6 +94,7 @@ class Workers {
   virtual Result<run::MeasuredGroup> time_exchanges(const run::Job& job) = 0;
   /// Runs a job whose files are in its run directory, and passes what workers report in the order
   /// of arrival. When `on_event` has asked to stop, workers write a checkpoint and end: kStopped.
+  /// An event `signal` of no process (-1), with its number `signal`: one came that ends the job.
   using OnEvent = std::function<Wish(const run::WorkerEvent&)>;
   /// `orders`: asked for until there are no more, at the beginning, whenever something was heard,
   /// and again and again where nothing is. `on_loss`: a process has ended, or has said an error and

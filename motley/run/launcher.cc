@@ -150,9 +150,9 @@ Result<void> Launch::start_all() {
   exit_codes_.assign(ranks, 0);
   spoke_error_.assign(ranks, false);
   is_ready_.assign(ranks, true);
+  const std::vector<std::string> absent =
+      job_.changes ? job_.changes->absent : std::vector<std::string>();
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const std::vector<std::string> absent =
-        job_.changes ? job_.changes->absent : std::vector<std::string>();
     if (std::count(absent.begin(), absent.end(), job_.devices[rank].name) > 0) continue;
     MOTLEY_RETURN_IF_ERROR(start(rank));
   }
@@ -272,7 +272,9 @@ void Launch::signal_all(int signal) {
 }
 
 void Launch::check_signals() {
-  int count = signals_.take();
+  int count = signals_.take([this](int signal) {
+    if (options_.on_signal) options_.on_signal(signal);
+  });
   if (options_.stop != nullptr && !wish_heard_ && *options_.stop) {
     wish_heard_ = true;
     if (interrupts_ == 0) ++count;  // who was interrupted has been told to stop already

@@ -40,6 +40,8 @@ struct LaunchOptions {
   double kill_after_s = 15;              ///< after a failure, survivors get this long, then SIGKILL
   /// Once true, workers are told to stop as by SIGTERM. Null: only signals tell them.
   const std::atomic<bool>* stop = nullptr;
+  /// Told of each signal that tells workers to stop.
+  std::function<void(int signal)> on_signal = nullptr;
   /// Of a job whose plan may change: asked for until there are no more, whenever something was
   /// heard of workers, and every 50 ms.
   std::function<std::optional<Commands>()> orders = nullptr;

@@ -1,6 +1,5 @@
 #include "motley/run/hosts/door.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -12,60 +11,31 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <utility>
 
+#include "motley/base/file.h"
 #include "motley/base/json.h"
-#include "motley/run/hosts/elapsed.h"
+#include "motley/run/hosts/here.h"
 
 namespace motley::run {
 namespace {
 
+constexpr int kMostCallers = 16;                 // that wait to be let in
 constexpr std::size_t kMostQuestion = 64 << 10;  // bytes
 constexpr double kMostSeconds = 5;               // that a question may take to come
-
-double steady_seconds() {
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
-
-std::string draw_word() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
-}
-
-Result<void> write_private(const std::string& path, const std::string& text) {
-  std::error_code code;
-  { std::ofstream(path, std::ios::trunc); }
-  std::filesystem::permissions(
-      path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write, code);
-  std::ofstream file(path, std::ios::trunc);
-  file << text;
-  file.close();
-  return file.fail() ? runtime_error("run.directory", path + ": cannot be written")
-                     : Result<void>();
-}
 
 }  // namespace
 
 Result<std::unique_ptr<Door>> Door::open(int port, const std::string& file) {
-  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int yes = 1;
-  ::setsockopt(socket.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  if (!socket.is_open() || ::bind(socket.number(), any, length) != 0 ||
-      ::listen(socket.number(), 16) != 0 || ::getsockname(socket.number(), any, &length) != 0)
+  auto listening = listen_here(port, kMostCallers);
+  if (!listening)
     return runtime_error("run.port", fmt::format("port {}: {}; give another one (--listen)", port,
-                                                 std::strerror(errno)));
-  const int found = ntohs(address.sin_port);
-  const std::string word = draw_word();
-  MOTLEY_RETURN_IF_ERROR(
-      write_private(file, Json{{"port", found}, {"word", word}, {"pid", ::getpid()}}.dump()));
-  return std::unique_ptr<Door>(new Door(std::move(socket), found, file, word));
+                                                 listening.error().message));
+  const std::string word = random_word();
+  const Json address{{"port", listening->port}, {"word", word}, {"pid", ::getpid()}};
+  if (const auto written = write_file_atomic(file, address.dump(), Readers::kOwner); !written)
+    return runtime_error("run.directory", written.error().message);
+  return std::unique_ptr<Door>(new Door(std::move(listening->socket), listening->port, file, word));
 }
 
 Door::~Door() {
@@ -77,7 +47,7 @@ void Door::let_in() {
   for (;;) {
     Descriptor socket(::accept4(socket_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.is_open()) return;
-    callers_.emplace(next_++, Caller{std::move(socket), "", steady_seconds()});
+    callers_.emplace(next_++, Caller{std::move(socket), "", Clock::now()});
   }
 }
 
@@ -104,7 +74,7 @@ std::vector<Door::Question> Door::take() {
     const bool has_shut = count == 0 && !caller.has_asked;
     const bool is_gone = has_shut || (count < 0 && !is_later);
     const bool is_bad = caller.heard.size() > kMostQuestion ||
-                        (end == std::string::npos && steady_seconds() - caller.came > kMostSeconds);
+                        (end == std::string::npos && seconds_since(caller.came) > kMostSeconds);
     each = is_gone || is_bad ? callers_.erase(each) : std::next(each);
   }
   return questions;

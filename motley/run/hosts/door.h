@@ -8,6 +8,7 @@
 #include "motley/base/json_forward.h"
 #include "motley/base/result.h"
 #include "motley/run/hosts/child_process.h"
+#include "motley/run/hosts/elapsed.h"
 
 namespace motley::run {
 
@@ -38,7 +39,7 @@ class Door {
   struct Caller {
     Descriptor socket;
     std::string heard;
-    double came = 0;  ///< seconds of the steady clock
+    Clock::time_point came;
     bool has_asked = false;
   };
   Door(Descriptor socket, int port, std::string file, std::string word)

@@ -1,11 +1,8 @@
 #include "motley/run/hosts/door.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 
 #include <atomic>
 #include <chrono>
@@ -18,29 +15,11 @@
 
 #include "motley/base/file.h"
 #include "motley/base/json.h"
+#include "motley/testing/connect_here.h"
 
 namespace motley::run {
 namespace {
 
-/// A connection to a port here. Waits five seconds at most.
-Descriptor knock(int port) {
-  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const timeval limit{5, 0};
-  ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  EXPECT_EQ(::connect(socket.number(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  return socket;
-}
-void shout(const Descriptor& socket, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::send(socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (count <= 0) return;
-    bytes.remove_prefix(static_cast<std::size_t>(count));
-  }
-}
 /// All that is said until it is closed.
 std::string listen_to_end(const Descriptor& socket) {
   std::string heard;
@@ -136,8 +115,8 @@ TEST_F(DoorTest, WhoDoesNotKnowTheWordIsHeardAsOneWhoDoesNot) {
                            R"({"word": 3})"
                            "\n",
                            "\n", "{\xff}\n"}) {
-    const Descriptor caller = knock(door_->port());
-    shout(caller, text);
+    const Descriptor caller = connect_here(door_->port());
+    send_all(caller, text);
     EXPECT_FALSE(wait_for_question().knows_word) << text;
   }
 }
@@ -187,8 +166,8 @@ TEST_F(DoorTest, APortThatSomebodyHasIsSaid) {
 
 TEST_F(DoorTest, APortIsFreeAgainAtOnce) {
   const int port = door_->port();
-  const Descriptor caller = knock(port);
-  shout(caller, "{}\n");
+  const Descriptor caller = connect_here(port);
+  send_all(caller, "{}\n");
   door_->answer(wait_for_question().caller, "{}");
   door_.reset();
   EXPECT_TRUE(Door::open(port, file_));
@@ -201,24 +180,24 @@ TEST_F(DoorTest, AFolderThatIsNotThereIsSaid) {
 }
 
 TEST_F(DoorTest, WhatIsTooLongIsDropped) {
-  const Descriptor caller = knock(door_->port());
-  std::thread shouting([&] { shout(caller, std::string(1 << 20, 'x')); });
+  const Descriptor caller = connect_here(door_->port());
+  std::thread shouting([&] { send_all(caller, std::string(1 << 20, 'x')); });
   expect_silence(0.3);
   shouting.join();
   EXPECT_EQ(listen_to_end(caller), "");
   // As much as is allowed is heard.
-  const Descriptor other = knock(door_->port());
+  const Descriptor other = connect_here(door_->port());
   const std::string text = R"({"pad": ")" + std::string(60 << 10, 'y') + R"("})";
-  shout(other, text + "\n");
+  send_all(other, text + "\n");
   EXPECT_EQ(wait_for_question().text, text);
 }
 
 TEST_F(DoorTest, WhoIsTooSlowIsDroppedAndHoldsNobodyUp) {
-  const Descriptor slow = knock(door_->port());
-  shout(slow, R"({"do": )");
+  const Descriptor slow = connect_here(door_->port());
+  send_all(slow, R"({"do": )");
   expect_silence(0.05);
-  const Descriptor quick = knock(door_->port());
-  shout(quick, "{}\n");
+  const Descriptor quick = connect_here(door_->port());
+  send_all(quick, "{}\n");
   const auto question = wait_for_question();
   EXPECT_EQ(question.text, "{}");
   door_->answer(question.caller, "yes");
@@ -228,17 +207,17 @@ TEST_F(DoorTest, WhoIsTooSlowIsDroppedAndHoldsNobodyUp) {
 }
 
 TEST_F(DoorTest, AQuestionMayComeInPieces) {
-  const Descriptor caller = knock(door_->port());
-  shout(caller, R"({"do": )");
+  const Descriptor caller = connect_here(door_->port());
+  send_all(caller, R"({"do": )");
   expect_silence(0.02);
-  shout(caller, "\"state\"}\nand more");
+  send_all(caller, "\"state\"}\nand more");
   EXPECT_EQ(wait_for_question().text, R"({"do": "state"})");
 }
 
 // As nc does, and a shell.
 TEST_F(DoorTest, WhoSaysAllAndShutsItsEndIsAnswered) {
-  const Descriptor caller = knock(door_->port());
-  shout(caller, "{}\n");
+  const Descriptor caller = connect_here(door_->port());
+  send_all(caller, "{}\n");
   ::shutdown(caller.number(), SHUT_WR);
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   door_->answer(wait_for_question().caller, "yes");
@@ -247,16 +226,16 @@ TEST_F(DoorTest, WhoSaysAllAndShutsItsEndIsAnswered) {
 
 TEST_F(DoorTest, WhoGoesBeforeTheAnswerHarmsNobody) {
   {
-    const Descriptor caller = knock(door_->port());
-    shout(caller, "{}\n");
+    const Descriptor caller = connect_here(door_->port());
+    send_all(caller, "{}\n");
   }
   for (int i = 0; i < 20; ++i) {
     for (const Door::Question& question : door_->take()) door_->answer(question.caller, "yes");
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   door_->answer(12345, "to nobody");
-  const Descriptor caller = knock(door_->port());
-  shout(caller, "{}\n");
+  const Descriptor caller = connect_here(door_->port());
+  send_all(caller, "{}\n");
   door_->answer(wait_for_question().caller, "yes");
   EXPECT_EQ(listen_to_end(caller), "yes\n");
 }

@@ -86,6 +86,25 @@ std::string random_word() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", source(), source(), source(), source());
 }
 
+Result<Listening> listen_here(int port, int backlog) {
+  Listening made;
+  made.socket = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int yes = 1;
+  ::setsockopt(made.socket.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* any = reinterpret_cast<sockaddr*>(&address);
+  if (!made.socket.is_open() || ::bind(made.socket.number(), any, length) != 0 ||
+      ::listen(made.socket.number(), backlog) != 0 ||
+      ::getsockname(made.socket.number(), any, &length) != 0)
+    return runtime_error("run.port", std::strerror(errno));
+  made.port = ntohs(address.sin_port);
+  return made;
+}
+
 Result<int> find_free_port() {
   const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "motley/base/descriptor.h"
 #include "motley/base/result.h"
 
 namespace motley::run {
@@ -18,6 +19,14 @@ std::string machine_identity();
 
 /// That only who was told it knows: 32 hexadecimal digits of the system's source.
 std::string random_word();
+
+/// A socket that listens on this machine's loopback interface, without blocking who looks at it;
+/// `port` 0: any free one. Runtime error `run.port` with the reason alone.
+struct Listening {
+  Descriptor socket;
+  int port = 0;
+};
+Result<Listening> listen_here(int port, int backlog);
 
 /// A TCP port that nobody uses at this moment.
 Result<int> find_free_port();

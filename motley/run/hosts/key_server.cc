@@ -1,21 +1,19 @@
 #include "motley/run/hosts/key_server.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <random>
 #include <utility>
 
+#include "motley/base/quiet_thread.h"
 #include "motley/base/text.h"
+#include "motley/run/hosts/here.h"
 
 namespace motley::run {
 namespace {
@@ -55,31 +53,18 @@ std::vector<std::string> unpack_fields(const std::string& bytes) {
 }
 
 Result<std::unique_ptr<KeyServer>> KeyServer::start() {
-  Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  if (!socket.is_open() || ::bind(socket.number(), any, length) != 0 ||
-      ::listen(socket.number(), 1024) != 0 || ::getsockname(socket.number(), any, &length) != 0)
-    return runtime_error("run.port",
-                         fmt::format("no port for the job's keys: {}", std::strerror(errno)));
+  constexpr int kMostClients = 1024;  // that wait to be let in
+  auto listening = listen_here(0, kMostClients);
+  if (!listening)
+    return runtime_error("run.port", "no port for the job's keys: " + listening.error().message);
   MOTLEY_ASSIGN(Pipe wake, make_pipe());
-  std::random_device random;
   return std::unique_ptr<KeyServer>(
-      new KeyServer(std::move(socket), std::move(wake), ntohs(address.sin_port),
-                    fmt::format("{:08x}{:08x}{:08x}", random(), random(), random())));
+      new KeyServer(std::move(listening->socket), std::move(wake), listening->port, random_word()));
 }
 
 KeyServer::KeyServer(Descriptor socket, Pipe wake, int port, std::string word)
     : socket_(std::move(socket)), wake_(std::move(wake)), port_(port), word_(std::move(word)) {
-  // Signals are for the thread that made it.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { serve(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_quiet_thread([this] { serve(); });
 }
 
 KeyServer::~KeyServer() {

@@ -1,10 +1,7 @@
 #include "motley/run/hosts/key_server.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 
 #include <chrono>
 #include <cstring>
@@ -15,30 +12,17 @@
 #include <thread>
 #include <vector>
 
+#include "motley/testing/connect_here.h"
+
 namespace motley::run {
 namespace {
 
 /// One that speaks to it by bytes; waits five seconds for an answer at most.
 class KeyClient {
  public:
-  explicit KeyClient(int port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    const timeval limit{5, 0};
-    ::setsockopt(socket_.number(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-    EXPECT_EQ(::connect(socket_.number(), reinterpret_cast<sockaddr*>(&address), sizeof address),
-              0);
-  }
+  explicit KeyClient(int port) : socket_(connect_here(port)) {}
 
-  void send(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t count = ::send(socket_.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (count <= 0) return;
-      bytes.remove_prefix(static_cast<std::size_t>(count));
-    }
-  }
+  void send(std::string_view bytes) { send_all(socket_, bytes); }
   /// None: it was closed, or nothing came.
   std::optional<std::string> receive() {
     const auto head = take(4);

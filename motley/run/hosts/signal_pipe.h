@@ -27,12 +27,19 @@ class SignalPipe {
   SignalPipe& operator=(const SignalPipe&) = delete;
   int number() const { return descriptor_.number(); }
   const sigset_t& mask_before() const { return before_; }
-  /// Signals that have come since the last call.
-  int take() {
+  /// Signals that have come since the last call: how many, and each to `visit`.
+  template <typename Visit>
+  int take(const Visit& visit) {
     signalfd_siginfo signal;
     int count = 0;
-    while (::read(descriptor_.number(), &signal, sizeof signal) == sizeof signal) ++count;
+    while (::read(descriptor_.number(), &signal, sizeof signal) == sizeof signal) {
+      ++count;
+      visit(static_cast<int>(signal.ssi_signo));
+    }
     return count;
+  }
+  int take() {
+    return take([](int) {});
   }
 
  private:

@@ -18,7 +18,7 @@
 #include <optional>
 
 #include "motley/base/descriptor.h"
-#include "motley/run/notices/quiet_thread.h"
+#include "motley/base/quiet_thread.h"
 #include "motley/run/notices/waiting.h"
 
 namespace motley::run {

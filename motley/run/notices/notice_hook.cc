@@ -11,8 +11,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "motley/base/quiet_thread.h"
 #include "motley/base/text.h"
-#include "motley/run/notices/quiet_thread.h"
 
 extern char** environ;
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "motley/base/deadline.h"
+#include "motley/base/quiet_thread.h"
 #include "motley/base/text.h"
-#include "motley/run/notices/quiet_thread.h"
 #include "motley/run/notices/waiting.h"
 
 namespace motley::run {

@@ -3,22 +3,23 @@
 #include <atomic>
 #include <memory>
 #include <string>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
+
+#include "motley/run/torch/exchange/polled_store.h"
 
 namespace motley::run {
 
 /// A store whose waits end when somebody says so: c10d's own end at their timeout alone, and a
 /// rank that waits for one that died would wait as long. Others' clones and prefixes of it, and
 /// groups that are being made with it, end too.
-class CancellableStore : public c10d::Store {
+class CancellableStore : public PolledStore {
  public:
   using Flag = std::shared_ptr<std::atomic<bool>>;
   CancellableStore(c10::intrusive_ptr<c10d::Store> inner, Flag cancelled);
 
   c10::intrusive_ptr<Store> clone() override;
-  using Store::compareSet;
-  using Store::set;
+  using PolledStore::compareSet;
+  using PolledStore::set;
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override;
   std::vector<std::uint8_t> compareSet(const std::string& key,
                                        const std::vector<std::uint8_t>& current,
@@ -28,13 +29,9 @@ class CancellableStore : public c10d::Store {
   bool deleteKey(const std::string& key) override;
   bool check(const std::vector<std::string>& keys) override;
   std::int64_t getNumKeys() override;
-  void wait(const std::vector<std::string>& keys) override;
-  void wait(const std::vector<std::string>& keys,
-            const std::chrono::milliseconds& timeout) override;
   void setTimeout(const std::chrono::milliseconds& timeout) override;
 
  private:
-  void stop_if_cancelled() const;
   c10::intrusive_ptr<c10d::Store> inner_;
   Flag cancelled_;
 };

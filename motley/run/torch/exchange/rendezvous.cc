@@ -38,6 +38,12 @@ c10::intrusive_ptr<c10d::Store> make_tcp_store(const RendezvousOptions& options)
   return c10::make_intrusive<c10d::TCPStore>(place.master_address, tcp);
 }
 
+/// Of a job of this machine alone.
+c10::intrusive_ptr<c10d::Store> make_own_store(const RendezvousOptions& options) {
+  if (options.keys) return c10::make_intrusive<ServedStore>(*options.keys);
+  return c10::make_intrusive<c10d::FileStore>(options.file, options.size);
+}
+
 std::string connection_message(const RendezvousOptions& options, const std::string& cause) {
   const RankPlace& place = *options.place;
   // c10d says it in the middle of a backtrace; a person needs the port and what to do.
@@ -109,18 +115,14 @@ Rendezvous::~Rendezvous() = default;
 Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const RendezvousOptions& options) {
   auto state = std::make_unique<State>();
   try {
-    if (options.keys) {
-      state->store = c10::make_intrusive<CancellableStore>(
-          c10::make_intrusive<ServedStore>(*options.keys), state->cancelled);
-      state->store->setTimeout(milliseconds(options.timeout));
-    } else if (!options.place) {
-      state->store = c10::make_intrusive<CancellableStore>(
-          c10::make_intrusive<c10d::FileStore>(options.file, options.size), state->cancelled);
-      state->store->setTimeout(milliseconds(options.timeout));
-    } else {
+    if (options.place) {
       // The agent's store outlives the workers, so the attempt is part of every key.
       state->store = c10::make_intrusive<c10d::PrefixStore>("motley/" + options.place->attempt,
                                                             make_tcp_store(options));
+    } else {
+      state->store =
+          c10::make_intrusive<CancellableStore>(make_own_store(options), state->cancelled);
+      state->store->setTimeout(milliseconds(options.timeout));
     }
   } catch (const std::exception& fault) {
     const std::string cause = failure_text(fault);

@@ -8,9 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "motley/run/hosts/key_server.h"
@@ -106,19 +104,6 @@ bool ServedStore::check(const std::vector<std::string>& keys) { return ask('c', 
 std::int64_t ServedStore::getNumKeys() {
   TORCH_CHECK(false, "nobody counts keys");
   return 0;
-}
-
-void ServedStore::wait(const std::vector<std::string>& keys) { wait(keys, timeout_); }
-
-void ServedStore::wait(const std::vector<std::string>& keys,
-                       const std::chrono::milliseconds& timeout) {
-  constexpr std::chrono::milliseconds kLook{2};
-  const auto limit = std::chrono::steady_clock::now() + timeout;
-  while (!check(keys)) {
-    TORCH_CHECK(std::chrono::steady_clock::now() < limit, "Timeout waiting for key ",
-                keys.empty() ? "" : keys.front());
-    std::this_thread::sleep_for(kLook);
-  }
 }
 
 }  // namespace motley::run

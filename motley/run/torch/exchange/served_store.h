@@ -2,16 +2,16 @@
 
 #include <mutex>
 #include <string>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
 #include "motley/run/job.h"
+#include "motley/run/torch/exchange/polled_store.h"
 
 namespace motley::run {
 
 /// The client of a KeyServer (run/hosts/key_server.h), as c10d wants a store. Its waits end by
 /// their timeouts; CancellableStore ends them before. Throws where the server is gone.
-class ServedStore : public c10d::Store {
+class ServedStore : public PolledStore {
  public:
   explicit ServedStore(StoreAddress address);
   ~ServedStore() override;
@@ -19,8 +19,8 @@ class ServedStore : public c10d::Store {
   ServedStore& operator=(const ServedStore&) = delete;
 
   c10::intrusive_ptr<Store> clone() override;
-  using Store::compareSet;
-  using Store::set;
+  using PolledStore::compareSet;
+  using PolledStore::set;
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override;
   std::vector<std::uint8_t> compareSet(const std::string& key,
                                        const std::vector<std::uint8_t>& expected,
@@ -30,9 +30,6 @@ class ServedStore : public c10d::Store {
   bool deleteKey(const std::string& key) override;
   bool check(const std::vector<std::string>& keys) override;
   std::int64_t getNumKeys() override;
-  void wait(const std::vector<std::string>& keys) override;
-  void wait(const std::vector<std::string>& keys,
-            const std::chrono::milliseconds& timeout) override;
 
  private:
   std::string ask(char operation, const std::vector<std::string>& fields);

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-namespace motley::run {
+namespace motley {
 
 /// A thread that no signal is delivered to. A program that takes SIGTERM through a descriptor has
 /// it blocked in all threads: one that were started before would be ended by it, and all with it.
@@ -19,4 +19,4 @@ std::thread start_quiet_thread(Body body) {
   return thread;
 }
 
-}  // namespace motley::run
+}  // namespace motley

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "motley/control/workers.h"
+
+namespace motley::control {
+
+/// "halt 1", "start 3", "kill 0", "follow 2", "change 4".
+inline std::string order_word(const Order& order) {
+  struct Word {
+    std::string operator()(const run::Change& change) const {
+      return "change " + std::to_string(change.number);
+    }
+    std::string operator()(const Halt& halt) const { return "halt " + std::to_string(halt.number); }
+    std::string operator()(const StartProcess& start) const {
+      return "start " + std::to_string(start.process);
+    }
+    std::string operator()(const KillProcess& kill) const {
+      return "kill " + std::to_string(kill.process);
+    }
+    std::string operator()(const Follow& follow) const {
+      return "follow " + std::to_string(follow.process);
+    }
+  };
+  return std::visit(Word(), order);
+}
+
+}  // namespace motley::control
