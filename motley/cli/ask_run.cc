@@ -38,6 +38,9 @@ Result<std::int64_t> wait_for_state(const run::DoorAddress& door, const std::str
     const std::string state = state_of(answer, device);
     if (std::find(wanted.begin(), wanted.end(), state) != wanted.end())
       return answer.value("step", std::int64_t{0});
+    if (state == "absent")
+      return runtime_error("elastic.absent",
+                           device + " is not there; what the run prints says why");
     if (std::chrono::steady_clock::now() > limit)
       return runtime_error("run.timeout",
                            fmt::format("{} is still {} after {:g} s", device, state, seconds));

@@ -64,6 +64,11 @@ run::AgentOptions agent_options(const Context& context) {
   return options;
 }
 
+bool is_launched(const Context& context) {
+  const auto place = run::find_rank_place(context.environment);
+  return place && *place && (*place)->size > 1;
+}
+
 Result<int> call_launched(const Verb& verb, const Context& context) {
   MOTLEY_ASSIGN(const auto place, run::find_rank_place(context.environment));
   if (!place) return verb.call(context);

@@ -10,6 +10,9 @@ namespace motley::cli {
 /// What an agent of this host needs to know.
 run::AgentOptions agent_options(const Context& context);
 
+/// Did an external launcher start this process as one of several ranks?
+bool is_launched(const Context& context);
+
 /// Calls a verb in a process that torchrun, srun, mpirun or the like may have started (the
 /// variables say so: run/environment.h). Rank 0 does the verb's work; the others are agents that
 /// work for it, and end with its exit code. Without a launcher: just the verb.

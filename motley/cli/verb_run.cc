@@ -6,6 +6,7 @@
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/cli/app.h"
+#include "motley/cli/launched.h"
 #include "motley/cli/run_options.h"
 #include "motley/cli/teller.h"
 #include "motley/control/correcting.h"
@@ -138,7 +139,7 @@ bool are_processors(const control::Inputs& inputs) {
 Result<std::shared_ptr<control::Adaptation>> find_adaptation(
     const RunOptions& options, const control::TrainChoices& choices,
     const control::ChosenPlan& chosen, const std::optional<control::Predicted>& predicted,
-    control::Listener& listener) {
+    const Context& context, control::Listener& listener) {
   const std::shared_ptr<control::Adaptation> none;
   if (!options.decisions.empty())
     return control::repeat_decisions(options.decisions, chosen.inputs, chosen.planned);
@@ -150,11 +151,11 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
     return usage_error("cli.policy", "--policy goes with --adapt split");
   if (options.adapt == "none" || options.prepare) return none;
   const bool is_here = control::are_all_here(chosen.inputs.cluster, chosen.inputs.devices);
-  if (is_asked && !is_here)
+  if (is_asked && !is_here && is_launched(context))
     return usage_error("cli.adapt",
                        "--adapt " + options.adapt +
-                           ": devices are on other hosts, where a running plan cannot be changed "
-                           "yet; leave it out");
+                           ": a launcher started ranks on other hosts, where a running plan cannot "
+                           "be changed; leave it out, or start the run without a launcher");
   // Where the plan is somebody's own, trying takes longer than it gains, or nobody has seen it.
   if (!is_asked && (!is_here || data::is_loaded(choices.data) || !chosen.outcome ||
                     !are_processors(chosen.inputs)))
@@ -178,11 +179,13 @@ Result<void> make_elastic(const RunOptions& options, const control::ChosenPlan& 
                           const std::optional<control::Predicted>& predicted,
                           const Context& context,
                           std::shared_ptr<control::Adaptation>& adaptation) {
-  const bool is_here = control::are_all_here(chosen.inputs.cluster, chosen.inputs.devices);
-  if (!is_here || !are_processors(chosen.inputs))
+  if (!are_processors(chosen.inputs))
     return usage_error("cli.elastic",
-                       "--elastic: so far for CPU devices of this machine; others end the run when "
-                       "one is lost");
+                       "--elastic: so far for CPU devices; others end the run when one is lost");
+  if (is_launched(context))
+    return usage_error("cli.elastic",
+                       "--elastic: a launcher ends all ranks when one is lost; start the run "
+                       "without it: motley starts its processes itself, on other hosts by ssh");
   if (!adaptation) {
     adaptation = std::make_shared<control::Adaptation>();
     control::Candidate first{control::describe_plan(chosen.planned.plan, chosen.inputs.cluster),
@@ -256,7 +259,8 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   if (chosen->outcome) teller.note(report::print_outcome(*chosen->outcome, chosen->inputs.cluster));
   if (choices.run_dir.empty()) choices.run_dir = default_run_dir(chosen->inputs.model_path);
   MOTLEY_ASSIGN(auto predicted, control::find_prediction(*chosen, 3, teller));
-  MOTLEY_ASSIGN(auto adaptation, find_adaptation(options, choices, *chosen, predicted, teller));
+  MOTLEY_ASSIGN(auto adaptation,
+                find_adaptation(options, choices, *chosen, predicted, context, teller));
   if (options.elastic)
     MOTLEY_RETURN_IF_ERROR(make_elastic(options, *chosen, predicted, context, adaptation));
   // What was decided before, and is gone on with or repeated, may begin by another plan.

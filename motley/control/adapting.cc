@@ -348,7 +348,10 @@ void Adapting::on_event(const run::WorkerEvent& event) {
           .begins = first});
     tell_what_losses_cost();
   }
-  if (event.event == "checkpoint") saved_path_ = fields.value("path", "");
+  if (event.event == "checkpoint") {
+    saved_.saved_path = fields.value("path", "");
+    saved_.saved_step = fields.value("step", std::int64_t{-1});
+  }
   if (event.event == "checkpoint" && choices_.policy != nullptr) {
     const std::string path = fields.value("path", "") + "/policy.json";
     if (const auto written = write_file_atomic(path, policy_text()); !written)

@@ -140,7 +140,7 @@ class Adapting : public Listener {
   std::set<int> newcomers_;          // that do not know yet which program runs
   std::string said_;                 // of what losses cost
   std::set<int> told_;               // processes that were told of a change
-  std::string saved_path_;           // the latest checkpoint
+  run::TrainingPoint saved_;         // of it the latest checkpoint that is here
   std::optional<Seconds> first_step_at_;
   Presence absences_;                // that conditions make
   std::set<std::string> returning_;  // devices whose absence is over

@@ -55,8 +55,9 @@ bool outlives_losses(const plan::Plan& plan, int survive) {
 }
 
 bool Adapting::on_loss(int process, const Error& error) {
-  if (!members_ || !is_of_a_device(error)) return false;
+  if (!members_) return false;
   const bool lived = members_->lives(process);
+  if (lived && !is_of_a_device(error)) return false;
   const std::string& device = members_->device(process);
   const bool is_expected = members_->is_dismissed(process);
   if (!members_->lose(process, clock_.steady())) return false;
@@ -64,6 +65,8 @@ bool Adapting::on_loss(int process, const Error& error) {
   newcomers_.erase(process);
   leaving_.erase(device);
   told_.erase(process);
+  if (!lived && !is_expected)
+    listener_.note(fmt::format("{} did not come: {}", device, error.message));
   if (!lived || is_expected) return true;
   coming_.lost.push_back(device);
   listener_.note(fmt::format("{} is lost: {}", device, error.message));
@@ -124,7 +127,7 @@ std::optional<int> Adapting::plan_of_policy() {
 /// From the last checkpoint, as what is left is not all; steps since are lost, of so many that were
 /// done.
 run::Recovery Adapting::fall_back(const Error& why, std::int64_t done) {
-  run::Recovery recovery = from_checkpoint(saved_path_, begun_.rbegin()->first);
+  run::Recovery recovery = from_checkpoint(saved_.saved_path, begun_.rbegin()->first);
   coming_.lost_steps += std::max<std::int64_t>(0, done - recovery.point.step);
   done_ = recovery.point.step;
   listener_.note(fmt::format("{}; training goes on {}", why.message,
@@ -137,7 +140,9 @@ run::Recovery Adapting::fall_back(const Error& why, std::int64_t done) {
 Result<run::Change> Adapting::recover(const std::vector<run::Standing>& standings) {
   auto found = run::find_recovery(standings);
   run::Recovery recovery = found ? std::move(*found) : fall_back(found.error(), done_);
-  recovery.point.saved_path = saved_path_;
+  recovery.point.saved_path = saved_.saved_path;
+  recovery.point.saved_step = saved_.saved_step;  // of what has come here
+  recovery.point.saved_host.clear();
   // The change that they were in may have begun without a word of it.
   if (const auto numbered = numbered_.find(recovery.stint); numbered != numbered_.end())
     begun_[recovery.stint] = numbered->second;
@@ -212,7 +217,11 @@ void Adapting::note_membership(const run::WorkerEvent& event) {
   const bool was_there = members_->lives(event.rank);
   members_->on_event(event, now);
   if (event.event == "step" && !first_step_at_) first_step_at_ = now;
-  if (event.event == "ready") saved_path_ = event.fields.value("resumed_from", saved_path_);
+  if (event.event == "ready" && !event.fields.value("resumed_from", "").empty()) {
+    std::error_code code;  // of another host it is a copy
+    saved_.saved_path = std::filesystem::canonical(directory_.latest_checkpoint(), code).string();
+    saved_.saved_step = event.fields.value("first_step", std::int64_t{-1});
+  }
   // Who came too late for any plan: nobody tells it that the training is over.
   if (members_->is_over())
     for (const int process : members_->living())

@@ -63,17 +63,41 @@ Result<void> write_here(const std::string& path, const std::string& text) {
   return write_file_atomic(path, text);
 }
 
-run::Commands command_of(const Order& order, const run::Job& job) {
+/// The change as a host is told of it: a checkpoint that it goes on from lies there, too.
+run::Change for_host(run::Hosts& hosts, const std::string& host, run::Change change) {
+  if (!change.recovery || change.recovery->from.empty() || change.recovery->from == "new")
+    return change;
+  const auto there = [&](const std::string& on) {
+    const std::string& path = change.recovery->from;
+    return on.empty() ? path : hosts.on(on).scratch() + "/" + run::checkpoint_there(path);
+  };
+  run::TrainingPoint& point = change.recovery->point;
+  point.saved_host = change.devices.front().host;  // who writes the next ones
+  point.saved_path = there(point.saved_host);
+  change.recovery->from = there(host);
+  return change;
+}
+
+run::Commands command_of(const Order& order, const run::Job& job, run::Hosts& hosts) {
   run::Commands commands;
-  if (const auto* change = std::get_if<run::Change>(&order))
-    for (std::size_t process = 0; process < job.devices.size(); ++process) {
-      // Who has just come waits for an order that counts on it: it would take up this one alone.
-      const std::vector<int>& told = change->processes;
-      const bool is_told =
-          told.empty() || std::count(told.begin(), told.end(), static_cast<int>(process)) > 0;
-      commands.lines.push_back(is_told ? run::print_order(*change, job.devices[process].name)
-                                       : std::string());
+  if (const auto* change = std::get_if<run::Change>(&order)) {
+    commands.lines.resize(job.devices.size());
+    // Who has just come waits for an order that counts on it: it would take up this one alone.
+    std::set<int> told(change->processes.begin(), change->processes.end());
+    for (int process = 0; change->processes.empty() && process < std::ssize(job.devices); ++process)
+      told.insert(process);
+    std::set<std::string> placed = {""};
+    for (const int process : told) {
+      const run::WorkerDevice& device = job.devices[static_cast<std::size_t>(process)];
+      const bool is_loaded =
+          change->recovery && !change->recovery->from.empty() && change->recovery->from != "new";
+      // Of a host that is gone by now it will be heard.
+      if (is_loaded && placed.insert(device.host).second)
+        (void)run::place_checkpoint(hosts.on(device.host), change->recovery->from);
+      commands.lines[static_cast<std::size_t>(process)] =
+          run::print_order(for_host(hosts, device.host, *change), device.name);
     }
+  }
   if (const auto* halt = std::get_if<Halt>(&order))
     commands.lines.assign(job.devices.size(), run::print_halt(halt->number));
   if (const auto* follow = std::get_if<Follow>(&order)) {
@@ -179,35 +203,32 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
   std::atomic<bool> stop = false;
   run::Job placed = job;
   const std::string path = RunDirectory{job.run_dir}.job();
-  auto seats = run::place_job(hosts_, path, placed);
-  if (!seats) return {.end = run::JobEnd::kFailed, .error = seats.error()};
+  const bool is_here = run::remote_hosts(job).empty();
   std::unique_ptr<run::KeyServer> keys;
-  if (placed.changes && placed.changes->is_elastic) {
-    auto started = run::KeyServer::start();
+  if (placed.changes && (placed.changes->is_elastic || !is_here)) {
+    auto started = run::KeyServer::start(is_here ? run::Callers::kThisMachine : run::Callers::kAll);
     if (!started) return {.end = run::JobEnd::kFailed, .error = started.error()};
     keys = std::move(*started);
     placed.changes->keys = {"127.0.0.1", keys->port(), keys->word()};
   }
+  auto seats = run::place_job(hosts_, path, placed);
+  if (!seats) return {.end = run::JobEnd::kFailed, .error = seats.error()};
   const std::string text = run::job_to_json(placed).dump(2);
   // With the word of a store nobody else may read it.
   const Readers readers = placed.store || keys ? Readers::kOwner : Readers::kAll;
   Result<void> done = placed == job ? Result<void>() : write_file_atomic(path, text, readers);
   if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
-  std::optional<run::CheckpointCarrier> carrier;
-  const std::string& first = placed.devices[0].host;
-  if (!first.empty()) carrier.emplace(hosts_.on(first), placed.run_dir);
   std::function<std::optional<run::Commands>()> commands;
   if (placed.changes)
     commands = [&]() -> std::optional<run::Commands> {
       const std::optional<Order> order = orders ? orders() : std::nullopt;
-      return order ? std::optional(command_of(*order, placed)) : std::nullopt;
+      return order ? std::optional(command_of(*order, placed, hosts_)) : std::nullopt;
     };
   run::JobOutcome outcome = run::launch(placed,
                                         {.worker = worker_,
                                          .job_path = path,
                                          .hosts = &hosts_,
                                          .seats = std::move(*seats),
-                                         .carrier = carrier ? &*carrier : nullptr,
                                          .stop = &stop,
                                          .on_signal =
                                              [&](int signal) {
@@ -222,10 +243,11 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
                                         });
   if (outcome.end == run::JobEnd::kFailed) return outcome;
   done = run::bring_traces(hosts_, placed);
-  // Who was to do it may have been lost behind the last step.
-  const bool has_lost = keys && std::any_of(outcome.exit_codes.begin(), outcome.exit_codes.end(),
-                                            [](int code) { return code != 0; });
-  if (done && (carrier || has_lost) && outcome.end == run::JobEnd::kFinished)
+  // Who was to do it may be elsewhere, or have been lost behind the last step.
+  const bool has_lost = std::any_of(outcome.exit_codes.begin(), outcome.exit_codes.end(),
+                                    [](int code) { return code != 0; });
+  const bool may_be_undone = keys ? !is_here || has_lost : !placed.devices[0].host.empty();
+  if (done && may_be_undone && outcome.end == run::JobEnd::kFinished)
     done = run::publish_models(placed);
   if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
   return outcome;

@@ -287,7 +287,7 @@ Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
 namespace {
 
 Result<void> note_clocks(const run::Job& job, const Outside& outside) {
-  const std::set<std::string> hosts = run::remote_hosts(job);
+  const std::set<std::string> hosts = run::first_hosts(job);
   if (hosts.empty()) return {};
   MOTLEY_ASSIGN(const auto clocks, outside.workers.clocks_ahead(hosts));
   for (const auto& [host, ahead] : clocks)
@@ -339,11 +339,14 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
   }
   std::unique_ptr<run::Door> door;
   if (prepared.adaptation && prepared.adaptation->replan) {
-    MOTLEY_ASSIGN(door, run::Door::open(prepared.adaptation->port, prepared.directory.door()));
-    outside.listener.note(
-        fmt::format("devices may come (motley join 127.0.0.1:{}) and leave "
-                    "(motley leave {} DEVICE)",
-                    door->port(), prepared.choices.run_dir));
+    const int port = prepared.adaptation->port;
+    const bool for_others = port != 0 && !run::remote_hosts(prepared.job).empty();
+    MOTLEY_ASSIGN(door,
+                  run::Door::open(port, prepared.directory.door(),
+                                  for_others ? run::Callers::kAll : run::Callers::kThisMachine));
+    outside.listener.note(fmt::format(
+        "devices may come (motley join {}:{}) and leave (motley leave {} DEVICE)",
+        for_others ? run::own_host_name() : "127.0.0.1", door->port(), prepared.choices.run_dir));
   }
   Listener& listener = adapting ? *adapting : outside.listener;
   MOTLEY_ASSIGN(Notices notices,

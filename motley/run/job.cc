@@ -142,6 +142,17 @@ Json store_to_json(const std::optional<StoreAddress>& store) {
 
 }  // namespace
 
+std::set<std::string> first_hosts(const Job& job) {
+  Job present = job;
+  if (job.changes && job.changes->is_elastic)
+    std::erase_if(present.devices, [&](const WorkerDevice& device) {
+      return std::count(job.changes->absent.begin(), job.changes->absent.end(), device.name) > 0;
+    });
+  return remote_hosts(present);
+}
+
+bool has_own_directories(const Job& job) { return job.store || (job.changes && job.changes->keys); }
+
 std::set<std::string> remote_hosts(const Job& job) {
   std::set<std::string> hosts;
   for (const WorkerDevice& device : job.devices)

@@ -109,6 +109,10 @@ struct Job {
 };
 /// The machines of its devices other than the lead's.
 std::set<std::string> remote_hosts(const Job& job);
+/// The same, but for those whose devices are all absent at the beginning of an elastic job.
+std::set<std::string> first_hosts(const Job& job);
+/// Has each of its hosts a run directory of its own? Else all ranks see one.
+bool has_own_directories(const Job& job);
 Json job_to_json(const Job& job);
 Result<Job> job_from_json(const Json& json, const std::string& where);
 

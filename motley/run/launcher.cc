@@ -18,7 +18,9 @@
 #include "motley/base/exit_code.h"
 #include "motley/base/file.h"
 #include "motley/base/text.h"
+#include "motley/run/checkpoint_carrier.h"
 #include "motley/run/diagnosis.h"
+#include "motley/run/host_returns.h"
 #include "motley/run/hosts/child_process.h"
 #include "motley/run/hosts/elapsed.h"
 #include "motley/run/hosts/remote_crew.h"
@@ -33,6 +35,7 @@ constexpr double kSilenceMargin = 5.0;  // workers' own timeouts speak first
 constexpr double kStartFactor = 10.0;  // loading may take this many timeouts
 constexpr std::size_t kMostLogTail = 300;
 constexpr double kKillAfterLost = 3;  // a host that was silent for so long has cost enough time
+constexpr double kMostDying = 0.3;    // seconds; then nobody there hears that a process is to end
 
 /// The worker's last words on stderr, for a death without an error event.
 std::string log_tail(const std::string& path) {
@@ -64,7 +67,13 @@ class Launch {
         options_(options),
         on_event_(on_event),
         diagnosis_(job),
-        kill_after_s_(options.kill_after_s) {}
+        seats_(options.seats),
+        returns_(job, options.hosts),
+        kill_after_s_(options.kill_after_s) {
+    if (seats_.empty()) seats_.assign(job.devices.size(), {"", options.job_path});
+    for (const Seat& seat : seats_)
+      if (seat.job.empty()) returns_.lose(seat.agent);
+  }
 
   JobOutcome run();
 
@@ -78,11 +87,16 @@ class Launch {
   Result<void> start_all();
   Result<void> start(std::size_t rank, std::vector<std::string> more = {});
   bool outlives(int rank, const Error& error);
-  Seat seat_of(std::size_t rank) const;
+  void lose(int rank, Error error);
+  const Seat& seat_of(std::size_t rank) const { return seats_[rank]; }
   Crew& crew_of(std::size_t rank);
   void listen();
   void take_line(int rank, const std::string& line);
   void take_exit(int rank, int status);
+  void take_lost(const Heard& heard);
+  void take_returns();
+  void check_dying();
+  CheckpointCarrier* carrier_of(int rank);
   void carry();
   void give_orders();
   bool all_ended() const;
@@ -99,10 +113,14 @@ class Launch {
   const std::function<void(const WorkerEvent&)>& on_event_;
   Diagnosis diagnosis_;
   SignalPipe signals_;
+  std::vector<Seat> seats_;                             // by rank
   std::map<std::string, std::unique_ptr<Crew>> crews_;  // by agent
-  std::vector<int> exit_codes_;                         // by rank; -1: it runs
-  std::vector<bool> spoke_error_;                       // rank sent an error event
-  std::vector<bool> is_ready_;                          // by rank
+  std::map<std::string, CheckpointCarrier> carriers_;   // by host that has written some
+  HostReturns returns_;
+  std::map<int, Clock::time_point> dying_;  // ranks elsewhere: since when
+  std::vector<int> exit_codes_;             // by rank; -1: it runs
+  std::vector<bool> spoke_error_;           // rank sent an error event
+  std::vector<bool> is_ready_;              // by rank
   std::size_t stopped_ = 0;
   int interrupts_ = 0;
   Blame blame_ = Blame::kNone;
@@ -130,12 +148,8 @@ Result<void> Launch::prepare_directory() const {
   return {};
 }
 
-Seat Launch::seat_of(std::size_t rank) const {
-  return rank < options_.seats.size() ? options_.seats[rank] : Seat{"", options_.job_path};
-}
-
 Crew& Launch::crew_of(std::size_t rank) {
-  const Seat seat = seat_of(rank);
+  const Seat& seat = seat_of(rank);
   std::unique_ptr<Crew>& crew = crews_[seat.agent];
   // Beside this process the ranks of another agent have their files of status here by themselves.
   if (!crew && !seat.agent.empty())
@@ -160,6 +174,10 @@ Result<void> Launch::start_all() {
 }
 
 Result<void> Launch::start(std::size_t rank, std::vector<std::string> more) {
+  if (returns_.is_lost(seat_of(rank).agent)) {
+    returns_.begin(seat_of(rank).agent, static_cast<int>(rank));
+    return {};
+  }
   exit_codes_[rank] = -1;
   spoke_error_[rank] = is_ready_[rank] = false;
   std::vector<std::string> arguments = {options_.verb, seat_of(rank).job, "--rank",
@@ -167,6 +185,15 @@ Result<void> Launch::start(std::size_t rank, std::vector<std::string> more) {
   arguments.insert(arguments.end(), more.begin(), more.end());
   return crew_of(rank).start({static_cast<int>(rank), std::move(arguments),
                               log_path(static_cast<int>(rank)), job_.changes.has_value()});
+}
+
+/// A rank that is not there any more, for a reason that no exit tells.
+void Launch::lose(int rank, Error error) {
+  exit_codes_[static_cast<std::size_t>(rank)] = kRuntimeFailure;
+  is_ready_[static_cast<std::size_t>(rank)] = true;  // nobody waits for it
+  if (outlives(rank, error)) return;
+  if (error.code == "run.host-lost") kill_after_s_ = std::min(kill_after_s_, kKillAfterLost);
+  blame(Blame::kDeath, std::move(error));
 }
 
 /// Do the others go on without it?
@@ -198,19 +225,30 @@ void Launch::take_line(int rank, const std::string& line) {
     if (consequence) error.message += "; " + diagnosis_.all();
     blame(consequence ? Blame::kConsequence : Blame::kError, std::move(error));
   }
-  if (options_.carrier != nullptr && options_.carrier->keeps_back(*event)) return;
+  const bool is_written = event->event == "checkpoint" || event->event == "evaluation";
+  CheckpointCarrier* carrier = is_written ? carrier_of(rank) : nullptr;
+  if (carrier != nullptr && carrier->keeps_back(*event)) return;
   on_event_(*event);
+}
+
+/// That brings what the rank writes; null: it writes here.
+CheckpointCarrier* Launch::carrier_of(int rank) {
+  const std::string& host = job_.devices[static_cast<std::size_t>(rank)].host;
+  if (host.empty() || options_.hosts == nullptr || returns_.is_lost(host)) return nullptr;
+  return &carriers_.try_emplace(host, options_.hosts->on(host), job_.run_dir).first->second;
 }
 
 /// Checkpoints are told of when they are safe here.
 void Launch::carry() {
-  if (options_.carrier == nullptr) return;
-  const auto safe = options_.carrier->get_on();
-  if (!safe) {
-    blame(Blame::kError, safe.error());
-    return signal_all(SIGTERM);
+  for (auto& [host, carrier] : carriers_) {
+    const auto safe = carrier.get_on();
+    if (!safe && options_.on_loss && safe.error().code == "host.lost") continue;  // one is less
+    if (!safe) {
+      blame(Blame::kError, safe.error());
+      return signal_all(SIGTERM);
+    }
+    for (const WorkerEvent& event : *safe) on_event_(event);
   }
-  for (const WorkerEvent& event : *safe) on_event_(event);
 }
 
 void Launch::give_orders() {
@@ -219,34 +257,83 @@ void Launch::give_orders() {
     for (std::size_t rank = 0; rank < commands->lines.size(); ++rank) {
       if (commands->lines[rank].empty() || exit_codes_[rank] >= 0) continue;
       const auto told = crew_of(rank).tell(static_cast<int>(rank), commands->lines[rank]);
-      if (!told) blame(Blame::kError, told.error());
+      // Whose host is gone is heard of it.
+      if (!told && !options_.on_loss) blame(Blame::kError, told.error());
     }
     for (const int rank : commands->start) {
       const auto started = start(static_cast<std::size_t>(rank), {"--joins"});
-      if (!started) blame(Blame::kError, started.error());
+      if (!started) lose(rank, started.error());
     }
-    for (const int rank : commands->kill)
+    for (const int rank : commands->kill) {
+      if (exit_codes_[static_cast<std::size_t>(rank)] >= 0) continue;
       crew_of(static_cast<std::size_t>(rank)).signal_one(rank, SIGKILL);
+      if (!seat_of(static_cast<std::size_t>(rank)).agent.empty())
+        dying_.try_emplace(rank, Clock::now());
+    }
+  }
+}
+
+/// Of a host that hears nothing: its agent kills what runs there when it has heard nothing for
+/// long.
+void Launch::check_dying() {
+  for (auto each = dying_.begin(); each != dying_.end();) {
+    const auto [rank, since] = *each;
+    const bool has_ended = exit_codes_[static_cast<std::size_t>(rank)] >= 0;
+    if (!has_ended && seconds_since(since) < kMostDying) {
+      ++each;
+      continue;
+    }
+    each = dying_.erase(each);
+    if (has_ended) continue;
+    crew_of(static_cast<std::size_t>(rank)).forget(rank);
+    lose(rank, Error{ErrorKind::kRuntime, "run.host-lost",
+                     fmt::format("host {} does not answer; {} was last seen: {}",
+                                 job_.devices[static_cast<std::size_t>(rank)].host,
+                                 rank_name(job_, rank), diagnosis_.where(rank))});
+  }
+}
+
+/// Hosts that have come back, or could not.
+void Launch::take_returns() {
+  for (HostReturns::Return& each : returns_.take()) {
+    if (each.reached) {
+      carriers_.erase(each.host);  // of the agent before
+      crews_.erase(each.host);
+      options_.hosts->take_in(each.host, std::move(*each.reached));
+      for (std::size_t rank = 0; rank < seats_.size(); ++rank)
+        if (seats_[rank].agent == each.host) seats_[rank].job = each.job;
+    }
+    for (const int rank : each.ranks) {
+      const Result<void> started = each.reached ? start(static_cast<std::size_t>(rank), {"--joins"})
+                                                : tl::make_unexpected(each.reached.error());
+      if (!started) lose(rank, started.error());
+    }
   }
 }
 
 void Launch::listen() {
   std::vector<pollfd> waits{{signals_.number(), POLLIN, 0}};
   for (const auto& [host, crew] : crews_) crew->add_waits(waits);
-  if (options_.carrier != nullptr) options_.carrier->add_waits(waits);
+  for (const auto& [host, carrier] : carriers_) carrier.add_waits(waits);
   ::poll(waits.data(), waits.size(), kTickMs);
   std::vector<Heard> heard;
   for (const auto& [host, crew] : crews_) crew->listen(heard);
   for (const Heard& each : heard) {
     if (each.what == Heard::What::kLine) take_line(each.id, each.line);
     if (each.what == Heard::What::kExit) take_exit(each.id, each.status);
-    if (each.what != Heard::What::kLost) continue;
-    exit_codes_[static_cast<std::size_t>(each.id)] = kRuntimeFailure;
-    kill_after_s_ = std::min(kill_after_s_, kKillAfterLost);
-    blame(Blame::kDeath, Error{ErrorKind::kRuntime, "run.host-lost",
-                               fmt::format("{}; {} was last seen: {}", each.line,
-                                           rank_name(job_, each.id), diagnosis_.where(each.id))});
+    if (each.what == Heard::What::kLost) take_lost(each);
   }
+}
+
+void Launch::take_lost(const Heard& heard) {
+  if (options_.on_loss) {
+    const std::string& host = job_.devices[static_cast<std::size_t>(heard.id)].host;
+    returns_.lose(host);
+    carriers_.erase(host);  // what it was bringing is lost; the one before is here
+  }
+  lose(heard.id, Error{ErrorKind::kRuntime, "run.host-lost",
+                       fmt::format("{}; {} was last seen: {}", heard.line,
+                                   rank_name(job_, heard.id), diagnosis_.where(heard.id))});
 }
 
 void Launch::take_exit(int rank, int status) {
@@ -322,7 +409,8 @@ bool Launch::all_ended() const {
 
 /// Does a worker run, or a checkpoint come? That of a job that failed is wanted, too.
 bool Launch::goes_on() const {
-  const bool is_carrying = options_.carrier != nullptr && !options_.carrier->is_idle();
+  const bool is_carrying = std::any_of(carriers_.begin(), carriers_.end(),
+                                       [](const auto& each) { return !each.second.is_idle(); });
   return !all_ended() || (is_carrying && interrupts_ < 2);
 }
 
@@ -333,6 +421,8 @@ JobOutcome Launch::run() {
   while (started && goes_on()) {
     give_orders();
     listen();
+    take_returns();
+    check_dying();
     carry();
     check_signals();
     check_silence();

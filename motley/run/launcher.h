@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/run/checkpoint_carrier.h"
 #include "motley/run/hosts/hosts.h"
 #include "motley/run/job.h"
 #include "motley/run/remote_job.h"
@@ -31,13 +30,12 @@ struct Commands {
 };
 
 struct LaunchOptions {
-  std::string worker;                    ///< path of motley-worker
-  std::string job_path;                  ///< the job's JSON
-  Hosts* hosts = nullptr;                ///< the agents of seats
-  std::vector<Seat> seats;               ///< by rank, as place_job gives them; empty: all are here
-  std::string verb = "run";              ///< of the worker: "run" or "collectives"
-  CheckpointCarrier* carrier = nullptr;  ///< of a job whose rank 0 is elsewhere
-  double kill_after_s = 15;              ///< after a failure, survivors get this long, then SIGKILL
+  std::string worker;        ///< path of motley-worker
+  std::string job_path;      ///< the job's JSON
+  Hosts* hosts = nullptr;    ///< the agents of seats
+  std::vector<Seat> seats;   ///< by rank, as place_job gives them; empty: all are here
+  std::string verb = "run";  ///< of the worker: "run" or "collectives"
+  double kill_after_s = 15;  ///< after a failure, survivors get this long, then SIGKILL
   /// Once true, workers are told to stop as by SIGTERM. Null: only signals tell them.
   const std::atomic<bool>* stop = nullptr;
   /// Told of each signal that tells workers to stop.
@@ -46,12 +44,15 @@ struct LaunchOptions {
   /// heard of workers, and every 50 ms.
   std::function<std::optional<Commands>()> orders = nullptr;
   /// Of an elastic job: a worker has ended, or said an error and will. True: the others go on.
+  /// One whose host cannot be reached is lost as soon as it is to be killed; a rank that is started
+  /// on such a host has the host reached anew, beside all else.
   std::function<bool(int rank, const Error& error)> on_loss = nullptr;
 };
 
 /// Starts one worker per device of the job, here (posix_spawn; each dies with its parent) or by the
 /// agent of its host, reads their events and passes each to `on_event` in arrival order, forwards
-/// SIGTERM and SIGINT as SIGTERM, and waits for all, and for checkpoints on their way here. When
+/// SIGTERM and SIGINT as SIGTERM, brings the checkpoints that are written elsewhere, and waits for
+/// all. When
 /// one fails, the others end within 30 s: they notice by themselves, or are killed. Never hangs:
 /// silence longer than the job's timeout is a failure that says which rank is in which instruction
 /// (from status files, see status.h).

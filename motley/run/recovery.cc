@@ -13,6 +13,7 @@ Json point_to_json(const TrainingPoint& point) {
           {"elapsed_s", point.elapsed_s},
           {"saved_step", point.saved_step},
           {"saved_path", point.saved_path},
+          {"saved_host", point.saved_host},
           {"evaluated_step", point.evaluated_step},
           {"best", point.best ? best_to_json(*point.best) : Json(nullptr)}};
 }
@@ -24,6 +25,7 @@ Result<TrainingPoint> point_from_json(const Json& json, const std::string& where
   MOTLEY_ASSIGN(point.elapsed_s, object.number("elapsed_s"));
   MOTLEY_ASSIGN(point.saved_step, object.integer("saved_step"));
   MOTLEY_ASSIGN(point.saved_path, object.string("saved_path"));
+  MOTLEY_ASSIGN(point.saved_host, object.string("saved_host"));
   MOTLEY_ASSIGN(point.evaluated_step, object.integer("evaluated_step"));
   MOTLEY_ASSIGN(const Json* best, object.member("best"));
   if (!best->is_null()) {

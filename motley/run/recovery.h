@@ -17,6 +17,7 @@ struct TrainingPoint {
   double elapsed_s = 0;              ///< since the first of them of this job began
   std::int64_t saved_step = -1;      ///< of the latest checkpoint of this job
   std::string saved_path;            ///< "": there is none
+  std::string saved_host;            ///< where it lies; "": at the lead
   std::int64_t evaluated_step = -1;  ///< of the latest evaluation of this job
   std::optional<Best> best;
   bool operator==(const TrainingPoint&) const = default;

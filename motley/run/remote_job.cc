@@ -59,10 +59,12 @@ struct DataFiles {
   }
 };
 
-std::vector<int> ranks_on(const Job& job, const std::string& host) {
+/// Of a program those whose samples a host wants: where plans change, of any.
+std::vector<int> ranks_on(const Job& job, const program::Program& program,
+                          const std::string& host) {
   std::vector<int> ranks;
-  for (std::size_t rank = 0; rank < job.devices.size(); ++rank)
-    if (job.devices[rank].host == host) ranks.push_back(static_cast<int>(rank));
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank)
+    if (job.changes || job.devices[rank].host == host) ranks.push_back(static_cast<int>(rank));
   return ranks;
 }
 
@@ -74,7 +76,7 @@ std::vector<DataReads> training_reads(const Job& job, const RankFiles& files, st
     const BatchKind kind = batch_kind(files.training());
     choices.push_back({.order = BatchOrder::endless(kind, first, first * kind.size),
                        .batches = job.steps - first,
-                       .ranks = ranks_on(job, host),
+                       .ranks = ranks_on(job, files.training(), host),
                        .samples = samples,
                        .shuffle = job.shuffle});
   }
@@ -88,7 +90,7 @@ DataReads evaluation_reads(const Job& job, const RankFiles& files, std::int64_t 
   const BatchOrder order = BatchOrder::passes_over(std::move(kinds), job.evaluation->samples);
   return {.order = order,
           .batches = order.batches_in_pass(),
-          .ranks = ranks_on(job, host),
+          .ranks = ranks_on(job, files.training(), host),
           .samples = samples};
 }
 
@@ -104,23 +106,21 @@ Result<void> find_data(HostLink& link, const data::DataSource& source) {
 }
 
 /// The latest checkpoint, as a run directory has it.
-Result<void> place_checkpoint(HostLink& link, const std::string& run_dir) {
+Result<void> place_latest(HostLink& link, const std::string& run_dir) {
   std::error_code code;
   const fs::path folder = fs::canonical(run_dir + "/checkpoint/latest", code);
   if (code) return {};  // none
-  for (const auto& each : fs::directory_iterator(folder, code))
-    MOTLEY_RETURN_IF_ERROR(link.share(
-        each.path().string(), fmt::format("run/checkpoint/{}/{}", folder.filename().string(),
-                                          each.path().filename().string())));
+  MOTLEY_RETURN_IF_ERROR(place_checkpoint(link, folder.string()));
   return link.link("run/checkpoint/latest", folder.filename().string());
 }
 
-/// By rank; "": this process.
+/// By rank; "": this process. A host that was not reached is its own.
 std::vector<std::string> choose_agents(const Hosts& hosts, const Job& job) {
   std::map<std::string, int> ranks_of;
   std::vector<std::string> chosen;
   for (const WorkerDevice& device : job.devices) {
     std::vector<std::string> agents = hosts.agents_on(device.host);
+    if (agents.empty() && !device.host.empty()) agents = {device.host};
     if (device.host.empty()) agents.insert(agents.begin(), "");
     chosen.push_back(*std::min_element(
         agents.begin(), agents.end(),
@@ -130,9 +130,13 @@ std::vector<std::string> choose_agents(const Hosts& hosts, const Job& job) {
   return chosen;
 }
 
-Result<void> choose_store(Hosts& hosts, Job& job) {
-  const std::set<std::string> remote = remote_hosts(job);
+/// `remote`: hosts that were reached.
+Result<void> choose_store(Hosts& hosts, const std::set<std::string>& remote, Job& job) {
   if (remote.empty() || job.devices.size() < 2) return {};
+  if (job.changes) {  // the lead has the keys (run/hosts/key_server.h)
+    job.changes->keys->address = hosts.way_to(*remote.begin()).lead;
+    return {};
+  }
   const std::string& first = job.devices[0].host;
   if (first.empty()) {
     MOTLEY_ASSIGN(const int port, find_free_port());
@@ -141,6 +145,21 @@ Result<void> choose_store(Hosts& hosts, Job& job) {
   }
   MOTLEY_ASSIGN(const Frame answer, hosts.on(first).ask({{"do", "port"}}, "port", kPatience));
   job.store = StoreAddress{hosts.way_to(first).host, answer.head.value("port", 0), random_word()};
+  return {};
+}
+
+/// Can a host connect to the lead's machine, which it sees at this address?
+Result<void> check_way(HostLink& link, const std::string& lead) {
+  const std::string word = random_word();
+  MOTLEY_ASSIGN(const auto server, WireServer::start(lead, word));
+  MOTLEY_RETURN_IF_ERROR(link.ask({{"do", "wire"},
+                                   {"id", 0},
+                                   {"what", "ping"},
+                                   {"seconds", 0.0},
+                                   {"address", lead},
+                                   {"port", server->port()},
+                                   {"word", word}},
+                                  "wire", kPatience));
   return {};
 }
 
@@ -171,7 +190,9 @@ Result<void> check_ways(Hosts& hosts, const Job& job) {
                                                 {"address", address},
                                                 {"port", port},
                                                 {"word", word}}));
-  const bool is_ours = !first.empty() && !ranks_on(job, "").empty();
+  const bool is_ours =
+      !first.empty() && std::any_of(job.devices.begin(), job.devices.end(),
+                                    [](const WorkerDevice& each) { return each.host.empty(); });
   if (is_ours)
     MOTLEY_RETURN_IF_ERROR(measure_wire(address, port, word, {.what = WireAsk::What::kPing}));
   for (const std::string& host : others)
@@ -221,6 +242,19 @@ Result<void> place_rank_files(HostLink& link, const RankFiles& files, const std:
   return link.put(outbox.file(), "run/in/model/model.safetensors");
 }
 
+/// Where any rank may come to be, as plans change: all programs, and the model file.
+Result<void> place_whole_files(HostLink& link, const Job& job, Job& there) {
+  MOTLEY_ASSIGN(there.model_path, place_file(link, job.model_path, "model"));
+  there.program_path = there.run_dir + "/in/program.txt";
+  MOTLEY_RETURN_IF_ERROR(link.put(job.program_path, "run/in/program.txt"));
+  for (std::size_t i = 0; job.evaluation && i < job.evaluation->programs.size(); ++i) {
+    const std::string path = fmt::format("in/evaluation-{}.txt", i);
+    MOTLEY_RETURN_IF_ERROR(link.put(job.evaluation->programs[i], "run/" + path));
+    there.evaluation->programs[i] = there.run_dir + "/" + path;
+  }
+  return {};
+}
+
 /// The data of a job with a program, whose sources there are told to `there`.
 Result<void> place_data(HostLink& link, const DataFiles& data, const RankFiles& files,
                         const std::string& host, const Job& job, Job& there) {
@@ -248,14 +282,19 @@ struct Given {
   DataFiles data;
 };
 
-/// The job's path there. `given`: null for a job without a program.
+/// The job's path there. `given`: null for a job without a program. `way`: between it and here.
 Result<std::string> place_files(HostLink& link, const Given* given, const std::string& host,
-                                const Job& job) {
+                                const Hosts::Way& way, const Job& job) {
   MOTLEY_RETURN_IF_ERROR(link.send({{"do", "reset"}}));
   Job there = job;
   there.run_dir = link.scratch() + "/run";
   if (!job.kept.empty()) there.kept = link.kept_folder() + "/" + job.kept;
-  if (given != nullptr) {
+  if (given != nullptr && job.changes) {
+    there.changes->keys->address = way.lead;
+    MOTLEY_RETURN_IF_ERROR(place_whole_files(link, job, there));
+    if (job.resume) MOTLEY_RETURN_IF_ERROR(place_latest(link, job.run_dir));
+    MOTLEY_RETURN_IF_ERROR(place_data(link, given->data, given->ranks, host, job, there));
+  } else if (given != nullptr) {
     const bool leads = job.devices[0].host == host;
     MOTLEY_RETURN_IF_ERROR(place_rank_files(link, given->ranks, host, job));
     there.rank_files = there.run_dir + "/ranks";
@@ -263,7 +302,7 @@ Result<std::string> place_files(HostLink& link, const Given* given, const std::s
     if (leads) {
       MOTLEY_ASSIGN(there.model_path, place_file(link, job.model_path, "model"));
     }
-    if (leads && job.resume) MOTLEY_RETURN_IF_ERROR(place_checkpoint(link, job.run_dir));
+    if (leads && job.resume) MOTLEY_RETURN_IF_ERROR(place_latest(link, job.run_dir));
     MOTLEY_RETURN_IF_ERROR(place_data(link, given->data, given->ranks, host, job, there));
   }
   MOTLEY_RETURN_IF_ERROR(link.put_text(job_to_json(there).dump(), "run/job.json"));
@@ -273,23 +312,53 @@ Result<std::string> place_files(HostLink& link, const Given* given, const std::s
   return path;
 }
 
-/// What hosts are given of a job, with where ranks keep their parts of checkpoints; the latest
-/// one's are then where they are wanted.
-Result<Given> prepare_given(Hosts& hosts, Job& job) {
-  MOTLEY_ASSIGN(program::Program program, read_program(job.program_path));
-  if (!job.kept.empty()) job.kept = kept_name(job.kept, program, job);
-  MOTLEY_RETURN_IF_ERROR(gather_for(hosts, job, job.kept));
+Result<Given> open_given(const Job& job, program::Program program) {
   MOTLEY_ASSIGN(RankFiles ranks, RankFiles::open(job, std::move(program)));
   MOTLEY_ASSIGN(DataFiles data, DataFiles::open(job));
   return Given{std::move(ranks), std::move(data)};
 }
 
+/// What hosts are given of a job, with where ranks keep their parts of checkpoints; the latest
+/// one's are then where they are wanted.
+Result<Given> prepare_given(Hosts& hosts, Job& job) {
+  MOTLEY_ASSIGN(program::Program program, read_program(job.program_path));
+  if (job.changes) job.kept.clear();  // whose part is where changes
+  if (!job.kept.empty()) job.kept = kept_name(job.kept, program, job);
+  MOTLEY_RETURN_IF_ERROR(gather_for(hosts, job, job.kept));
+  return open_given(job, std::move(program));
+}
+
 }  // namespace
 
+Result<void> place_checkpoint(HostLink& link, const std::string& folder) {
+  std::error_code code;
+  for (const auto& each : fs::directory_iterator(folder, code))
+    MOTLEY_RETURN_IF_ERROR(link.share(
+        each.path().string(),
+        fmt::format("{}/{}", checkpoint_there(folder), each.path().filename().string())));
+  return {};
+}
+
+std::string checkpoint_there(const std::string& folder) {
+  return "run/checkpoint/" + fs::path(folder).filename().string();
+}
+
+Result<std::string> place_again(const Hosts& hosts, const std::string& host,
+                                const Hosts::Reached& reached, const Job& job) {
+  const Hosts::Way way = hosts.way_to(host, reached.hello);
+  MOTLEY_RETURN_IF_ERROR(check_way(*reached.link, way.lead));
+  MOTLEY_ASSIGN(program::Program program, read_program(job.program_path));
+  MOTLEY_ASSIGN(const Given given, open_given(job, std::move(program)));
+  return place_files(*reached.link, &given, host, way, job);
+}
+
 Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& job) {
-  const std::set<std::string> remote = remote_hosts(job);
-  MOTLEY_RETURN_IF_ERROR(hosts.reach(remote));
-  MOTLEY_RETURN_IF_ERROR(choose_store(hosts, job));
+  std::set<std::string> remote = remote_hosts(job);
+  MOTLEY_RETURN_IF_ERROR(hosts.reach(first_hosts(job)));
+  for (const auto& [host, why] : hosts.reach_some(remote)) remote.erase(host);  // they may come
+  MOTLEY_RETURN_IF_ERROR(choose_store(hosts, remote, job));
+  for (const std::string& host : remote)
+    if (job.changes) MOTLEY_RETURN_IF_ERROR(check_way(hosts.on(host), hosts.way_to(host).lead));
   MOTLEY_RETURN_IF_ERROR(check_ways(hosts, job));
   std::map<std::string, std::string> paths = {{"", path}};  // by host
   std::optional<Given> given;
@@ -300,13 +369,15 @@ Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& 
     MOTLEY_RETURN_IF_ERROR(gather_for(hosts, job, ""));
   }
   for (const std::string& host : remote) {
-    MOTLEY_ASSIGN(paths[host], place_files(hosts.on(host), given ? &*given : nullptr, host, job));
+    MOTLEY_ASSIGN(paths[host], place_files(hosts.on(host), given ? &*given : nullptr, host,
+                                           hosts.way_to(host), job));
   }
   std::vector<Seat> seats;
   std::set<std::string> reset = {""};
   for (const std::string& agent : choose_agents(hosts, job)) {
     const std::string& host = job.devices[seats.size()].host;
-    seats.push_back({agent, paths.at(host)});
+    seats.push_back({agent, paths[host]});
+    if (seats.back().job.empty()) continue;
     if (!host.empty()) reset.insert(hosts.agents_on(host).front());  // it has the files
     if (!reset.insert(agent).second) continue;
     const std::string folder = fs::path(seats.back().job).parent_path().string();
@@ -316,8 +387,12 @@ Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& 
 }
 
 Result<void> bring_traces(Hosts& hosts, const Job& job) {
-  for (const std::string& host : remote_hosts(job))
-    MOTLEY_RETURN_IF_ERROR(hosts.on(host).fetch("run/trace", job.run_dir + "/trace", kPatience));
+  const bool may_be_lost = job.changes && job.changes->is_elastic;
+  for (const std::string& host : remote_hosts(job)) {
+    if (hosts.agents_on(host).empty()) continue;  // it was absent, and did not come
+    const auto come = hosts.on(host).fetch("run/trace", job.run_dir + "/trace", kPatience);
+    if (!come && !may_be_lost) return come;
+  }
   return {};
 }
 

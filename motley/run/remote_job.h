@@ -12,7 +12,7 @@ namespace motley::run {
 /// Where a rank is started.
 struct Seat {
   std::string agent;  ///< of Hosts; "": this process
-  std::string job;    ///< path of the job's JSON there
+  std::string job;    ///< path of the job's JSON there; "": the host was not reached yet
 };
 
 /// Chooses an agent for each rank: on the host of its device, the one with the fewest, in the order
@@ -23,7 +23,19 @@ struct Seat {
 /// started by this process. Errors: of Hosts::reach; runtime error `host.wire`: a host cannot
 /// connect to the one where the ranks meet; usage error `host.data`: what Python loads, and
 /// folders, must lie on each host at the same path.
+///
+/// Where the plan may change each host gets all of programs, model and data, and must be able to
+/// connect to the lead's machine, where the ranks meet: the job has the key server's port and word,
+/// and is given its address. Hosts of an elastic job whose devices are all absent need not answer.
 Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& job);
+
+/// The same for a host of a job that runs, which has come back. The job's path there. Any thread.
+Result<std::string> place_again(const Hosts& hosts, const std::string& host,
+                                const Hosts::Reached& reached, const Job& job);
+
+/// Gives a host a checkpoint of this machine, by its folder; where in the agent's folder it lies.
+Result<void> place_checkpoint(HostLink& link, const std::string& folder);
+std::string checkpoint_there(const std::string& folder);
 
 /// Brings the traces that the ranks of other machines left in their run directories into the job's.
 Result<void> bring_traces(Hosts& hosts, const Job& job);

@@ -48,6 +48,8 @@ class Crew {
   virtual void signal(int signal) = 0;
   /// To one, if it runs.
   virtual void signal_one(int id, int signal) = 0;
+  /// Nothing more is heard of one that cannot be reached, and may go on where it is.
+  virtual void forget(int /*id*/) {}
 };
 
 /// Those of this machine. The programs die with this process.

@@ -1,8 +1,6 @@
 #include "motley/run/hosts/door.h"
 
 #include <fmt/format.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,7 +13,6 @@
 
 #include "motley/base/file.h"
 #include "motley/base/json.h"
-#include "motley/run/hosts/here.h"
 
 namespace motley::run {
 namespace {
@@ -26,8 +23,8 @@ constexpr double kMostSeconds = 5;               // that a question may take to 
 
 }  // namespace
 
-Result<std::unique_ptr<Door>> Door::open(int port, const std::string& file) {
-  auto listening = listen_here(port, kMostCallers);
+Result<std::unique_ptr<Door>> Door::open(int port, const std::string& file, Callers callers) {
+  auto listening = listen_here(port, kMostCallers, callers);
   if (!listening)
     return runtime_error("run.port", fmt::format("port {}: {}; give another one (--listen)", port,
                                                  listening.error().message));
@@ -111,23 +108,9 @@ Result<Json> ask_door(const DoorAddress& address, Json question, double seconds)
     return runtime_error("run.door",
                          fmt::format("{} port {}: {}", address.host, address.port, why));
   };
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_family = AF_INET;
-  hints.ai_socktype = SOCK_STREAM;
-  if (const int code =
-          ::getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
-      code != 0)
-    return fail(::gai_strerror(code));
-  const Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  timeval limit{static_cast<time_t>(seconds),
-                static_cast<suseconds_t>(
-                    (seconds - static_cast<double>(static_cast<time_t>(seconds))) * 1e6)};
-  ::setsockopt(socket.number(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  ::setsockopt(socket.number(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  const int connected = ::connect(socket.number(), found->ai_addr, found->ai_addrlen);
-  const std::string cause = std::strerror(errno);
-  ::freeaddrinfo(found);
-  if (connected != 0) return fail(cause);
+  const auto connected = connect_to(address.host, address.port, seconds);
+  if (!connected) return fail(connected.error().message);
+  const Descriptor& socket = *connected;
   const std::string line = question.dump() + "\n";
   if (::send(socket.number(), line.data(), line.size(), MSG_NOSIGNAL) < 0)
     return fail(std::strerror(errno));

@@ -9,6 +9,7 @@
 #include "motley/base/result.h"
 #include "motley/run/hosts/child_process.h"
 #include "motley/run/hosts/elapsed.h"
+#include "motley/run/hosts/here.h"
 
 namespace motley::run {
 
@@ -24,7 +25,8 @@ class Door {
   };
   /// `port` 0: any free one. Writes address and word into `file`, which is gone with the object.
   /// Runtime error `run.port` where somebody else has it.
-  static Result<std::unique_ptr<Door>> open(int port, const std::string& file);
+  static Result<std::unique_ptr<Door>> open(int port, const std::string& file,
+                                            Callers callers = Callers::kThisMachine);
   ~Door();
   Door(const Door&) = delete;
   Door& operator=(const Door&) = delete;

@@ -4,11 +4,13 @@
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -86,23 +88,67 @@ std::string random_word() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", source(), source(), source(), source());
 }
 
-Result<Listening> listen_here(int port, int backlog) {
+namespace {
+
+Result<Listening> listen_at(const sockaddr* address, socklen_t length, int backlog) {
   Listening made;
-  made.socket = Descriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int yes = 1;
+  made.socket =
+      Descriptor(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int yes = 1, no = 0;
   ::setsockopt(made.socket.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  auto* any = reinterpret_cast<sockaddr*>(&address);
-  if (!made.socket.is_open() || ::bind(made.socket.number(), any, length) != 0 ||
+  if (address->sa_family == AF_INET6)  // those of IPv4 as well
+    ::setsockopt(made.socket.number(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  if (!made.socket.is_open() || ::bind(made.socket.number(), address, length) != 0 ||
       ::listen(made.socket.number(), backlog) != 0 ||
-      ::getsockname(made.socket.number(), any, &length) != 0)
+      ::getsockname(made.socket.number(), reinterpret_cast<sockaddr*>(&own), &size) != 0)
     return runtime_error("run.port", std::strerror(errno));
-  made.port = ntohs(address.sin_port);
+  made.port = ntohs(own.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(own).sin6_port
+                                              : reinterpret_cast<sockaddr_in&>(own).sin_port);
   return made;
+}
+
+}  // namespace
+
+Result<Listening> listen_here(int port, int backlog, Callers callers) {
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_port = htons(static_cast<std::uint16_t>(port));
+  six.sin6_addr = in6addr_any;
+  if (callers == Callers::kAll)
+    if (auto made = listen_at(reinterpret_cast<sockaddr*>(&six), sizeof six, backlog)) return made;
+  sockaddr_in four{};  // where there is no other, too
+  four.sin_family = AF_INET;
+  four.sin_port = htons(static_cast<std::uint16_t>(port));
+  four.sin_addr.s_addr = htonl(callers == Callers::kAll ? INADDR_ANY : INADDR_LOOPBACK);
+  return listen_at(reinterpret_cast<sockaddr*>(&four), sizeof four, backlog);
+}
+
+Result<Descriptor> connect_to(const std::string& host, int port, double seconds) {
+  addrinfo hints{}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  const int fault = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  std::string why = fault == 0 ? "" : ::gai_strerror(fault);
+  const double whole = std::floor(seconds);
+  const timeval limit{static_cast<time_t>(whole),
+                      static_cast<suseconds_t>((seconds - whole) * 1e6)};
+  const int yes = 1;
+  Descriptor socket;
+  for (const addrinfo* each = found; each != nullptr && !socket.is_open(); each = each->ai_next) {
+    Descriptor made(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ::setsockopt(made.number(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    // The limit of sending holds for connecting, too.
+    ::setsockopt(made.number(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    ::setsockopt(made.number(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    if (::connect(made.number(), each->ai_addr, each->ai_addrlen) == 0)
+      socket = std::move(made);
+    else
+      why = errno == EINPROGRESS ? "no answer in time" : std::strerror(errno);
+  }
+  if (found != nullptr) ::freeaddrinfo(found);
+  if (!socket.is_open()) return runtime_error("run.connect", std::move(why));
+  return socket;
 }
 
 Result<int> find_free_port() {

@@ -20,13 +20,20 @@ std::string machine_identity();
 /// That only who was told it knows: 32 hexadecimal digits of the system's source.
 std::string random_word();
 
-/// A socket that listens on this machine's loopback interface, without blocking who looks at it;
-/// `port` 0: any free one. Runtime error `run.port` with the reason alone.
+/// Who may connect: processes of this machine, or whoever reaches it.
+enum class Callers { kThisMachine, kAll };
+/// A socket that listens, without blocking who looks at it; `port` 0: any free one. Runtime error
+/// `run.port` with the reason alone.
 struct Listening {
   Descriptor socket;
   int port = 0;
 };
-Result<Listening> listen_here(int port, int backlog);
+Result<Listening> listen_here(int port, int backlog, Callers callers);
+
+/// A connection to a host, by the first of its addresses that takes one, on which connecting,
+/// sending and receiving each take `seconds` at most. Runtime error `run.connect` with the reason
+/// alone.
+Result<Descriptor> connect_to(const std::string& host, int port, double seconds);
 
 /// A TCP port that nobody uses at this moment.
 Result<int> find_free_port();

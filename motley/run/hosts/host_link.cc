@@ -73,7 +73,8 @@ HostLink::~HostLink() {
   }
   constexpr double kPatience = 3;  // for its processes and folder
   const auto begin = Clock::now();
-  while (child_.output.is_open() && seconds_since(begin) < kPatience) (void)read(kWaitMs);
+  while (!is_lost_ && child_.output.is_open() && seconds_since(begin) < kPatience)
+    (void)read(kWaitMs);
   if (child_.pid > 0) {
     ::kill(child_.pid, SIGKILL);
     wait_for_exit(child_.pid);
@@ -83,6 +84,7 @@ HostLink::~HostLink() {
 }
 
 tl::unexpected<Error> HostLink::lost(const std::string& why) {
+  is_lost_ = true;
   std::string message = fmt::format("host {}: {}", host_, why);
   const auto words = words_.empty() ? Result<std::string>("") : read_file(words_);
   const std::string said(trim(words && !trim(*words).empty() ? *words : reader_.chatter()));
@@ -136,6 +138,19 @@ Result<void> HostLink::send(Json head, std::string_view bytes) {
   const auto sent = outbox_.write_all(child_.input.number(), most_silence_);
   if (sent) return {};
   return lost(sent.error().code == "run.timeout" ? sent.error().message : "connection ended");
+}
+
+Result<void> HostLink::post(Json head, std::string_view bytes) {
+  const std::scoped_lock lock(writing_);
+  if (!child_.input.is_open()) return lost("its connection is closed");
+  outbox_.add(std::move(head), bytes);
+  if (!outbox_.write_some(child_.input.number())) return lost("connection ended");
+  return {};
+}
+
+bool HostLink::has_more() const {
+  const std::scoped_lock lock(writing_);
+  return outbox_.waiting() > 0;
 }
 
 void HostLink::beat() {
@@ -280,6 +295,8 @@ Result<void> HostLink::await(int number, const std::string& path, double patienc
 
 Result<void> HostLink::listen() {
   MOTLEY_RETURN_IF_ERROR(read(0));
+  if (const std::unique_lock lock(writing_, std::try_to_lock); lock && child_.input.is_open())
+    (void)outbox_.write_some(child_.input.number());  // what ends it is read, too
   if (!child_.output.is_open() && waiting_.empty()) return lost("connection ended");
   if (seconds_since(heard_at_) > most_silence_)
     return lost(fmt::format("nothing was heard for {:.0f} s", most_silence_));

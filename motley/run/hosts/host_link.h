@@ -44,6 +44,11 @@ class HostLink {
 
   /// Runtime error `host.lost`: it is gone, or takes nothing for kMostSilence.
   Result<void> send(Json head, std::string_view bytes = {});
+  /// The same without waiting: what does not fit is sent when the link is listened to.
+  Result<void> post(Json head, std::string_view bytes = {});
+  /// Is there something that has not been sent?
+  bool has_more() const;
+  int input_descriptor() const { return child_.input.number(); }
   /// Sends and waits for the answer that `is` what was asked.
   Result<Frame> ask(Json head, const std::string& is, double timeout_s);
   Result<Frame> wait_for(const std::string& is, double timeout_s);
@@ -108,7 +113,8 @@ class HostLink {
   std::vector<Frame> waiting_;  // that came while something else was waited for
   std::map<int, Arrival> arrivals_;
   int fetches_ = 0;
-  std::mutex writing_;
+  bool is_lost_ = false;
+  mutable std::mutex writing_;
   FrameWriter outbox_;
   std::chrono::steady_clock::time_point heard_at_ = std::chrono::steady_clock::now();
 };

@@ -115,6 +115,22 @@ std::map<std::string, Error> Hosts::reach_some(const std::set<std::string>& host
   return missing;
 }
 
+Result<Hosts::Reached> Hosts::start_agent(const std::string& host) const {
+  Reached reached;
+  MOTLEY_ASSIGN(reached.link, HostLink::start(host, command_(host)));
+  MOTLEY_ASSIGN(reached.hello, greet(*reached.link, kGreeting));
+  return reached;
+}
+
+void Hosts::take_in(const std::string& host, Reached reached) {
+  if (links_.contains(host)) drop(host);
+  std::map<std::string, std::unique_ptr<HostLink>> fresh;
+  fresh[host] = std::move(reached.link);
+  add(std::move(fresh));
+  hellos_[host] = std::move(reached.hello);
+  agents_[host] = {host};
+}
+
 void Hosts::drop(const std::string& agent) {
   std::unique_ptr<HostLink> link;
   const std::scoped_lock lock(mutex_);
@@ -313,8 +329,9 @@ std::vector<std::string> Hosts::launched_hosts() const {
   return hosts;
 }
 
-Hosts::Way Hosts::way_to(const std::string& host) const {
-  const Json& hello = hellos_.at(agents_on(host).front());
+Hosts::Way Hosts::way_to(const std::string& host) const { return way_to(host, hello(host)); }
+
+Hosts::Way Hosts::way_to(const std::string& host, const Json& hello) const {
   if (is_launched_) return {lead_address_, hello.value("address", lead_address_)};
   // What sshd tells its sessions: "client port server port".
   std::istringstream words(hello.value("ssh_connection", ""));

@@ -47,6 +47,15 @@ class Hosts {
   Result<void> reach(const std::set<std::string>& hosts);
   /// The same; those that did not answer, with why.
   std::map<std::string, Error> reach_some(const std::set<std::string>& hosts);
+  /// An agent that was started, and what it said of its host at first.
+  struct Reached {
+    std::unique_ptr<HostLink> link;
+    Json hello;
+  };
+  /// Starts an agent on a host, beside whatever else goes on: any thread. Errors as of `reach`.
+  Result<Reached> start_agent(const std::string& host) const;
+  /// It is the host's from now on, in place of one that is gone.
+  void take_in(const std::string& host, Reached reached);
   /// Usage error `host.twice`: two of the hosts that were reached are one machine.
   Result<void> check_names() const;
   /// What an agent on the host said of it at first.
@@ -58,6 +67,7 @@ class Hosts {
     std::string lead, host;
   };
   Way way_to(const std::string& host) const;
+  Way way_to(const std::string& host, const Json& hello) const;
   /// By its name.
   HostLink& at(const std::string& agent) { return *links_.at(agent); }
   /// Of a host that was reached: the agent that has its files.

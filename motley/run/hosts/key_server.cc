@@ -13,7 +13,6 @@
 
 #include "motley/base/quiet_thread.h"
 #include "motley/base/text.h"
-#include "motley/run/hosts/here.h"
 
 namespace motley::run {
 namespace {
@@ -52,9 +51,9 @@ std::vector<std::string> unpack_fields(const std::string& bytes) {
   return fields;
 }
 
-Result<std::unique_ptr<KeyServer>> KeyServer::start() {
+Result<std::unique_ptr<KeyServer>> KeyServer::start(Callers callers) {
   constexpr int kMostClients = 1024;  // that wait to be let in
-  auto listening = listen_here(0, kMostClients);
+  auto listening = listen_here(0, kMostClients, callers);
   if (!listening)
     return runtime_error("run.port", "no port for the job's keys: " + listening.error().message);
   MOTLEY_ASSIGN(Pipe wake, make_pipe());

@@ -8,6 +8,7 @@
 
 #include "motley/base/result.h"
 #include "motley/run/hosts/child_process.h"
+#include "motley/run/hosts/here.h"
 
 namespace motley::run {
 
@@ -23,8 +24,7 @@ namespace motley::run {
 ///   x key expected value -> what is there then
 class KeyServer {
  public:
-  /// On this machine's loopback interface.
-  static Result<std::unique_ptr<KeyServer>> start();
+  static Result<std::unique_ptr<KeyServer>> start(Callers callers = Callers::kThisMachine);
   ~KeyServer();
   KeyServer(const KeyServer&) = delete;
   KeyServer& operator=(const KeyServer&) = delete;

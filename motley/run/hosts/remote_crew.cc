@@ -11,7 +11,7 @@ RemoteCrew::~RemoteCrew() { signal(SIGKILL); }
 
 Result<void> RemoteCrew::start(const Hand& hand) {
   const int number = link_.next_process();
-  MOTLEY_RETURN_IF_ERROR(link_.send({{"do", "start"},
+  MOTLEY_RETURN_IF_ERROR(link_.post({{"do", "start"},
                                      {"id", number},
                                      {"rank", hand.id},
                                      {"arguments", hand.arguments},
@@ -22,6 +22,7 @@ Result<void> RemoteCrew::start(const Hand& hand) {
 
 void RemoteCrew::add_waits(std::vector<pollfd>& waits) const {
   if (link_.descriptor() >= 0) waits.push_back({link_.descriptor(), POLLIN, 0});
+  if (link_.has_more()) waits.push_back({link_.input_descriptor(), POLLOUT, 0});
 }
 
 void RemoteCrew::lose_all(const std::string& why, std::vector<Heard>& heard) {
@@ -66,17 +67,21 @@ void RemoteCrew::listen(std::vector<Heard>& heard) {
 
 Result<void> RemoteCrew::tell(int id, const std::string& line) {
   for (const auto& [number, hand] : hands_)
-    if (hand.id == id) return link_.send({{"do", "tell"}, {"id", number}}, line);
+    if (hand.id == id) return link_.post({{"do", "tell"}, {"id", number}}, line);
   return {};
 }
 
 void RemoteCrew::signal_one(int id, int signal) {
   for (const auto& [number, hand] : hands_)
-    if (hand.id == id) (void)link_.send({{"do", "signal"}, {"signal", signal}, {"id", number}});
+    if (hand.id == id) (void)link_.post({{"do", "signal"}, {"signal", signal}, {"id", number}});
+}
+
+void RemoteCrew::forget(int id) {
+  std::erase_if(hands_, [id](const auto& each) { return each.second.id == id; });
 }
 
 void RemoteCrew::signal(int signal) {
-  if (!hands_.empty()) (void)link_.send({{"do", "signal"}, {"signal", signal}});
+  if (!hands_.empty()) (void)link_.post({{"do", "signal"}, {"signal", signal}});
 }
 
 }  // namespace motley::run

@@ -26,6 +26,7 @@ class RemoteCrew : public Crew {
   Result<void> tell(int id, const std::string& line) override;
   void signal(int signal) override;
   void signal_one(int id, int signal) override;
+  void forget(int id) override;
 
  private:
   void take(const Frame& frame, std::vector<Heard>& heard);

@@ -23,6 +23,7 @@
 
 #include "motley/base/statistics.h"
 #include "motley/run/hosts/elapsed.h"
+#include "motley/run/hosts/here.h"
 
 namespace motley::run {
 namespace {
@@ -95,27 +96,13 @@ void answer(int socket, const std::string& word) {
   }
 }
 
-Result<Descriptor> connect_to(const std::string& address, int port) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int fault = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
-  std::string why = fault == 0 ? "" : ::gai_strerror(fault);
-  Descriptor socket;
-  for (const addrinfo* each = found; each != nullptr && !socket.is_open(); each = each->ai_next) {
-    Descriptor made(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    set_up(made.number());  // its limit of sending holds for connecting, too
-    if (::connect(made.number(), each->ai_addr, each->ai_addrlen) == 0)
-      socket = std::move(made);
-    else
-      why = std::strerror(errno);
-  }
-  if (found != nullptr) ::freeaddrinfo(found);
-  if (socket.is_open()) return socket;
+Result<Descriptor> open_wire(const std::string& address, int port) {
+  auto socket = connect_to(address, port, kWirePatience);
+  if (socket) return socket;
   return runtime_error(
       "host.wire", fmt::format("no connection to {} port {}: {}; a firewall may let ssh through "
                                "and no other port",
-                               address, port, why));
+                               address, port, socket.error().message));
 }
 
 }  // namespace
@@ -300,7 +287,7 @@ double send_beside_others(Sending& sending, double seconds) {
 
 Result<WireTimes> measure_wire(const std::string& address, int port, const std::string& word,
                                const WireAsk& ask) {
-  MOTLEY_ASSIGN(const Descriptor socket, connect_to(address, port));
+  MOTLEY_ASSIGN(const Descriptor socket, open_wire(address, port));
   WireTimes times;
   double found = 0;
   if (!send_all(socket.number(), word.data(), word.size())) {

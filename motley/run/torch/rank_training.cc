@@ -248,7 +248,13 @@ Result<std::unique_ptr<RankTraining>> RankTraining::go_on(WorkerSession& session
 }
 
 TrainingPoint RankTraining::point() const {
-  return {next_step_, elapsed_s(), saved_step_, saved_path_, evaluated_step_, best_};
+  return {.step = next_step_,
+          .elapsed_s = elapsed_s(),
+          .saved_step = saved_step_,
+          .saved_path = saved_path_,
+          .saved_host = session_.job.devices[0].host,
+          .evaluated_step = evaluated_step_,
+          .best = best_};
 }
 
 void RankTraining::halt() {
@@ -656,7 +662,8 @@ std::string RankTraining::name_of(int rank) const {
 /// Has the rank a run directory of its own, on another machine than rank 0's?
 bool RankTraining::is_elsewhere(int rank) const {
   const std::vector<WorkerDevice>& devices = session_.job.devices;
-  return session_.job.store && devices[static_cast<std::size_t>(rank)].host != devices[0].host;
+  return has_own_directories(session_.job) &&
+         devices[static_cast<std::size_t>(rank)].host != devices[0].host;
 }
 
 /// Does the rank's host keep its parts?
@@ -841,7 +848,8 @@ Result<void> RankTraining::compare_whole() {
 Result<void> RankTraining::finish() {
   MOTLEY_RETURN_IF_ERROR(checkpoint());  // a training of no steps: the model as it came
   // On another machine than the lead's: that publishes what it was brought.
-  if (session_.rank != 0 || !session_.job.rank_files.empty()) return {};
+  const bool is_away = has_own_directories(session_.job) && !session_.device().host.empty();
+  if (session_.rank != 0 || is_away) return {};
   MOTLEY_ASSIGN(const HeldFiles held, held_files(saved_path_));
   if (!held.empty()) return {};  // `consolidate --hosts` puts it together
   EndModels models{saved_path_, best_.has_value(), std::nullopt};

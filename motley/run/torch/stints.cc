@@ -141,7 +141,7 @@ Result<void> Stints::change(const Json& word) {
   return go_on(std::move(next), point, false);
 }
 
-Result<void> Stints::go_on(Next given, const TrainingPoint& point, bool after_loss) {
+Result<void> Stints::go_on(Next given, TrainingPoint point, bool after_loss) {
   const std::int64_t begin = monotonic_ns();
   entering_.emplace();
   Next& next = entering_->next = std::move(given);
@@ -158,6 +158,12 @@ Result<void> Stints::go_on(Next given, const TrainingPoint& point, bool after_lo
       next.halt();
       return fail(moved.error());
     }
+  }
+  // Who writes the next checkpoints on another host has none yet.
+  const std::vector<WorkerDevice>& devices = next.session->job.devices;
+  if (!devices.empty() && devices.front().host != point.saved_host) {
+    point.saved_step = -1;
+    point.saved_path.clear();
   }
   next.handover.point = point;
   next.handover.after_loss = after_loss;

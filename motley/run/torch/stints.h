@@ -41,7 +41,7 @@ class Stints {
   Result<Json> wait_word();
   Result<std::optional<RankTraining::End>> stint();
   Result<void> change(const Json& word);
-  Result<void> go_on(Next next, const TrainingPoint& point, bool after_loss);
+  Result<void> go_on(Next next, TrainingPoint point, bool after_loss);
   void enter();
   bool may_recover(const Error& error) const;
   Result<void> recover(const Error& error);

@@ -38,7 +38,7 @@ c10::intrusive_ptr<c10d::Store> make_tcp_store(const RendezvousOptions& options)
   return c10::make_intrusive<c10d::TCPStore>(place.master_address, tcp);
 }
 
-/// Of a job of this machine alone.
+/// Not of an external launcher.
 c10::intrusive_ptr<c10d::Store> make_own_store(const RendezvousOptions& options) {
   if (options.keys) return c10::make_intrusive<ServedStore>(*options.keys);
   return c10::make_intrusive<c10d::FileStore>(options.file, options.size);
@@ -255,24 +255,24 @@ Result<void> Rendezvous::barrier(const std::string& key, Seconds timeout) {
 }
 
 Result<std::string> Rendezvous::own_address() const {
-  if (!options_.place) return kLoopback;
-  const RankPlace& place = *options_.place;
-  std::string address = place.interface.empty()
-                            ? route_source(place.master_address, place.master_port)
-                            : host_address(place.interface);
-  const bool one_host = place.master_address == "localhost" || is_loopback(place.master_address);
+  if (!options_.place && !options_.keys) return kLoopback;
+  const std::string interface = options_.place ? options_.place->interface : "";
+  const std::string& server =
+      options_.place ? options_.place->master_address : options_.keys->address;
+  const int port = options_.place ? options_.place->master_port : options_.keys->port;
+  std::string address = interface.empty() ? route_source(server, port) : host_address(interface);
+  const bool one_host = server == "localhost" || is_loopback(server);
   // One host: its other addresses may be behind a firewall, this one never is.
-  if (place.interface.empty() && one_host) return kLoopback;
+  if (interface.empty() && one_host) return kLoopback;
   // A host's own name often means 127.0.1.1 to itself: no use to others.
-  if (is_loopback(address)) address = host_address(place.interface);
+  if (is_loopback(address)) address = host_address(interface);
   if (address.empty())
     return runtime_error(
-        "run.address", place.interface.empty()
-                           ? fmt::format("no network interface leads to {}; set GLOO_SOCKET_IFNAME",
-                                         place.master_address)
-                           : fmt::format("GLOO_SOCKET_IFNAME: no interface '{}' with an IPv4 "
-                                         "address on this host",
-                                         place.interface));
+        "run.address",
+        interface.empty()
+            ? fmt::format("no network interface leads to {}; set GLOO_SOCKET_IFNAME", server)
+            : fmt::format("GLOO_SOCKET_IFNAME: no interface '{}' with an IPv4 address on this host",
+                          interface));
   return address;
 }
 

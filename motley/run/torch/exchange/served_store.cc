@@ -1,22 +1,19 @@
 #include "motley/run/torch/exchange/served_store.h"
 
-#include <arpa/inet.h>
 #include <c10/util/Exception.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "motley/run/hosts/here.h"
 #include "motley/run/hosts/key_server.h"
 
 namespace motley::run {
 namespace {
 
-constexpr int kMostSeconds = 30;  // that an answer may take: the server answers at once
+constexpr double kMostSeconds = 30;  // that an answer may take: the server answers at once
 
 std::string text_of(const std::vector<std::uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
@@ -24,24 +21,11 @@ std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin
 }  // namespace
 
 ServedStore::ServedStore(StoreAddress address) : address_(std::move(address)) {
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<std::uint16_t>(address_.port));
-  TORCH_CHECK(::inet_pton(AF_INET, address_.address.c_str(), &to.sin_addr) == 1,
-              "not an address: ", address_.address);
-  socket_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int yes = 1;
-  ::setsockopt(socket_, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-  const timeval limit{kMostSeconds, 0};
-  ::setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  ::setsockopt(socket_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-  TORCH_CHECK(::connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0,
-              "no connection to the job's keys: ", std::strerror(errno));
+  auto connected = connect_to(address_.address, address_.port, kMostSeconds);
+  TORCH_CHECK(connected.has_value(), "no connection to the job's keys at ", address_.address,
+              " port ", address_.port, ": ", connected ? "" : connected.error().message);
+  socket_ = std::move(*connected);
   exchange(address_.secret);
-}
-
-ServedStore::~ServedStore() {
-  if (socket_ >= 0) ::close(socket_);
 }
 
 c10::intrusive_ptr<c10d::Store> ServedStore::clone() {
@@ -52,14 +36,15 @@ std::string ServedStore::exchange(const std::string& request) {
   const std::lock_guard lock(mutex_);
   const std::string text = pack_fields({request});
   for (std::size_t at = 0; at < text.size();) {
-    const ssize_t count = ::send(socket_, text.data() + at, text.size() - at, MSG_NOSIGNAL);
+    const ssize_t count =
+        ::send(socket_.number(), text.data() + at, text.size() - at, MSG_NOSIGNAL);
     if (count < 0 && errno == EINTR) continue;
     TORCH_CHECK(count > 0, "the job's keys are gone: ", std::strerror(errno));
     at += static_cast<std::size_t>(count);
   }
   const auto read = [&](char* into, std::size_t wanted) {
     for (std::size_t at = 0; at < wanted;) {
-      const ssize_t count = ::recv(socket_, into + at, wanted - at, 0);
+      const ssize_t count = ::recv(socket_.number(), into + at, wanted - at, 0);
       if (count < 0 && errno == EINTR) continue;
       TORCH_CHECK(count > 0, "the job's keys are gone");
       at += static_cast<std::size_t>(count);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "motley/base/descriptor.h"
 #include "motley/run/job.h"
 #include "motley/run/torch/exchange/polled_store.h"
 
@@ -14,10 +15,6 @@ namespace motley::run {
 class ServedStore : public PolledStore {
  public:
   explicit ServedStore(StoreAddress address);
-  ~ServedStore() override;
-  ServedStore(const ServedStore&) = delete;
-  ServedStore& operator=(const ServedStore&) = delete;
-
   c10::intrusive_ptr<Store> clone() override;
   using PolledStore::compareSet;
   using PolledStore::set;
@@ -36,7 +33,7 @@ class ServedStore : public PolledStore {
   std::string exchange(const std::string& request);
   const StoreAddress address_;
   std::mutex mutex_;  // of the socket: a request and its answer
-  int socket_ = -1;
+  Descriptor socket_;
 };
 
 }  // namespace motley::run

@@ -1,0 +1,164 @@
+"""Elastic runs over three hosts: processes, agents and cables are lost, hosts come back, and what is trained is what one
+device trains. The lead's run directory has all in the end."""
+
+import contextlib
+import json
+import random
+import subprocess
+import time
+
+import pytest
+
+from hosts import namespaces
+from hosts.conftest import MOTLEY, RUN, nothing_runs, slow
+
+pytestmark = [pytest.mark.skipif(namespaces.missing() != "", reason=namespaces.missing()), slow]
+
+ELASTIC = f"{RUN} -C cluster.toml --elastic --adapt none"
+TIMEOUT, PORT = 3, 7711
+
+
+@pytest.fixture(scope="module", autouse=True)
+def profiled(lead):
+    """All are there when they are measured."""
+    lead.run(f"{ELASTIC} --planner equal --steps 3 --run-dir profiled")
+
+
+def fault(device, step, instruction, **more):
+    return {"device": device, "step": step, "instruction": instruction, **more}
+
+
+def summary(lead, name):
+    return json.loads((lead.home() / name / "summary.json").read_text())
+
+
+def train(lead, one_device, name, faults, *flags):
+    """Twenty steps with these faults; what came and went."""
+    (lead.home() / f"{name}.json").write_text(json.dumps({"schema": "motley.conditions/1", "faults": faults}))
+    done = lead.run(f"{ELASTIC} --steps 20 --conditions {name}.json --run-dir {name} {' '.join(flags)}", check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = summary(lead, name)
+    assert found["losses"] == pytest.approx(one_device, rel=1e-5)
+    assert (lead.home() / name / "model.safetensors").exists()
+    return found["membership"], done.stderr
+
+
+@pytest.mark.parametrize("device", ["a:0", "b:0", "c:0"])
+def test_a_process_that_is_killed_does_not_show(lead, hosts, one_device, device):
+    events, _ = train(lead, one_device, f"kill{device[0]}", [fault(device, 7, 9)], "--planner equal --checkpoint-every 5")
+    (lost,) = events
+    assert lost["lost"] == [device]
+    assert lost["lost_steps"] <= 1
+    assert lost["pause_s"] < 2
+    nothing_runs(hosts)
+
+
+@pytest.mark.parametrize("seed", [3, 4, 6, 7])
+def test_kills_under_drawn_plans_do_not_show(lead, one_device, seed):
+    """Parts that only the lost had come from the last checkpoint, which is brought to who needs it."""
+    draws = random.Random(seed)
+    faults = [fault(draws.choice(["a:0", "b:0", "c:0"]), draws.randrange(1, 19), draws.randrange(40),
+                    in_move=draws.random() < 0.3) for _ in range(2)]  # fmt: skip
+    train(lead, one_device, f"drawn{seed}", faults, f"--planner random --seed {seed} --checkpoint-every 4")
+
+
+def test_one_that_hangs_elsewhere(lead, one_device):
+    events, _ = train(lead, one_device, "hangs", [fault("c:0", 5, 9, hangs=True)], f"--planner equal --timeout {TIMEOUT}")
+    assert events[0]["lost"] == ["c:0"]
+    assert events[0]["pause_s"] < 1.5  # behind the timeout
+
+
+class Running:
+    """A long run on all three hosts."""
+
+    def __init__(self, lead, name, *flags):
+        self.lead, self.name = lead, name
+        self.child = subprocess.Popen(
+            lead.command(f"exec {ELASTIC} --planner equal --steps 100000 --timeout {TIMEOUT} --run-dir {name} "
+                         f"{' '.join(flags)} >{name}.out 2>{name}.err"))  # fmt: skip
+        self.wait_for(lambda: self.steps() > 3, 60)
+
+    def wait_for(self, what, seconds=30):
+        limit = time.monotonic() + seconds
+        while not what():
+            assert time.monotonic() < limit and self.child.poll() is None, self.said()
+            time.sleep(0.1)
+
+    def steps(self):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            return json.loads((self.lead.home() / self.name / "log.jsonl").read_text().splitlines()[-1])["step"]
+        return 0
+
+    def said(self):
+        return (self.lead.home() / f"{self.name}.err").read_text()
+
+    def goes_on(self):
+        before = self.steps()
+        self.wait_for(lambda: self.steps() > before + 3)
+
+    def stop(self):
+        self.lead.run("pkill -TERM -x motley")
+        self.child.wait(30)
+        return summary(self.lead, self.name)
+
+
+def test_a_cable_is_pulled_and_an_agent_killed_and_both_hosts_come_back(lead, hosts):
+    run = Running(lead, "comes", f"--listen {PORT} --checkpoint-every 20")
+    hosts["c"].unplug()
+    pulled = time.monotonic()
+    run.wait_for(lambda: "c:0 lost; went on" in run.said())
+    assert time.monotonic() - pulled < TIMEOUT + 2
+    run.goes_on()
+    hosts["c"].plug_again()
+    lead.run(f"{MOTLEY} join a:{PORT} --device c:0")
+    run.goes_on()
+    hosts["b"].run("pkill -KILL -f 'motley agent'", check=False)
+    run.wait_for(lambda: "b:0 lost; went on" in run.said())
+    # Asked for by a host that is not the lead's.
+    done = hosts["c"].run(f"{MOTLEY} join a:{PORT} --device b:0 --json")
+    assert json.loads(done.stdout)["device"] == "b:0"
+    lead.run(f"{MOTLEY} leave comes a:0")
+    run.goes_on()
+    found = run.stop()
+    assert [each["lost"] for each in found["membership"] if each["lost"]] == [["c:0"], ["b:0"]]
+    assert [each["joined"] for each in found["membership"] if each["joined"]] == [["c:0"], ["b:0"]]
+    assert [each["left"] for each in found["membership"] if each["left"]] == [["a:0"]]
+    assert all(each["lost_steps"] <= 1 for each in found["membership"])
+    assert (lead.home() / "comes/checkpoint/latest/state.json").exists()
+    nothing_runs(hosts)
+
+
+def test_a_host_that_is_not_there_at_the_beginning(lead, hosts):
+    hosts["c"].unplug()
+    try:
+        run = Running(lead, "later", "--absent c:0")
+        port = json.loads((lead.home() / "later/door.json").read_text())["port"]
+        done = lead.run(f"{MOTLEY} join 127.0.0.1:{port} --device c:0 --json", check=False, timeout=60)
+        assert done.returncode == 1
+        assert json.loads(done.stdout)["error"]["code"] == "elastic.absent", done.stdout + run.said()
+        assert "c:0 did not come: host c" in run.said()
+        run.goes_on()
+    finally:
+        hosts["c"].plug_again()
+    lead.run(f"{MOTLEY} join 127.0.0.1:{port} --device c:0", timeout=60)
+    run.goes_on()
+    found = run.stop()
+    assert [each["joined"] for each in found["membership"]] == [["c:0"]]
+    nothing_runs(hosts)
+
+
+def test_a_run_that_was_stopped_goes_on_elsewhere(lead, one_device):
+    """Its checkpoints were written on b, and the lead's device is not used at all."""
+    flags = "--planner equal --exclude a:0 --checkpoint-every 4 --run-dir resumed"
+    lead.run(f"{ELASTIC} --steps 10 {flags}")
+    lead.run(f"{ELASTIC} --steps 20 {flags}")
+    found = summary(lead, "resumed")
+    assert found["first_step"] == 10
+    assert found["losses"] == pytest.approx(one_device, rel=1e-5)
+
+
+@pytest.mark.parametrize("adapt", ["split", "plan"])
+def test_plans_change_over_hosts(lead, one_device, adapt):
+    """Without --elastic, too."""
+    lead.run(f"{RUN} -C cluster.toml --planner equal --adapt {adapt} --steps 20 --run-dir adapt-{adapt}")
+    assert summary(lead, f"adapt-{adapt}")["losses"] == pytest.approx(one_device, rel=1e-5)
