@@ -6,6 +6,8 @@
   campaign  random faults one after another, two at once too, while the training goes on
   sequence  drawn sequences of kills, leavings and comings in 20 SGD steps, of plans of all families, and a kill before
             each instruction, against one device
+  host      one of three hosts (tests/hosts/namespaces.py; wants root): its process dies, its agent, its cable is pulled;
+            and it comes back
   after     steps after a loss against those of a run begun by the survivors
   overhead  steps with --elastic against without, in turns
 
@@ -28,6 +30,7 @@ BUILD = pathlib.Path(os.environ.get("MOTLEY_BUILD", ROOT / "build"))
 FULL = os.environ.get("MOTLEY_FULL") == "1"
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "bench"), str(ROOT / "examples"), str(ROOT / "python")]
 
+import elastic_hosts  # noqa: E402
 import emulated  # noqa: E402
 import parity  # noqa: E402
 
@@ -336,7 +339,8 @@ def overhead_rows(folder):
 
 
 KINDS = {"kill": kill_rows, "silent": silent_rows, "notice": notice_rows, "campaign": campaign_rows,
-         "sequence": sequence_rows, "instruction": instruction_rows, "after": after_rows, "overhead": overhead_rows}  # fmt: skip
+         "sequence": sequence_rows, "instruction": instruction_rows, "host": elastic_hosts.host_rows,
+         "after": after_rows, "overhead": overhead_rows}  # fmt: skip
 
 
 def main():

@@ -140,9 +140,11 @@ run::Recovery Adapting::fall_back(const Error& why, std::int64_t done) {
 Result<run::Change> Adapting::recover(const std::vector<run::Standing>& standings) {
   auto found = run::find_recovery(standings);
   run::Recovery recovery = found ? std::move(*found) : fall_back(found.error(), done_);
-  recovery.point.saved_path = saved_.saved_path;
-  recovery.point.saved_step = saved_.saved_step;  // of what has come here
-  recovery.point.saved_host.clear();
+  if (recovery.from.empty()) {  // of the latest checkpoint what has come here counts
+    recovery.point.saved_path = saved_.saved_path;
+    recovery.point.saved_step = saved_.saved_step;
+    recovery.point.saved_host.clear();
+  }
   // The change that they were in may have begun without a word of it.
   if (const auto numbered = numbered_.find(recovery.stint); numbered != numbered_.end())
     begun_[recovery.stint] = numbered->second;

@@ -252,6 +252,41 @@ TEST_F(ElasticTest, NobodyLeftEndsTheJob) {
   EXPECT_FALSE(lose(2));
 }
 
+TEST_F(ElasticTest, AHostThatDoesNotComeEndsNothing) {
+  adaptation_->candidates.push_back(
+      {"first", lower_plan(inputs_, split({DeviceId(0), DeviceId(1)}, {5, 3})).value()});
+  adaptation_->spare = {DeviceId(2)};
+  adaptation_->absent = {name(2)};
+  begin();
+  ASSERT_TRUE(adapting_->take_in(name(2)));
+  EXPECT_EQ(orders(), Names{"start 2"});
+  EXPECT_TRUE(
+      adapting_->on_loss(2, {ErrorKind::kRuntime, "host.unreachable", "host c: no answer"}));
+  EXPECT_EQ(state(2), "absent");
+  EXPECT_EQ(orders(), Names{});
+  ASSERT_TRUE(adapting_->take_in(name(2))) << "it may be asked for again";
+}
+
+TEST_F(ElasticTest, OfACheckpointWhatHasComeHereCounts) {
+  begin(5);
+  say("checkpoint", 0, {{"step", 2}, {"path", "here"}});
+  ASSERT_TRUE(lose(0));
+  EXPECT_EQ(orders(), Names{"halt 1"});
+  // It has written another one since, where it is.
+  const run::TrainingPoint there{
+      .step = 5, .saved_step = 4, .saved_path = "there", .saved_host = "b"};
+  for (const int process : {1, 2}) {
+    run::Standing standing{.device = name(process), .point = there};
+    Json said = run::standing_to_json(standing);
+    said["halt"] = 1;
+    say("halted", process, std::move(said));
+  }
+  EXPECT_EQ(orders(), Names{"change 1"});
+  EXPECT_EQ(change_.recovery->point.saved_step, 2);
+  EXPECT_EQ(change_.recovery->point.saved_path, "here");
+  EXPECT_EQ(change_.recovery->point.saved_host, "");
+}
+
 TEST_F(ElasticTest, AFaultOfTheTrainingEndsTheJob) {
   begin();
   EXPECT_FALSE(adapting_->on_loss(1, {ErrorKind::kUsage, "data.label", "label 12 of 10"}));

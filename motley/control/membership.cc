@@ -80,6 +80,7 @@ void Membership::on_event(const run::WorkerEvent& event, Seconds now) {
     if (has_just_come && phase_ == Phase::kHalting) halt(now);
   }
   if (event.event == "step") has_begun_ = true;
+  if (event.event == "carrying") carrying_[process] = now;
   if (event.event == "done") {
     ended_.insert(process);
     living_.erase(process);
@@ -99,9 +100,11 @@ void Membership::on_event(const run::WorkerEvent& event, Seconds now) {
 
 void Membership::kill_unheard(Seconds now) {
   for (const int process : living_) {
-    const bool hears = heard_.contains(process);
-    const Seconds limit = hears ? timeout_ + kHearing : kHearing;
-    if (standings_.contains(process) || now - told_ < limit) continue;
+    if (standings_.contains(process)) continue;
+    const auto carrying = carrying_.find(process);
+    const bool is_on_its_way = carrying != carrying_.end() && now - carrying->second < kHearing;
+    const bool hears = heard_.contains(process) || is_on_its_way;
+    if (now - told_ < (hears ? timeout_ + kHearing : kHearing)) continue;
     if (killed_.insert(process).second) orders_.push_back(KillProcess{process});
   }
 }

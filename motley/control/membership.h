@@ -33,7 +33,8 @@ Json membership_to_json(const std::vector<MembershipChange>& changes);
 ///   halting, still --a newcomer is ready--> halting, by the next number, with it
 ///
 /// Who does not even hear that it is told to halt within `kHearing`, or hears and does not come to
-/// stand within the timeout of a wait, is killed, and its end is a loss as any other.
+/// stand within the timeout of a wait, is killed, and its end is a loss as any other. Words that
+/// wait behind a checkpoint on its way from another host are waited for as long as that comes.
 class Membership {
  public:
   static constexpr Seconds kHearing{0.5};
@@ -93,6 +94,7 @@ class Membership {
   int number_ = 0;  // of the last order to halt
   Seconds since_, told_;
   std::set<int> heard_, killed_;
+  std::map<int, Seconds> carrying_;  // when bytes of a checkpoint came last by its way
   std::map<int, run::Standing> standings_;
   std::vector<Order> orders_;  // not given yet
 };

@@ -114,6 +114,19 @@ TEST_F(MembershipTest, WhoDoesNotHearIsKilled) {
   EXPECT_EQ(orders(), Orders{"halt 2"});
 }
 
+TEST_F(MembershipTest, WordsBehindACheckpointOnItsWayAreWaitedFor) {
+  lose(0);
+  EXPECT_EQ(orders(), Orders{"halt 1"});
+  hear(1, 1);
+  for (int i = 0; i < 5; ++i) {
+    say("carrying", 2);
+    now_ += Membership::kHearing - Seconds(0.1);
+    EXPECT_EQ(orders(), Orders{}) << i;
+  }
+  now_ += Seconds(0.11);  // nothing more came
+  EXPECT_EQ(orders(), Orders{"kill 2"});
+}
+
 TEST_F(MembershipTest, WhoHearsMayTakeAWaitLongToStand) {
   ASSERT_TRUE(lose(0));
   (void)orders();

@@ -82,6 +82,7 @@ Result<void> CheckpointCarrier::begin() {
 Result<void> CheckpointCarrier::receive() {
   const Arrival& coming = link_.arrival(current_->fetch);
   if (coming.bytes() > current_->bytes) current_->heard = Clock::now();
+  carried_ += coming.bytes() - current_->bytes;
   current_->bytes = coming.bytes();
   if (!coming.is_over()) {
     if (seconds_since(current_->heard) < kMostQuiet) return {};

@@ -41,6 +41,8 @@ class CheckpointCarrier {
   /// is gone or gives nothing for kMostQuiet; `run.checkpoint-write`: it cannot be written here, or
   /// has come damaged.
   Result<std::vector<WorkerEvent>> get_on();
+  /// Bytes that have come of all checkpoints.
+  std::int64_t carried() const { return carried_; }
   bool is_idle() const { return !current_ && !newest_ && !best_; }
 
  private:
@@ -63,6 +65,7 @@ class CheckpointCarrier {
   std::optional<WorkerEvent> newest_, best_;  // that are still to be brought
   std::int64_t best_step_ = -1;
   std::optional<Carried> current_;
+  std::int64_t carried_ = 0;
 };
 
 }  // namespace motley::run

@@ -121,6 +121,7 @@ Result<Job> job_from_json(const Json& json, const std::string& where);
 ///   step        step, loss, lr_factor, step_s, compute_s, wait_s, peak_bytes
 ///   evaluation  step, loss, metrics, is_best (rank 0)
 ///   checkpoint  step, path
+///   carrying    (of the launcher) bytes of a checkpoint have come by the way of its own words
 ///   collectives entries (verb "collectives", rank 0)
 ///   error       kind, code, message, instruction
 ///   done        steps, reason ("finished" | "stopped")

@@ -72,7 +72,7 @@ class Launch {
         kill_after_s_(options.kill_after_s) {
     if (seats_.empty()) seats_.assign(job.devices.size(), {"", options.job_path});
     for (const Seat& seat : seats_)
-      if (seat.job.empty()) returns_.lose(seat.agent);
+      if (!seat.agent.empty() && seat.job.empty()) returns_.lose(seat.agent);
   }
 
   JobOutcome run();
@@ -116,6 +116,7 @@ class Launch {
   std::vector<Seat> seats_;                             // by rank
   std::map<std::string, std::unique_ptr<Crew>> crews_;  // by agent
   std::map<std::string, CheckpointCarrier> carriers_;   // by host that has written some
+  std::map<std::string, std::int64_t> carried_;         // bytes, by the same
   HostReturns returns_;
   std::map<int, Clock::time_point> dying_;  // ranks elsewhere: since when
   std::vector<int> exit_codes_;             // by rank; -1: it runs
@@ -248,6 +249,10 @@ void Launch::carry() {
       return signal_all(SIGTERM);
     }
     for (const WorkerEvent& event : *safe) on_event_(event);
+    std::int64_t& carried = carried_[host];
+    if (std::exchange(carried, carrier.carried()) == carrier.carried()) continue;
+    for (std::size_t rank = 0; rank < job_.devices.size(); ++rank)
+      if (job_.devices[rank].host == host) on_event_({"carrying", static_cast<int>(rank), {}});
   }
 }
 

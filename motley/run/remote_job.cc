@@ -344,7 +344,9 @@ std::string checkpoint_there(const std::string& folder) {
 }
 
 Result<std::string> place_again(const Hosts& hosts, const std::string& host,
-                                const Hosts::Reached& reached, const Job& job) {
+                                const Hosts::Reached& reached, const Job& running) {
+  Job job = running;
+  job.resume = false;  // it is given what the others have
   const Hosts::Way way = hosts.way_to(host, reached.hello);
   MOTLEY_RETURN_IF_ERROR(check_way(*reached.link, way.lead));
   MOTLEY_ASSIGN(program::Program program, read_program(job.program_path));

@@ -31,7 +31,7 @@ Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& 
 
 /// The same for a host of a job that runs, which has come back. The job's path there. Any thread.
 Result<std::string> place_again(const Hosts& hosts, const std::string& host,
-                                const Hosts::Reached& reached, const Job& job);
+                                const Hosts::Reached& reached, const Job& running);
 
 /// Gives a host a checkpoint of this machine, by its folder; where in the agent's folder it lies.
 Result<void> place_checkpoint(HostLink& link, const std::string& folder);

@@ -1,21 +1,21 @@
 """Elastic runs over three hosts: processes, agents and cables are lost, hosts come back, and what is trained is what one
 device trains. The lead's run directory has all in the end."""
 
-import contextlib
 import json
 import random
-import subprocess
 import time
 
 import pytest
 
 from hosts import namespaces
 from hosts.conftest import MOTLEY, RUN, nothing_runs, slow
+from hosts.elastic_run import TIMEOUT, Running, summary
 
 pytestmark = [pytest.mark.skipif(namespaces.missing() != "", reason=namespaces.missing()), slow]
 
 ELASTIC = f"{RUN} -C cluster.toml --elastic --adapt none"
-TIMEOUT, PORT = 3, 7711
+LONG = f"{ELASTIC} --planner equal --steps 100000 --timeout {TIMEOUT}"
+PORT = 7711
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,10 +26,6 @@ def profiled(lead):
 
 def fault(device, step, instruction, **more):
     return {"device": device, "step": step, "instruction": instruction, **more}
-
-
-def summary(lead, name):
-    return json.loads((lead.home() / name / "summary.json").read_text())
 
 
 def train(lead, one_device, name, faults, *flags):
@@ -68,42 +64,8 @@ def test_one_that_hangs_elsewhere(lead, one_device):
     assert events[0]["pause_s"] < 1.5  # behind the timeout
 
 
-class Running:
-    """A long run on all three hosts."""
-
-    def __init__(self, lead, name, *flags):
-        self.lead, self.name = lead, name
-        self.child = subprocess.Popen(
-            lead.command(f"exec {ELASTIC} --planner equal --steps 100000 --timeout {TIMEOUT} --run-dir {name} "
-                         f"{' '.join(flags)} >{name}.out 2>{name}.err"))  # fmt: skip
-        self.wait_for(lambda: self.steps() > 3, 60)
-
-    def wait_for(self, what, seconds=30):
-        limit = time.monotonic() + seconds
-        while not what():
-            assert time.monotonic() < limit and self.child.poll() is None, self.said()
-            time.sleep(0.1)
-
-    def steps(self):
-        with contextlib.suppress(OSError, ValueError, IndexError):
-            return json.loads((self.lead.home() / self.name / "log.jsonl").read_text().splitlines()[-1])["step"]
-        return 0
-
-    def said(self):
-        return (self.lead.home() / f"{self.name}.err").read_text()
-
-    def goes_on(self):
-        before = self.steps()
-        self.wait_for(lambda: self.steps() > before + 3)
-
-    def stop(self):
-        self.lead.run("pkill -TERM -x motley")
-        self.child.wait(30)
-        return summary(self.lead, self.name)
-
-
 def test_a_cable_is_pulled_and_an_agent_killed_and_both_hosts_come_back(lead, hosts):
-    run = Running(lead, "comes", f"--listen {PORT} --checkpoint-every 20")
+    run = Running(lead, "comes", f"{LONG} --listen {PORT} --checkpoint-every 20")
     hosts["c"].unplug()
     pulled = time.monotonic()
     run.wait_for(lambda: "c:0 lost; went on" in run.said())
@@ -131,7 +93,7 @@ def test_a_cable_is_pulled_and_an_agent_killed_and_both_hosts_come_back(lead, ho
 def test_a_host_that_is_not_there_at_the_beginning(lead, hosts):
     hosts["c"].unplug()
     try:
-        run = Running(lead, "later", "--absent c:0")
+        run = Running(lead, "later", f"{LONG} --absent c:0")
         port = json.loads((lead.home() / "later/door.json").read_text())["port"]
         done = lead.run(f"{MOTLEY} join 127.0.0.1:{port} --device c:0 --json", check=False, timeout=60)
         assert done.returncode == 1
