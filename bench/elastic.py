@@ -360,8 +360,9 @@ def mirror_bytes(run_dir):
     kept = sent = 0
     sizes = {}
     for line in (run_dir / "program.txt").read_text().splitlines():
-        if found := re.match(r"buffer %(\d+): (\w+) f32\[(.*?)\]", line):
-            sizes[found[1]] = 4 * math.prod(int(size) for size in found[3].split(", ") if size)
+        if found := re.match(r"buffer %(\d+): (\w+) (\w+)\[(.*?)\]", line):
+            width = {"f64": 8, "i64": 8, "bf16": 2, "f16": 2}.get(found[3], 4)
+            sizes[found[1]] = width * math.prod(int(size) for size in found[4].split(", ") if size)
             kept += sizes[found[1]] if found[2] == "mirror" else 0
         elif found := re.match(r'peer \^\d+: %(\d+) = motley::receive.* "mirror', line):
             sent += sizes[found[1]]

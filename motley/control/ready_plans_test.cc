@@ -23,7 +23,7 @@ class Maker {
       for (const DeviceId device : devices) candidate.label += std::to_string(device.value);
       inside_.fetch_sub(1);
       calls.fetch_add(1);
-      if (devices.size() == 1) return infeasible_error({});
+      if (devices.size() == 1) return tl::make_unexpected(infeasible_error({}));
       return candidate;
     };
   }
