@@ -10,14 +10,18 @@
             and it comes back
   after     steps after a loss against those of a run begun by the survivors
   overhead  steps with --elastic against without, in turns
+  mirrors   plans in which devices keep parts, sharded and staged: steps with --survive 1 against without, what mirrors
+            hold and send; one is killed: pause and steps lost, when plans for losses are ready and at once
 
 Prints a table a kind and writes build/bench/elastic.json. MOTLEY_FULL=1: all of it, not a tenth.
 """
 
 import json
+import math
 import os
 import pathlib
 import random
+import re
 import signal
 import statistics
 import subprocess
@@ -338,9 +342,68 @@ def overhead_rows(folder):
     return rows
 
 
+def find_plan(place, kind, adam):
+    """The first drawn one that is sharded or has stages and that all four devices have a part in."""
+    path = place.folder / f"{kind}.json"
+    for seed in range(500):
+        words = ["plan", *place.words[:4], *place.words[6:], *adam, "--planner", "random", "--seed", seed, "-o", path, "-q"]
+        subprocess.run([str(BUILD / "motley"), *map(str, words)], check=True, capture_output=True, env=ENVIRONMENT)
+        replicas = json.loads(path.read_text())["replicas"]
+        regions = [region for replica in replicas for region in replica["regions"]]
+        is_staged = any(len(replica["regions"]) > 1 for replica in replicas)
+        is_split = any(split != "whole" for region in regions for split in region.get("operators", []))
+        devices = {device for region in regions for device in region["devices"]}
+        if len(devices) == 4 and is_staged == (kind == "staged") and (is_staged or is_split):
+            return path
+    raise RuntimeError(f"no {kind} plan was drawn")
+
+
+def mirror_bytes(run_dir):
+    """What mirrors hold, and what comes for them in a step, on all devices: from the program."""
+    kept = sent = 0
+    sizes = {}
+    for line in (run_dir / "program.txt").read_text().splitlines():
+        if found := re.match(r"buffer %(\d+): (\w+) (\w+)\[(.*?)\]", line):
+            width = {"f64": 8, "i64": 8, "bf16": 2, "f16": 2}.get(found[3], 4)
+            sizes[found[1]] = width * math.prod(int(size) for size in found[4].split(", ") if size)
+            kept += sizes[found[1]] if found[2] == "mirror" else 0
+        elif found := re.match(r'peer \^\d+: %(\d+) = motley::receive.* "mirror', line):
+            sent += sizes[found[1]]
+    return kept, sent
+
+
+def mirror_rows(folder):
+    place, rows = Place(folder), []
+    adam = ["--optimizer", "adam"]
+    place.run(2, "--planner", "equal", *adam)  # what is not known is measured
+    for kind in ("sharded", "staged"):
+        flags = ["--adapt", "none", *adam, "--plan", find_plan(place, kind, adam)]
+        times = ([], [])
+        for _ in range(5 if FULL else 3):
+            for number, more in enumerate((["--survive", 1], [])):
+                place.run(60, "--elastic", *more, *flags)
+                times[number].append(statistics.median(steps_of(place.run_dir)[20:]))
+                if more:
+                    kept, sent = mirror_bytes(place.run_dir)
+        rows.append(show({"kind": "mirrors", "case": kind, "policy": "motley", "step_s": min(times[0]),
+                          "reference_step_s": min(times[1]), "ratio": min(times[0]) / min(times[1]),
+                          "kept_bytes": kept, "step_bytes": sent}))  # fmt: skip
+        for step in (1, 150):
+            for device in DEVICES:
+                path = place.conditions(faults=[{"device": device, "step": step, "instruction": 9}])
+                found = place.run(200, "--elastic", "--survive", 1, "--conditions", path, *flags)
+                rows += [{"kind": "mirrors", "case": f"{kind}, {device} in step {step}", "policy": "motley",
+                          "pause_s": each["pause_s"], "lost_steps": each["lost_steps"]} for each in found["membership"]]  # fmt: skip
+            pauses = [row["pause_s"] for row in rows if row["case"].startswith(kind) and row["case"].endswith(f" {step}")]
+            lost = [row["lost_steps"] for row in rows if row["case"].startswith(kind) and "lost_steps" in row]
+            print(f"  {kind}, {len(pauses)} kills in step {step}: pause median {statistics.median(pauses):.3f} s, "
+                  f"worst {max(pauses):.3f} s; steps lost {max(lost)}")  # fmt: skip
+    return rows
+
+
 KINDS = {"kill": kill_rows, "silent": silent_rows, "notice": notice_rows, "campaign": campaign_rows,
          "sequence": sequence_rows, "instruction": instruction_rows, "host": elastic_hosts.host_rows,
-         "after": after_rows, "overhead": overhead_rows}  # fmt: skip
+         "after": after_rows, "overhead": overhead_rows, "mirrors": mirror_rows}  # fmt: skip
 
 
 def main():

@@ -14,6 +14,7 @@
 // are samples of all of them. turns=N: of these, so many take turns. own: each has its own
 // statistics of batch norm. again=SEED: half of the operators of the forward pass, or with 0 all,
 // are done again in the backward pass.
+// survive=N: with mirrors, so that any N devices may be lost, and with a commit.
 // regather=SEED: half of the parameters, or with 0 all, are gathered again for each pass.
 
 #include <fmt/format.h>
@@ -30,8 +31,10 @@
 #include "motley/program/program_text.h"
 #include "motley/search/region/random_sharding.h"
 #include "motley/search/region/random_stages.h"
+#include "motley/synth/commit.h"
 #include "motley/synth/lower.h"
 #include "motley/synth/lower_sharded.h"
+#include "motley/synth/mirrored.h"
 #include "motley/synth/sample_sharding.h"
 
 namespace {
@@ -49,6 +52,20 @@ Result<plan::Recipe> find_recipe(const std::vector<std::string>& arguments) {
     MOTLEY_ASSIGN(recipe.optimizer, plan::optimizer_from_json(json.at("optimizer"), "optimizer"));
   }
   return recipe;
+}
+
+/// What stands behind "survive=" adds mirrors and a commit.
+Result<std::string> print_whole(program::Program program, plan::Updates updates,
+                                const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    if (!argument.starts_with("survive=")) continue;
+    synth::MirrorOptions options;
+    options.survive = static_cast<int>(find_integer(argument.substr(8)).value_or(1));
+    MOTLEY_ASSIGN(const synth::Mirrors mirrors, synth::choose_mirrors(program, options));
+    MOTLEY_ASSIGN(program, synth::with_mirrors(std::move(program), mirrors, updates));
+    MOTLEY_ASSIGN(program, synth::with_commit(std::move(program)));
+  }
+  return program::print_program(program);
 }
 
 Result<std::string> lower_sharding(const graph::Graph& graph,
@@ -91,8 +108,8 @@ Result<std::string> lower_sharding(const graph::Graph& graph,
     for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter))
       if (arguments[i] == "regather=0" || random.below(2) == 0) sharding.gathered_again.insert(id);
   }
-  MOTLEY_ASSIGN(const program::Program program, synth::lower_sharded(graph, sharding, options));
-  return program::print_program(program);
+  MOTLEY_ASSIGN(program::Program program, synth::lower_sharded(graph, sharding, options));
+  return print_whole(std::move(program), options.updates, arguments);
 }
 
 Result<std::string> lower_model(const std::vector<std::string>& arguments) {
@@ -136,8 +153,8 @@ Result<std::string> lower_model(const std::vector<std::string>& arguments) {
   MOTLEY_RETURN_IF_ERROR(plan::verify_plan(plan, plan.model_hash, cluster));
   if (std::find(arguments.begin(), arguments.end(), "plan") != arguments.end())
     return plan::print_plan(plan, cluster);
-  MOTLEY_ASSIGN(const program::Program program, synth::lower(graph, plan, cluster));
-  return program::print_program(program);
+  MOTLEY_ASSIGN(program::Program program, synth::lower(graph, plan, cluster));
+  return print_whole(std::move(program), plan.updates, arguments);
 }
 
 }  // namespace

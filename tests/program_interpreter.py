@@ -37,6 +37,10 @@ class Buffer:
     name: str
     part: list[int] | None  # before, begin, extent, after
 
+    def tensor(self) -> str:
+        """Of a mirror the name of its original."""
+        return self.name.split("/", 2)[2] if self.kind == "mirror" else self.name
+
     def take(self, whole: torch.Tensor) -> torch.Tensor:
         """What a device keeps of the whole tensor."""
         if self.part is None:
@@ -104,6 +108,13 @@ def prepare(gradient, factor, clip):
     return gradient.clone() if clip is None else gradient.clamp(-clip, clip)
 
 
+def mark(states, gradients):
+    for number, each in enumerate(states):
+        for state, gradient in zip(each, gradients, strict=False):
+            same = state.numel() == gradient.numel()
+            state.copy_(gradient.reshape(state.shape) + number if same else gradient.sum() + number)
+
+
 def adafactor_direction(gradient):
     eps = torch.finfo(gradient.dtype).eps
     if gradient.dim() > 1:
@@ -161,13 +172,15 @@ class Machine:
         for id, buffer in device.buffers.items():
             if buffer.kind in ("parameter", "model_buffer", "constant"):
                 self.values[id] = buffer.take(tensors[buffer.name])
-            elif buffer.kind == "state":
+            elif buffer.kind == "mirror" and buffer.tensor() in tensors:
+                self.values[id] = buffer.take(tensors[buffer.tensor()])
+            elif buffer.kind in ("state", "mirror"):
                 self.values[id] = self.new_state(buffer, tensors)
 
     def new_state(self, buffer: Buffer, tensors) -> torch.Tensor:
         dtype = DTYPE_OF[buffer.dtype]
         if buffer.name.endswith("/master"):
-            return buffer.take(tensors[buffer.name.removesuffix("/master")]).to(dtype)
+            return buffer.take(tensors[buffer.tensor().removesuffix("/master")]).to(dtype)
         return torch.zeros(buffer.shape, dtype=dtype)
 
     def named(self) -> dict[str, torch.Tensor]:
@@ -303,8 +316,10 @@ class Machine:
         return seen.narrow(1, begin if row else 0, extent).reshape(shape).clone()
 
     def update(self, _, kind, parameters, gradients, *rest):
-        """The first step: states are as torch.optim begins with them."""
-        *_, factor, scaling, clip, lr, decay, constants = rest
+        """The first step: states are as torch.optim begins with them. Of what they become, which nobody reads,
+        there are marks."""
+        *states, factor, scaling, clip, lr, decay, constants = rest
+        mark(states, gradients)
         for parameter, gradient in zip(parameters, gradients, strict=True):
             assert parameter.shape == gradient.shape
             leaf = torch.nn.Parameter(parameter.clone())
@@ -313,7 +328,8 @@ class Machine:
             parameter.copy_(leaf.detach())
 
     def direction(self, _, kind, parameters, gradients, *rest):
-        *_, factor, scaling, clip, lr, decay, constants = rest
+        *states, factor, scaling, clip, lr, decay, constants = rest
+        mark(states, gradients)
         found = []
         for parameter, gradient in zip(parameters, gradients, strict=True):
             gradient = prepare(gradient.to(parameter.dtype), factor, clip)

@@ -11,6 +11,7 @@ import sys
 from functools import partial
 
 import lowering_models
+import numpy as np
 import pytest
 import torch
 from conftest import BUILD, ROOT, SLOW
@@ -367,6 +368,65 @@ def test_recipes_equal_pytorch(case, name, recipe):
         case.check(machines, loss, state, tolerance)
         if loop.norm is not None:
             assert machines[0].norm == pytest.approx(loop.norm, rel=1e-5)
+
+
+def _elements(buffer):
+    """Of a buffer: which of the whole tensor's elements it has."""
+    if buffer.part is None:
+        return np.arange(int(np.prod(buffer.shape)))
+    before, _, extent, after = buffer.part
+    return buffer.take(torch.arange(before * extent * after)).flatten().numpy()
+
+
+def _check_mirrors(machines, survive):
+    """They have the bits of what they mirror, and so many devices can be lost: each element is on one more."""
+    holders, mirrors = {}, 0
+    for rank, machine in enumerate(machines):
+        for id, buffer in machine.device.buffers.items():
+            if buffer.kind not in ("parameter", "state", "model_buffer", "mirror"):
+                continue
+            for element in _elements(buffer):
+                holders.setdefault((buffer.tensor(), element), set()).add(rank)
+            if buffer.kind != "mirror":
+                continue
+            mirrors += 1
+            other = machines[int(buffer.name.split("/")[1])]
+            (original,) = (i for i, each in other.device.buffers.items() if each.name == buffer.tensor())
+            assert torch.equal(machine.values[id], other.values[original]), buffer.name
+    wanted = min(survive + 1, len(machines))
+    assert min(map(len, holders.values())) >= wanted
+    return mirrors
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_mirrors_have_the_bits_of_what_they_mirror(case, name):
+    """Operators split at random, parameters in parts, and replicas cut into regions; of one loss and of two."""
+    case = case(name)
+    loss, state = case.eager()
+    splits = [("2,2,1,1", "sharded", "1"), ("3,0,2,1", "sharded", "2", "kept", "512"), ("3,1,2", "spread", "kept")]
+    splits += [(("2,3,1", "1,1,2,2")[seed % 2], f"stages={seed}", "512") for seed in range(30 if SLOW else 3)]
+    found = 0
+    for number, split in enumerate(splits):
+        survive = 1 + number % 2
+        machines = case.run(*split, f"survive={survive}")
+        case.check(machines, loss, state)
+        found += _check_mirrors(machines, survive)
+    assert found > 0
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_mirrors_follow_recipes(case, recipe):
+    """Masters, averages, factors, directions and the loss's scale; states shared by replicas cut differently."""
+    case = case("gpt_tied")
+    optimizer, extra = RECIPES[recipe]
+    option = "recipe=" + json.dumps({"optimizer": OPTIMIZER | optimizer, "recipe": extra})
+    shared = [("2,3,1", f"stages={seed}", "512") for seed in range(20)]
+    shared = [split for split in shared if '"state_shares"' in case.lower(*split, "plan")]
+    found = []
+    for split in [("3,1,2", "sharded", "0", "kept", "512"), *shared[:4]]:
+        for survive in (1, 2):
+            found.append(_check_mirrors(case.run(*split, option, f"survive={survive}"), survive))
+    assert found[0] > 0 and sum(found[2:]) > 0
 
 
 def test_local_batch_norm_averages_running_statistics(case):

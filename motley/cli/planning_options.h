@@ -49,6 +49,7 @@ struct PlanOrFile {
   PlanningOptions planning;
   std::string file;      ///< plan.json; "": model and cluster are planned now
   bool commits = false;  ///< its steps are to happen on all devices or on none
+  int survive = 0;       ///< so many devices may be lost at once
 };
 
 /// Reads or makes it, with a teller of its own. A plan that is made now has prices, by --profile.

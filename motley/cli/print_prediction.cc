@@ -15,11 +15,11 @@ namespace {
 /// What a device's memory is made of at its peak, in the order to show it.
 std::vector<std::pair<std::string, Bytes>> memory_parts(const control::DevicePrediction& device) {
   const program::MemoryPeak& peak = device.price.memory;
-  return {{"parameters", peak.parameters},   {"states", peak.states},
-          {"buffers", peak.buffers},         {"inputs", peak.inputs},
-          {"activations", peak.activations}, {"gradients", peak.gradients},
-          {"exchange", peak.exchange},       {"scratch", peak.scratch},
-          {"framework", device.framework}};
+  return {{"parameters", peak.parameters}, {"states", peak.states},
+          {"buffers", peak.buffers},       {"mirrors", peak.mirrors},
+          {"inputs", peak.inputs},         {"activations", peak.activations},
+          {"gradients", peak.gradients},   {"exchange", peak.exchange},
+          {"scratch", peak.scratch},       {"framework", device.framework}};
 }
 
 /// "parameters 577 KiB, activations 5.2 MiB, ..." of the parts that are there.

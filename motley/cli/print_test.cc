@@ -68,8 +68,8 @@ TEST(AddPrediction, MemoryHasEveryPartAlsoThoseThatAreNotThere) {
   Json object = Json::object();
   add_prediction(example(), object);
   const Json& memory = object.at("memory").at("a:0");
-  for (const char* part : {"parameters", "states", "buffers", "inputs", "activations", "gradients",
-                           "exchange", "scratch", "framework"})
+  for (const char* part : {"parameters", "states", "buffers", "mirrors", "inputs", "activations",
+                           "gradients", "exchange", "scratch", "framework"})
     EXPECT_TRUE(memory.contains(std::string(part) + "_bytes")) << part;
   EXPECT_EQ(memory.at("parameters_bytes"), 1024);
   EXPECT_EQ(memory.at("states_bytes"), 0);

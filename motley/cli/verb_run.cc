@@ -10,6 +10,7 @@
 #include "motley/cli/run_options.h"
 #include "motley/cli/teller.h"
 #include "motley/control/correcting.h"
+#include "motley/control/mirroring.h"
 #include "motley/control/placing.h"
 #include "motley/control/replanning.h"
 #include "motley/control/splits.h"
@@ -52,7 +53,7 @@ std::vector<Flag> run_flags(RunOptions& options) {
         kShown},
        {"--survive", &options.survive,
         "with --elastic: so many devices may be lost at once without going back to a checkpoint: "
-        "each device has all of the model, and more than that many train",
+        "others keep mirrors of what a device alone has",
         kShown},
        {"--absent", &options.absent, "with --elastic: a device that is not there yet (repeat)"},
        {"--conditions", &options.conditions,
@@ -194,22 +195,21 @@ Result<void> make_elastic(const RunOptions& options, const control::ChosenPlan& 
     adaptation->candidates.push_back(std::move(first));
   }
   MOTLEY_ASSIGN(control::PlanChoices choices, make_plan_choices(options.plan.planning, context));
-  if (options.survive < 0)
-    return usage_error("cli.elastic", "--survive: so many devices may be lost at once; 0 or more");
   adaptation->replan =
       control::make_replanner(chosen, std::move(choices), static_cast<int>(options.survive));
   adaptation->spare = chosen.inputs.devices;
   adaptation->survive = static_cast<int>(options.survive);
+  adaptation->plans_ahead = adaptation->split == nullptr;
+  const auto survives = [&](const control::Planned& planned) {
+    return adaptation->survive == 0 ||
+           control::outlives_losses(chosen.inputs, planned, adaptation->survive).value_or(false);
+  };
   std::erase_if(adaptation->candidates, [&](const control::Candidate& each) {
-    return &each != &adaptation->candidates.front() && options.survive > 0 &&
-           !control::outlives_losses(each.planned.plan, adaptation->survive);
+    return &each != &adaptation->candidates.front() && !survives(each.planned);
   });
   adaptation->port = options.port;
   adaptation->version = version();
-  const bool survives =
-      options.survive == 0 ||
-      control::outlives_losses(chosen.planned.plan, static_cast<int>(options.survive));
-  if (options.absent.empty() && survives) return {};
+  if (options.absent.empty() && survives(chosen.planned)) return {};
   std::vector<DeviceId> present = chosen.inputs.devices;
   for (const std::string& name : options.absent) {
     MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(chosen.inputs.cluster, name));
@@ -243,6 +243,9 @@ Result<void> take_first_plan(RunOptions& options) {
 Result<int> run_plan(const RunOptions& given, const Context& context) {
   RunOptions options = given;
   options.plan.commits = options.elastic;
+  if (options.survive < 0)
+    return usage_error("cli.elastic", "--survive: so many devices may be lost at once; 0 or more");
+  if (options.elastic) options.plan.survive = static_cast<int>(options.survive);
   MOTLEY_RETURN_IF_ERROR(take_first_plan(options));
   MOTLEY_ASSIGN(control::TrainChoices choices,
                 make_train_choices(options, find_python(options.python, context)));

@@ -29,9 +29,6 @@ struct Candidate {
 /// "the batch split 20:14:6", "operators split over 3 devices", "2 stages", "a:0 alone".
 std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluster);
 
-/// Does each of the plan's devices have all that is kept, and are there more than that many?
-bool outlives_losses(const plan::Plan& plan, int survive);
-
 /// How a training may change while it runs.
 struct Adaptation {
   std::deque<Candidate> candidates;
@@ -51,6 +48,9 @@ struct Adaptation {
   /// there (replanning.h). Null: it ends with any of them.
   std::function<Result<Candidate>(const std::vector<DeviceId>&)> replan = nullptr;
   int survive = 0;  ///< so many may be lost at once; no plan is begun that does not outlive that
+  /// Plans for each loss are made beside training (ready_plans.h): nobody else then calls what
+  /// `replan` does.
+  bool plans_ahead = false;
   std::vector<std::string> absent = {};  ///< devices that are not there at the beginning
   int port = 0;                          ///< where newcomers and others ask; 0: any
   std::string version = "";              ///< of the program that runs

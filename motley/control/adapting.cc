@@ -203,8 +203,14 @@ Result<int> Adapting::find_candidate(const policy::Action& action) {
 /// Its number: that of an equal one where there is one.
 Result<int> Adapting::keep_candidate(Result<Candidate> made) {
   MOTLEY_RETURN_IF_ERROR(made);
-  for (std::size_t i = 0; i < candidates_.size(); ++i)
-    if (candidates_[i].planned.plan == made->planned.plan) return static_cast<int>(i);
+  for (std::size_t i = 0; i < candidates_.size(); ++i) {
+    if (candidates_[i].planned.plan != made->planned.plan) continue;
+    if (!candidates_[i].planned.program) {
+      candidates_[i].planned = std::move(made->planned);
+      candidates_[i].evaluations = std::move(made->evaluations);
+    }
+    return static_cast<int>(i);
+  }
   candidates_.push_back(std::move(*made));
   return static_cast<int>(candidates_.size()) - 1;
 }
@@ -346,7 +352,7 @@ void Adapting::on_event(const run::WorkerEvent& event) {
           .seen_step = first,
           .choice = {policy::UsePlan{current_}, std::nullopt, current().label},
           .begins = first});
-    tell_what_losses_cost();
+    look_ahead();
   }
   if (event.event == "checkpoint") {
     saved_.saved_path = fields.value("path", "");
@@ -384,7 +390,7 @@ void Adapting::on_event(const run::WorkerEvent& event) {
   begun_[fields.value("change", 0)] = current_;
   steps_.clear();
   settle_membership(what.decision.begins, Seconds(fields.value("pause_s", 0.0)));
-  tell_what_losses_cost();
+  look_ahead();
   if (asked_.empty() && before != current_) {
     Candidate& over = candidates_[static_cast<std::size_t>(before)];
     over.planned.program.reset();

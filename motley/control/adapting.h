@@ -15,6 +15,7 @@
 #include "motley/control/listener.h"
 #include "motley/control/membership.h"
 #include "motley/control/presence.h"
+#include "motley/control/ready_plans.h"
 #include "motley/control/run_directory.h"
 #include "motley/policy/decision.h"
 #include "motley/run/change.h"
@@ -22,9 +23,8 @@
 
 namespace motley::control {
 
-/// Decides while a training runs, by a policy: sees its steps, has what the policy asks for
-/// prepared, and keeps what was decided and what came of it in decisions.jsonl. Says to its own
-/// listener what it does, and passes on all that it hears.
+/// Decides while a training runs, by a policy: sees its steps, has what that asks for prepared, and
+/// keeps what was decided and came of it in decisions.jsonl. Its listener hears all that it does.
 class Adapting : public Listener {
  public:
   /// All outlive it; the job's devices are those of the adaptation.
@@ -54,7 +54,6 @@ class Adapting : public Listener {
 
   // What others ask for while it trains, of an elastic job. Usage errors, and infeasible ones with
   // arithmetic where the others could not go on.
-
   /// The device is left out from one of the next steps on, and its process ended.
   Result<void> release(const std::string& device);
   /// A process is started for the device, which takes part when it is ready.
@@ -97,7 +96,7 @@ class Adapting : public Listener {
   run::Recovery fall_back(const Error& why, std::int64_t done);
   void note_membership(const run::WorkerEvent& event);
   void settle_membership(std::int64_t step, Seconds pause);
-  void tell_what_losses_cost();
+  void look_ahead();
   void take_arrivals();
   void follow_absences();
   Result<void> write_plan() const;
@@ -145,6 +144,7 @@ class Adapting : public Listener {
   Presence absences_;                // that conditions make
   std::set<std::string> returning_;  // devices whose absence is over
   std::optional<Error> fault_;
+  std::optional<ReadyPlans> ahead_;
 };
 
 }  // namespace motley::control

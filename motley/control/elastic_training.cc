@@ -8,6 +8,7 @@
 #include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/control/adapting.h"
+#include "motley/control/mirroring.h"
 #include "motley/run/checkpoint.h"
 #include "motley/simulate/drawn_times.h"
 
@@ -49,11 +50,6 @@ run::Recovery from_checkpoint(const std::string& path, int stint) {
 
 }  // namespace
 
-bool outlives_losses(const plan::Plan& plan, int survive) {
-  return !plan::splits_operators(plan) && !plan::has_stages(plan) && plan.state_shares.empty() &&
-         plan::members(plan).size() > static_cast<std::size_t>(survive);
-}
-
 bool Adapting::on_loss(int process, const Error& error) {
   if (!members_) return false;
   const bool lived = members_->lives(process);
@@ -89,8 +85,8 @@ bool Adapting::may_begin(int candidate) const {
   const std::vector<DeviceId> devices = present();
   const bool may_survive =
       choices_.survive > 0 && devices.size() > static_cast<std::size_t>(choices_.survive);
-  if (may_survive && !outlives_losses(candidates_[static_cast<std::size_t>(candidate)].planned.plan,
-                                      choices_.survive))
+  const Planned& planned = candidates_[static_cast<std::size_t>(candidate)].planned;
+  if (may_survive && !outlives_losses(inputs_, planned, choices_.survive).value_or(false))
     return false;
   for (const plan::Member& member :
        plan::members(candidates_[static_cast<std::size_t>(candidate)].planned.plan))
@@ -101,7 +97,7 @@ bool Adapting::may_begin(int candidate) const {
 Result<int> Adapting::plan_for(const std::vector<DeviceId>& devices) {
   if (devices.empty())
     return runtime_error("run.nobody-left", "no device of the training is there any more");
-  return keep_candidate(choices_.replan(devices));
+  return keep_candidate(ahead_ ? ahead_->find(devices) : choices_.replan(devices));
 }
 
 /// On a plan, where no policy decides.
@@ -282,14 +278,15 @@ namespace {
 bool is_sole_holder(const program::Program& program, std::size_t rank) {
   if (program.devices.size() == 1) return true;
   const auto is_kept = [](const program::Buffer& buffer) {
-    return buffer.part && buffer.kind != program::BufferKind::kConstant;
+    return buffer.part && buffer.kind != program::BufferKind::kConstant &&
+           buffer.kind != program::BufferKind::kMirror;
   };
   for (const program::Buffer& buffer : program.devices[rank].buffers) {
     if (!is_kept(buffer)) continue;
     bool has_copy = false;
     for (std::size_t other = 0; other < program.devices.size(); ++other)
       for (const program::Buffer& each : program.devices[other].buffers)
-        has_copy = has_copy || (other != rank && each.name == buffer.name &&
+        has_copy = has_copy || (other != rank && each.tensor() == buffer.name &&
                                 (!each.part || (each.part->begin == buffer.part->begin &&
                                                 each.shape == buffer.shape)));
     if (!has_copy) return true;
@@ -299,21 +296,30 @@ bool is_sole_holder(const program::Program& program, std::size_t rank) {
 
 }  // namespace
 
-/// Said beforehand: whose loss the plan does not outlive.
-void Adapting::tell_what_losses_cost() {
+/// Said beforehand: whose loss the plan does not outlive, and what mirrors cost. Plans for the loss
+/// of each device are made beside training.
+void Adapting::look_ahead() {
   if (!members_ || !current().planned.program) return;
   const program::Program& program = *current().planned.program;
   std::vector<std::string> sole;
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank)
     if (is_sole_holder(program, rank)) sole.push_back(program.devices[rank].device);
   const std::string text =
-      sole.empty() ? ""
+      sole.empty() ? describe_mirrors(program)
                    : fmt::format(
                          "if {} is lost, training goes on from the last checkpoint: "
                          "nobody else has {} of the model (--checkpoint-every)",
                          join(sole, " or "), sole.size() > 1 ? "their parts" : "its part");
   if (text != said_ && !text.empty()) listener_.note(text);
   said_ = text;
+  if (!choices_.plans_ahead) return;
+  if (!ahead_)
+    ahead_.emplace([this](const std::vector<DeviceId>& devices) -> Result<Candidate> {
+      MOTLEY_ASSIGN(Candidate made, choices_.replan(devices));
+      MOTLEY_RETURN_IF_ERROR(make_programs(made));
+      return made;
+    });
+  ahead_->prepare(present());
 }
 
 /// Makes a plan with devices that have come.

@@ -71,6 +71,7 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   inputs.lowering = question.lowering;
   inputs.tf32 = question.tf32;
   inputs.commits = question.commits;
+  inputs.survive = question.survive;
   inputs.lowering.updates = question.updates.value_or(
       cluster::are_alike(inputs.cluster, inputs.devices) ? plan::Updates::kNative
                                                          : plan::Updates::kPortable);

@@ -26,6 +26,7 @@ struct Question {
   std::optional<plan::Updates> updates;  ///< none: portable where devices are not alike
   bool tf32 = false;                     ///< GPUs may round float32 products to TF32
   bool commits = false;                  ///< steps are to happen on all devices or on none
+  int survive = 0;                       ///< so many devices may be lost at once (mirroring.h)
 };
 
 /// Model, cluster and choices of one planning, read and checked. What later steps return may refer
@@ -39,6 +40,7 @@ struct Inputs {
   synth::LowerOptions lowering;
   bool tf32 = false;
   bool commits = false;  ///< plans are lowered to programs with commits (synth/commit.h)
+  int survive = 0;       ///< and with mirrors, so that so many devices may be lost (mirroring.h)
 
   const graph::Graph& graph() const { return model->graph; }
 };

@@ -7,6 +7,7 @@
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/control/measuring.h"
+#include "motley/control/mirroring.h"
 #include "motley/control/tried_plans.h"
 #include "motley/cost/profile_cost.h"
 #include "motley/program/memory.h"
@@ -104,6 +105,7 @@ Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outsi
 
 Result<Planned> lower_plan(const Inputs& inputs, plan::Plan plan) {
   MOTLEY_ASSIGN(program::Program program, synth::lower(inputs.graph(), plan, inputs.cluster));
+  MOTLEY_ASSIGN(program, add_mirrors(inputs, plan, std::move(program)));
   if (inputs.commits) {
     MOTLEY_ASSIGN(program, synth::with_commit(std::move(program)));
   }

@@ -9,6 +9,10 @@ bool is_persistent(BufferKind kind) {
   return kind != BufferKind::kTemporary && kind != BufferKind::kInput;
 }
 
+bool may_be_new(BufferKind kind) {
+  return kind == BufferKind::kState || kind == BufferKind::kMirror;
+}
+
 Access access_of(const Instruction& instruction, std::size_t position) {
   const std::string& op = instruction.op;
   if (op.starts_with("aten::")) {

@@ -9,6 +9,9 @@ namespace motley::program {
 /// Does the kind live from step to step?
 bool is_persistent(BufferKind kind);
 
+/// May a model file lack it, as a new training makes it: states, and mirrors of such?
+bool may_be_new(BufferKind kind);
+
 /// What an instruction does to the memory of one of its arguments.
 enum class Access { kRead, kWrite };
 

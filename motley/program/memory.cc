@@ -130,6 +130,9 @@ std::vector<Bytes MemoryPeak::*> parts_of(const DeviceProgram& program) {
       case BufferKind::kConstant:
         parts[id] = &MemoryPeak::buffers;
         break;
+      case BufferKind::kMirror:
+        parts[id] = &MemoryPeak::mirrors;
+        break;
       case BufferKind::kInput:
         parts[id] = &MemoryPeak::inputs;
         break;

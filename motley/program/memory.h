@@ -19,12 +19,13 @@ struct MemoryPeak {
   Bytes parameters;
   Bytes states;       ///< of the optimizer
   Bytes buffers;      ///< of the model, and constants
+  Bytes mirrors;      ///< copies of what other devices have
   Bytes inputs;       ///< samples
   Bytes gradients;    ///< what pack and update read
   Bytes exchange;     ///< packed gradients; what transfers and receives define; cut parts
   Bytes activations;  ///< all other temporaries
   Bytes scratch;      ///< of the instruction at the peak
-  Bytes persistent;   ///< parameters, states and buffers: there all the time
+  Bytes persistent;   ///< parameters, states, buffers, mirrors: there all the time
   InstructionId at;   ///< where the peak is
   std::vector<std::pair<BufferId, Bytes>> largest;  ///< live at the peak, largest first, up to 8
 };

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "motley/program/state_names.h"
+
 namespace motley::program {
 namespace {
 
@@ -14,6 +16,11 @@ std::int64_t Buffer::elements() const {
   std::int64_t product = 1;
   for (const std::int64_t extent : shape) product *= extent;
   return product;
+}
+
+std::string Buffer::tensor() const {
+  if (kind != BufferKind::kMirror || !name.starts_with(kMirrorPrefix)) return name;
+  return name.substr(name.find('/', kMirrorPrefix.size()) + 1);
 }
 
 Bytes Buffer::bytes() const { return Bytes(elements() * dtype_size(dtype)); }

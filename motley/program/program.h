@@ -15,8 +15,9 @@
 
 namespace motley::program {
 
-/// What a buffer is for. Everything but kTemporary and kInput lives from step to step.
-enum class BufferKind { kParameter, kState, kModelBuffer, kConstant, kInput, kTemporary };
+/// What a buffer is for. Everything but kTemporary and kInput lives from step to step. A mirror is
+/// a copy of what another device has, which outlives that device (synth/mirrored.h).
+enum class BufferKind { kParameter, kState, kModelBuffer, kConstant, kMirror, kInput, kTemporary };
 
 /// What part of a tensor a device keeps: of the whole, seen as [before, extent, after], the rows
 /// from `begin` on; how many, the buffer's shape says. All of it where others have none of it.
@@ -37,6 +38,8 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 
   std::int64_t elements() const;
+  /// The name of the tensor that this is or has a part of: of a mirror its original's.
+  std::string tensor() const;
   Bytes bytes() const;  ///< whole size; a view's memory is counted at its root
 };
 

@@ -15,8 +15,8 @@ namespace motley::program {
 namespace {
 
 constexpr std::string_view kVersion = "motley.program/1";
-constexpr std::array<std::string_view, 6> kKindNames = {"parameter", "state", "model_buffer",
-                                                        "constant",  "input", "temporary"};
+constexpr std::array<std::string_view, 7> kKindNames = {
+    "parameter", "state", "model_buffer", "constant", "mirror", "input", "temporary"};
 constexpr std::array<std::string_view, 4> kKeywordKinds = {"dtype", "layout", "device",
                                                            "memory_format"};
 constexpr int kDeepestList = 16;

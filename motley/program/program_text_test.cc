@@ -105,7 +105,7 @@ TEST(ProgramText, RefusesBadItems) {
       "program.parse p.txt:5: found ': input f32[2]', wanted %1 before this, ids being dense");
   EXPECT_EQ(error_of_instruction("buffer %1: inputs f32[2]"),
             "program.parse p.txt:5: found 'f32[2]', wanted one of parameter state model_buffer "
-            "constant input temporary in place of 'inputs'");
+            "constant mirror input temporary in place of 'inputs'");
   EXPECT_EQ(error_of_instruction("buffer %1: input f31[2]"),
             "program.parse p.txt:5: found '[2]', wanted a dtype such as f32 in place of 'f31'");
   EXPECT_EQ(error_of_instruction("buffer %1: input f32[2; 3]"),

@@ -14,4 +14,7 @@ inline constexpr std::string_view kMasterSuffix = "/master";
 /// In a move (synth/move.h) in front of the name of what a device had before it: "old/fc.weight".
 inline constexpr std::string_view kOldPrefix = "old/";
 
+/// In front of a mirror's name, with the rank of whose buffer it is a copy: "mirror/2/fc.weight".
+inline constexpr std::string_view kMirrorPrefix = "mirror/";
+
 }  // namespace motley::program

@@ -134,16 +134,18 @@ Result<void> RankFiles::write_weights(Rank rank, const std::string& path) const 
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const program::Buffer& buffer = wanted[i];
     if (buffer.part && has_own) continue;
-    const TensorFiles* source = newest_with(buffer.name);
-    if (source == nullptr && buffer.kind == program::BufferKind::kState)
+    program::Buffer original = buffer;
+    original.name = buffer.tensor();
+    const TensorFiles* source = newest_with(original.name);
+    if (source == nullptr && program::may_be_new(buffer.kind))
       continue;  // it begins as zeros, or as its parameter
     if (source == nullptr)
-      return usage_error("run.missing-tensor", fmt::format("no tensor '{}'", buffer.name));
+      return usage_error("run.missing-tensor", fmt::format("no tensor '{}'", original.name));
     bytes[i].resize(static_cast<std::size_t>(buffer.bytes().value));
-    MOTLEY_RETURN_IF_ERROR(source->read(buffer, bytes[i]));
+    MOTLEY_RETURN_IF_ERROR(source->read(original, bytes[i]));
     SavedTensor& tensor = saved.emplace_back();
     tensor.named = {buffer.name, {buffer.dtype, buffer.shape, bytes[i]}};
-    if (buffer.part) tensor.place = TensorPlace{source->view(buffer.name).shape, *buffer.part};
+    if (buffer.part) tensor.place = TensorPlace{source->view(original.name).shape, *buffer.part};
   }
   return write_tensor_file(path, saved,
                            {{kModelFileKey, model_file_}, {kStepKey, std::to_string(step())}});

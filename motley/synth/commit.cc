@@ -27,29 +27,54 @@ GroupId group_of_all(program::Program& program) {
   return GroupId(found - program.groups.begin());
 }
 
-bool writes_kept(const DeviceProgram& program, const std::vector<BufferId>& storages,
-                 const Instruction& instruction) {
-  bool writes = false;
-  program::for_each_access(instruction, [&](BufferId id, program::Access access) {
-    writes = writes || (access == program::Access::kWrite &&
-                        program::is_persistent(program.buffer(storages[id.index()]).kind));
-  });
-  return writes;
+/// By instruction: is it an exchange, or does one need it, by itself or through what is computed
+/// from it? What has to be over before that is needed, too: what it reads or writes is written, or
+/// what it writes is read.
+std::vector<bool> find_needed(const DeviceProgram& program, const std::vector<BufferId>& storages) {
+  const auto& all = program.instructions;
+  std::vector<bool> needed(all.size(), false);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].lane == Lane::kCompute) continue;
+    needed[i] = true;
+    for (const InstructionId wait : all[i].waits) needed[wait.index()] = true;
+  }
+  std::vector<bool> used(program.buffers.size(), false), written(used);  // by needed ones behind
+  for (std::size_t i = all.size(); i-- > 0;) {
+    const auto visit = [&](const auto& see) {
+      program::for_each_access(all[i], [&](BufferId id, program::Access access) {
+        see(storages[id.index()].index(), access == program::Access::kWrite);
+      });
+      for (const BufferId id : all[i].outputs) see(storages[id.index()].index(), true);
+    };
+    visit([&](std::size_t storage, bool writes) {
+      needed[i] = needed[i] || written[storage] || (writes && used[storage]);
+    });
+    if (!needed[i]) continue;
+    visit([&](std::size_t storage, bool writes) {
+      used[storage] = true;
+      written[storage] = written[storage] || writes;
+    });
+  }
+  return needed;
 }
 
-/// The first compute instruction that writes what is kept, behind all that exchanges wait for; the
-/// end: there is none.
-std::size_t find_rest(const DeviceProgram& program) {
+/// By instruction: does it come behind the commit? From the first compute instruction on that
+/// writes what is kept, those that no exchange needs.
+std::vector<bool> find_rest(const DeviceProgram& program) {
   const std::vector<BufferId> storages = program::storages_of(program);
   const auto& all = program.instructions;
-  std::size_t needed = 0;  // no instruction of the rest comes before it
-  for (std::size_t i = 0; i < all.size(); ++i)
-    if (all[i].lane != Lane::kCompute)
-      for (const InstructionId wait : all[i].waits)
-        if (all[wait.index()].lane == Lane::kCompute) needed = std::max(needed, wait.index() + 1);
-  for (std::size_t i = needed; i < all.size(); ++i)
-    if (all[i].lane == Lane::kCompute && writes_kept(program, storages, all[i])) return i;
-  return all.size();
+  const std::vector<bool> needed = find_needed(program, storages);
+  std::vector<bool> rest(all.size(), false);
+  bool has_begun = false;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (needed[i]) continue;
+    program::for_each_access(all[i], [&](BufferId id, program::Access access) {
+      has_begun = has_begun || (access == program::Access::kWrite &&
+                                program::is_persistent(program.buffer(storages[id.index()]).kind));
+    });
+    rest[i] = has_begun;
+  }
+  return rest;
 }
 
 /// Puts frees where they are due in the new order: what the rest uses is freed by the rest, which
@@ -87,14 +112,28 @@ std::vector<InstructionId> ends_of_messages(const DeviceProgram& program,
   return ends;
 }
 
+/// What comes to stand in front of the rest may have counted on what that waited for.
+void pass_waits_on(const std::vector<bool>& rest, DeviceProgram& program) {
+  std::set<InstructionId> passed;
+  for (std::size_t i = 0; i < rest.size(); ++i) {
+    Instruction& each = program.instructions[i];
+    if (each.lane != Lane::kCompute) continue;
+    if (rest[i]) {
+      passed.insert(each.waits.begin(), each.waits.end());
+    } else if (!passed.empty()) {
+      passed.insert(each.waits.begin(), each.waits.end());
+      each.waits.assign(passed.begin(), passed.end());
+      passed.clear();
+    }
+  }
+}
+
 void commit_rank(GroupId group, DeviceProgram& program) {
-  const std::size_t rest = find_rest(program);
+  const std::vector<bool> rest = find_rest(program);
   std::vector<std::size_t> order(program.instructions.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto is_first = [&](std::size_t i) {
-    return i < rest || program.instructions[i].lane != Lane::kCompute;
-  };
-  const auto middle = std::stable_partition(order.begin(), order.end(), is_first);
+  const auto middle =
+      std::stable_partition(order.begin(), order.end(), [&](std::size_t i) { return !rest[i]; });
   const auto first = static_cast<std::size_t>(middle - order.begin());
   const std::vector<std::size_t> front(order.begin(), middle);
   std::vector<InstructionId> ends = ends_of_messages(program, front);
@@ -103,6 +142,7 @@ void commit_rank(GroupId group, DeviceProgram& program) {
   for (std::size_t place = 0; place < order.size(); ++place)
     places[order[place]] =
         InstructionId(static_cast<std::int64_t>(place < first ? place : place + 2));
+  pass_waits_on(rest, program);
   std::vector<Instruction> made;
   for (const std::size_t i : order) {
     made.push_back(std::move(program.instructions[i]));

@@ -13,8 +13,8 @@ namespace motley::synth {
 ///
 /// On each rank, in order:
 ///   what exchanges need, and they themselves; the ballot, which waits for all of them; its sum
-///   the rest of the compute lane: from the first instruction that writes what is kept, of those
-///   behind the last one that some exchange waits for
+///   the rest of the compute lane: from the first instruction that writes what is kept on, without
+///   what some exchange needs
 /// What has to be written earlier, as an exchange depends on it, the executor copies before the
 /// step. Updates no longer begin beside the last exchanges, and buckets live until then: that is
 /// the price, with one sum of a number. Programs of one rank need none and stay as they are.

@@ -22,6 +22,7 @@ using program::BufferKind;
 struct KeptTensor {
   const Buffer* about = nullptr;  // of the first who has some
   std::vector<std::optional<TensorRows>> held;
+  std::vector<std::size_t> ranks;  // of these; one may have mirrors, too
 };
 using KeptTensors = std::map<std::string, KeptTensor>;
 
@@ -33,12 +34,11 @@ Result<KeptTensors> gather_tensors(const program::Program& program) {
                                                       program.devices[rank].device));
     for (const Buffer& buffer : program.devices[rank].buffers) {
       if (!program::is_persistent(buffer.kind) || buffer.kind == BufferKind::kConstant) continue;
-      KeptTensor& tensor = tensors[buffer.name];
-      if (tensor.about == nullptr) {
+      KeptTensor& tensor = tensors[buffer.tensor()];
+      if (tensor.about == nullptr || tensor.about->kind == BufferKind::kMirror)
         tensor.about = &buffer;
-        tensor.held.resize(program.devices.size());
-      }
-      tensor.held[rank] = rows_of(buffer);
+      tensor.held.emplace_back(rows_of(buffer));
+      tensor.ranks.push_back(rank);
       if (buffer.dtype != tensor.about->dtype ||
           whole_elements(rows_of(buffer)) != whole_elements(rows_of(*tensor.about)))
         return usage_error("synth.mirrors",
@@ -132,8 +132,12 @@ std::vector<Mirror> group_by_holders(const KeptTensors& tensors, const MirrorOpt
     const bool is_parameter = tensor.about->kind == BufferKind::kParameter;
     const KeptTensor* parameter = is_parameter ? &tensor : find_parameter(tensors, name);
     std::map<std::vector<std::size_t>, std::int64_t> elements;
-    for (const auto& [cell, holders] : find_held_cells(grid, tensor.held)) {
-      if (holders.empty()) continue;  // a part of a program, or nobody needs it
+    for (const auto& [cell, holding] : find_held_cells(grid, tensor.held)) {
+      if (holding.empty()) continue;  // a part of a program, or nobody needs it
+      std::vector<std::size_t> holders;
+      for (const std::size_t held : holding) holders.push_back(tensor.ranks[held]);
+      std::sort(holders.begin(), holders.end());
+      holders.erase(std::unique(holders.begin(), holders.end()), holders.end());
       Mirror& mirror = mirrors[holders];
       mirror.rows.push_back({name, grid.box_in(whole, cell), PartGrid::elements(cell)});
       program::Box same = mirror.rows.back().box;

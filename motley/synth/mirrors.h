@@ -49,7 +49,8 @@ struct Mirrors {
 /// whoever is on a host that has none of it yet, then to whoever has least of mirrors (least of its
 /// room, where that is given), then to the lower rank; what is largest first, and a first copy of
 /// all before a second one. Where too few are left, or have room, it has fewer copies, and
-/// `survives_devices` says so. Constants are in the model file and need none.
+/// `survives_devices` says so. Constants are in the model file and need none. Mirrors that the
+/// program has already count as what their devices hold.
 ///
 ///   4 devices on 2 hosts, parameters whole, Adam's states in four parts of b bytes: each keeps the
 ///   part of one of the other host. 2 b bytes of a part are two states of n floats: kept 8 n, in a

@@ -79,8 +79,7 @@ class RankMoveWriter {
         if (program::is_persistent(buffer.kind))
           olds_[buffer.name] = add(buffer, std::string(program::kOldPrefix) + buffer.name);
     std::set<std::string_view> kept;
-    for (const std::size_t tensor : found_.kept[rank_.index()])
-      kept.insert(found_.tensors[tensor].name);
+    kept.insert(found_.kept[rank_.index()].begin(), found_.kept[rank_.index()].end());
     if (to == nullptr) return;
     for (const Buffer& buffer : to->buffers)
       if (program::is_persistent(buffer.kind) && buffer.kind != BufferKind::kConstant &&
@@ -130,8 +129,11 @@ class RankMoveWriter {
     program_.instructions.push_back(std::move(instruction));
     return InstructionId(static_cast<std::int64_t>(program_.instructions.size()) - 1);
   }
-  const std::string& name_of(const MovePiece* piece) const {
-    return found_.tensors[piece->tensor].name;
+  BufferId old_of(const MovePiece* piece) const {
+    return olds_.at(found_.tensors[piece->tensor].held[piece->held].buffer);
+  }
+  BufferId new_of(const MovePiece* piece) const {
+    return news_.at(found_.tensors[piece->tensor].wanted[piece->wanted].buffer);
   }
   /// What had to be over before there is room for message n.
   static std::vector<InstructionId> room_for(const Peer& peer, std::size_t n) {
@@ -146,7 +148,7 @@ class RankMoveWriter {
     for (const MovePiece* piece : message.pieces) {
       program::Box from = piece->from, flat = flat_box(*piece, 0);
       merge_sides(from, flat);
-      values.push_back({olds_.at(name_of(piece))});
+      values.push_back({old_of(piece)});
       boxes.push_back(program::box_argument(from));
     }
     Instruction take{Lane::kCompute, std::string(program::kTake)};
@@ -172,7 +174,7 @@ class RankMoveWriter {
     std::vector<BoxCopy> copies;
     std::int64_t begin = 0;
     for (const MovePiece* piece : message.pieces) {
-      copies.push_back({news_.at(name_of(piece)), flat, piece->into, flat_box(*piece, begin)});
+      copies.push_back({new_of(piece), flat, piece->into, flat_box(*piece, begin)});
       begin += piece->elements;
     }
     Instruction put = put_of(std::move(copies));
@@ -184,8 +186,7 @@ class RankMoveWriter {
   void copy(const MoveMessage& message) {
     std::vector<BoxCopy> copies;
     for (const MovePiece* piece : message.pieces)
-      copies.push_back(
-          {news_.at(name_of(piece)), olds_.at(name_of(piece)), piece->into, piece->from});
+      copies.push_back({new_of(piece), old_of(piece), piece->into, piece->from});
     append(put_of(std::move(copies)), message);
   }
 
@@ -227,9 +228,8 @@ class RankMoveWriter {
 std::vector<RankMove> sum_up(const MovePieces& found) {
   std::vector<RankMove> ranks(found.kept.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    for (const std::size_t t : found.kept[rank]) ranks[rank].kept.push_back(found.tensors[t].name);
-    for (const std::size_t t : found.fresh[rank])
-      ranks[rank].fresh.push_back(found.tensors[t].name);
+    ranks[rank].kept = found.kept[rank];
+    ranks[rank].fresh = found.fresh[rank];
   }
   for (const MovePiece& piece : found.pieces) {
     const Bytes bytes(piece.elements * dtype_size(found.tensors[piece.tensor].dtype));

@@ -20,9 +20,9 @@ using program::DeviceProgram;
 
 /// A piece before it is known who gives it.
 struct OpenPiece {
-  std::size_t tensor = 0, target = 0;
+  std::size_t tensor = 0, wanted = 0;
   PartGrid::Cell cell;
-  std::vector<std::size_t> holders;
+  std::vector<std::size_t> holders;  // of the tensor's `held`
 };
 
 /// Cuts a cell into some of so many elements at most, > 0: the digits from `digit` on.
@@ -43,9 +43,14 @@ void cut_cell(const PartGrid::Cell& cell, std::int64_t most, std::vector<PartGri
 std::vector<TensorRows> cuts_of(const MovedTensor& tensor) {
   std::vector<TensorRows> cuts;
   for (const auto* side : {&tensor.held, &tensor.wanted})
-    for (const auto& rows : *side)
-      if (rows) cuts.push_back(*rows);
+    for (const HeldRows& each : *side) cuts.push_back(each.rows);
   return cuts;
+}
+
+std::vector<std::optional<TensorRows>> held_rows(const MovedTensor& tensor) {
+  std::vector<std::optional<TensorRows>> rows;
+  for (const HeldRows& each : tensor.held) rows.emplace_back(each.rows);
+  return rows;
 }
 
 /// Of one tensor who could give what to whom.
@@ -54,26 +59,33 @@ class TensorMove {
   explicit TensorMove(const MovedTensor& tensor)
       : tensor_(tensor),
         grid_(tensor.elements, cuts_of(tensor)),
-        cells_(find_held_cells(grid_, tensor.held)) {}
+        cells_(find_held_cells(grid_, held_rows(tensor))) {}
 
   const PartGrid& grid() const { return grid_; }
 
-  /// Has the rank what it wants, and nothing else?
-  bool is_kept(std::size_t rank) const {
-    const auto& held = tensor_.held[rank];
-    return held && held->elements() == tensor_.wanted[rank]->elements() && missing(rank).empty();
+  /// Has the rank what it wants in a buffer of that name, and nothing else?
+  bool is_kept(const HeldRows& wanted) const {
+    return std::any_of(tensor_.held.begin(), tensor_.held.end(), [&](const HeldRows& held) {
+      return held.rank == wanted.rank && held.buffer == wanted.buffer &&
+             held.rows.elements() == wanted.rows.elements() &&
+             subtract(grid_.cells_of(wanted.rows), held).empty();
+    });
   }
 
-  /// What the rank wants of what is held here and elsewhere: cells and their holders, itself alone
-  /// where it is one; nobody where they are lost.
-  std::vector<HeldCell> find(std::size_t rank) const {
+  /// What is wanted of what is held there and elsewhere: cells and who of `held` has them, one of
+  /// the rank's own alone where there is one; nobody where they are lost.
+  std::vector<HeldCell> find(const HeldRows& wanted) const {
     std::vector<HeldCell> found;
-    if (tensor_.held[rank])
-      for (const PartGrid::Cell& wanted : grid_.cells_of(*tensor_.wanted[rank]))
-        for (const PartGrid::Cell& held : grid_.cells_of(*tensor_.held[rank]))
-          if (auto both = PartGrid::intersect(wanted, held))
-            found.push_back({std::move(*both), {rank}});
-    for (const PartGrid::Cell& lack : missing(rank))
+    std::vector<PartGrid::Cell> left = grid_.cells_of(wanted.rows);
+    for (std::size_t h = 0; h < tensor_.held.size(); ++h) {
+      const HeldRows& held = tensor_.held[h];
+      if (held.rank != wanted.rank) continue;
+      for (const PartGrid::Cell& each : left)
+        for (const PartGrid::Cell& own : grid_.cells_of(held.rows))
+          if (auto both = PartGrid::intersect(each, own)) found.push_back({std::move(*both), {h}});
+      left = subtract(std::move(left), held);
+    }
+    for (const PartGrid::Cell& lack : left)
       for (const auto& [cell, holders] : cells_)
         if (auto both = PartGrid::intersect(lack, cell))
           found.push_back({std::move(*both), holders});
@@ -81,10 +93,9 @@ class TensorMove {
   }
 
  private:
-  std::vector<PartGrid::Cell> missing(std::size_t rank) const {
-    std::vector<PartGrid::Cell> left = grid_.cells_of(*tensor_.wanted[rank]);
-    if (!tensor_.held[rank]) return left;
-    for (const PartGrid::Cell& own : grid_.cells_of(*tensor_.held[rank])) {
+  std::vector<PartGrid::Cell> subtract(std::vector<PartGrid::Cell> left,
+                                       const HeldRows& held) const {
+    for (const PartGrid::Cell& own : grid_.cells_of(held.rows)) {
       std::vector<PartGrid::Cell> next;
       for (const PartGrid::Cell& each : left)
         for (PartGrid::Cell& rest : PartGrid::subtract(each, own)) next.push_back(std::move(rest));
@@ -101,32 +112,28 @@ class TensorMove {
 /// The tensors of both programs.
 class TensorTable {
  public:
-  explicit TensorTable(std::size_t ranks) : ranks_(ranks) {}
-
   /// What the new program's device wants; `rank` of it.
   Result<void> want(const Buffer& buffer, std::size_t rank) {
-    const auto [at, is_new] = places_.emplace(buffer.name, tensors.size());
+    const auto [at, is_new] = places_.emplace(buffer.tensor(), tensors.size());
     if (is_new) {
       MovedTensor& made = tensors.emplace_back();
-      made.name = buffer.name;
+      made.name = at->first;
       made.dtype = buffer.dtype;
-      made.kind = buffer.kind;
       made.elements = whole_elements(rows_of(buffer));
-      made.held.resize(ranks_);
-      made.wanted.resize(ranks_);
     }
     MovedTensor& tensor = tensors[at->second];
-    tensor.wanted[rank] = rows_of(buffer);
+    if (is_new || buffer.kind != BufferKind::kMirror) tensor.kind = buffer.kind;
+    tensor.wanted.push_back(held_by(rank, buffer));
     return check(tensor, buffer);
   }
 
   /// What a device of the old program has; without a rank it has it no more.
   Result<void> hold(const Buffer& buffer, std::optional<std::size_t> rank) {
-    const auto at = places_.find(buffer.name);
+    const auto at = places_.find(buffer.tensor());
     if (at == places_.end()) return {};
     MovedTensor& tensor = tensors[at->second];
     tensor.is_known = true;
-    if (rank) tensor.held[*rank] = rows_of(buffer);
+    if (rank) tensor.held.push_back(held_by(*rank, buffer));
     return check(tensor, buffer);
   }
 
@@ -142,13 +149,16 @@ class TensorTable {
                     dtype_name(tensor.dtype), elements, dtype_name(buffer.dtype)));
   }
 
-  const std::size_t ranks_;
+  static HeldRows held_by(std::size_t rank, const Buffer& buffer) {
+    return {Rank(static_cast<std::int64_t>(rank)), buffer.name, rows_of(buffer)};
+  }
+
   std::map<std::string, std::size_t> places_;
 };
 
 Result<std::vector<MovedTensor>> find_tensors(const program::Program& from,
                                               const MovedDevices& devices) {
-  TensorTable table(devices.to.size());
+  TensorTable table;
   for (std::size_t rank = 0; rank < devices.to.size(); ++rank)
     if (devices.to[rank] != nullptr)
       for (const Buffer& buffer : devices.to[rank]->buffers)
@@ -179,8 +189,10 @@ std::vector<std::size_t> choose_sources(const std::vector<OpenPiece>& pieces,
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     const OpenPiece& piece = pieces[i];
     std::vector<std::size_t>& near = candidates.emplace_back();
+    const MovedTensor& tensor = tensors[piece.tensor];
+    const std::string& host = hosts[tensor.wanted[piece.wanted].rank.index()];
     for (const std::size_t holder : piece.holders)
-      if (hosts[holder] == hosts[piece.target]) near.push_back(holder);
+      if (hosts[tensor.held[holder].rank.index()] == host) near.push_back(holder);
     if (near.empty()) near = piece.holders;
     order.emplace_back(near.size(), -bytes(piece), i);
   }
@@ -189,9 +201,13 @@ std::vector<std::size_t> choose_sources(const std::vector<OpenPiece>& pieces,
   std::vector<std::size_t> sources(pieces.size());
   for (const auto& [count, size, i] : order) {
     const std::vector<std::size_t>& near = candidates[i];
-    sources[i] = *std::min_element(near.begin(), near.end(),
-                                   [&](std::size_t a, std::size_t b) { return sent[a] < sent[b]; });
-    if (sources[i] != pieces[i].target) sent[sources[i]] -= size;
+    const MovedTensor& tensor = tensors[pieces[i].tensor];
+    const auto sent_by = [&](std::size_t held) { return sent[tensor.held[held].rank.index()]; };
+    sources[i] = *std::min_element(near.begin(), near.end(), [&](std::size_t a, std::size_t b) {
+      return sent_by(a) < sent_by(b);
+    });
+    const Rank source = tensor.held[sources[i]].rank;
+    if (source != tensor.wanted[pieces[i].wanted].rank) sent[source.index()] -= size;
   }
   return sources;
 }
@@ -258,31 +274,36 @@ Result<MovePieces> find_move_pieces(const program::Program& from, const program:
     const bool is_fresh = !tensor.is_known && tensor.kind == BufferKind::kState;
     const TensorMove move(tensor);
     grids.emplace(t, move.grid());
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      if (!tensor.wanted[rank]) continue;
-      const bool is_kept = move.is_kept(rank);
-      if (is_kept) found.kept[rank].push_back(t);
-      if (is_fresh) found.fresh[rank].push_back(t);
+    for (std::size_t w = 0; w < tensor.wanted.size(); ++w) {
+      const HeldRows& wanted = tensor.wanted[w];
+      const std::size_t rank = wanted.rank.index();
+      const bool is_kept = move.is_kept(wanted);
+      if (is_kept) found.kept[rank].push_back(wanted.buffer);
+      if (is_fresh) found.fresh[rank].push_back(wanted.buffer);
       if (is_kept || is_fresh || tensor.kind == BufferKind::kConstant) continue;
-      for (const auto& [cell, holders] : move.find(rank)) {
+      for (const auto& [cell, holders] : move.find(wanted)) {
         if (holders.empty())
           return lost_range(tensor, options.devices[rank], move.grid().bounds(cell));
         std::vector<PartGrid::Cell> cut;
         cut_cell(cell, most, cut);
-        for (PartGrid::Cell& piece : cut) open.push_back({t, rank, std::move(piece), holders});
+        for (PartGrid::Cell& piece : cut) open.push_back({t, w, std::move(piece), holders});
       }
     }
   }
   const std::vector<std::size_t> sources = choose_sources(open, found.tensors, options);
   for (std::size_t i = 0; i < open.size(); ++i) {
-    const auto& [t, target, cell, holders] = open[i];
+    const auto& [t, w, cell, holders] = open[i];
     const PartGrid& grid = grids.at(t);
+    const HeldRows& held = found.tensors[t].held[sources[i]];
+    const HeldRows& wanted = found.tensors[t].wanted[w];
     MovePiece& piece = found.pieces.emplace_back();
     piece.tensor = t;
-    piece.source = Rank(static_cast<std::int64_t>(sources[i]));
-    piece.target = Rank(static_cast<std::int64_t>(target));
-    piece.from = grid.box_in(*found.tensors[t].held[sources[i]], cell);
-    piece.into = grid.box_in(*found.tensors[t].wanted[target], cell);
+    piece.held = sources[i];
+    piece.wanted = w;
+    piece.source = held.rank;
+    piece.target = wanted.rank;
+    piece.from = grid.box_in(held.rows, cell);
+    piece.into = grid.box_in(wanted.rows, cell);
     piece.elements = PartGrid::elements(cell);
     merge_sides(piece.from, piece.into);
   }

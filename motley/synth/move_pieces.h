@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,19 +12,28 @@
 
 namespace motley::synth {
 
-/// A tensor of the new program, and who has and wants which rows of it; by rank of the move.
+/// Rows of a tensor in one of a device's buffers.
+struct HeldRows {
+  Rank rank;           ///< of the move
+  std::string buffer;  ///< its name: the tensor's, or a mirror's
+  TensorRows rows;
+};
+
+/// A tensor of the new program, and who has and wants which rows of it: one may have several, in
+/// mirrors.
 struct MovedTensor {
   std::string name;
   DType dtype = DType::kF32;
   program::BufferKind kind = program::BufferKind::kParameter;
   std::int64_t elements = 0;  ///< of the whole
   bool is_known = false;      ///< some device of the old program has or had it
-  std::vector<std::optional<TensorRows>> held, wanted;
+  std::vector<HeldRows> held, wanted;
 };
 
 /// Elements that go from one device's old tensor to another's new one, or the same device's.
 struct MovePiece {
   std::size_t tensor = 0;
+  std::size_t held = 0, wanted = 0;  ///< of the tensor's
   Rank source, target;
   program::Box from, into;  ///< of the same extents
   std::int64_t elements = 0;
@@ -35,7 +43,7 @@ struct MovePiece {
 struct MovePieces {
   std::vector<MovedTensor> tensors;  ///< by their first mention in the new program
   std::vector<MovePiece> pieces;     ///< by tensor, then target; a piece is a message at most
-  std::vector<std::vector<std::size_t>> kept, fresh;  ///< by rank: tensors (move.h)
+  std::vector<std::vector<std::string>> kept, fresh;  ///< by rank: buffers (move.h)
 };
 
 /// By rank of the move the old and the new program; null: none.

@@ -277,6 +277,29 @@ TEST(Move, AtMostTwoMessagesOfAPairAreUnderWay) {
   EXPECT_THAT(gets[4].waits, ElementsAre(InstructionId(1)));
 }
 
+// b is lost, of which a keeps a mirror. Both lie at a then, in two buffers, and nothing is sent;
+// the new program's mirrors are made of them.
+TEST(Move, MirrorsAreCopiesToo) {
+  const auto part = [](int begin) {
+    return fmt::format("parameter f32[2, 6] \"w\" part 1 {} 4 6", begin);
+  };
+  const auto mirror = [](int of, int begin) {
+    return fmt::format("mirror f32[2, 6] \"mirror/{}/w\" part 1 {} 4 6 copy", of, begin);
+  };
+  const Program from = forms({{"a", {part(0), mirror(1, 2)}}, {"b", {part(2), mirror(0, 0)}}});
+  const Move alone =
+      lower_well(from, forms({{"a", {"parameter f32[4, 6] \"w\""}}}), {.devices = {"a"}});
+  EXPECT_EQ(alone.ranks[0].copied, Bytes(96));
+  EXPECT_EQ(alone.ranks[0].received, Bytes(0));
+  const Move spread =
+      lower_well(from, forms({{"c", {part(0), mirror(1, 2)}}, {"a", {mirror(0, 0), part(2)}}}),
+                 {.devices = {"c", "a"}});
+  EXPECT_EQ(spread.ranks[1].sent, Bytes(96));
+  EXPECT_EQ(spread.ranks[1].copied, Bytes(96));
+  const Move same = lower_well(from, from, {.devices = {"a", "b"}});
+  EXPECT_THAT(same.ranks[0].kept, ElementsAre("w", "mirror/1/w"));
+}
+
 TEST(Move, SaysWhatIsLost) {
   const Program from = forms({{"a", {"parameter f32[2, 6] \"w\" part 1 0 4 6"}},
                               {"b", {"parameter f32[2, 6] \"w\" part 1 2 4 6"}}});

@@ -112,8 +112,9 @@ Result<void> check_tensors(const Checkpoint& checkpoint, const program::DevicePr
   // Others may have parameters that are not here, and their states.
   const bool has_all =
       std::none_of(program.buffers.begin(), program.buffers.end(), [](const Buffer& buffer) {
-        return buffer.part && buffer.part->before == 1 && buffer.part->after == 1 &&
-               buffer.part->begin == 0 && buffer.part->extent == buffer.elements();
+        return buffer.part && buffer.kind != BufferKind::kMirror && buffer.part->before == 1 &&
+               buffer.part->after == 1 && buffer.part->begin == 0 &&
+               buffer.part->extent == buffer.elements();
       });
   const auto* extra = has_all ? find_missing(saved, states) : nullptr;
   if (missing == nullptr && extra == nullptr) return {};

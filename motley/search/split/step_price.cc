@@ -42,8 +42,8 @@ void for_each_figure(Price& price, const Visit& visit) {
       visit(*time);
     auto& memory = device.memory;
     for (auto* bytes : {&memory.total, &memory.parameters, &memory.states, &memory.buffers,
-                        &memory.inputs, &memory.gradients, &memory.exchange, &memory.activations,
-                        &memory.scratch, &memory.persistent})
+                        &memory.mirrors, &memory.inputs, &memory.gradients, &memory.exchange,
+                        &memory.activations, &memory.scratch, &memory.persistent})
       visit(bytes->value);
     for (auto& [id, bytes] : memory.largest) visit(bytes.value);
   }

@@ -15,6 +15,7 @@
 
 #include "motley/base/text.h"
 #include "motley/program/commit.h"
+#include "motley/program/effects.h"
 #include "motley/program/parts.h"
 #include "motley/program/state_names.h"
 #include "motley/program/strands.h"
@@ -38,6 +39,7 @@ namespace {
 using program::BufferKind;
 using program::DeviceProgram;
 using program::Instruction;
+using program::is_persistent;
 using program::Strands;
 
 /// An instruction of the compute lane, prepared.
@@ -48,10 +50,6 @@ struct Compute {
   Kernel kernel;
   std::vector<int> frees;
 };
-
-bool is_persistent(BufferKind kind) {
-  return kind != BufferKind::kTemporary && kind != BufferKind::kInput;
-}
 
 /// A strand runs in order, so that the last one of it stands for all.
 std::vector<StrandWait> last_waits(const Instruction& instruction,
@@ -223,6 +221,7 @@ class TorchExecutor final : public Executor {
   Result<void> prepare_instructions();
   Result<void> allocate_persistent();
   void start_masters(const TensorFiles& files) override;
+  void start_mirrored(const program::Buffer& mirror, const TensorFiles& files, at::Tensor& into);
   void copy_written();
   Result<void> end_alone();
   Result<void> run_compute(StepResult& result, std::int64_t begin);
@@ -352,30 +351,52 @@ Result<void> TorchExecutor::load(const TensorFiles& files, bool required) {
   for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
     const program::Buffer& buffer = program_.buffers[i];
     if (!is_persistent(buffer.kind) || shared_.contains(buffer.name)) continue;
+    program::Buffer wanted = buffer;
+    if (!files.has(wanted.name)) wanted.name = buffer.tensor();
     // A new training has no states of the optimizer in its file: they stay zero.
-    if (!files.has(buffer.name) && (!required || buffer.kind == BufferKind::kState)) continue;
+    if (!files.has(wanted.name) && (!required || program::may_be_new(buffer.kind))) continue;
     at::Tensor host = frame_.device.is_cpu() ? frame_.values[i] : allocate(buffer, at::kCPU);
     MOTLEY_RETURN_IF_ERROR(
-        files.read(buffer, {static_cast<std::byte*>(host.mutable_data_ptr()), host.nbytes()}));
+        files.read(wanted, {static_cast<std::byte*>(host.mutable_data_ptr()), host.nbytes()}));
     if (!frame_.device.is_cpu()) frame_.values[i].copy_(host);
   }
   return {};
+}
+
+/// The mirror of a master whose parameter is not here: from the rows of the parameter in the files.
+void TorchExecutor::start_mirrored(const program::Buffer& mirror, const TensorFiles& files,
+                                   at::Tensor& into) {
+  program::Buffer parameter = mirror;
+  parameter.name = mirror.tensor();
+  parameter.name.resize(parameter.name.size() - program::kMasterSuffix.size());
+  if (!files.has(parameter.name)) return;
+  parameter.dtype = files.view(parameter.name).dtype;
+  at::Tensor rows =
+      at::zeros(parameter.shape, at::TensorOptions(at::kCPU).dtype(scalar_type(parameter.dtype)));
+  if (files.read(parameter, {static_cast<std::byte*>(rows.mutable_data_ptr()), rows.nbytes()}))
+    into.copy_(rows);
 }
 
 void TorchExecutor::start_masters(const TensorFiles& files) {
   const c10::InferenceMode no_autograd;
   constexpr std::string_view kSuffix = program::kMasterSuffix;
   std::map<std::string, at::Tensor> tensors = persistent();
-  std::map<std::string, std::optional<program::Part>> parts;
+  std::map<std::string, const program::Buffer*> about;
   for (const program::Buffer& buffer : program_.buffers)
-    if (is_persistent(buffer.kind)) parts[buffer.name] = buffer.part;
+    if (is_persistent(buffer.kind)) about[buffer.name] = &buffer;
   for (auto& [name, tensor] : tensors) {
-    if (!name.ends_with(kSuffix) || files.has(name)) continue;
+    if (!name.ends_with(kSuffix) || files.has(about.at(name)->tensor())) continue;
     const std::string of = name.substr(0, name.size() - kSuffix.size());
-    at::Tensor parameter = tensors.at(of);
+    const auto here = tensors.find(of);
+    if (here == tensors.end()) {  // a mirror's parameter is its original's alone
+      start_mirrored(*about.at(name), files, tensor);
+      continue;
+    }
+    at::Tensor parameter = here->second;
     if (parameter.numel() != tensor.numel()) {  // of some rows of what is here
-      const program::Part rows = parts.at(name).value();
-      const std::int64_t begin = parts.at(of) ? parts.at(of)->begin : 0;
+      const program::Part rows = about.at(name)->part.value();
+      const auto& own = about.at(of)->part;
+      const std::int64_t begin = own ? own->begin : 0;
       parameter = parameter.view({rows.before, -1, rows.after})
                       .narrow(1, rows.begin - begin, tensor.numel() / rows.before / rows.after);
     }

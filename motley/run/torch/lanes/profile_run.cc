@@ -12,6 +12,7 @@
 #include "motley/base/dtype.h"
 #include "motley/base/random.h"
 #include "motley/base/statistics.h"
+#include "motley/program/effects.h"
 #include "motley/program/program_text.h"
 #include "motley/run/torch/exchange/clock.h"
 #include "motley/run/torch/lanes/executor.h"
@@ -69,7 +70,7 @@ void fill_parameters(const program::DeviceProgram& program, Executor& executor,
   auto tensors = executor.persistent();
   for (const program::Buffer& buffer : program.buffers) {
     const auto found = tensors.find(buffer.name);
-    if (found == tensors.end() || buffer.kind == program::BufferKind::kState) continue;
+    if (found == tensors.end() || program::may_be_new(buffer.kind)) continue;
     // Variances among the model's buffers must be positive.
     if (buffer.kind == program::BufferKind::kModelBuffer) {
       found->second.fill_(1);

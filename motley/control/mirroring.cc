@@ -1,0 +1,102 @@
+#include "motley/control/mirroring.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "motley/base/text.h"
+#include "motley/cost/device_keys.h"
+#include "motley/program/memory.h"
+#include "motley/synth/commit.h"
+#include "motley/synth/mirrored.h"
+
+namespace motley::control {
+namespace {
+
+constexpr int kTries = 4;  // mirrors that do not fit beside what comes for them in a step
+
+std::vector<Bytes> find_room(const Inputs& inputs, const std::vector<plan::Member>& members,
+                             const program::Program& program) {
+  constexpr Bytes kEnough(std::int64_t{1} << 60);
+  std::vector<Bytes> room;
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    const cluster::Device& device = inputs.cluster.device(members[rank].device);
+    const Bytes tensors = program::find_memory_peak(program.devices[rank]).total;
+    room.push_back(!device.memory ? kEnough
+                                  : *device.memory - cost::with_framework(device, tensors));
+  }
+  return room;
+}
+
+std::vector<std::string> hosts_of(const Inputs& inputs, const std::vector<plan::Member>& members) {
+  std::vector<std::string> hosts;
+  for (const plan::Member& member : members)
+    hosts.push_back(inputs.cluster.node(inputs.cluster.device(member.device).node).name);
+  return hosts;
+}
+
+}  // namespace
+
+Result<program::Program> add_mirrors(const Inputs& inputs, const plan::Plan& plan,
+                                     program::Program program) {
+  const std::vector<plan::Member> members = plan::members(plan);
+  const int survive = std::min(inputs.survive, static_cast<int>(members.size()) - 1);
+  if (survive <= 0) return program;
+  synth::MirrorOptions options{survive, hosts_of(inputs, members)};
+  MOTLEY_ASSIGN(const program::Program bare, synth::with_commit(program));
+  options.room = find_room(inputs, members, bare);
+  for (Bytes& room : options.room) room = std::max(room, Bytes(0));
+  for (int i = 0; i < kTries; ++i) {
+    MOTLEY_ASSIGN(const synth::Mirrors mirrors, synth::choose_mirrors(program, options));
+    if (mirrors.mirrors.empty()) return program;
+    MOTLEY_ASSIGN(program::Program made, synth::with_mirrors(program, mirrors, plan.updates));
+    MOTLEY_ASSIGN(const program::Program whole, synth::with_commit(made));
+    const std::vector<Bytes> left = find_room(inputs, members, whole);
+    bool fits = true;
+    for (std::size_t rank = 0; rank < left.size(); ++rank) {
+      if (left[rank] >= Bytes(0)) continue;
+      fits = false;
+      options.room[rank] = std::max(Bytes(0), options.room[rank] + left[rank]);
+    }
+    if (fits) return made;
+  }
+  return program;
+}
+
+bool outlives_losses(const program::Program& program, int survive) {
+  if (survive <= 0) return true;
+  const auto found = synth::choose_mirrors(
+      program, {.survive = survive,
+                .hosts = {},
+                .room = std::vector<Bytes>(program.devices.size(), Bytes(0))});
+  return found && found->survives_devices >= survive;
+}
+
+Result<bool> outlives_losses(const Inputs& inputs, const Planned& planned, int survive) {
+  const plan::Plan& plan = planned.plan;
+  if (plan::members(plan).size() <= static_cast<std::size_t>(survive)) return false;
+  if (!plan::splits_operators(plan) && !plan::has_stages(plan) && plan.state_shares.empty())
+    return true;
+  if (planned.program) return outlives_losses(*planned.program, survive);
+  MOTLEY_ASSIGN(const Planned made, lower_plan(inputs, plan));
+  return outlives_losses(*made.program, survive);
+}
+
+std::string describe_mirrors(const program::Program& program) {
+  const synth::MirrorCost cost = synth::find_mirror_cost(program);
+  Bytes kept(0), sent(0);
+  int keepers = 0, survives = 0;
+  for (std::size_t rank = 0; rank < cost.kept.size(); ++rank) {
+    kept += cost.kept[rank];
+    sent += cost.sent[rank];
+    keepers += cost.kept[rank] > Bytes(0) ? 1 : 0;
+  }
+  if (keepers == 0) return "";
+  while (survives < static_cast<int>(cost.kept.size()) && outlives_losses(program, survives + 1))
+    ++survives;
+  return fmt::format("mirrors: {} on {} devices, {} a step; any {} of {} may be lost",
+                     format_bytes(kept), keepers, format_bytes(sent), survives, cost.kept.size());
+}
+
+}  // namespace motley::control

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "motley/control/planning.h"
+
+namespace motley::control {
+
+/// The program of a plan of the inputs with mirrors of what its devices alone have, so that any
+/// `inputs.survive` of them may be lost, or all but one where there are not as many; as many
+/// mirrors as there is room for beside the program itself. Unchanged where all have enough copies.
+Result<program::Program> add_mirrors(const Inputs& inputs, const plan::Plan& plan,
+                                     program::Program program);
+
+/// May any so many devices of a program be lost, and the others have all that is kept?
+bool outlives_losses(const program::Program& program, int survive);
+/// The same of a plan; of one whose devices do not all have everything by its program, which is
+/// made where it is not there.
+Result<bool> outlives_losses(const Inputs& inputs, const Planned& planned, int survive);
+
+/// "mirrors: 1.2 MiB on 3 devices, 300 KiB a step; any 1 of them may be lost"; "": it has none.
+std::string describe_mirrors(const program::Program& program);
+
+}  // namespace motley::control
