@@ -158,7 +158,7 @@ def norms_rows(folder):
         cluster.write_text(cluster_text((0.5, 0.5), "20Gbps"))
         plan = own / "equal.json"
         motley("plan", "-m", own / "m.motley", "-C", cluster, "--global-batch", batch, "--planner", "equal", "--lr", 1e-4,
-               "--profile", "model", "-o", plan, *recipe)  # fmt: skip
+               "--profiles", own / "p.db", "--profile-rounds", 1, "-o", plan, *recipe)  # fmt: skip
         found = {"with": [], "without": []}
         counting = ["--adapt", "batch", "--policy", "simigrad", "--batch-limits", f"{batch}:{batch}", "--batch-rule", "none"]
         for turn in range(5 if FULL else 3):
