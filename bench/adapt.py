@@ -4,6 +4,9 @@
            by each plan that was tried, to the end, in turns: step of the one that goes on over the best; steps' worth
            that trying cost
   run      the split learned from nothing in a real run, beside the run by a profile's best split
+  norms    the same equal split with and without square norms of gradients: step over step, in turns
+  target   digits to an accuracy in real runs: seconds of steps by the batch `motley` decides on, by the best split of the
+           first batch and by equal ones
   split, change, jabas        simulated clusters (adapt.cc)
   noise, batch, replay, set   noise scale and batches (adapt.cc), beside AdaptDL's module
 
@@ -140,6 +143,81 @@ def run_rows(folder):
     return rows
 
 
+NORMS = [("digits_cnn.py:model", 120, ()), ("families.py:mlp", 96, ()), ("families.py:mlp", 96, ("--optimizer", "adam")),
+         ("families.py:gpt_tied", 24, ("--optimizer", "adam")), ("families.py:bert", 24, ())]  # fmt: skip
+
+
+def norms_rows(folder):
+    """Limits leave one batch, and simigrad splits evenly: nothing is decided, but norms are counted and reported."""
+    rows = []
+    for i, (model, batch, recipe) in enumerate(NORMS):
+        own = folder / f"norms{i}"
+        own.mkdir()
+        data = samples_of(model, own / "m.motley", own)
+        cluster = own / "cluster.toml"
+        cluster.write_text(cluster_text((0.5, 0.5), "20Gbps"))
+        plan = own / "equal.json"
+        motley("plan", "-m", own / "m.motley", "-C", cluster, "--global-batch", batch, "--planner", "equal", "--lr", 1e-4,
+               "--profiles", own / "p.db", "--profile-rounds", 1, "-o", plan, *recipe)  # fmt: skip
+        found = {"with": [], "without": []}
+        counting = ["--adapt", "batch", "--policy", "simigrad", "--batch-limits", f"{batch}:{batch}", "--batch-rule", "none"]
+        for turn in range(5 if FULL else 3):
+            for way, flags in (("with", counting), ("without", ["--adapt", "none"])):
+                run_dir = own / f"{way}{turn}"
+                motley("run", "-m", own / "m.motley", "-C", cluster, "--data", data, "--steps", 90, "--plan", plan, "--run-dir",
+                       run_dir, "--profiles", own / "none.db", "--resume", "never", "-q", *flags)  # fmt: skip
+                found[way] += steps_of(run_dir)[10:]
+        counted, plain = (statistics.median(found[way]) for way in ("with", "without"))
+        rows.append({"kind": "norms", "case": " ".join([model, *recipe]), "policy": "motley", "step_s": counted,
+                     "reference_step_s": plain})  # fmt: skip
+        print(f"  {rows[-1]['case']:<42} {1e3 * counted:6.2f} ms with norms, {1e3 * plain:6.2f} without: "
+              f"{100 * (counted / plain - 1):+.1f} %")  # fmt: skip
+    return rows
+
+
+def seconds_to(run_dir, target):
+    """Of steps, until an evaluation has that accuracy; none: it never has."""
+    spent, batches = 0.0, []
+    for line in (run_dir / "log.jsonl").read_text().splitlines():
+        each = json.loads(line)
+        if "evaluation" in each:
+            if each["evaluation"]["metrics"]["accuracy"] >= target:
+                return spent, batches
+        else:
+            spent += each["step_s"]
+            batches.append(each.get("batch"))
+    return None, batches
+
+
+def target_rows(folder):
+    rows = []
+    target, batch = 0.97, 16
+    own = folder / "target"
+    own.mkdir()
+    samples_of("digits_cnn.py:model", own / "m.motley", own)
+    data = ROOT / "examples/data/digits.npz"
+    for name, (speeds, bandwidth) in list(CLUSTERS.items())[1 : None if FULL else 2]:
+        cluster = own / "cluster.toml"
+        cluster.write_text(cluster_text(speeds, bandwidth))
+        common = ["-m", own / "m.motley", "-C", cluster, "--profiles", own / "p.db", "--global-batch", batch, "--lr", 0.02,
+                  "--momentum", 0.9]  # fmt: skip
+        for planner in ("equal", "split"):
+            motley("plan", *common, "--planner", planner, "-o", own / f"{planner}.json")
+        for seed in range(5 if FULL else 3):
+            for way, plan, flags in (("even", "equal", ["--adapt", "none"]), ("split", "split", ["--adapt", "none"]),
+                                     ("motley", "equal", ["--adapt", "batch", "--batch-limits", f"{batch}:{32 * batch}"])):  # fmt: skip
+                run_dir = own / f"{way}{seed}"
+                motley("run", "-m", own / "m.motley", "-C", cluster, "--data", f"{data}[0:1400]", "--eval-data", f"{data}[1400:]",
+                       "--eval-every", 10, "--best", "accuracy", "--shuffle", seed, "--epochs", 14, "--plan", own / f"{plan}.json",
+                       "--profiles", own / "p.db", "--run-dir", run_dir, "--resume", "never", "-q", *flags)  # fmt: skip
+                seconds, batches = seconds_to(run_dir, target)
+                rows.append({"kind": "target", "case": f"digits on {name}, seed {seed}", "policy": way, "seconds": seconds,
+                             "steps": len(batches), "last_batch": batches[-1] or batch})  # fmt: skip
+                print(f"  {rows[-1]['case']:<42} {way:<8} {seconds or float('nan'):7.2f} s in {len(batches)} steps, at last of "
+                      f"{rows[-1]['last_batch']}")  # fmt: skip
+    return rows
+
+
 def replayed_rows(kinds):
     """Those of the C++ driver, which prints its own tables, with AdaptDL's module beside them."""
     output = BUILD / "bench/adapt_replayed.json"
@@ -149,17 +227,20 @@ def replayed_rows(kinds):
     return rows
 
 
+REAL = {"plan": plan_rows, "run": run_rows, "norms": norms_rows, "target": target_rows}
+
+
 def main():
     (BUILD / "bench").mkdir(exist_ok=True)
-    kinds = sys.argv[1:] or ["plan", "run", "split", "change", "jabas", "noise", "batch", "replay", "set"]
+    kinds = sys.argv[1:] or [*REAL, "split", "change", "jabas", "noise", "batch", "replay", "set"]
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for kind, make in (("plan", plan_rows), ("run", run_rows)):
+        for kind, make in REAL.items():
             if kind in kinds:
                 print(kind)
                 rows += make(folder)
-    if rest := [kind for kind in kinds if kind not in ("plan", "run")]:
+    if rest := [kind for kind in kinds if kind not in REAL]:
         rows += replayed_rows(rest)
     (BUILD / "bench/adapt.json").write_text(json.dumps({"rows": rows}, indent=1) + "\n")
 

@@ -367,6 +367,10 @@ class Machine:
     def square_sums(self, _, tensors):
         return torch.stack([tensor.double().square().sum() for tensor in tensors])
 
+    def scaled_square_sums(self, _, tensors, moments, beta2, eps):
+        # By the second moments of the steps before; this one is step 0, of which there are none.
+        return torch.full([len(tensors)], float("nan"), dtype=torch.float64)
+
     def gradient_factor(self, _, scaling, squares, most, growth, backoff, interval, initial):
         scale = 1.0 if scaling is None else scaling[0].item() or initial  # in the first step
         norm = float(sum(each.sum() for each in squares)) ** 0.5 / scale
@@ -381,7 +385,8 @@ class Machine:
         for target, value in zip(targets, values, strict=True):
             target.copy_(value)
 
-    def report(self, _, loss, stop, norm, metrics):
+    def report(self, _, loss, stop, norm, metrics, own=(), squares=()):
+        self.squares = [float(sum(each.sum() for each in sums)) for sums in (own, squares)]
         self.metrics = [float(metric) for metric in metrics]
         self.loss, self.stop = float(loss), float(stop)
         self.norm = None if norm is None else float(norm)

@@ -117,9 +117,9 @@ def test_a_stopped_run_goes_on_by_the_plan_it_had(motley, cnn, three, equal, tmp
 @pytest.mark.parametrize(
     "flags, conditions, message",
     [
-        (["--adapt", "dance"], None, "--adapt: found 'dance', wanted auto, none, plan or split [cli.adapt]"),
+        (["--adapt", "dance"], None, "--adapt: found 'dance', wanted auto, none, plan, split or batch [cli.adapt]"),
         (["--adapt", "split", "--policy", "canikin"], None, "'canikin'"),
-        (["--policy", "even"], None, "--policy goes with --adapt split [cli.policy]"),
+        (["--policy", "even"], None, "--policy goes with --adapt split or batch [cli.policy]"),
         ([], {"absences": [{"device": "a:0", "from_s": 1}]},
          "conditions: device 'a:0' goes away: a run ends when a device does; add --elastic, or leave absences out"),
         ([], {"slow_downs": [{"device": "z:0", "from_s": 1, "factor": 2}]}, "z:0"),

@@ -9,6 +9,14 @@
 
 namespace motley::cli {
 
+/// How the batch may change (batch_options.h).
+struct BatchOptions {
+  std::string limits;     ///< MIN:MAX
+  std::string rule;       ///< of learning rates
+  std::string objective;  ///< time, cost or deadline:DURATION
+  bool operator==(const BatchOptions&) const = default;
+};
+
 /// What `run` and `verify` have in common.
 struct RunOptions {
   PlanOrFile plan;
@@ -32,8 +40,9 @@ struct RunOptions {
   double timeout = 30;
   std::string transport = "auto";
   std::int64_t trace_steps = 5;
-  std::string adapt = "auto";        ///< auto, none, plan or split
-  std::string policy = "motley";     ///< of split
+  std::string adapt = "auto";     ///< auto, none, plan, split or batch
+  std::string policy = "motley";  ///< of split or batch
+  BatchOptions batch;
   std::string decisions;             ///< file of another run's, to be repeated
   bool elastic = false;              ///< goes on when devices are lost, come or leave
   std::vector<std::string> notices;  ///< who says that machines will be gone

@@ -6,6 +6,7 @@
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/cli/app.h"
+#include "motley/cli/batch_options.h"
 #include "motley/cli/launched.h"
 #include "motley/cli/run_options.h"
 #include "motley/cli/teller.h"
@@ -32,11 +33,16 @@ std::vector<Flag> run_flags(RunOptions& options) {
       {{"--plan", &options.plan.file, "plan file; without it, model and cluster are planned first"},
        {"--adapt", &options.adapt,
         "plan: the best plans are tried in turn, all by training steps, and the quickest measured "
-        "one goes on; split: the split of the batch is learned while training; none: as planned; "
+        "one goes on; split: the split of the batch is learned while training; batch: the batch, "
+        "its "
+        "split and the devices follow the gradients' noise; none: as planned; "
         "auto: plan where the planner is auto and there are steps enough",
         kShown},
        {"--policy", &options.policy,
-        "with --adapt split: motley, even, hetseq, adaptdl, lb-bsp or cannikin", kShown},
+        "with --adapt split: motley, even, hetseq, adaptdl, lb-bsp or cannikin; with --adapt "
+        "batch: "
+        "motley, adaptdl, cannikin, simigrad or jabas",
+        kShown},
        {"--decisions", &options.decisions,
         "decisions.jsonl of another run: change plans at the same steps as it did"},
        {"--elastic", &options.elastic,
@@ -69,6 +75,8 @@ std::vector<Flag> run_flags(RunOptions& options) {
        {"--checkpoint", &options.checkpoint,
         "lead, or hosts: where ranks on other hosts leave their parts of the parameters", kShown},
        {"--checkpoint-every", &options.checkpoint_every, "steps; 0: only at the end", kShown}});
+  const std::vector<Flag> batch = batch_flags(options.batch);
+  flags.insert(flags.end(), batch.begin(), batch.end());
   return flags;
 }
 
@@ -88,7 +96,7 @@ std::string evaluation_text(const control::Measured& measured,
   const run::EvaluationJob& job = *prepared.job.evaluation;
   const auto steps = static_cast<std::int64_t>(measured.losses.size());
   std::string text;
-  if (steps < prepared.job.steps)
+  if (steps < prepared.job.steps && !prepared.job.batches)
     text = fmt::format("ended after step {} of {}: {} evaluation{} without a better {}\n", steps,
                        prepared.job.steps, job.patience, job.patience == 1 ? "" : "s",
                        job.watch.metric);
@@ -136,20 +144,35 @@ bool are_processors(const control::Inputs& inputs) {
                      [&](DeviceId device) { return inputs.cluster.device(device).kind == "cpu"; });
 }
 
+Result<std::shared_ptr<control::Adaptation>> adapt_batch(
+    const RunOptions& options, const control::TrainChoices& choices,
+    const control::ChosenPlan& chosen, const std::optional<control::Predicted>& predicted) {
+  MOTLEY_ASSIGN(const control::BatchChoices batch, make_batch_choices(options, chosen, choices));
+  return control::adapt_batch(chosen, predicted, batch);
+}
+
 /// What the run may become while it runs; null: it stays as it was planned.
 Result<std::shared_ptr<control::Adaptation>> find_adaptation(
     const RunOptions& options, const control::TrainChoices& choices,
     const control::ChosenPlan& chosen, const std::optional<control::Predicted>& predicted,
     const Context& context, control::Listener& listener) {
   const std::shared_ptr<control::Adaptation> none;
-  if (!options.decisions.empty())
-    return control::repeat_decisions(options.decisions, chosen.inputs, chosen.planned);
-  const bool is_split = options.adapt == "split", is_asked = is_split || options.adapt == "plan";
+  if (!options.decisions.empty()) {
+    MOTLEY_ASSIGN(auto repeated,
+                  control::repeat_decisions(options.decisions, chosen.inputs, chosen.planned));
+    if (choices.resume == control::TrainChoices::Resume::kAuto)
+      MOTLEY_RETURN_IF_ERROR(
+          control::resume_decisions({choices.run_dir}, chosen.inputs, *repeated));
+    return repeated;
+  }
+  const bool is_split = options.adapt == "split", is_batch = options.adapt == "batch";
+  const bool is_asked = is_split || is_batch || options.adapt == "plan";
   if (options.adapt != "auto" && options.adapt != "none" && !is_asked)
-    return usage_error("cli.adapt",
-                       "--adapt: found '" + options.adapt + "', wanted auto, none, plan or split");
-  if (options.policy != "motley" && !is_split)
-    return usage_error("cli.policy", "--policy goes with --adapt split");
+    return usage_error("cli.adapt", "--adapt: found '" + options.adapt +
+                                        "', wanted auto, none, plan, split or batch");
+  if (options.policy != "motley" && !is_split && !is_batch)
+    return usage_error("cli.policy", "--policy goes with --adapt split or batch");
+  if (!is_batch) MOTLEY_RETURN_IF_ERROR(refuse_batch_flags(options.batch));
   if (options.adapt == "none" || options.prepare) return none;
   const bool is_here = control::are_all_here(chosen.inputs.cluster, chosen.inputs.devices);
   if (is_asked && !is_here && is_launched(context))
@@ -157,13 +180,19 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
                        "--adapt " + options.adapt +
                            ": a launcher started ranks on other hosts, where a running plan cannot "
                            "be changed; leave it out, or start the run without a launcher");
+  if (is_batch && (!is_here || !are_processors(chosen.inputs)))
+    return usage_error(
+        "cli.adapt",
+        "--adapt batch: so far for CPU devices of this machine, which say what their "
+        "steps consist of; leave it out");
   // Where the plan is somebody's own, trying takes longer than it gains, or nobody has seen it.
   if (!is_asked && (!is_here || data::is_loaded(choices.data) || !chosen.outcome ||
                     !are_processors(chosen.inputs)))
     return none;
   Result<std::shared_ptr<control::Adaptation>> found =
-      is_split ? control::adapt_split(chosen, predicted, options.policy)
-               : control::find_trials(chosen, predicted);
+      is_split   ? control::adapt_split(chosen, predicted, options.policy)
+      : is_batch ? adapt_batch(options, choices, chosen, predicted)
+                 : control::find_trials(chosen, predicted);
   MOTLEY_RETURN_IF_ERROR(found);
   if (*found == nullptr) {
     if (is_asked) listener.note("no other plan is worth a trial");
@@ -264,6 +293,10 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   MOTLEY_ASSIGN(auto predicted, control::find_prediction(*chosen, 3, teller));
   MOTLEY_ASSIGN(auto adaptation,
                 find_adaptation(options, choices, *chosen, predicted, context, teller));
+  if (options.elastic && adaptation && adaptation->first_batch)
+    return usage_error("cli.elastic",
+                       "--elastic: a batch that changes does not go with devices that come and go "
+                       "yet; leave one of the two out");
   if (options.elastic)
     MOTLEY_RETURN_IF_ERROR(make_elastic(options, *chosen, predicted, context, adaptation));
   // What was decided before, and is gone on with or repeated, may begin by another plan.

@@ -15,8 +15,9 @@
 
 namespace motley::control {
 
-/// A plan that a training may go on by, with the same batch and result as the others. Its programs
-/// are made when it is asked for, and let go when another one runs.
+/// A plan that a training may go on by, with the same result as the others, which is that of one
+/// device with the same batches. Its programs are made when it is asked for, and let go when
+/// another one runs.
 struct Candidate {
   std::string label;                   ///< "the batch split 24:12:4"
   Planned planned;                     ///< without a program: not made yet
@@ -24,6 +25,7 @@ struct Candidate {
   std::vector<program::Program> evaluations = {};
   std::optional<Predicted> predicted = {};
   std::optional<Seconds> measured = {};  ///< median of its last steps in this run
+  double lr_factor = 1;                  ///< of all learning rates, for its batch
 };
 
 /// "the batch split 20:14:6", "operators split over 3 devices", "2 stages", "a:0 alone".
@@ -43,6 +45,11 @@ struct Adaptation {
 
   /// Makes one of a split that a policy asks for; null: none does.
   std::function<Result<Candidate>(const std::vector<policy::Share>&)> split = nullptr;
+  /// The same of another batch; null: the batch stays.
+  std::function<Result<Candidate>(const policy::UseBatch&)> batch = nullptr;
+  /// Samples a step that the training began with, where the batch changes (run::Batches).
+  std::optional<std::int64_t> first_batch = {};
+  bool counts_squares = false;       ///< programs count them (synth/gradient_squares.h)
   std::vector<DeviceId> spare = {};  ///< that a split may take, beside those of candidates
   /// The training goes on when devices are lost, come or leave: makes a plan for those that are
   /// there (replanning.h). Null: it ends with any of them.
@@ -64,6 +71,13 @@ struct Adaptation {
   /// Of the candidates, those of the one that runs first before others, and the spare ones.
   std::vector<DeviceId> devices() const;
 };
+
+/// Gives the candidate its program.
+Result<void> lower_candidate(const Inputs& inputs, const Adaptation& adaptation,
+                             Candidate& candidate);
+
+/// Samples of each device of a plan that splits the batch.
+std::vector<policy::Share> shares_of(const plan::Plan& plan, const cluster::Cluster& cluster);
 
 /// Lines of decisions.jsonl (docs/formats/decisions.md).
 Result<std::vector<policy::Decision>> read_decisions(const std::string& path);

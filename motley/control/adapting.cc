@@ -12,6 +12,7 @@
 #include "motley/base/statistics.h"
 #include "motley/base/text.h"
 #include "motley/program/program_text.h"
+#include "motley/synth/gradient_squares.h"
 #include "motley/synth/move.h"
 
 namespace motley::control {
@@ -22,6 +23,14 @@ constexpr const char* kStart = "start";  // names the first line of a call, whic
 
 std::string name_of(const cluster::Cluster& cluster, DeviceId device) {
   return cluster.device(device).name;
+}
+
+/// What the first line of a call does: where batches change it says which one.
+policy::Action first_action(const Adaptation& choices, int current,
+                            const cluster::Cluster& cluster) {
+  if (!choices.first_batch) return policy::UsePlan{current};
+  const Candidate& runs = choices.candidates[static_cast<std::size_t>(current)];
+  return policy::UseBatch{shares_of(runs.planned.plan, cluster), runs.lr_factor};
 }
 
 }  // namespace
@@ -40,6 +49,24 @@ std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluste
   for (const plan::Member& member : members) shares.push_back(std::to_string(member.samples));
   return (plan::splits_operators(plan) ? "operators split over samples " : "the batch split ") +
          join(shares, ":");
+}
+
+Result<void> lower_candidate(const Inputs& inputs, const Adaptation& adaptation,
+                             Candidate& candidate) {
+  MOTLEY_ASSIGN(Planned planned, lower_plan(inputs, candidate.planned.plan));
+  if (adaptation.counts_squares) {
+    MOTLEY_ASSIGN(program::Program program, synth::with_gradient_squares(*planned.program));
+    planned.program = std::make_shared<const program::Program>(std::move(program));
+  }
+  candidate.planned = std::move(planned);
+  return {};
+}
+
+std::vector<policy::Share> shares_of(const plan::Plan& plan, const cluster::Cluster& cluster) {
+  std::vector<policy::Share> shares;
+  for (const plan::Member& member : plan::members(plan))
+    shares.push_back({name_of(cluster, member.device), member.samples});
+  return shares;
 }
 
 std::vector<DeviceId> Adaptation::devices() const {
@@ -138,13 +165,14 @@ Wish Adapting::step(const StepReport& report) {
   seen.at = Seconds(spent_);
   seen.took = Seconds(report.logged.step_s);
   seen.plan = begun->second;
-  seen.global_batch = inputs_.global_batch;
   const plan::Plan& plan = candidates_[static_cast<std::size_t>(begun->second)].planned.plan;
+  seen.global_batch = plan.global_batch;
   const std::vector<plan::Member> members = plan::members(plan);
   for (policy::DeviceStep& device : seen.devices)
     for (const plan::Member& member : members)
       if (name_of(inputs_.cluster, member.device) == device.device) device.samples = member.samples;
   take(choices_.policy->observe(seen), report.step + 1);
+  if (report.logged.noise) take(choices_.policy->observe(*report.logged.noise), report.step + 1);
   return wish;
 }
 
@@ -193,6 +221,8 @@ void Adapting::observe(const policy::Observation& seen, std::int64_t steps_done)
 /// That of an action, made where there is none yet.
 Result<int> Adapting::find_candidate(const policy::Action& action) {
   if (const auto* use = std::get_if<policy::UsePlan>(&action)) return use->plan;
+  if (const auto* batch = std::get_if<policy::UseBatch>(&action); batch && choices_.batch)
+    return keep_candidate(choices_.batch(*batch));
   const auto* split = std::get_if<policy::UseSplit>(&action);
   if (split == nullptr || choices_.split == nullptr)
     return runtime_error("policy.action", "this training cannot do what the policy asks for: " +
@@ -204,7 +234,8 @@ Result<int> Adapting::find_candidate(const policy::Action& action) {
 Result<int> Adapting::keep_candidate(Result<Candidate> made) {
   MOTLEY_RETURN_IF_ERROR(made);
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
-    if (candidates_[i].planned.plan != made->planned.plan) continue;
+    const Candidate& known = candidates_[i];
+    if (known.planned.plan != made->planned.plan || known.lr_factor != made->lr_factor) continue;
     if (!candidates_[i].planned.program) {
       candidates_[i].planned = std::move(made->planned);
       candidates_[i].evaluations = std::move(made->evaluations);
@@ -243,7 +274,7 @@ Result<void> Adapting::ask(int candidate, policy::Decision decision) {
 
 Result<void> Adapting::make_programs(Candidate& candidate) const {
   if (candidate.planned.program) return {};
-  MOTLEY_ASSIGN(candidate.planned, lower_plan(inputs_, candidate.planned.plan));
+  MOTLEY_RETURN_IF_ERROR(lower_candidate(inputs_, choices_, candidate));
   MOTLEY_RETURN_IF_ERROR(check_memory(inputs_, candidate.planned));
   if (choices_.complete) MOTLEY_RETURN_IF_ERROR(choices_.complete(candidate));
   if (!choices_.costs || candidate.predicted) return {};
@@ -261,6 +292,7 @@ Result<run::Change> Adapting::begin_change(int candidate) {
   if (members_) change.processes = members_->living();
   change.program = *to.planned.program;
   change.evaluations = to.evaluations;
+  change.lr_factor = to.lr_factor;
   change.devices = run::devices_of(change.program, job_.devices);
   return change;
 }
@@ -350,7 +382,8 @@ void Adapting::on_event(const run::WorkerEvent& event) {
     const std::int64_t first = fields.value("first_step", std::int64_t{0});
     keep({.policy = kStart,
           .seen_step = first,
-          .choice = {policy::UsePlan{current_}, std::nullopt, current().label},
+          .choice = {first_action(choices_, current_, inputs_.cluster), std::nullopt,
+                     current().label},
           .begins = first});
     look_ahead();
   }
@@ -415,6 +448,7 @@ std::string Adapting::policy_text() const {
               {"policy", choices_.policy->name()},
               {"current", is_found ? current_ : static_cast<int>(found_)},
               {"plans", std::move(plans)},
+              {"lr_factor", current().lr_factor},
               {"state", choices_.policy->state()}}
       .dump();
 }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/control/training.h"
@@ -24,6 +26,7 @@ class OnceAsked : public policy::Policy {
       refusals.push_back(refusal->why);
       return {};
     }
+    if (const auto* noise = std::get_if<policy::NoiseSeen>(&observation)) noises.push_back(*noise);
     const auto* seen = std::get_if<policy::StepSeen>(&observation);
     if (seen == nullptr) return {};
     steps.push_back(*seen);
@@ -35,6 +38,7 @@ class OnceAsked : public policy::Policy {
 
   policy::Action wanted = policy::UsePlan{1};
   std::vector<policy::StepSeen> steps;
+  std::vector<policy::NoiseSeen> noises;
   std::vector<std::string> refusals;
 };
 
@@ -58,7 +62,7 @@ class AdaptingTest : public ::testing::Test {
     devices.resize(samples.size());
     plan::Plan plan{.model_hash = inputs_.model->hash,
                     .cluster_hash = cluster::cluster_hash(inputs_.cluster),
-                    .global_batch = 8,
+                    .global_batch = std::accumulate(samples.begin(), samples.end(), 0L),
                     .replicas = plan::make_replicas(devices, samples)};
     return lower_plan(inputs_, plan).value();
   }
@@ -75,6 +79,8 @@ class AdaptingTest : public ::testing::Test {
                                {"update", {0.01}},
                                {"exchange", {0.3 - 0.1 * rank}},
                                {"blocking", 0.0}};
+      if (counts_squares_)
+        event.fields["squares"] = {{"samples", 6 - 4 * rank}, {"own", 2.0 + rank}, {"whole", 1.5}};
       workers_.events.push_back(event);
     }
   }
@@ -102,6 +108,7 @@ class AdaptingTest : public ::testing::Test {
   FakeClock clock_;
   RecordingListener listener_;
   Outside outside_{workers_, clock_, listener_};
+  bool counts_squares_ = false;
   run::Job job_;
   Json summary_;
 };
@@ -161,6 +168,43 @@ TEST_F(AdaptingTest, WhatWorkersRefuseIsToldToThePolicy) {
   EXPECT_EQ(policy_->refusals, std::vector<std::string>{"rank 1: out of memory"});
   EXPECT_EQ(measured->candidate, 0);
   EXPECT_EQ(decisions().size(), 1u);
+}
+
+// Twenty samples in place of eight: workers are told of the learning rate, too.
+TEST_F(AdaptingTest, AnotherBatchIsGoneOnBy) {
+  choices_.trace_steps = 0;
+  counts_squares_ = true;
+  policy_->wanted = policy::UseBatch{{{"a:0", 12}, {"a:1", 8}}, 1.5};
+  adaptation_->first_batch = 8;
+  adaptation_->batch = [this](const policy::UseBatch& batch) -> Result<Candidate> {
+    Candidate candidate{"twenty", lower({batch.shares[0].samples, batch.shares[1].samples})};
+    candidate.lr_factor = batch.lr_factor;
+    return candidate;
+  };
+  workers_.events = {{"ready", 0, {{"first_step", 0}, {"leads", true}}}};
+  for (int step = 0; step < 3; ++step) play(step, 0, 2);
+  workers_.events.push_back({"change", 0, {{"change", 1}, {"step", 3}}});
+  for (int step = 3; step < 5; ++step) play(step, 1, 2);
+  ASSERT_TRUE(run());
+  EXPECT_EQ(job_.batches, (run::Batches{.first = 8, .lr_factor = 1}));
+  ASSERT_EQ(workers_.changes.size(), 1u);
+  EXPECT_EQ(workers_.changes[0].program.global_batch, 20);
+  EXPECT_EQ(workers_.changes[0].lr_factor, 1.5);
+  EXPECT_EQ(policy_->steps[2].global_batch, 8);
+  EXPECT_EQ(policy_->steps[4].global_batch, 20);
+  ASSERT_EQ(policy_->noises.size(), 5u);
+  EXPECT_EQ(policy_->noises[1],
+            (policy::NoiseSeen{.step = 1, .squared_norm = 1.5, .pieces = {{6, 2.0}, {2, 3.0}}}));
+  const auto kept = decisions();
+  EXPECT_EQ(kept[0].choice.action, policy::Action(policy::UseBatch{{{"a:0", 6}, {"a:1", 2}}, 1}));
+  EXPECT_EQ(kept[1].choice.action, policy::Action(policy_->wanted));
+  // Another run does the same again.
+  const auto again = repeat_decisions(choices_.run_dir + "/decisions.jsonl", inputs_,
+                                      adaptation_->candidates[0].planned);
+  ASSERT_TRUE(again);
+  EXPECT_EQ((*again)->first_batch, 8);
+  ASSERT_EQ((*again)->candidates.size(), 2u);
+  EXPECT_EQ((*again)->candidates[1].lr_factor, 1.5);
 }
 
 TEST_F(AdaptingTest, WhatCannotBeDoneIsRefused) {

@@ -44,6 +44,7 @@ run::Recovery from_checkpoint(const std::string& path, int stint) {
   recovery.from = recovery.point.saved_path = path;
   recovery.point.step = recovery.point.saved_step = recovery.point.evaluated_step =
       found->state.step;
+  recovery.point.samples = found->state.samples;
   recovery.point.best = found->state.best;
   return recovery;
 }

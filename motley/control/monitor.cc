@@ -128,7 +128,13 @@ void Monitor::on_step(const run::WorkerEvent& event) {
     if (const auto norm = fields.find("gradient_norm"); norm != fields.end())
       pending.logged.gradient_norm = norm->is_number() ? norm->get<double>() : std::nan("");
   }
-  if (++pending.reports < fields.value("ranks", ranks())) return;
+  if (const auto batch = fields.find("batch"); batch != fields.end())
+    pending.logged.batch = batch->get<std::int64_t>();
+  if (const auto squares = fields.find("squares"); squares != fields.end())
+    pending.noise.add(event.rank, *squares);
+  const auto program_ranks = fields.value("ranks", ranks());
+  if (++pending.reports < program_ranks) return;
+  pending.logged.noise = pending.noise.of_step(step, program_ranks);
   const LoggedStep logged = std::move(pending.logged);
   pending_.erase(step);
   complete(step, logged);
@@ -210,7 +216,8 @@ void Monitor::write_scalars(std::int64_t step, const LoggedStep& logged) {
       {"loss_metrics/global_avg_loss", logged.loss},
       {"lr", logged.lr},
       {"time_metrics/end_to_end(s)", logged.step_s},
-      {"throughput(samples/s)", share(static_cast<double>(watched_.global_batch), logged.step_s)}};
+      {"throughput(samples/s)",
+       share(static_cast<double>(logged.batch.value_or(watched_.global_batch)), logged.step_s)}};
   if (logged.loading_s > 0)
     scalars.push_back({"time_metrics/data_loading(%)", 100 * share(logged.data_s, logged.step_s)});
   if (logged.gradient_norm) scalars.push_back({"grad_norm", *logged.gradient_norm});

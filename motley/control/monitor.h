@@ -11,6 +11,7 @@
 #include "motley/control/clock.h"
 #include "motley/control/listener.h"
 #include "motley/control/membership.h"
+#include "motley/control/noise_parts.h"
 #include "motley/control/run_directory.h"
 #include "motley/report/event_file.h"
 #include "motley/run/job.h"
@@ -81,6 +82,7 @@ class Monitor {
   struct Pending {
     LoggedStep logged;
     std::size_t reports = 0;
+    NoiseParts noise;
     bool has_loss = false;  ///< the first rank reported it
   };
 

@@ -79,6 +79,12 @@ std::string print_logged_step(std::int64_t step, const LoggedStep& logged) {
     json["loaders"] = logged.loaders;
   }
   if (logged.stint > 0) json["stint"] = logged.stint;
+  if (logged.batch) json["batch"] = *logged.batch;
+  if (logged.noise) {
+    json["noise"] = policy::observation_to_json(*logged.noise);
+    json["noise"].erase("seen");
+    json["noise"].erase("step");
+  }
   json["compute_s"] = logged.compute_s;
   json["peak_bytes"] = logged.peak_bytes;
   return json.dump();

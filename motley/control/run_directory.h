@@ -8,6 +8,7 @@
 
 #include "motley/base/json.h"
 #include "motley/base/result.h"
+#include "motley/policy/observation.h"
 #include "motley/run/evaluation.h"
 #include "motley/run/job.h"
 #include "motley/trace/trace.h"
@@ -46,7 +47,10 @@ struct LoggedStep {
   double data_s = 0;     ///< of it, waiting for samples that Python loads: who waited longest
   double loading_s = 0;  ///< work of loading them, of one process: the busiest machine's
   int loaders = 0;       ///< processes that share this work there
-  int stint = 0;         ///< which plan it was done by: the change that brought it
+  /// Samples, and square norms of gradients, where the batch is decided while training goes on.
+  std::optional<std::int64_t> batch;
+  std::optional<policy::NoiseSeen> noise;
+  int stint = 0;                  ///< which plan it was done by: the change that brought it
   std::vector<double> compute_s;  ///< by rank
   std::vector<std::int64_t> peak_bytes;
 };

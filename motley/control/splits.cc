@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
 #include "motley/adapt/policies.h"
 #include "motley/cost/device_keys.h"
+#include "motley/program/memory.h"
+#include "motley/synth/lower.h"
 
 namespace motley::control {
 namespace {
@@ -18,29 +21,45 @@ constexpr auto kInAGroup = search::SplitEvaluator::Setting::kShared;
 /// device is off before it is seen.
 constexpr double kTrust = 0.15;
 
-/// A change takes a gap between two steps, and a first step that is longer (docs/benchmarks.md).
-constexpr Seconds kChangeCost{0.06};
+/// What a device needs in a group. Without prices nothing is known of what operators need beside
+/// their results.
+Bytes peak_of(const ChosenPlan& chosen, DeviceId id, std::int64_t samples) {
+  const Inputs& inputs = chosen.inputs;
+  if (const auto* evaluator = chosen.priced.evaluator.get())
+    return evaluator->peak_bytes(id, samples, kInAGroup);
+  const auto program =
+      synth::lower_first(inputs.graph(), {.samples = samples, .ranks = 2}, inputs.lowering);
+  if (!program) return Bytes(std::numeric_limits<std::int64_t>::max());
+  return cost::with_framework(inputs.cluster.device(id), program::find_memory_peak(*program).total);
+}
 
 /// The most samples that a device's memory holds in a group.
-std::int64_t find_most(const search::StepEvaluator& evaluator, const cluster::Device& device,
-                       DeviceId id, std::int64_t batch) {
+std::int64_t find_most(const ChosenPlan& chosen, DeviceId id, std::int64_t batch) {
+  const cluster::Device& device = chosen.inputs.cluster.device(id);
   if (!device.memory) return batch;
   std::int64_t fits = 0, lacks = batch + 1;
   while (lacks - fits > 1) {
     const std::int64_t middle = (fits + lacks) / 2;
-    (evaluator.peak_bytes(id, middle, kInAGroup) <= *device.memory ? fits : lacks) = middle;
+    (peak_of(chosen, id, middle) <= *device.memory ? fits : lacks) = middle;
   }
   return fits;
 }
 
-std::vector<adapt::DeviceLimits> find_limits(const ChosenPlan& chosen) {
+}  // namespace
+
+bool splits_batch_alone(const plan::Plan& plan) {
+  return !plan::splits_operators(plan) && !plan::has_stages(plan) &&
+         plan.replicas[0].micro_batches == 1;
+}
+
+std::vector<adapt::DeviceLimits> find_limits(const ChosenPlan& chosen, std::int64_t most) {
   const Inputs& inputs = chosen.inputs;
   std::vector<adapt::DeviceLimits> limits;
   const search::StepEvaluator* evaluator = chosen.priced.evaluator.get();
   if (evaluator == nullptr) {
     for (const plan::Member& member : plan::members(chosen.planned.plan))
-      limits.push_back(
-          {.device = inputs.cluster.device(member.device).name, .most = inputs.global_batch});
+      limits.push_back({.device = inputs.cluster.device(member.device).name,
+                        .most = find_most(chosen, member.device, most)});
     return limits;
   }
   for (const DeviceId id : inputs.devices) {
@@ -48,22 +67,18 @@ std::vector<adapt::DeviceLimits> find_limits(const ChosenPlan& chosen) {
     adapt::DeviceLimits& own = limits.emplace_back();
     own.device = device.name;
     own.least = 0;
-    own.most = find_most(*evaluator, device, id, inputs.global_batch);
+    own.most = find_most(chosen, id, most);
     own.prior = adapt::CurvePrior{evaluator->curves(id, kInAGroup), kTrust};
   }
   return limits;
 }
-
-}  // namespace
 
 Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
                                                 const std::optional<Predicted>& predicted,
                                                 const std::string& policy) {
   const Inputs& inputs = chosen.inputs;
   const plan::Plan& plan = chosen.planned.plan;
-  const bool is_split = !plan::splits_operators(plan) && !plan::has_stages(plan) &&
-                        plan.replicas[0].micro_batches == 1;
-  if (!is_split)
+  if (!splits_batch_alone(plan))
     return usage_error("cli.adapt",
                        "--adapt split goes with plans that split the batch alone, this one is: " +
                            describe_plan(plan, inputs.cluster) + "; add --planner split");
@@ -71,7 +86,8 @@ Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
   Candidate first{describe_plan(plan, inputs.cluster), chosen.planned};
   first.predicted = predicted;
   adaptation->candidates.push_back(std::move(first));
-  adapt::SplitSetting setting{.devices = find_limits(chosen), .change_cost = kChangeCost};
+  adapt::SplitSetting setting{.devices = find_limits(chosen, inputs.global_batch),
+                              .change_cost = kChangeCost};
   adaptation->make_policy = [policy, setting](const Adaptation&) {
     return adapt::make_split_policy(policy, setting);
   };

@@ -3,11 +3,23 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "motley/adapt/device_limits.h"
 #include "motley/control/adapting.h"
 #include "motley/control/chosen_plan.h"
 
 namespace motley::control {
+
+/// A change takes a gap between two steps, and a first step that is longer (docs/benchmarks.md).
+inline constexpr Seconds kChangeCost{0.06};
+
+/// Does it split the batch, and nothing else, in one micro-batch?
+bool splits_batch_alone(const plan::Plan& plan);
+
+/// What devices may be given of a batch of so many samples at most, by memory, and what is believed
+/// of them: where there are prices all devices of the question, else those of the plan.
+std::vector<adapt::DeviceLimits> find_limits(const ChosenPlan& chosen, std::int64_t most);
 
 /// A training whose split of the batch is decided while it runs, by a policy of adapt/policies.h.
 /// It begins as the chosen plan says. Where there are prices, they are what is believed of devices

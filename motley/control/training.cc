@@ -72,8 +72,8 @@ Result<void> check_conditions(const Inputs& inputs, const simulate::Conditions& 
 /// A dataset may list many files before it is open.
 constexpr Seconds kOpening{600};
 
-/// Everything that can be wrong with model and data is said before a worker starts. The number of
-/// samples that count; -1: a stream. A source that is loaded learns how many it has.
+}  // namespace
+
 Result<std::int64_t> check_trainable(const Inputs& inputs,
                                      const std::optional<std::uint64_t>& shuffle,
                                      data::DataSource& source) {
@@ -93,6 +93,8 @@ Result<std::int64_t> check_trainable(const Inputs& inputs,
   if (dataset->samples() < 1) return usage_error("data.empty", source.path + ": holds no sample");
   return dataset->samples();
 }
+
+namespace {
 
 /// Gives the emulated devices of this machine processors, where all of them fit.
 void place_emulated(std::vector<run::WorkerDevice>& devices) {
@@ -151,6 +153,10 @@ run::Job make_job(const PreparedRun& prepared) {
   if (prepared.adaptation) {
     ids = prepared.adaptation->devices();
     job.changes.emplace();
+    if (const auto& first = prepared.adaptation->first_batch)
+      job.batches = {*first, prepared.adaptation
+                                 ->candidates[static_cast<std::size_t>(prepared.adaptation->first)]
+                                 .lr_factor};
     job.changes->is_elastic = prepared.adaptation->replan != nullptr;
     job.changes->absent = prepared.adaptation->absent;
     for (const policy::Decision& given : prepared.adaptation->given)
@@ -262,7 +268,9 @@ Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
   PreparedRun prepared{.inputs = &inputs, .planned = &planned, .choices = choices};
   MOTLEY_ASSIGN(const std::int64_t samples,
                 check_trainable(inputs, choices.shuffle, prepared.choices.data));
-  MOTLEY_RETURN_IF_ERROR(count_steps(samples, planned.plan.global_batch, prepared.choices));
+  const std::int64_t first_batch =
+      adaptation && adaptation->first_batch ? *adaptation->first_batch : planned.plan.global_batch;
+  MOTLEY_RETURN_IF_ERROR(count_steps(samples, first_batch, prepared.choices));
   prepared.directory.path = std::filesystem::absolute(choices.run_dir).string();
   if (predicted != nullptr) {
     prepared.predicted = predicted->seconds();

@@ -81,6 +81,12 @@ struct RankSummary {
 };
 std::vector<RankSummary> rank_summaries(const PreparedRun& prepared, const Measured& measured);
 
+/// Everything that can be wrong with model and data is said before a worker starts. The number of
+/// samples that count; -1: a stream. A source that is loaded learns how many it has.
+Result<std::int64_t> check_trainable(const Inputs& inputs,
+                                     const std::optional<std::uint64_t>& shuffle,
+                                     data::DataSource& source);
+
 /// Checks the data against the model and writes the run directory, with the prediction if there is
 /// one (null: none). Usage errors: a model without weights; data that does not fit, by name.
 /// `adaptation`: none, or what the run may become; the plan is the candidate that runs first.

@@ -9,6 +9,7 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/policy/plan_trials.h"
+#include "motley/run/checkpoint.h"
 
 namespace motley::control {
 namespace {
@@ -30,7 +31,7 @@ Result<Candidate> open_candidate(const std::string& text, const std::string& whe
 Result<void> lower_first(const Inputs& inputs, Adaptation& adaptation) {
   Candidate& first = adaptation.candidates[static_cast<std::size_t>(adaptation.first)];
   if (first.planned.program) return {};
-  MOTLEY_ASSIGN(first.planned, lower_plan(inputs, first.planned.plan));
+  MOTLEY_RETURN_IF_ERROR(lower_candidate(inputs, adaptation, first));
   if (!adaptation.costs) return {};
   if (auto predicted = predict(inputs, first.planned, *adaptation.costs, 3))
     first.predicted = std::move(*predicted);
@@ -85,6 +86,7 @@ namespace {
 struct Kept {
   std::vector<std::string> plans;
   std::int64_t current = 0;
+  double lr_factor = 1;  ///< of the current one
   Json state;
 };
 
@@ -101,6 +103,9 @@ Result<Kept> read_kept(const std::string& path) {
   MOTLEY_ASSIGN(kept.current, object.integer("current"));
   MOTLEY_ASSIGN(const Json* state, object.member("state"));
   kept.state = *state;
+  if (object.has("lr_factor")) {  // files of before have none
+    MOTLEY_ASSIGN(kept.lr_factor, object.number("lr_factor"));
+  }
   if (kept.current < 0 || kept.current >= static_cast<std::int64_t>(kept.plans.size()))
     return usage_error("policy.state", path + ": key 'current': there is no such plan");
   return kept;
@@ -113,8 +118,10 @@ Result<void> take_kept(const std::string& path, const ChosenPlan& chosen, Adapta
     MOTLEY_ASSIGN(Candidate candidate, open_candidate(text, path, chosen.inputs));
     const plan::Plan& plan = candidate.planned.plan;
     if (plan.recipe != chosen.planned.plan.recipe ||
-        plan.global_batch != chosen.planned.plan.global_batch)
+        (!adaptation.first_batch && plan.global_batch != chosen.planned.plan.global_batch))
       return usage_error("policy.state", path + ": its plans are of another batch or recipe");
+    if (static_cast<std::int64_t>(candidates.size()) == kept.current)
+      candidate.lr_factor = kept.lr_factor;
     candidates.push_back(std::move(candidate));
   }
   std::swap(adaptation.candidates, candidates);
@@ -145,18 +152,21 @@ Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path, co
                                                      const Planned& first) {
   MOTLEY_ASSIGN(const std::vector<policy::Decision> decisions, read_decisions(path));
   auto adaptation = std::make_shared<Adaptation>();
-  std::vector<std::string> known;
-  int runs = -1;            // the candidate that runs; -1: none yet
-  std::int64_t begins = 0;  // the first one
+  std::vector<std::pair<std::string, double>> known;  // plans, each with a learning rate
+  int runs = -1;                                      // the candidate that runs; -1: none yet
+  std::int64_t begins = 0;                            // the first one
   for (const policy::Decision& decision : decisions) {
     if (decision.plan.empty()) continue;
-    auto found = std::find(known.begin(), known.end(), decision.plan);
+    const auto* batch = std::get_if<policy::UseBatch>(&decision.choice.action);
+    const std::pair own{decision.plan, batch ? batch->lr_factor : 1.0};
+    auto found = std::find(known.begin(), known.end(), own);
     const auto index = static_cast<int>(found - known.begin());
     if (found == known.end()) {
       MOTLEY_ASSIGN(Candidate candidate, open_candidate(decision.plan, path, inputs));
       if (candidate.planned.plan == first.plan) candidate.planned = first;  // it has its program
+      candidate.lr_factor = own.second;
       adaptation->candidates.push_back(std::move(candidate));
-      known.push_back(decision.plan);
+      known.push_back(own);
     }
     // Steps that were lost and done again were done by the plan of the second time.
     while (!adaptation->given.empty() && adaptation->given.back().begins >= decision.begins) {
@@ -177,8 +187,31 @@ Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path, co
     runs = index;
   }
   if (known.empty()) return usage_error("decisions.none", path + ": has no decision");
+  const bool changes_batch =
+      std::any_of(decisions.begin(), decisions.end(), [](const policy::Decision& decision) {
+        return std::holds_alternative<policy::UseBatch>(decision.choice.action);
+      });
+  if (changes_batch)
+    adaptation->first_batch = adaptation->candidates.front().planned.plan.global_batch;
   MOTLEY_RETURN_IF_ERROR(lower_first(inputs, *adaptation));
   return adaptation;
+}
+
+Result<void> resume_decisions(const RunDirectory& directory, const Inputs& inputs,
+                              Adaptation& adaptation) {
+  std::error_code code;
+  if (!std::filesystem::exists(directory.latest_checkpoint(), code)) return {};
+  const auto found =
+      run::open_checkpoint(directory.latest_checkpoint(), run::TensorFiles::Extent::kSome);
+  if (!found) return {};  // the workers say what is wrong with it
+  std::size_t over = 0;
+  while (over < adaptation.given.size() && adaptation.given[over].begins <= found->state.step)
+    adaptation.first = adaptation.given_candidates[over++];
+  const auto count = static_cast<std::ptrdiff_t>(over);
+  adaptation.given.erase(adaptation.given.begin(), adaptation.given.begin() + count);
+  adaptation.given_candidates.erase(adaptation.given_candidates.begin(),
+                                    adaptation.given_candidates.begin() + count);
+  return lower_first(inputs, adaptation);
 }
 
 }  // namespace motley::control

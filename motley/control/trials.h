@@ -29,4 +29,9 @@ Result<void> resume_adaptation(const RunDirectory& directory, const ChosenPlan& 
 Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path, const Inputs& inputs,
                                                      const Planned& first);
 
+/// Begins where the run directory's latest checkpoint stands, if there is one: by the plan that
+/// such a repetition has come to there, with the decisions that are left.
+Result<void> resume_decisions(const RunDirectory& directory, const Inputs& inputs,
+                              Adaptation& adaptation);
+
 }  // namespace motley::control

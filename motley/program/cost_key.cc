@@ -131,8 +131,8 @@ std::string cost_key(const DeviceProgram& program, const Instruction& instructio
   if (instruction.op == "motley::apply")
     return fmt::format("motley::apply({}, {})", print_argument(instruction.arguments.at(0)),
                        sum_up(program, instruction, 1, 2));
-  if (instruction.op == "motley::square_sums" || instruction.op == "motley::average" ||
-      instruction.op == "motley::assign")
+  if (instruction.op == "motley::square_sums" || instruction.op == "motley::scaled_square_sums" ||
+      instruction.op == "motley::average" || instruction.op == "motley::assign")
     return fmt::format("{}({})", instruction.op, sum_up(program, instruction, 0, 1));
   if (instruction.op == "motley::pack")
     return fmt::format("motley::pack({})", sum_up(program, instruction, 0, 1));

@@ -13,11 +13,17 @@ namespace {
 
 /// What may stand behind forward and backward.
 bool is_tail_op(std::string_view op) {
-  static constexpr std::array<std::string_view, 10> kOps = {
-      "motley::unpack",          "motley::update",    "motley::square_sums",
-      "motley::gradient_factor", "motley::direction", "motley::orthogonalize",
-      "motley::apply",           "motley::average",   "motley::assign",
-      "motley::report"};
+  static constexpr std::array<std::string_view, 11> kOps = {"motley::unpack",
+                                                            "motley::update",
+                                                            "motley::square_sums",
+                                                            "motley::gradient_factor",
+                                                            "motley::direction",
+                                                            "motley::orthogonalize",
+                                                            "motley::apply",
+                                                            "motley::average",
+                                                            "motley::assign",
+                                                            "motley::report",
+                                                            "motley::scaled_square_sums"};
   return std::find(kOps.begin(), kOps.end(), op) != kOps.end();
 }
 

@@ -44,6 +44,7 @@ std::string print_order(const Change& change, const std::string& device) {
       {"devices", std::move(devices)},
       {"program", own_text(change.program, device)},
       {"evaluations", std::move(evaluations)},
+      {"lr_factor", change.lr_factor},
       {"move", is_loaded ? std::string() : own_text(change.move, device)},
       {"recovery", change.recovery ? recovery_to_json(*change.recovery) : Json(nullptr)},
       {"processes", change.processes}};
@@ -88,6 +89,7 @@ Result<ChangeOrder> parse_order(const std::string& line) {
     MOTLEY_ASSIGN(order.evaluations.emplace_back(),
                   program::parse_program(text, where + ": evaluation"));
   }
+  MOTLEY_ASSIGN(order.lr_factor, object.number("lr_factor"));
   MOTLEY_ASSIGN(const std::string move, object.string("move"));
   if (!move.empty()) {
     MOTLEY_ASSIGN(order.move, program::parse_program(move, where + ": move"));

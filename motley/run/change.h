@@ -23,6 +23,7 @@ struct Change {
   program::Program program;
   std::vector<WorkerDevice> devices;  ///< of the program, by its ranks; some of the job's
   std::vector<program::Program> evaluations;
+  double lr_factor = 1;   ///< of all learning rates, from then on
   program::Program move;  ///< of the devices of both programs
   /// After a loss: from where its processes, which all have stopped, go on.
   std::optional<Recovery> recovery = {};
@@ -46,6 +47,7 @@ struct ChangeOrder {
   std::vector<WorkerDevice> devices;
   program::Program program;  ///< with the instructions of the worker's own device
   std::vector<program::Program> evaluations;
+  double lr_factor = 1;
   program::Program move;  ///< the same
 };
 /// For the device of that name, which the program need not use.

@@ -61,10 +61,12 @@ TEST(Change, AnOrderSaysWhatItFollowsAndWhoHearsIt) {
   EXPECT_TRUE(parse_order(print_order(made, "a:0"))->processes.empty());
   made.after = 2;
   made.processes = {0, 3, 4};
+  made.lr_factor = 1.75;
   made.recovery = Recovery{.stint = 2, .point = {.step = 7, .evaluated_step = 5}, .stops = true};
   const ChangeOrder order = parse_order(print_order(made, "a:0")).value();
   EXPECT_EQ(order.after, 2);
   EXPECT_EQ(order.processes, made.processes);
+  EXPECT_EQ(order.lr_factor, 1.75);
   EXPECT_EQ(order.recovery, made.recovery);
   EXPECT_EQ(order.halt, 0);
   EXPECT_EQ(order.move, program::own_program(two_devices(), Rank(0)));
@@ -111,6 +113,7 @@ TEST(Change, OrdersOfAnotherFormAreErrors) {
 TEST(Change, APointSurvivesItsText) {
   const TrainingPoint points[] = {{},
                                   {.step = 7,
+                                   .samples = 280,
                                    .elapsed_s = 1.5,
                                    .saved_step = 5,
                                    .saved_path = "run/checkpoint/step-00000005",

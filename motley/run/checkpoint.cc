@@ -87,7 +87,7 @@ Json state_to_json(const CheckpointState& state) {
               {"seed", state.seed},
               {"shuffle", state.shuffle ? Json(*state.shuffle) : Json(nullptr)},
               {"global_batch", state.global_batch},
-              {"data_position", state.step * state.global_batch},
+              {"data_position", state.samples},
               {"model_hash", state.model_hash},
               {"best", state.best ? best_to_json(*state.best) : Json(nullptr)}};
 }
@@ -108,18 +108,17 @@ Result<StateFile> state_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(const Json* seed, object.member("seed"));
   MOTLEY_ASSIGN(const Json* shuffle, object.member("shuffle"));
   MOTLEY_ASSIGN(file.state.global_batch, object.integer("global_batch"));
-  MOTLEY_ASSIGN(const std::int64_t position, object.integer("data_position"));
+  MOTLEY_ASSIGN(file.state.samples, object.integer("data_position"));
   MOTLEY_ASSIGN(file.state.model_hash, object.string("model_hash"));
   if (object.has("best") && !(*object.member("best"))->is_null()) {
     MOTLEY_ASSIGN(file.state.best, best_from_json(**object.member("best"), where + ": best"));
   }
   MOTLEY_ASSIGN(file.files, read_written_files(object));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-  const bool sound =
-      seed->is_number_unsigned() && (shuffle->is_null() || shuffle->is_number_unsigned()) &&
-      file.state.step >= 0 && file.state.global_batch > 0 &&
-      // Both are in the file for people; one that disagrees with the other was edited.
-      position / file.state.global_batch == file.state.step;
+  const bool sound = seed->is_number_unsigned() &&
+                     (shuffle->is_null() || shuffle->is_number_unsigned()) &&
+                     file.state.step >= 0 && file.state.global_batch > 0 &&
+                     file.state.samples >= file.state.step;  // a step has one at least
   if (!sound) return usage_error("run.checkpoint", where + ": a value is out of range");
   file.state.seed = seed->get<std::uint64_t>();
   if (!shuffle->is_null()) file.state.shuffle = shuffle->get<std::uint64_t>();

@@ -18,10 +18,11 @@ namespace motley::run {
 
 /// Where a training stands, apart from its tensors. Independent of plan and devices.
 struct CheckpointState {
-  std::int64_t step = 0;  ///< steps done
+  std::int64_t step = 0;     ///< steps done
+  std::int64_t samples = 0;  ///< taken by them, of the order of all samples
   std::uint64_t seed = 0;
   std::optional<std::uint64_t> shuffle;
-  std::int64_t global_batch = 0;
+  std::int64_t global_batch = 0;  ///< that the training began with
   std::string model_hash;
   std::optional<Best> best = {};  ///< evaluation so far
   bool operator==(const CheckpointState&) const = default;

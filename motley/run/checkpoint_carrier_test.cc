@@ -35,7 +35,8 @@ class CheckpointCarrierTest : public ::testing::Test {
     const std::vector<float> values(1 << 18, static_cast<float>(step));
     const std::vector<SavedTensor> tensors = {
         {{"w", {DType::kF32, {1 << 18}, std::as_bytes(std::span(values))}}, {}}};
-    const CheckpointState state{.step = step, .global_batch = 2, .model_hash = "m", .best = best};
+    const CheckpointState state{
+        .step = step, .samples = 2 * step, .global_batch = 2, .model_hash = "m", .best = best};
     const auto path = there_->write(state, {.model = tensors, .optimizer = {}});
     ASSERT_TRUE(path.has_value()) << path.error().message;
     if (best && best->step == step) {

@@ -32,6 +32,7 @@ class CheckpointTest : public ::testing::Test {
                               std::as_bytes(std::span<const float>(values_))}};
     const SavedTensor model{weight, {}}, moment{{"w/momentum", weight.tensor}, {}};
     state_.step = step;
+    state_.samples = 8 * step;
     return CheckpointStore(dir_).write(state_, {0, 1, {&model, 1}, {&moment, 1}});
   }
 
@@ -55,6 +56,7 @@ class CheckpointTest : public ::testing::Test {
     std::vector<WrittenFiles> files;
     for (int rank = 0; rank < 2; ++rank) files.push_back(*write_part(step, rank));
     state_.step = step;
+    state_.samples = 8 * step;
     return store.finish(state_, files);
   }
 
@@ -152,6 +154,7 @@ TEST_F(CheckpointTest, RanksThatDoNotSeeOneAnothersFilesSaySo) {
                 "parts of the parameters: put it on a file system that their hosts share");
   const CheckpointStore store(dir_);
   state_.step = 20;
+  state_.samples = 160;
   ASSERT_TRUE(store.begin(20));
   const std::vector<WrittenFiles> files = {*write_part(20, 0),
                                            {{{"model-00002-of-00002.safetensors", "aa"}}, {}}};
@@ -271,6 +274,7 @@ TEST_F(CheckpointTest, WhatHostsKeepIsNamedUntilItIsHere) {
   EXPECT_EQ(written_files_from_json(written_files_to_json(files[1]), "").value().held,
             files[1].held);
   state_.step = 20;
+  state_.samples = 160;
   const std::string folder = store.finish(state_, files).value();
   EXPECT_EQ(held_files(folder).value(), files[1].held);
   EXPECT_EQ(store.open_latest().error().message,

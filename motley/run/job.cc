@@ -169,6 +169,10 @@ Json changes_to_json(const Changes& changes) {
           {"keys", store_to_json(changes.keys)}};
 }
 
+Json batches_to_json(const Batches& batches) {
+  return {{"first", batches.first}, {"lr_factor", batches.lr_factor}};
+}
+
 }  // namespace
 
 Json job_to_json(const Job& job) {
@@ -196,6 +200,7 @@ Json job_to_json(const Job& job) {
       {"kept", job.kept},
       {"store", store_to_json(job.store)},
       {"changes", job.changes ? changes_to_json(*job.changes) : Json(nullptr)},
+      {"batches", job.batches ? batches_to_json(*job.batches) : Json(nullptr)},
   };
 }
 
@@ -226,6 +231,17 @@ Result<Changes> changes_from_json(const Json& json, const std::string& where) {
   }
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return changes;
+}
+
+Result<Batches> batches_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  Batches batches;
+  MOTLEY_ASSIGN(batches.first, object.integer("first"));
+  MOTLEY_ASSIGN(batches.lr_factor, object.number("lr_factor"));
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  if (batches.first < 1 || !(batches.lr_factor > 0))
+    return usage_error("run.job", where + ": wanted numbers above 0");
+  return batches;
 }
 
 }  // namespace
@@ -271,6 +287,9 @@ Result<Job> job_from_json(const Json& json, const std::string& where) {
   }
   if (is_present(object, "changes")) {
     MOTLEY_ASSIGN(job.changes, changes_from_json(**object.member("changes"), where + ": changes"));
+  }
+  if (is_present(object, "batches")) {
+    MOTLEY_ASSIGN(job.batches, batches_from_json(**object.member("batches"), where + ": batches"));
   }
   (void)object.has("shuffle");
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());

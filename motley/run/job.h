@@ -79,6 +79,15 @@ struct Changes {
   bool operator==(const Changes&) const = default;
 };
 
+/// That the batch changes while a job trains. Then what `steps` and the schedule count are samples,
+/// in units of the first batch: the training ends when as many have been taken as in so many steps
+/// of it.
+struct Batches {
+  std::int64_t first = 0;  ///< samples a step that the training began with
+  double lr_factor = 1;    ///< of all learning rates, by which the job's program begins
+  bool operator==(const Batches&) const = default;
+};
+
 /// Everything a worker needs to train. Written by `motley run` as JSON (docs/formats/job.md) next
 /// to the program; under a launcher rank 0 hands both to the others through the store.
 struct Job {
@@ -105,6 +114,7 @@ struct Job {
   std::optional<StoreAddress> store;  ///< none: all ranks share the run directory
   /// Then `devices` are those of all plans, of which the program may use some. None: it stays.
   std::optional<Changes> changes = {};
+  std::optional<Batches> batches = {};  ///< none: all of one size
   bool operator==(const Job&) const = default;
 };
 /// The machines of its devices other than the lead's.

@@ -10,6 +10,7 @@ namespace motley::run {
 
 Json point_to_json(const TrainingPoint& point) {
   return {{"step", point.step},
+          {"samples", point.samples},
           {"elapsed_s", point.elapsed_s},
           {"saved_step", point.saved_step},
           {"saved_path", point.saved_path},
@@ -22,6 +23,7 @@ Result<TrainingPoint> point_from_json(const Json& json, const std::string& where
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
   TrainingPoint point;
   MOTLEY_ASSIGN(point.step, object.integer("step"));
+  MOTLEY_ASSIGN(point.samples, object.integer("samples"));
   MOTLEY_ASSIGN(point.elapsed_s, object.number("elapsed_s"));
   MOTLEY_ASSIGN(point.saved_step, object.integer("saved_step"));
   MOTLEY_ASSIGN(point.saved_path, object.string("saved_path"));

@@ -14,6 +14,7 @@ namespace motley::run {
 /// Where a training stands, for ranks that go on by another program.
 struct TrainingPoint {
   std::int64_t step = 0;             ///< steps done
+  std::int64_t samples = 0;          ///< taken by them, of the order of all samples
   double elapsed_s = 0;              ///< since the first of them of this job began
   std::int64_t saved_step = -1;      ///< of the latest checkpoint of this job
   std::string saved_path;            ///< "": there is none

@@ -128,11 +128,11 @@ bool all_exchanges_end(const program::Program& program) {
 }
 
 /// Where the first one of an operator is among a rank's instructions, and the last.
-struct Place {
+struct Placed {
   std::int64_t first = -1, last = -1;
 };
-Place find(const program::Program& program, std::size_t rank, const std::string& begin) {
-  Place found;
+Placed find(const program::Program& program, std::size_t rank, const std::string& begin) {
+  Placed found;
   const auto& instructions = program.devices[rank].instructions;
   for (std::size_t i = 0; i < instructions.size(); ++i) {
     if (!instructions[i].op.starts_with(begin) ||
@@ -157,7 +157,7 @@ TEST(LowerStages, GradientsAreExchangedWhilePassesGoOn) {
   ASSERT_TRUE(program) << program.error().message;
   EXPECT_TRUE(all_exchanges_end(*program));
   for (std::size_t rank = 0; rank < 4; ++rank) {
-    const Place operators = find(*program, rank, "aten::");
+    const Placed operators = find(*program, rank, "aten::");
     EXPECT_LT(find(*program, rank, "motley::pack").first, operators.last) << rank;
     EXPECT_GT(find(*program, rank, "motley::update").first, operators.last) << rank;
   }

@@ -18,6 +18,7 @@ struct Handover {
   std::shared_ptr<StatusFile> status;
   std::unique_ptr<Executor> executor;  ///< of the session's program, with the tensors as they are
   std::vector<std::unique_ptr<Executor>> evaluators;  ///< by program of the session's
+  double lr_factor = 1;                               ///< of all learning rates
   bool some_have_parts = false;                       ///< has any rank parts of tensors?
   bool stops = false;                                 ///< all that it does is a checkpoint
   bool after_loss = false;  ///< what was due after the last step may not have been done

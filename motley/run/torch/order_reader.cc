@@ -227,6 +227,7 @@ Result<void> OrderReader::prepare_parts(const Preparation& preparation, const Pr
   next.number = order.number;
   next.follows = order.after;
   next.handover.status = present.status;
+  next.handover.lr_factor = preparation.order.lr_factor;
   next.handover.model = present.model;
   if (!next.handover.model) {
     MOTLEY_ASSIGN(graph::Model model, graph::read_model(process_.job.model_path));

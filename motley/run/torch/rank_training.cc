@@ -152,6 +152,7 @@ Result<std::unique_ptr<RankTraining>> RankTraining::open(WorkerSession& session,
   MOTLEY_RETURN_IF_ERROR(join_groups(session));
   MOTLEY_RETURN_IF_ERROR(training->open_executor());
   MOTLEY_RETURN_IF_ERROR(training->open_evaluation());
+  if (session.job.batches) training->lr_factor_ = session.job.batches->lr_factor;
   if (session.rank == 0 && session.job.resume) MOTLEY_RETURN_IF_ERROR(training->resume());
   MOTLEY_RETURN_IF_ERROR(training->share_weights());
   return training;
@@ -237,6 +238,8 @@ Result<std::unique_ptr<RankTraining>> RankTraining::go_on(WorkerSession& session
   training->note_tensors();
   training->has_parts_ = handover.some_have_parts;
   training->next_step_ = handover.point.step;
+  training->samples_taken_ = handover.point.samples;
+  training->lr_factor_ = handover.lr_factor;
   training->saved_step_ = handover.point.saved_step;
   training->saved_path_ = handover.point.saved_path;
   training->evaluated_step_ = handover.point.evaluated_step;
@@ -250,6 +253,7 @@ Result<std::unique_ptr<RankTraining>> RankTraining::go_on(WorkerSession& session
 
 TrainingPoint RankTraining::point() const {
   return {.step = next_step_,
+          .samples = samples_taken_,
           .elapsed_s = elapsed_s(),
           .saved_step = saved_step_,
           .saved_path = saved_path_,
@@ -271,6 +275,7 @@ Result<void> RankTraining::settle(std::int64_t steps_done) {
                                                       program().device, next_step_, steps_done));
   MOTLEY_RETURN_IF_ERROR(
       executor_->settle(ends ? Executor::Verdict::kEnd : Executor::Verdict::kUndo));
+  if (ends) samples_taken_ += session_.program.global_batch;
   next_step_ = steps_done;
   return {};
 }
@@ -280,10 +285,12 @@ double RankTraining::elapsed_s() const {
 }
 
 CheckpointState RankTraining::state() const {
+  const auto& batches = session_.job.batches;
   return {.step = next_step_,
+          .samples = samples_taken_,
           .seed = session_.job.seed,
           .shuffle = session_.job.shuffle,
-          .global_batch = session_.program.global_batch,
+          .global_batch = batches ? batches->first : session_.program.global_batch,
           .model_hash = session_.program.model_hash,
           .best = best_};
 }
@@ -295,6 +302,7 @@ Result<void> RankTraining::load(const Checkpoint& checkpoint) {
   MOTLEY_RETURN_IF_ERROR(executor_->load(checkpoint.model, false));
   MOTLEY_RETURN_IF_ERROR(executor_->load(checkpoint.optimizer, false));
   next_step_ = saved_step_ = checkpoint.state.step;
+  samples_taken_ = checkpoint.state.samples;
   best_ = checkpoint.state.best;
   return {};
 }
@@ -331,6 +339,7 @@ Result<void> RankTraining::share_weights() {
     MOTLEY_RETURN_IF_ERROR(rendezvous.set("resumed from", resumed_from_));
     MOTLEY_RETURN_IF_ERROR(
         rendezvous.set("best", best_ ? best_to_json(*best_).dump() : std::string("none")));
+    MOTLEY_RETURN_IF_ERROR(rendezvous.set("samples", std::to_string(samples_taken_)));
     MOTLEY_RETURN_IF_ERROR(rendezvous.set("first step", std::to_string(next_step_)));
   }
   MOTLEY_ASSIGN(const std::string text, rendezvous.get("first step", session_.patience()));
@@ -369,6 +378,8 @@ Result<void> RankTraining::share_weights() {
     MOTLEY_ASSIGN(best_, best_from_json(json, "best"));
   }
   next_step_ = first_step;
+  MOTLEY_ASSIGN(const std::string samples, rendezvous.get("samples"));
+  samples_taken_ = find_integer(samples).value_or(0);
   if (session_.rank != 0) saved_step_ = next_step_ > 0 ? next_step_ : -1;
   MOTLEY_RETURN_IF_ERROR(rendezvous.barrier("loaded", session_.patience()));
   const c10::InferenceMode guard;
@@ -399,7 +410,7 @@ Result<RankTraining::End> RankTraining::run(std::optional<std::int64_t> change_a
     wishes.stop_requested = stops_;
     MOTLEY_ASSIGN(end, close_step(wishes));
   }
-  while (!end && next_step_ < session_.job.steps && !is_over()) {
+  while (!end && !is_last() && !is_over()) {
     if (next_step_ == change_at) return End::kChanged;
     if (is_halted_) return runtime_error("run.halted", "told to stop, as others were lost");
     MOTLEY_ASSIGN(const StepResult result, step_on_data());
@@ -413,9 +424,8 @@ Result<RankTraining::End> RankTraining::run(std::optional<std::int64_t> change_a
 /// What is due after a step, and how the training goes on: none, by the next one.
 Result<std::optional<RankTraining::End>> RankTraining::close_step(const StepResult& result) {
   const std::int64_t every = session_.job.checkpoint_every;
-  bool last = next_step_ >= session_.job.steps;
   MOTLEY_RETURN_IF_ERROR(evaluate());
-  last = last || is_over();
+  const bool last = is_last() || is_over();
   const bool stops = result.stop_requested && !last;
   const bool due = every > 0 && next_step_ % every == 0;
   if (due || last || stops) MOTLEY_RETURN_IF_ERROR(checkpoint());
@@ -496,10 +506,10 @@ Result<void> RankTraining::open_feeds() {
     };
     return open_feed(std::move(options));
   };
-  MOTLEY_ASSIGN(samples_, open("training", session_.job.data,
-                               BatchOrder::endless(batch_kind(session_.program), next_step_,
-                                                   next_step_ * session_.program.global_batch),
-                               session_.job.shuffle));
+  MOTLEY_ASSIGN(samples_,
+                open("training", session_.job.data,
+                     BatchOrder::endless(batch_kind(session_.program), next_step_, samples_taken_),
+                     session_.job.shuffle));
   if (!evaluation) return {};
   std::vector<BatchKind> kinds;
   for (const program::Program& program : session_.evaluations) kinds.push_back(batch_kind(program));
@@ -513,8 +523,7 @@ Result<void> RankTraining::open_feeds() {
 Result<void> RankTraining::evaluate() {
   if (!session_.job.evaluation) return {};
   const EvaluationJob& job = *session_.job.evaluation;
-  const bool is_due =
-      next_step_ >= session_.job.steps || (job.every > 0 && next_step_ % job.every == 0);
+  const bool is_due = is_last() || (job.every > 0 && next_step_ % job.every == 0);
   if (!is_due) return {};
   if (evaluated_step_ != next_step_) MOTLEY_RETURN_IF_ERROR(evaluate_now());
   if (!best_ || best_->step != next_step_) return {};
@@ -555,12 +564,22 @@ bool RankTraining::is_over() const {
   return job && job->patience > 0 && best_ && best_->worse_since >= job->patience;
 }
 
+/// Have all steps been done?
+bool RankTraining::is_last() const { return schedule_step() >= session_.job.steps; }
+
+/// Which step it is for the schedule: where batches change, of so many samples in steps of the
+/// first one.
+std::int64_t RankTraining::schedule_step() const {
+  const auto& batches = session_.job.batches;
+  return batches ? samples_taken_ / batches->first : next_step_;
+}
+
 Result<StepResult> RankTraining::evaluate_batch(std::size_t program, const data::Batch& batch) {
   return evaluators_[program]->step(next_step_, batch);
 }
 
 Result<StepResult> RankTraining::step_on_data() {
-  const double lr_factor = session_.job.schedule.factor(next_step_);
+  const double lr_factor = lr_factor_ * session_.job.schedule.factor(schedule_step());
   MOTLEY_ASSIGN(const data::Batch* batch, samples_->next());
   return step(*batch, lr_factor);
 }
@@ -591,15 +610,29 @@ Result<StepResult> RankTraining::step(const data::Batch& batch, double lr_factor
   fields["ranks"] = session_.size;
   fields["leads"] = session_.rank == 0;
   if (session_.stint > 0) fields["stint"] = session_.stint;
+  if (session_.job.batches) fields["batch"] = session_.program.global_batch;
   if (result.parts)
     fields["parts"] = Json{{"ready", result.parts->ready},
                            {"end", result.parts->end},
                            {"update", result.parts->update},
                            {"exchange", result.parts->exchange},
                            {"blocking", result.parts->blocking}};
+  if (const auto squares = mean_squares(result)) fields["squares"] = *squares;
   reporter_.event("step", std::move(fields));
   ++next_step_;
+  samples_taken_ += session_.program.global_batch;
   return result;
+}
+
+/// Squared norms of the mean gradients of this rank's samples and of all. None: not counted.
+std::optional<Json> RankTraining::mean_squares(const StepResult& result) const {
+  const std::int64_t own = program().samples * session_.program.micro_batches;
+  if (!result.squares || own == 0) return std::nullopt;
+  // The term here is the mean times the share of the samples.
+  const double over = static_cast<double>(session_.program.global_batch) / static_cast<double>(own);
+  const double piece = result.squares->own * over * over;
+  if (!std::isfinite(piece) || !std::isfinite(result.squares->whole)) return std::nullopt;
+  return Json{{"samples", own}, {"own", piece}, {"whole", result.squares->whole}};
 }
 
 Result<void> RankTraining::check_finite(const std::string& what, double value) const {

@@ -86,11 +86,14 @@ class RankTraining {
   Result<void> evaluate();
   Result<void> evaluate_now();
   bool is_over() const;
+  bool is_last() const;
+  std::int64_t schedule_step() const;
   Result<void> resume();
   Result<void> load(const Checkpoint& checkpoint);
   Result<void> follow(const std::string& checkpoint);
   Result<void> share_weights();
   Result<StepResult> step_on_data();
+  std::optional<Json> mean_squares(const StepResult& result) const;
   Result<void> check_finite(const std::string& what, double value) const;
   CheckpointStore own_store() const;
   bool keeps_own() const;
@@ -127,6 +130,8 @@ class RankTraining {
   std::int64_t batches_evaluated_ = 0;                 // in one evaluation
   std::optional<Best> best_;
   std::int64_t next_step_ = 0;        // steps done so far
+  std::int64_t samples_taken_ = 0;    // by them
+  double lr_factor_ = 1;              // of the batch, where it changes
   std::int64_t saved_step_ = -1;      // of the latest checkpoint of this job
   std::int64_t evaluated_step_ = -1;  // of the latest evaluation of this job
   bool has_begun_ = false;            // said `ready`

@@ -53,6 +53,12 @@ struct StepPlace {
 
 using program::StepParts;
 
+/// Sums of squares of all elements of gradients.
+struct GradientSquares {
+  double own = 0;    ///< of this rank's term, as it is summed
+  double whole = 0;  ///< of the sum
+};
+
 /// What one step gave.
 struct StepResult {
   double loss = 0;                      ///< of the global batch
@@ -64,6 +70,8 @@ struct StepResult {
   double compute_s = 0;                 ///< compute lane busy, emulation's waiting included
   double wait_s = 0;                    ///< compute lane (a GPU: its stream) waiting for exchanges
   std::int64_t peak_bytes = 0;          ///< allocator's high-water mark of this step
+  /// Where the program counts them (synth/gradient_squares.h); not finite: not in this step.
+  std::optional<GradientSquares> squares = {};
   std::optional<StepParts> parts = {};  ///< where the options ask for them, on CPUs
 };
 

@@ -33,6 +33,7 @@ struct Frame {
   /// What this rank wants of all after the step: sum of kStop and kChange.
   std::atomic<int> wish = 0;
   at::Tensor loss, stop, gradient_norm;  ///< what motley::report saw
+  at::Tensor own_squares, squares;       ///< the same, of all tensors
   std::vector<at::Tensor> metrics;       ///< the same
   std::vector<Fault> faults;             ///< of this process
 

@@ -5,6 +5,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -236,6 +237,64 @@ Result<Kernel> make_square_sums(InstructionReader& reader, at::Device) {
   return [ids, out](Frame& frame) {
     const std::vector<at::Tensor> norms = at::_foreach_norm(pick(frame, ids), 2, at::kFloat);
     frame.values[out] = at::stack(norms).to(at::kDouble).square_();
+  };
+}
+
+namespace {
+
+/// Steps until second moments say something.
+constexpr std::int64_t kMomentSteps = 5;
+
+/// Sum of (x / (sqrt(v / correction) + eps))^2.
+double scaled_squares(const at::Tensor& x, const at::Tensor& v, double correction, double eps) {
+  const bool is_plain = x.is_cpu() && x.scalar_type() == at::kFloat &&
+                        v.scalar_type() == at::kFloat && x.is_contiguous() && v.is_contiguous();
+  if (!is_plain) {
+    const at::Tensor scaled = x.div(v.div(correction).sqrt_().add_(eps));
+    return std::pow(scaled.norm(2).to(at::kDouble).item<double>(), 2);
+  }
+  const auto* const from = x.const_data_ptr<float>();
+  const auto* const by = v.const_data_ptr<float>();
+  const auto scale = static_cast<float>(1 / correction), least = static_cast<float>(eps);
+  constexpr std::int64_t kLanes = 8,
+                         kBlock = 4096;  // a block's sum in floats, of blocks in doubles
+  const std::int64_t elements = x.numel();
+  double total = 0;
+  for (std::int64_t begin = 0; begin < elements; begin += kBlock) {
+    const std::int64_t end = std::min(elements, begin + kBlock);
+    std::array<float, kLanes> sums{};
+    std::int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes)
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+        const float each = from[i + lane] / (std::sqrt(by[i + lane] * scale) + least);
+        sums[static_cast<std::size_t>(lane)] += each * each;
+      }
+    for (; i < end; ++i) {
+      const float each = from[i] / (std::sqrt(by[i] * scale) + least);
+      sums[0] += each * each;
+    }
+    for (const float sum : sums) total += static_cast<double>(sum);
+  }
+  return total;
+}
+
+}  // namespace
+
+Result<Kernel> make_scaled_square_sums(InstructionReader& reader, at::Device) {
+  const std::vector<int> ids = reader.buffers(0), moments = reader.buffers(1);
+  const double beta2 = reader.number(2), eps = reader.number(3);
+  const int out = reader.output(0);
+  MOTLEY_RETURN_IF_ERROR(reader.status());
+  if (ids.size() != moments.size())
+    return usage_error("run.bad-instruction",
+                       fmt::format("found {} moments of {} tensors", moments.size(), ids.size()));
+  return [=](Frame& frame) {
+    std::vector<double> sums(ids.size(), std::numeric_limits<double>::quiet_NaN());
+    const double correction = 1 - std::pow(beta2, static_cast<double>(frame.step));
+    if (frame.step >= kMomentSteps)
+      for (std::size_t i = 0; i < ids.size(); ++i)
+        sums[i] = scaled_squares(frame.values[ids[i]], frame.values[moments[i]], correction, eps);
+    frame.values[out] = at::tensor(sums, at::TensorOptions().dtype(at::kDouble)).to(frame.device);
   };
 }
 

@@ -14,6 +14,7 @@ Result<Kernel> make_direction(InstructionReader& reader, at::Device device);
 Result<Kernel> make_orthogonalize(InstructionReader& reader, at::Device device);
 Result<Kernel> make_apply(InstructionReader& reader, at::Device device);
 Result<Kernel> make_square_sums(InstructionReader& reader, at::Device device);
+Result<Kernel> make_scaled_square_sums(InstructionReader& reader, at::Device device);
 Result<Kernel> make_gradient_factor(InstructionReader& reader, at::Device device);
 Result<Kernel> make_average(InstructionReader& reader, at::Device device);
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/_ctc_loss.h>
 #include <ATen/ops/_ctc_loss_backward.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
@@ -464,9 +465,14 @@ Result<Kernel> make_report(InstructionReader& reader, at::Device) {
   const int loss = reader.buffer(0), stop = reader.optional_buffer(1);
   const int norm = reader.optional_buffer(2);
   const std::vector<int> metrics = reader.buffers(3);
+  const bool has_squares = reader.instruction().arguments.size() > 4;
+  const std::vector<int> own = has_squares ? reader.buffers(4) : std::vector<int>();
+  const std::vector<int> squares = has_squares ? reader.buffers(5) : std::vector<int>();
   MOTLEY_RETURN_IF_ERROR(reader.status());
-  return [loss, stop, norm, metrics](Frame& frame) {
+  return [loss, stop, norm, metrics, own, squares](Frame& frame) {
     frame.metrics = pick(frame, metrics);
+    if (!own.empty()) frame.own_squares = at::cat(pick(frame, own)).sum();
+    if (!squares.empty()) frame.squares = at::cat(pick(frame, squares)).sum();
     frame.loss = frame.values[loss];
     frame.stop = value_or_none(frame, stop);
     frame.gradient_norm = value_or_none(frame, norm);
@@ -503,7 +509,7 @@ Result<Kernel> make_ctc_loss(InstructionReader& reader, at::Device) {
 }
 
 using Factory = Result<Kernel> (*)(InstructionReader&, at::Device);
-constexpr std::array<std::pair<std::string_view, Factory>, 30> kOperators = {{
+constexpr std::array<std::pair<std::string_view, Factory>, 31> kOperators = {{
     {"motley::load", make_load},
     {"motley::tangent", make_tangent},
     {"motley::stop_request", make_stop_request},
@@ -530,6 +536,7 @@ constexpr std::array<std::pair<std::string_view, Factory>, 30> kOperators = {{
     {"motley::orthogonalize", make_orthogonalize},
     {"motley::apply", make_apply},
     {"motley::square_sums", make_square_sums},
+    {"motley::scaled_square_sums", make_scaled_square_sums},
     {"motley::gradient_factor", make_gradient_factor},
     {"motley::average", make_average},
     {"motley::assign", make_assign},

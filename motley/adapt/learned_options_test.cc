@@ -1,0 +1,110 @@
+#include "motley/adapt/learned_options.h"
+
+#include <gtest/gtest.h>
+
+#include "motley/adapt/batch_policies.h"
+#include "motley/base/json.h"
+
+namespace motley::adapt {
+namespace {
+
+DeviceLimits limited(const char* name, std::int64_t most) {
+  return {.device = name, .least = 1, .most = most, .prior = {}};
+}
+
+/// a takes 1 ms a sample, b 2 ms; behind them 3 ms of exchange, of which nothing overlaps.
+policy::StepSeen balanced_step(std::int64_t step, std::int64_t a, std::int64_t b) {
+  const double of_a = 0.001 * static_cast<double>(a), of_b = 0.002 * static_cast<double>(b);
+  policy::StepSeen seen{.step = step, .took = Seconds(std::max(of_a, of_b) + 0.003)};
+  seen.global_batch = a + b;
+  seen.devices = {{"a", a, {of_a}, of_a, {0}}, {"b", b, {of_b}, of_b, {0}}};
+  seen.exchange = {0.003};
+  return seen;
+}
+
+LearnedOptions from_nothing() {
+  return LearnedOptions({limited("a", 1000), limited("b", 50)}, {{.devices = 2, .per_hour = 4}});
+}
+
+TEST(LearnedOptions, AreLearnedFromSteps) {
+  LearnedOptions source = from_nothing();
+  for (std::int64_t step = 0; step < 6; ++step) source.observe(balanced_step(step, 20, 10));
+  for (std::int64_t step = 6; step < 12; ++step) source.observe(balanced_step(step, 40, 20));
+  ASSERT_EQ(source.options().size(), 1u);
+  const BatchOption& both = source.options()[0];
+  ASSERT_TRUE(verify_option(both));
+  EXPECT_EQ(both.per_hour, 4);
+  EXPECT_NEAR(work_seconds(both.devices[0], 40), 0.040, 0.001);
+  EXPECT_NEAR(work_seconds(both.devices[0], 80), 0.080, 0.006);
+  EXPECT_NEAR(work_seconds(both.devices[1], 20), 0.040, 0.001);
+  EXPECT_NEAR(both.exchange.tail.value, 0.003, 1e-6);
+  // a has had 40 samples: up to 120 it is trusted. b's memory holds 50.
+  EXPECT_EQ(both.devices[0].points.back().samples, 120);
+  EXPECT_EQ(both.devices[1].points.back().samples, 50);
+  // Balanced: twice as many for a, until b's end.
+  const std::vector<std::int64_t> samples = split_batch(both, 90);
+  EXPECT_NEAR(static_cast<double>(samples[0]), 60, 3);
+}
+
+TEST(LearnedOptions, KeepStillUnderJitter) {
+  LearnedOptions source = from_nothing();
+  for (std::int64_t step = 0; step < 8; ++step) source.observe(balanced_step(step, 20, 10));
+  const std::int64_t version = source.version();
+  for (std::int64_t step = 8; step < 30; ++step) {
+    policy::StepSeen seen = balanced_step(step, 20, 10);
+    const double jitter = step % 2 == 0 ? 1.004 : 0.996;
+    for (policy::DeviceStep& each : seen.devices) each.end *= jitter;
+    source.observe(seen);
+  }
+  EXPECT_EQ(source.version(), version);
+}
+
+// Three devices were seen: the exchange of two is believed to take 2 ms less, so it does.
+TEST(LearnedOptions, AGroupThatHasNotTrainedIsOffAsTheNextOneThatHas) {
+  const CurvePrior prior{{{{{{1, 0.001}, {100, 0.1}}}}, {{{1, 0.001}, {100, 0.1}}}, {0}}, 0.1};
+  std::vector<DeviceLimits> devices = {limited("a", 100), limited("b", 100), limited("c", 100)};
+  for (DeviceLimits& each : devices) each.prior = prior;
+  LearnedOptions source(
+      devices, {{.devices = 2, .per_hour = 0, .exchanges = cost::GroupExchanges{{0.004}, 0}},
+                {.devices = 3, .per_hour = 0, .exchanges = cost::GroupExchanges{{0.006}, 0}}});
+  EXPECT_NEAR(source.options()[0].exchange.tail.value, 0.004, 1e-9);
+  policy::StepSeen seen{.step = 0, .took = Seconds(0.020)};
+  for (const char* name : {"a", "b", "c"}) seen.devices.push_back({name, 10, {0.01}, 0.01, {0}});
+  seen.exchange = {0.006};
+  source.observe(seen);
+  EXPECT_NEAR(source.options()[1].exchange.tail.value, 0.010, 1e-9);
+  EXPECT_NEAR(source.options()[0].exchange.tail.value, 0.008, 1e-9);
+}
+
+TEST(LearnedOptions, GoOnAlikeFromTheirText) {
+  LearnedOptions one = from_nothing(), other = from_nothing();
+  for (std::int64_t step = 0; step < 9; ++step) one.observe(balanced_step(step, 20 + step, 10));
+  ASSERT_TRUE(other.restore(parse_json(one.state().dump(), "s").value(), "s"));
+  EXPECT_EQ(one.state(), other.state());
+  one.observe(balanced_step(9, 50, 30));
+  other.observe(balanced_step(9, 50, 30));
+  EXPECT_EQ(one.state(), other.state());
+  EXPECT_EQ(one.options()[0].devices[0].points, other.options()[0].devices[0].points);
+  LearnedOptions more({limited("a", 9), limited("b", 9), limited("c", 9)}, {{.devices = 3}});
+  EXPECT_FALSE(more.restore(one.state(), "s"));
+}
+
+TEST(BatchPolicies, AreMadeByName) {
+  for (const std::string& name : batch_policy_names()) {
+    BatchSetting setting;
+    setting.batch.initial_batch = 8;
+    setting.batch.bounds = {8, 64};
+    setting.samples_per_pass = 100;
+    const auto made =
+        make_batch_policy(name, setting, std::make_unique<LearnedOptions>(from_nothing()));
+    ASSERT_TRUE(made) << made.error().message;
+    EXPECT_EQ((*made)->name(), name);
+  }
+  const auto none =
+      make_batch_policy("jabbas", {}, std::make_unique<LearnedOptions>(from_nothing()));
+  ASSERT_FALSE(none);
+  EXPECT_NE(none.error().message.find("jabas"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace motley::adapt

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "motley/base/result.h"
+#include "motley/cli/run_options.h"
+#include "motley/cli/verb.h"
+#include "motley/control/batches.h"
+#include "motley/control/chosen_plan.h"
+
+namespace motley::cli {
+
+/// Flags of `run --adapt batch`.
+std::vector<Flag> batch_flags(BatchOptions& options);
+
+/// Their texts as values; opens the data to know how many samples it has. Usage errors name the
+/// flag, what was found and what is wanted.
+Result<control::BatchChoices> make_batch_choices(const RunOptions& options,
+                                                 const control::ChosenPlan& chosen,
+                                                 const control::TrainChoices& training);
+
+/// Usage error: a flag of these was given and the batch stays.
+Result<void> refuse_batch_flags(const BatchOptions& options);
+
+}  // namespace motley::cli

@@ -1,0 +1,133 @@
+#include "motley/synth/gradient_squares.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <variant>
+#include <vector>
+
+#include "motley/program/commit.h"
+#include "motley/program/program_text.h"
+#include "motley/synth/commit.h"
+#include "motley/synth/lower.h"
+#include "motley/testing/golden.h"
+
+namespace motley::synth {
+namespace {
+
+cluster::Cluster lab_of_three() {
+  cluster::Cluster cluster;
+  cluster.name = "lab";
+  cluster.nodes.push_back({"a"});
+  for (int i = 0; i < 3; ++i) {
+    cluster::Device device;
+    device.node = NodeId(0);
+    device.name = "a:" + std::to_string(i);
+    device.kind = "cpu";
+    device.index = i;
+    cluster.devices.push_back(device);
+  }
+  return cluster;
+}
+
+plan::Plan unequal_plan(plan::OptimizerKind optimizer) {
+  plan::Plan plan;
+  plan.model_hash = "model";
+  plan.replicas = plan::make_replicas({DeviceId(0), DeviceId(1), DeviceId(2)}, {4, 3, 1});
+  plan.global_batch = 8;
+  plan.recipe.optimizer.kind = optimizer;
+  plan.bucket_bytes = Bytes(4 << 10);
+  return plan;
+}
+
+program::Program lower_unequal(const char* model, const plan::Plan& plan) {
+  auto lowered = lower(read_graph(model), plan, lab_of_three());
+  EXPECT_TRUE(lowered) << lowered.error().message;
+  return std::move(lowered).value();
+}
+
+std::size_t size_of_list(const program::Instruction& instruction, std::size_t position) {
+  return std::get<program::ArgumentList>(instruction.arguments.at(position).value).size();
+}
+
+/// How many tensors instructions of an operator have in all, in that argument.
+std::size_t count_tensors(const program::DeviceProgram& device, const std::string& op,
+                          std::size_t position) {
+  std::size_t count = 0;
+  for (const program::Instruction& each : device.instructions)
+    if (each.op == op) count += size_of_list(each, position);
+  return count;
+}
+
+class Squares : public ::testing::TestWithParam<std::tuple<const char*, plan::OptimizerKind>> {};
+
+// Each gradient is counted twice: before its terms are summed, and after. Nothing else changes, and
+// nothing more is exchanged.
+TEST_P(Squares, CountEachGradientBeforeAndAfterItIsSummed) {
+  const auto& [model, optimizer] = GetParam();
+  const program::Program lowered = lower_unequal(model, unequal_plan(optimizer));
+  const auto made = with_gradient_squares(lowered);
+  ASSERT_TRUE(made) << made.error().message;
+  const bool is_adam = optimizer == plan::OptimizerKind::kAdamW;
+  const std::string op = is_adam ? "motley::scaled_square_sums" : "motley::square_sums";
+  for (std::size_t rank = 0; rank < made->devices.size(); ++rank) {
+    const program::DeviceProgram &device = made->devices[rank], &plain = lowered.devices[rank];
+    const std::size_t updated =
+        count_tensors(plain, "motley::update", 2) + count_tensors(plain, "motley::direction", 2);
+    // Of what is in front of batch norm none.
+    const std::size_t counted = count_tensors(device, op, 0) - count_tensors(plain, op, 0);
+    if (std::string(model) == "cnn") {
+      EXPECT_TRUE(counted > 0 && counted % 2 == 0 && counted < 2 * updated) << counted;
+    } else {
+      EXPECT_EQ(counted, 2 * updated);
+    }
+    if (is_adam) {
+      EXPECT_EQ(count_tensors(device, op, 1), counted);
+    }
+    program::DeviceProgram rest = device;
+    std::erase_if(rest.instructions, [](const program::Instruction& each) {
+      return each.label == "gradient squares";
+    });
+    ASSERT_EQ(rest.instructions.size(), plain.instructions.size());
+    for (std::size_t i = 0; i < rest.instructions.size(); ++i)
+      EXPECT_EQ(rest.instructions[i].full_name(), plain.instructions[i].full_name());
+    const program::Instruction& report = device.instructions.back();
+    ASSERT_EQ(report.arguments.size(), 6u);
+    EXPECT_EQ(size_of_list(report, 4), size_of_list(report, 5));
+  }
+  EXPECT_EQ(program::parse_program(program::print_program(*made), "again").value(), *made);
+  EXPECT_TRUE(with_commit(*made));
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Squares,
+                         ::testing::Combine(::testing::Values("mlp", "cnn", "gpt"),
+                                            ::testing::Values(plan::OptimizerKind::kSgd,
+                                                              plan::OptimizerKind::kAdamW,
+                                                              plan::OptimizerKind::kLamb)));
+
+std::string why_not_counted(const program::Program& program) {
+  const auto made = with_gradient_squares(program);
+  return made ? "" : made.error().message;
+}
+
+TEST(Squares, SayWhatCannotBeCounted) {
+  plan::Plan alone = unequal_plan(plan::OptimizerKind::kSgd);
+  alone.replicas = plan::make_replicas({DeviceId(1)}, {8});
+  EXPECT_EQ(why_not_counted(lower_unequal("mlp", alone)),
+            "a:1: noise of gradients cannot be seen: one device alone has nothing to compare its "
+            "own with");
+  plan::Plan scaled = unequal_plan(plan::OptimizerKind::kSgd);
+  scaled.recipe.loss_scale = plan::LossScale();
+  EXPECT_EQ(why_not_counted(lower_unequal("mlp", scaled)),
+            "a:0: noise of gradients cannot be seen: gradients have a loss scale; leave "
+            "--loss-scale out");
+  plan::Plan shared = unequal_plan(plan::OptimizerKind::kAdamW);
+  shared.state_shares = {{DeviceId(0), 1.0}, {DeviceId(1), 1.0}, {DeviceId(2), 1.0}};
+  EXPECT_NE(why_not_counted(lower_unequal("mlp", shared)).find("states are kept in parts"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace motley::synth

@@ -1,0 +1,346 @@
+"""Runs whose batch changes while they train: decided by policies, or given as decisions. The result is that of one device
+with the same batches and learning rates, and every sample comes once an epoch."""
+
+import importlib
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from conftest import CLUSTER, DIGITS, EXAMPLES
+from safetensors.torch import load_file
+
+LIMIT = 1e-5
+
+
+@pytest.fixture
+def three(cluster):
+    return cluster
+
+
+@pytest.fixture(scope="module", autouse=True)
+def profiled(motley, mlp, cluster):
+    """Something to price plans by; the tests give what they begin with."""
+    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def steps_of(folder):
+    return [each for each in lines(folder / "log.jsonl") if "loss" in each]
+
+
+def run(motley, model, three, folder, *flags, lr=0.02, data=DIGITS):
+    return motley("run", "-m", model, "-C", three, "--data", data, "--run-dir", folder, "--lr", lr, "--json", *flags)
+
+
+def plan_text(motley, model, three, folder, split, *flags, lr=0.02):
+    path = folder / "drawn.json"
+    done = motley("plan", "-m", model, "-C", three, "--global-batch", sum(split), "--batch-split", ",".join(map(str, split)),
+                  "--lr", lr, "--profile", "model", "-o", path, *flags)  # fmt: skip
+    assert done.code == 0, done.stderr
+    return path.read_text()
+
+
+def decision(step, plan, shares, factor):
+    action = {"do": "batch", "shares": [{"device": f"{d}:0", "samples": n} for d, n in shares], "lr_factor": factor}
+    return {"policy": "test", "seen_step": step, "at": 0.0, "action": action, "expected_s": None, "why": "because",
+            "begins": step, "came_s": None, "before_s": None, "plan": plan}  # fmt: skip
+
+
+# Step from which on, samples of a, b and c, factor of the learning rate: grows, is split anew, loses a device, shrinks,
+# changes the rate alone.
+BATCHES = [(0, (20, 12, 8), 1.0), (5, (50, 30, 17), 1.7), (9, (47, 50, 0), 1.7), (14, (13, 9, 2), 0.8), (18, (13, 9, 2), 1.1)]
+
+
+def decisions_file(motley, model, three, folder, *flags, lr=0.02):
+    path = folder / "given.jsonl"
+    with open(path, "w") as file:
+        for step, samples, factor in BATCHES:
+            text = plan_text(motley, model, three, folder, samples, *flags, lr=lr)
+            shares = [(name, n) for name, n in zip("abc", samples, strict=True) if n]
+            file.write(json.dumps(decision(step, text, shares, factor)) + "\n")
+    return path
+
+
+class Reference:
+    """PyTorch's own loop on one device, by the batches and rates of a run's log."""
+
+    def __init__(self, function, optimizer, data=DIGITS):
+        sys.path[:0] = [str(EXAMPLES)]
+        file, name = function.split(":")
+        self.module, _ = getattr(importlib.import_module(file.removesuffix(".py")), name)()
+        self.module.train()
+        self.optimizer = optimizer(self.module.parameters())
+        arrays = np.load(data)
+        self.arrays = [torch.from_numpy(arrays[name]) for name in arrays.files]
+        self.position = 0
+        self.losses = []
+
+    def loss_of(self, numbers):
+        out = self.module(*(array[numbers] for array in self.arrays))
+        return out["loss"] if isinstance(out, dict) else out[0]
+
+    def numbers(self, batch):
+        return (torch.arange(batch) + self.position) % len(self.arrays[0])
+
+    def step(self, batch, lr):
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.zero_grad()
+        loss = self.loss_of(self.numbers(batch))
+        loss.backward()
+        self.optimizer.step()
+        self.losses.append(loss.item())
+        self.position += batch
+
+    def follow(self, steps):
+        for each in steps:
+            self.step(each["batch"], each["lr"])
+        return self
+
+    def worst(self, folder):
+        found = load_file(folder / "model.safetensors")
+        return max((found[name].double() - value.double()).abs().max().item()
+                   for name, value in self.module.state_dict().items())  # fmt: skip
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def momentum(parameters):
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+
+def adam(parameters):
+    return torch.optim.Adam(parameters, lr=0.1)
+
+
+@pytest.mark.parametrize(
+    "function, optimizer, flags",
+    [
+        ("mlp.py:model", sgd, ()),
+        ("mlp.py:model", adam, ("--optimizer", "adam")),
+        ("digits_cnn.py:model", momentum, ("--momentum", 0.9)),  # batch norm
+    ],
+)
+def test_given_batches_equal_one_device(motley, export, three, tmp_path, function, optimizer, flags):
+    model = export(function)
+    lr = 0.002 if optimizer is adam else 0.02
+    given = decisions_file(motley, model, three, tmp_path, *flags, lr=lr)
+    done = run(motley, model, three, tmp_path / "run", "--decisions", given, "--steps", 36, *flags, lr=lr)
+    assert done.code == 0, done.stderr
+    steps = steps_of(tmp_path / "run")
+    # The training has 36 steps of the first batch, 40, or as many samples.
+    batches = [each["batch"] for each in steps]
+    taken = np.cumsum(batches)
+    assert taken[-1] >= 36 * 40 > taken[-2]
+    begins = [step for step, _, _ in BATCHES]
+    for at, batch in enumerate(batches):
+        _, samples, factor = BATCHES[np.searchsorted(begins, at, side="right") - 1]
+        assert batch == sum(samples)
+        assert steps[at]["lr"] == pytest.approx(lr * factor)
+    reference = Reference(function, optimizer).follow(steps)
+    np.testing.assert_allclose(done.json["losses"], reference.losses, rtol=1e-4)
+    assert reference.worst(tmp_path / "run") < LIMIT
+    kept = [each for each in lines(tmp_path / "run/decisions.jsonl") if each["policy"] == "test"]
+    assert [each["begins"] for each in kept] == begins[1:]
+    # Stopped in the middle of it and gone on with, it has the same bits.
+    halves = tmp_path / "halves"
+    for until in (12, 36):
+        part = run(motley, model, three, halves, "--decisions", given, "--steps", until, *flags, lr=lr)
+        assert part.code == 0, part.stderr
+    assert [each["batch"] for each in steps_of(halves)] == batches
+    state = json.loads((halves / "checkpoint/latest/state.json").read_text())
+    assert (state["step"], state["data_position"], state["global_batch"]) == (len(batches), taken[-1], 40)
+    for name, value in load_file(tmp_path / "run/model.safetensors").items():
+        assert torch.equal(value, load_file(halves / "model.safetensors")[name]), name
+
+
+def test_each_sample_comes_once_an_epoch(motley, mlp, three, tmp_path):
+    """Of a model that hardly learns, the sum of all losses says how often each sample has been counted."""
+    rng = np.random.default_rng(0)
+    data = tmp_path / "few.npz"
+    count = 150
+    np.savez(data, x=rng.normal(size=(count, 1, 8, 8)).astype(np.float32), y=rng.integers(0, 10, count))
+    given = decisions_file(motley, mlp, three, tmp_path)
+    frozen = tmp_path / "frozen.jsonl"
+    frozen.write_text("".join(json.dumps(dict(each, action=dict(each["action"], lr_factor=1e-12))) + "\n"
+                              for each in lines(given)))  # fmt: skip
+    folder = tmp_path / "run"
+    done = run(motley, mlp, three, folder, "--decisions", frozen, "--epochs", 12, "--shuffle", 3, data=data)
+    assert done.code == 0, done.stderr
+    sizes = np.array([each["batch"] for each in steps_of(folder)])
+    ends = np.cumsum(sizes)
+    assert ends[-1] >= 12 * count > ends[-2] and len(set(sizes)) == 3
+    sums = np.cumsum(np.array(done.json["losses"]) * sizes)
+    module = Reference("mlp.py:model", sgd, data)
+    with torch.no_grad():
+        every = sorted(module.loss_of(torch.tensor([i])).item() for i in range(count))
+    # Whole epochs have each sample once, what is over of one none twice.
+    for end, total in zip(ends, sums, strict=True):
+        whole, rest = divmod(int(end), count)
+        low, high = sum(every[:rest]), sum(every[count - rest :])
+        found = total - whole * sum(every)
+        assert low - 1e-3 * end <= found <= high + 1e-3 * end, (end, found, low, high)
+    # Exactly so where epochs end with a step.
+    exact = {int(end): total for end, total in zip(ends, sums, strict=True) if end % count == 0}
+    for end, total in exact.items():
+        assert total == pytest.approx(end // count * sum(every), rel=1e-5)
+
+
+def exact_squares(reference, samples, moments=None, eps=1e-8):
+    """Squared norms of the mean gradients of the pieces, one after the other, and of all."""
+    norms = []
+    numbers = reference.numbers(sum(samples))
+    pieces = [*torch.split(numbers, list(samples)), numbers]
+    for piece in pieces:
+        reference.optimizer.zero_grad()
+        reference.loss_of(piece).backward()
+        total = 0.0
+        for p in reference.module.parameters():
+            gradient = p.grad.double()
+            if moments:
+                state = reference.optimizer.state[p]
+                count = int(state["step"])
+                gradient = gradient / ((state["exp_avg_sq"].double() / (1 - 0.999**count)).sqrt() + eps)
+            total += gradient.square().sum().item()
+        norms.append(total)
+    return norms[:-1], norms[-1]
+
+
+@pytest.mark.parametrize("optimizer, flags", [(sgd, ()), (adam, ("--optimizer", "adam"))])
+def test_noise_is_that_of_the_gradients(motley, mlp, three, tmp_path, optimizer, flags):
+    """Square norms of every step, as PyTorch has them; by second moments where adam counts so, from step 5 on."""
+    plan = tmp_path / "plan.json"
+    lr = 0.002 if optimizer is adam else 0.02
+    shares = (29, 20, 11)
+    plan.write_text(plan_text(motley, mlp, three, tmp_path, shares, *flags, lr=lr))
+    done = run(motley, mlp, three, tmp_path / "run", "--plan", plan, "--adapt", "batch", "--steps", 10, "--batch-limits", "60:60",
+               "--profiles", tmp_path / "none.db", "--batch-rule", "none", *flags, lr=lr)  # fmt: skip
+    assert done.code == 0, done.stderr
+    steps = steps_of(tmp_path / "run")
+    reference = Reference("mlp.py:model", optimizer)
+    for at, each in enumerate(steps):
+        if optimizer is adam and at < 5:
+            assert "noise" not in each
+        elif [piece["samples"] for piece in each["noise"]["pieces"]] == list(shares):
+            pieces, whole = exact_squares(reference, shares, optimizer is adam)
+            assert each["noise"]["squared_norm"] == pytest.approx(whole, rel=1e-3)
+            assert [piece["squared_norm"] for piece in each["noise"]["pieces"]] == pytest.approx(pieces, rel=1e-3)
+        reference.step(each["batch"], each["lr"])
+    assert reference.worst(tmp_path / "run") < LIMIT
+
+
+def test_noise_behind_batch_norm(motley, cnn, three, tmp_path):
+    """Batch norm over the global batch ties its samples together: what is behind the last one counts."""
+    plan, shares = tmp_path / "plan.json", (29, 20, 11)
+    plan.write_text(plan_text(motley, cnn, three, tmp_path, shares))
+    done = run(motley, cnn, three, tmp_path / "run", "--plan", plan, "--adapt", "batch", "--steps", 4, "--batch-limits", "60:60",
+               "--profiles", tmp_path / "none.db", "--batch-rule", "none")  # fmt: skip
+    assert done.code == 0, done.stderr
+    reference = Reference("digits_cnn.py:model", sgd)
+    x, y = reference.arrays
+    for each in steps_of(tmp_path / "run"):
+        numbers = reference.numbers(sum(shares))
+        state = {name: value.clone() for name, value in reference.module.state_dict().items()}
+        features = reference.module.features(x[numbers]).detach()
+        reference.module.load_state_dict(state)
+        norms = []
+        for piece in [*torch.split(torch.arange(sum(shares)), list(shares)), torch.arange(sum(shares))]:
+            reference.optimizer.zero_grad()
+            scores = reference.module.classify(features[piece])
+            torch.nn.functional.cross_entropy(scores, y[numbers][piece]).backward()
+            norms.append(sum(p.grad.double().square().sum().item() for p in reference.module.classify.parameters()))
+        assert each["noise"]["squared_norm"] == pytest.approx(norms[-1], rel=1e-3)
+        assert [piece["squared_norm"] for piece in each["noise"]["pieces"]] == pytest.approx(norms[:-1], rel=1e-3)
+        reference.step(each["batch"], each["lr"])
+
+
+@pytest.mark.parametrize("policy", ["motley", "simigrad", "adaptdl"])
+def test_a_policy_decides(motley, cnn, three, tmp_path, policy):
+    """Its batches are within the limits, the result is that of one device, a repetition has the same bits, and a
+    second call goes on deciding where the first one was."""
+    folder = tmp_path / "run"
+    plan = tmp_path / "plan.json"
+    plan.write_text(plan_text(motley, cnn, three, tmp_path, (6, 4, 2), "--momentum", 0.9))
+    flags = ["--plan", plan, "--momentum", 0.9, "--adapt", "batch", "--policy", policy, "--batch-limits", "12:96",
+             "--profiles", tmp_path / "none.db"]  # fmt: skip
+    first = run(motley, cnn, three, folder, *flags, "--steps", 200)
+    assert first.code == 0, first.stderr
+    state = json.loads((folder / "checkpoint/latest/policy.json").read_text())
+    assert state["policy"] == policy
+    begun = len(steps_of(folder))
+    done = run(motley, cnn, three, folder, *flags, "--steps", 600)
+    assert done.code == 0, done.stderr
+    assert "is not gone on with" not in done.stderr, done.stderr
+    steps = steps_of(folder)
+    batches = [each["batch"] for each in steps]
+    assert batches[0] == 12 and min(batches) >= 12 and max(batches) <= 96
+    assert batches[begun] == batches[begun - 1]
+    assert len(set(batches)) > 1, lines(folder / "decisions.jsonl")
+    reference = Reference("digits_cnn.py:model", momentum).follow(steps)
+    np.testing.assert_allclose(done.json["losses"], reference.losses, rtol=2e-2, atol=2e-3)
+    again = run(motley, cnn, three, tmp_path / "again", "--decisions", folder / "decisions.jsonl", "--steps", 600,
+                "--momentum", 0.9)  # fmt: skip
+    assert again.code == 0, again.stderr
+    assert again.json["losses"] == done.json["losses"]
+    report = motley("report", folder)
+    assert report.code == 0 and "samples, the batch split" in report.stdout, report.stdout
+
+
+def test_memory_binds(motley, mlp, tmp_path):
+    """Labels are noise, so the largest batch is best; devices are given what their memory holds of it, and no more."""
+    rng = np.random.default_rng(0)
+    data = tmp_path / "noise.npz"
+    np.savez(data, x=rng.normal(size=(150, 1, 8, 8)).astype(np.float32), y=rng.integers(0, 10, 150))
+    memory = {"0.8": 6, "0.4": 5, "0.2": 5}
+    text = CLUSTER
+    for speed, size in memory.items():
+        text = text.replace(f"speed = {speed}", f'speed = {speed}\n  memory = "{size}MiB"')
+    cluster = tmp_path / "small.toml"
+    cluster.write_text(text)
+    plan = tmp_path / "plan.json"
+    plan.write_text(plan_text(motley, mlp, cluster, tmp_path, (6, 4, 2)))
+    folder = tmp_path / "run"
+    done = run(motley, mlp, cluster, folder, "--plan", plan, "--adapt", "batch", "--policy", "adaptdl", "--batch-limits",
+               "4:4000", "--profiles", tmp_path / "none.db", "--steps", 500, data=data)  # fmt: skip
+    assert done.code == 0, done.stderr
+    assert "cannot be had" not in done.stderr and "not possible" not in done.stderr, done.stderr
+    steps = steps_of(folder)
+    assert 60 < max(each["batch"] for each in steps) < 2000
+    peaks = np.array([each["peak_bytes"] for each in steps]).max(axis=0) / 2**20
+    assert (peaks <= list(memory.values())).all(), peaks
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--policy", "adaptld"], "'adaptld'"),
+        (["--batch-limits", "40"], "--batch-limits: found '40', wanted the least and the most samples a step as MIN:MAX"),
+        (["--batch-limits", "80:40"], "--batch-limits: found '80:40'"),
+        (["--batch-limits", "80:400"], "--batch-limits: found 80:400, the training begins with 40"),
+        (["--batch-rule", "cubic"], "found learning-rate rule 'cubic', wanted one of adascale, sqrt, linear, none"),
+        (["--objective", "fame"], "--objective: found 'fame', wanted time, cost or deadline:DURATION"),
+        (["--objective", "cost"], "--objective: the cluster file has no price_per_hour of some machine"),
+        (["--elastic"], "--elastic: a batch that changes does not go with devices that come and go yet"),
+        (["--plan", "stages"], "--adapt batch goes with plans that split the batch alone, this one is: "),
+        (["--plan", "alone"], "--adapt batch learns the noise of gradients from how those of devices differ"),
+    ],
+)
+def test_says_what_is_wrong(motley, mlp, three, tmp_path, flags, message):
+    plan = tmp_path / "plan.json"
+    if "stages" in flags or "alone" in flags:
+        way = ["--exclude", "b:0", "--exclude", "c:0"] if "alone" in flags else ["--planner", "random", "--seed", 8]
+        done = motley("plan", "-m", mlp, "-C", three, "--global-batch", 40, "--lr", 0.02, "--profile", "model", "-o", plan, *way)
+        assert done.code == 0, done.stderr
+        flags = []
+    else:
+        plan.write_text(plan_text(motley, mlp, three, tmp_path, (20, 12, 8)))
+    done = motley("run", "-m", mlp, "-C", three, "--data", DIGITS, "--run-dir", tmp_path / "r", "--plan", plan, "--steps", 8,
+                  "--profiles", tmp_path / "none.db", "--adapt", "batch", *flags)  # fmt: skip
+    assert done.code == 2 and message in done.stderr, done.stderr
