@@ -322,7 +322,7 @@ class AloneTest : public ElasticTest {
     const NamedTensor weight{"w", {DType::kF32, {4}, std::as_bytes(std::span(values))}};
     const run::SavedTensor model{weight, {}}, moment{{"w/momentum", weight.tensor}, {}};
     const run::CheckpointState state{
-        .step = step, .global_batch = 8, .model_hash = inputs_.model->hash};
+        .step = step, .samples = 8 * step, .global_batch = 8, .model_hash = inputs_.model->hash};
     return run::CheckpointStore(choices_.run_dir)
         .write(state, {0, 1, {&model, 1}, {&moment, 1}})
         .value();
