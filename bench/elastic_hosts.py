@@ -42,6 +42,7 @@ def host_rows(folder):
         shutil.copy(folder / "cnn.motley", lead.home())
         shutil.copy(ROOT / "examples/data/digits.npz", lead.home())
         lead.run(f"{MOTLEY} probe --hosts a,b,c -o cluster.toml")
+        lead.run(f"{RUN.replace('100000', '3')} --run-dir measured")
         run = Running(lead, "tough", RUN)
         cases = []
         for case, act, words, timeout in lose_and_join(hosts, run):
