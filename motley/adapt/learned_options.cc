@@ -62,7 +62,7 @@ bool LearnedOptions::learn_curves(const policy::StepSeen& step) {
       (void)curves_[i].observe(seen, step.step);
       const auto samples = static_cast<double>(seen.samples);
       const double used = work_seconds(options_.back().devices[i], samples);
-      const double learned = curve_of(i).points.empty() ? used : work_seconds(curve_of(i), samples);
+      const double learned = work_seconds(curve_of(i), samples);
       is_new = is_new || std::abs(learned - used) > kDiffers * used;
     }
   }

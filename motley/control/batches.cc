@@ -153,10 +153,7 @@ Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
                                                 const BatchChoices& choices) {
   const Inputs& inputs = chosen.inputs;
   const plan::Plan& plan = chosen.planned.plan;
-  if (!splits_batch_alone(plan))
-    return usage_error("cli.adapt",
-                       "--adapt batch goes with plans that split the batch alone, this one is: " +
-                           describe_plan(plan, inputs.cluster) + "; add --planner split");
+  MOTLEY_RETURN_IF_ERROR(require_batch_split(chosen, "batch"));
   MOTLEY_ASSIGN(const adapt::BatchBounds bounds, find_bounds(inputs, choices));
   MOTLEY_ASSIGN(const Devices devices, find_devices(chosen, static_cast<std::int64_t>(bounds.most),
                                                     choices.objective.kind));

@@ -63,10 +63,8 @@ Result<void> write_here(const std::string& path, const std::string& text) {
   return write_file_atomic(path, text);
 }
 
-/// The change as a host is told of it: a checkpoint that it goes on from lies there, too.
+/// A change that goes on from a checkpoint, as a host is told of it: it lies there, too.
 run::Change for_host(run::Hosts& hosts, const std::string& host, run::Change change) {
-  if (!change.recovery || change.recovery->from.empty() || change.recovery->from == "new")
-    return change;
   const auto there = [&](const std::string& on) {
     const std::string& path = change.recovery->from;
     return on.empty() ? path : hosts.on(on).scratch() + "/" + run::checkpoint_there(path);
@@ -86,16 +84,16 @@ run::Commands command_of(const Order& order, const run::Job& job, run::Hosts& ho
     std::set<int> told(change->processes.begin(), change->processes.end());
     for (int process = 0; change->processes.empty() && process < std::ssize(job.devices); ++process)
       told.insert(process);
+    const bool is_loaded = change->recovery && change->recovery->is_loaded();
     std::set<std::string> placed = {""};
     for (const int process : told) {
       const run::WorkerDevice& device = job.devices[static_cast<std::size_t>(process)];
-      const bool is_loaded =
-          change->recovery && !change->recovery->from.empty() && change->recovery->from != "new";
       // Of a host that is gone by now it will be heard.
       if (is_loaded && placed.insert(device.host).second)
         (void)run::place_checkpoint(hosts.on(device.host), change->recovery->from);
       commands.lines[static_cast<std::size_t>(process)] =
-          run::print_order(for_host(hosts, device.host, *change), device.name);
+          is_loaded ? run::print_order(for_host(hosts, device.host, *change), device.name)
+                    : run::print_order(*change, device.name);
     }
   }
   if (const auto* halt = std::get_if<Halt>(&order))

@@ -47,9 +47,16 @@ std::int64_t find_most(const ChosenPlan& chosen, DeviceId id, std::int64_t batch
 
 }  // namespace
 
-bool splits_batch_alone(const plan::Plan& plan) {
-  return !plan::splits_operators(plan) && !plan::has_stages(plan) &&
-         plan.replicas[0].micro_batches == 1;
+Result<void> require_batch_split(const ChosenPlan& chosen, std::string_view adapt) {
+  const plan::Plan& plan = chosen.planned.plan;
+  if (!plan::splits_operators(plan) && !plan::has_stages(plan) &&
+      plan.replicas[0].micro_batches == 1)
+    return {};
+  return usage_error(
+      "cli.adapt",
+      fmt::format("--adapt {} goes with plans that split the batch alone, this one is: {}; add "
+                  "--planner split",
+                  adapt, describe_plan(plan, chosen.inputs.cluster)));
 }
 
 std::vector<adapt::DeviceLimits> find_limits(const ChosenPlan& chosen, std::int64_t most) {
@@ -78,10 +85,7 @@ Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
                                                 const std::string& policy) {
   const Inputs& inputs = chosen.inputs;
   const plan::Plan& plan = chosen.planned.plan;
-  if (!splits_batch_alone(plan))
-    return usage_error("cli.adapt",
-                       "--adapt split goes with plans that split the batch alone, this one is: " +
-                           describe_plan(plan, inputs.cluster) + "; add --planner split");
+  MOTLEY_RETURN_IF_ERROR(require_batch_split(chosen, "split"));
   auto adaptation = std::make_shared<Adaptation>();
   Candidate first{describe_plan(plan, inputs.cluster), chosen.planned};
   first.predicted = predicted;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "motley/adapt/device_limits.h"
@@ -14,8 +15,9 @@ namespace motley::control {
 /// A change takes a gap between two steps, and a first step that is longer (docs/benchmarks.md).
 inline constexpr Seconds kChangeCost{0.06};
 
-/// Does it split the batch, and nothing else, in one micro-batch?
-bool splits_batch_alone(const plan::Plan& plan);
+/// Usage error `cli.adapt`: the plan splits more than the batch, or that into micro-batches, which
+/// an adaptation of this name does not go with.
+Result<void> require_batch_split(const ChosenPlan& chosen, std::string_view adapt);
 
 /// What devices may be given of a batch of so many samples at most, by memory, and what is believed
 /// of them: where there are prices all devices of the question, else those of the plan.

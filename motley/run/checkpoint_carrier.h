@@ -34,7 +34,7 @@ class CheckpointCarrier {
   /// gives it.
   bool keeps_back(const WorkerEvent& event);
   void add_waits(std::vector<pollfd>& waits) const {
-    waits.push_back({link_.descriptor(), POLLIN, 0});
+    if (!is_idle()) waits.push_back({link_.descriptor(), POLLIN, 0});  // else nobody reads
   }
   /// Goes on with what there is to do, without waiting. Events of checkpoints that are safe now, of
   /// which `path` is here and `note` says how they came. Errors, after which it is idle: the host

@@ -142,13 +142,16 @@ Json store_to_json(const std::optional<StoreAddress>& store) {
 
 }  // namespace
 
+bool Changes::is_absent(const std::string& device) const {
+  return std::find(absent.begin(), absent.end(), device) != absent.end();
+}
+
 std::set<std::string> first_hosts(const Job& job) {
-  Job present = job;
-  if (job.changes && job.changes->is_elastic)
-    std::erase_if(present.devices, [&](const WorkerDevice& device) {
-      return std::count(job.changes->absent.begin(), job.changes->absent.end(), device.name) > 0;
-    });
-  return remote_hosts(present);
+  std::set<std::string> hosts;
+  for (const WorkerDevice& device : job.devices)
+    if (!device.host.empty() && !(job.changes && job.changes->is_absent(device.name)))
+      hosts.insert(device.host);
+  return hosts;
 }
 
 bool has_own_directories(const Job& job) { return job.store || (job.changes && job.changes->keys); }

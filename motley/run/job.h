@@ -74,6 +74,7 @@ struct Changes {
   bool is_elastic = false;
   /// Devices that have no process at the beginning, by name.
   std::vector<std::string> absent = {};
+  bool is_absent(const std::string& device) const;
   /// Where the processes of an elastic job meet (run/hosts/key_server.h); none: in a file.
   std::optional<StoreAddress> keys = {};
   bool operator==(const Changes&) const = default;
@@ -117,9 +118,8 @@ struct Job {
   std::optional<Batches> batches = {};  ///< none: all of one size
   bool operator==(const Job&) const = default;
 };
-/// The machines of its devices other than the lead's.
+/// The machines of its devices other than the lead's; of those that are not absent at first.
 std::set<std::string> remote_hosts(const Job& job);
-/// The same, but for those whose devices are all absent at the beginning of an elastic job.
 std::set<std::string> first_hosts(const Job& job);
 /// Has each of its hosts a run directory of its own? Else all ranks see one.
 bool has_own_directories(const Job& job);

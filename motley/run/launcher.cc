@@ -83,9 +83,16 @@ class Launch {
   // outcome is the gravest that was heard until all have ended.
   enum class Blame { kNone, kConsequence, kError, kDeath };
 
+  struct Carrying {
+    Carrying(HostLink& link, const std::string& run_dir) : carrier(link, run_dir) {}
+    CheckpointCarrier carrier;
+    std::int64_t told = 0;  // bytes that have come, of which was told
+  };
+
   Result<void> prepare_directory() const;
   Result<void> start_all();
   Result<void> start(std::size_t rank, std::vector<std::string> more = {});
+  void join(int rank);
   bool outlives(int rank, const Error& error);
   void lose(int rank, Error error);
   const Seat& seat_of(std::size_t rank) const { return seats_[rank]; }
@@ -115,8 +122,7 @@ class Launch {
   SignalPipe signals_;
   std::vector<Seat> seats_;                             // by rank
   std::map<std::string, std::unique_ptr<Crew>> crews_;  // by agent
-  std::map<std::string, CheckpointCarrier> carriers_;   // by host that has written some
-  std::map<std::string, std::int64_t> carried_;         // bytes, by the same
+  std::map<std::string, Carrying> carriers_;            // by host that has written some
   HostReturns returns_;
   std::map<int, Clock::time_point> dying_;  // ranks elsewhere: since when
   std::vector<int> exit_codes_;             // by rank; -1: it runs
@@ -165,20 +171,14 @@ Result<void> Launch::start_all() {
   exit_codes_.assign(ranks, 0);
   spoke_error_.assign(ranks, false);
   is_ready_.assign(ranks, true);
-  const std::vector<std::string> absent =
-      job_.changes ? job_.changes->absent : std::vector<std::string>();
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    if (std::count(absent.begin(), absent.end(), job_.devices[rank].name) > 0) continue;
+    if (job_.changes && job_.changes->is_absent(job_.devices[rank].name)) continue;
     MOTLEY_RETURN_IF_ERROR(start(rank));
   }
   return {};
 }
 
 Result<void> Launch::start(std::size_t rank, std::vector<std::string> more) {
-  if (returns_.is_lost(seat_of(rank).agent)) {
-    returns_.begin(seat_of(rank).agent, static_cast<int>(rank));
-    return {};
-  }
   exit_codes_[rank] = -1;
   spoke_error_[rank] = is_ready_[rank] = false;
   std::vector<std::string> arguments = {options_.verb, seat_of(rank).job, "--rank",
@@ -186,6 +186,22 @@ Result<void> Launch::start(std::size_t rank, std::vector<std::string> more) {
   arguments.insert(arguments.end(), more.begin(), more.end());
   return crew_of(rank).start({static_cast<int>(rank), std::move(arguments),
                               log_path(static_cast<int>(rank)), job_.changes.has_value()});
+}
+
+/// Starts a rank that joins what runs, when its host is there.
+void Launch::join(int rank) {
+  const auto at = static_cast<std::size_t>(rank);
+  const std::string& agent = seat_of(at).agent;
+  if (!returns_.is_lost(agent)) {
+    const auto started = start(at, {"--joins"});
+    if (started) return;
+    if (agent.empty()) return lose(rank, started.error());
+    // It went while nothing of it was listened to, as nothing ran there.
+    exit_codes_[at] = kRuntimeFailure;
+    is_ready_[at] = true;
+    returns_.lose(agent);
+  }
+  returns_.begin(agent, rank);
 }
 
 /// A rank that is not there any more, for a reason that no exit tells.
@@ -236,21 +252,21 @@ void Launch::take_line(int rank, const std::string& line) {
 CheckpointCarrier* Launch::carrier_of(int rank) {
   const std::string& host = job_.devices[static_cast<std::size_t>(rank)].host;
   if (host.empty() || options_.hosts == nullptr || returns_.is_lost(host)) return nullptr;
-  return &carriers_.try_emplace(host, options_.hosts->on(host), job_.run_dir).first->second;
+  return &carriers_.try_emplace(host, options_.hosts->on(host), job_.run_dir).first->second.carrier;
 }
 
 /// Checkpoints are told of when they are safe here.
 void Launch::carry() {
-  for (auto& [host, carrier] : carriers_) {
-    const auto safe = carrier.get_on();
+  for (auto& [host, carrying] : carriers_) {
+    const auto safe = carrying.carrier.get_on();
     if (!safe && options_.on_loss && safe.error().code == "host.lost") continue;  // one is less
     if (!safe) {
       blame(Blame::kError, safe.error());
       return signal_all(SIGTERM);
     }
     for (const WorkerEvent& event : *safe) on_event_(event);
-    std::int64_t& carried = carried_[host];
-    if (std::exchange(carried, carrier.carried()) == carrier.carried()) continue;
+    const std::int64_t carried = carrying.carrier.carried();
+    if (std::exchange(carrying.told, carried) == carried) continue;
     for (std::size_t rank = 0; rank < job_.devices.size(); ++rank)
       if (job_.devices[rank].host == host) on_event_({"carrying", static_cast<int>(rank), {}});
   }
@@ -265,10 +281,7 @@ void Launch::give_orders() {
       // Whose host is gone is heard of it.
       if (!told && !options_.on_loss) blame(Blame::kError, told.error());
     }
-    for (const int rank : commands->start) {
-      const auto started = start(static_cast<std::size_t>(rank), {"--joins"});
-      if (!started) lose(rank, started.error());
-    }
+    for (const int rank : commands->start) join(rank);
     for (const int rank : commands->kill) {
       if (exit_codes_[static_cast<std::size_t>(rank)] >= 0) continue;
       crew_of(static_cast<std::size_t>(rank)).signal_one(rank, SIGKILL);
@@ -308,18 +321,18 @@ void Launch::take_returns() {
       for (std::size_t rank = 0; rank < seats_.size(); ++rank)
         if (seats_[rank].agent == each.host) seats_[rank].job = each.job;
     }
-    for (const int rank : each.ranks) {
-      const Result<void> started = each.reached ? start(static_cast<std::size_t>(rank), {"--joins"})
-                                                : tl::make_unexpected(each.reached.error());
-      if (!started) lose(rank, started.error());
-    }
+    for (const int rank : each.ranks)
+      if (each.reached)
+        join(rank);
+      else
+        lose(rank, each.reached.error());
   }
 }
 
 void Launch::listen() {
   std::vector<pollfd> waits{{signals_.number(), POLLIN, 0}};
   for (const auto& [host, crew] : crews_) crew->add_waits(waits);
-  for (const auto& [host, carrier] : carriers_) carrier.add_waits(waits);
+  for (const auto& [host, carrying] : carriers_) carrying.carrier.add_waits(waits);
   ::poll(waits.data(), waits.size(), kTickMs);
   std::vector<Heard> heard;
   for (const auto& [host, crew] : crews_) crew->listen(heard);
@@ -414,8 +427,9 @@ bool Launch::all_ended() const {
 
 /// Does a worker run, or a checkpoint come? That of a job that failed is wanted, too.
 bool Launch::goes_on() const {
-  const bool is_carrying = std::any_of(carriers_.begin(), carriers_.end(),
-                                       [](const auto& each) { return !each.second.is_idle(); });
+  const bool is_carrying = std::any_of(carriers_.begin(), carriers_.end(), [](const auto& each) {
+    return !each.second.carrier.is_idle();
+  });
   return !all_ended() || (is_carrying && interrupts_ < 2);
 }
 

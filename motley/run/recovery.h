@@ -53,6 +53,7 @@ struct Recovery {
   /// What is kept is loaded from there and lies nowhere else: a checkpoint, or "new" for a training
   /// that begins anew. "": processes have it.
   std::string from;
+  bool is_loaded() const { return !from.empty() && from != "new"; }  ///< from a checkpoint
   bool operator==(const Recovery&) const = default;
 };
 Json recovery_to_json(const Recovery& recovery);

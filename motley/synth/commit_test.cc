@@ -15,33 +15,14 @@
 #include "motley/program/strands.h"
 #include "motley/synth/lower.h"
 #include "motley/testing/golden.h"
+#include "motley/testing/uneven_split.h"
 
 namespace motley::synth {
 namespace {
 
-cluster::Cluster three_devices() {
-  cluster::Cluster cluster;
-  cluster.name = "lab";
-  cluster.nodes.push_back({"a"});
-  for (int i = 0; i < 3; ++i) {
-    cluster::Device device;
-    device.node = NodeId(0);
-    device.name = "a:" + std::to_string(i);
-    device.kind = "cpu";
-    device.index = i;
-    cluster.devices.push_back(device);
-  }
-  return cluster;
-}
-
 plan::Plan split_plan(plan::OptimizerKind optimizer) {
-  plan::Plan plan;
-  plan.model_hash = "model";
-  plan.replicas = plan::make_replicas({DeviceId(0), DeviceId(1), DeviceId(2)}, {4, 3, 1});
-  plan.global_batch = 8;
-  plan.recipe.optimizer.kind = optimizer;
+  plan::Plan plan = uneven_split(optimizer);
   plan.recipe.clip_norm = 1.0;
-  plan.bucket_bytes = Bytes(4 << 10);  // many buckets: some are exchanged while others are filled
   return plan;
 }
 
@@ -78,7 +59,7 @@ class Commits : public ::testing::TestWithParam<std::tuple<const char*, plan::Op
 TEST_P(Commits, NothingIsWrittenBeforeAllExchangesAreOver) {
   const auto& [model, optimizer] = GetParam();
   const plan::Plan plan = split_plan(optimizer);
-  const auto lowered = lower(read_graph(model), plan, three_devices());
+  const auto lowered = lower(read_graph(model), plan, lab_of_three());
   ASSERT_TRUE(lowered) << lowered.error().message;
   const auto made = with_commit(*lowered);
   ASSERT_TRUE(made) << made.error().message;
@@ -108,7 +89,7 @@ void expect_commits(const program::Program& lowered) {
 }
 
 cluster::Cluster more_devices(std::size_t count) {
-  cluster::Cluster cluster = three_devices();
+  cluster::Cluster cluster = lab_of_three();
   while (cluster.devices.size() < count) {
     cluster::Device device = cluster.devices.back();
     device.name = "a:" + std::to_string(++device.index);
@@ -178,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(Models, StageCommits, ::testing::Values("mlp", "gpt"));
 TEST(Commit, OneRankNeedsNone) {
   plan::Plan plan = split_plan(plan::OptimizerKind::kSgd);
   plan.replicas = plan::make_replicas({DeviceId(0)}, {8});
-  const auto lowered = lower(read_graph("mlp"), plan, three_devices());
+  const auto lowered = lower(read_graph("mlp"), plan, lab_of_three());
   ASSERT_TRUE(lowered) << lowered.error().message;
   EXPECT_EQ(with_commit(*lowered).value(), *lowered);
 }

@@ -13,34 +13,10 @@
 #include "motley/synth/commit.h"
 #include "motley/synth/lower.h"
 #include "motley/testing/golden.h"
+#include "motley/testing/uneven_split.h"
 
 namespace motley::synth {
 namespace {
-
-cluster::Cluster lab_of_three() {
-  cluster::Cluster cluster;
-  cluster.name = "lab";
-  cluster.nodes.push_back({"a"});
-  for (int i = 0; i < 3; ++i) {
-    cluster::Device device;
-    device.node = NodeId(0);
-    device.name = "a:" + std::to_string(i);
-    device.kind = "cpu";
-    device.index = i;
-    cluster.devices.push_back(device);
-  }
-  return cluster;
-}
-
-plan::Plan unequal_plan(plan::OptimizerKind optimizer) {
-  plan::Plan plan;
-  plan.model_hash = "model";
-  plan.replicas = plan::make_replicas({DeviceId(0), DeviceId(1), DeviceId(2)}, {4, 3, 1});
-  plan.global_batch = 8;
-  plan.recipe.optimizer.kind = optimizer;
-  plan.bucket_bytes = Bytes(4 << 10);
-  return plan;
-}
 
 program::Program lower_unequal(const char* model, const plan::Plan& plan) {
   auto lowered = lower(read_graph(model), plan, lab_of_three());
@@ -67,7 +43,7 @@ class Squares : public ::testing::TestWithParam<std::tuple<const char*, plan::Op
 // nothing more is exchanged.
 TEST_P(Squares, CountEachGradientBeforeAndAfterItIsSummed) {
   const auto& [model, optimizer] = GetParam();
-  const program::Program lowered = lower_unequal(model, unequal_plan(optimizer));
+  const program::Program lowered = lower_unequal(model, uneven_split(optimizer));
   const auto made = with_gradient_squares(lowered);
   ASSERT_TRUE(made) << made.error().message;
   const bool is_adam = optimizer == plan::OptimizerKind::kAdamW;
@@ -113,17 +89,17 @@ std::string why_not_counted(const program::Program& program) {
 }
 
 TEST(Squares, SayWhatCannotBeCounted) {
-  plan::Plan alone = unequal_plan(plan::OptimizerKind::kSgd);
+  plan::Plan alone = uneven_split(plan::OptimizerKind::kSgd);
   alone.replicas = plan::make_replicas({DeviceId(1)}, {8});
   EXPECT_EQ(why_not_counted(lower_unequal("mlp", alone)),
             "a:1: noise of gradients cannot be seen: one device alone has nothing to compare its "
             "own with");
-  plan::Plan scaled = unequal_plan(plan::OptimizerKind::kSgd);
+  plan::Plan scaled = uneven_split(plan::OptimizerKind::kSgd);
   scaled.recipe.loss_scale = plan::LossScale();
   EXPECT_EQ(why_not_counted(lower_unequal("mlp", scaled)),
             "a:0: noise of gradients cannot be seen: gradients have a loss scale; leave "
             "--loss-scale out");
-  plan::Plan shared = unequal_plan(plan::OptimizerKind::kAdamW);
+  plan::Plan shared = uneven_split(plan::OptimizerKind::kAdamW);
   shared.state_shares = {{DeviceId(0), 1.0}, {DeviceId(1), 1.0}, {DeviceId(2), 1.0}};
   EXPECT_NE(why_not_counted(lower_unequal("mlp", shared)).find("states are kept in parts"),
             std::string::npos);

@@ -128,3 +128,20 @@ def test_plans_change_over_hosts(lead, one_device, adapt):
     """Without --elastic, too."""
     lead.run(f"{RUN} -C cluster.toml --planner equal --adapt {adapt} --steps 20 --run-dir adapt-{adapt}")
     assert summary(lead, f"adapt-{adapt}")["losses"] == pytest.approx(one_device, rel=1e-5)
+
+
+@slow
+def test_an_agent_that_dies_while_nothing_runs_there(lead, hosts):
+    run = Running(lead, "idle", f"{LONG} --listen {PORT}")
+    lead.run(f"{MOTLEY} leave idle b:0")
+    run.goes_on()
+    busy = lead.run("cut -d' ' -f14,15 /proc/$(pgrep -x motley | head -1)/stat").stdout
+    time.sleep(3)
+    later = lead.run("cut -d' ' -f14,15 /proc/$(pgrep -x motley | head -1)/stat").stdout
+    ticks = sum(map(int, later.split())) - sum(map(int, busy.split()))
+    assert ticks < 60, "hundredths of a second of the lead, in three seconds in which it has nothing to do"
+    hosts["b"].run("pkill -KILL -f 'motley agent'", check=False)
+    lead.run(f"{MOTLEY} join a:{PORT} --device b:0")
+    run.goes_on()
+    assert [each["joined"] for each in run.stop()["membership"] if each["joined"]] == [["b:0"]]
+    nothing_runs(hosts)

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include <sstream>
 #include <utility>
 
+#include "motley/base/quiet_thread.h"
 #include "motley/base/text.h"
 #include "motley/run/hosts/agent.h"
 #include "motley/run/hosts/elapsed.h"
@@ -70,12 +70,7 @@ void Hosts::add(std::map<std::string, std::unique_ptr<HostLink>> fresh) {
   const std::scoped_lock lock(mutex_);
   links_.merge(fresh);
   if (beating_.joinable() || links_.empty()) return;
-  // Signals are for the thread that waits for them: it inherits what is blocked now.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  beating_ = std::thread([this] { beat(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  beating_ = start_quiet_thread([this] { beat(); });
 }
 
 std::map<std::string, Error> Hosts::reach_some(const std::set<std::string>& hosts) {

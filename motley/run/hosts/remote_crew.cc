@@ -21,6 +21,7 @@ Result<void> RemoteCrew::start(const Hand& hand) {
 }
 
 void RemoteCrew::add_waits(std::vector<pollfd>& waits) const {
+  if (hands_.empty()) return;  // as nothing is listened to
   if (link_.descriptor() >= 0) waits.push_back({link_.descriptor(), POLLIN, 0});
   if (link_.has_more()) waits.push_back({link_.input_descriptor(), POLLOUT, 0});
 }
