@@ -8,6 +8,7 @@
             each instruction, against one device
   host      one of three hosts (tests/hosts/namespaces.py; wants root): its process dies, its agent, its cable is pulled;
             and it comes back
+  head      all of the host that leads is killed, and another of three leads on
   after     steps after a loss against those of a run begun by the survivors
   overhead  steps with --elastic against without, in turns
   mirrors   plans in which devices keep parts, sharded and staged: steps with --survive 1 against without, what mirrors
@@ -403,6 +404,7 @@ def mirror_rows(folder):
 
 KINDS = {"kill": kill_rows, "silent": silent_rows, "notice": notice_rows, "campaign": campaign_rows,
          "sequence": sequence_rows, "instruction": instruction_rows, "host": elastic_hosts.host_rows,
+         "head": elastic_hosts.head_rows,
          "after": after_rows, "overhead": overhead_rows, "mirrors": mirror_rows}  # fmt: skip
 
 

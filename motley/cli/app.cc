@@ -124,6 +124,7 @@ int run_app(std::vector<std::string> arguments, const Surroundings& surroundings
   context.workers = surroundings.workers;
   context.clock = surroundings.clock;
   context.program = surroundings.program;
+  context.arguments = arguments;
   context.profile_store = default_store(context.environment);
   add_common_options(registry, context);
   add_verbs(registry);

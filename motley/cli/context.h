@@ -2,6 +2,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "motley/base/exit_code.h"
 #include "motley/base/json_forward.h"
@@ -20,9 +21,10 @@ struct Context {
   std::map<std::string, std::string> environment;
   control::Workers* workers = nullptr;
   const control::Clock* clock = nullptr;
-  std::string program;        ///< path of motley itself
-  std::string profile_store;  ///< default path of the profile store
-  std::string launcher;       ///< of agents on other hosts; "": ssh
+  std::vector<std::string> arguments;  ///< as the process was given them
+  std::string program;                 ///< path of motley itself
+  std::string profile_store;           ///< default path of the profile store
+  std::string launcher;                ///< of agents on other hosts; "": ssh
   std::string print_phase, stop_after, dump_dir;
 
   /// Result for people, or the JSON object, to stdout. With --json only `json` is printed.

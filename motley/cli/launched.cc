@@ -53,6 +53,7 @@ run::AgentOptions agent_options(const Context& context) {
   run::AgentOptions options;
   const std::filesystem::path program = context.program;
   options.worker = (program.parent_path() / "motley-worker").string();
+  options.program = context.program;
   const std::string cache = variable(context, "XDG_CACHE_HOME");
   options.cache = (cache.empty() ? variable(context, "HOME") + "/.cache" : cache) + "/motley/hosts";
   const auto torch = context.workers->torch_version();

@@ -185,6 +185,8 @@ Result<std::unique_ptr<const control::ChosenPlan>> choose_plan(const PlanOrFile&
       make_question(from.planning, is_made_now ? GlobalBatch::kGiven : GlobalBatch::kElsewhere));
   question.commits = from.commits;
   question.survive = from.survive;
+  question.made = from.cluster;
+  question.is_whole = from.cluster.has_value();
   MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(from.planning, context));
   if (is_made_now) return control::choose_plan(question, choices, teller.outside());
   MOTLEY_ASSIGN(auto opened, control::open_plan(from.file, question, choices.prices, for_file,

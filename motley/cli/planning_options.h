@@ -50,6 +50,8 @@ struct PlanOrFile {
   std::string file;      ///< plan.json; "": model and cluster are planned now
   bool commits = false;  ///< its steps are to happen on all devices or on none
   int survive = 0;       ///< so many devices may be lost at once
+  /// As another process had it, in place of the file.
+  std::optional<cluster::Cluster> cluster = {};
 };
 
 /// Reads or makes it, with a teller of its own. A plan that is made now has prices, by --profile.

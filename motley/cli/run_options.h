@@ -50,6 +50,7 @@ struct RunOptions {
   std::int64_t survive = 0;          ///< devices that may be lost at once
   int port = 0;                      ///< at which devices may join
   std::vector<std::string> absent;   ///< devices that are not there at the beginning
+  std::string succeed;               ///< file of what a lead left that is gone
   std::string conditions;            ///< file of what happens to devices
   bool prepare = false;              ///< write the run directory, start nothing
   std::int64_t eval_samples = 0;     ///< of a script that evaluates by itself

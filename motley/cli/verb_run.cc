@@ -15,6 +15,7 @@
 #include "motley/control/placing.h"
 #include "motley/control/replanning.h"
 #include "motley/control/splits.h"
+#include "motley/control/succeeding.h"
 #include "motley/control/trials.h"
 #include "motley/control/tried_plans.h"
 #include "motley/report/report.h"
@@ -62,6 +63,8 @@ std::vector<Flag> run_flags(RunOptions& options) {
         "others keep mirrors of what a device alone has",
         kShown},
        {"--absent", &options.absent, "with --elastic: a device that is not there yet (repeat)"},
+       {"--succeed", &options.succeed,
+        "what agents call when the host that led an elastic run is lost; not for people"},
        {"--conditions", &options.conditions,
         "file (docs/formats/conditions.md): emulated devices that become slow for a while, and, "
         "with --elastic, go away and come back"},
@@ -216,6 +219,10 @@ Result<void> make_elastic(const RunOptions& options, const control::ChosenPlan& 
     return usage_error("cli.elastic",
                        "--elastic: a launcher ends all ranks when one is lost; start the run "
                        "without it: motley starts its processes itself, on other hosts by ssh");
+  if (adaptation && adaptation->first_batch)
+    return usage_error("cli.elastic",
+                       "--elastic: a batch that changes does not go with devices that come and go "
+                       "yet; leave one of the two out");
   if (!adaptation) {
     adaptation = std::make_shared<control::Adaptation>();
     control::Candidate first{control::describe_plan(chosen.planned.plan, chosen.inputs.cluster),
@@ -269,8 +276,50 @@ Result<void> take_first_plan(RunOptions& options) {
   return write_file_atomic(options.plan.file, decisions[0].plan);
 }
 
+/// The training of a lead that is gone: what this host has of it takes the place of files.
+Result<std::optional<control::Succession>> succeed(RunOptions& options, const Context& context) {
+  if (options.succeed.empty()) return std::nullopt;
+  MOTLEY_ASSIGN(const run::Inheritance inherited, context.workers->take_over(options.succeed));
+  MOTLEY_ASSIGN(control::Succession found, control::open_succession(inherited));
+  options.run_dir = found.run_dir;
+  options.plan.file = found.plan;
+  options.plan.cluster = found.cluster;
+  options.plan.planning.model = found.job.model_path;
+  options.plan.planning.micro_batches = 0;
+  options.plan.planning.stages.clear();
+  options.data = found.job.data.path;
+  if (found.job.evaluation) options.eval_data = found.job.evaluation->data.path;
+  options.steps = found.job.steps;
+  options.epochs = 0;
+  options.resume = "auto";
+  options.decisions.clear();
+  options.conditions.clear();
+  options.absent.clear();
+  if (options.adapt != "split") options.adapt = "none";
+  return found;
+}
+
+/// How the processes and plans of a lead that is gone are numbered, and what the next one needs.
+void go_on(const std::optional<control::Succession>& found, const control::ChosenPlan& chosen,
+           const Context& context, control::TrainChoices& choices,
+           control::Adaptation& adaptation) {
+  if (!found) {
+    if (!control::are_all_here(chosen.inputs.cluster, chosen.inputs.devices))
+      adaptation.heritage =
+          control::make_heritage(chosen.inputs, context.arguments, choices.run_dir);
+    return;
+  }
+  adaptation.heritage = found->heritage;
+  adaptation.succeeds = found->known;
+  adaptation.absent = found->absent;
+  choices.data = found->job.data;
+  choices.schedule = found->job.schedule;
+  if (choices.evaluation) choices.evaluation->data = found->job.evaluation->data;
+}
+
 Result<int> run_plan(const RunOptions& given, const Context& context) {
   RunOptions options = given;
+  MOTLEY_ASSIGN(const auto succession, succeed(options, context));
   options.plan.commits = options.elastic;
   if (options.survive < 0)
     return usage_error("cli.elastic", "--survive: so many devices may be lost at once; 0 or more");
@@ -293,12 +342,10 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   MOTLEY_ASSIGN(auto predicted, control::find_prediction(*chosen, 3, teller));
   MOTLEY_ASSIGN(auto adaptation,
                 find_adaptation(options, choices, *chosen, predicted, context, teller));
-  if (options.elastic && adaptation && adaptation->first_batch)
-    return usage_error("cli.elastic",
-                       "--elastic: a batch that changes does not go with devices that come and go "
-                       "yet; leave one of the two out");
-  if (options.elastic)
+  if (options.elastic) {
     MOTLEY_RETURN_IF_ERROR(make_elastic(options, *chosen, predicted, context, adaptation));
+    go_on(succession, *chosen, context, choices, *adaptation);
+  }
   // What was decided before, and is gone on with or repeated, may begin by another plan.
   const control::Planned* planned = &chosen->planned;
   if (adaptation) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "motley/base/json.h"
 #include "motley/control/planning.h"
 #include "motley/control/prediction.h"
 #include "motley/policy/decision.h"
@@ -28,8 +29,29 @@ struct Candidate {
   double lr_factor = 1;                  ///< of all learning rates, for its batch
 };
 
+/// That a training is to go on by one of them, and why.
+struct AskedChange {
+  int candidate = 0;
+  policy::Decision decision;
+};
+
 /// "the batch split 20:14:6", "operators split over 3 devices", "2 stages", "a:0 alone".
 std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluster);
+
+/// What is known of a training that another host led.
+struct Succeeded {
+  struct Plan {
+    int number = 0;  ///< of the change that brought it, or was to bring it
+    plan::Plan plan;
+    double lr_factor = 1;
+  };
+  std::vector<Plan> plans;          ///< one of which runs, or more in turn; the oldest first
+  std::vector<DeviceId> devices;    ///< by process
+  std::vector<std::string> hosts;   ///< by process: this one's, too, is one that is reached
+  std::vector<std::string> living;  ///< that had a process when this was written
+  int numbers = 0;                  ///< of orders to halt: all until then may have been used
+  Seconds alone;                    ///< since when nobody leads
+};
 
 /// How a training may change while it runs.
 struct Adaptation {
@@ -68,7 +90,14 @@ struct Adaptation {
   /// Gives one that is made later the programs by which it evaluates; null: it does not.
   std::function<Result<void>(Candidate&)> complete = nullptr;
 
+  /// Of what is left with other hosts, so that one of them can lead on, that stays as it is
+  /// (succeeding.h); null: nothing is.
+  Json heritage = nullptr;
+  /// The training was led by another host, which is gone. None: it begins here.
+  std::optional<Succeeded> succeeds = {};
+
   /// Of the candidates, those of the one that runs first before others, and the spare ones.
+  /// Of a training that was led elsewhere, as they were there.
   std::vector<DeviceId> devices() const;
 };
 

@@ -33,6 +33,63 @@ policy::Action first_action(const Adaptation& choices, int current,
   return policy::UseBatch{shares_of(runs.planned.plan, cluster), runs.lr_factor};
 }
 
+std::optional<Seconds> outcome_of(const std::vector<policy::Decision>& kept) {
+  return kept.empty() ? std::nullopt : kept.front().came;
+}
+
+/// What the ranks of a step's plan saw of it: of exchanges the least counts.
+void take_parts(const run::WorkerEvent& event, const run::Job& job,
+                std::map<std::int64_t, policy::StepSeen>& steps) {
+  const auto parts = event.fields.find("parts");
+  const auto process = static_cast<std::size_t>(event.rank);
+  if (parts == event.fields.end() || process >= job.devices.size()) return;
+  policy::StepSeen& seen = steps[event.fields.value("step", std::int64_t{0})];
+  policy::DeviceStep& device = seen.devices.emplace_back();
+  device.device = job.devices[process].name;
+  device.ready = parts->value("ready", std::vector<double>());
+  device.end = parts->value("end", 0.0);
+  device.update = parts->value("update", std::vector<double>());
+  const auto exchange = parts->value("exchange", std::vector<double>());
+  const double blocking = parts->value("blocking", 0.0);
+  const bool is_first = seen.devices.size() == 1;
+  seen.exchange.resize(exchange.size());
+  for (std::size_t k = 0; k < exchange.size(); ++k)
+    seen.exchange[k] = is_first ? exchange[k] : std::min(seen.exchange[k], exchange[k]);
+  seen.blocking = is_first ? blocking : std::min(seen.blocking, blocking);
+}
+
+/// The run directory's plan is the one that runs.
+Result<void> write_plan(const RunDirectory& directory, const Candidate& now,
+                        const cluster::Cluster& cluster) {
+  MOTLEY_RETURN_IF_ERROR(
+      write_file_atomic(directory.plan(), plan::print_plan(now.planned.plan, cluster)));
+  MOTLEY_RETURN_IF_ERROR(
+      write_file_atomic(directory.program(), program::print_program(*now.planned.program)));
+  std::error_code code;
+  if (now.predicted)
+    return write_file_atomic(directory.predicted(), trace::print_trace(now.predicted->trace));
+  std::filesystem::remove(directory.predicted(), code);
+  return {};
+}
+
+/// Traces lie where the job's processes wrote them; those who read them go by the plan's ranks.
+Result<void> settle_traces(const RunDirectory& directory, const run::Job& job,
+                           const program::Program& program) {
+  std::vector<std::string> texts;
+  for (const program::DeviceProgram& device : program.devices) {
+    for (std::size_t process = 0; process < job.devices.size(); ++process) {
+      if (job.devices[process].name != device.device) continue;
+      MOTLEY_ASSIGN(texts.emplace_back(), read_file(directory.measured(process)));
+    }
+  }
+  std::error_code code;
+  for (std::size_t process = 0; process < job.devices.size(); ++process)
+    std::filesystem::remove(directory.measured(process), code);
+  for (std::size_t rank = 0; rank < texts.size(); ++rank)
+    MOTLEY_RETURN_IF_ERROR(write_file_atomic(directory.measured(rank), texts[rank]));
+  return {};
+}
+
 }  // namespace
 
 std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluster) {
@@ -70,6 +127,7 @@ std::vector<policy::Share> shares_of(const plan::Plan& plan, const cluster::Clus
 }
 
 std::vector<DeviceId> Adaptation::devices() const {
+  if (succeeds) return succeeds->devices;
   std::vector<DeviceId> devices;
   const auto add = [&](DeviceId device) {
     if (std::find(devices.begin(), devices.end(), device) == devices.end())
@@ -96,11 +154,13 @@ Adapting::Adapting(Adaptation& adaptation, const Inputs& inputs, const RunDirect
       current_(adaptation.first),
       begun_({{0, adaptation.first}}),
       found_(adaptation.candidates.size()),
-      absences_(adaptation.absences) {
+      absences_(adaptation.absences),
+      heirs_(!adaptation.heritage.is_null()) {
   if (!adaptation.replan) return;
   std::vector<std::string> devices;
   for (const run::WorkerDevice& device : job.devices) devices.push_back(device.name);
   members_.emplace(std::move(devices), adaptation.absent, Seconds(job.timeout_s));
+  if (adaptation.succeeds) take_over();
 }
 
 Result<void> Adapting::open() {
@@ -143,10 +203,6 @@ void Adapting::note_outcome() {
   const Seconds usual(median({steps_.begin() + 1, steps_.end()}));
   candidates_[static_cast<std::size_t>(current_)].measured = usual;
   if (!kept_.empty()) kept_.front().came = usual;
-}
-
-std::optional<Seconds> Adapting::last_outcome() const {
-  return kept_.empty() ? std::nullopt : kept_.front().came;
 }
 
 Wish Adapting::step(const StepReport& report) {
@@ -206,7 +262,7 @@ void Adapting::take(std::vector<policy::Choice> choices, std::int64_t steps_done
       decision.choice.why = current().label + ": " + decision.choice.why;
       listener_.note(fmt::format("step {}: goes on, {}", steps_done, decision.choice.why));
       note_outcome();
-      decision.before = last_outcome();
+      decision.before = outcome_of(kept_);
       keep(std::move(decision));
       continue;
     }
@@ -325,21 +381,18 @@ Result<run::Change> Adapting::make_change(int before, int candidate,
 }
 
 std::optional<Order> Adapting::next_order() {
+  if (auto held = heirs_.take_held()) return held;
+  return heirs_.first(find_order(), [this] { return will(); });
+}
+
+std::optional<Order> Adapting::find_order() {
   if (members_) {
+    if (choices_.succeeds && !std::exchange(leads_on_, true)) lead_on();
     follow_absences();
     const Seconds now = clock_.steady();
     if (auto order = members_->next(now)) return order;
-    if (const auto standings = members_->still()) {
-      members_->go_on(now);
-      auto change = recover(*standings);
-      if (change) {
-        told_.insert(change->processes.begin(), change->processes.end());
-        return std::move(*change);
-      }
-      fault_ = change.error();
-      for (const int process : members_->living()) members_->kill(process);
-      return members_->next(now);
-    }
+    if (const auto standings = members_->still()) return go_on_after_halt(*standings);
+    heirs_.forget();
     if (!members_->is_training()) return std::nullopt;
     if (!newcomers_.empty() && asked_.empty()) {
       const int process = newcomers_.extract(newcomers_.begin()).value();
@@ -354,29 +407,10 @@ std::optional<Order> Adapting::next_order() {
   return change;
 }
 
-/// What the ranks of a step's plan saw of it: of exchanges the least counts.
-void Adapting::take_parts(const run::WorkerEvent& event) {
-  const auto parts = event.fields.find("parts");
-  const auto process = static_cast<std::size_t>(event.rank);
-  if (parts == event.fields.end() || process >= job_.devices.size()) return;
-  policy::StepSeen& seen = seen_[event.fields.value("step", std::int64_t{0})];
-  policy::DeviceStep& device = seen.devices.emplace_back();
-  device.device = job_.devices[process].name;
-  device.ready = parts->value("ready", std::vector<double>());
-  device.end = parts->value("end", 0.0);
-  device.update = parts->value("update", std::vector<double>());
-  const auto exchange = parts->value("exchange", std::vector<double>());
-  const double blocking = parts->value("blocking", 0.0);
-  const bool is_first = seen.devices.size() == 1;
-  seen.exchange.resize(exchange.size());
-  for (std::size_t k = 0; k < exchange.size(); ++k)
-    seen.exchange[k] = is_first ? exchange[k] : std::min(seen.exchange[k], exchange[k]);
-  seen.blocking = is_first ? blocking : std::min(seen.blocking, blocking);
-}
-
 void Adapting::on_event(const run::WorkerEvent& event) {
   const Json& fields = event.fields;
-  if (event.event == "step") take_parts(event);
+  if (event.event == "leads") heirs_.hear();
+  if (event.event == "step") take_parts(event, job_, seen_);
   if (members_) note_membership(event);
   if (event.event == "ready" && fields.value("leads", event.rank == 0)) {
     const std::int64_t first = fields.value("first_step", std::int64_t{0});
@@ -399,7 +433,7 @@ void Adapting::on_event(const run::WorkerEvent& event) {
   if (event.event != "change" && event.event != "refused") return;
   const auto asked = asked_.find(fields.value("change", 0));
   if (asked == asked_.end()) return;
-  Asked what = std::move(asked->second);
+  AskedChange what = std::move(asked->second);
   asked_.erase(asked);
   if (event.event == "refused") {
     const std::string why = fields.value("why", "");
@@ -413,7 +447,7 @@ void Adapting::on_event(const run::WorkerEvent& event) {
     return;
   }
   note_outcome();
-  what.decision.before = last_outcome();
+  what.decision.before = outcome_of(kept_);
   what.decision.came.reset();
   what.decision.begins = fields.value("step", std::int64_t{0});
   what.decision.choice.why =
@@ -430,7 +464,7 @@ void Adapting::on_event(const run::WorkerEvent& event) {
     over.evaluations.clear();
   }
   keep(std::move(what.decision));
-  if (const auto written = write_plan(); !written)
+  if (const auto written = write_plan(directory_, current(), inputs_.cluster); !written)
     listener_.note("warning: " + written.error().message);
 }
 
@@ -453,37 +487,6 @@ std::string Adapting::policy_text() const {
       .dump();
 }
 
-/// The run directory's plan is the one that runs.
-Result<void> Adapting::write_plan() const {
-  const Candidate& now = current();
-  MOTLEY_RETURN_IF_ERROR(
-      write_file_atomic(directory_.plan(), plan::print_plan(now.planned.plan, inputs_.cluster)));
-  MOTLEY_RETURN_IF_ERROR(
-      write_file_atomic(directory_.program(), program::print_program(*now.planned.program)));
-  std::error_code code;
-  if (now.predicted)
-    return write_file_atomic(directory_.predicted(), trace::print_trace(now.predicted->trace));
-  std::filesystem::remove(directory_.predicted(), code);
-  return {};
-}
-
-/// Traces lie where the job's processes wrote them; those who read them go by the plan's ranks.
-Result<void> Adapting::settle_traces() const {
-  std::vector<std::string> texts;
-  for (const program::DeviceProgram& device : current().planned.program->devices) {
-    for (std::size_t process = 0; process < job_.devices.size(); ++process) {
-      if (job_.devices[process].name != device.device) continue;
-      MOTLEY_ASSIGN(texts.emplace_back(), read_file(directory_.measured(process)));
-    }
-  }
-  std::error_code code;
-  for (std::size_t process = 0; process < job_.devices.size(); ++process)
-    std::filesystem::remove(directory_.measured(process), code);
-  for (std::size_t rank = 0; rank < texts.size(); ++rank)
-    MOTLEY_RETURN_IF_ERROR(write_file_atomic(directory_.measured(rank), texts[rank]));
-  return {};
-}
-
 std::vector<run::WorkerDevice> Adapting::current_devices() const {
   return run::devices_of(*current().planned.program, job_.devices);
 }
@@ -491,7 +494,7 @@ std::vector<run::WorkerDevice> Adapting::current_devices() const {
 Result<void> Adapting::end(bool has_traces) {
   note_outcome();
   write_decisions();
-  return has_traces ? settle_traces() : Result<void>();
+  return has_traces ? settle_traces(directory_, job_, *current().planned.program) : Result<void>();
 }
 
 Result<std::vector<policy::Decision>> read_decisions(const std::string& path) {

@@ -12,6 +12,7 @@
 
 #include "motley/control/adaptation.h"
 #include "motley/control/clock.h"
+#include "motley/control/heirs.h"
 #include "motley/control/listener.h"
 #include "motley/control/membership.h"
 #include "motley/control/presence.h"
@@ -74,10 +75,6 @@ class Adapting : public Listener {
   int current_index() const { return current_; }
 
  private:
-  struct Asked {
-    int candidate = 0;
-    policy::Decision decision;
-  };
   void take(std::vector<policy::Choice> choices, std::int64_t steps_done);
   Result<int> find_candidate(const policy::Action& action);
   Result<void> ask(int candidate, policy::Decision decision);
@@ -85,12 +82,17 @@ class Adapting : public Listener {
   Result<run::Change> make_change(int from, int to, const std::set<std::string>& lost);
   Result<int> keep_candidate(Result<Candidate> made);
   Result<run::Change> begin_change(int candidate);
+  void take_over();
+  void lead_on();
+  std::optional<Order> find_order();
+  std::optional<Order> go_on_after_halt(const std::vector<run::Standing>& standings);
+  Json will() const;
   policy::Decision decide(int plan, std::string why) const;
   Result<int> plan_for(const std::vector<DeviceId>& devices);
   std::optional<int> plan_of_policy();
   std::vector<DeviceId> present() const;
   bool may_begin(int candidate) const;
-  Result<run::Change> recover(const std::vector<run::Standing>& standings);
+  Result<run::Change> recover(const std::vector<run::Standing>& standings, bool may_lead);
   Result<run::Change> recover_from(run::Recovery recovery, int from, int to);
   Result<run::Change> give_up(run::Recovery recovery, int from, const Error& why);
   run::Recovery fall_back(const Error& why, std::int64_t done);
@@ -99,13 +101,9 @@ class Adapting : public Listener {
   void look_ahead();
   void take_arrivals();
   void follow_absences();
-  Result<void> write_plan() const;
-  Result<void> settle_traces() const;
   std::string policy_text() const;
-  void take_parts(const run::WorkerEvent& event);
   void keep(policy::Decision decision);
   void note_outcome();
-  std::optional<Seconds> last_outcome() const;
   void write_decisions();
 
   Adaptation& choices_;
@@ -115,13 +113,13 @@ class Adapting : public Listener {
   const run::Job& job_;
   const Clock& clock_;
   Listener& listener_;
-  int current_ = 0;                // that runs
-  int number_ = 0;                 // of the last change that was asked for
-  std::map<int, Asked> asked_;     // by number of the change; that has not begun
-  std::map<int, int> begun_;       // by number: the candidate
-  std::map<int, int> numbered_;    // of all changes that were asked for, likewise
-  std::deque<run::Change> ready_;  // to be given to workers
-  const std::size_t found_;        // candidates that were there when it began
+  int current_ = 0;                   // that runs
+  int number_ = 0;                    // of the last change that was asked for
+  std::map<int, AskedChange> asked_;  // by number of the change; that has not begun
+  std::map<int, int> begun_;          // by number: the candidate
+  std::map<int, int> numbered_;       // of all changes that were asked for, likewise
+  std::deque<run::Change> ready_;     // to be given to workers
+  const std::size_t found_;           // candidates that were there when it began
   // The last decision on a plan, of which is yet to be seen what comes, and words since; and how
   // much of the file is there before them.
   std::vector<policy::Decision> kept_;
@@ -143,6 +141,8 @@ class Adapting : public Listener {
   std::optional<Seconds> first_step_at_;
   Presence absences_;                // that conditions make
   std::set<std::string> returning_;  // devices whose absence is over
+  Heirs heirs_;
+  bool leads_on_ = false;  // where another led
   std::optional<Error> fault_;
   std::optional<ReadyPlans> ahead_;
 };

@@ -133,10 +133,93 @@ run::Recovery Adapting::fall_back(const Error& why, std::int64_t done) {
   return recovery;
 }
 
+namespace {
+
+/// Too few hosts say that this one leads them.
+Error cut_off() {
+  return {ErrorKind::kInfeasible, "elastic.minority",
+          "not more than half of the job's hosts answer: the others may train on without these"};
+}
+
+}  // namespace
+
+/// They were another lead's. All that it began may run, or nothing of it yet.
+void Adapting::take_over() {
+  const Succeeded& succeeds = *choices_.succeeds;
+  begun_.clear();
+  for (const Succeeded::Plan& each : succeeds.plans) {
+    Candidate candidate;
+    candidate.label = describe_plan(each.plan, inputs_.cluster);
+    candidate.planned.plan = each.plan;
+    candidate.lr_factor = each.lr_factor;
+    numbered_[each.number] = *keep_candidate(std::move(candidate));
+    number_ = std::max(number_, each.number);
+  }
+  begun_.insert(*numbered_.begin());
+  current_ = begun_.begin()->second;
+}
+
+/// What another lead needs to know: plans by the numbers of the changes that brought them, of which
+/// any may run when it asks, and who had a process.
+Json Adapting::will() const {
+  Json what = choices_.heritage;
+  what["plans"] = Json::array();
+  std::map<int, int> numbers = numbered_;
+  numbers.insert(begun_.begin(), begun_.end());
+  numbers.erase(numbers.begin(), numbers.lower_bound(begun_.rbegin()->first));
+  for (const auto& [number, candidate] : numbers) {
+    const Candidate& each = candidates_[static_cast<std::size_t>(candidate)];
+    what["plans"].push_back({{"number", number},
+                             {"plan", plan::print_plan(each.planned.plan, inputs_.cluster)},
+                             {"lr_factor", each.lr_factor}});
+  }
+  for (const char* key : {"devices", "living"}) what[key] = Json::array();
+  for (const run::WorkerDevice& device : job_.devices) {
+    const Json host = device.host.empty() ? what["host"] : Json(device.host);
+    what["devices"].push_back({{"name", device.name}, {"host", host}});
+  }
+  for (int process = 0; process < std::ssize(job_.devices); ++process)
+    if (members_->lives(process) || members_->comes(process))
+      what["living"].push_back(members_->device(process));
+  return what;
+}
+
+/// All stand still: they go on by the next plan, once enough hosts have said that this process
+/// leads them; or end, where there is no way on.
+std::optional<Order> Adapting::go_on_after_halt(const std::vector<run::Standing>& standings) {
+  const Seconds now = clock_.steady();
+  const std::optional<bool> may_lead = heirs_.may_lead(now);
+  if (heirs_.asks()) return Leave{will()};
+  if (!may_lead) return std::nullopt;
+  heirs_.forget();
+  members_->go_on(now);
+  auto change = recover(standings, *may_lead);
+  if (change) {
+    told_.insert(change->processes.begin(), change->processes.end());
+    return std::move(*change);
+  }
+  fault_ = change.error();
+  for (const int process : members_->living()) members_->kill(process);
+  return members_->next(now);
+}
+
+namespace {
+
+/// A training that another host led does not begin anew: its checkpoints are there.
+Result<void> check_way_back(const Adaptation& choices, const run::Recovery& recovery) {
+  if (!choices.succeeds || recovery.from != "new") return {};
+  return runtime_error("elastic.checkpoint",
+                       "what is left of the model is not all of it, and the last checkpoint is on "
+                       "the host that led: run the same command there when it is back");
+}
+
+}  // namespace
+
 /// All stand still: the plan by which they go on, and from where.
-Result<run::Change> Adapting::recover(const std::vector<run::Standing>& standings) {
+Result<run::Change> Adapting::recover(const std::vector<run::Standing>& standings, bool may_lead) {
   auto found = run::find_recovery(standings);
   run::Recovery recovery = found ? std::move(*found) : fall_back(found.error(), done_);
+  MOTLEY_RETURN_IF_ERROR(check_way_back(choices_, recovery));
   if (recovery.from.empty()) {  // of the latest checkpoint what has come here counts
     recovery.point.saved_path = saved_.saved_path;
     recovery.point.saved_step = saved_.saved_step;
@@ -155,6 +238,7 @@ Result<run::Change> Adapting::recover(const std::vector<run::Standing>& standing
                each.point.step == recovery.point.step;
       });
   coming_.lost_steps += was_undone ? 1 : 0;
+  if (!may_lead) return give_up(std::move(recovery), from, cut_off());
   const std::optional<int> wanted = plan_of_policy();
   const bool may_stay = coming_.lost.empty() && may_begin(from);
   const Result<int> to = wanted     ? Result<int>(*wanted)
@@ -178,6 +262,7 @@ Result<run::Change> Adapting::recover_from(run::Recovery recovery, int from, int
       const bool stops = recovery.stops;
       recovery = fall_back(change.error(), std::max(recovery.point.step, done_));
       recovery.stops = stops;
+      MOTLEY_RETURN_IF_ERROR(check_way_back(choices_, recovery));
     }
   }
   if (!recovery.from.empty()) {
@@ -209,6 +294,16 @@ Result<run::Change> Adapting::give_up(run::Recovery recovery, int from, const Er
   candidates_.push_back(std::move(alone));
   recovery.stops = true;
   return recover_from(std::move(recovery), from, static_cast<int>(candidates_.size()) - 1);
+}
+
+/// Those whom the other lead had with it are lost.
+void Adapting::lead_on() {
+  const Succeeded& succeeds = *choices_.succeeds;
+  const Seconds now = clock_.steady();
+  members_->take_over(succeeds.numbers, now - succeeds.alone, now);
+  for (const std::string& device : succeeds.living)
+    if (!members_->lives(members_->find(device).value_or(-1))) coming_.lost.push_back(device);
+  listener_.note(fmt::format("this host leads on: {} lost", join(coming_.lost, ", ")));
 }
 
 void Adapting::note_membership(const run::WorkerEvent& event) {

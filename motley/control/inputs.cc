@@ -64,9 +64,9 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   } else {
     MOTLEY_ASSIGN(inputs.cluster, cluster::read_cluster(question.cluster));
   }
-  tell_processors_apart(inputs.cluster);
+  if (!question.is_whole) tell_processors_apart(inputs.cluster);
   MOTLEY_ASSIGN(inputs.devices, allowed_devices(inputs.cluster, question.exclude));
-  cluster::part_shared_memory(inputs.cluster, inputs.devices);
+  if (!question.is_whole) cluster::part_shared_memory(inputs.cluster, inputs.devices);
   inputs.global_batch = question.global_batch;
   inputs.lowering = question.lowering;
   inputs.tf32 = question.tf32;

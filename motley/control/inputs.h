@@ -20,6 +20,7 @@ struct Question {
   std::string model;                     ///< model file
   std::string cluster;                   ///< cluster file (TOML)
   std::optional<cluster::Cluster> made;  ///< in place of the file
+  bool is_whole = false;                 ///< that one, as other inputs had it: nothing is added
   std::vector<std::string> exclude;      ///< names of devices to leave out
   std::int64_t global_batch = 1;         ///< samples a step
   synth::LowerOptions lowering;          ///< recipe, batch norm, buckets; not its updates

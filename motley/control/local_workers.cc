@@ -63,8 +63,13 @@ Result<void> write_here(const std::string& path, const std::string& text) {
   return write_file_atomic(path, text);
 }
 
-/// A change that goes on from a checkpoint, as a host is told of it: it lies there, too.
-run::Change for_host(run::Hosts& hosts, const std::string& host, run::Change change) {
+/// A recovery as a host is told of it. `keys`: where processes meet, if that has changed.
+run::Change for_host(run::Hosts& hosts, const std::string& host, run::Change change,
+                     const std::optional<run::StoreAddress>& keys) {
+  change.keys = keys;
+  if (keys && !host.empty()) change.keys->address = hosts.way_to(host).lead;
+  if (!change.recovery->is_loaded()) return change;
+  // The checkpoint that it goes on from lies there, too.
   const auto there = [&](const std::string& on) {
     const std::string& path = change.recovery->from;
     return on.empty() ? path : hosts.on(on).scratch() + "/" + run::checkpoint_there(path);
@@ -76,7 +81,8 @@ run::Change for_host(run::Hosts& hosts, const std::string& host, run::Change cha
   return change;
 }
 
-run::Commands command_of(const Order& order, const run::Job& job, run::Hosts& hosts) {
+run::Commands command_of(const Order& order, const run::Job& job, run::Hosts& hosts,
+                         const std::optional<run::StoreAddress>& keys) {
   run::Commands commands;
   if (const auto* change = std::get_if<run::Change>(&order)) {
     commands.lines.resize(job.devices.size());
@@ -92,8 +98,9 @@ run::Commands command_of(const Order& order, const run::Job& job, run::Hosts& ho
       if (is_loaded && placed.insert(device.host).second)
         (void)run::place_checkpoint(hosts.on(device.host), change->recovery->from);
       commands.lines[static_cast<std::size_t>(process)] =
-          is_loaded ? run::print_order(for_host(hosts, device.host, *change), device.name)
-                    : run::print_order(*change, device.name);
+          change->recovery
+              ? run::print_order(for_host(hosts, device.host, *change, keys), device.name)
+              : run::print_order(*change, device.name);
     }
   }
   if (const auto* halt = std::get_if<Halt>(&order))
@@ -106,6 +113,44 @@ run::Commands command_of(const Order& order, const run::Job& job, run::Hosts& ho
   if (const auto* kill = std::get_if<KillProcess>(&order)) commands.kill = {kill->process};
   return commands;
 }
+
+/// Orders of a job whose plan may change, as commands; and what it leaves with its hosts.
+class Commander {
+ public:
+  /// All outlive it. `inherited`: null where this process led from the beginning.
+  Commander(const run::Job& job, run::Hosts& hosts, const run::Inheritance* inherited,
+            const Workers::OnEvent& on_event, const Workers::Orders& orders)
+      : job_(job), hosts_(hosts), on_event_(on_event), orders_(orders) {
+    if (inherited != nullptr) moved_keys_ = job.changes->keys;
+    if (job.changes->is_elastic && !run::remote_hosts(job).empty())
+      succession_.emplace(hosts, job, inherited ? inherited->host : run::own_host_name(),
+                          inherited);
+  }
+
+  std::optional<run::Commands> next() {
+    if (succession_) succession_->look();
+    if (is_asked_ && (!succession_ || succession_->may_lead())) {
+      is_asked_ = false;
+      (void)on_event_({"leads", -1, {}});
+    }
+    std::optional<Order> order = orders_ ? orders_() : std::nullopt;
+    if (!order) return std::nullopt;
+    if (auto* leave = std::get_if<Leave>(&*order)) {
+      is_asked_ = true;
+      if (succession_) succession_->leave(std::move(leave->what));
+    }
+    return command_of(*order, job_, hosts_, moved_keys_);
+  }
+
+ private:
+  const run::Job& job_;
+  run::Hosts& hosts_;
+  const Workers::OnEvent& on_event_;
+  const Workers::Orders& orders_;
+  std::optional<run::StoreAddress> moved_keys_;  // where processes meet now
+  std::optional<run::Succession> succession_;
+  bool is_asked_ = false;  // may this process lead?
+};
 
 }  // namespace
 
@@ -209,36 +254,37 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
     keys = std::move(*started);
     placed.changes->keys = {"127.0.0.1", keys->port(), keys->word()};
   }
-  auto seats = run::place_job(hosts_, path, placed);
+  auto seats = find_seats(path, placed);
   if (!seats) return {.end = run::JobEnd::kFailed, .error = seats.error()};
   const std::string text = run::job_to_json(placed).dump(2);
   // With the word of a store nobody else may read it.
   const Readers readers = placed.store || keys ? Readers::kOwner : Readers::kAll;
   Result<void> done = placed == job ? Result<void>() : write_file_atomic(path, text, readers);
   if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
-  std::function<std::optional<run::Commands>()> commands;
+  std::optional<Commander> commander;
   if (placed.changes)
-    commands = [&]() -> std::optional<run::Commands> {
-      const std::optional<Order> order = orders ? orders() : std::nullopt;
-      return order ? std::optional(command_of(*order, placed, hosts_)) : std::nullopt;
-    };
-  run::JobOutcome outcome = run::launch(placed,
-                                        {.worker = worker_,
-                                         .job_path = path,
-                                         .hosts = &hosts_,
-                                         .seats = std::move(*seats),
-                                         .stop = &stop,
-                                         .on_signal =
-                                             [&](int signal) {
-                                               (void)on_event({"signal", -1, {{"signal", signal}}});
-                                             },
-                                         .orders = commands,
-                                         .on_loss = on_loss},
-                                        [&](const run::WorkerEvent& event) {
-                                          if (on_event(event) == Wish::kStop) stop = true;
-                                          if (event.event == "checkpoint" && !placed.kept.empty())
-                                            (void)run::retain_held(hosts_, placed);
-                                        });
+    commander.emplace(placed, hosts_, inherited_ ? &*inherited_ : nullptr, on_event, orders);
+  std::function<std::optional<run::Commands>()> commands;
+  if (commander) commands = [&] { return commander->next(); };
+  run::JobOutcome outcome =
+      run::launch(placed,
+                  {.worker = worker_,
+                   .job_path = path,
+                   .hosts = &hosts_,
+                   .seats = std::move(*seats),
+                   .adopted = inherited_ ? inherited_->processes : std::map<int, int>(),
+                   .stop = &stop,
+                   .on_signal =
+                       [&](int signal) {
+                         (void)on_event({"signal", -1, {{"signal", signal}}});
+                       },
+                   .orders = commands,
+                   .on_loss = on_loss},
+                  [&](const run::WorkerEvent& event) {
+                    if (on_event(event) == Wish::kStop) stop = true;
+                    if (event.event == "checkpoint" && !placed.kept.empty())
+                      (void)run::retain_held(hosts_, placed);
+                  });
   if (outcome.end == run::JobEnd::kFailed) return outcome;
   done = run::bring_traces(hosts_, placed);
   // Who was to do it may be elsewhere, or have been lost behind the last step.
@@ -249,6 +295,16 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
     done = run::publish_models(placed);
   if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
   return outcome;
+}
+
+Result<run::Inheritance> LocalWorkers::take_over(const std::string& memory_file) {
+  MOTLEY_ASSIGN(inherited_, run::Succession::take_over(hosts_, memory_file));
+  return *inherited_;
+}
+
+/// Of processes that are started, or of those of another lead.
+Result<std::vector<run::Seat>> LocalWorkers::find_seats(const std::string& path, run::Job& job) {
+  return inherited_ ? run::find_job(hosts_, job) : run::place_job(hosts_, path, job);
 }
 
 Result<FoundHosts> LocalWorkers::find_hosts(const std::vector<std::string>& hosts,

@@ -33,6 +33,7 @@ class LocalWorkers : public Workers {
   Result<run::MeasuredGroup> time_exchanges(const run::Job& job) override;
   run::JobOutcome train(const run::Job& job, const OnEvent& on_event, const Orders& orders,
                         const OnLoss& on_loss) override;
+  Result<run::Inheritance> take_over(const std::string& memory_file) override;
   Result<FoundHosts> find_hosts(const std::vector<std::string>& hosts, const Tell& tell) override;
   Result<std::map<std::string, Seconds>> clocks_ahead(const std::set<std::string>& hosts) override;
   Result<void> gather_held(const std::string& checkpoint) override;
@@ -44,7 +45,9 @@ class LocalWorkers : public Workers {
  private:
   std::string worker_;
   run::WayIn way_in_ = run::WayIn::kSsh;
+  Result<std::vector<run::Seat>> find_seats(const std::string& path, run::Job& job);
   run::Hosts hosts_;
+  std::optional<run::Inheritance> inherited_;  // of another lead; else this is the first
 };
 
 }  // namespace motley::control

@@ -60,6 +60,13 @@ bool Membership::lose(int process, Seconds now) {
   return true;
 }
 
+void Membership::take_over(int number, Seconds since, Seconds now) {
+  has_begun_ = true;
+  number_ = number;
+  halt(now);
+  since_ = since;
+}
+
 void Membership::halt(Seconds now) {
   if (phase_ == Phase::kTraining) since_ = now;
   phase_ = Phase::kHalting;

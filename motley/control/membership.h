@@ -49,6 +49,10 @@ class Membership {
   bool lose(int process, Seconds now);
   void on_event(const run::WorkerEvent& event, Seconds now);
 
+  /// They were another lead's, which is gone: all that have said that they are ready come to stand,
+  /// by numbers beyond this one. `since`: when they were left alone.
+  void take_over(int number, Seconds since, Seconds now);
+
   /// A process is to be started. False: it lives.
   bool start(int process);
   /// A process is not needed any more: it does not live from now on, and its end will be no loss.

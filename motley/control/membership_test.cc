@@ -478,5 +478,15 @@ TEST(Memberships, WhateverHappensTheyComeToTrainOrEnd) {
   EXPECT_GT(halts, 1000);
 }
 
+TEST(MembershipOfAnotherLead, AllThatAreReadyComeToStand) {
+  Membership members({"d0", "d1", "d2"}, {"d0"}, kTimeout);
+  for (const int process : {1, 2}) members.on_event(member_says("ready", process), Seconds(10));
+  members.take_over(1000, Seconds(9), Seconds(10));
+  EXPECT_EQ(order_word(members.next(Seconds(10)).value()), "halt 1001");
+  EXPECT_EQ(members.since(), Seconds(9));
+  for (const int process : {1, 2}) members.on_event(stands(process, 1001), Seconds(10.1));
+  EXPECT_EQ(members.still().value().size(), 2);
+}
+
 }  // namespace
 }  // namespace motley::control

@@ -163,6 +163,9 @@ run::Job make_job(const PreparedRun& prepared) {
       job.changes->at.push_back(given.begins);
   }
   job.devices = worker_devices(cluster, ids, choices.enforce);
+  if (prepared.adaptation && prepared.adaptation->succeeds)
+    for (std::size_t i = 0; i < job.devices.size(); ++i)
+      job.devices[i].host = prepared.adaptation->succeeds->hosts[i];
   for (const simulate::SlowDown& slow : choices.conditions.slow_downs)
     for (run::WorkerDevice& device : job.devices)
       if (device.name == slow.device)

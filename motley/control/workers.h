@@ -19,6 +19,7 @@
 #include "motley/run/job.h"
 #include "motley/run/launcher.h"
 #include "motley/run/measure.h"
+#include "motley/run/succession.h"
 
 namespace motley::control {
 
@@ -37,8 +38,13 @@ struct KillProcess {
 struct Follow {
   int process = 0, number = 0;
 };
+/// What another lead would need to go on with the job is left with its hosts
+/// (run/succession.h). When enough of them have said so the job hears an event `leads`.
+struct Leave {
+  Json what;
+};
 /// What a running job's processes are told, or what is done with them.
-using Order = std::variant<run::Change, Halt, StartProcess, KillProcess, Follow>;
+using Order = std::variant<run::Change, Halt, StartProcess, KillProcess, Follow, Leave>;
 
 /// A rank of a program, to be timed alone.
 struct TimedProgram {
@@ -103,6 +109,8 @@ class Workers {
   using OnLoss = std::function<bool(int process, const Error& error)>;
   virtual run::JobOutcome train(const run::Job& job, const OnEvent& on_event, const Orders& orders,
                                 const OnLoss& on_loss) = 0;
+  /// Takes the processes that another lead left, which is gone: `train` then goes on with them.
+  virtual Result<run::Inheritance> take_over(const std::string& memory_file) = 0;
   /// Asks machines what they are and measures what joins them (link_survey.h). `tell`: how far it
   /// is. Usage error `host.twice`: two names of one machine.
   using Tell = std::function<void(const std::string& line)>;

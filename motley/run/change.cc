@@ -47,6 +47,7 @@ std::string print_order(const Change& change, const std::string& device) {
       {"lr_factor", change.lr_factor},
       {"move", is_loaded ? std::string() : own_text(change.move, device)},
       {"recovery", change.recovery ? recovery_to_json(*change.recovery) : Json(nullptr)},
+      {"keys", store_to_json(change.keys)},
       {"processes", change.processes}};
   return json.dump();
 }
@@ -97,6 +98,10 @@ Result<ChangeOrder> parse_order(const std::string& line) {
   MOTLEY_ASSIGN(const Json* recovery, object.member("recovery"));
   if (!recovery->is_null()) {
     MOTLEY_ASSIGN(order.recovery, recovery_from_json(*recovery, where + ": recovery"));
+  }
+  MOTLEY_ASSIGN(const Json* keys, object.member("keys"));
+  if (!keys->is_null()) {
+    MOTLEY_ASSIGN(order.keys, store_from_json(*keys, where + ": keys"));
   }
   MOTLEY_ASSIGN(const Json* processes, object.member("processes"));
   if (!processes->is_array())

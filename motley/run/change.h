@@ -27,6 +27,8 @@ struct Change {
   program::Program move;  ///< of the devices of both programs
   /// After a loss: from where its processes, which all have stopped, go on.
   std::optional<Recovery> recovery = {};
+  /// Where processes meet from now on, after the loss of the lead; none: where they did.
+  std::optional<StoreAddress> keys = {};
   /// Numbers in the job of the processes that live; empty: all do. The first of them hears of the
   /// others that they are ready.
   std::vector<int> processes = {};
@@ -43,6 +45,7 @@ struct ChangeOrder {
   int halt = 0;                ///< not 0: nothing but that
   std::optional<int> follows;  ///< nothing but that
   std::optional<Recovery> recovery;
+  std::optional<StoreAddress> keys;
   std::vector<int> processes;
   std::vector<WorkerDevice> devices;
   program::Program program;  ///< with the instructions of the worker's own device

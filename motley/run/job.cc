@@ -133,15 +133,6 @@ Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string
   return device;
 }
 
-namespace {
-
-Json store_to_json(const std::optional<StoreAddress>& store) {
-  return store ? Json{{"address", store->address}, {"port", store->port}, {"secret", store->secret}}
-               : Json(nullptr);
-}
-
-}  // namespace
-
 bool Changes::is_absent(const std::string& device) const {
   return std::find(absent.begin(), absent.end(), device) != absent.end();
 }
@@ -208,16 +199,6 @@ Json job_to_json(const Job& job) {
 }
 
 namespace {
-
-Result<StoreAddress> store_from_json(const Json& json, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  StoreAddress store;
-  MOTLEY_ASSIGN(store.address, object.string("address"));
-  MOTLEY_ASSIGN(store.port, object.integer("port"));
-  MOTLEY_ASSIGN(store.secret, object.string("secret"));
-  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-  return store;
-}
 
 Result<Changes> changes_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));

@@ -13,6 +13,7 @@
 #include "motley/data/dataset.h"
 #include "motley/run/evaluation.h"
 #include "motley/run/schedule.h"
+#include "motley/run/store_address.h"
 
 namespace motley::run {
 
@@ -56,14 +57,6 @@ struct WorkerDevice {
 
 Json worker_device_to_json(const WorkerDevice& device);
 Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string& where);
-
-/// Where the ranks of a job on several machines meet: rank 0 serves it.
-struct StoreAddress {
-  std::string address;
-  int port = 0;
-  std::string secret;  ///< first part of every key: who does not know it finds nothing there
-  bool operator==(const StoreAddress&) const = default;
-};
 
 /// That a job's plan may change while it runs (change.h).
 struct Changes {

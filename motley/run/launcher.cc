@@ -92,6 +92,7 @@ class Launch {
   Result<void> prepare_directory() const;
   Result<void> start_all();
   Result<void> start(std::size_t rank, std::vector<std::string> more = {});
+  void adopt(std::size_t rank, int number);
   void join(int rank);
   bool outlives(int rank, const Error& error);
   void lose(int rank, Error error);
@@ -173,9 +174,21 @@ Result<void> Launch::start_all() {
   is_ready_.assign(ranks, true);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     if (job_.changes && job_.changes->is_absent(job_.devices[rank].name)) continue;
-    MOTLEY_RETURN_IF_ERROR(start(rank));
+    if (const auto known = options_.adopted.find(static_cast<int>(rank));
+        known != options_.adopted.end())
+      adopt(rank, known->second);
+    else if (options_.adopted.empty())
+      MOTLEY_RETURN_IF_ERROR(start(rank));
   }
   return {};
+}
+
+/// One that runs, and is ready.
+void Launch::adopt(std::size_t rank, int number) {
+  const int id = static_cast<int>(rank);
+  exit_codes_[rank] = -1;
+  crew_of(rank).adopt({id, {}, log_path(id), true}, number);
+  on_event_({"ready", id, {{"leads", false}}});
 }
 
 Result<void> Launch::start(std::size_t rank, std::vector<std::string> more) {

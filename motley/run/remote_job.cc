@@ -10,6 +10,8 @@
 #include <optional>
 #include <set>
 
+#include "motley/base/file.h"
+#include "motley/base/json.h"
 #include "motley/graph/model_file.h"
 #include "motley/run/checkpoint.h"
 #include "motley/run/data_placement.h"
@@ -213,6 +215,7 @@ class Outbox {
   }
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
+  const std::string& folder() const { return folder_; }
   std::string file() const { return folder_ + "/model.safetensors"; }
 
  private:
@@ -385,6 +388,27 @@ Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& 
     const std::string folder = fs::path(seats.back().job).parent_path().string();
     MOTLEY_RETURN_IF_ERROR(hosts.at(agent).send({{"do", "reset"}, {"run", folder}}));
   }
+  return seats;
+}
+
+Result<std::vector<Seat>> find_job(Hosts& hosts, Job& job) {
+  std::map<std::string, std::string> paths;  // by host
+  const Outbox outbox;
+  for (const std::string& host : remote_hosts(job)) {
+    if (hosts.agents_on(host).empty()) continue;
+    HostLink& link = hosts.on(host);
+    const std::string place = fmt::format("{}/{}", outbox.folder(), paths.size());
+    MOTLEY_RETURN_IF_ERROR(link.fetch("run/job.json", place, kPatience));
+    MOTLEY_ASSIGN(const std::string text, read_file(place + "/job.json"));
+    MOTLEY_ASSIGN(const Json json, parse_json(text, host + ": job.json"));
+    MOTLEY_ASSIGN(Job there, job_from_json(json, host + ": job.json"));
+    there.changes->keys = job.changes->keys;
+    there.changes->keys->address = hosts.way_to(host).lead;
+    MOTLEY_RETURN_IF_ERROR(link.put_text(job_to_json(there).dump(), "run/job.json"));
+    paths[host] = link.scratch() + "/run/job.json";
+  }
+  std::vector<Seat> seats;
+  for (const WorkerDevice& device : job.devices) seats.push_back({device.host, paths[device.host]});
   return seats;
 }
 

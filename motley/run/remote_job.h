@@ -29,6 +29,10 @@ struct Seat {
 /// and is given its address. Hosts of an elastic job whose devices are all absent need not answer.
 Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& job);
 
+/// The same of a job that another lead has placed, which is gone: hosts that were reached have it
+/// already, and are told where its processes meet now.
+Result<std::vector<Seat>> find_job(Hosts& hosts, Job& job);
+
 /// The same for a host of a job that runs, which has come back. The job's path there. Any thread.
 Result<std::string> place_again(const Hosts& hosts, const std::string& host,
                                 const Hosts::Reached& reached, const Job& running);

@@ -88,6 +88,9 @@ class FakeWorkers : public Workers {
   }
   std::vector<run::Change> changes;  ///< that were asked for
 
+  Result<run::Inheritance> take_over(const std::string&) override {
+    return usage_error("test", "there is none");
+  }
   Result<void> reach_by(const std::string&) override { return {}; }
   Result<void> gather(const run::RankPlace&) override { return {}; }
   void end(int code) override { ended = code; }

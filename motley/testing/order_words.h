@@ -23,6 +23,7 @@ inline std::string order_word(const Order& order) {
     std::string operator()(const Follow& follow) const {
       return "follow " + std::to_string(follow.process);
     }
+    std::string operator()(const Leave&) const { return "leave"; }
   };
   return std::visit(Word(), order);
 }

@@ -27,6 +27,7 @@
 #include "motley/run/hosts/crew.h"
 #include "motley/run/hosts/elapsed.h"
 #include "motley/run/hosts/frame.h"
+#include "motley/run/hosts/heir.h"
 #include "motley/run/hosts/here.h"
 #include "motley/run/hosts/outgoing_files.h"
 #include "motley/run/hosts/signal_pipe.h"
@@ -51,7 +52,10 @@ struct Incoming {
 class Agent {
  public:
   explicit Agent(const AgentOptions& options)
-      : options_(options), crew_(options.worker, no_signals()) {
+      : options_(options),
+        crew_(options.worker, no_signals()),
+        input_(options.input),
+        output_(options.output) {
     if (options.passes_signals) signals_.emplace();
   }
   Agent(const Agent&) = delete;
@@ -64,28 +68,17 @@ class Agent {
 
   Result<std::optional<int>> serve() {
     MOTLEY_RETURN_IF_ERROR(make_scratch());
-    Json hello = options_.hello;
-    hello["is"] = "hello";
-    hello["scratch"] = scratch_.string();
-    hello["cache"] = options_.cache;
-    hello["host"] = own_host_name();
-    hello["machine"] = machine_identity();
-    MOTLEY_RETURN_IF_ERROR(say(std::move(hello)));
+    MOTLEY_RETURN_IF_ERROR(say(hello()));
     while (true) {
-      // Whatever took long here: only a lead of whom nothing waits to be read is silent.
-      if (wait()) {
-        if (!reader_.read_some(options_.input)) return std::optional<int>();
-        heard_at_ = Clock::now();
-        MOTLEY_RETURN_IF_ERROR(obey_all());
-        if (code_) return code_;
-      } else if (seconds_since(heard_at_) >= options_.most_silence) {
-        return runtime_error(
-            "agent.silence",
-            fmt::format("nothing was heard of the lead for {:.0f} s", options_.most_silence));
+      const Result<bool> is_led = turn();
+      if (code_) return code_;
+      if (is_led && *is_led) continue;
+      if (heir_ && heir_->has_memory()) {
+        MOTLEY_RETURN_IF_ERROR(change_lead());
+        continue;
       }
-      if (signals_ && signals_->take() > 0) crew_.signal(SIGTERM);
-      MOTLEY_RETURN_IF_ERROR(report());
-      MOTLEY_RETURN_IF_ERROR(send_files());
+      if (is_led) return std::optional<int>();
+      return tl::make_unexpected(is_led.error());
     }
   }
 
@@ -94,6 +87,60 @@ class Agent {
     sigset_t none;
     sigemptyset(&none);
     return none;
+  }
+
+  Json hello() const {
+    Json hello = options_.hello;
+    hello["is"] = "hello";
+    hello["scratch"] = scratch_.string();
+    hello["cache"] = options_.cache;
+    hello["host"] = own_host_name();
+    hello["machine"] = machine_identity();
+    return hello;
+  }
+
+  /// What has come is done and what has happened is said. False: the lead is gone.
+  Result<bool> turn() {
+    // Whatever took long here: only a lead of whom nothing waits to be read is silent.
+    if (wait()) {
+      if (!reader_.read_some(input_)) return false;
+      heard_at_ = Clock::now();
+      MOTLEY_RETURN_IF_ERROR(obey_all());
+      if (code_) return true;
+    } else if (const double most = heir_ ? heir_->patience() : options_.most_silence;
+               seconds_since(heard_at_) >= most) {
+      return runtime_error("agent.silence",
+                           fmt::format("nothing was heard of the lead for {:.0f} s", most));
+    }
+    if (signals_ && signals_->take() > 0) crew_.signal(SIGTERM);
+    MOTLEY_RETURN_IF_ERROR(report());
+    MOTLEY_RETURN_IF_ERROR(send_files());
+    return true;
+  }
+
+  /// Waits for another lead. What processes say meanwhile waits with them.
+  Result<void> change_lead() {
+    if (!lead_.is_open()) {
+      ::close(input_);
+      ::close(output_);
+    }
+    lead_.reset();
+    MOTLEY_ASSIGN(lead_, heir_->await_lead());
+    reader_ = FrameReader();
+    outbox_ = FrameWriter();
+    outgoing_.clear();
+    incoming_.reset();
+    input_ = output_ = lead_.number();
+    heard_at_ = Clock::now();
+    Json words = hello();
+    words["memory"] = heir_->memory();
+    words["alone"] = heir_->alone();
+    words["processes"] = Json::array();
+    for (auto& [id, member] : members_) {
+      words["processes"].push_back({id, member.rank});
+      member.status.clear();  // it is told anew
+    }
+    return say(std::move(words));
   }
 
   /// Folders of agents that were killed: whoever lives has its folder locked.
@@ -126,9 +173,8 @@ class Agent {
     said_at_ = Clock::now();
     outbox_.add(std::move(head), bytes);
     // What a lead does not read is not remembered without bound.
-    if (outbox_.waiting() > kMostWaiting)
-      return outbox_.write_all(options_.output, options_.most_silence);
-    return outbox_.write_some(options_.output);
+    if (outbox_.waiting() > kMostWaiting) return outbox_.write_all(output_, options_.most_silence);
+    return outbox_.write_some(output_);
   }
 
   Result<void> say_failed(const Frame& frame, const Error& error) {
@@ -143,10 +189,12 @@ class Agent {
   /// lead something?
   bool wait() {
     const bool has_more = outbox_.waiting() > 0 || !outgoing_.empty();
-    std::vector<pollfd> waits{{options_.input, POLLIN, 0},
-                              {options_.output, static_cast<short>(has_more ? POLLOUT : 0), 0}};
+    std::vector<pollfd> waits{{input_, POLLIN, 0},
+                              {output_, static_cast<short>(has_more ? POLLOUT : 0), 0},
+                              {heir_ ? heir_->descriptor() : -1, POLLIN, 0}};
     crew_.add_waits(waits);
     ::poll(waits.data(), waits.size(), kPollMs);
+    if (waits[2].revents != 0) heir_->refuse();
     return waits[0].revents != 0;
   }
 
@@ -162,13 +210,14 @@ class Agent {
   Result<void> obey(const Frame& frame) {
     using Deed = Result<void> (Agent::*)(const Frame&);
     static const std::map<std::string, Deed> kDeeds = {
-        {"beat", &Agent::beat},     {"have", &Agent::have},     {"write", &Agent::write},
-        {"keep", &Agent::keep},     {"reset", &Agent::reset},   {"start", &Agent::start},
-        {"signal", &Agent::signal}, {"fetch", &Agent::fetch},   {"port", &Agent::port},
-        {"probe", &Agent::probe},   {"exists", &Agent::exists}, {"link", &Agent::link},
-        {"listen", &Agent::listen}, {"wire", &Agent::wire},     {"names", &Agent::names},
-        {"end", &Agent::end},       {"clock", &Agent::clock},   {"retain", &Agent::retain},
-        {"tell", &Agent::tell}};
+        {"beat", &Agent::beat},        {"have", &Agent::have},     {"write", &Agent::write},
+        {"keep", &Agent::keep},        {"reset", &Agent::reset},   {"start", &Agent::start},
+        {"signal", &Agent::signal},    {"fetch", &Agent::fetch},   {"port", &Agent::port},
+        {"probe", &Agent::probe},      {"exists", &Agent::exists}, {"link", &Agent::link},
+        {"listen", &Agent::listen},    {"wire", &Agent::wire},     {"names", &Agent::names},
+        {"end", &Agent::end},          {"clock", &Agent::clock},   {"retain", &Agent::retain},
+        {"tell", &Agent::tell},        {"append", &Agent::append}, {"outlive", &Agent::outlive},
+        {"remember", &Agent::remember}};
     const auto deed = kDeeds.find(frame.head.value("do", ""));
     if (deed == kDeeds.end())
       return usage_error("agent.request", "not known: " + frame.head.dump());
@@ -298,6 +347,29 @@ class Agent {
     return {};
   }
 
+  /// "word" is "": not any more.
+  Result<void> outlive(const Frame& frame) {
+    heir_.reset();
+    const std::string word = frame.head.at("word");
+    if (word.empty()) return {};
+    MOTLEY_ASSIGN(heir_, Heir::start({options_.program, scratch_.string(),
+                                      frame.head.at("host").get<std::string>(), word,
+                                      frame.head.at("patience").get<double>()}));
+    return say({{"is", "outlives"}, {"port", heir_->port()}});
+  }
+
+  Result<void> remember(const Frame& frame) {
+    if (!heir_) return usage_error("agent.request", "it has nothing to outlive");
+    MOTLEY_RETURN_IF_ERROR(heir_->remember(frame.bytes));
+    return say({{"is", "remembered"}, {"version", frame.head.at("version")}});
+  }
+
+  Result<void> append(const Frame& frame) {
+    const fs::path path = scratch_ / fs::path(frame.head.at("path")).relative_path();
+    std::ofstream(path, std::ios::binary | std::ios::app) << frame.bytes;
+    return {};
+  }
+
   Result<void> port(const Frame&) {
     MOTLEY_ASSIGN(const int found, find_free_port());
     return say({{"is", "port"}, {"port", found}});
@@ -383,7 +455,7 @@ class Agent {
   }
 
   Result<void> send_files() {
-    MOTLEY_RETURN_IF_ERROR(outbox_.write_some(options_.output));
+    MOTLEY_RETURN_IF_ERROR(outbox_.write_some(output_));
     if (outgoing_.empty() || outbox_.waiting() > 0) return {};
     if (auto frame = outgoing_.front().next()) return say(std::move(frame->head), frame->bytes);
     outgoing_.pop_front();
@@ -403,6 +475,7 @@ class Agent {
       MOTLEY_RETURN_IF_ERROR(report_status(each.id));
       MOTLEY_RETURN_IF_ERROR(report_log(each.id));
       MOTLEY_RETURN_IF_ERROR(say({{"is", "exit"}, {"id", each.id}, {"status", each.status}}));
+      members_.erase(each.id);
     }
     if (outbox_.waiting() > 0) return {};  // it says that this one lives, and the rest can wait
     if (seconds_since(reported_at_) >= kStatusEvery) {
@@ -453,6 +526,9 @@ class Agent {
   };
   const AgentOptions& options_;
   LocalCrew crew_;
+  int input_, output_;          // to the lead
+  Descriptor lead_;             // the two, of one that came later
+  std::unique_ptr<Heir> heir_;  // null: it ends with its lead
   fs::path scratch_;
   Descriptor lock_;  // of the folder
   std::optional<SignalPipe> signals_;

@@ -16,9 +16,10 @@ inline constexpr double kBeatEvery = 2;
 /// What `motley agent` needs of its host.
 struct AgentOptions {
   int input = 0, output = 1;
-  std::string worker;  ///< path of motley-worker
-  std::string cache;   ///< folder: files by content, and a folder for the time of the agent
-  Json hello;          ///< that the lead is told at first, beside "scratch"
+  std::string worker;   ///< path of motley-worker
+  std::string program;  ///< path of motley
+  std::string cache;    ///< folder: files by content, and a folder for the time of the agent
+  Json hello;           ///< that the lead is told at first, beside "scratch"
   std::function<Result<Json>()> probe;  ///< what the host is
   double most_silence = kMostSilence;   ///< of the lead, seconds
   /// SIGTERM and SIGINT are for its processes, and it goes on: whoever started it tells all.
@@ -56,8 +57,14 @@ struct AgentOptions {
 ///                                           {"is": "wire", "id", "latency", "bandwidth"}; several
 ///                                           at a time, what: "ping", "settle", "together"
 ///   {"do": "probe"}                         {"is": "probe", "host"}
+///   {"do": "outlive", "host", "word", "patience"}  {"is": "outlives", "port"}: from now on it and
+///                                           its processes outlive the lead (heir.h)
+///   {"do": "remember", "version"} BYTES     {"is": "remembered", "version"}; the heir's memory
+///   {"do": "append", "path"} BYTES          nothing; to a file in the folder
 ///   {"do": "end", "code"}                   nothing; the agent's work is done
 ///
+/// One that outlives its lead says hello to the next, with "memory", with "processes", which run,
+/// as pairs of id and rank, and with "alone", for how many seconds it was.
 /// By itself it says {"is": "hello", ...}, {"is": "line", "id", "text"}, {"is": "log", "id"} BYTES,
 /// {"is": "exit", "id", "status"}, {"is": "status", "id", "record"}, {"is": "beat"} and, of a
 /// request that failed, {"is": "failed", "do", "number", "code", "message"}. It never waits for the

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "motley/base/file.h"
+#include "motley/run/hosts/here.h"
 #include "motley/run/hosts/host_link.h"
 #include "motley/run/hosts/remote_crew.h"
 
@@ -247,6 +248,40 @@ TEST(HostLinkTest, AHostThatTakesNothingIsNamedAndHoldsUpNoBeat) {
   sending.join();
   ASSERT_FALSE(sent.has_value());
   EXPECT_EQ(sent.error().message, "host b: nothing could be sent for 1 s");
+}
+
+TEST_F(AgentTest, ItOutlivesItsLeadAndIsTheNextOnes) {
+  ASSERT_TRUE(link_->greet(5));
+  ASSERT_TRUE(link_->send({{"do", "reset"}}));
+  RemoteCrew crew(*link_, "");
+  ASSERT_TRUE(crew.start({7, {"sleep"}, "", true}));
+  ASSERT_TRUE(link_->make_heir("b", "secret", 5));
+  // c comes before b: this agent starts nobody.
+  const std::string memory = R"({"view": ["a", "c", "b"], "lead": "a", "arguments": []})";
+  ASSERT_TRUE(link_->send({{"do", "remember"}, {"version", 3}}, memory));
+  while (link_->remembered() < 3) ASSERT_TRUE(link_->listen());
+  const int port = link_->heir_port();
+  const auto ask = [&](const std::string& word) {
+    auto next = HostLink::over("b", connect_to("127.0.0.1", port, 2).value());
+    (void)next->send({{"do", "lead"}, {"word", word}});
+    return next;
+  };
+  EXPECT_EQ(ask("secret")->greet(2).error().code, "host.led");  // its lead lives
+  crew.forget(7);
+  link_.reset();
+  EXPECT_FALSE(ask("guess")->greet(2));
+  link_ = ask("secret");
+  const auto hello = link_->greet(2);
+  ASSERT_TRUE(hello) << hello.error().message;
+  EXPECT_EQ(hello->value("memory", ""), memory);
+  EXPECT_EQ(hello->at("processes"), Json({{1, 7}}));
+  RemoteCrew adopted(*link_, "");
+  adopted.adopt({7, {}, "", true}, 1);
+  adopted.signal_one(7, SIGKILL);
+  const std::vector<Heard> heard = hear(adopted, 1);
+  EXPECT_EQ(heard.back().id, 7);
+  EXPECT_EQ(heard.back().what, Heard::What::kExit);
+  ASSERT_TRUE(link_->send({{"do", "outlive"}, {"word", ""}, {"host", ""}, {"patience", 0}}));
 }
 
 }  // namespace

@@ -37,6 +37,8 @@ class Crew {
  public:
   virtual ~Crew() = default;
   virtual Result<void> start(const Hand& hand) = 0;
+  /// One that its agent has started already, which it knows by this number. Of crews elsewhere.
+  virtual void adopt(const Hand& /*hand*/, int /*number*/) {}
   /// What poll may wait for before there is something to hear.
   virtual void add_waits(std::vector<pollfd>& waits) const = 0;
   /// All that has come since. Does not wait.

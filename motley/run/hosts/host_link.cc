@@ -105,6 +105,10 @@ Result<void> HostLink::read(int wait_ms) {
     if (!reader_.read_some(child_.output.number())) child_.output.reset();
   }
   while (auto frame = reader_.next()) {
+    const std::string is = frame->head.value("is", "");
+    if (is == "outlives") heir_port_ = frame->head.value("port", 0);
+    if (is == "remembered") remembered_ = frame->head.value("version", std::int64_t{0});
+    if (is == "outlives" || is == "remembered") continue;
     const auto arrival = arrivals_.find(frame->head.value("number", 0));
     if (arrival != arrivals_.end())
       arrival->second.take(*frame);
@@ -146,6 +150,12 @@ Result<void> HostLink::post(Json head, std::string_view bytes) {
   outbox_.add(std::move(head), bytes);
   if (!outbox_.write_some(child_.input.number())) return lost("connection ended");
   return {};
+}
+
+Result<void> HostLink::make_heir(const std::string& host, const std::string& word,
+                                 double patience) {
+  if (std::exchange(is_heir_, true)) return {};
+  return post({{"do", "outlive"}, {"host", host}, {"word", word}, {"patience", patience}});
 }
 
 bool HostLink::has_more() const {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -82,10 +84,20 @@ class HostLink {
   const Arrival& arrival(int number) const { return arrivals_.at(number); }
   void forget(int number) { arrivals_.erase(number); }
 
+  /// The agent is to outlive this lead (heir.h), which the job calls by that name: once is enough.
+  /// It is told without waiting.
+  Result<void> make_heir(const std::string& host, const std::string& word, double patience);
+  /// Where another lead may ask for it; 0: not known yet.
+  int heir_port() const { return heir_port_; }
+  /// The last version that it has said it remembers.
+  std::int64_t remembered() const { return remembered_; }
+
   /// How long the agent may say, and take, nothing; for tests, else kMostSilence.
   void set_most_silence(double seconds) { most_silence_ = seconds; }
   /// A number that no process of the agent has had.
   int next_process() { return ++processes_; }
+  /// Another lead gave it this one.
+  void know_process(int number) { processes_ = std::max(processes_, number); }
   int descriptor() const { return child_.output.number(); }
   /// Reads what has come, without waiting, and keeps it. An error when the agent is gone or silent.
   Result<void> listen();
@@ -113,7 +125,9 @@ class HostLink {
   std::vector<Frame> waiting_;  // that came while something else was waited for
   std::map<int, Arrival> arrivals_;
   int fetches_ = 0;
-  bool is_lost_ = false;
+  bool is_lost_ = false, is_heir_ = false;
+  int heir_port_ = 0;
+  std::int64_t remembered_ = 0;
   mutable std::mutex writing_;
   FrameWriter outbox_;
   std::chrono::steady_clock::time_point heard_at_ = std::chrono::steady_clock::now();

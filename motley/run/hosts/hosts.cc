@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -114,6 +115,36 @@ Result<Hosts::Reached> Hosts::start_agent(const std::string& host) const {
   Reached reached;
   MOTLEY_ASSIGN(reached.link, HostLink::start(host, command_(host)));
   MOTLEY_ASSIGN(reached.hello, greet(*reached.link, kGreeting));
+  return reached;
+}
+
+namespace {
+
+/// The address of this machine by which the other end of a connection sees it.
+std::string own_address(int socket) {
+  sockaddr_storage own{};
+  socklen_t length = sizeof own;
+  auto* any = reinterpret_cast<sockaddr*>(&own);
+  char text[NI_MAXHOST] = "";
+  if (::getsockname(socket, any, &length) == 0)
+    ::getnameinfo(any, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+  const std::string address = text;
+  constexpr std::string_view kMapped = "::ffff:";  // an IPv4 address as one of IPv6
+  return address.starts_with(kMapped) ? address.substr(kMapped.size()) : address;
+}
+
+}  // namespace
+
+Result<Hosts::Reached> Hosts::take_over(const std::string& host, const std::string& address,
+                                        int port, const std::string& word) const {
+  constexpr double kPatience = 2;  // seconds: it listens, or is gone
+  MOTLEY_ASSIGN(Descriptor socket, connect_to(address, port, kPatience));
+  const std::string lead = own_address(socket.number());
+  Reached reached;
+  reached.link = HostLink::over(host, std::move(socket));
+  MOTLEY_RETURN_IF_ERROR(reached.link->send({{"do", "lead"}, {"word", word}}));
+  MOTLEY_ASSIGN(reached.hello, greet(*reached.link, kPatience));
+  reached.hello["ssh_connection"] = fmt::format("{} 0 {} 0", lead, address);
   return reached;
 }
 

@@ -54,6 +54,10 @@ class Hosts {
   };
   /// Starts an agent on a host, beside whatever else goes on: any thread. Errors as of `reach`.
   Result<Reached> start_agent(const std::string& host) const;
+  /// Takes the agent of a lead that is gone, which outlived it (heir.h). Errors: runtime error
+  /// `run.connect`, `host.led` where its lead lives; as of `reach`.
+  Result<Reached> take_over(const std::string& host, const std::string& address, int port,
+                            const std::string& word) const;
   /// It is the host's from now on, in place of one that is gone.
   void take_in(const std::string& host, Reached reached);
   /// Usage error `host.twice`: two of the hosts that were reached are one machine.

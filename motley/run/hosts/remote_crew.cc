@@ -20,6 +20,11 @@ Result<void> RemoteCrew::start(const Hand& hand) {
   return {};
 }
 
+void RemoteCrew::adopt(const Hand& hand, int number) {
+  link_.know_process(number);
+  hands_[number] = hand;
+}
+
 void RemoteCrew::add_waits(std::vector<pollfd>& waits) const {
   if (hands_.empty()) return;  // as nothing is listened to
   if (link_.descriptor() >= 0) waits.push_back({link_.descriptor(), POLLIN, 0});

@@ -21,6 +21,7 @@ class RemoteCrew : public Crew {
   RemoteCrew(const RemoteCrew&) = delete;
   RemoteCrew& operator=(const RemoteCrew&) = delete;
   Result<void> start(const Hand& hand) override;
+  void adopt(const Hand& hand, int number) override;
   void add_waits(std::vector<pollfd>& waits) const override;
   void listen(std::vector<Heard>& heard) override;
   Result<void> tell(int id, const std::string& line) override;

@@ -204,7 +204,10 @@ void OrderReader::prepare(const std::shared_ptr<Preparation>& preparation) {
     present = present_;
   }
   Next next;
-  const auto prepared = prepare_parts(*preparation, present, next);
+  const std::optional<StoreAddress>& keys = preparation->order.keys;
+  const auto met =
+      keys && process_.rendezvous ? process_.rendezvous->move_keys(*keys) : Result<void>();
+  const auto prepared = met ? prepare_parts(*preparation, present, next) : met;
   const auto agreed = agree(*preparation, prepared);
   const std::size_t given = process_.job.changes->at.size();
   const bool is_given = static_cast<std::size_t>(next.number) <= given;

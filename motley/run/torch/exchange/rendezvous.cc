@@ -136,6 +136,7 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::open(const RendezvousOptions& op
 Result<std::unique_ptr<Rendezvous>> Rendezvous::branch(
     const std::string& name, int rank, int size,
     std::shared_ptr<std::atomic<bool>> cancelled) const {
+  const std::scoped_lock lock(state_->moving);
   RendezvousOptions options = options_;
   options.rank = rank;
   options.size = size;
@@ -149,6 +150,19 @@ Result<std::unique_ptr<Rendezvous>> Rendezvous::branch(
     return runtime_error("run.rendezvous", fmt::format("{}: {}", name, failure_text(fault)));
   }
   return std::unique_ptr<Rendezvous>(new Rendezvous(std::move(options), std::move(state)));
+}
+
+Result<void> Rendezvous::move_keys(const StoreAddress& keys) {
+  const std::scoped_lock lock(state_->moving);
+  options_.keys = keys;
+  try {
+    state_->store =
+        c10::make_intrusive<CancellableStore>(make_own_store(options_), state_->cancelled);
+    state_->store->setTimeout(milliseconds(options_.timeout));
+    return {};
+  } catch (const std::exception& fault) {
+    return runtime_error("run.rendezvous", failure_text(fault));
+  }
 }
 
 Result<void> Rendezvous::set(const std::string& key, const std::string& value) {
@@ -255,6 +269,7 @@ Result<void> Rendezvous::barrier(const std::string& key, Seconds timeout) {
 }
 
 Result<std::string> Rendezvous::own_address() const {
+  const std::scoped_lock lock(state_->moving);
   if (!options_.place && !options_.keys) return kLoopback;
   const std::string interface = options_.place ? options_.place->interface : "";
   const std::string& server =

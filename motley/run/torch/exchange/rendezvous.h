@@ -62,6 +62,10 @@ class Rendezvous {
       const std::string& name, int rank, int size,
       std::shared_ptr<std::atomic<bool>> cancelled = nullptr) const;
 
+  /// The keys are served elsewhere from now on, where there are none yet. Not while somebody waits
+  /// for any; branches go by those that they were made with.
+  Result<void> move_keys(const StoreAddress& keys);
+
   /// The first `size` ranks go on; the others have left.
   void set_size(int size) { options_.size = size; }
   int rank() const { return options_.rank; }

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "motley/base/json.h"
+#include "motley/control/adaptation.h"
+#include "motley/control/inputs.h"
+#include "motley/run/job.h"
+#include "motley/run/succession.h"
+
+namespace motley::control {
+
+/// What hosts are left of a training, beside what Adapting adds: `arguments`, by which `motley` was
+/// called, `name` of the run directory, and the `cluster` as it is known here.
+Json make_heritage(const Inputs& inputs, const std::vector<std::string>& arguments,
+                   const std::string& run_dir);
+
+/// What a training needs that goes on here.
+struct Succession {
+  std::string run_dir;  ///< made, with the log until then
+  std::string plan;     ///< file of the last one that was to begin
+  cluster::Cluster cluster;
+  run::Job job;                     ///< as this host had it
+  std::vector<std::string> absent;  ///< devices without a process
+  Succeeded known;
+  Json heritage;  ///< for the next one
+};
+/// The run directory lies below what agents here keep beyond their time. Errors: what was left is
+/// not what it should be.
+Result<Succession> open_succession(const run::Inheritance& inherited);
+
+}  // namespace motley::control

@@ -1,0 +1,128 @@
+"""The host that leads an elastic run is lost, and another leads on: what is trained is what one device trains. A network that
+is cut never leaves two halves training. `make test-hosts` runs all; `make test` those that are not slow."""
+
+import contextlib
+import json
+import time
+
+import pytest
+
+from hosts import namespaces
+from hosts.conftest import MOTLEY, RUN, nothing_runs, run_json, slow
+from hosts.elastic_run import TIMEOUT, Running
+
+pytestmark = [pytest.mark.skipif(namespaces.missing() != "", reason=namespaces.missing())]
+
+STEPS = 80
+ELASTIC = f"{RUN} -C cluster.toml --elastic --adapt none --planner equal --timeout {TIMEOUT}"
+LED = ".cache/motley/hosts/led"
+
+
+@pytest.fixture(scope="module")
+def losses(lead):
+    flags = f"--exclude b:0 --exclude c:0 --steps {STEPS} --run-dir one{STEPS}"
+    return run_json(lead, f"{RUN} -C cluster.toml {flags}")["losses"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def profiled(lead):
+    """All are there when they are measured."""
+    lead.run(f"{ELASTIC} --steps 3 --run-dir profiled")
+
+
+def led_directory(host, name):
+    """Where it leads on, if it does."""
+    found = [each for each in (host.home() / LED).glob(f"{name}-*") if each.is_dir()]
+    return found[0] if found else None
+
+
+def wait_for(what, seconds=30):
+    limit = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < limit
+        time.sleep(0.05)
+    return found
+
+
+def summary_of(host, name):
+    folder = led_directory(host, name)
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return json.loads((folder / "summary.json").read_text())
+    return None
+
+
+def kill_lead(lead):
+    lead.run("pkill -KILL -x motley; pkill -KILL -x motley-worker", check=False)
+
+
+def test_the_host_that_leads_is_lost_and_another_leads_on(lead, hosts, losses):
+    run = Running(lead, "led", f"{ELASTIC} --steps {STEPS} --checkpoint-every 30")
+    kill_lead(lead)
+    killed = time.time()
+    run.child.wait(10)
+    found = wait_for(lambda: summary_of(hosts["b"], "led"))
+    assert found["losses"] == pytest.approx(losses, rel=1e-5)
+    (lost,) = [each for each in found["membership"] if each["lost"]]
+    assert lost["lost"] == ["a:0"]
+    assert lost["lost_steps"] <= 1
+    assert lost["pause_s"] < 5, (lost, killed)
+    folder = led_directory(hosts["b"], "led")
+    assert (folder / "model.safetensors").exists()
+    assert led_directory(hosts["c"], "led") is None
+    nothing_runs(hosts)
+
+
+@slow
+def test_a_lead_that_is_cut_off_stops_and_the_others_train_on(lead, hosts, losses):
+    """Both halves hear nothing of each other. The lead saves what it has, and one process of the other half leads on."""
+    run = Running(lead, "cut", f"{ELASTIC} --steps {STEPS} --checkpoint-every 30")
+    hosts["a"].unplug()
+    try:
+        assert run.child.wait(30) == 75
+        assert "not more than half of the job's hosts answer" in run.said()
+        found = wait_for(lambda: summary_of(hosts["b"], "cut"), 60)
+    finally:
+        hosts["a"].plug_again()
+    assert found["losses"] == pytest.approx(losses, rel=1e-5)
+    assert [each["lost"] for each in found["membership"]] == [["a:0"]]
+    stopped = json.loads((lead.home() / "cut/summary.json").read_text())
+    assert stopped["stopped"]
+    assert len(stopped["losses"]) < STEPS
+    nothing_runs(hosts)
+
+
+@slow
+def test_one_of_two_hosts_saves_what_it_has_and_stops(lead, hosts):
+    run = Running(lead, "two", f"{ELASTIC} --exclude c:0 --steps 1000 --checkpoint-every 500")
+    kill_lead(lead)
+    run.child.wait(10)
+    found = wait_for(lambda: summary_of(hosts["b"], "two"), 60)
+    assert found["stopped"]
+    assert (led_directory(hosts["b"], "two") / "checkpoint/latest/state.json").exists()
+    nothing_runs(hosts)
+
+
+@slow
+def test_a_run_that_ends_by_itself_has_no_heirs(lead, hosts):
+    run = Running(lead, "ended", f"{ELASTIC} --steps 1000")
+    run.stop()
+    nothing_runs(hosts)
+    assert led_directory(hosts["b"], "ended") is None
+
+
+@slow
+def test_the_next_lead_is_lost_too(lead, hosts, losses):
+    """Two of three remain when the first is gone; of these two the last has no majority, and saves."""
+    run = Running(lead, "twice", f"{ELASTIC} --steps 1000 --checkpoint-every 500")
+    kill_lead(lead)
+    run.child.wait(10)
+    log = wait_for(lambda: led_directory(hosts["b"], "twice")) / "log.jsonl"
+    before = len(log.read_text().splitlines())
+    wait_for(lambda: len(log.read_text().splitlines()) > before + 5)
+    hosts["b"].run("pkill -KILL -x motley; pkill -KILL -x motley-worker", check=False)
+    found = wait_for(lambda: summary_of(hosts["c"], "twice"), 60)
+    assert found["stopped"]
+    steps = min(STEPS, len(found["losses"]))
+    assert steps > 5
+    assert found["losses"][:steps] == pytest.approx(losses[:steps], rel=1e-5)
+    nothing_runs(hosts)
