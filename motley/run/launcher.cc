@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "motley/base/exit_code.h"
@@ -126,6 +127,7 @@ class Launch {
   std::map<std::string, Carrying> carriers_;            // by host that has written some
   HostReturns returns_;
   std::map<int, Clock::time_point> dying_;  // ranks elsewhere: since when
+  std::set<int> joining_;                   // ranks elsewhere that are not ready yet
   std::vector<int> exit_codes_;             // by rank; -1: it runs
   std::vector<bool> spoke_error_;           // rank sent an error event
   std::vector<bool> is_ready_;              // by rank
@@ -207,13 +209,14 @@ void Launch::join(int rank) {
   const std::string& agent = seat_of(at).agent;
   if (!returns_.is_lost(agent)) {
     const auto started = start(at, {"--joins"});
+    if (started && !agent.empty()) joining_.insert(rank);
     if (started) return;
     if (agent.empty()) return lose(rank, started.error());
     // It went while nothing of it was listened to, as nothing ran there.
-    exit_codes_[at] = kRuntimeFailure;
-    is_ready_[at] = true;
     returns_.lose(agent);
   }
+  exit_codes_[at] = kRuntimeFailure;
+  is_ready_[at] = true;
   returns_.begin(agent, rank);
 }
 
@@ -244,7 +247,10 @@ void Launch::take_line(int rank, const std::string& line) {
   progress_at_ = Clock::now();
   auto event = parse_event(line);
   if (!event) return;  // not ours: a library's chatter
-  if (event->event == "ready") is_ready_[static_cast<std::size_t>(rank)] = true;
+  if (event->event == "ready") {
+    is_ready_[static_cast<std::size_t>(rank)] = true;
+    joining_.erase(rank);
+  }
   if (event->event == "done" && event->fields.value("reason", "") == "stopped") ++stopped_;
   if (event->event == "error") {
     spoke_error_[static_cast<std::size_t>(rank)] = true;
@@ -361,6 +367,7 @@ void Launch::take_lost(const Heard& heard) {
     const std::string& host = job_.devices[static_cast<std::size_t>(heard.id)].host;
     returns_.lose(host);
     carriers_.erase(host);  // what it was bringing is lost; the one before is here
+    if (joining_.erase(heard.id) > 0) return join(heard.id);  // by a way that was gone already
   }
   lose(heard.id, Error{ErrorKind::kRuntime, "run.host-lost",
                        fmt::format("{}; {} was last seen: {}", heard.line,
