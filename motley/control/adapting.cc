@@ -37,7 +37,11 @@ policy::Action first_action(const Adaptation& choices, int current,
 
 std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluster) {
   const std::vector<plan::Member> members = plan::members(plan);
-  if (members.size() == 1) return name_of(cluster, members[0].device) + " alone";
+  if (members.size() == 1) {
+    const std::int64_t passes = plan.replicas.front().micro_batches;
+    return name_of(cluster, members[0].device) + " alone" +
+           (passes == 1 ? "" : fmt::format(" in {} micro-batches", passes));
+  }
   if (plan::has_stages(plan)) {
     std::size_t stages = 0;
     for (const plan::Replica& replica : plan.replicas)
@@ -55,7 +59,8 @@ Result<void> lower_candidate(const Inputs& inputs, const Adaptation& adaptation,
                              Candidate& candidate) {
   MOTLEY_ASSIGN(Planned planned, lower_plan(inputs, candidate.planned.plan));
   if (adaptation.counts_squares) {
-    MOTLEY_ASSIGN(program::Program program, synth::with_gradient_squares(*planned.program));
+    MOTLEY_ASSIGN(program::Program program,
+                  synth::with_gradient_squares(*planned.program, planned.plan));
     planned.program = std::make_shared<const program::Program>(std::move(program));
   }
   candidate.planned = std::move(planned);
