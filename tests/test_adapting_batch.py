@@ -320,6 +320,29 @@ def test_noise_of_one_device(motley, export, one, tmp_path, function, optimizer,
     assert ("gpt" in function and optimizer is adam) or reference.worst(tmp_path / "run") < LIMIT
 
 
+@pytest.mark.parametrize("clusters", ["one", "three"])
+def test_norms_are_predicted(motley, mlp, request, tmp_path, clusters):
+    """What a step is said to take has what it counts: it is in the trace, and the step is longer."""
+    where, plan, db = request.getfixturevalue(clusters), tmp_path / "plan.json", tmp_path / "p.db"
+    done = motley("plan", "-m", mlp, "-C", where, "--global-batch", 60, "--planner", "equal", "--profiles", db, "-o", plan,
+                  "--lr", 0.02)  # fmt: skip
+    assert done.code == 0, done.stderr
+    said = {}
+    for way, flags in (("none", ["--adapt", "none"]), ("batch", ["--adapt", "batch", "--policy", "simigrad", "--batch-limits", "60:60"])):
+        done = run(motley, mlp, where, tmp_path / way, "--plan", plan, "--profiles", db, "--steps", 3, *flags)
+        assert done.code == 0, done.stderr
+        said[way] = done.json["predicted_step_s"]
+        assert ("square_sums" in (tmp_path / way / "predicted.txt").read_text()) == (way == "batch")
+    assert said["batch"] > 1.01 * said["none"]
+
+
+def test_a_batch_of_one_sample(motley, mlp, one, tmp_path):
+    """It cannot be divided: said, after a profile of that batch alone."""
+    done = run(motley, mlp, one, tmp_path / "run", "--global-batch", 1, "--adapt", "batch", "--profiles", tmp_path / "p.db",
+               "--steps", 3)  # fmt: skip
+    assert done.code == 2 and "its step cannot be done in micro-batches" in done.stderr, done.stderr
+
+
 def test_one_device_decides(motley, mlp, one, tmp_path):
     """Labels are noise, so the batch grows to its limit, and the result is that of the batches."""
     rng = np.random.default_rng(0)

@@ -67,6 +67,12 @@ Result<void> lower_candidate(const Inputs& inputs, const Adaptation& adaptation,
   return {};
 }
 
+void predict_candidate(const Inputs& inputs, const Adaptation& adaptation, Candidate& candidate) {
+  if (!adaptation.costs) return;
+  if (auto predicted = predict(inputs, candidate.planned, *adaptation.costs, kPredictedSteps))
+    candidate.predicted = std::move(*predicted);
+}
+
 std::vector<policy::Share> shares_of(const plan::Plan& plan, const cluster::Cluster& cluster) {
   std::vector<policy::Share> shares;
   for (const plan::Member& member : plan::members(plan))
@@ -282,10 +288,7 @@ Result<void> Adapting::make_programs(Candidate& candidate) const {
   MOTLEY_RETURN_IF_ERROR(lower_candidate(inputs_, choices_, candidate));
   MOTLEY_RETURN_IF_ERROR(check_memory(inputs_, candidate.planned));
   if (choices_.complete) MOTLEY_RETURN_IF_ERROR(choices_.complete(candidate));
-  if (!choices_.costs || candidate.predicted) return {};
-  // Without it there is nothing to compare its steps with.
-  if (auto predicted = predict(inputs_, candidate.planned, *choices_.costs, kPredictedSteps))
-    candidate.predicted = std::move(*predicted);
+  if (!candidate.predicted) predict_candidate(inputs_, choices_, candidate);
   return {};
 }
 

@@ -209,23 +209,19 @@ Result<Devices> find_devices(const ChosenPlan& chosen, const Adaptation& adaptat
 
 /// The chosen plan; of one device in micro-batches or, where that cannot be, the quickest split of
 /// its batch over several.
-Result<Candidate> first_candidate(const ChosenPlan& chosen,
-                                  const std::optional<Predicted>& predicted,
-                                  const Adaptation& adaptation, const adapt::OptionSource& source) {
+Result<Candidate> first_candidate(const ChosenPlan& chosen, const Adaptation& adaptation,
+                                  const adapt::OptionSource& source) {
   const plan::Plan& plan = chosen.planned.plan;
   const Inputs& inputs = chosen.inputs;
   policy::UseBatch batch{shares_of(plan, inputs.cluster), 1};
   const auto make = [&]() -> Result<Candidate> {
     MOTLEY_ASSIGN(Candidate candidate, make_candidate(inputs, plan, batch));
     MOTLEY_RETURN_IF_ERROR(lower_candidate(inputs, adaptation, candidate));
+    predict_candidate(inputs, adaptation, candidate);
     return candidate;
   };
   Result<Candidate> first = make();
-  if (batch.shares.size() > 1) {
-    if (first) first->predicted = predicted;
-    return first;
-  }
-  if (first) return first;
+  if (first || batch.shares.size() > 1) return first;
   double best = std::numeric_limits<double>::infinity();
   for (const adapt::BatchOption& option : source.options()) {
     std::vector<std::int64_t> samples = adapt::split_batch(option, plan.global_batch);
@@ -241,7 +237,6 @@ Result<Candidate> first_candidate(const ChosenPlan& chosen,
 }  // namespace
 
 Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
-                                                const std::optional<Predicted>& predicted,
                                                 const BatchChoices& choices) {
   const Inputs& inputs = chosen.inputs;
   const plan::Plan& plan = chosen.planned.plan;
@@ -250,6 +245,7 @@ Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
   auto adaptation = std::make_shared<Adaptation>();
   adaptation->first_batch = inputs.global_batch;
   adaptation->counts_squares = true;
+  adaptation->costs = chosen.priced.costs;
   MOTLEY_ASSIGN(const Devices devices,
                 find_devices(chosen, *adaptation, static_cast<std::int64_t>(bounds.most),
                              choices.objective.kind));
@@ -271,7 +267,7 @@ Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
         policy, setting, std::make_unique<adapt::LearnedOptions>(devices.limits, devices.groups));
   };
   const adapt::LearnedOptions believed(devices.limits, devices.groups);
-  MOTLEY_ASSIGN(Candidate first, first_candidate(chosen, predicted, *adaptation, believed));
+  MOTLEY_ASSIGN(Candidate first, first_candidate(chosen, *adaptation, believed));
   adaptation->candidates.push_back(std::move(first));
   MOTLEY_ASSIGN(adaptation->policy, adaptation->make_policy(*adaptation));
   for (const adapt::DeviceLimits& limits : devices.limits) {

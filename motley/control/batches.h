@@ -35,7 +35,6 @@ struct BatchChoices {
 /// in micro-batches; a policy that is not there; limits that leave the first batch out; no price
 /// where costs count.
 Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
-                                                const std::optional<Predicted>& predicted,
                                                 const BatchChoices& choices);
 
 }  // namespace motley::control

@@ -100,19 +100,30 @@ Result<void> count_on(const program::Program& whole, DeviceProgram& program) {
   return {};
 }
 
+/// `pieces`: of a device alone.
+Result<program::Program> count(program::Program program, std::vector<std::int64_t> pieces) {
+  if (program.devices.size() == 1)
+    MOTLEY_RETURN_IF_ERROR(count_pieces(std::move(pieces), program.devices.front()));
+  for (DeviceProgram& device : program.devices)
+    if (program.devices.size() > 1) MOTLEY_RETURN_IF_ERROR(count_on(program, device));
+  MOTLEY_RETURN_IF_ERROR(program::verify_program(program, "a program that counts squares"));
+  return program;
+}
+
 }  // namespace
 
 Result<program::Program> with_gradient_squares(program::Program program, const plan::Plan& plan) {
-  if (program.devices.size() > 1) {
-    for (DeviceProgram& device : program.devices) MOTLEY_RETURN_IF_ERROR(count_on(program, device));
-  } else {
-    std::vector<std::int64_t> pieces;
-    for (const plan::Stretch& each : plan::find_stretches(plan.replicas.front(), 0))
-      pieces.push_back(each.count);
-    MOTLEY_RETURN_IF_ERROR(count_pieces(std::move(pieces), program.devices.front()));
-  }
-  MOTLEY_RETURN_IF_ERROR(program::verify_program(program, "a program that counts squares"));
-  return program;
+  std::vector<std::int64_t> pieces;
+  for (const plan::Stretch& each : plan::find_stretches(plan.replicas.front(), 0))
+    pieces.push_back(each.count);
+  if (program.devices.size() == 1 && pieces.size() < 2)
+    return refuse_squares(program.devices.front(),
+                          "one device alone compares micro-batches, there is one");
+  return count(std::move(program), std::move(pieces));
+}
+
+program::Program with_timed_squares(const program::Program& program) {
+  return count(program, {program.devices.front().samples}).value_or(program);
 }
 
 }  // namespace motley::synth

@@ -26,4 +26,8 @@ namespace motley::synth {
 /// gradients have a loss scale.
 Result<program::Program> with_gradient_squares(program::Program program, const plan::Plan& plan);
 
+/// A program that is timed, not run, with what such steps count, so that it can be predicted: a
+/// device alone counts its only micro-batch. Where nothing can be counted it stays as it is.
+program::Program with_timed_squares(const program::Program& program);
+
 }  // namespace motley::synth

@@ -161,5 +161,21 @@ TEST(Squares, SayWhatCannotBeCounted) {
   EXPECT_NE(why_not_counted(shared).find("states are kept in parts"), std::string::npos);
 }
 
+// A step that is timed alone or among two has what such steps count; else it stays as it is.
+TEST(Squares, AreInWhatIsTimed) {
+  const plan::Plan plan = uneven_split(plan::OptimizerKind::kAdamW);
+  for (const int ranks : {1, 2}) {
+    const auto plain = lower_equal(read_graph("mlp"), {4, ranks}, options_of(plan));
+    ASSERT_TRUE(plain);
+    const program::Program timed = with_timed_squares(*plain);
+    EXPECT_EQ(count_tensors(timed.devices[0], "motley::scaled_square_sums", 0),
+              2 * count_tensors(plain->devices[0], "motley::update", 2));
+  }
+  plan::Plan scaled = plan;
+  scaled.recipe.loss_scale = plan::LossScale();
+  const auto plain = lower_equal(read_graph("mlp"), {4, 2}, options_of(scaled));
+  EXPECT_EQ(with_timed_squares(*plain), *plain);
+}
+
 }  // namespace
 }  // namespace motley::synth

@@ -15,7 +15,7 @@ namespace motley::synth {
 /// a mebibyte: as much is kept longer for it. Of a parameter that is used several times the terms
 /// of a micro-batch are added first, where the program does not do so itself.
 ///
-/// Usage error `synth.squares`: fewer than two micro-batches, or no gradient is a sum over them.
+/// Usage error `synth.squares`: no gradient is a sum over them.
 Result<void> count_pieces(std::vector<std::int64_t> samples, program::DeviceProgram& program);
 
 }  // namespace motley::synth
