@@ -385,8 +385,8 @@ class Machine:
         for target, value in zip(targets, values, strict=True):
             target.copy_(value)
 
-    def report(self, _, loss, stop, norm, metrics, own=(), squares=()):
-        self.squares = [float(sum(each.sum() for each in sums)) for sums in (own, squares)]
+    def report(self, _, loss, stop, norm, metrics, squares=(), samples=(), *own):
+        self.squares = [float(sum(each.sum() for each in sums)) for sums in (*own, squares)]
         self.metrics = [float(metric) for metric in metrics]
         self.loss, self.stop = float(loss), float(stop)
         self.norm = None if norm is None else float(norm)

@@ -33,9 +33,9 @@ def simulate(motley, cnn, tmp_path):
     cluster = tmp_path / "kinds.toml"
     cluster.write_text(KINDS)
 
-    def call(*flags, conditions=None, planner="split"):
-        words = ["simulate", "-m", cnn, "-C", cluster, "--global-batch", 12000, "--planner", planner,
-                 "--profile", "never", "--steps", 120, *flags]  # fmt: skip
+    def call(*flags, conditions=None, planner="split", batch=12000, steps=120):
+        words = ["simulate", "-m", cnn, "-C", cluster, "--global-batch", batch, "--planner", planner,
+                 "--profile", "never", "--steps", steps, *flags]  # fmt: skip
         if conditions is not None:
             path = tmp_path / "conditions.json"
             path.write_text(json.dumps({"schema": "motley.conditions/1"} | conditions))
@@ -99,12 +99,55 @@ def test_plans_are_tried_in_turn(simulate):
     assert done.json["under_policy"]["total_s"] >= done.json["knowing_all"]["total_s"]
 
 
+def test_a_batch_grows_with_its_noise(simulate, tmp_path):
+    """By policy, where the batch is too small for the devices: more progress a second; without noise it stays."""
+    path = tmp_path / "decisions.jsonl"
+    flags = ["--adapt", "batch", "--batch-limits", "500:20000", "--change-pause", 0.001]
+    grown = simulate(*flags, "--noise-scale", "0:20000,400000:80000", "--decisions", path, "--json", batch=600, steps=2000)
+    assert grown.code == 0, grown.stderr
+    decided, planned = grown.json["under_policy"], grown.json["as_planned"]
+    assert grown.json["knowing_all"] is None
+    # As many samples, in fewer steps.
+    assert 2000 * 600 <= decided["samples"] < 2000 * 600 + 20000 and decided["steps"] < 1500
+    assert (planned["samples"], planned["steps"], planned["last_batch"]) == (2000 * 600, 2000, 600)
+    assert planned["progress"] == pytest.approx(2000)
+    assert 1000 < decided["last_batch"] <= 20000
+    assert decided["progress"] < 2000 < 1.5 * decided["progress"]
+    assert decided["progress"] / decided["total_s"] > 1.1 * planned["progress"] / planned["total_s"]
+    batches = [each for each in decided["decisions"] if each["action"]["do"] == "batch" and each["policy"] == "motley"]
+    assert "noise scale" in batches[0]["why"]
+    assert sum(shares(batches[-1]).values()) == decided["last_batch"]
+    assert [json.loads(line)["begins"] for line in path.read_text().splitlines()] == \
+        [each["begins"] for each in decided["decisions"]]  # fmt: skip
+    text = simulate(*flags, "--noise-scale", "0:20000,400000:80000", batch=600, steps=2000).stdout
+    assert "progress is in steps of the first batch" in text and "samples, the batch split" in text, text
+    still = simulate(*flags, "--noise-scale", 0, "--json", batch=600, steps=300).json["under_policy"]
+    assert (still["last_batch"], still["progress"]) == (600, pytest.approx(300))
+
+
+@pytest.mark.parametrize("policy", ["adaptdl", "cannikin", "simigrad", "jabas"])
+def test_other_policies_of_the_batch(simulate, policy):
+    done = simulate("--adapt", "batch", "--policy", policy, "--noise-scale", 30000, "--epoch-samples", 30000, "--batch-limits",
+                    "600:20000", "--json", batch=600, steps=600)  # fmt: skip
+    assert done.code == 0, done.stderr
+    decided = done.json["under_policy"]
+    assert decided["policy"] == policy and 600 <= decided["last_batch"] <= 20000 and decided["samples"] >= 360000
+
+
 @pytest.mark.parametrize(
     "flags, conditions, message",
     [
-        (["--policy", "even"], None, "--policy goes with --adapt plan or --adapt split"),
-        (["--decisions", "x"], None, "--decisions goes with --adapt plan or --adapt split"),
-        (["--adapt", "batch"], None, "--adapt: found 'batch', wanted plan or split"),
+        (["--policy", "even"], None, "--policy goes with --adapt plan, split or batch"),
+        (["--decisions", "x"], None, "--decisions goes with --adapt plan, split or batch"),
+        (["--adapt", "btach"], None, "--adapt: found 'btach', wanted plan, split or batch"),
+        (["--adapt", "batch"], None, "--adapt batch: a simulation has no gradients; say their noise scale by --noise-scale"),
+        (["--adapt", "batch", "--noise-scale", "5:"], None, "--noise-scale: found '5:', wanted a number of samples"),
+        (["--noise-scale", 5], None, "--noise-scale and --epoch-samples go with --adapt batch"),
+        (["--adapt", "split", "--batch-limits", "1:2"], None, "--batch-limits, --batch-rule and --objective go with --adapt batch"),
+        (["--adapt", "batch", "--noise-scale", 5, "--policy", "adaptdl"], None, "add --epoch-samples"),
+        (["--adapt", "batch", "--noise-scale", 5, "--policy", "lb-bsp"], None, "unknown policy 'lb-bsp', wanted one of motley adaptdl"),
+        (["--adapt", "batch", "--noise-scale", 5], {"absences": [{"device": "a:0", "from_s": 1}]},
+         "--adapt batch: device 'a:0' goes away; a batch that changes"),
         (["--adapt", "split", "--policy", "evn"], None,
          "unknown policy 'evn', wanted one of motley even hetseq adaptdl lb-bsp cannikin, did you mean 'even'?"),
         (["--adapt", "split"], {"slow_downs": [{"device": "z:0", "factor": 2}]},

@@ -30,23 +30,73 @@ double hidden_of(const std::vector<double>& exchange) {
   return exchange.size() < 2 ? 0 : std::accumulate(exchange.begin(), exchange.end() - 1, 0.0);
 }
 
+/// The part of a curve up to so many samples.
+DeviceCurve curve_until(DeviceCurve curve, double most) {
+  if (curve.points.back().samples <= most) return curve;
+  const double last = work_seconds(curve, most);
+  std::erase_if(curve.points, [&](const CurvePoint& point) { return point.samples >= most; });
+  curve.points.push_back({most, last});
+  return curve;
+}
+
+/// What was learned, times a factor, as far as memory and trust go.
+DeviceCurve curve_by(const LearnedCurves& learned, const DeviceLimits& limits, double factor) {
+  std::int64_t most = limits.most;
+  if (!limits.prior && learned.is_seen())
+    most = std::min(most, std::max<std::int64_t>(1, kTrustedTimes * learned.largest_seen()));
+  const auto end = static_cast<double>(most);
+  DeviceCurve curve{limits.device, {}};
+  if (!learned.is_known()) {
+    curve.points = {{0, 0}, {end, kUntried * end}};
+    return curve;
+  }
+  const cost::Curve times = learned.estimate(most).curves.end;
+  for (const auto& [samples, seconds] : times.points)
+    if (samples < end) curve.points.push_back({samples, std::max(0.0, factor * seconds)});
+  curve.points.push_back({end, std::max(0.0, factor * times.at(end))});
+  for (std::size_t i = 1; i < curve.points.size(); ++i)
+    curve.points[i].seconds = std::max(curve.points[i].seconds, curve.points[i - 1].seconds);
+  return curve;
+}
+
 }  // namespace
 
 LearnedOptions::LearnedOptions(std::vector<DeviceLimits> devices, std::vector<LearnedGroup> groups)
     : devices_(std::move(devices)), groups_(std::move(groups)), tails_(groups_.size()) {
-  MOTLEY_CHECK(!groups_.empty() && groups_.front().devices >= 2);
+  MOTLEY_CHECK(!groups_.empty() && groups_.front().devices >= 1);
   MOTLEY_CHECK(groups_.back().devices <= devices_.size());
   for (const DeviceLimits& limits : devices_) curves_.emplace_back(limits.prior);
+  if (groups_.front().devices == 1) alone_.emplace(groups_.front().alone.prior);
   apply();
 }
 
 void LearnedOptions::observe(const policy::StepSeen& step) {
-  if (shares_of(step).empty()) return;
-  const bool has_curves = learn_curves(step);
+  const std::vector<policy::Share> shares = shares_of(step);
+  if (shares.empty() || (alone_ && shares.size() == 1 && !is_alone(shares))) return;
+  const bool has_curves = is_alone(shares) ? learn_alone(step) : learn_curves(step);
   const bool has_tail = learn_tail(step);
   if (!has_curves && !has_tail) return;
   apply();
   ++version_;
+}
+
+/// Are they of the group of one?
+bool LearnedOptions::is_alone(const std::vector<policy::Share>& shares) const {
+  return alone_ && shares.size() == 1 && shares.front().device == devices_.front().device;
+}
+
+/// Does it take another time than the curve in use says?
+bool LearnedOptions::learn_alone(const policy::StepSeen& step) {
+  bool is_new = false;
+  for (const policy::DeviceStep& seen : step.devices) {
+    if (seen.samples <= 0) continue;
+    is_new = seen.samples > alone_->largest_seen();
+    (void)alone_->observe(seen, step.step);
+    const auto samples = static_cast<double>(seen.samples);
+    const double used = work_seconds(options_.front().devices.front(), samples);
+    is_new = is_new || std::abs(work_seconds(curve_alone(), samples) - used) > kDiffers * used;
+  }
+  return is_new;
 }
 
 /// Does some device take another time than its curve in use says?
@@ -75,7 +125,8 @@ bool LearnedOptions::learn_curves(const policy::StepSeen& step) {
 bool LearnedOptions::learn_tail(const policy::StepSeen& step) {
   const int group = find_option(options_, shares_of(step));
   if (group < 0) return false;
-  ExchangeTimes exchange = overlap();
+  ExchangeTimes exchange =
+      groups_[static_cast<std::size_t>(group)].devices == 1 ? ExchangeTimes() : overlap();
   double ready = 0;
   for (const policy::DeviceStep& device : step.devices)
     if (device.samples > 0) ready = std::max(ready, ready_seconds(exchange, device.end));
@@ -89,24 +140,24 @@ bool LearnedOptions::learn_tail(const policy::StepSeen& step) {
 }
 
 DeviceCurve LearnedOptions::curve_of(std::size_t device) const {
-  const LearnedCurves& learned = curves_[device];
   const DeviceLimits& limits = devices_[device];
-  std::int64_t most = limits.most;
-  if (!limits.prior && learned.is_seen())
-    most = std::min(most, std::max<std::int64_t>(1, kTrustedTimes * learned.largest_seen()));
-  const auto end = static_cast<double>(most);
-  DeviceCurve curve{limits.device, {}};
-  if (!learned.is_known()) {
-    curve.points = {{0, 0}, {end, kUntried * end}};
-    return curve;
-  }
-  const cost::Curve times = learned.estimate(most).curves.end;
-  for (const auto& [samples, seconds] : times.points)
-    if (samples < end) curve.points.push_back({samples, std::max(0.0, seconds)});
-  curve.points.push_back({end, std::max(0.0, times.at(end))});
-  for (std::size_t i = 1; i < curve.points.size(); ++i)
-    curve.points[i].seconds = std::max(curve.points[i].seconds, curve.points[i - 1].seconds);
-  return curve;
+  const bool is_seen_alone = device == 0 && alone_ && alone_->is_seen();
+  if (!is_seen_alone || curves_[device].is_seen()) return curve_by(curves_[device], limits, 1);
+  if (!limits.prior) return curve_by(*alone_, limits, 1);
+  return curve_by(curves_[device], limits, alone_->over_prior().value_or(1));
+}
+
+/// Of whole steps of the first device by itself.
+DeviceCurve LearnedOptions::curve_alone() const {
+  const LearnedCurves& among_others = curves_.front();
+  const AloneLimits& alone = groups_.front().alone;
+  const DeviceLimits limits{devices_.front().device, 1, alone.most, alone.prior};
+  if (alone_->is_seen()) return curve_by(*alone_, limits, 1);
+  if (alone.prior) return curve_by(*alone_, limits, among_others.over_prior().value_or(1));
+  const auto times = static_cast<double>(alone.micro_batches);
+  DeviceCurve curve = curve_by(among_others, devices_.front(), times);
+  for (CurvePoint& point : curve.points) point.samples *= times;
+  return curve_until(std::move(curve), static_cast<double>(alone.most));
 }
 
 ExchangeTimes LearnedOptions::overlap() const {
@@ -136,7 +187,7 @@ double LearnedOptions::tail_of(std::size_t group) const {
 }
 
 ExchangeTimes LearnedOptions::exchange_of(std::size_t group) const {
-  ExchangeTimes times = overlap();
+  ExchangeTimes times = groups_[group].devices == 1 ? ExchangeTimes() : overlap();
   if (overlap_.hidden.empty() && groups_[group].exchanges)
     times.hidden = Seconds(hidden_of(groups_[group].exchanges->exchange));
   times.tail = Seconds(tail_of(group));
@@ -150,8 +201,9 @@ void LearnedOptions::apply() {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     BatchOption& option = options_.emplace_back();
     const auto count = static_cast<std::ptrdiff_t>(groups_[g].devices);
-    option.name = fmt::format("{} devices", count);
+    option.name = fmt::format("{} device{}", count, count == 1 ? "" : "s");
     option.devices.assign(curves.begin(), curves.begin() + count);
+    if (count == 1) option.devices = {curve_alone()};
     option.exchange = exchange_of(g);
     option.per_hour = groups_[g].per_hour;
   }
@@ -161,11 +213,13 @@ Json LearnedOptions::state() const {
   Json curves = Json::object(), tails = Json::array();
   for (std::size_t i = 0; i < devices_.size(); ++i) curves[devices_[i].device] = curves_[i].state();
   for (const Tail& tail : tails_) tails.push_back({{"last", tail.last}, {"used", tail.used}});
-  return {{"version", version_},
-          {"curves", std::move(curves)},
-          {"tails", std::move(tails)},
-          {"hidden", overlap_.hidden},
-          {"share", overlap_.share}};
+  Json state = {{"version", version_},
+                {"curves", std::move(curves)},
+                {"tails", std::move(tails)},
+                {"hidden", overlap_.hidden},
+                {"share", overlap_.share}};
+  if (alone_) state["alone"] = alone_->state();
+  return state;
 }
 
 Result<void> LearnedOptions::restore(const Json& state, const std::string& where) {
@@ -176,6 +230,12 @@ Result<void> LearnedOptions::restore(const Json& state, const std::string& where
   Overlap overlap;
   MOTLEY_ASSIGN(overlap.hidden, policy::read_numbers(object, "hidden"));
   MOTLEY_ASSIGN(overlap.share, policy::read_numbers(object, "share"));
+  std::optional<LearnedCurves> alone;
+  if (alone_) {
+    MOTLEY_ASSIGN(const Json* json, object.member("alone"));
+    MOTLEY_RETURN_IF_ERROR(
+        alone.emplace(groups_.front().alone.prior).restore(*json, where + ": alone"));
+  }
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   if (!curves->is_object() || curves->size() != devices_.size() || !tails->is_array() ||
       tails->size() != groups_.size())
@@ -197,6 +257,7 @@ Result<void> LearnedOptions::restore(const Json& state, const std::string& where
     MOTLEY_RETURN_IF_ERROR(each.refuse_unknown());
   }
   curves_ = std::move(learned);
+  alone_ = std::move(alone);
   tails_ = std::move(read_tails);
   overlap_ = std::move(overlap);
   version_ = version;

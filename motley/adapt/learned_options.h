@@ -13,12 +13,20 @@
 
 namespace motley::adapt {
 
+/// A device that does a step by itself, in micro-batches.
+struct AloneLimits {
+  std::int64_t micro_batches = 2;
+  std::int64_t most = kNoMost;           ///< samples a step that its memory holds
+  std::optional<CurvePrior> prior = {};  ///< of whole steps
+};
+
 /// The first so many devices of a list as a group.
 struct LearnedGroup {
   std::size_t devices = 0;
   double per_hour = 0;  ///< what an hour of all of them costs
   /// What is believed of its exchanges; none: nothing.
   std::optional<cost::GroupExchanges> exchanges = {};
+  AloneLimits alone = {};  ///< of a group of one
 };
 
 /// Groups whose curves are learned from the steps that are taken (learned_curves.h), from a belief
@@ -30,13 +38,17 @@ struct LearnedGroup {
 ///            that has; else as that one
 ///   hidden   exchanges but the last that is waited for, and from when on: of the last steps
 ///
+/// What a device takes alone is learned apart, as its step then has several micro-batches, and the
+/// update in it: until it was seen so, as believed, off as it is among others; without a belief as
+/// so many steps of a part of the samples. Of a device that was only seen alone it is the same.
+///
 /// A device that nothing is known of takes almost no time, so that it will be tried. Curves end
 /// where memory does; without a belief at three times what the device ever had, so that none is
 /// trusted far from where it was measured. What was learned is taken up when some device's time or
 /// a tail differs by more than one percent, or samples are new: jitter changes nothing.
 class LearnedOptions : public OptionSource {
  public:
-  /// Requires groups in ascending size, of two devices or more, and `most` of all devices.
+  /// Requires groups in ascending size, and `most` of all devices.
   LearnedOptions(std::vector<DeviceLimits> devices, std::vector<LearnedGroup> groups);
 
   void observe(const policy::StepSeen& step) override;
@@ -56,7 +68,10 @@ class LearnedOptions : public OptionSource {
   };
   bool learn_curves(const policy::StepSeen& step);
   bool learn_tail(const policy::StepSeen& step);
+  bool is_alone(const std::vector<policy::Share>& shares) const;
+  bool learn_alone(const policy::StepSeen& step);
   DeviceCurve curve_of(std::size_t device) const;
+  DeviceCurve curve_alone() const;
   ExchangeTimes exchange_of(std::size_t group) const;
   ExchangeTimes overlap() const;
   double believed_tail(std::size_t group) const;
@@ -65,8 +80,9 @@ class LearnedOptions : public OptionSource {
 
   std::vector<DeviceLimits> devices_;
   std::vector<LearnedGroup> groups_;
-  std::vector<LearnedCurves> curves_;  // by device
-  std::vector<Tail> tails_;            // by group
+  std::vector<LearnedCurves> curves_;   // by device
+  std::optional<LearnedCurves> alone_;  // of the first one, where there is a group of it
+  std::vector<Tail> tails_;             // by group
   Overlap overlap_;
   std::vector<BatchOption> options_;
   std::int64_t version_ = 0;

@@ -76,6 +76,76 @@ TEST(LearnedOptions, AGroupThatHasNotTrainedIsOffAsTheNextOneThatHas) {
   EXPECT_NEAR(source.options()[0].exchange.tail.value, 0.008, 1e-9);
 }
 
+/// a by itself: 1 ms a sample in each of two micro-batches, of 2 ms more, and an update of 1 ms.
+policy::StepSeen lone_step(std::int64_t step, std::int64_t samples) {
+  const double took = 0.005 + 0.001 * static_cast<double>(samples);
+  policy::StepSeen seen{.step = step, .took = Seconds(took)};
+  seen.global_batch = samples;
+  seen.devices = {{"a", samples, {}, took, {}}};
+  return seen;
+}
+
+LearnedOptions one_or_both() {
+  return LearnedOptions(
+      {limited("a", 1000), limited("b", 50)},
+      {{.devices = 1, .alone = {.micro_batches = 2, .most = 500}}, {.devices = 2}});
+}
+
+// Not seen alone, a takes twice a step of half the samples; what it then took is learned apart.
+TEST(LearnedOptions, LearnApartWhatADeviceTakesAlone) {
+  LearnedOptions source = one_or_both();
+  for (std::int64_t step = 0; step < 8; ++step) source.observe(balanced_step(step, 20, 10));
+  const auto alone = [&](double samples) {
+    return work_seconds(source.options()[0].devices[0], samples);
+  };
+  const auto among_others = [&](double samples) {
+    return work_seconds(source.options()[1].devices[0], samples);
+  };
+  EXPECT_EQ(source.options()[0].name, "1 device");
+  EXPECT_NEAR(alone(40), 2 * among_others(20), 1e-9);
+  EXPECT_NEAR(among_others(20), 0.020, 0.001);
+  for (std::int64_t step = 8; step < 20; ++step) source.observe(lone_step(step, 40));
+  EXPECT_NEAR(alone(40), 0.045, 0.001);
+  EXPECT_NEAR(source.options()[0].exchange.tail.value, 0, 1e-9);
+  EXPECT_NEAR(among_others(20), 0.020, 0.001);
+  EXPECT_NEAR(source.options()[1].exchange.tail.value, 0.003, 1e-6);
+  LearnedOptions other = one_or_both();
+  ASSERT_TRUE(other.restore(parse_json(source.state().dump(), "s").value(), "s"));
+  EXPECT_EQ(source.state(), other.state());
+  EXPECT_FALSE(from_nothing().restore(source.state(), "s"));
+}
+
+// Memory ends its curve; of a device that was only seen alone it is the same among others.
+TEST(LearnedOptions, OfADeviceSeenAloneAreThoseOfItsSteps) {
+  LearnedOptions source({limited("a", 1000)},
+                        {{.devices = 1, .alone = {.micro_batches = 2, .most = 90}}});
+  EXPECT_EQ(source.options()[0].devices[0].points.back().samples, 90);
+  for (std::int64_t step = 0; step < 8; ++step) source.observe(lone_step(step, 40));
+  EXPECT_EQ(source.options()[0].devices[0].points.back().samples, 90);
+  LearnedOptions both = one_or_both();
+  for (std::int64_t step = 0; step < 8; ++step) both.observe(lone_step(step, 40));
+  EXPECT_NEAR(work_seconds(both.options()[1].devices[0], 40), 0.045, 0.001);
+}
+
+// With prices both are believed apart; one that is seen twice as slow is so in the other, too.
+TEST(LearnedOptions, AreOffAloneAsAmongOthers) {
+  const auto believed = [](double seconds) {
+    return CurvePrior{{{}, {{{1, seconds}, {100, 100 * seconds}}}, {}}, 0.1};
+  };
+  std::vector<DeviceLimits> devices = {limited("a", 100), limited("b", 100)};
+  devices[0].prior = believed(0.001);
+  devices[1].prior = believed(0.002);
+  LearnedOptions source(
+      devices, {{.devices = 1, .alone = {.most = 100, .prior = believed(0.0015)}}, {.devices = 2}});
+  EXPECT_NEAR(work_seconds(source.options()[0].devices[0], 40), 0.060, 1e-6);
+  for (std::int64_t step = 0; step < 40; ++step) {
+    policy::StepSeen seen = balanced_step(step, 40, 20);
+    for (policy::DeviceStep& each : seen.devices) each.end *= 2;
+    source.observe(seen);
+  }
+  EXPECT_NEAR(work_seconds(source.options()[0].devices[0], 40), 0.120, 0.002);
+}
+
 TEST(LearnedOptions, GoOnAlikeFromTheirText) {
   LearnedOptions one = from_nothing(), other = from_nothing();
   for (std::int64_t step = 0; step < 9; ++step) one.observe(balanced_step(step, 20 + step, 10));

@@ -54,19 +54,24 @@ std::vector<Flag> batch_flags(BatchOptions& options) {
        "time"}};
 }
 
+Result<control::BatchChoices> read_batch_choices(const BatchOptions& options,
+                                                 const std::string& policy) {
+  control::BatchChoices choices;
+  choices.policy = policy;
+  if (!options.limits.empty()) MOTLEY_RETURN_IF_ERROR(read_limits(options.limits, choices));
+  if (!options.rule.empty()) {
+    MOTLEY_ASSIGN(choices.rule, adapt::parse_rule(options.rule, "--batch-rule"));
+  }
+  if (!options.objective.empty()) {
+    MOTLEY_ASSIGN(choices.objective, read_objective(options.objective));
+  }
+  return choices;
+}
+
 Result<control::BatchChoices> make_batch_choices(const RunOptions& options,
                                                  const control::ChosenPlan& chosen,
                                                  const control::TrainChoices& training) {
-  control::BatchChoices choices;
-  choices.policy = options.policy;
-  if (!options.batch.limits.empty())
-    MOTLEY_RETURN_IF_ERROR(read_limits(options.batch.limits, choices));
-  if (!options.batch.rule.empty()) {
-    MOTLEY_ASSIGN(choices.rule, adapt::parse_rule(options.batch.rule, "--batch-rule"));
-  }
-  if (!options.batch.objective.empty()) {
-    MOTLEY_ASSIGN(choices.objective, read_objective(options.batch.objective));
-  }
+  MOTLEY_ASSIGN(control::BatchChoices choices, read_batch_choices(options.batch, options.policy));
   data::DataSource source = training.data;
   MOTLEY_ASSIGN(choices.samples, control::check_trainable(chosen.inputs, training.shuffle, source));
   choices.steps = training.epochs > 0 ? training.epochs * static_cast<double>(choices.samples) /

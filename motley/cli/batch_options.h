@@ -8,10 +8,14 @@
 
 namespace motley::cli {
 
-/// Flags of `run --adapt batch`.
+/// Flags of `run --adapt batch` and `simulate --adapt batch`.
 std::vector<Flag> batch_flags(BatchOptions& options);
 
-/// Their texts as values; opens the data to know how many samples it has. Usage errors name the
+/// Their texts as values, but for what data says.
+Result<control::BatchChoices> read_batch_choices(const BatchOptions& options,
+                                                 const std::string& policy);
+
+/// The same with the data's; opens the data to know how many samples it has. Usage errors name the
 /// flag, what was found and what is wanted.
 Result<control::BatchChoices> make_batch_choices(const RunOptions& options,
                                                  const control::ChosenPlan& chosen,

@@ -2,14 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
+#include "motley/adapt/batch_policies.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/statistics.h"
 #include "motley/base/text.h"
+#include "motley/cli/batch_options.h"
 #include "motley/cli/print_decisions.h"
+#include "motley/control/batches.h"
 #include "motley/control/splits.h"
 #include "motley/control/trials.h"
 
@@ -18,13 +22,23 @@ namespace {
 
 constexpr const char* kRehearsalGroup = "Policies";
 
+std::string policy_of(const RehearsalOptions& options) {
+  return options.policy.empty() ? "motley" : options.policy;
+}
+
 Result<std::shared_ptr<control::Adaptation>> make_adaptation(const RehearsalOptions& options,
+                                                             std::int64_t steps,
                                                              const control::ChosenPlan& chosen,
                                                              const control::Predicted& predicted,
                                                              control::Listener& listener) {
-  if (options.adapt == "split")
-    return control::adapt_split(chosen, predicted,
-                                options.policy.empty() ? "motley" : options.policy);
+  if (options.adapt == "split") return control::adapt_split(chosen, predicted, policy_of(options));
+  if (options.adapt == "batch") {
+    MOTLEY_ASSIGN(control::BatchChoices batch,
+                  read_batch_choices(options.batch, policy_of(options)));
+    batch.steps = static_cast<double>(steps);
+    batch.samples = options.epoch_samples;
+    return control::adapt_batch(chosen, batch);
+  }
   MOTLEY_ASSIGN(auto found, control::find_trials(chosen, predicted));
   if (found) return found;
   listener.note("no other plan is worth a trial");
@@ -45,6 +59,27 @@ std::string rehearsal_line(const control::Rehearsed& rehearsed, const std::strin
                      time(rehearsed.paused), rehearsed.lost_steps, time(rehearsed.lost));
 }
 
+/// Where the batch is decided: how far the training gets, in steps of the first batch.
+std::string batch_line(const control::Rehearsed& rehearsed, const std::string& name) {
+  return fmt::format("  {:<14} {:>7} {:>10} {:>10.1f} {:>10} {:>10.4g} {:>8} {:>9} {:>10}\n", name,
+                     rehearsed.step_s.size(), rehearsed.samples, rehearsed.progress,
+                     format_seconds(rehearsed.total), rehearsed.progress / rehearsed.total.value,
+                     rehearsed.changes, format_seconds(rehearsed.paused), rehearsed.batch);
+}
+
+std::string batch_table(const Rehearsals& rehearsals) {
+  const control::Rehearsed &decided = rehearsals.decided, &still = rehearsals.as_planned;
+  std::string text = fmt::format("  {:<14} {:>7} {:>10} {:>10} {:>10} {:>10} {:>8} {:>9} {:>10}\n",
+                                 "policy", "steps", "samples", "progress", "total", "progress/s",
+                                 "changes", "paused", "last batch");
+  text += batch_line(decided, decided.policy) + batch_line(still, "none");
+  const double gain = decided.progress / decided.total.value / (still.progress / still.total.value);
+  return text + fmt::format(
+                    "  progress is in steps of the first batch: {:.3g} times as much a "
+                    "second as without decisions\n",
+                    gain);
+}
+
 Json rehearsed_to_json(const control::Rehearsed& rehearsed) {
   return {{"policy", rehearsed.policy},
           {"steps", rehearsed.step_s.size()},
@@ -55,40 +90,83 @@ Json rehearsed_to_json(const control::Rehearsed& rehearsed) {
           {"paused_s", rehearsed.paused.value},
           {"lost_steps", rehearsed.lost_steps},
           {"lost_s", rehearsed.lost.value},
+          {"samples", rehearsed.samples},
+          {"last_batch", rehearsed.batch},
+          {"progress", rehearsed.progress},
           {"stopped", rehearsed.stopped.empty() ? Json(nullptr) : Json(rehearsed.stopped)}};
 }
 
 }  // namespace
 
 std::vector<Flag> rehearsal_flags(RehearsalOptions& o) {
-  return {{"--adapt", &o.adapt,
-           "plan or split: simulate a training of --steps that decides as `run --adapt` does",
-           Flag::Default::kHidden, kRehearsalGroup},
-          {"--policy", &o.policy,
-           "with --adapt split: motley (default), even, hetseq, adaptdl, lb-bsp or cannikin",
-           Flag::Default::kHidden, kRehearsalGroup},
-          {"--decisions", &o.decisions, "with --adapt: decisions.jsonl to write",
-           Flag::Default::kHidden, kRehearsalGroup},
-          {"--change-steps", &o.change_steps,
-           "with --adapt: steps still done as before when a change was decided", kShown,
-           kRehearsalGroup},
-          {"--change-pause", &o.change_pause,
-           "with --adapt: seconds that a change takes, beside moving tensors", kShown,
-           kRehearsalGroup}};
+  std::vector<Flag> flags = {
+      {"--adapt", &o.adapt,
+       "plan, split or batch: simulate a training of --steps that decides as `run --adapt` "
+       "does",
+       Flag::Default::kHidden, kRehearsalGroup},
+      {"--policy", &o.policy,
+       "with --adapt split: motley (default), even, hetseq, adaptdl, lb-bsp or cannikin; with "
+       "batch: motley, adaptdl, cannikin, simigrad or jabas",
+       Flag::Default::kHidden, kRehearsalGroup},
+      {"--noise-scale", &o.noise_scale,
+       "with --adapt batch: of gradients, in samples, or as it goes on with samples taken: "
+       "0:200,20000:1500",
+       Flag::Default::kHidden, kRehearsalGroup},
+      {"--epoch-samples", &o.epoch_samples,
+       "with --adapt batch: of a pass over the data, at whose end others than motley decide",
+       Flag::Default::kHidden, kRehearsalGroup},
+      {"--decisions", &o.decisions, "with --adapt: decisions.jsonl to write",
+       Flag::Default::kHidden, kRehearsalGroup},
+      {"--change-steps", &o.change_steps,
+       "with --adapt: steps still done as before when a change was decided", kShown,
+       kRehearsalGroup},
+      {"--change-pause", &o.change_pause,
+       "with --adapt: seconds that a change takes, beside moving tensors", kShown,
+       kRehearsalGroup}};
+  for (Flag& flag : batch_flags(o.batch)) {
+    flag.group = kRehearsalGroup;
+    flags.push_back(std::move(flag));
+  }
+  return flags;
+}
+
+/// Of flags that go with decisions on the batch.
+Result<void> check_batch(const RehearsalOptions& options) {
+  if (options.adapt != "batch") {
+    MOTLEY_RETURN_IF_ERROR(refuse_batch_flags(options.batch));
+    if (options.noise_scale.empty() && options.epoch_samples == 0) return {};
+    return usage_error("cli.batch", "--noise-scale and --epoch-samples go with --adapt batch");
+  }
+  if (options.noise_scale.empty())
+    return usage_error("cli.noise-scale",
+                       "--adapt batch: a simulation has no gradients; say their noise scale by "
+                       "--noise-scale, as samples: a run logs what it is (decisions.jsonl)");
+  MOTLEY_RETURN_IF_ERROR(control::parse_noise_course(options.noise_scale));
+  if (options.epoch_samples < 0)
+    return usage_error("cli.epoch-samples", "--epoch-samples: wanted a number above 0");
+  const std::vector<std::string> names = adapt::batch_policy_names();
+  const bool is_known = std::find(names.begin(), names.end(), options.policy) != names.end();
+  if (is_known && options.policy != "motley" && options.epoch_samples == 0)
+    return usage_error("cli.policy", "--policy " + options.policy +
+                                         ": decides once a pass over the data; add "
+                                         "--epoch-samples");
+  return {};
 }
 
 Result<void> check_rehearsal(const RehearsalOptions& options, std::int64_t steps) {
   if (options.adapt.empty()) {
     if (!options.policy.empty() || !options.decisions.empty())
       return usage_error(options.policy.empty() ? "cli.decisions" : "cli.policy",
-                         fmt::format("{} goes with --adapt plan or --adapt split",
+                         fmt::format("{} goes with --adapt plan, split or batch",
                                      options.policy.empty() ? "--decisions" : "--policy"));
-    return {};
+    return check_batch(options);
   }
-  if (options.adapt != "plan" && options.adapt != "split")
-    return usage_error("cli.adapt", "--adapt: found '" + options.adapt + "', wanted plan or split");
+  if (options.adapt != "plan" && options.adapt != "split" && options.adapt != "batch")
+    return usage_error("cli.adapt",
+                       "--adapt: found '" + options.adapt + "', wanted plan, split or batch");
+  MOTLEY_RETURN_IF_ERROR(check_batch(options));
   if (options.adapt == "plan" && !options.policy.empty() && options.policy != "motley")
-    return usage_error("cli.policy", "--policy goes with --adapt split");
+    return usage_error("cli.policy", "--policy goes with --adapt split or batch");
   if (steps < 1) return usage_error("cli.steps", "--steps: wanted a number above 0");
   if (options.change_steps < 0)
     return usage_error("cli.change", "--change-steps: wanted a number from 0 on");
@@ -109,13 +187,19 @@ Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
                            "absences out, or take --adapt split");
   choices.change_steps = options.change_steps;
   choices.change_pause = Seconds(options.change_pause);
-  MOTLEY_ASSIGN(const auto adaptation, make_adaptation(options, chosen, predicted, listener));
+  MOTLEY_ASSIGN(const auto adaptation,
+                make_adaptation(options, choices.steps, chosen, predicted, listener));
   Rehearsals rehearsals{.adapt = options.adapt};
+  if (options.adapt == "batch") {
+    MOTLEY_ASSIGN(choices.noise, control::parse_noise_course(options.noise_scale));
+  }
   control::SilentListener silent;
   MOTLEY_ASSIGN(rehearsals.as_planned,
                 control::rehearse_as_planned(chosen, *adaptation, choices, silent));
-  MOTLEY_ASSIGN(rehearsals.knowing_all,
-                control::rehearse_knowing_all(chosen, *adaptation, choices));
+  if (options.adapt != "batch") {
+    MOTLEY_ASSIGN(rehearsals.knowing_all,
+                  control::rehearse_knowing_all(chosen, *adaptation, choices));
+  }
   MOTLEY_ASSIGN(rehearsals.decided,
                 control::rehearse(chosen, std::move(*adaptation), choices, listener));
   if (options.decisions.empty()) return rehearsals;
@@ -127,15 +211,18 @@ Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
 }
 
 std::string print_rehearsals(const Rehearsals& rehearsals) {
+  if (rehearsals.adapt == "batch")
+    return batch_table(rehearsals) + decision_lines(rehearsals.decided.decisions);
   std::string text =
       fmt::format("  {:<14} {:>7} {:>10} {:>9} {:>10} {:>8} {:>9} {:>6} {:>10}\n", "policy",
                   "steps", "total", "steps/s", "step", "changes", "paused", "lost", "time lost");
   text += rehearsal_line(rehearsals.decided, rehearsals.decided.policy);
   text += rehearsal_line(rehearsals.as_planned, "none");
-  text += rehearsal_line(rehearsals.knowing_all, "knowing all");
+  if (rehearsals.knowing_all) text += rehearsal_line(*rehearsals.knowing_all, "knowing all");
   for (const control::Rehearsed* each :
-       {&rehearsals.decided, &rehearsals.as_planned, &rehearsals.knowing_all})
-    if (!each->stopped.empty())
+       {&rehearsals.decided, &rehearsals.as_planned,
+        rehearsals.knowing_all ? &*rehearsals.knowing_all : nullptr})
+    if (each != nullptr && !each->stopped.empty())
       text += fmt::format("  {}: stopped, {}\n", each->policy, each->stopped);
   return text + decision_lines(rehearsals.decided.decisions);
 }
@@ -148,7 +235,8 @@ void add_rehearsals(const Rehearsals& rehearsals, Json& object) {
     decided["decisions"].push_back(decision_to_json(decision));
   object["under_policy"] = std::move(decided);
   object["as_planned"] = rehearsed_to_json(rehearsals.as_planned);
-  object["knowing_all"] = rehearsed_to_json(rehearsals.knowing_all);
+  object["knowing_all"] =
+      rehearsals.knowing_all ? rehearsed_to_json(*rehearsals.knowing_all) : Json(nullptr);
 }
 
 }  // namespace motley::cli

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "motley/base/json_forward.h"
+#include "motley/cli/run_options.h"
 #include "motley/cli/verb.h"
 #include "motley/control/chosen_plan.h"
 #include "motley/control/rehearsal.h"
@@ -13,11 +14,14 @@ namespace motley::cli {
 
 /// What `simulate` is told of trainings that decide while they train.
 struct RehearsalOptions {
-  std::string adapt;      ///< "" (none), plan or split
-  std::string policy;     ///< of split; "": motley
+  std::string adapt;      ///< "" (none), plan, split or batch
+  std::string policy;     ///< of split and batch; "": motley
   std::string decisions;  ///< file to write
   std::int64_t change_steps = 3;
   double change_pause = kChangePause;  ///< seconds
+  BatchOptions batch;
+  std::string noise_scale;         ///< of batch: samples, or their course (noise_course.h)
+  std::int64_t epoch_samples = 0;  ///< of batch; 0: not known
 
   /// What a change takes beside its move; see docs/formats/conditions.md.
   static constexpr double kChangePause = 0.06;
@@ -29,9 +33,10 @@ Result<void> check_rehearsal(const RehearsalOptions& options, std::int64_t steps
 /// A training by a policy, beside the same one by others.
 struct Rehearsals {
   std::string adapt;
-  control::Rehearsed decided, as_planned, knowing_all;
+  control::Rehearsed decided, as_planned;
+  std::optional<control::Rehearsed> knowing_all;  ///< none: where the batch is decided
 };
-/// Rehearses the three, and writes the decisions. Steps and conditions are those of `choices`.
+/// Rehearses them, and writes the decisions. Steps and conditions are those of `choices`.
 Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
                                      const control::ChosenPlan& chosen,
                                      const control::Predicted& predicted,

@@ -147,11 +147,11 @@ bool are_processors(const control::Inputs& inputs) {
                      [&](DeviceId device) { return inputs.cluster.device(device).kind == "cpu"; });
 }
 
-Result<std::shared_ptr<control::Adaptation>> adapt_batch(
-    const RunOptions& options, const control::TrainChoices& choices,
-    const control::ChosenPlan& chosen, const std::optional<control::Predicted>& predicted) {
+Result<std::shared_ptr<control::Adaptation>> adapt_batch(const RunOptions& options,
+                                                         const control::TrainChoices& choices,
+                                                         const control::ChosenPlan& chosen) {
   MOTLEY_ASSIGN(const control::BatchChoices batch, make_batch_choices(options, chosen, choices));
-  return control::adapt_batch(chosen, predicted, batch);
+  return control::adapt_batch(chosen, batch);
 }
 
 /// What the run may become while it runs; null: it stays as it was planned.
@@ -194,7 +194,7 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
     return none;
   Result<std::shared_ptr<control::Adaptation>> found =
       is_split   ? control::adapt_split(chosen, predicted, options.policy)
-      : is_batch ? adapt_batch(options, choices, chosen, predicted)
+      : is_batch ? adapt_batch(options, choices, chosen)
                  : control::find_trials(chosen, predicted);
   MOTLEY_RETURN_IF_ERROR(found);
   if (*found == nullptr) {

@@ -105,6 +105,10 @@ struct Adaptation {
 Result<void> lower_candidate(const Inputs& inputs, const Adaptation& adaptation,
                              Candidate& candidate);
 
+/// What is said of a candidate that has its program; without prices, or where not all times are
+/// known, there is nothing to compare its steps with.
+void predict_candidate(const Inputs& inputs, const Adaptation& adaptation, Candidate& candidate);
+
 /// Samples of each device of a plan that splits the batch.
 std::vector<policy::Share> shares_of(const plan::Plan& plan, const cluster::Cluster& cluster);
 

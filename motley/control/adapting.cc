@@ -94,7 +94,11 @@ Result<void> settle_traces(const RunDirectory& directory, const run::Job& job,
 
 std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluster) {
   const std::vector<plan::Member> members = plan::members(plan);
-  if (members.size() == 1) return name_of(cluster, members[0].device) + " alone";
+  if (members.size() == 1) {
+    const std::int64_t passes = plan.replicas.front().micro_batches;
+    return name_of(cluster, members[0].device) + " alone" +
+           (passes == 1 ? "" : fmt::format(" in {} micro-batches", passes));
+  }
   if (plan::has_stages(plan)) {
     std::size_t stages = 0;
     for (const plan::Replica& replica : plan.replicas)
@@ -112,11 +116,18 @@ Result<void> lower_candidate(const Inputs& inputs, const Adaptation& adaptation,
                              Candidate& candidate) {
   MOTLEY_ASSIGN(Planned planned, lower_plan(inputs, candidate.planned.plan));
   if (adaptation.counts_squares) {
-    MOTLEY_ASSIGN(program::Program program, synth::with_gradient_squares(*planned.program));
+    MOTLEY_ASSIGN(program::Program program,
+                  synth::with_gradient_squares(*planned.program, planned.plan));
     planned.program = std::make_shared<const program::Program>(std::move(program));
   }
   candidate.planned = std::move(planned);
   return {};
+}
+
+void predict_candidate(const Inputs& inputs, const Adaptation& adaptation, Candidate& candidate) {
+  if (!adaptation.costs) return;
+  if (auto predicted = predict(inputs, candidate.planned, *adaptation.costs, kPredictedSteps))
+    candidate.predicted = std::move(*predicted);
 }
 
 std::vector<policy::Share> shares_of(const plan::Plan& plan, const cluster::Cluster& cluster) {
@@ -333,10 +344,7 @@ Result<void> Adapting::make_programs(Candidate& candidate) const {
   MOTLEY_RETURN_IF_ERROR(lower_candidate(inputs_, choices_, candidate));
   MOTLEY_RETURN_IF_ERROR(check_memory(inputs_, candidate.planned));
   if (choices_.complete) MOTLEY_RETURN_IF_ERROR(choices_.complete(candidate));
-  if (!choices_.costs || candidate.predicted) return {};
-  // Without it there is nothing to compare its steps with.
-  if (auto predicted = predict(inputs_, candidate.planned, *choices_.costs, kPredictedSteps))
-    candidate.predicted = std::move(*predicted);
+  if (!candidate.predicted) predict_candidate(inputs_, choices_, candidate);
   return {};
 }
 

@@ -80,7 +80,7 @@ class AdaptingTest : public ::testing::Test {
                                {"exchange", {0.3 - 0.1 * rank}},
                                {"blocking", 0.0}};
       if (counts_squares_)
-        event.fields["squares"] = {{"samples", 6 - 4 * rank}, {"own", 2.0 + rank}, {"whole", 1.5}};
+        event.fields["squares"] = {{"pieces", {{6 - 4 * rank, 2.0 + rank}}}, {"whole", 1.5}};
       workers_.events.push_back(event);
     }
   }

@@ -23,15 +23,18 @@ struct BatchChoices {
 };
 
 /// A training whose batch, its split and the devices that compute it are decided while it runs. It
-/// begins as the chosen plan says; where that has one device, by two or more, as the noise of
-/// gradients shows between devices. Groups to choose from are the quickest two, three, ... devices;
-/// each is given what its memory holds at most. Curves are those of the prices, where there are
-/// any, corrected by what is seen; without, the plan's devices are learned from nothing.
+/// begins as the chosen plan says. Groups to choose from are the quickest device (of a plan with
+/// one device, that), the quickest two, three, ...; each is given what its memory holds at most.
+/// The noise of gradients shows between devices, or between micro-batches of a device alone, which
+/// has two or as many as the plan says; where its step cannot be done so (batch norm), there is no
+/// group of one, and a plan of one device is split over several. Curves are those of the prices,
+/// where there are any, corrected by what is seen; without, the plan's devices are learned from
+/// nothing.
 ///
-/// Usage errors: a plan that does not split the batch alone; fewer than two devices; a policy that
-/// is not there; limits that leave the first batch out; no price where costs count.
+/// Usage errors: a plan that does not split the batch alone; one device whose step cannot be done
+/// in micro-batches; a policy that is not there; limits that leave the first batch out; no price
+/// where costs count.
 Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
-                                                const std::optional<Predicted>& predicted,
                                                 const BatchChoices& choices);
 
 }  // namespace motley::control

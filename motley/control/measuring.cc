@@ -19,6 +19,7 @@
 #include "motley/search/price/costs.h"
 #include "motley/search/price/device_pools.h"
 #include "motley/search/price/profile_batches.h"
+#include "motley/synth/gradient_squares.h"
 
 namespace motley::control {
 namespace {
@@ -281,6 +282,11 @@ class Measuring {
       const int ranks = ranks_of(inputs_, task.setting);
       if (!by_ranks.contains(ranks)) {
         MOTLEY_ASSIGN(by_ranks[ranks], reference_programs(inputs_, tasks.batches, ranks));
+        // What does not depend on samples is timed once.
+        const TimedProgram first = by_ranks[ranks].front();
+        by_ranks[ranks].push_back(
+            {std::make_shared<const program::Program>(synth::with_timed_squares(*first.program)),
+             first.rank});
       }
       timed.push_back({task, by_ranks[ranks]});
     }

@@ -5,7 +5,10 @@
 namespace motley::control {
 
 void NoiseParts::add(int process, const Json& squares) {
-  pieces_[process] = {squares.value("samples", std::int64_t{0}), squares.value("own", 0.0)};
+  const auto pairs = squares.value("pieces", std::vector<std::pair<std::int64_t, double>>());
+  std::vector<policy::NoiseSeen::Piece>& pieces = pieces_[process];
+  pieces.clear();
+  for (const auto& [samples, squared_norm] : pairs) pieces.push_back({samples, squared_norm});
   // All have the same sum, but for the order in which it was added up.
   if (pieces_.begin()->first == process) squared_norm_ = squares.value("whole", 0.0);
 }
@@ -13,7 +16,8 @@ void NoiseParts::add(int process, const Json& squares) {
 std::optional<policy::NoiseSeen> NoiseParts::of_step(std::int64_t step, std::size_t ranks) const {
   if (pieces_.size() != ranks) return std::nullopt;
   policy::NoiseSeen seen{.step = step, .squared_norm = squared_norm_, .pieces = {}};
-  for (const auto& [process, piece] : pieces_) seen.pieces.push_back(piece);
+  for (const auto& [process, pieces] : pieces_)
+    seen.pieces.insert(seen.pieces.end(), pieces.begin(), pieces.end());
   return seen;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "motley/base/json_forward.h"
 #include "motley/policy/observation.h"
@@ -20,7 +21,7 @@ class NoiseParts {
   std::optional<policy::NoiseSeen> of_step(std::int64_t step, std::size_t ranks) const;
 
  private:
-  std::map<int, policy::NoiseSeen::Piece> pieces_;
+  std::map<int, std::vector<policy::NoiseSeen::Piece>> pieces_;
   double squared_norm_ = 0;
 };
 

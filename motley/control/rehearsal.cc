@@ -8,6 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include "motley/adapt/drawn_noise.h"
+#include "motley/adapt/learning_rate.h"
 #include "motley/base/json.h"
 #include "motley/control/clock.h"
 #include "motley/control/placing.h"
@@ -88,6 +90,9 @@ bool share_any(const std::set<std::string>& some, const std::set<std::string>& o
                      [&](const std::string& each) { return others.contains(each); });
 }
 
+/// In so many directions gradients vary, all by as much.
+constexpr std::size_t kNoiseDimensions = 200;
+
 /// A program that steps are done by, for a while.
 struct Stint {
   StepByStep steps;
@@ -110,6 +115,9 @@ class Rehearsing {
         choices_(choices),
         cost_(chosen.priced.costs->model(chosen.inputs.cluster)),
         presence_(choices.conditions.absences),
+        drawn_(std::vector<double>(kNoiseDimensions, 1), choices.conditions.seed),
+        first_batch_(
+            static_cast<double>(adaptation_.first_batch.value_or(chosen.inputs.global_batch))),
         listener_(listener),
         directory_{scratch_.path()},
         job_(make_job()),
@@ -124,7 +132,7 @@ class Rehearsing {
     MOTLEY_RETURN_IF_ERROR(adapting_.open());
     adapting_.on_event({"ready", 0, {{"first_step", 0}, {"leads", true}}});
     MOTLEY_RETURN_IF_ERROR(enter(adapting_.current().planned.program));
-    while (step_ < choices_.steps && rehearsed_.stopped.empty()) MOTLEY_RETURN_IF_ERROR(go_on());
+    while (!is_over() && rehearsed_.stopped.empty()) MOTLEY_RETURN_IF_ERROR(go_on());
     MOTLEY_RETURN_IF_ERROR(adapting_.end(false));
     MOTLEY_ASSIGN(rehearsed_.decisions, read_decisions(directory_.decisions()));
     rehearsed_.total = to_seconds(now_);
@@ -175,6 +183,12 @@ class Rehearsing {
     for (const plan::Member& member : plan::members(plan))
       shares.push_back({inputs_.cluster.device(member.device).name, member.samples});
     return shares;
+  }
+
+  /// Steps are counted in samples where the batch changes.
+  bool is_over() const {
+    return adaptation_.first_batch ? rehearsed_.samples >= choices_.steps * *adaptation_.first_batch
+                                   : step_ >= choices_.steps;
   }
 
   /// What happens next: devices go or come, a change, a step.
@@ -327,10 +341,38 @@ class Rehearsing {
     report.logged.step_s = step_s;
     report.logged.stint = number_;
     rehearsed_.step_s.push_back(step_s);
+    if (adaptation_.first_batch) report.logged.noise = draw_noise();
+    note_progress();
     (void)adapting_.step(report);
     ++step_;
     take_changes();
     return {};
+  }
+
+  double noise_scale() const {
+    return choices_.noise ? choices_.noise->at(static_cast<double>(rehearsed_.samples)) : 0;
+  }
+
+  /// What devices, or micro-batches of one, say of gradients.
+  policy::NoiseSeen draw_noise() {
+    const plan::Plan& plan = adapting_.current().planned.plan;
+    std::vector<std::int64_t> pieces;
+    if (plan.replicas.size() == 1) {
+      for (const plan::Stretch& each : plan::find_stretches(plan.replicas.front(), 0))
+        pieces.push_back(each.count);
+    } else {
+      for (const plan::Member& member : plan::members(plan)) pieces.push_back(member.samples);
+    }
+    policy::NoiseSeen seen = drawn_.draw({1, noise_scale()}, pieces);
+    seen.step = step_;
+    return seen;
+  }
+
+  void note_progress() {
+    rehearsed_.batch = current_->steps.program().global_batch;
+    rehearsed_.progress +=
+        adapt::batch_gain(static_cast<double>(rehearsed_.batch), first_batch_, noise_scale());
+    rehearsed_.samples += rehearsed_.batch;
   }
 
   /// As workers say what their part of the step consisted of.
@@ -369,6 +411,8 @@ class Rehearsing {
   const RehearsalChoices& choices_;
   const cost::ProfileCost cost_;
   Presence presence_;
+  adapt::DrawnNoise drawn_;
+  const double first_batch_;  // samples
   NotesOnly listener_;
   Nanoseconds now_ = 0;
   const SimulatedClock clock_{now_};
@@ -389,13 +433,19 @@ class Rehearsing {
 Result<void> check_choices(const ChosenPlan& chosen, const RehearsalChoices& choices) {
   if (!chosen.priced.costs)
     return usage_error("rehearsal.prices", "the plan has no prices, so it cannot be simulated");
+  if (choices.noise && !choices.conditions.absences.empty())
+    return usage_error("cli.conditions",
+                       "--adapt batch: device '" + choices.conditions.absences[0].device +
+                           "' goes away; a batch that changes does not go with devices that come "
+                           "and go yet: leave absences out, or take --adapt split");
   return simulate::check_conditions(choices.conditions, names_of(chosen.inputs), "the cluster");
 }
 
-/// The first plan alone.
-Adaptation without_policy(const Adaptation& adaptation) {
+/// The first plan alone; where the batch is decided as it was before gradients were counted.
+Adaptation without_policy(const ChosenPlan& chosen, const Adaptation& adaptation) {
   Adaptation still;
   still.candidates.push_back(adaptation.candidates[static_cast<std::size_t>(adaptation.first)]);
+  if (adaptation.first_batch) still.candidates.front().planned = chosen.planned;
   still.split = adaptation.split;
   return still;
 }
@@ -519,14 +569,14 @@ Result<Rehearsed> rehearse(const ChosenPlan& chosen, Adaptation adaptation,
                            const RehearsalChoices& choices, Listener& listener) {
   MOTLEY_RETURN_IF_ERROR(check_choices(chosen, choices));
   MOTLEY_ASSIGN(const bool decides, limit_trials(choices.steps, adaptation));
-  if (!decides) adaptation = without_policy(adaptation);
+  if (!decides) adaptation = without_policy(chosen, adaptation);
   return Rehearsing(chosen, std::move(adaptation), choices, listener).run();
 }
 
 Result<Rehearsed> rehearse_as_planned(const ChosenPlan& chosen, const Adaptation& adaptation,
                                       const RehearsalChoices& choices, Listener& listener) {
   MOTLEY_RETURN_IF_ERROR(check_choices(chosen, choices));
-  return Rehearsing(chosen, without_policy(adaptation), choices, listener).run();
+  return Rehearsing(chosen, without_policy(chosen, adaptation), choices, listener).run();
 }
 
 Result<Rehearsed> rehearse_knowing_all(const ChosenPlan& chosen, const Adaptation& adaptation,

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "motley/control/adapting.h"
 #include "motley/control/chosen_plan.h"
+#include "motley/control/noise_course.h"
 #include "motley/simulate/conditions.h"
 
 namespace motley::control {
@@ -19,6 +21,8 @@ struct RehearsalChoices {
   std::int64_t change_steps = 3;
   /// What a change takes between two steps, beside moving tensors.
   Seconds change_pause;
+  /// Of a training whose batch is decided: what its gradients' noise is like.
+  std::optional<NoiseCourse> noise = {};
 };
 
 /// A training that was simulated step after step.
@@ -33,7 +37,12 @@ struct Rehearsed {
   /// took.
   std::int64_t lost_steps = 0;
   Seconds lost;
-  std::string stopped;  ///< why it ended before its last step; "": it did not
+  std::string stopped;       ///< why it ended before its last step; "": it did not
+  std::int64_t samples = 0;  ///< that were taken
+  std::int64_t batch = 0;    ///< of the last step
+  /// What all steps are worth, in steps of the first batch (adapt/learning_rate.h): as many where
+  /// the batch stays.
+  double progress = 0;
 
   /// 0 where nothing was done.
   double steps_per_second() const;
@@ -51,6 +60,10 @@ struct Rehearsed {
 /// by a split that is searched over them (presence.h). Where that is not possible, training waits
 /// until the plan's devices are there (then recovery.restart), or ends. State comes from survivors;
 /// where none of the plan's devices is left, from the last checkpoint.
+///
+/// Where the batch is decided (Adaptation::first_batch) `noise` must be there: devices say squares
+/// of gradients drawn for its scale (adapt/drawn_noise.h, from the conditions' seed) in a space of
+/// 200 dimensions. Steps are counted in samples, as in a run: N of them are N first batches.
 ///
 /// Simulates each program once for each setting of slow-downs, or, with jitter, each step. Errors:
 /// usage (simulate.conditions), where conditions name devices that are not among the inputs'; of

@@ -32,9 +32,7 @@ Result<void> lower_first(const Inputs& inputs, Adaptation& adaptation) {
   Candidate& first = adaptation.candidates[static_cast<std::size_t>(adaptation.first)];
   if (first.planned.program) return {};
   MOTLEY_RETURN_IF_ERROR(lower_candidate(inputs, adaptation, first));
-  if (!adaptation.costs) return {};
-  if (auto predicted = predict(inputs, first.planned, *adaptation.costs, 3))
-    first.predicted = std::move(*predicted);
+  predict_candidate(inputs, adaptation, first);
   return {};
 }
 

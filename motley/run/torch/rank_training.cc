@@ -624,15 +624,20 @@ Result<StepResult> RankTraining::step(const data::Batch& batch, double lr_factor
   return result;
 }
 
-/// Squared norms of the mean gradients of this rank's samples and of all. None: not counted.
+/// Squared norms of the mean gradients of this rank's pieces of the batch and of all. None: not
+/// counted.
 std::optional<Json> RankTraining::mean_squares(const StepResult& result) const {
-  const std::int64_t own = program().samples * session_.program.micro_batches;
-  if (!result.squares || own == 0) return std::nullopt;
-  // The term here is the mean times the share of the samples.
-  const double over = static_cast<double>(session_.program.global_batch) / static_cast<double>(own);
-  const double piece = result.squares->own * over * over;
-  if (!std::isfinite(piece) || !std::isfinite(result.squares->whole)) return std::nullopt;
-  return Json{{"samples", own}, {"own", piece}, {"whole", result.squares->whole}};
+  if (!result.squares || !std::isfinite(result.squares->whole)) return std::nullopt;
+  Json pieces = Json::array();
+  for (const auto& [samples, own] : result.squares->pieces) {
+    // The term here is the mean times the share of the samples.
+    const double over =
+        static_cast<double>(session_.program.global_batch) / static_cast<double>(samples);
+    const double mean = own * over * over;
+    if (!std::isfinite(mean)) return std::nullopt;
+    pieces.push_back({samples, mean});
+  }
+  return Json{{"pieces", std::move(pieces)}, {"whole", result.squares->whole}};
 }
 
 Result<void> RankTraining::check_finite(const std::string& what, double value) const {

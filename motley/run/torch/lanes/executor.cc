@@ -460,8 +460,11 @@ Result<void> TorchExecutor::run_compute(StepResult& result, std::int64_t begin) 
     if (frame_.loss.defined()) result.loss = read_number(frame_.loss);
     for (const at::Tensor& metric : frame_.metrics) result.metrics.push_back(read_number(metric));
     if (frame_.gradient_norm.defined()) result.gradient_norm = read_number(frame_.gradient_norm);
-    if (frame_.squares.defined())
-      result.squares = {read_number(frame_.own_squares), read_number(frame_.squares)};
+    if (frame_.squares.defined()) {
+      result.squares.emplace().whole = read_number(frame_.squares);
+      for (const auto& [samples, own] : frame_.pieces)
+        result.squares->pieces.push_back({samples, read_number(own)});
+    }
     if (frame_.stop.defined()) {
       const double wishes = read_number(frame_.stop);
       result.change_requested = wishes >= kChangeWish;
@@ -615,7 +618,7 @@ void TorchExecutor::finish(StepResult& result, std::int64_t begin) {
   frame_.loss.reset();
   frame_.gradient_norm.reset();
   frame_.metrics.clear();
-  frame_.own_squares.reset();
+  frame_.pieces.clear();
   frame_.squares.reset();
   frame_.stop.reset();
   set_status(-1);

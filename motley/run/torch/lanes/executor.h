@@ -55,7 +55,12 @@ using program::StepParts;
 
 /// Sums of squares of all elements of gradients.
 struct GradientSquares {
-  double own = 0;    ///< of this rank's term, as it is summed
+  /// Of this rank's terms, as they are summed: one, or of each of its micro-batches.
+  struct Piece {
+    std::int64_t samples = 0;
+    double own = 0;
+  };
+  std::vector<Piece> pieces = {};
   double whole = 0;  ///< of the sum
 };
 

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <utility>
 #include <vector>
 
 #include "motley/data/batch.h"
@@ -33,9 +34,11 @@ struct Frame {
   /// What this rank wants of all after the step: sum of kStop and kChange.
   std::atomic<int> wish = 0;
   at::Tensor loss, stop, gradient_norm;  ///< what motley::report saw
-  at::Tensor own_squares, squares;       ///< the same, of all tensors
+  at::Tensor squares;                    ///< the same, of all gradients
   std::vector<at::Tensor> metrics;       ///< the same
-  std::vector<Fault> faults;             ///< of this process
+  /// The same: by piece its samples and the squares of its terms of gradients.
+  std::vector<std::pair<std::int64_t, at::Tensor>> pieces;
+  std::vector<Fault> faults;  ///< of this process
 
   /// Ends or stops the process where that is to happen.
   void meet_fault(int instruction) const {

@@ -465,13 +465,25 @@ Result<Kernel> make_report(InstructionReader& reader, at::Device) {
   const int loss = reader.buffer(0), stop = reader.optional_buffer(1);
   const int norm = reader.optional_buffer(2);
   const std::vector<int> metrics = reader.buffers(3);
-  const bool has_squares = reader.instruction().arguments.size() > 4;
-  const std::vector<int> own = has_squares ? reader.buffers(4) : std::vector<int>();
-  const std::vector<int> squares = has_squares ? reader.buffers(5) : std::vector<int>();
+  const std::size_t given = reader.instruction().arguments.size();
+  std::vector<int> squares;
+  std::vector<std::pair<std::int64_t, std::vector<int>>> pieces;  // samples, square sums
+  if (given > 4) {
+    squares = reader.buffers(4);
+    const std::vector<double> samples = reader.numbers(5);
+    MOTLEY_RETURN_IF_ERROR(reader.status());
+    if (samples.size() != given - 6)
+      return usage_error(
+          "run.bad-instruction",
+          fmt::format("found {} lists of squares for {} pieces", given - 6, samples.size()));
+    for (std::size_t i = 0; i < samples.size(); ++i)
+      pieces.emplace_back(static_cast<std::int64_t>(samples[i]), reader.buffers(6 + i));
+  }
   MOTLEY_RETURN_IF_ERROR(reader.status());
-  return [loss, stop, norm, metrics, own, squares](Frame& frame) {
+  return [loss, stop, norm, metrics, pieces, squares](Frame& frame) {
     frame.metrics = pick(frame, metrics);
-    if (!own.empty()) frame.own_squares = at::cat(pick(frame, own)).sum();
+    for (const auto& [samples, own] : pieces)
+      frame.pieces.emplace_back(samples, at::cat(pick(frame, own)).sum());
     if (!squares.empty()) frame.squares = at::cat(pick(frame, squares)).sum();
     frame.loss = frame.values[loss];
     frame.stop = value_or_none(frame, stop);
