@@ -186,10 +186,10 @@ TEST(CheckRehearsal, SaysWhatIsWrong) {
   };
   EXPECT_EQ(check({}), "none");
   EXPECT_EQ(check({.adapt = "split", .policy = "even"}), "none");
-  EXPECT_EQ(check({.policy = "even"}), "--policy goes with --adapt plan or --adapt split");
-  EXPECT_EQ(check({.decisions = "d"}), "--decisions goes with --adapt plan or --adapt split");
-  EXPECT_EQ(check({.adapt = "x"}), "--adapt: found 'x', wanted plan or split");
-  EXPECT_EQ(check({.adapt = "plan", .policy = "even"}), "--policy goes with --adapt split");
+  EXPECT_EQ(check({.policy = "even"}), "--policy goes with --adapt plan, split or batch");
+  EXPECT_EQ(check({.decisions = "d"}), "--decisions goes with --adapt plan, split or batch");
+  EXPECT_EQ(check({.adapt = "x"}), "--adapt: found 'x', wanted plan, split or batch");
+  EXPECT_EQ(check({.adapt = "plan", .policy = "even"}), "--policy goes with --adapt split or batch");
   EXPECT_EQ(check({.adapt = "plan"}, 0), "--steps: wanted a number above 0");
   EXPECT_EQ(check({.adapt = "plan", .change_steps = -1}),
             "--change-steps: wanted a number from 0 on");
