@@ -189,7 +189,8 @@ TEST(CheckRehearsal, SaysWhatIsWrong) {
   EXPECT_EQ(check({.policy = "even"}), "--policy goes with --adapt plan, split or batch");
   EXPECT_EQ(check({.decisions = "d"}), "--decisions goes with --adapt plan, split or batch");
   EXPECT_EQ(check({.adapt = "x"}), "--adapt: found 'x', wanted plan, split or batch");
-  EXPECT_EQ(check({.adapt = "plan", .policy = "even"}), "--policy goes with --adapt split or batch");
+  EXPECT_EQ(check({.adapt = "plan", .policy = "even"}),
+            "--policy goes with --adapt split or batch");
   EXPECT_EQ(check({.adapt = "plan"}, 0), "--steps: wanted a number above 0");
   EXPECT_EQ(check({.adapt = "plan", .change_steps = -1}),
             "--change-steps: wanted a number from 0 on");
