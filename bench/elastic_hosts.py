@@ -67,7 +67,7 @@ def head_rows(folder):
                 time.sleep(0.005)
             pause = time.monotonic() - killed
             time.sleep(0.5)
-            hosts["b"].run("pkill -TERM -f -- --succeed")
+            hosts["b"].run("pkill -TERM -f -- '[-]-succeed'")
             event = json.loads(wait_for(led.parent / "summary.json").read_text())["membership"][0]
             print(f"  the lead's host: pause {pause:.3f} s, {event['lost_steps']} steps done again")
             rows.append({"kind": "head", "case": f"three hosts, {i}", "policy": "motley", "pause_s": pause,
