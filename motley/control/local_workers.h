@@ -43,9 +43,10 @@ class LocalWorkers : public Workers {
   void end(int code) override;
 
  private:
+  Result<std::vector<run::Seat>> find_seats(const std::string& path, run::Job& job);
+
   std::string worker_;
   run::WayIn way_in_ = run::WayIn::kSsh;
-  Result<std::vector<run::Seat>> find_seats(const std::string& path, run::Job& job);
   run::Hosts hosts_;
   std::optional<run::Inheritance> inherited_;  // of another lead; else this is the first
 };
