@@ -277,10 +277,10 @@ Result<void> take_first_plan(RunOptions& options) {
 }
 
 /// The training of a lead that is gone: what this host has of it takes the place of files.
-Result<std::optional<control::Succession>> succeed(RunOptions& options, const Context& context) {
+Result<std::optional<control::Continuation>> succeed(RunOptions& options, const Context& context) {
   if (options.succeed.empty()) return std::nullopt;
   MOTLEY_ASSIGN(const run::Inheritance inherited, context.workers->take_over(options.succeed));
-  MOTLEY_ASSIGN(control::Succession found, control::open_succession(inherited));
+  MOTLEY_ASSIGN(control::Continuation found, control::open_continuation(inherited));
   options.run_dir = found.run_dir;
   options.plan.file = found.plan;
   options.plan.cluster = found.cluster;
@@ -300,7 +300,7 @@ Result<std::optional<control::Succession>> succeed(RunOptions& options, const Co
 }
 
 /// How the processes and plans of a lead that is gone are numbered, and what the next one needs.
-void go_on(const std::optional<control::Succession>& found, const control::ChosenPlan& chosen,
+void go_on(const std::optional<control::Continuation>& found, const control::ChosenPlan& chosen,
            const Context& context, control::TrainChoices& choices,
            control::Adaptation& adaptation) {
   if (!found) {
@@ -319,7 +319,7 @@ void go_on(const std::optional<control::Succession>& found, const control::Chose
 
 Result<int> run_plan(const RunOptions& given, const Context& context) {
   RunOptions options = given;
-  MOTLEY_ASSIGN(const auto succession, succeed(options, context));
+  MOTLEY_ASSIGN(const auto continued, succeed(options, context));
   options.plan.commits = options.elastic;
   if (options.survive < 0)
     return usage_error("cli.elastic", "--survive: so many devices may be lost at once; 0 or more");
@@ -344,7 +344,7 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
                 find_adaptation(options, choices, *chosen, predicted, context, teller));
   if (options.elastic) {
     MOTLEY_RETURN_IF_ERROR(make_elastic(options, *chosen, predicted, context, adaptation));
-    go_on(succession, *chosen, context, choices, *adaptation);
+    go_on(continued, *chosen, context, choices, *adaptation);
   }
   // What was decided before, and is gone on with or repeated, may begin by another plan.
   const control::Planned* planned = &chosen->planned;

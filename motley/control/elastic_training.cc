@@ -141,6 +141,14 @@ Error cut_off() {
           "not more than half of the job's hosts answer: the others may train on without these"};
 }
 
+/// A training that another host led does not begin anew: its checkpoints are there.
+Result<void> check_way_back(const Adaptation& choices, const run::Recovery& recovery) {
+  if (!choices.succeeds || recovery.from != "new") return {};
+  return runtime_error("elastic.checkpoint",
+                       "what is left of the model is not all of it, and the last checkpoint is on "
+                       "the host that led: run the same command there when it is back");
+}
+
 }  // namespace
 
 /// They were another lead's. All that it began may run, or nothing of it yet.
@@ -202,18 +210,6 @@ std::optional<Order> Adapting::go_on_after_halt(const std::vector<run::Standing>
   for (const int process : members_->living()) members_->kill(process);
   return members_->next(now);
 }
-
-namespace {
-
-/// A training that another host led does not begin anew: its checkpoints are there.
-Result<void> check_way_back(const Adaptation& choices, const run::Recovery& recovery) {
-  if (!choices.succeeds || recovery.from != "new") return {};
-  return runtime_error("elastic.checkpoint",
-                       "what is left of the model is not all of it, and the last checkpoint is on "
-                       "the host that led: run the same command there when it is back");
-}
-
-}  // namespace
 
 /// All stand still: the plan by which they go on, and from where.
 Result<run::Change> Adapting::recover(const std::vector<run::Standing>& standings, bool may_lead) {

@@ -17,6 +17,7 @@
 #include "motley/control/scratch_directory.h"
 #include "motley/program/program_text.h"
 #include "motley/run/held_parts.h"
+#include "motley/run/hosts/elapsed.h"
 #include "motley/run/hosts/here.h"
 #include "motley/run/hosts/key_server.h"
 #include "motley/run/remote_job.h"
@@ -128,7 +129,11 @@ class Commander {
   }
 
   std::optional<run::Commands> next() {
-    if (succession_) succession_->look();
+    // Not with each word of each rank, but while an answer is waited for.
+    if (succession_ && (is_asked_ || run::seconds_since(looked_at_) > kLook)) {
+      looked_at_ = run::Clock::now();
+      succession_->look();
+    }
     if (is_asked_ && (!succession_ || succession_->may_lead())) {
       is_asked_ = false;
       (void)on_event_({"leads", -1, {}});
@@ -143,12 +148,14 @@ class Commander {
   }
 
  private:
+  static constexpr double kLook = 0.05;  // seconds
   const run::Job& job_;
   run::Hosts& hosts_;
   const Workers::OnEvent& on_event_;
   const Workers::Orders& orders_;
   std::optional<run::StoreAddress> moved_keys_;  // where processes meet now
   std::optional<run::Succession> succession_;
+  run::Clock::time_point looked_at_;
   bool is_asked_ = false;  // may this process lead?
 };
 

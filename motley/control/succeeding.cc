@@ -63,10 +63,10 @@ Json make_heritage(const Inputs& inputs, const std::vector<std::string>& argumen
           {"taken_for", takings(inputs.cluster)}};
 }
 
-Result<Succession> open_succession(const run::Inheritance& inherited) {
+Result<Continuation> open_continuation(const run::Inheritance& inherited) {
   const Json& memory = inherited.memory;
   try {
-    Succession made;
+    Continuation made;
     const fs::path kept = fs::path(inherited.scratch).parent_path() / "led";
     made.run_dir = (kept / memory.at("name").get<std::string>()).string();
     std::error_code code;

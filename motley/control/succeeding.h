@@ -17,7 +17,7 @@ Json make_heritage(const Inputs& inputs, const std::vector<std::string>& argumen
                    const std::string& run_dir);
 
 /// What a training needs that goes on here.
-struct Succession {
+struct Continuation {
   std::string run_dir;  ///< made, with the log until then
   std::string plan;     ///< file of the last one that was to begin
   cluster::Cluster cluster;
@@ -28,6 +28,6 @@ struct Succession {
 };
 /// The run directory lies below what agents here keep beyond their time. Errors: what was left is
 /// not what it should be.
-Result<Succession> open_succession(const run::Inheritance& inherited);
+Result<Continuation> open_continuation(const run::Inheritance& inherited);
 
 }  // namespace motley::control
