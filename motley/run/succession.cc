@@ -176,6 +176,15 @@ Reached ask_all(const Hosts& hosts, const std::vector<Way>& ways, const std::str
 }  // namespace
 
 Result<Inheritance> Succession::take_over(Hosts& hosts, const std::string& memory_file) {
+  try {
+    return take_all(hosts, memory_file);
+  } catch (const Json::exception& fault) {
+    return runtime_error("succession.none", memory_file + ": " + fault.what());
+  }
+}
+
+/// Throws where what was left is not what it should be.
+Result<Inheritance> Succession::take_all(Hosts& hosts, const std::string& memory_file) {
   constexpr std::chrono::milliseconds kAgain{100};
   MOTLEY_ASSIGN(const std::string text, read_file(memory_file));
   MOTLEY_ASSIGN(const Json own, parse_json(text, memory_file));

@@ -51,6 +51,7 @@ class Succession {
   static Result<Inheritance> take_over(Hosts& hosts, const std::string& memory_file);
 
  private:
+  static Result<Inheritance> take_all(Hosts& hosts, const std::string& memory_file);
   std::set<std::string> reached() const;
   std::int64_t remembered(const std::string& host) const;
   std::set<std::string> answering() const;

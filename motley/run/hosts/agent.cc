@@ -352,7 +352,7 @@ class Agent {
     heir_.reset();
     const std::string word = frame.head.at("word");
     if (word.empty()) return {};
-    MOTLEY_ASSIGN(heir_, Heir::start({options_.program, scratch_.string(),
+    MOTLEY_ASSIGN(heir_, Heir::start({options_.program, scratch_.string(), options_.cache + "/led",
                                       frame.head.at("host").get<std::string>(), word,
                                       frame.head.at("patience").get<double>()}));
     return say({{"is", "outlives"}, {"port", heir_->port()}});

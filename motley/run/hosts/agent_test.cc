@@ -257,7 +257,8 @@ TEST_F(AgentTest, ItOutlivesItsLeadAndIsTheNextOnes) {
   ASSERT_TRUE(crew.start({7, {"sleep"}, "", true}));
   ASSERT_TRUE(link_->make_heir("b", "secret", 5));
   // c comes before b: this agent starts nobody.
-  const std::string memory = R"({"view": ["a", "c", "b"], "lead": "a", "arguments": []})";
+  const std::string memory =
+      R"({"view": ["a", "c", "b"], "lead": "a", "arguments": [], "name": "run"})";
   ASSERT_TRUE(link_->send({{"do", "remember"}, {"version", 3}}, memory));
   while (link_->remembered() < 3) ASSERT_TRUE(link_->listen());
   const int port = link_->heir_port();

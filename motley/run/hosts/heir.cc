@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "motley/base/file.h"
@@ -42,7 +43,11 @@ Result<std::unique_ptr<Heir>> Heir::start(Options options) {
 }
 
 Result<void> Heir::remember(std::string text) {
-  MOTLEY_ASSIGN(memory_, parse_json(text, "memory"));
+  MOTLEY_ASSIGN(const Json memory, parse_json(text, "memory"));
+  view_ = memory.at("view").get<std::vector<std::string>>();
+  lead_ = memory.at("lead").get<std::string>();
+  arguments_ = memory.at("arguments").get<std::vector<std::string>>();
+  name_ = std::filesystem::path(memory.at("name").get<std::string>()).filename().string();
   text_ = std::move(text);
   return {};
 }
@@ -69,32 +74,27 @@ std::optional<Descriptor> Heir::let_in() const {
 
 /// After so many seconds alone this host is to lead on.
 double Heir::turn() const {
-  const std::string lead = memory_.value("lead", "");
-  int before = 0;
-  for (const std::string host : memory_.value("view", Json::array())) {
-    if (host == options_.host) break;
-    before += host == lead ? 0 : 1;
-  }
-  return before * kTurn;
+  const auto own = std::find(view_.begin(), view_.end(), options_.host);
+  const auto before =
+      std::count_if(view_.begin(), own, [this](const std::string& host) { return host != lead_; });
+  return static_cast<double>(before) * kTurn;
 }
 
-/// What it prints goes into files beside the memory.
+/// What it prints outlives this agent.
 Result<void> Heir::lead_on() {
   const std::string memory = options_.folder + "/memory.json";
-  Json own = memory_;
+  MOTLEY_ASSIGN(Json own, parse_json(text_, "memory"));
   own["own"] = options_.host;
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(memory, own.dump(), Readers::kOwner));
+  std::error_code code;
+  std::filesystem::create_directories(options_.led, code);
+  const std::string words = options_.led + "/" + name_;
   SpawnOptions options;
-  options.arguments = {"sh",
-                       "-c",
-                       "out=$1; shift; exec \"$@\" >>\"$out\"",
-                       "sh",
-                       options_.folder + "/lead.out",
-                       options_.program};
-  for (const std::string argument : memory_.value("arguments", Json::array()))
-    options.arguments.push_back(argument);
+  options.arguments = {"sh", "-c",           "out=$1; shift; exec \"$@\" >>\"$out\"",
+                       "sh", words + ".out", options_.program};
+  options.arguments.insert(options.arguments.end(), arguments_.begin(), arguments_.end());
   options.arguments.insert(options.arguments.end(), {"--succeed", memory});
-  options.error_path = options_.folder + "/lead.log";
+  options.error_path = words + ".log";
   sigemptyset(&options.mask);
   MOTLEY_ASSIGN(Child child, spawn(options));
   return {};

@@ -16,8 +16,9 @@ namespace motley::run {
 /// What an agent has of a job that is to outlive its lead: a memory, which the lead leaves with it
 /// again and again, and a port where another lead may ask for it.
 ///
-/// The memory is a JSON object of the lead's, of which three parts are read here: `view`, the hosts
-/// of the job, `lead`, which of them leads it, and `arguments`, by which `motley` goes on with it.
+/// The memory is a JSON object of the lead's, of which four parts are read here: `view`, the hosts
+/// of the job, `lead`, which of them leads it, `arguments`, by which `motley` goes on with it, and
+/// `name`, of the files with what that prints.
 /// When the lead is gone the first other host of the view starts that, the next one some seconds
 /// later, if nobody came, and so on. Whoever comes first has this agent until it is gone itself.
 class Heir {
@@ -25,6 +26,7 @@ class Heir {
   struct Options {
     std::string program;   ///< path of motley
     std::string folder;    ///< of the agent: memory.json is written there
+    std::string led;       ///< that outlives the agent: NAME.log and NAME.out are written there
     std::string host;      ///< as the job calls this host
     std::string word;      ///< that a lead must know
     double patience = 20;  ///< seconds of the lead's silence, after which it is gone
@@ -34,7 +36,7 @@ class Heir {
 
   int port() const { return port_; }
   double patience() const { return options_.patience; }
-  /// JSON text. Usage error where it is none.
+  /// JSON text. Usage error where it is none; throws where parts are missing.
   Result<void> remember(std::string text);
   const std::string& memory() const { return text_; }
   /// Is there anything to go on with?
@@ -58,8 +60,8 @@ class Heir {
   Options options_;
   Descriptor socket_;
   int port_;
-  std::string text_;
-  Json memory_;
+  std::string text_, name_, lead_;
+  std::vector<std::string> view_, arguments_;
   double alone_ = 0;
   int started_ = 0;  // leads
 };
