@@ -115,6 +115,15 @@ run::Commands command_of(const Order& order, const run::Job& job, run::Hosts& ho
   return commands;
 }
 
+/// Steps that the lead before heard of and could not leave any more with the log.
+void tell_last_steps(const run::Inheritance& inherited, const RunDirectory& directory,
+                     const Workers::OnEvent& on_event) {
+  const auto log = read_log(directory);
+  for (const run::WorkerEvent& step : inherited.steps)
+    if (!log || !log->steps.contains(step.fields.value("step", std::int64_t{-1})))
+      (void)on_event(step);
+}
+
 /// Orders of a job whose plan may change, as commands; and what it leaves with its hosts.
 class Commander {
  public:
@@ -268,6 +277,7 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
   const Readers readers = placed.store || keys ? Readers::kOwner : Readers::kAll;
   Result<void> done = placed == job ? Result<void>() : write_file_atomic(path, text, readers);
   if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
+  if (inherited_) tell_last_steps(*inherited_, {job.run_dir}, on_event);
   std::optional<Commander> commander;
   if (placed.changes)
     commander.emplace(placed, hosts_, inherited_ ? &*inherited_ : nullptr, on_event, orders);

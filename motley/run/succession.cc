@@ -211,6 +211,9 @@ Result<Inheritance> Succession::take_all(Hosts& hosts, const std::string& memory
       }
       for (const Json& pair : reached->hello.value("processes", Json::array()))
         heir.processes[pair.at(1).get<int>()] = pair.at(0).get<int>();
+      for (const std::string line : reached->hello.value("lines", Json::array()))
+        if (auto event = parse_event(line); event && event->event == "step")
+          heir.steps.push_back(std::move(*event));
       hosts.take_in(host, std::move(*reached));
       heir.hosts.insert(host);
     }

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "motley/base/json.h"
 #include "motley/base/result.h"
@@ -17,12 +18,13 @@ namespace motley::run {
 
 /// What agents have of a lead that is gone (hosts/heir.h), for the one that goes on with it.
 struct Inheritance {
-  Json memory;                   ///< the newest that one of them has, as Succession wrote it
-  std::string host;              ///< of this process, as the job calls it
-  Seconds alone;                 ///< since when nobody leads
-  std::set<std::string> hosts;   ///< whose agents are this lead's now
-  std::string scratch;           ///< folder of the agent here
-  std::map<int, int> processes;  ///< that run: ranks, and numbers by which their agents know them
+  Json memory;                     ///< the newest that one of them has, as Succession wrote it
+  std::string host;                ///< of this process, as the job calls it
+  Seconds alone;                   ///< since when nobody leads
+  std::set<std::string> hosts;     ///< whose agents are this lead's now
+  std::string scratch;             ///< folder of the agent here
+  std::vector<WorkerEvent> steps;  ///< the last that its processes spoke of, some more than once
+  std::map<int, int> processes;    ///< that run: ranks, and numbers by which their agents know them
 };
 
 /// What a lead leaves with the agents of an elastic job on several hosts, so that another can lead

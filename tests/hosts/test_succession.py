@@ -61,6 +61,7 @@ def test_the_host_that_leads_is_lost_and_another_leads_on(lead, hosts, losses):
     killed = time.time()
     run.child.wait(10)
     found = wait_for(lambda: summary_of(hosts["b"], "led"))
+    assert len(found["losses"]) == STEPS
     assert found["losses"] == pytest.approx(losses, rel=1e-5)
     (lost,) = [each for each in found["membership"] if each["lost"]]
     assert lost["lost"] == ["a:0"]

@@ -135,6 +135,7 @@ class Agent {
     Json words = hello();
     words["memory"] = heir_->memory();
     words["alone"] = heir_->alone();
+    words["lines"] = lines_;
     words["processes"] = Json::array();
     for (auto& [id, member] : members_) {
       words["processes"].push_back({id, member.rank});
@@ -469,6 +470,7 @@ class Agent {
     crew_.listen(heard);
     for (const Heard& each : heard) {
       if (each.what == Heard::What::kLine) {
+        if (heir_) keep_line(each);
         MOTLEY_RETURN_IF_ERROR(say({{"is", "line"}, {"id", each.id}, {"text", each.line}}));
         continue;
       }
@@ -487,6 +489,13 @@ class Agent {
     }
     if (seconds_since(said_at_) >= kBeatEvery) return say({{"is", "beat"}});
     return {};
+  }
+
+  /// The next lead may want what the last one heard, and could not tell anybody.
+  void keep_line(const Heard& heard) {
+    constexpr std::size_t kMostLines = 64;
+    lines_.push_back(heard.line);
+    if (lines_.size() > kMostLines) lines_.pop_front();
   }
 
   Result<void> report_status(int id) {
@@ -526,9 +535,10 @@ class Agent {
   };
   const AgentOptions& options_;
   LocalCrew crew_;
-  int input_, output_;          // to the lead
-  Descriptor lead_;             // the two, of one that came later
-  std::unique_ptr<Heir> heir_;  // null: it ends with its lead
+  int input_, output_;             // to the lead
+  Descriptor lead_;                // the two, of one that came later
+  std::unique_ptr<Heir> heir_;     // null: it ends with its lead
+  std::deque<std::string> lines_;  // the last that its processes printed
   fs::path scratch_;
   Descriptor lock_;  // of the folder
   std::optional<SignalPipe> signals_;

@@ -64,8 +64,9 @@ struct AgentOptions {
 ///   {"do": "end", "code"}                   nothing; the agent's work is done
 ///
 /// One that outlives its lead says hello to the next, with "memory", with "processes", which run,
-/// as pairs of id and rank, and with "alone", for how many seconds it was.
-/// By itself it says {"is": "hello", ...}, {"is": "line", "id", "text"}, {"is": "log", "id"} BYTES,
+/// as pairs of id and rank, with "lines", the last that they printed, and with "alone", for how
+/// many seconds it was. By itself it says {"is": "hello", ...}, {"is": "line", "id", "text"},
+/// {"is": "log", "id"} BYTES,
 /// {"is": "exit", "id", "status"}, {"is": "status", "id", "record"}, {"is": "beat"} and, of a
 /// request that failed, {"is": "failed", "do", "number", "code", "message"}. It never waits for the
 /// lead to read: files go a piece at a time, while it listens and beats.
