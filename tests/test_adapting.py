@@ -81,22 +81,22 @@ def test_plans_are_tried_in_turn_and_remembered(motley, cnn, three, tmp_path):
                    "--json")  # fmt: skip
     np.testing.assert_allclose(done.json["losses"], fixed.json["losses"], rtol=1e-3)
 
-    def told(change):
-        """What planning says first once what the tried plans took is changed."""
+    def told(quick):
+        """Whether planning goes by the earlier run when all plans took 1 s there, and `quick` 0.1 s."""
         with sqlite3.connect(store) as database:
-            rows = database.execute("select id, predicted from prediction where quantity like 'step of plan %'").fetchall()
-            assert len(rows) == len(plans), rows
-            for row, measured in change(rows).items():
-                database.execute("update prediction set measured = ? where id = ?", (measured, row))
+            database.execute("update prediction set measured = 1 where quantity like 'step of plan %'")
+            database.execute("update prediction set measured = 0.1 where id = ?", (quick,))
         answer = motley("plan", *common, "--profile", "never", "--json")
         assert answer.code == 0, answer.stderr
-        return answer.json["why"][0]
+        return "in an earlier run" in answer.json["why"][0]
 
-    assert "in an earlier run" not in told(dict)  # all took what was predicted
-    # Had those that are predicted to be quick been slow, the slowest would be chosen.
-    assert "in an earlier run" in told(lambda rows: {
-        row: predicted if predicted == max(each for _, each in rows) else 10 * predicted for row, predicted in rows
-    })  # fmt: skip
+    with sqlite3.connect(store) as database:
+        rows = [row for row, in database.execute("select id from prediction where quantity like 'step of plan %'")]
+    assert len(rows) == len(plans), rows
+    assert not told(None)  # nothing speaks against what is predicted
+    # What was the quickest is chosen, unless it is what the prediction says, too, or by what was measured of its parts
+    # since then none of the best few.
+    assert 1 <= sum(told(row) for row in rows) < len(rows)
 
 
 def test_a_stopped_run_goes_on_by_the_plan_it_had(motley, cnn, three, equal, tmp_path):

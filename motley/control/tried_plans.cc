@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "motley/base/random.h"
 #include "motley/base/text.h"
@@ -12,10 +14,52 @@
 namespace motley::control {
 namespace {
 
-/// How a store names what a plan's step took.
-std::string tried_quantity(const plan::Plan& plan, const cluster::Cluster& cluster) {
-  return "step of plan " + hash_hex(plan::print_plan(plan, cluster));
+/// How a store names what a plan's step took: by its form, which is the plan but for how much each
+/// device gets, then by all of it.
+struct TriedName {
+  std::string form, whole;
+};
+
+TriedName name_tried(const plan::Plan& plan, const cluster::Cluster& cluster) {
+  plan::Plan form = plan;
+  for (plan::Replica& replica : form.replicas) {
+    replica.samples = 1;
+    for (plan::Region& region : replica.regions)
+      std::fill(region.shares.begin(), region.shares.end(), 1);
+  }
+  const std::string name =
+      "step of plan " + hash_hex(plan::print_plan(form, cluster)) + " shared as ";
+  return {name, name + hash_hex(plan::print_plan(plan, cluster))};
 }
+
+/// What earlier runs measured of plans, of each the newest.
+class TriedPlans {
+ public:
+  TriedPlans(const std::vector<cost::PredictionEntry>& earlier, const Inputs& inputs)
+      : cluster_(inputs.cluster) {
+    const cost::PredictionEntry own = prediction_entry(inputs, "");
+    for (const cost::PredictionEntry& entry : earlier)
+      if (entry.subject == own.subject && entry.cluster == own.cluster) found_.push_back(&entry);
+    std::reverse(found_.begin(), found_.end());
+  }
+
+  /// A step of the plan, or of one of its form as far from its prediction as that was: prices that
+  /// differ a little give shares that do.
+  std::optional<Seconds> find(const plan::Plan& plan, Seconds predicted) const {
+    const TriedName name = name_tried(plan, cluster_);
+    const cost::PredictionEntry* near = nullptr;
+    for (const cost::PredictionEntry* entry : found_) {
+      if (entry->quantity == name.whole) return Seconds(entry->measured);
+      if (near == nullptr && entry->quantity.starts_with(name.form)) near = entry;
+    }
+    if (near == nullptr || predicted.value <= 0) return std::nullopt;
+    return Seconds(near->measured * predicted.value / near->predicted);
+  }
+
+ private:
+  const cluster::Cluster& cluster_;
+  std::vector<const cost::PredictionEntry*> found_;  ///< the newest first
+};
 
 /// By how much a measured step must be shorter to count against a price.
 constexpr double kWorthAChange = 0.97;
@@ -26,8 +70,8 @@ Result<void> remember_tried(const Inputs& inputs, const Adaptation& adaptation,
                             cost::ProfileStore& store) {
   for (const Candidate& candidate : adaptation.candidates) {
     if (!candidate.measured || !candidate.predicted) continue;
-    const std::string quantity = tried_quantity(candidate.planned.plan, inputs.cluster);
-    cost::PredictionEntry entry = prediction_entry(inputs, quantity.c_str());
+    const TriedName name = name_tried(candidate.planned.plan, inputs.cluster);
+    cost::PredictionEntry entry = prediction_entry(inputs, name.whole.c_str());
     entry.predicted = candidate.predicted->step.value;
     entry.measured = candidate.measured->value;
     if (entry.predicted > 0 && entry.measured > 0) MOTLEY_RETURN_IF_ERROR(store.put(entry));
@@ -38,19 +82,11 @@ Result<void> remember_tried(const Inputs& inputs, const Adaptation& adaptation,
 Result<void> prefer_measured(const Inputs& inputs, Answer& answer) {
   plan::PlanOutcome& outcome = answer.outcome;
   if (!outcome.plan || outcome.alternatives.empty() || !answer.priced.costs) return {};
-  const cost::PredictionEntry own = prediction_entry(inputs, "");
-  std::map<std::string, Seconds> measured;  // of each the newest
-  for (const cost::PredictionEntry& entry : answer.priced.costs->earlier)
-    if (entry.subject == own.subject && entry.cluster == own.cluster)
-      measured[entry.quantity] = Seconds(entry.measured);
-  const auto find = [&](const plan::Plan& plan) -> std::optional<Seconds> {
-    const auto found = measured.find(tried_quantity(plan, inputs.cluster));
-    return found == measured.end() ? std::nullopt : std::optional(found->second);
-  };
-  outcome.measured_step = find(*outcome.plan);
+  const TriedPlans tried(answer.priced.costs->earlier, inputs);
+  outcome.measured_step = tried.find(*outcome.plan, outcome.predicted_step);
   plan::Alternative* best = nullptr;
   for (plan::Alternative& other : outcome.alternatives) {
-    other.measured = find(other.plan);
+    other.measured = tried.find(other.plan, other.step);
     if (other.measured && (best == nullptr || *other.measured < *best->measured)) best = &other;
   }
   const bool is_better = best != nullptr && outcome.measured_step &&
