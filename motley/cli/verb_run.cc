@@ -284,6 +284,7 @@ Result<std::optional<control::Continuation>> succeed(RunOptions& options, const 
   options.run_dir = found.run_dir;
   options.plan.file = found.plan;
   options.plan.cluster = found.cluster;
+  if (!found.profiles.empty()) options.plan.planning.profiles = found.profiles;
   options.plan.planning.model = found.job.model_path;
   options.plan.planning.micro_batches = 0;
   options.plan.planning.stages.clear();
@@ -300,14 +301,16 @@ Result<std::optional<control::Continuation>> succeed(RunOptions& options, const 
 }
 
 /// How the processes and plans of a lead that is gone are numbered, and what the next one needs.
-void go_on(const std::optional<control::Continuation>& found, const control::ChosenPlan& chosen,
-           const Context& context, control::TrainChoices& choices,
-           control::Adaptation& adaptation) {
+Result<void> go_on(const std::optional<control::Continuation>& found,
+                   const control::ChosenPlan& chosen, const RunOptions& options,
+                   const Context& context, control::TrainChoices& choices,
+                   control::Adaptation& adaptation) {
   if (!found) {
-    if (!control::are_all_here(chosen.inputs.cluster, chosen.inputs.devices))
-      adaptation.heritage =
-          control::make_heritage(chosen.inputs, context.arguments, choices.run_dir);
-    return;
+    if (control::are_all_here(chosen.inputs.cluster, chosen.inputs.devices)) return {};
+    MOTLEY_ASSIGN(const auto prices, make_price_choices(options.plan.planning, context));
+    MOTLEY_ASSIGN(adaptation.heritage, control::make_heritage(chosen.inputs, context.arguments,
+                                                              choices.run_dir, prices.profiles));
+    return {};
   }
   adaptation.heritage = found->heritage;
   adaptation.succeeds = found->known;
@@ -315,6 +318,10 @@ void go_on(const std::optional<control::Continuation>& found, const control::Cho
   choices.data = found->job.data;
   choices.schedule = found->job.schedule;
   if (choices.evaluation) choices.evaluation->data = found->job.evaluation->data;
+  adaptation.bring_checkpoint = [&workers = *context.workers, run_dir = choices.run_dir] {
+    return workers.bring_left_checkpoint(run_dir);
+  };
+  return {};
 }
 
 Result<int> run_plan(const RunOptions& given, const Context& context) {
@@ -344,7 +351,7 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
                 find_adaptation(options, choices, *chosen, predicted, context, teller));
   if (options.elastic) {
     MOTLEY_RETURN_IF_ERROR(make_elastic(options, *chosen, predicted, context, adaptation));
-    go_on(continued, *chosen, context, choices, *adaptation);
+    MOTLEY_RETURN_IF_ERROR(go_on(continued, *chosen, options, context, choices, *adaptation));
   }
   // What was decided before, and is gone on with or repeated, may begin by another plan.
   const control::Planned* planned = &chosen->planned;

@@ -51,6 +51,8 @@ struct Succeeded {
   std::vector<std::string> living;  ///< that had a process when this was written
   int numbers = 0;                  ///< of orders to halt: all until then may have been used
   Seconds alone;                    ///< since when nobody leads
+  std::int64_t done = 0;            ///< steps, as far as its log has come
+  std::int64_t saved_step = -1;     ///< of its last checkpoint, wherever that is
 };
 
 /// How a training may change while it runs.
@@ -95,6 +97,8 @@ struct Adaptation {
   Json heritage = nullptr;
   /// The training was led by another host, which is gone. None: it begins here.
   std::optional<Succeeded> succeeds = {};
+  /// Brings that one's last checkpoint here, as `Workers::bring_left_checkpoint` does.
+  std::function<Result<std::string>()> bring_checkpoint = nullptr;
 
   /// Of the candidates, those of the one that runs first before others, and the spare ones.
   /// Of a training that was led elsewhere, as they were there.

@@ -124,6 +124,11 @@ std::optional<int> Adapting::plan_of_policy() {
 /// From the last checkpoint, as what is left is not all; steps since are lost, of so many that were
 /// done.
 run::Recovery Adapting::fall_back(const Error& why, std::int64_t done) {
+  if (saved_.saved_path.empty() && choices_.bring_checkpoint) {
+    auto brought = choices_.bring_checkpoint();
+    if (brought) saved_.saved_path = *brought;
+    if (!brought) listener_.note("warning: " + brought.error().message);
+  }
   run::Recovery recovery = from_checkpoint(saved_.saved_path, begun_.rbegin()->first);
   coming_.lost_steps += std::max<std::int64_t>(0, done - recovery.point.step);
   done_ = recovery.point.step;
@@ -141,12 +146,15 @@ Error cut_off() {
           "not more than half of the job's hosts answer: the others may train on without these"};
 }
 
-/// A training that another host led does not begin anew: its checkpoints are there.
+/// A training that another host led does not begin anew where that had a checkpoint of it.
 Result<void> check_way_back(const Adaptation& choices, const run::Recovery& recovery) {
-  if (!choices.succeeds || recovery.from != "new") return {};
-  return runtime_error("elastic.checkpoint",
-                       "what is left of the model is not all of it, and the last checkpoint is on "
-                       "the host that led: run the same command there when it is back");
+  if (!choices.succeeds || recovery.from != "new" || choices.succeeds->saved_step < 0) return {};
+  return runtime_error(
+      "elastic.checkpoint",
+      fmt::format(
+          "what is left of the model is not all of it, and no host that is left has the "
+          "checkpoint of step {}: run the same command on the host that led when it is back",
+          choices.succeeds->saved_step));
 }
 
 }  // namespace
@@ -165,12 +173,15 @@ void Adapting::take_over() {
   }
   begun_.insert(*numbered_.begin());
   current_ = begun_.begin()->second;
+  done_ = succeeds.done;
 }
 
 /// What another lead needs to know: plans by the numbers of the changes that brought them, of which
 /// any may run when it asks, and who had a process.
 Json Adapting::will() const {
   Json what = choices_.heritage;
+  what["saved_step"] =
+      std::max(saved_.saved_step, choices_.succeeds ? choices_.succeeds->saved_step : -1);
   what["plans"] = Json::array();
   std::map<int, int> numbers = numbered_;
   numbers.insert(begun_.begin(), begun_.end());
@@ -311,6 +322,7 @@ void Adapting::note_membership(const run::WorkerEvent& event) {
     std::error_code code;  // of another host it is a copy
     saved_.saved_path = std::filesystem::canonical(directory_.latest_checkpoint(), code).string();
     saved_.saved_step = event.fields.value("first_step", std::int64_t{-1});
+    heirs_.renew();
   }
   // Who came too late for any plan: nobody tells it that the training is over.
   if (members_->is_over())

@@ -19,6 +19,8 @@ class Heirs {
 
   /// What is to be done first: this order, or, before a change, to leave what `will` says.
   std::optional<Order> first(std::optional<Order> order, const std::function<Json()>& will);
+  /// What was left is not all that there is to know any more.
+  void renew() { has_left_ = false; }
   /// An order that had to wait for that.
   std::optional<Order> take_held() { return std::exchange(held_, std::nullopt); }
 

@@ -20,6 +20,7 @@
 #include "motley/run/hosts/elapsed.h"
 #include "motley/run/hosts/here.h"
 #include "motley/run/hosts/key_server.h"
+#include "motley/run/left_checkpoint.h"
 #include "motley/run/remote_job.h"
 
 // Set by the build: which PyTorch motley-worker was compiled against, where it lay, and
@@ -135,6 +136,16 @@ class Commander {
     if (job.changes->is_elastic && !run::remote_hosts(job).empty())
       succession_.emplace(hosts, job, inherited ? inherited->host : run::own_host_name(),
                           inherited);
+    if (succession_ && inherited != nullptr)
+      succession_->leave_checkpoint(run::find_left_checkpoint(*inherited), inherited->host);
+  }
+
+  /// A checkpoint is safe here.
+  void hear_checkpoint(const run::WorkerEvent& event) {
+    const std::string path = event.fields.value("path", "");
+    const bool has_writer = event.rank >= 0 && event.rank < std::ssize(job_.devices);
+    if (!succession_ || path.empty() || !has_writer) return;
+    succession_->leave_checkpoint(path, job_.devices[static_cast<std::size_t>(event.rank)].host);
   }
 
   std::optional<run::Commands> next() {
@@ -143,6 +154,7 @@ class Commander {
       looked_at_ = run::Clock::now();
       succession_->look();
     }
+    if (succession_) succession_->send_files();
     if (is_asked_ && (!succession_ || succession_->may_lead())) {
       is_asked_ = false;
       (void)on_event_({"leads", -1, {}});
@@ -299,6 +311,7 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
                    .on_loss = on_loss},
                   [&](const run::WorkerEvent& event) {
                     if (on_event(event) == Wish::kStop) stop = true;
+                    if (event.event == "checkpoint" && commander) commander->hear_checkpoint(event);
                     if (event.event == "checkpoint" && !placed.kept.empty())
                       (void)run::retain_held(hosts_, placed);
                   });
@@ -317,6 +330,11 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
 Result<run::Inheritance> LocalWorkers::take_over(const std::string& memory_file) {
   MOTLEY_ASSIGN(inherited_, run::Succession::take_over(hosts_, memory_file));
   return *inherited_;
+}
+
+Result<std::string> LocalWorkers::bring_left_checkpoint(const std::string& run_dir) {
+  if (!inherited_) return std::string();
+  return run::bring_left_checkpoint(hosts_, *inherited_, run_dir);
 }
 
 /// Of processes that are started, or of those of another lead.

@@ -34,6 +34,7 @@ class LocalWorkers : public Workers {
   run::JobOutcome train(const run::Job& job, const OnEvent& on_event, const Orders& orders,
                         const OnLoss& on_loss) override;
   Result<run::Inheritance> take_over(const std::string& memory_file) override;
+  Result<std::string> bring_left_checkpoint(const std::string& run_dir) override;
   Result<FoundHosts> find_hosts(const std::vector<std::string>& hosts, const Tell& tell) override;
   Result<std::map<std::string, Seconds>> clocks_ahead(const std::set<std::string>& hosts) override;
   Result<void> gather_held(const std::string& checkpoint) override;

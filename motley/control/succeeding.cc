@@ -6,12 +6,15 @@
 
 #include "motley/base/file.h"
 #include "motley/base/random.h"
+#include "motley/control/run_directory.h"
+#include "motley/cost/measured/profile_store.h"
 #include "motley/run/hosts/here.h"
 
 namespace motley::control {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr const char* kStore = "profiles.db";
 constexpr int kHaltsOfALead = 1000000;  // more than one gives
 
 /// The cluster's text does not have for which processor each device is taken.
@@ -45,22 +48,37 @@ Result<Succeeded> read_known(const Json& memory, const cluster::Cluster& cluster
     known.hosts.push_back(each.at("host"));
   }
   known.living = memory.at("living").get<std::vector<std::string>>();
+  known.saved_step = memory.at("saved_step").get<std::int64_t>();
   known.numbers = (memory.at("epoch").get<int>() + 1) * kHaltsOfALead;
   if (known.plans.empty()) return runtime_error("succession.none", "the lead left no plan");
   return known;
 }
 
+/// The folder with a copy of it; "": there is none.
+Result<std::string> copy_store(const std::string& store, const std::string& run_dir) {
+  std::error_code code;
+  if (!fs::exists(store, code)) return std::string();
+  std::string folder = run_dir + "/profiles";
+  fs::remove_all(folder, code);
+  fs::create_directories(folder, code);
+  MOTLEY_ASSIGN(const cost::ProfileStore from, cost::ProfileStore::open(store));
+  MOTLEY_RETURN_IF_ERROR(from.copy_to(folder + "/" + kStore));
+  return folder;
+}
+
 }  // namespace
 
-Json make_heritage(const Inputs& inputs, const std::vector<std::string>& arguments,
-                   const std::string& run_dir) {
+Result<Json> make_heritage(const Inputs& inputs, const std::vector<std::string>& arguments,
+                           const std::string& run_dir, const std::string& store) {
   const std::string path = fs::absolute(run_dir).lexically_normal().string();
-  return {{"arguments", arguments},
-          {"name", fmt::format("{}-{}", fs::path(path).filename().string(),
-                               hash_hex(run::own_host_name() + ":" + path).substr(0, 8))},
-          {"host", run::own_host_name()},
-          {"cluster", cluster::print_cluster(inputs.cluster)},
-          {"taken_for", takings(inputs.cluster)}};
+  MOTLEY_ASSIGN(const std::string profiles, copy_store(store, path));
+  return Json{{"arguments", arguments},
+              {"name", fmt::format("{}-{}", fs::path(path).filename().string(),
+                                   hash_hex(run::own_host_name() + ":" + path).substr(0, 8))},
+              {"host", run::own_host_name()},
+              {"profiles", profiles},
+              {"cluster", cluster::print_cluster(inputs.cluster)},
+              {"taken_for", takings(inputs.cluster)}};
 }
 
 Result<Continuation> open_continuation(const run::Inheritance& inherited) {
@@ -81,8 +99,17 @@ Result<Continuation> open_continuation(const run::Inheritance& inherited) {
     MOTLEY_ASSIGN(made.cluster, read_cluster(memory));
     MOTLEY_ASSIGN(made.known, read_known(memory, made.cluster));
     made.known.alone = inherited.alone;
+    if (const auto log = read_log({made.run_dir}); log && !log->steps.empty())
+      made.known.done = log->steps.rbegin()->first + 1;
     for (const char* key : {"arguments", "name", "host", "cluster", "taken_for"})
       made.heritage[key] = memory.at(key);
+    const std::string left = inherited.scratch + "/left/profiles/store";
+    if (fs::exists(left, code)) {
+      const std::string folder = made.run_dir + "/profiles";
+      fs::copy(left, folder, fs::copy_options::recursive, code);
+      made.profiles = folder + "/" + kStore;
+      made.heritage["profiles"] = folder;
+    }
     for (std::size_t i = 0; i < made.known.devices.size(); ++i)
       if (!inherited.processes.contains(static_cast<int>(i)))
         made.absent.push_back(made.cluster.device(made.known.devices[i]).name);

@@ -12,14 +12,16 @@
 namespace motley::control {
 
 /// What hosts are left of a training, beside what Adapting adds: `arguments`, by which `motley` was
-/// called, `name` of the run directory, and the `cluster` as it is known here.
-Json make_heritage(const Inputs& inputs, const std::vector<std::string>& arguments,
-                   const std::string& run_dir);
+/// called, `name` of the run directory, the `cluster` as it is known here, and a copy of the store
+/// of prices (a path; where there is one) in the folder `profiles`.
+Result<Json> make_heritage(const Inputs& inputs, const std::vector<std::string>& arguments,
+                           const std::string& run_dir, const std::string& store);
 
 /// What a training needs that goes on here.
 struct Continuation {
-  std::string run_dir;  ///< made, with the log until then
-  std::string plan;     ///< file of the last one that was to begin
+  std::string run_dir;   ///< made, with the log until then
+  std::string plan;      ///< file of the last one that was to begin
+  std::string profiles;  ///< store of prices; "": none was left
   cluster::Cluster cluster;
   run::Job job;                     ///< as this host had it
   std::vector<std::string> absent;  ///< devices without a process

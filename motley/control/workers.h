@@ -111,6 +111,9 @@ class Workers {
                                 const OnLoss& on_loss) = 0;
   /// Takes the processes that another lead left, which is gone: `train` then goes on with them.
   virtual Result<run::Inheritance> take_over(const std::string& memory_file) = 0;
+  /// The last checkpoint that it left becomes the latest in the run directory: its path. "": none
+  /// of its hosts has one. Also while `train` runs, when it asks for orders.
+  virtual Result<std::string> bring_left_checkpoint(const std::string& run_dir) = 0;
   /// Asks machines what they are and measures what joins them (link_survey.h). `tell`: how far it
   /// is. Usage error `host.twice`: two names of one machine.
   using Tell = std::function<void(const std::string& line)>;

@@ -84,7 +84,35 @@ std::set<std::string> Succession::answering() const {
 
 bool Succession::may_lead() { return views_.is_quorum(answering()); }
 
+void Succession::leave_checkpoint(const std::string& path, const std::string& writer) {
+  checkpoint_ = path;
+  const bool is_reached = !writer.empty() && !hosts_.agents_on(writer).empty();
+  written_by_ = is_reached ? hosts_.on(writer).scratch() : "";
+}
+
+/// Who leads on when this host is gone; "": nobody can.
+std::string Succession::first_heir() const {
+  for (const std::string& host : views_.latest().hosts)
+    if (host != host_ && !hosts_.agents_on(host).empty()) return host;
+  return "";
+}
+
+void Succession::send_files() {
+  if (version_ == 0) return;
+  const std::string heir = first_heir();
+  for (const std::string& host : reached()) {
+    HostLink& link = hosts_.on(host);
+    Left& left = left_[host];
+    if (left.scratch != link.scratch()) left = {link.scratch(), {}};
+    if (!profiles_.empty()) left.files.want("profiles", "store", profiles_);
+    if (host == heir && !checkpoint_.empty() && written_by_ != left.scratch)
+      left.files.want("checkpoint", std::filesystem::path(checkpoint_).filename(), checkpoint_);
+    left.files.go_on(link);
+  }
+}
+
 void Succession::leave(Json what) {
+  profiles_ = what.value("profiles", "");
   what_ = std::move(what);
   send(views_.latest().hosts);
 }
@@ -209,6 +237,7 @@ Result<Inheritance> Succession::take_all(Hosts& hosts, const std::string& memory
         heir.scratch = reached->hello.value("scratch", "");
         heir.alone = Seconds(reached->hello.value("alone", 0.0));
       }
+      heir.checkpoints[host] = reached->hello.value("checkpoints", std::vector<std::string>());
       for (const Json& pair : reached->hello.value("processes", Json::array()))
         heir.processes[pair.at(1).get<int>()] = pair.at(0).get<int>();
       for (const std::string line : reached->hello.value("lines", Json::array()))

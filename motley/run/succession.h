@@ -12,6 +12,7 @@
 #include "motley/run/hosts/elapsed.h"
 #include "motley/run/hosts/hosts.h"
 #include "motley/run/job.h"
+#include "motley/run/left_files.h"
 #include "motley/run/views.h"
 
 namespace motley::run {
@@ -24,7 +25,8 @@ struct Inheritance {
   std::set<std::string> hosts;     ///< whose agents are this lead's now
   std::string scratch;             ///< folder of the agent here
   std::vector<WorkerEvent> steps;  ///< the last that its processes spoke of, some more than once
-  std::map<int, int> processes;    ///< that run: ranks, and numbers by which their agents know them
+  std::map<std::string, std::vector<std::string>> checkpoints;  ///< by host: SCRATCH/path there
+  std::map<int, int> processes;  ///< that run: ranks, and numbers by which their agents know them
 };
 
 /// What a lead leaves with the agents of an elastic job on several hosts, so that another can lead
@@ -39,11 +41,17 @@ class Succession {
   Succession(const Succession&) = delete;
   Succession& operator=(const Succession&) = delete;
 
+  /// A checkpoint of this machine is whole, which a process of that host has written: the first of
+  /// the other hosts is to have it.
+  void leave_checkpoint(const std::string& path, const std::string& writer);
   /// Leaves this with all agents that are there, in place of what they had: an object, to which
-  /// `view`, `lead`, `ways`, `word`, `epoch` and `version` are added. Does not wait.
+  /// `view`, `lead`, `ways`, `word`, `epoch` and `version` are added; a folder of this machine that
+  /// it names as `profiles` goes with it. Does not wait.
   void leave(Json what);
   /// The job's files that grow are brought to them, and what they know is looked at.
   void look();
+  /// Goes on with files on their way, without waiting.
+  void send_files();
   /// Have enough of them said, since the last `leave`, that this one leads them?
   bool may_lead();
 
@@ -59,6 +67,7 @@ class Succession {
   std::set<std::string> answering() const;
   void send(std::set<std::string> view);
   void send_log();
+  std::string first_heir() const;
   std::string log_path() const;
 
   Hosts& hosts_;
@@ -72,6 +81,12 @@ class Succession {
   Clock::time_point sent_at_;
   std::size_t known_ports_ = 0;
   std::int64_t log_sent_ = 0;  // bytes of the log
+  struct Left {
+    std::string scratch;  // of the agent that has it: another one has nothing
+    LeftFiles files;
+  };
+  std::map<std::string, Left> left_;                // by host
+  std::string profiles_, checkpoint_, written_by_;  // folders here; the scratch of who wrote it
 };
 
 }  // namespace motley::run

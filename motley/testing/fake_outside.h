@@ -91,6 +91,7 @@ class FakeWorkers : public Workers {
   Result<run::Inheritance> take_over(const std::string&) override {
     return usage_error("test", "there is none");
   }
+  Result<std::string> bring_left_checkpoint(const std::string&) override { return std::string(); }
   Result<void> reach_by(const std::string&) override { return {}; }
   Result<void> gather(const run::RankPlace&) override { return {}; }
   void end(int code) override { ended = code; }

@@ -69,7 +69,28 @@ def test_the_host_that_leads_is_lost_and_another_leads_on(lead, hosts, losses):
     assert lost["pause_s"] < 5, (lost, killed)
     folder = led_directory(hosts["b"], "led")
     assert (folder / "model.safetensors").exists()
+    assert (folder / "profiles/profiles.db").exists()  # the prices that the first one measured
     assert led_directory(hosts["c"], "led") is None
+    nothing_runs(hosts)
+
+
+@slow
+@pytest.mark.parametrize("every, at", [(10, 25), (500, 5)])
+def test_a_model_that_only_the_lost_host_had_is_gone_on_with_from_its_checkpoint(lead, hosts, losses, every, at):
+    """Or from the beginning, where it had saved none."""
+    alone = ELASTIC.replace("--planner equal", "--batch-split 60,0,0")
+    command = f"{alone} --steps {STEPS} --checkpoint-every {every}"
+    run = Running(lead, f"alone{every}", command)
+    assert "nobody else has" in run.said()
+    run.wait_for(lambda: run.steps() > at)
+    kill_lead(lead)
+    run.child.wait(10)
+    found = wait_for(lambda: summary_of(hosts["b"], f"alone{every}"), 60)
+    assert len(found["losses"]) == STEPS
+    assert found["losses"] == pytest.approx(losses, rel=1e-5)
+    (lost,) = [each for each in found["membership"] if each["lost"]]
+    most = STEPS if every > STEPS else 2 * every
+    assert 1 <= lost["lost_steps"] <= most
     nothing_runs(hosts)
 
 

@@ -292,6 +292,11 @@ Result<std::vector<InterferenceEntry>> ProfileStore::interference() const {
   }
 }
 
+Result<void> ProfileStore::copy_to(const std::string& path) const {
+  MOTLEY_ASSIGN(Statement copy, state_->database->prepare("vacuum into ?"));
+  return copy.bind(path).run();
+}
+
 Result<void> ProfileStore::put(const PredictionEntry& entry) {
   MOTLEY_ASSIGN(Transaction transaction, Transaction::begin(*state_->database));
   MOTLEY_ASSIGN(Statement add, state_->database->prepare(kPutPrediction));

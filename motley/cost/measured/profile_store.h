@@ -82,6 +82,8 @@ class ProfileStore {
   ProfileStore& operator=(ProfileStore&&) noexcept;
   ~ProfileStore();
 
+  /// A store of the same as a new file, of a moment between transactions.
+  Result<void> copy_to(const std::string& path) const;
   /// One transaction each.
   Result<void> put(const std::vector<OpEntry>& entries);
   Result<void> put(const std::vector<CollectiveEntry>& entries);

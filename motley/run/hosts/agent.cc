@@ -136,6 +136,7 @@ class Agent {
     words["memory"] = heir_->memory();
     words["alone"] = heir_->alone();
     words["lines"] = lines_;
+    words["checkpoints"] = checkpoints();
     words["processes"] = Json::array();
     for (auto& [id, member] : members_) {
       words["processes"].push_back({id, member.rank});
@@ -211,14 +212,14 @@ class Agent {
   Result<void> obey(const Frame& frame) {
     using Deed = Result<void> (Agent::*)(const Frame&);
     static const std::map<std::string, Deed> kDeeds = {
-        {"beat", &Agent::beat},        {"have", &Agent::have},     {"write", &Agent::write},
-        {"keep", &Agent::keep},        {"reset", &Agent::reset},   {"start", &Agent::start},
-        {"signal", &Agent::signal},    {"fetch", &Agent::fetch},   {"port", &Agent::port},
-        {"probe", &Agent::probe},      {"exists", &Agent::exists}, {"link", &Agent::link},
-        {"listen", &Agent::listen},    {"wire", &Agent::wire},     {"names", &Agent::names},
-        {"end", &Agent::end},          {"clock", &Agent::clock},   {"retain", &Agent::retain},
-        {"tell", &Agent::tell},        {"append", &Agent::append}, {"outlive", &Agent::outlive},
-        {"remember", &Agent::remember}};
+        {"beat", &Agent::beat},         {"have", &Agent::have},     {"write", &Agent::write},
+        {"keep", &Agent::keep},         {"reset", &Agent::reset},   {"start", &Agent::start},
+        {"signal", &Agent::signal},     {"fetch", &Agent::fetch},   {"port", &Agent::port},
+        {"probe", &Agent::probe},       {"exists", &Agent::exists}, {"link", &Agent::link},
+        {"listen", &Agent::listen},     {"wire", &Agent::wire},     {"names", &Agent::names},
+        {"end", &Agent::end},           {"clock", &Agent::clock},   {"retain", &Agent::retain},
+        {"tell", &Agent::tell},         {"append", &Agent::append}, {"outlive", &Agent::outlive},
+        {"remember", &Agent::remember}, {"settle", &Agent::settle}};
     const auto deed = kDeeds.find(frame.head.value("do", ""));
     if (deed == kDeeds.end())
       return usage_error("agent.request", "not known: " + frame.head.dump());
@@ -367,8 +368,32 @@ class Agent {
 
   Result<void> append(const Frame& frame) {
     const fs::path path = scratch_ / fs::path(frame.head.at("path")).relative_path();
+    std::error_code code;
+    fs::create_directories(path.parent_path(), code);
     std::ofstream(path, std::ios::binary | std::ios::app) << frame.bytes;
     return {};
+  }
+
+  /// What was appended to is whole: it takes the place of all that is where it is to be.
+  Result<void> settle(const Frame& frame) {
+    const fs::path from = scratch_ / fs::path(frame.head.at("path")).relative_path();
+    const fs::path to = scratch_ / fs::path(frame.head.at("as")).relative_path();
+    std::error_code code;
+    fs::remove_all(to.parent_path(), code);
+    fs::create_directories(to.parent_path(), code);
+    fs::rename(from, to, code);
+    return code ? runtime_error("agent.write", to.string() + ": " + code.message())
+                : Result<void>();
+  }
+
+  /// Folders below SCRATCH of checkpoints that are here, half-written ones too.
+  Json checkpoints() const {
+    Json paths = Json::array();
+    std::error_code code;
+    for (const char* folder : {"left/checkpoint", "run/checkpoint"})
+      for (const auto& each : fs::directory_iterator(scratch_ / folder, code))
+        paths.push_back(std::string(folder) + "/" + each.path().filename().string());
+    return paths;
   }
 
   Result<void> port(const Frame&) {

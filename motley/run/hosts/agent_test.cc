@@ -18,6 +18,7 @@
 #include "motley/run/hosts/here.h"
 #include "motley/run/hosts/host_link.h"
 #include "motley/run/hosts/remote_crew.h"
+#include "motley/run/left_files.h"
 
 namespace motley::run {
 namespace {
@@ -248,6 +249,39 @@ TEST(HostLinkTest, AHostThatTakesNothingIsNamedAndHoldsUpNoBeat) {
   sending.join();
   ASSERT_FALSE(sent.has_value());
   EXPECT_EQ(sent.error().message, "host b: nothing could be sent for 1 s");
+}
+
+TEST_F(AgentTest, FoldersAreLeftWithItWhenAllOfThemHasCome) {
+  ASSERT_TRUE(link_->greet(5));
+  const auto write = [&](const std::string& path, std::size_t bytes, char of) {
+    fs::create_directories(fs::path(path).parent_path());
+    std::ofstream(path) << std::string(bytes, of);
+  };
+  write(dir_ + "/step-1/model", 3'000'000, 'a');
+  write(dir_ + "/step-1/empty", 0, 'a');
+  write(dir_ + "/step-2/model", 7, 'b');
+  const fs::path left = link_->scratch() + "/left/checkpoint";
+  LeftFiles files;
+  const auto go_on_until = [&](const fs::path& is_there) {
+    for (int turn = 0; turn < 5000 && !fs::exists(is_there); ++turn) {
+      files.go_on(*link_);
+      ASSERT_TRUE(link_->listen());
+      ::usleep(1000);
+    }
+  };
+  files.want("checkpoint", "step-1", dir_ + "/step-1");
+  files.go_on(*link_);
+  EXPECT_FALSE(fs::exists(left / "step-1"));
+  files.want("checkpoint", "step-2", dir_ + "/step-2");
+  go_on_until(left / "step-1");
+  EXPECT_EQ(read_file(left / "step-1/model").value(), std::string(3'000'000, 'a'));
+  EXPECT_EQ(fs::file_size(left / "step-1/empty"), 0);
+  go_on_until(left / "step-2");
+  EXPECT_EQ(read_file(left / "step-2/model").value(), "bbbbbbb");
+  EXPECT_FALSE(fs::exists(left / "step-1"));
+  files.want("checkpoint", "step-2", dir_ + "/step-2");  // it is there
+  files.go_on(*link_);
+  EXPECT_FALSE(link_->has_more());
 }
 
 TEST_F(AgentTest, ItOutlivesItsLeadAndIsTheNextOnes) {
