@@ -432,7 +432,6 @@ void Adapting::on_event(const run::WorkerEvent& event) {
   if (event.event == "checkpoint") {
     saved_.saved_path = fields.value("path", "");
     saved_.saved_step = fields.value("step", std::int64_t{-1});
-    heirs_.renew();
   }
   if (event.event == "checkpoint" && choices_.policy != nullptr) {
     const std::string path = fields.value("path", "") + "/policy.json";

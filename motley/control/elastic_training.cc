@@ -318,6 +318,7 @@ void Adapting::note_membership(const run::WorkerEvent& event) {
   const bool was_there = members_->lives(event.rank);
   members_->on_event(event, now);
   if (event.event == "step" && !first_step_at_) first_step_at_ = now;
+  if (event.event == "checkpoint") heirs_.renew();
   if (event.event == "ready" && !event.fields.value("resumed_from", "").empty()) {
     std::error_code code;  // of another host it is a copy
     saved_.saved_path = std::filesystem::canonical(directory_.latest_checkpoint(), code).string();

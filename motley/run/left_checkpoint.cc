@@ -13,7 +13,7 @@ namespace motley::run {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr double kMostQuiet = 10;  // seconds without a byte
+constexpr double kMostPause = 10;  // seconds without a byte
 
 /// One that an agent has.
 struct LeftCheckpoint {
@@ -48,7 +48,7 @@ std::vector<LeftCheckpoint> find_all(const Inheritance& inherited) {
 
 Result<std::string> bring(Hosts& hosts, const LeftCheckpoint& left, const CheckpointStore& store) {
   MOTLEY_RETURN_IF_ERROR(store.begin(left.step));
-  const auto come = hosts.on(left.host).fetch(left.path, store.half_written(left.step), kMostQuiet);
+  const auto come = hosts.on(left.host).fetch(left.path, store.half_written(left.step), kMostPause);
   auto adopted = come ? store.adopt(left.step) : tl::make_unexpected(come.error());
   if (!adopted) return tl::make_unexpected(store.give_up(left.step, adopted.error()));
   return adopted;

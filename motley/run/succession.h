@@ -11,8 +11,8 @@
 #include "motley/base/units.h"
 #include "motley/run/hosts/elapsed.h"
 #include "motley/run/hosts/hosts.h"
+#include "motley/run/hosts/left_files.h"
 #include "motley/run/job.h"
-#include "motley/run/left_files.h"
 #include "motley/run/views.h"
 
 namespace motley::run {

@@ -17,8 +17,8 @@
 #include "motley/base/file.h"
 #include "motley/run/hosts/here.h"
 #include "motley/run/hosts/host_link.h"
+#include "motley/run/hosts/left_files.h"
 #include "motley/run/hosts/remote_crew.h"
-#include "motley/run/left_files.h"
 
 namespace motley::run {
 namespace {

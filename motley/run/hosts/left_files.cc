@@ -1,4 +1,4 @@
-#include "motley/run/left_files.h"
+#include "motley/run/hosts/left_files.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@ namespace motley::run {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::size_t kPiece = std::size_t{128} << 10;  // bytes; what is urgent waits for one
-constexpr int kPieces = 8;                              // at a time
+constexpr std::size_t kLeftPiece = std::size_t{128} << 10;  // bytes; what is urgent waits for one
+constexpr int kLeftPieces = 8;                              // at a time
 
 }  // namespace
 
@@ -26,7 +26,7 @@ void LeftFiles::want(const std::string& what, const std::string& name, const std
 }
 
 void LeftFiles::go_on(HostLink& link) {
-  for (int piece = 0; piece < kPieces && !link.has_more(); ++piece) {
+  for (int piece = 0; piece < kLeftPieces && !link.has_more(); ++piece) {
     if (!sending_ && !begin()) return;
     if (!send_piece(link)) return;
   }
@@ -52,7 +52,7 @@ bool LeftFiles::send_piece(HostLink& link) {
   const fs::path& file = now.files.back();
   if (!now.is_open) now.stream = std::ifstream(file, std::ios::binary);
   now.is_open = true;
-  std::string bytes(kPiece, '\0');
+  std::string bytes(kLeftPiece, '\0');
   now.stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   bytes.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, now.stream.gcount())));
   const bool is_end = now.stream.eof();
