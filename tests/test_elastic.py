@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import BUILD, ROOT, SLOW
+from conftest import BUILD, DIGITS, ROOT, SLOW
 from parity import LIMIT, Family, differences
 
 pytestmark = pytest.mark.usefixtures("profiled")
@@ -77,6 +77,21 @@ def test_kills_under_drawn_plans_do_not_show(tmp_path, cluster, environment, see
     faults = [fault(draws.choice(["a:0", "b:0", "c:0"]), draws.randrange(1, 19), draws.randrange(40),
                     in_move=draws.random() < 0.3) for _ in range(2)]  # fmt: skip
     train(family, "drawn", faults, "--planner", "random", "--checkpoint-every", 4, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(12) if SLOW else [5, 7])
+def test_drawn_plans_whose_prices_nobody_knows_are_outlived(motley, cnn, cluster, tmp_path, seed):
+    """The batch is split as the plan had it, over the micro-batches that batch normalisation shows."""
+    plan, none = tmp_path / "plan.json", tmp_path / "none.db"
+    words = ["-m", cnn, "-C", cluster, "--global-batch", 60]
+    drawn = motley("plan", *words, "--planner", "random", "--seed", seed, "--profile", "model", "-o", plan)
+    assert drawn.code == 0, drawn.stderr
+    run = ["run", *words[:4], "--plan", plan, "--profiles", none, "--data", DIGITS, "--steps", 16, "--adapt", "none", "--json"]
+    whole = motley(*run, "--run-dir", tmp_path / "whole")
+    faults = conditions(tmp_path, faults=[fault("a:0", 6, 9)])
+    done = motley(*run, "--run-dir", tmp_path / "run", "--elastic", "--checkpoint-every", 4, "--conditions", faults)
+    assert done.code == 0, done.stderr
+    assert done.json["losses"] == pytest.approx(whole.json["losses"], rel=1e-5)
 
 
 def test_two_at_once(family):

@@ -293,9 +293,8 @@ Result<run::Change> Adapting::give_up(run::Recovery recovery, int from, const Er
   if (devices.empty()) return tl::make_unexpected(why);
   listener_.note("stopping, as those that are left cannot go on: " + why.message);
   Candidate alone;  // that saves; it does no step
-  alone.planned.plan = candidates_[static_cast<std::size_t>(from)].planned.plan;
-  alone.planned.plan.replicas =
-      plan::make_replicas({devices.front()}, {alone.planned.plan.global_batch});
+  const plan::Plan& before = candidates_[static_cast<std::size_t>(from)].planned.plan;
+  alone.planned.plan = plan::split_instead(before, {devices.front()}, {before.global_batch});
   alone.label = describe_plan(alone.planned.plan, inputs_.cluster);
   MOTLEY_ASSIGN(alone.planned, lower_plan(inputs_, alone.planned.plan));
   candidates_.push_back(std::move(alone));

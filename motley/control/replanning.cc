@@ -13,7 +13,7 @@ namespace {
 /// Long enough for what a search finds at once; training waits for it after a loss.
 constexpr Seconds kSearch{0.5};
 
-/// The batch among the devices as the plan shares it.
+/// The batch among the devices as the plan shares it: each of its micro-batches, where they show.
 plan::Plan share_alike(const plan::Plan& plan, const std::vector<DeviceId>& devices) {
   std::vector<double> known, shares;
   for (const plan::Member& member : plan::members(plan))
@@ -24,17 +24,10 @@ plan::Plan share_alike(const plan::Plan& plan, const std::vector<DeviceId>& devi
     for (const plan::Member& member : plan::members(plan))
       if (member.device == device) shares.back() = static_cast<double>(member.samples);
   }
-  const std::vector<std::int64_t> samples = plan::round_shares(shares, plan.global_batch);
-  std::vector<DeviceId> used;
-  std::vector<std::int64_t> given;
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    if (samples[i] == 0) continue;
-    used.push_back(devices[i]);
-    given.push_back(samples[i]);
-  }
-  plan::Plan made = plan;
-  made.replicas = plan::make_replicas(used, given);
-  return made;
+  const std::int64_t times = plan::shown_micro_batches(plan);
+  std::vector<std::int64_t> samples = plan::round_shares(shares, plan.global_batch / times);
+  for (std::int64_t& each : samples) each *= times;
+  return plan::split_instead(plan, devices, samples);
 }
 
 /// Of a plan that was found, where it outlives losses, and one that splits the batch alone the

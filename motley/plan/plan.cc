@@ -564,6 +564,21 @@ std::vector<Replica> make_replicas(const std::vector<DeviceId>& devices,
   return replicas;
 }
 
+std::int64_t shown_micro_batches(const Plan& plan) {
+  const bool is_shown =
+      plan.batch_norm_span == BatchNormSpan::kMicroBatch && !plan.replicas.empty();
+  return is_shown ? plan.replicas.front().micro_batches : 1;
+}
+
+Plan split_instead(Plan plan, const std::vector<DeviceId>& devices,
+                   const std::vector<std::int64_t>& samples) {
+  const std::int64_t micro_batches = shown_micro_batches(plan);
+  plan.replicas = make_replicas(devices, samples);
+  for (Replica& replica : plan.replicas) replica.micro_batches = micro_batches;
+  plan.state_shares.clear();
+  return plan;
+}
+
 std::string print_plan(const Plan& plan, const cluster::Cluster& cluster) {
   Json json = Json::object();
   json["schema"] = kSchema;

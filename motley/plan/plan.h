@@ -100,6 +100,14 @@ bool splits_operators(const Plan& plan);
 std::vector<Replica> make_replicas(const std::vector<DeviceId>& devices,
                                    const std::vector<std::int64_t>& samples);
 
+/// Of a step, where batch normalisation takes the statistics of each, so that another plan must
+/// have as many to give the same; else 1.
+std::int64_t shown_micro_batches(const Plan& plan);
+
+/// The plan's step with the batch split as make_replicas splits it, and nothing else.
+Plan split_instead(Plan plan, const std::vector<DeviceId>& devices,
+                   const std::vector<std::int64_t>& samples);
+
 /// JSON text of schema "motley.plan/1". Devices are written by name.
 std::string print_plan(const Plan& plan, const cluster::Cluster& cluster);
 /// A device that the cluster does not have is a *stale* error.

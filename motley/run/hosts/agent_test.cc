@@ -265,17 +265,19 @@ TEST_F(AgentTest, FoldersAreLeftWithItWhenAllOfThemHasCome) {
   const auto go_on_until = [&](const fs::path& is_there) {
     for (int turn = 0; turn < 5000 && !fs::exists(is_there); ++turn) {
       files.go_on(*link_);
-      ASSERT_TRUE(link_->listen());
+      link_->beat();
+      const auto heard = link_->listen();
+      ASSERT_TRUE(heard) << heard.error().message;
       ::usleep(1000);
     }
   };
   files.want("checkpoint", "step-1", dir_ + "/step-1");
   files.go_on(*link_);
   EXPECT_FALSE(fs::exists(left / "step-1"));
-  files.want("checkpoint", "step-2", dir_ + "/step-2");
   go_on_until(left / "step-1");
   EXPECT_EQ(read_file(left / "step-1/model").value(), std::string(3'000'000, 'a'));
   EXPECT_EQ(fs::file_size(left / "step-1/empty"), 0);
+  files.want("checkpoint", "step-2", dir_ + "/step-2");
   go_on_until(left / "step-2");
   EXPECT_EQ(read_file(left / "step-2/model").value(), "bbbbbbb");
   EXPECT_FALSE(fs::exists(left / "step-1"));
