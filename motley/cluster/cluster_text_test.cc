@@ -67,8 +67,8 @@ bandwidth = 1000
   ASSERT_TRUE(cluster) << cluster.error().message;
   EXPECT_EQ(cluster->name, "lab");
   ASSERT_EQ(cluster->nodes.size(), 2U);
-  EXPECT_EQ(cluster->nodes[0], (Node{"a", "127.0.0.1", true, 1.0, Seconds(120)}));
-  EXPECT_EQ(cluster->nodes[1], (Node{"b", "", false, std::nullopt, std::nullopt}));
+  EXPECT_EQ(cluster->nodes[0], (Node{"a", "127.0.0.1", true, "", 1.0, Seconds(120)}));
+  EXPECT_EQ(cluster->nodes[1], (Node{"b", "", false, "", std::nullopt, std::nullopt}));
   ASSERT_EQ(cluster->devices.size(), 5U);
   const Bytes half_gib(512 << 20), t4(std::int64_t{16} << 30);
   EXPECT_EQ(cluster->devices[0], (Device{NodeId(0), "a:0", "cpu", "", 0, 0, 3, 0.4, half_gib}));
