@@ -14,6 +14,7 @@ namespace motley::cli {
 namespace {
 
 using elastic::PricedMix;
+using elastic::print_duration;
 
 /// "4 v100-16g spot us-west1-b + 1 v100-16g on demand us-west1-b".
 std::string print_machines(const elastic::Market& market, const elastic::Mix& mix) {
@@ -24,13 +25,6 @@ std::string print_machines(const elastic::Market& market, const elastic::Mix& mi
   if (mix.servers > 0)
     parts.push_back(fmt::format("{} server{}", mix.servers, mix.servers == 1 ? "" : "s"));
   return join(parts, " + ");
-}
-
-/// "35 min", "5.2 h".
-std::string print_duration(Seconds time) {
-  if (time.value < 120) return format_seconds(time);
-  return time.value < 7200 ? fmt::format("{:.0f} min", time.value / 60)
-                           : fmt::format("{:.1f} h", time.value / 3600);
 }
 
 Json mix_to_json(const elastic::Market& market, const PricedMix& mix) {
@@ -87,15 +81,19 @@ std::string print_market_answer(const elastic::Market& market, const elastic::Wa
                             answer.mixes);
 }
 
+Result<void> check_budget(const MarketOptions& options) {
+  if (!options.budget || *options.budget > 0) return {};
+  return usage_error("cli.budget",
+                     fmt::format("--budget: found {}, wanted more than 0", *options.budget));
+}
+
 Result<control::MarketQuestion> make_market_question(const MarketOptions& options,
                                                      const PlanningOptions& planning) {
   if (!planning.cluster.empty())
     return usage_error("cli.market", "--market says which devices there are; leave -C out");
   if (options.steps < 1)
     return usage_error("cli.steps", "--market: how long is the training? give --steps N");
-  if (options.budget && !(*options.budget > 0))
-    return usage_error("cli.budget",
-                       fmt::format("--budget: found {}, wanted more than 0", *options.budget));
+  MOTLEY_RETURN_IF_ERROR(check_budget(options));
   MOTLEY_ASSIGN(control::MarketQuestion question, control::read_market_question(options.market));
   question.steps = static_cast<double>(options.steps);
   question.wanted.budget = options.budget;
@@ -117,6 +115,51 @@ std::vector<Flag> market_flags(MarketOptions& options) {
       {"--steps", &options.steps, "of the training"}};
   for (Flag& flag : flags) flag.group = "Rented machines, in place of -C";
   return flags;
+}
+
+std::vector<Flag> rent_flags(RentOptions& options) {
+  std::vector<Flag> flags = {
+      {"--market", &options.market.market,
+       "with --elastic: machines for rent (docs/formats/market.md), one of them each node that "
+       "says "
+       "a zone: what to ask for is decided anew after each loss, notice, arrival and price"},
+      {"--deadline", &options.market.deadline,
+       "with --market: time from the run's beginning until it must be done: 8h, 90min"},
+      {"--budget", &options.market.budget,
+       "with --market: what it may cost, in the market's money"},
+      {"--rent-hook", &options.hook,
+       "with --market: command that asks for a machine, which then joins (MOTLEY_RENT_* say what "
+       "is wanted)"}};
+  for (Flag& flag : flags) flag.group = "Rented machines";
+  return flags;
+}
+
+Result<std::optional<control::RentChoices>> make_rent_choices(const RentOptions& options,
+                                                              Lives lives) {
+  const MarketOptions& market = options.market;
+  if (!market.is_given()) {
+    if (market.has_others() || !options.hook.empty())
+      return usage_error("cli.market",
+                         "--deadline, --budget and --rent-hook say how to rent machines: give "
+                         "--market");
+    return std::nullopt;
+  }
+  if (lives != Lives::kElastic)
+    return usage_error("cli.market",
+                       "--market: rented machines go and come while the run trains: add --elastic");
+  if (market.deadline.empty())
+    return usage_error("cli.deadline",
+                       "--market: until when must it be done? give --deadline, such as 8h");
+  MOTLEY_RETURN_IF_ERROR(check_budget(market));
+  control::RentChoices choices{.market = market.market, .budget = market.budget};
+  choices.hook = options.hook;
+  const auto deadline = parse_seconds(market.deadline);
+  if (!deadline) return with_context("--deadline", deadline.error());
+  if (!(deadline->value > 0))
+    return usage_error("cli.deadline", "--deadline: found " + market.deadline +
+                                           ", wanted a time after the run's beginning");
+  choices.deadline = *deadline;
+  return std::optional(std::move(choices));
 }
 
 Result<int> plan_to_rent(const MarketOptions& options, const PlanningOptions& planning,

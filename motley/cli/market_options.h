@@ -6,6 +6,7 @@
 
 #include "motley/cli/layer_options.h"
 #include "motley/cli/planning_options.h"
+#include "motley/control/renting.h"
 
 namespace motley::cli {
 
@@ -20,6 +21,17 @@ struct MarketOptions {
   bool has_others() const { return !deadline.empty() || budget || steps != 0; }
 };
 std::vector<Flag> market_flags(MarketOptions& options);
+
+/// Of a run that rents machines while it trains.
+struct RentOptions {
+  MarketOptions market;
+  std::string hook;  ///< a command that asks for machines
+};
+std::vector<Flag> rent_flags(RentOptions& options);
+enum class Lives { kElastic, kAsPlanned };
+/// None: nothing is rented. Usage errors name the flag.
+Result<std::optional<control::RentChoices>> make_rent_choices(const RentOptions& options,
+                                                              Lives lives);
 
 /// `plan --market`: which machines to rent. Exit code 3 where no mix fits.
 Result<int> plan_to_rent(const MarketOptions& options, const PlanningOptions& planning,

@@ -11,14 +11,17 @@ Json decision_to_json(const policy::Decision& decision) {
   const auto seconds = [](const std::optional<Seconds>& time) {
     return time ? Json(time->value) : Json(nullptr);
   };
-  return {{"policy", decision.policy},
-          {"seen_step", decision.seen_step},
-          {"begins", decision.begins},
-          {"action", policy::action_to_json(decision.choice.action)},
-          {"why", decision.choice.why},
-          {"before_s", seconds(decision.before)},
-          {"expected_s", seconds(decision.choice.expected)},
-          {"came_s", seconds(decision.came)}};
+  Json json{{"policy", decision.policy},
+            {"seen_step", decision.seen_step},
+            {"begins", decision.begins},
+            {"action", policy::action_to_json(decision.choice.action)},
+            {"why", decision.choice.why},
+            {"before_s", seconds(decision.before)},
+            {"expected_s", seconds(decision.choice.expected)},
+            {"came_s", seconds(decision.came)}};
+  if (!decision.choice.alternatives.empty())
+    json["alternatives"] = policy::alternatives_to_json(decision.choice.alternatives);
+  return json;
 }
 
 std::string decision_lines(const std::vector<policy::Decision>& decisions) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "motley/cli/market_options.h"
 #include "motley/cli/planning_options.h"
 #include "motley/control/training.h"
 
@@ -47,6 +48,7 @@ struct RunOptions {
   bool elastic = false;              ///< goes on when devices are lost, come or leave
   std::vector<std::string> notices;  ///< who says that machines will be gone
   std::string notice_hook;           ///< command that is started then
+  RentOptions rent;                  ///< machines, while it trains
   std::int64_t survive = 0;          ///< devices that may be lost at once
   int port = 0;                      ///< at which devices may join
   std::vector<std::string> absent;   ///< devices that are not there at the beginning

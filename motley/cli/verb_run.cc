@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
 #include "motley/base/file.h"
@@ -80,6 +81,8 @@ std::vector<Flag> run_flags(RunOptions& options) {
        {"--checkpoint-every", &options.checkpoint_every, "steps; 0: only at the end", kShown}});
   const std::vector<Flag> batch = batch_flags(options.batch);
   flags.insert(flags.end(), batch.begin(), batch.end());
+  const std::vector<Flag> rent = rent_flags(options.rent);
+  flags.insert(flags.end(), rent.begin(), rent.end());
   return flags;
 }
 
@@ -122,6 +125,13 @@ std::string summary_text(const control::Measured& measured, const control::Prepa
     text +=
         fmt::format("  {:<10} {:>5} samples  busy {:>3.0f}%  peak {}\n", rank.device, rank.samples,
                     100 * rank.busy.value_or(0), format_bytes(Bytes(rank.peak_bytes.value_or(0))));
+  if (const auto& rented = measured.rented)
+    text += fmt::format("rented     {:.3g} paid{}, {} {} the deadline\n", rented->paid,
+                        prepared.choices.renting->budget
+                            ? fmt::format(" of {:.3g}", *prepared.choices.renting->budget)
+                            : "",
+                        elastic::print_duration(Seconds(std::abs(rented->spare.value))),
+                        rented->spare.value < 0 ? "behind" : "before");
   if (measured.waiting.is_noticed()) text += control::print_waiting(measured.waiting) + "\n";
   text += fmt::format("checkpoint {}\n", measured.checkpoint);
   if (!measured.stopped) text += model_text(measured, prepared.choices.run_dir);
@@ -296,6 +306,7 @@ Result<std::optional<control::Continuation>> succeed(RunOptions& options, const 
   options.decisions.clear();
   options.conditions.clear();
   options.absent.clear();
+  options.rent = {};  // the market is a file of the lead that is gone
   if (options.adapt != "split") options.adapt = "none";
   return found;
 }
@@ -324,6 +335,47 @@ Result<void> go_on(const std::optional<control::Continuation>& found,
   return {};
 }
 
+/// Who rents, of machines that the market has: said before anything is measured.
+Result<std::optional<control::RentChoices>> find_renting(const RunOptions& options) {
+  MOTLEY_ASSIGN(auto renting, make_rent_choices(options.rent, options.elastic ? Lives::kElastic
+                                                                              : Lives::kAsPlanned));
+  const PlanningOptions& planning = options.plan.planning;
+  if (!renting || planning.cluster.empty()) return renting;
+  MOTLEY_ASSIGN(const elastic::Market market, elastic::read_market(renting->market));
+  MOTLEY_ASSIGN(const cluster::Cluster cluster, cluster::read_cluster(planning.cluster));
+  std::vector<DeviceId> devices = cluster::all_devices(cluster);
+  std::erase_if(devices, [&](DeviceId device) {
+    const auto& excluded = planning.exclude;
+    return std::find(excluded.begin(), excluded.end(), cluster.device(device).name) !=
+           excluded.end();
+  });
+  MOTLEY_RETURN_IF_ERROR(control::find_machines(market, cluster, devices, options.absent));
+  return renting;
+}
+
+/// Checkpoints as the machines' hazard says, where nothing else is said.
+Result<void> prepare_to_rent(const control::ChosenPlan& chosen,
+                             const control::Adaptation& adaptation,
+                             const std::optional<control::Predicted>& predicted,
+                             control::Listener& listener, control::TrainChoices& choices) {
+  MOTLEY_ASSIGN(const control::MarketQuestion question,
+                control::read_market_question(choices.renting->market));
+  MOTLEY_ASSIGN(const auto machines,
+                control::find_machines(question.market, chosen.inputs.cluster,
+                                       chosen.inputs.devices, adaptation.absent));
+  if (choices.checkpoint_every > 0 || !predicted) return {};
+  const Bytes state = control::state_bytes(chosen.inputs.graph(), chosen.inputs.lowering.recipe);
+  const auto steps =
+      control::steps_between_checkpoints(question, machines, predicted->seconds(), state);
+  if (!steps || *steps >= choices.steps) return {};
+  choices.checkpoint_every = *steps;
+  listener.note(
+      fmt::format("a checkpoint each {} steps, as the machines' hazard says "
+                  "(--checkpoint-every)",
+                  *steps));
+  return {};
+}
+
 Result<int> run_plan(const RunOptions& given, const Context& context) {
   RunOptions options = given;
   MOTLEY_ASSIGN(const auto continued, succeed(options, context));
@@ -338,6 +390,7 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
     MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));  // before anything is measured
   choices.notices = options.notices;
   choices.notice_hook = options.notice_hook;
+  MOTLEY_ASSIGN(choices.renting, find_renting(options));
   if (!options.conditions.empty()) {
     MOTLEY_ASSIGN(const std::string text, read_file(options.conditions));
     MOTLEY_ASSIGN(choices.conditions, simulate::parse_conditions(text, options.conditions));
@@ -353,6 +406,8 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
     MOTLEY_RETURN_IF_ERROR(make_elastic(options, *chosen, predicted, context, adaptation));
     MOTLEY_RETURN_IF_ERROR(go_on(continued, *chosen, options, context, choices, *adaptation));
   }
+  if (choices.renting)
+    MOTLEY_RETURN_IF_ERROR(prepare_to_rent(*chosen, *adaptation, predicted, teller, choices));
   // What was decided before, and is gone on with or repeated, may begin by another plan.
   const control::Planned* planned = &chosen->planned;
   if (adaptation) {

@@ -17,6 +17,8 @@ struct Node {
   std::string name;
   std::string host;  ///< where workers start; "" = this machine
   bool spot = false;
+  /// Where it was rented, as a market names it (docs/formats/market.md); "": it is one's own.
+  std::string zone = "";
   std::optional<double> price_per_hour;
   std::optional<Seconds> notice;
   /// Of its network card: all its links to other nodes together, each way; none: no more limit

@@ -64,8 +64,8 @@ class ClusterReader {
   }
 
   Result<void> read_node(const TableReader& table) {
-    const std::vector<std::string> known = {"name",   "host",      "spot",  "price_per_hour",
-                                            "notice", "bandwidth", "peers", "device"};
+    const std::vector<std::string> known = {
+        "name", "host", "spot", "zone", "price_per_hour", "notice", "bandwidth", "peers", "device"};
     MOTLEY_RETURN_IF_ERROR(table.refuse_unknown(known));
     Node node;
     MOTLEY_ASSIGN(node.name, table.required_text("name"));
@@ -74,6 +74,8 @@ class ClusterReader {
     if (host && host->empty()) return table.fault_at("host", "is empty; leave the key out");
     MOTLEY_ASSIGN(const auto spot, table.flag("spot"));
     node.spot = spot.value_or(false);
+    MOTLEY_ASSIGN(const auto zone, table.text("zone"));
+    node.zone = zone.value_or("");
     MOTLEY_ASSIGN(node.price_per_hour, table.number("price_per_hour"));
     MOTLEY_ASSIGN(node.notice, table.quantity<Seconds>("notice", parse_seconds));
     MOTLEY_ASSIGN(node.bandwidth, table.quantity<BytesPerSecond>("bandwidth", parse_rate));
@@ -222,6 +224,7 @@ void print_node(const Node& node, std::string& out) {
   out += fmt::format("\n[[node]]\nname = {}\n", quote(node.name));
   if (!node.host.empty()) out += fmt::format("host = {}\n", quote(node.host));
   if (node.spot) out += "spot = true\n";
+  if (!node.zone.empty()) out += fmt::format("zone = {}\n", quote(node.zone));
   if (node.price_per_hour) {
     out += fmt::format("price_per_hour = {}\n", print_float(*node.price_per_hour));
   }

@@ -67,8 +67,8 @@ bandwidth = 1000
   ASSERT_TRUE(cluster) << cluster.error().message;
   EXPECT_EQ(cluster->name, "lab");
   ASSERT_EQ(cluster->nodes.size(), 2U);
-  EXPECT_EQ(cluster->nodes[0], (Node{"a", "127.0.0.1", true, 1.0, Seconds(120)}));
-  EXPECT_EQ(cluster->nodes[1], (Node{"b", "", false, std::nullopt, std::nullopt}));
+  EXPECT_EQ(cluster->nodes[0], (Node{"a", "127.0.0.1", true, "", 1.0, Seconds(120)}));
+  EXPECT_EQ(cluster->nodes[1], (Node{"b", "", false, "", std::nullopt, std::nullopt}));
   ASSERT_EQ(cluster->devices.size(), 5U);
   const Bytes half_gib(512 << 20), t4(std::int64_t{16} << 30);
   EXPECT_EQ(cluster->devices[0], (Device{NodeId(0), "a:0", "cpu", "", 0, 0, 3, 0.4, half_gib}));
@@ -116,9 +116,9 @@ TEST(ClusterText, NamesTheLineOfAnUnknownKey) {
             "kind, model, count, threads, speed, quota, memory, uuid");
   EXPECT_EQ(code_of(file_with("", "sped = 0.5\n")), "cluster.unknown-key");
   // The first in the file, not in the alphabet.
-  EXPECT_EQ(message_of(file_with("zone = 1\nact = 2\n")),
-            "lab.toml:5: unknown key 'zone' in [[node]]; known keys: name, "
-            "host, spot, price_per_hour, notice, bandwidth, peers, device");
+  EXPECT_EQ(message_of(file_with("rack = 1\nact = 2\n")),
+            "lab.toml:5: unknown key 'rack' in [[node]]; known keys: name, "
+            "host, spot, zone, price_per_hour, notice, bandwidth, peers, device");
   EXPECT_EQ(
       message_of("nodes = 1\nschema = \"motley.cluster/1\"\n"),
       "lab.toml:1: unknown key 'nodes' in the cluster file, did you mean 'node'?; known keys: "
@@ -311,6 +311,7 @@ void add_node(Cluster& cluster) {
   node.name = std::string(*rc::gen::inRange<std::size_t>(1, 20), 'n') + "-" + std::to_string(id);
   if (*rc::gen::arbitrary<bool>()) node.host = "host.example";
   node.spot = *rc::gen::arbitrary<bool>();
+  if (*rc::gen::arbitrary<bool>()) node.zone = "us-west1-b";
   if (*rc::gen::arbitrary<bool>()) node.price_per_hour = *positive();
   if (*rc::gen::arbitrary<bool>()) node.notice = Seconds(*positive());
   if (*rc::gen::arbitrary<bool>()) node.bandwidth = BytesPerSecond(*positive());

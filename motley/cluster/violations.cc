@@ -81,6 +81,8 @@ class Checker {
     if (!node.host.empty() && (!is_word(node.host, "_.-:@%[]") || node.host[0] == '-')) {
       fault(fmt::format("host {}, wanted a host name or address", quote(node.host)));
     }
+    if (!node.zone.empty() && !is_word(node.zone, "_.-"))
+      fault(fmt::format("zone {}, wanted letters, digits, '_', '.' or '-'", quote(node.zone)));
     if (node.price_per_hour && !is_amount(*node.price_per_hour)) {
       fault(fmt::format("price_per_hour {}, wanted >= 0", print_float(*node.price_per_hour)));
     }

@@ -248,12 +248,7 @@ void Adapting::take(std::vector<policy::Choice> choices, std::int64_t steps_done
     if (const auto* tell = std::get_if<policy::Tell>(&choice.action)) {
       choice.why = tell->device + ": " + tell->text;
       listener_.note(fmt::format("step {}: {}", steps_done, choice.why));
-      kept_.push_back({.policy = std::string(choices_.policy->name()),
-                       .seen_step = steps_done,
-                       .at = Seconds(spent_),
-                       .choice = std::move(choice),
-                       .begins = steps_done});
-      write_decisions();
+      record({.policy = std::string(choices_.policy->name()), .choice = std::move(choice)});
       continue;
     }
     const auto found = find_candidate(choice.action);
@@ -279,6 +274,13 @@ void Adapting::take(std::vector<policy::Choice> choices, std::int64_t steps_done
     }
     (void)ask(plan, std::move(decision));
   }
+}
+
+void Adapting::record(policy::Decision decision) {
+  decision.seen_step = decision.begins = done_;
+  decision.at = Seconds(spent_);
+  kept_.push_back(std::move(decision));
+  write_decisions();
 }
 
 void Adapting::observe(const policy::Observation& seen, std::int64_t steps_done) {

@@ -45,6 +45,7 @@ class Adapting : public Listener {
   void on_event(const run::WorkerEvent& event);
   /// Tells the policy, if there is one, what no event says: devices that are gone or come.
   void observe(const policy::Observation& seen, std::int64_t steps_done);
+  void record(policy::Decision decision);  ///< keeps one by which no plan begins
   /// What workers are to be told next.
   std::optional<Order> next_order();
   /// A process of an elastic job has ended, or will, for this reason. False: so does the job.
@@ -120,8 +121,7 @@ class Adapting : public Listener {
   std::map<int, int> numbered_;       // of all changes that were asked for, likewise
   std::deque<run::Change> ready_;     // to be given to workers
   const std::size_t found_;           // candidates that were there when it began
-  // The last decision on a plan, of which is yet to be seen what comes, and words since; and how
-  // much of the file is there before them.
+  // The last decision on a plan, until it is seen what comes, words since, and the file before.
   std::vector<policy::Decision> kept_;
   std::uintmax_t settled_ = 0;
   std::map<std::int64_t, policy::StepSeen> seen_;  // what ranks said of steps that are not done

@@ -155,18 +155,23 @@ cluster::Cluster rented_cluster(const elastic::Market& market, const Mix& mix) {
   return made;
 }
 
+Bytes state_bytes(const graph::Graph& graph, const plan::Recipe& recipe) {
+  Bytes state(0);
+  for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kParameter)) {
+    const graph::Value& value = graph.value(id);
+    const std::int64_t bytes = graph::value_bytes(value, {});
+    const auto states = plan::find_states(plan::optimizer_of(recipe, value), value.shape.size());
+    state += Bytes(bytes * static_cast<std::int64_t>(1 + states.size()));
+  }
+  return state;
+}
+
 Result<MarketJob> model_job(const Question& question, const PlanChoices& choices,
                             const Outside& outside) {
   const auto silent = std::make_shared<SilentListener>();
   MOTLEY_ASSIGN(const graph::Model model, graph::read_model(question.model));
   MarketJob job;
-  for (const ValueId id : graph::values_with_role(model.graph, graph::ValueRole::kParameter)) {
-    const graph::Value& value = model.graph.value(id);
-    const std::int64_t bytes = graph::value_bytes(value, {});
-    const auto states =
-        plan::find_states(plan::optimizer_of(question.lowering.recipe, value), value.shape.size());
-    job.state += Bytes(bytes * static_cast<std::int64_t>(1 + states.size()));
-  }
+  job.state = state_bytes(model.graph, question.lowering.recipe);
   job.step = [question, choices, &outside,
               silent](const cluster::Cluster& machines) -> Result<std::optional<Seconds>> {
     Question on_these = question;

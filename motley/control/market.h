@@ -38,6 +38,8 @@ struct MarketJob {
   ClusterStep step;
   Bytes state;  ///< parameters and optimizer states
 };
+/// Parameters and optimizer states.
+Bytes state_bytes(const graph::Graph& graph, const plan::Recipe& recipe);
 /// Of a model of one's own, whose parts that nobody timed are measured or modelled as the choices
 /// say (PriceChoices). The question's cluster is ignored.
 Result<MarketJob> model_job(const Question& question, const PlanChoices& choices,

@@ -27,6 +27,13 @@ struct Waiting {
   bool is_noticed() const { return share > 0.03; }
 };
 
+/// What a run that rents machines has come to.
+struct RentedRun {
+  double paid = 0;  ///< since it began first
+  Seconds spare;    ///< to the deadline; below 0: late
+  int asked = 0;    ///< machines that this call asked for
+};
+
 /// What a run gave.
 struct Measured {
   std::vector<double> losses;  ///< of every step since the beginning
@@ -42,6 +49,7 @@ struct Measured {
   std::int64_t best_step = -1;                    ///< of the best evaluation; -1: there is none
   std::vector<MembershipChange> membership = {};  ///< of an elastic run
   int candidate = -1;  ///< of the run's adaptation, by which it ended; -1: it has none
+  std::optional<RentedRun> rented = {};  ///< of a run that rents
 };
 
 /// "waiting for data 41% of the time: 5 loading processes a machine would do (--loaders 5), ..."

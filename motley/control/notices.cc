@@ -32,6 +32,7 @@ Wish Notices::look(Adapting* adapting, Listener& listener) {
       if (!hook_.empty())
         if (const auto started = run::start_notice_hook(hook_, *notice); !started)
           listener.note("warning: " + started.error().message);
+      if (hear_) hear_(*notice);
       if (notice->is_certain && obey(*notice, adapting, listener) == Wish::kStop)
         wish_ = Wish::kStop;
     }

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "motley/control/adapting.h"
@@ -20,6 +22,8 @@ class Notices {
   static Result<Notices> start(const std::vector<std::string>& sources, std::string hook);
   /// A signal came that ends the training: it may be some source's notice.
   void note_signal(int signal);
+  /// Who hears of each notice before it is obeyed.
+  void tell(std::function<void(const run::Notice&)> hear) { hear_ = std::move(hear); }
   /// Takes what has come since. `adapting`: null where devices cannot leave. kStop: the training is
   /// to end. Never waits.
   Wish look(Adapting* adapting, Listener& listener);
@@ -28,6 +32,7 @@ class Notices {
   Wish obey(const run::Notice& notice, Adapting* adapting, Listener& listener) const;
   std::vector<std::unique_ptr<run::NoticeWatch>> watches_;
   std::string hook_;
+  std::function<void(const run::Notice&)> hear_;
   Wish wish_ = Wish::kGoOn;
 };
 

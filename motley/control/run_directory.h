@@ -27,6 +27,9 @@ struct RunDirectory {
   std::string summary() const { return path + "/summary.json"; }
   std::string log() const { return path + "/log.jsonl"; }
   std::string decisions() const { return path + "/decisions.jsonl"; }
+  /// What a run that rents has paid and knows, and lifetimes that it saw.
+  std::string renting() const { return path + "/renting.json"; }
+  std::string lifetimes() const { return path + "/lifetimes.json"; }
   /// While an elastic job runs: where it can be asked.
   std::string door() const { return path + "/door.json"; }
   std::string events() const { return path + "/tb"; }

@@ -311,9 +311,14 @@ Result<void> note_clocks(const run::Job& job, const Outside& outside) {
 
 namespace {
 
+std::string door_address(const run::Door& door, bool for_others) {
+  return fmt::format("{}:{}", for_others ? run::own_host_name() : "127.0.0.1", door.port());
+}
+
 /// Writes what is said of a run that has ended.
 Result<Measured> conclude(const PreparedRun& prepared, const run::JobOutcome& outcome,
-                          Measured measured, Adapting* adapting) {
+                          Measured measured, Adapting* adapting, Renting* renting) {
+  if (renting) measured.rented = renting->end();
   const bool has_ended = outcome.end != run::JobEnd::kFailed;
   if (adapting) MOTLEY_RETURN_IF_ERROR(adapting->end(has_ended && prepared.job.trace_steps > 0));
   if (!has_ended)
@@ -349,19 +354,29 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
     MOTLEY_RETURN_IF_ERROR(adapting->open());
   }
   std::unique_ptr<run::Door> door;
+  std::unique_ptr<Renting> renting;
   if (prepared.adaptation && prepared.adaptation->replan) {
     const int port = prepared.adaptation->port;
     const bool for_others = port != 0 && !run::remote_hosts(prepared.job).empty();
     MOTLEY_ASSIGN(door,
                   run::Door::open(port, prepared.directory.door(),
                                   for_others ? run::Callers::kAll : run::Callers::kThisMachine));
-    outside.listener.note(fmt::format(
-        "devices may come (motley join {}:{}) and leave (motley leave {} DEVICE)",
-        for_others ? run::own_host_name() : "127.0.0.1", door->port(), prepared.choices.run_dir));
+    outside.listener.note(
+        fmt::format("devices may come (motley join {}) and leave (motley leave {} DEVICE)",
+                    door_address(*door, for_others), prepared.choices.run_dir));
+    if (prepared.choices.renting) {
+      const Renting::Place place{prepared.directory, outside.clock, *adapting, *adapting,
+                                 door_address(*door, for_others)};
+      MOTLEY_ASSIGN(renting, Renting::start(*prepared.choices.renting, *prepared.inputs,
+                                            prepared.job, prepared.predicted, place));
+    }
   }
-  Listener& listener = adapting ? *adapting : outside.listener;
+  Listener& listener = renting    ? static_cast<Listener&>(*renting)
+                       : adapting ? static_cast<Listener&>(*adapting)
+                                  : outside.listener;
   MOTLEY_ASSIGN(Notices notices,
                 Notices::start(prepared.choices.notices, prepared.choices.notice_hook));
+  if (renting) notices.tell([&](const run::Notice& notice) { renting->hear(notice); });
   Adapting* const elastic = door ? &*adapting : nullptr;
   Monitor monitor(watched_run(prepared), outside.clock, listener);
   MOTLEY_RETURN_IF_ERROR(monitor.open(prepared.directory, std::move(earlier)));
@@ -370,19 +385,23 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
       [&](const run::WorkerEvent& event) {
         if (event.event == "signal") notices.note_signal(event.fields.value("signal", 0));
         if (adapting) adapting->on_event(event);
+        if (renting) renting->on_event(event);
         const Wish wish = monitor.on_event(event);
+        if (renting && renting->look() == Wish::kStop) return Wish::kStop;
         return notices.look(elastic, listener) == Wish::kStop ? Wish::kStop : wish;
       },
       [&]() -> std::optional<Order> {
         if (door) answer_requests(*door, *adapting);
         (void)notices.look(elastic, listener);  // what it wants is heard with the next event
+        if (renting) (void)renting->look();     // likewise
         return adapting ? adapting->next_order() : std::nullopt;
       },
       [&](int process, const Error& error) {
         return adapting && adapting->on_loss(process, error);
       });
   monitor.end();
-  return conclude(prepared, outcome, monitor.result(), adapting ? &*adapting : nullptr);
+  return conclude(prepared, outcome, monitor.result(), adapting ? &*adapting : nullptr,
+                  renting.get());
 }
 
 namespace {
@@ -441,21 +460,25 @@ Json summary_to_json(const Measured& measured, const PreparedRun& prepared) {
       device["predicted_peak_bytes"] = last.predicted_peaks[devices.size()].value;
     devices.push_back(std::move(device));
   }
-  return {{"steps", measured.losses.size()},
-          {"losses", measured.losses},
-          {"step_s_median", measured.step.value},
-          {"predicted_step_s", last.predicted ? Json(last.predicted->value) : Json(nullptr)},
-          {"checkpoint", measured.checkpoint},
-          {"devices", std::move(devices)},
-          {"lost_steps", measured.lost_steps},
-          {"first_step", measured.first_step},
-          {"stopped", measured.stopped},
-          {"evaluations", evaluations_to_json(measured)},
-          {"best", best_to_json(measured)},
-          {"data_wait_share", measured.waiting.share},
-          {"loaders_wanted", measured.waiting.wanted},
-          {"membership", membership_to_json(measured.membership)},
-          {"run_dir", prepared.choices.run_dir}};
+  Json json{{"steps", measured.losses.size()},
+            {"losses", measured.losses},
+            {"step_s_median", measured.step.value},
+            {"predicted_step_s", last.predicted ? Json(last.predicted->value) : Json(nullptr)},
+            {"checkpoint", measured.checkpoint},
+            {"devices", std::move(devices)},
+            {"lost_steps", measured.lost_steps},
+            {"first_step", measured.first_step},
+            {"stopped", measured.stopped},
+            {"evaluations", evaluations_to_json(measured)},
+            {"best", best_to_json(measured)},
+            {"data_wait_share", measured.waiting.share},
+            {"loaders_wanted", measured.waiting.wanted},
+            {"membership", membership_to_json(measured.membership)},
+            {"run_dir", prepared.choices.run_dir}};
+  if (const auto& rented = measured.rented)
+    json["rented"] = {
+        {"paid", rented->paid}, {"spare_s", rented->spare.value}, {"asked", rented->asked}};
+  return json;
 }
 
 }  // namespace motley::control

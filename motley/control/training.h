@@ -12,6 +12,7 @@
 #include "motley/control/outside.h"
 #include "motley/control/planning.h"
 #include "motley/control/prediction.h"
+#include "motley/control/renting.h"
 #include "motley/data/dataset.h"
 #include "motley/simulate/conditions.h"
 
@@ -47,8 +48,9 @@ struct TrainChoices {
   Enforce enforce = Enforce::kSpeedsAndLinks;
   /// Of emulated devices on this machine: those that become slow for a while. Nothing else of it.
   simulate::Conditions conditions;
-  std::vector<std::string> notices = {};  ///< who says that machines will be gone (notices.h)
-  std::string notice_hook = "";           ///< a command that is started for each
+  std::vector<std::string> notices = {};    ///< who says that machines will be gone (notices.h)
+  std::string notice_hook = "";             ///< a command that is started for each
+  std::optional<RentChoices> renting = {};  ///< of an elastic run, whose machines are rented
 };
 
 /// A run whose directory has plan, program and job: all that workers need. Refers to what it was

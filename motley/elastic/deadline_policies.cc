@@ -8,6 +8,7 @@
 #include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/elastic/deadline_policy.h"
+#include "motley/elastic/spot_gaps.h"
 
 namespace motley::elastic {
 namespace {
@@ -61,12 +62,11 @@ class Renting : public DeadlinePolicy {
     plan_.reset();
     if (standing.is_there) {
       // The first time nobody knows since when they are there: as if they had just begun.
-      if (gap_since_) gaps_.push_back((standing.now - *gap_since_).value);
-      gap_since_.reset();
+      gaps_.end(standing.now);
       lifetimes_.begin(name_of_spell(), job().kind, job().zone, standing.now);
       return;
     }
-    gap_since_ = standing.now;
+    gaps_.begin(standing.now);
     if (spells_ > 0 || lifetimes_.machines().contains(name_of_spell())) {
       lifetimes_.end_lost(name_of_spell(), standing.now);
       ++spells_;
@@ -80,27 +80,17 @@ class Renting : public DeadlinePolicy {
   }
 
   Json learned() const override {
-    return {{"lifetimes", lifetimes_.to_json()},
-            {"gaps", gaps_},
-            {"gap_since", gap_since_ ? Json(gap_since_->value) : Json(nullptr)},
-            {"spells", spells_}};
+    return {{"lifetimes", lifetimes_.to_json()}, {"gaps", gaps_.to_json()}, {"spells", spells_}};
   }
 
   Result<void> restore_learned(const Json& learned, const std::string& where) override {
     MOTLEY_ASSIGN(JsonObject object, JsonObject::make(learned, where));
     MOTLEY_ASSIGN(const Json* lifetimes, object.member("lifetimes"));
     MOTLEY_ASSIGN(const Json* gaps, object.member("gaps"));
-    MOTLEY_ASSIGN(const Json* since, object.member("gap_since"));
     MOTLEY_ASSIGN(const std::int64_t spells, object.integer("spells"));
     MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-    const bool fits =
-        gaps->is_array() && (since->is_null() || since->is_number()) &&
-        std::all_of(gaps->begin(), gaps->end(), [](const Json& gap) { return gap.is_number(); });
-    if (!fits) return usage_error("policy.state", where + ": gaps are no numbers");
     MOTLEY_ASSIGN(lifetimes_, Lifetimes::from_json(*lifetimes, where, lifetimes_.options()));
-    gaps_ = gaps->get<std::vector<double>>();
-    gap_since_.reset();
-    if (since->is_number()) gap_since_ = Seconds(since->get<double>());
+    MOTLEY_ASSIGN(gaps_, SpotGaps::from_json(*gaps, where));
     spells_ = static_cast<int>(spells);
     plan_.reset();
     return {};
@@ -108,29 +98,20 @@ class Renting : public DeadlinePolicy {
 
  private:
   static constexpr Seconds kEvery{3600};
-  // Before any gap is seen, one of four hours is believed in. That is long on purpose: the mean
-  // rate of few gaps understates how long the next one may take.
-  static constexpr double kUsualGaps = 1, kUsualGap = 14400;
 
   std::string name_of_spell() const { return fmt::format("spell {}", spells_); }
 
   void plan(const Standing& standing) {
-    double seen = kUsualGaps, seconds = kUsualGaps * kUsualGap;
-    for (const double gap : gaps_) {
-      seen += 1;
-      seconds += gap;
-    }
-    if (gap_since_) seconds += (standing.now - *gap_since_).value;
     const LifetimeForecast forecast = lifetimes_.forecast(standing.now);
-    const SpotBelief belief{forecast.hazard_of(job().kind, job().zone), seen / seconds};
+    const SpotBelief belief{forecast.hazard_of(job().kind, job().zone),
+                            gaps_.returns_per_second(standing.now)};
     plan_.emplace(job().terms, belief, standing.work,
                   std::max(standing.slack, job().terms.change_over));
     planned_at_ = standing.now;
   }
 
   Lifetimes lifetimes_;
-  std::vector<double> gaps_;
-  std::optional<Seconds> gap_since_;
+  SpotGaps gaps_;
   int spells_ = 0;  // that have ended
   std::optional<RentingPlan> plan_;
   Seconds planned_at_;

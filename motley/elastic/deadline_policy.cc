@@ -41,17 +41,6 @@ std::string why_of(Holding holding, bool is_forced, Seconds slack) {
 
 }  // namespace
 
-bool DeadlinePolicy::is_safe(Holding holding) const {
-  if (holding == Holding::kOnDemand) return true;
-  // Until the next tick a machine that trains keeps the slack, anything else uses it up.
-  const bool keeps = holding == standing_.holding && holding == Holding::kSpot;
-  const Seconds needed = job_.terms.change_over + (keeps ? Seconds(0) : job_.terms.tick);
-  const Seconds starting = holding == Holding::kSpot && !keeps
-                               ? std::max(job_.terms.change_over - job_.terms.tick, Seconds(0))
-                               : Seconds(0);
-  return standing_.slack >= needed + starting - Seconds(1e-6);
-}
-
 void DeadlinePolicy::see_price(const policy::PriceSeen& seen) {
   const bool is_there = seen.per_hour >= 0;
   if (!is_told_ || is_there != standing_.is_there) {
@@ -70,7 +59,7 @@ std::vector<policy::Choice> DeadlinePolicy::decide() {
   if (standing_.work.value > 0) {
     next = is_forced_ ? Holding::kOnDemand : wanted(standing_);
     if (next == Holding::kSpot && !standing_.is_there) next = Holding::kNothing;
-    if (!is_safe(next)) {
+    if (!is_safe(job_.terms, standing_.slack, standing_.holding, next)) {
       is_forced_ = true;
       next = Holding::kOnDemand;
     }

@@ -60,7 +60,6 @@ class DeadlinePolicy : public policy::Policy {
 
  private:
   std::vector<policy::Choice> decide();
-  bool is_safe(Holding holding) const;
   void see_price(const policy::PriceSeen& seen);
 
   std::string name_;

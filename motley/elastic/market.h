@@ -67,6 +67,9 @@ inline Seconds checkpoint_time(const Market& market, Bytes state) {
       {state, Bytes(0)});
 }
 
+/// "35 min", "5.2 h".
+std::string print_duration(Seconds time);
+
 /// "v100-16g spot us-west1-b".
 std::string name_of(const Offer& offer);
 

@@ -242,6 +242,12 @@ std::string print_market(const Market& market) {
   return out;
 }
 
+std::string print_duration(Seconds time) {
+  if (time.value < 120) return format_seconds(time);
+  return time.value < 7200 ? fmt::format("{:.0f} min", time.value / 60)
+                           : fmt::format("{:.1f} h", time.value / 3600);
+}
+
 std::string name_of(const Offer& offer) {
   const std::string devices = offer.devices == 1 ? "" : fmt::format("{}x", offer.devices);
   return fmt::format("{}{} {} {}", devices, offer.kind, offer.is_spot ? "spot" : "on demand",

@@ -185,6 +185,13 @@ bool is_beaten(const PricedMix& one, const PricedMix& by) {
 
 }  // namespace
 
+Seconds save_interval(const Market& market, const Mix& mix, const LifetimeForecast& forecast,
+                      Seconds save) {
+  std::vector<OfferRisk> risks;
+  for (const Offer& offer : market.offers) risks.push_back(risk_of(offer, forecast));
+  return save_interval(market, mix, risks, save);
+}
+
 Result<std::vector<Mix>> find_mixes(const Market& market) {
   std::set<std::string> regions;
   for (const Offer& offer : market.offers) regions.insert(offer.region);

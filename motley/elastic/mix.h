@@ -58,6 +58,12 @@ std::optional<PricedMix> price_mix(const Market& market, const Mix& mix,
                                    const LifetimeForecast& forecast, const MixSpeed& speed,
                                    const MixJob& job);
 
+/// Work between two checkpoints of such machines when they begin, by checkpoint_interval: for
+/// losses of the one machine there is, or, as others have what one has, of two at a time. `save`:
+/// time of one. Infinity: never needed.
+Seconds save_interval(const Market& market, const Mix& mix, const LifetimeForecast& forecast,
+                      Seconds save);
+
 /// Those that no other is better than in time, cost and lateness; by cost, then time.
 std::vector<PricedMix> find_pareto(std::vector<PricedMix> mixes);
 

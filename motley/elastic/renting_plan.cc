@@ -7,11 +7,22 @@
 namespace motley::elastic {
 namespace {
 
+constexpr double kRounding = 1e-9;
 constexpr double kNotAllowed = std::numeric_limits<double>::infinity();
 
 double chance(double rate, double time) { return -std::expm1(-rate * time); }
 
 }  // namespace
+
+bool is_safe(const RentingTerms& terms, Seconds slack, Holding now, Holding next) {
+  if (next == Holding::kOnDemand) return true;
+  const bool keeps = next == now && next == Holding::kSpot;
+  const Seconds needed = terms.change_over + (keeps ? Seconds(0) : terms.tick);
+  const Seconds starting = next == Holding::kSpot && !keeps
+                               ? std::max(terms.change_over - terms.tick, Seconds(0))
+                               : Seconds(0);
+  return slack >= needed + starting - Seconds(1e-6);
+}
 
 RentingPlan::RentingPlan(const RentingTerms& terms, const SpotBelief& belief, Seconds work,
                          Seconds slack)
@@ -131,7 +142,9 @@ Holding RentingPlan::best(const Place& place) const {
   if (place.holding == Holding::kOnDemand)
     options.on_demand =
         on_demand_ + after(rows_[static_cast<std::size_t>(work) - 1].on_demand, state, slack);
-  if (options.spot <= options.wait && options.spot <= options.on_demand) return Holding::kSpot;
+  // Rounding does not decide between what costs the same now and later.
+  const double spot = options.spot * (1 - kRounding);
+  if (spot <= options.wait && spot <= options.on_demand) return Holding::kSpot;
   return options.wait <= options.on_demand ? Holding::kNothing : Holding::kOnDemand;
 }
 

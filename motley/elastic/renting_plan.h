@@ -19,6 +19,11 @@ struct RentingTerms {
   bool operator==(const RentingTerms&) const = default;
 };
 
+/// May a job hold `next` from `now` on until it can change again, and be in time on demand all the
+/// same? `slack`: time to the deadline less that of the work left on demand. What goes on to train
+/// keeps the slack until the next tick, anything else uses it up.
+bool is_safe(const RentingTerms& terms, Seconds slack, Holding now, Holding next);
+
 /// What is believed of spot machines in a zone: how they are taken back by the time since there
 /// have been any, and how soon there are some again.
 struct SpotBelief {

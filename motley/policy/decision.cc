@@ -19,19 +19,38 @@ Result<std::optional<Seconds>> read_optional(JsonObject& object, const std::stri
   return time;
 }
 
+constexpr const char* kAlternatives = "alternatives";
+
+Result<Alternative> read_alternative(JsonObject& object) {
+  Alternative each;
+  MOTLEY_ASSIGN(each.what, object.string("what"));
+  MOTLEY_ASSIGN(each.time, read_seconds(object, "time_s"));
+  MOTLEY_ASSIGN(each.cost, object.number("cost"));
+  return each;
+}
+
 }  // namespace
 
+Json alternatives_to_json(const std::vector<Alternative>& alternatives) {
+  Json list = Json::array();
+  for (const Alternative& each : alternatives)
+    list.push_back({{"what", each.what}, {"time_s", each.time.value}, {"cost", each.cost}});
+  return list;
+}
+
 std::string print_decision(const Decision& decision) {
-  const Json json{{"policy", decision.policy},
-                  {"seen_step", decision.seen_step},
-                  {"at", decision.at.value},
-                  {"action", action_to_json(decision.choice.action)},
-                  {"expected_s", write_optional(decision.choice.expected)},
-                  {"why", decision.choice.why},
-                  {"begins", decision.begins},
-                  {"came_s", write_optional(decision.came)},
-                  {"before_s", write_optional(decision.before)},
-                  {"plan", decision.plan}};
+  Json json{{"policy", decision.policy},
+            {"seen_step", decision.seen_step},
+            {"at", decision.at.value},
+            {"action", action_to_json(decision.choice.action)},
+            {"expected_s", write_optional(decision.choice.expected)},
+            {"why", decision.choice.why},
+            {"begins", decision.begins},
+            {"came_s", write_optional(decision.came)},
+            {"before_s", write_optional(decision.before)},
+            {"plan", decision.plan}};
+  if (!decision.choice.alternatives.empty())
+    json[kAlternatives] = alternatives_to_json(decision.choice.alternatives);
   return json.dump();
 }
 
@@ -50,6 +69,10 @@ Result<Decision> parse_decision(std::string_view line, const std::string& where)
   MOTLEY_ASSIGN(decision.came, read_optional(object, "came_s"));
   MOTLEY_ASSIGN(decision.before, read_optional(object, "before_s"));
   MOTLEY_ASSIGN(decision.plan, object.string("plan"));
+  if (object.has(kAlternatives)) {
+    MOTLEY_ASSIGN(decision.choice.alternatives,
+                  read_list<Alternative>(object, kAlternatives, read_alternative));
+  }
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return decision;
 }

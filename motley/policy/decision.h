@@ -26,6 +26,8 @@ struct Decision {
   bool operator==(const Decision&) const = default;
 };
 
+/// [{"what", "time_s", "cost"}]
+Json alternatives_to_json(const std::vector<Alternative>& alternatives);
 std::string print_decision(const Decision& decision);
 Result<Decision> parse_decision(std::string_view line, const std::string& where);
 

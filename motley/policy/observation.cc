@@ -52,7 +52,10 @@ Json write(const NoticeSeen& seen) {
 }
 
 Json write(const LossSeen& seen) {
-  return {{"seen", "loss"}, {"device", seen.device}, {"at", seen.at.value}};
+  return {{"seen", "loss"},
+          {"device", seen.device},
+          {"at", seen.at.value},
+          {"given_back", seen.was_given_back}};
 }
 
 Json write(const ArrivalSeen& seen) {
@@ -60,11 +63,8 @@ Json write(const ArrivalSeen& seen) {
 }
 
 Json write(const PriceSeen& seen) {
-  return {{"seen", "price"},
-          {"kind", seen.kind},
-          {"zone", seen.zone},
-          {"at", seen.at.value},
-          {"per_hour", seen.per_hour}};
+  return {{"seen", "price"},     {"kind", seen.kind},         {"zone", seen.zone},
+          {"at", seen.at.value}, {"per_hour", seen.per_hour}, {"spot", seen.is_spot}};
 }
 
 Result<DeviceStep> read_device(JsonObject& object) {
@@ -124,9 +124,16 @@ Result<Observation> read_notice(JsonObject& object) {
   return seen;
 }
 
-template <typename Seen>
-Result<Observation> read_device_event(JsonObject& object) {
-  Seen seen;
+Result<Observation> read_loss(JsonObject& object) {
+  LossSeen seen;
+  MOTLEY_ASSIGN(seen.device, object.string("device"));
+  MOTLEY_ASSIGN(seen.at, read_seconds(object, "at"));
+  MOTLEY_ASSIGN(seen.was_given_back, object.boolean("given_back"));
+  return seen;
+}
+
+Result<Observation> read_arrival(JsonObject& object) {
+  ArrivalSeen seen;
   MOTLEY_ASSIGN(seen.device, object.string("device"));
   MOTLEY_ASSIGN(seen.at, read_seconds(object, "at"));
   return seen;
@@ -138,16 +145,13 @@ Result<Observation> read_price(JsonObject& object) {
   MOTLEY_ASSIGN(seen.zone, object.string("zone"));
   MOTLEY_ASSIGN(seen.at, read_seconds(object, "at"));
   MOTLEY_ASSIGN(seen.per_hour, object.number("per_hour"));
+  MOTLEY_ASSIGN(seen.is_spot, object.boolean("spot"));
   return seen;
 }
 
 constexpr Kind<Observation> kObservationKinds[] = {
-    {"step", read_step},
-    {"noise", read_noise},
-    {"refusal", read_refusal},
-    {"notice", read_notice},
-    {"loss", read_device_event<LossSeen>},
-    {"arrival", read_device_event<ArrivalSeen>},
+    {"step", read_step},     {"noise", read_noise}, {"refusal", read_refusal},
+    {"notice", read_notice}, {"loss", read_loss},   {"arrival", read_arrival},
     {"price", read_price},
 };
 

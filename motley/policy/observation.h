@@ -69,6 +69,7 @@ struct NoticeSeen {
 struct LossSeen {
   std::string device;
   Seconds at;
+  bool was_given_back = false;  ///< by people of the job: nobody took it
   bool operator==(const LossSeen&) const = default;
 };
 
@@ -79,11 +80,12 @@ struct ArrivalSeen {
   bool operator==(const ArrivalSeen&) const = default;
 };
 
-/// What an hour of a kind costs in a zone from now on.
+/// What an hour of a kind costs in a zone from now on, of spot machines or of those on demand.
 struct PriceSeen {
   std::string kind, zone;
   Seconds at;
   double per_hour = 0;
+  bool is_spot = true;
   bool operator==(const PriceSeen&) const = default;
 };
 

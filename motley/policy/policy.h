@@ -14,11 +14,21 @@
 
 namespace motley::policy {
 
+/// What could be done, and what it would take until all is done.
+struct Alternative {
+  std::string what;  ///< for people: "as it is", "1 v100-16g spot us-west1-b"
+  Seconds time;
+  double cost = 0;
+  bool operator==(const Alternative&) const = default;
+};
+
 /// An action and why.
 struct Choice {
   Action action;
   std::optional<Seconds> expected;  ///< of a step after it
   std::string why;                  ///< a sentence for people
+  /// What it was chosen among, where time and cost left were asked for.
+  std::vector<Alternative> alternatives = {};
   bool operator==(const Choice&) const = default;
 };
 

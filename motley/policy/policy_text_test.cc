@@ -21,8 +21,9 @@ const std::vector<Observation> kSeen = {
     RefusalSeen{2, 0, "rank 1: out of memory"},
     NoticeSeen{"b:0", Seconds(2), Seconds(120)},
     LossSeen{"b:0", Seconds(3)},
+    LossSeen{"b:0", Seconds(3), true},
     ArrivalSeen{"c:0", Seconds(4)},
-    PriceSeen{"v100", "west", Seconds(5), 0.74},
+    PriceSeen{"v100", "west", Seconds(5), 0.74, false},
 };
 
 const std::vector<Action> kActions = {
@@ -43,14 +44,15 @@ TEST(PolicyText, ObservationsAndActionsSurviveTheirTexts) {
 
 TEST(PolicyText, DecisionsSurviveTheirTexts) {
   for (const Action& action : kActions) {
-    const Decision decision{.policy = "motley",
-                            .seen_step = 9,
-                            .at = Seconds(1.25),
-                            .choice = {action, Seconds(0.2), "it is the quickest"},
-                            .begins = 11,
-                            .came = Seconds(0.21),
-                            .before = std::nullopt,
-                            .plan = "{}"};
+    const Decision decision{
+        .policy = "motley",
+        .seen_step = 9,
+        .at = Seconds(1.25),
+        .choice = {action, Seconds(0.2), "it is the quickest", {{"as it is", Seconds(40), 0.5}}},
+        .begins = 11,
+        .came = Seconds(0.21),
+        .before = std::nullopt,
+        .plan = "{}"};
     EXPECT_EQ(parse_decision(print_decision(decision), "x").value(), decision);
   }
 }

@@ -28,13 +28,6 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-std::vector<std::string> environment_of_hook(const Notice& notice) {
-  std::vector<std::string> variables = hook_variables(notice);
-  for (char** each = environ; *each != nullptr; ++each)
-    if (!std::string_view(*each).starts_with(kVariables)) variables.emplace_back(*each);
-  return variables;
-}
-
 }  // namespace
 
 std::vector<std::string> hook_variables(const Notice& notice) {
@@ -46,8 +39,14 @@ std::vector<std::string> hook_variables(const Notice& notice) {
 }
 
 Result<void> start_notice_hook(const std::string& command, const Notice& notice) {
+  return start_hook(command, hook_variables(notice), kVariables);
+}
+
+Result<void> start_hook(const std::string& command, std::vector<std::string> variables,
+                        std::string_view prefix) {
   std::vector<std::string> words = {"/bin/sh", "-c", command};
-  std::vector<std::string> variables = environment_of_hook(notice);
+  for (char** each = environ; *each != nullptr; ++each)
+    if (!std::string_view(*each).starts_with(prefix)) variables.emplace_back(*each);
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);

@@ -1,0 +1,296 @@
+// What a job that rents could do, what that takes, and which of it is best.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "motley/elastic/job_renting.h"
+
+namespace motley::elastic {
+
+/// Where the job is when it chooses.
+struct JobRenting::Choosing {
+  double steps = 0;       // left
+  Seconds time;           // until the deadline
+  double base = 0;        // sum of speeds of all that stay
+  double speed = 0;       // theirs, steps/s
+  double reliable = 0;    // sum of speeds of them, one's own and on demand
+  double per_second = 0;  // what all that stay cost
+  std::size_t missing = 0;
+  bool is_in_time() const { return speed * time.value >= steps; }
+};
+
+/// One way to get what is missing.
+struct JobRenting::Option {
+  std::size_t offer = 0;
+  std::vector<std::size_t> machines;
+  LeftToDo left;
+  double more = 0;  // steps/s
+  double net = 0;   // of a second of theirs, less what the others are paid less then
+  Rented rent(const char* why) const { return {{{offer, static_cast<int>(machines.size())}}, why}; }
+};
+
+/// Steps per second; of sums that were not trained with, in proportion to the nearest one that was.
+double JobRenting::speed_with(double sum) const {
+  if (!(sum > 0) || measured_.empty()) return 0;
+  const auto far = [&](double other) { return std::abs(std::log(other / sum)); };
+  const auto nearest =
+      std::min_element(measured_.begin(), measured_.end(),
+                       [&](const auto& a, const auto& b) { return far(a.first) < far(b.first); });
+  return sum / nearest->first / nearest->second;
+}
+
+/// Is it there or coming, and will be?
+bool JobRenting::stays(std::size_t machine) const {
+  return machines_[machine].place != Place::kAbsent && !machines_[machine].until;
+}
+
+/// To be had, in the region of those that are there.
+bool JobRenting::is_offered(std::size_t offer) const {
+  if (!offers_[offer].is_there || offers_[offer].again) return false;
+  for (std::size_t m = 0; m < machines_.size(); ++m)
+    if (const Offer* other = offer_of(m);
+        other != nullptr && stays(m) && other->region != job_.market.offers[offer].region)
+      return false;
+  return true;
+}
+
+std::vector<std::size_t> JobRenting::free_of(std::size_t offer, std::size_t most) const {
+  auto may_have = static_cast<std::size_t>(job_.market.offers[offer].most);
+  for (std::size_t m = 0; m < machines_.size(); ++m)
+    if (job_.machines[m].offer == offer && machines_[m].place != Place::kAbsent && may_have > 0)
+      --may_have;
+  most = std::min(most, may_have);
+  std::vector<std::size_t> free;
+  for (std::size_t m = 0; m < machines_.size() && free.size() < most; ++m)
+    if (job_.machines[m].offer == offer && machines_[m].place == Place::kAbsent) free.push_back(m);
+  return free;
+}
+
+/// If these are asked for now, too, and nobody else is lost.
+std::optional<LeftToDo> JobRenting::left_with(const std::vector<std::size_t>& asked) const {
+  std::vector<MachineAhead> ahead;
+  std::vector<double> speeds;
+  for (std::size_t m = 0; m < machines_.size(); ++m) {
+    const Standing& standing = machines_[m];
+    const bool is_new = std::find(asked.begin(), asked.end(), m) != asked.end();
+    if (standing.place == Place::kAbsent && !is_new) continue;
+    const Offer* const offer = offer_of(m);
+    const double price = offer == nullptr ? 0 : offers_[*job_.machines[m].offer].price;
+    MachineAhead machine{.price_per_hour = price};
+    if (standing.place != Place::kThere && offer != nullptr)
+      machine = replacement(offer->start, Start::kCold, price);
+    if (standing.place == Place::kAsked)
+      machine.presence.from = std::max(machine.presence.from - (now_ - standing.since), Seconds(0));
+    if (standing.until)
+      machine.presence.until = std::max(*standing.until - now_, machine.presence.from);
+    ahead.push_back(machine);
+    speeds.push_back(job_.machines[m].speed);
+  }
+  const auto left = estimate_left(ahead, static_cast<double>(job_.steps - done_),
+                                  [&](const std::vector<std::size_t>& present) {
+                                    double sum = 0;
+                                    for (const std::size_t each : present) sum += speeds[each];
+                                    return speed_with(sum);
+                                  });
+  if (!left) return std::nullopt;
+  return *left;
+}
+
+namespace {
+
+std::string name_of(const Market& market, std::size_t offer, std::size_t count) {
+  return fmt::format("{} {}", count, name_of(market.offers[offer]));
+}
+
+}  // namespace
+
+/// As it is, and with as many of each offer as are missing (one where none is).
+std::vector<policy::Alternative> JobRenting::alternatives() const {
+  std::vector<policy::Alternative> all;
+  const auto add = [&](std::string what, const std::vector<std::size_t>& asked) {
+    if (const auto left = left_with(asked))
+      all.push_back({std::move(what), left->time, left->cost});
+  };
+  add("as it is", {});
+  std::size_t there = 0;
+  for (std::size_t m = 0; m < machines_.size(); ++m) there += stays(m) ? 1 : 0;
+  const std::size_t missing = target_ > there ? target_ - there : 1;
+  for (std::size_t offer = 0; offer < offers_.size(); ++offer) {
+    const auto free = free_of(offer, missing);
+    if (!free.empty() && is_offered(offer)) add(name_of(job_.market, offer, free.size()), free);
+  }
+  return all;
+}
+
+JobRenting::Rented JobRenting::choose() {
+  Choosing now{.steps = static_cast<double>(job_.steps - done_), .time = job_.deadline - now_};
+  std::size_t there = 0;
+  for (std::size_t m = 0; m < machines_.size(); ++m) {
+    if (!stays(m)) continue;
+    const Offer* const offer = offer_of(m);
+    ++there;
+    now.base += job_.machines[m].speed;
+    if (offer == nullptr || !offer->is_spot) now.reliable += job_.machines[m].speed;
+    if (offer != nullptr) now.per_second += offers_[*job_.machines[m].offer].price / 3600;
+  }
+  now.speed = speed_with(now.base);
+  now.missing = target_ > there ? target_ - there : 0;
+  if (must_go_on_demand(now)) return choose_on_demand(now);
+  return now.missing > 0 ? choose_missing(now) : Rented{{}, "all machines are there"};
+}
+
+/// The last moment at which machines on demand, alone with one's own, would be in time is near. A
+/// job that never could be done so asks for them when it is late as it is.
+bool JobRenting::must_go_on_demand(const Choosing& now) {
+  double on_demand = 0;
+  Seconds starts(0);
+  for (std::size_t offer = 0; offer < offers_.size(); ++offer) {
+    if (job_.market.offers[offer].is_spot || !is_offered(offer)) continue;
+    for (const std::size_t m : free_of(offer, machines_.size())) {
+      on_demand += job_.machines[m].speed;
+      starts = std::max(starts, job_.market.offers[offer].start.cold);
+    }
+  }
+  const double alone = speed_with(now.reliable), all = speed_with(now.reliable + on_demand);
+  if (alone * now.time.value >= now.steps) return false;
+  if (!(on_demand > 0)) return false;
+  const Seconds slack = now.time - Seconds(now.steps / all);
+  const Holding holding = now.missing == 0 ? Holding::kSpot : Holding::kNothing;
+  const RentingTerms terms{.change_over = starts, .tick = job_.tick};
+  if (is_safe(terms, slack, holding, holding)) {
+    was_safe_ = true;
+    return is_forced_;
+  }
+  is_forced_ = is_forced_ || was_safe_ || !now.is_in_time();
+  return is_forced_;
+}
+
+/// As few on demand as are in time with one's own, the cheapest first: spot machines may be lost.
+JobRenting::Rented JobRenting::choose_on_demand(const Choosing& now) const {
+  std::vector<std::pair<double, std::size_t>> offers;
+  for (std::size_t offer = 0; offer < offers_.size(); ++offer)
+    if (!job_.market.offers[offer].is_spot && is_offered(offer))
+      offers.emplace_back(offers_[offer].price, offer);
+  std::sort(offers.begin(), offers.end());
+  Rented rented{{}, "on demand, so that the deadline holds whatever is taken back"};
+  std::vector<std::size_t> asked;
+  double sum = now.reliable;
+  bool is_in_time = false;
+  for (const auto& [price, offer] : offers) {
+    int count = 0;
+    for (const std::size_t m : free_of(offer, machines_.size())) {
+      if (is_in_time) break;
+      sum += job_.machines[m].speed;
+      asked.push_back(m);
+      ++count;
+      const Seconds starts = job_.market.offers[offer].start.cold;
+      is_in_time =
+          speed_with(now.reliable) * starts.value + speed_with(sum) * (now.time - starts).value >=
+          now.steps;
+    }
+    if (count > 0) rented.what.emplace_back(offer, count);
+  }
+  if (!is_in_time) rented.why = "on demand all that can be had, as the deadline is too near";
+  const auto left = left_with(asked);
+  if (job_.budget && left && paid_ + left->cost > *job_.budget)
+    return {{}, "on demand it would cost more than the budget"};
+  return rented;
+}
+
+/// Of each offer as many as are missing, where that keeps the budget.
+std::vector<JobRenting::Option> JobRenting::find_options(const Choosing& now) const {
+  std::vector<Option> options;
+  for (std::size_t offer = 0; offer < offers_.size(); ++offer) {
+    if (!is_offered(offer)) continue;
+    Option option{.offer = offer, .machines = free_of(offer, now.missing)};
+    const auto left = left_with(option.machines);
+    if (option.machines.empty() || !left) continue;
+    if (job_.budget && paid_ + left->cost > *job_.budget) continue;
+    option.left = *left;
+    price(now, option);
+    options.push_back(std::move(option));
+  }
+  return options;
+}
+
+void JobRenting::price(const Choosing& now, Option& option) const {
+  double sum = now.base;
+  for (const std::size_t m : option.machines) sum += job_.machines[m].speed;
+  option.more = speed_with(sum) - now.speed;
+  option.net = static_cast<double>(option.machines.size()) * offers_[option.offer].price / 3600;
+  if (now.speed > 0) option.net -= now.per_second * option.more / now.speed;
+}
+
+/// What is missing is asked for where that is cheapest by expectation, or later.
+JobRenting::Rented JobRenting::choose_missing(const Choosing& now) const {
+  const std::vector<Option> options = find_options(now);
+  const Option* pays = nullptr;
+  const Option* at_once = nullptr;
+  const Option* on_demand = nullptr;
+  // In time comes before late, cheap before quick; who is late is to be quick.
+  const auto is_better = [&](const Option& one, const Option& other) {
+    const bool is_in_time = one.left.time <= now.time;
+    if (is_in_time != (other.left.time <= now.time)) return is_in_time;
+    return is_in_time ? one.left.cost < other.left.cost : one.left.time < other.left.time;
+  };
+  for (const Option& each : options) {
+    if (each.net < 0 && (pays == nullptr || each.left.cost < pays->left.cost)) pays = &each;
+    if (at_once == nullptr || is_better(each, *at_once)) at_once = &each;
+    if (!job_.market.offers[each.offer].is_spot &&
+        (on_demand == nullptr || each.left.cost < on_demand->left.cost))
+      on_demand = &each;
+  }
+  if (pays != nullptr) return pays->rent("the others are then paid for less long");
+  if (now.is_in_time()) return {{}, "those that are there are in time"};
+  if (at_once == nullptr) return {{}, "nothing that helps is for rent within the budget"};
+  if (on_demand == nullptr || !was_safe_)
+    return at_once->rent("nothing on demand could make up for a wait");
+  return choose_by_plan(now, options, *on_demand);
+}
+
+/// By the renting plan of each spot offer, beside what is cheapest on demand.
+JobRenting::Rented JobRenting::choose_by_plan(const Choosing& now,
+                                              const std::vector<Option>& options,
+                                              const Option& on_demand) const {
+  double least = std::numeric_limits<double>::infinity();
+  Rented best = on_demand.rent("there are no spot machines");
+  for (std::size_t offer = 0; offer < offers_.size(); ++offer) {
+    if (!job_.market.offers[offer].is_spot) continue;
+    Option spot{.offer = offer, .machines = free_of(offer, now.missing)};
+    if (spot.machines.empty()) continue;
+    price(now, spot);
+    const auto option = std::find_if(options.begin(), options.end(),
+                                     [&](const Option& each) { return each.offer == offer; });
+    const Seconds work((now.steps - now.speed * now.time.value) / spot.more);
+    const RentingPlan::Place place{
+        .work = work, .slack = now.time - work, .is_there = option != options.end()};
+    const RentingPlan plan = make_plan(spot, on_demand, place);
+    const double cost = plan.cost(place);
+    if (cost >= least) continue;
+    least = cost;
+    const Holding next = plan.best(place);
+    best = next == Holding::kSpot ? spot.rent("that is cheapest by expectation")
+           : next == Holding::kOnDemand
+               ? on_demand.rent("on demand is cheapest by expectation")
+               : Rented{{}, "it can wait, which is cheaper by expectation"};
+  }
+  return best;
+}
+
+RentingPlan JobRenting::make_plan(const Option& spot, const Option& on_demand,
+                                  const RentingPlan::Place& place) const {
+  const Offer& offer = job_.market.offers[spot.offer];
+  const Seconds starts = std::max(offer.start.cold, job_.market.offers[on_demand.offer].start.cold);
+  const RentingTerms terms{3600 * spot.net, 3600 * on_demand.net * spot.more / on_demand.more,
+                           starts, job_.tick};
+  AgeHazard hazard = lifetimes_.forecast(now_).hazard_of(offer.kind, offer.zone);
+  if (offer.losses_per_hour) hazard = {{Seconds(0)}, {*offer.losses_per_hour / 3600}};
+  for (double& rate : hazard.per_second) rate *= static_cast<double>(spot.machines.size());
+  return RentingPlan(terms, {hazard, offers_[spot.offer].gaps.returns_per_second(now_)}, place.work,
+                     std::max(place.slack, starts));
+}
+
+}  // namespace motley::elastic

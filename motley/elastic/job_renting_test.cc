@@ -1,0 +1,297 @@
+#include "motley/elastic/job_renting.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <cmath>
+
+#include "motley/base/json.h"
+#include "motley/base/random.h"
+#include "motley/elastic/deadline_policy.h"
+
+namespace motley::elastic {
+namespace {
+
+using ::testing::HasSubstr;
+
+Offer offer(std::string zone, bool is_spot, double price) {
+  Offer made{.kind = "cpu", .zone = std::move(zone), .region = "z", .is_spot = is_spot};
+  made.price_per_hour = price;
+  made.start.cold = Seconds(10);
+  if (is_spot) made.losses_per_hour = 0;
+  return made;
+}
+
+/// 1000 steps by a machine of one's own and a spot machine, each 1 step/s. Absent: a spot machine
+/// in another zone, and one on demand. Each starts within 10 s.
+RentingJob job(double deadline) {
+  RentingJob made{.steps = 1000, .step = Seconds(0.5), .deadline = Seconds(deadline)};
+  made.market.offers = {offer("z-a", true, 1), offer("z-b", true, 0.5), offer("z-a", false, 3)};
+  made.machines = {{"a", {"a:0"}, {}, 1, true},
+                   {"b", {"b:0"}, 0, 1, true},
+                   {"c", {"c:0"}, 1, 1, false},
+                   {"d", {"d:0"}, 2, 1, false}};
+  return made;
+}
+
+JobRenting renting(const RentingJob& job) { return {job, Lifetimes()}; }
+
+policy::StepSeen step(std::int64_t number, double at, double took = 1) {
+  policy::StepSeen seen;
+  seen.step = number;
+  seen.at = Seconds(at);
+  seen.took = Seconds(took);
+  return seen;
+}
+
+policy::PriceSeen price(std::string zone, double per_hour, bool is_spot = true) {
+  return {"cpu", std::move(zone), Seconds(0), per_hour, is_spot};
+}
+
+const policy::LossSeen kLoss{"b:0", Seconds(0)};
+
+TEST(JobRenting, SaysTimeAndCostLeftAndGoesOnWhereThatIsInTime) {
+  JobRenting policy = renting(job(2000));
+  const auto choices = policy.observe(kLoss);
+  ASSERT_EQ(choices.size(), 1u);
+  EXPECT_TRUE(std::holds_alternative<policy::Tell>(choices[0].action));
+  // Alone 1000 s, for nothing. With another: 10 steps until it is there, 990 at 2 steps/s: 505 s,
+  // which are paid.
+  const double hour = 505 / 3600.0;
+  const std::vector<policy::Alternative> expected = {
+      {"as it is", Seconds(1000), 0},
+      {"1 cpu spot z-a", Seconds(505), hour},
+      {"1 cpu spot z-b", Seconds(505), 0.5 * hour},
+      {"1 cpu on demand z-a", Seconds(505), 3 * hour}};
+  ASSERT_EQ(choices[0].alternatives.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(choices[0].alternatives[i].what, expected[i].what);
+    EXPECT_NEAR(choices[0].alternatives[i].time.value, expected[i].time.value, 1e-9);
+    EXPECT_NEAR(choices[0].alternatives[i].cost, expected[i].cost, 1e-12);
+  }
+  EXPECT_EQ(choices[0].expected, Seconds(1));
+  EXPECT_EQ(choices[0].why,
+            "b is lost; left: 17 min for 0; with 1 cpu spot z-a 8 min for 0.14; with 1 cpu spot "
+            "z-b 8 min for 0.0701; with 1 cpu on demand z-a 8 min for 0.421; 33 min to the "
+            "deadline, 0 paid: goes on as it is, those that are there are in time");
+}
+
+policy::Action action_of(JobRenting& policy, const policy::Observation& seen) {
+  const auto choices = policy.observe(seen);
+  return choices.empty() ? policy::Action(policy::Save{}) : choices[0].action;
+}
+
+TEST(JobRenting, AsksForTheCheapestSpotMachineWhereItIsLateOtherwise) {
+  JobRenting policy = renting(job(700));
+  EXPECT_EQ(action_of(policy, kLoss), policy::Action(policy::Rent{"cpu", "z-b", true, 1}));
+  ASSERT_EQ(policy.asked_for({"cpu", "z-b", true, 1}).size(), 1u);
+  EXPECT_EQ(policy.asked_for({"cpu", "z-b", true, 1})[0]->name, "c");
+}
+
+TEST(JobRenting, AnotherPriceIsAnotherDecision) {
+  JobRenting dear = renting(job(700));
+  EXPECT_EQ(dear.observe(price("z-b", 2)).size(), 1u);
+  EXPECT_EQ(action_of(dear, kLoss), policy::Action(policy::Rent{"cpu", "z-a", true, 1}));
+  JobRenting none = renting(job(700));
+  none.observe(price("z-a", kNotOffered));
+  none.observe(price("z-b", kNotOffered));
+  EXPECT_THAT(none.observe(kLoss)[0].why, HasSubstr("goes on as it is, it can wait"));
+  const auto back = none.observe(price("z-b", 0.7));
+  EXPECT_EQ(back.at(0).action, policy::Action(policy::Rent{"cpu", "z-b", true, 1})) << back[0].why;
+}
+
+TEST(JobRenting, GoesOnDemandAtTheLastMoment) {
+  JobRenting policy = renting(job(700));
+  policy.observe(price("z-a", kNotOffered));
+  policy.observe(price("z-b", kNotOffered));
+  policy.observe(kLoss);
+  // Alone it does a step a second; with d the rest would take half as long. 700 - t - (1000 - t)/2
+  // = 200 - t/2 s are left for a start of 10 s and a tick of 1 s until t = 378 s. The plan's cells
+  // are of 400/160 = 2.5 s.
+  std::vector<policy::Choice> choices;
+  int asked_at = 0;
+  for (int t = 1; choices.empty() && t < 400; ++t)
+    choices = policy.observe(step(t - 1, asked_at = t));
+  EXPECT_GT(asked_at, 360);
+  EXPECT_LE(asked_at, 379);
+  ASSERT_EQ(choices.size(), 1u);
+  EXPECT_EQ(choices[0].action, policy::Action(policy::Rent{"cpu", "z-a", false, 1}));
+  EXPECT_THAT(choices[0].why, HasSubstr("time goes by; left: "));
+}
+
+TEST(JobRenting, ItPaysToReplaceWhatMakesOthersEarlierDone) {
+  // Two spot machines at 1 an hour, no deadline near. Alone the one that is left needs 1000 s at 1;
+  // another one at 0.5 ends that after 505 s, for 505 s at 1.5: 0.75 of the cost.
+  RentingJob two = job(1e5);
+  two.machines[0].offer = 0;
+  JobRenting policy = renting(two);
+  EXPECT_EQ(action_of(policy, kLoss), policy::Action(policy::Rent{"cpu", "z-b", true, 1}));
+  // At 1.5 an hour it does not: 505 s at 2.5.
+  JobRenting dear = renting(two);
+  dear.observe(price("z-b", 1.5));
+  dear.observe(price("z-a", 1.5));
+  EXPECT_THAT(dear.observe(kLoss)[0].why, HasSubstr("those that are there are in time"));
+}
+
+TEST(JobRenting, KeepsTheBudget) {
+  // Until the deadline 505 s of a spot machine of 0.5 an hour are wanted: 0.07.
+  RentingJob poor = job(700);
+  poor.budget = 0.05;
+  JobRenting policy = renting(poor);
+  EXPECT_THAT(policy.observe(kLoss)[0].why,
+              HasSubstr("nothing that helps is for rent within the budget"));
+  EXPECT_FALSE(policy.is_spent());
+  RentingJob spends = job(700);
+  spends.budget = 0.05;
+  JobRenting other = renting(spends);
+  other.observe(step(100, 180));  // b costs 1 an hour: 0.05
+  EXPECT_DOUBLE_EQ(other.paid(), 0.05);
+  EXPECT_TRUE(other.is_spent());
+}
+
+TEST(JobRenting, AsksElsewhereWhereNobodyComes) {
+  JobRenting policy = renting(job(700));
+  policy.observe(kLoss);
+  for (int t = 1; t <= 20; ++t) ASSERT_TRUE(policy.observe(step(t - 1, t)).empty()) << t;
+  const auto choices = policy.observe(step(21, 22));
+  ASSERT_EQ(choices.size(), 1u);
+  EXPECT_EQ(choices[0].action, policy::Action(policy::Rent{"cpu", "z-a", true, 1}));
+  EXPECT_THAT(choices[0].why, HasSubstr("c did not come"));
+}
+
+TEST(JobRenting, ANoticeIsAsGoodAsALoss) {
+  JobRenting policy = renting(job(700));
+  const auto choices = policy.observe(policy::NoticeSeen{"b:0", Seconds(0), Seconds(30)});
+  ASSERT_EQ(choices.size(), 1u);
+  EXPECT_EQ(choices[0].action, policy::Action(policy::Rent{"cpu", "z-b", true, 1}));
+  // As it is: 30 s with both, 940 steps alone.
+  EXPECT_DOUBLE_EQ(choices[0].alternatives[0].time.value, 970);
+}
+
+TEST(JobRenting, RegionsStayApart) {
+  RentingJob two = job(700);
+  two.market.offers[1].region = "y";
+  two.machines.push_back({"e", {"e:0"}, 0, 1, true});
+  JobRenting policy = renting(two);
+  const auto choices = policy.observe(kLoss);
+  for (const policy::Alternative& each : choices.at(0).alternatives)
+    EXPECT_NE(each.what, "1 cpu spot z-b");
+}
+
+TEST(JobRenting, LearnsLifetimes) {
+  JobRenting policy = renting(job(700));
+  policy.observe(policy::LossSeen{"b:0", Seconds(60)});
+  policy.observe(policy::ArrivalSeen{"c:0", Seconds(80)});
+  policy.observe(policy::LossSeen{"c:0", Seconds(90), true});
+  const auto& lives = policy.lifetimes().machines();
+  EXPECT_EQ(lives.at("b life 1"), (RentedMachine{"cpu", "z-a", Seconds(0), Seconds(60), true}));
+  EXPECT_EQ(lives.at("c life 1"), (RentedMachine{"cpu", "z-b", Seconds(80), Seconds(90), false}));
+}
+
+TEST(JobRenting, SlowerStepsAreTold) {
+  JobRenting policy = renting(job(2000));
+  for (int t = 1; t <= 10; ++t) ASSERT_TRUE(policy.observe(step(2 * t, t, 0.5)).empty());
+  std::vector<policy::Choice> told;
+  for (int t = 11; told.empty() && t < 40; ++t) told = policy.observe(step(10 + t, t, 1));
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_THAT(told[0].why, HasSubstr("a step takes "));
+}
+
+/// A job of its own seconds: who is lost or comes, as drawn. Seconds until it is done.
+struct Played {
+  double seconds = 0, paid = 0;
+};
+Played play(const RentingJob& job, double leaves, double comes, SplitMix64& random) {
+  JobRenting policy(job, Lifetimes());
+  std::vector<bool> there;
+  std::vector<double> due(job.machines.size(), -1);
+  for (const JobMachine& machine : job.machines) there.push_back(machine.is_there);
+  double done = 0;
+  const auto ask = [&](const std::vector<policy::Choice>& choices, double now) {
+    for (const policy::Choice& choice : choices)
+      if (const auto* rent = std::get_if<policy::Rent>(&choice.action))
+        for (const JobMachine* machine : policy.asked_for(*rent))
+          if (!rent->spot || random.uniform() < comes)
+            due[static_cast<std::size_t>(machine - policy.job().machines.data())] =
+                now + job.market.offers[*machine->offer].start.cold.value;
+  };
+  int now = 0;
+  while (done < static_cast<double>(job.steps) && now < 100'000) {
+    for (std::size_t m = 0; m < there.size(); ++m) {
+      if (there[m]) done += job.machines[m].speed;
+      const auto& of = job.machines[m].offer;
+      if (there[m] && of && job.market.offers[*of].is_spot && random.uniform() < leaves) {
+        there[m] = false;
+        ask(policy.observe(policy::LossSeen{job.machines[m].devices[0], Seconds(now)}), now);
+      }
+      if (due[m] >= 0 && due[m] <= now) {
+        due[m] = -1;
+        there[m] = true;
+        ask(policy.observe(policy::ArrivalSeen{job.machines[m].devices[0], Seconds(now)}), now);
+      }
+    }
+    ++now;
+    double sum = 0;
+    for (std::size_t m = 0; m < there.size(); ++m) sum += there[m] ? job.machines[m].speed : 0;
+    ask(policy.observe(step(static_cast<std::int64_t>(done) - 1, now, sum > 0 ? 1 / sum : 0)), now);
+  }
+  return {static_cast<double>(now), policy.paid()};
+}
+
+RC_GTEST_PROP(JobRenting, IsInTimeWhereOnDemandAloneCouldBe, ()) {
+  SplitMix64 random(*rc::gen::arbitrary<std::uint64_t>());
+  RentingJob drawn{.steps = 500, .step = {}, .deadline = Seconds(0)};
+  drawn.tick = Seconds(3);
+  drawn.market.offers = {offer("z-a", true, 1 + random.uniform()),
+                         offer("z-b", true, 1 + random.uniform()), offer("z-a", false, 3)};
+  const std::size_t spots = 1 + random.below(3);
+  const bool has_own = random.below(2) == 0;
+  double sum = 0;
+  if (has_own) drawn.machines.push_back({"own", {"own:0"}, {}, sum = 1, true});
+  for (std::size_t i = 0; i < spots; ++i, ++sum) {
+    const std::string n = std::to_string(i);
+    drawn.machines.push_back({"s" + n, {"s" + n + ":0"}, i % 2, 1, true});
+    drawn.machines.push_back({"o" + n, {"o" + n + ":0"}, 2, 1, false});
+  }
+  drawn.step = Seconds(1 / sum);
+  // On demand alone: a start, then all steps.
+  drawn.deadline = Seconds((20 + 500 / sum) * (1 + random.uniform()));
+  const Played played = play(drawn, 0.01 * random.uniform(), random.uniform(), random);
+  RC_ASSERT(played.seconds <= drawn.deadline.value + drawn.tick.value);
+}
+
+TEST(JobRenting, GoesOnFromItsState) {
+  SplitMix64 random(7);
+  JobRenting one = renting(job(700));
+  double now = 0;
+  for (int i = 0; i < 300; ++i) {
+    now += random.uniform() * 3;
+    const std::string devices[] = {"a:0", "b:0", "c:0", "d:0"};
+    const std::string device = devices[random.below(4)];
+    policy::Observation seen = step(i, now, 1 + random.uniform());
+    if (random.below(8) == 0) seen = policy::LossSeen{device, Seconds(now)};
+    if (random.below(8) == 0) seen = policy::ArrivalSeen{device, Seconds(now)};
+    if (random.below(8) == 0) seen = policy::NoticeSeen{device, Seconds(now), Seconds(20)};
+    if (random.below(8) == 0)
+      seen = policy::PriceSeen{"cpu", "z-b", Seconds(now),
+                               random.below(3) == 0 ? kNotOffered : random.uniform()};
+    JobRenting other = renting(job(700));
+    const auto restored = other.restore(one.state(), "x");
+    ASSERT_TRUE(restored.has_value()) << restored.error().message;
+    ASSERT_EQ(other.observe(seen), one.observe(seen)) << i;
+    ASSERT_EQ(other.state(), one.state()) << i;
+  }
+}
+
+TEST(JobRenting, RefusesAnotherJobsState) {
+  JobRenting one = renting(job(700));
+  RentingJob fewer = job(700);
+  fewer.machines.pop_back();
+  JobRenting other = renting(fewer);
+  EXPECT_EQ(other.restore(one.state(), "r.json").error().message,
+            "r.json: machines are not those of this job, a, b, c");
+}
+
+}  // namespace
+}  // namespace motley::elastic

@@ -1,0 +1,227 @@
+"""`run --elastic --market`: machines that are rented while a run trains. Real processes; the market's machines are devices
+of this one, which join as a hook of the run has them join."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import BUILD, DIGITS
+
+NODE = """[[node]]
+name = "{name}"
+{keys}
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.3
+"""
+SPOT_1, SPOT_2, ON_DEMAND = 'spot = true\nzone = "z-1"', 'spot = true\nzone = "z-2"', 'zone = "z-1"'
+
+
+def offer(zone, price, keys="", start="20s"):
+    return f'[[offer]]\nkind = "cpu"\nzone = "{zone}"\nspeed = 0.3\nprice_per_hour = {price}\nstart_cold = "{start}"\n{keys}\n'
+
+
+def market_of(*offers):
+    return 'schema = "motley.market/1"\nname = "here"\n' + "".join(offers)
+
+
+STAYS = offer("z-3", 20)
+CHEAP = market_of(STAYS, offer("z-1", 1, "spot = true"), offer("z-2", 0.5, "spot = true"), offer("z-1", 3))
+
+
+NODES = {"a": 'zone = "z-3"', "b": SPOT_1, "c": SPOT_2, "d": ON_DEMAND}
+CLUSTER = 'schema = "motley.cluster/1"\nname = "four"\n' + "".join(
+    NODE.format(name=name, keys=keys) for name, keys in NODES.items())  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def profiled(motley, cnn, tmp_path_factory):
+    """Times of four devices of this machine, by which plans are priced."""
+    path = tmp_path_factory.mktemp("profiled") / "cluster.toml"
+    path.write_text(CLUSTER)
+    assert motley("profile", "-m", cnn, "-C", path, "--global-batch", 60).code == 0
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A machine on demand and a spot machine, and another one of each that are not there at first; a market of them."""
+    (tmp_path / "cluster.toml").write_text(CLUSTER)
+    (tmp_path / "market.toml").write_text(CHEAP)
+    return tmp_path
+
+
+def words_of(files, model, *flags, steps=1_000_000, absent=("c:0", "d:0")):
+    away = [word for device in absent for word in ("--absent", device)]
+    return ["run", "-m", model, "-C", files / "cluster.toml", "--data", DIGITS, "--global-batch", 60, "--steps", steps,
+            "--profile", "model", "--run-dir", files / "run", "--elastic", "--adapt", "none", "--planner", "equal",
+            *away, "--market", files / "market.toml", *flags]  # fmt: skip
+
+
+class Renting:
+    """A run under way whose hook says what it was told, and has the device join."""
+
+    def __init__(self, files, model, environment, *flags, joins=True, **more):
+        self.files, self.run_dir, self.told = files, files / "run", files / "told"
+        hook = f'echo "$MOTLEY_RENT_SPOT $MOTLEY_RENT_ZONE $MOTLEY_RENT_COUNT $MOTLEY_RENT_DEVICES" >> {self.told}'
+        if joins:
+            hook += f'; {BUILD / "motley"} join "$MOTLEY_RENT_JOIN" --device "$MOTLEY_RENT_DEVICES" >&2'
+        words = words_of(files, model, *flags, "--rent-hook", hook, **more)
+        self.child = subprocess.Popen([str(BUILD / "motley"), *map(str, words)], stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, text=True, env=environment)  # fmt: skip
+        self.until(lambda: self.steps() > 5)
+
+    def steps(self):
+        log = self.run_dir / "log.jsonl"
+        return len(log.read_text().splitlines()) if log.exists() else 0
+
+    def until(self, happens):
+        end = time.monotonic() + 60
+        while not happens() and time.monotonic() < end:
+            assert self.child.poll() is None, self.child.communicate()
+            time.sleep(0.05)
+        assert happens(), self.decisions()
+
+    def decisions(self):
+        lines = (self.run_dir / "decisions.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines if '"market"' in line and line.endswith("}")]
+
+    def asked(self):
+        return self.told.read_text().splitlines() if self.told.exists() else []
+
+    def kill(self, rank):
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                command = (entry / "cmdline").read_bytes().decode().replace("\0", " ")
+            except OSError:
+                continue
+            if f"{self.run_dir}/job.json --rank {rank} " in command:
+                os.kill(int(entry.name), signal.SIGKILL)
+                return
+        raise AssertionError(f"no process of rank {rank}")
+
+    def processes(self):
+        return [device["name"] for device in json.loads((self.run_dir / "job.json").read_text())["devices"]]
+
+    def stop(self, code=75):
+        if self.child.poll() is None and code == 75:
+            self.child.send_signal(signal.SIGTERM)
+        out, err = self.child.communicate(timeout=60)
+        assert self.child.returncode == code, (out, err)
+        return err
+
+
+@pytest.mark.usefixtures("profiled")
+def test_a_loss_is_replaced_where_that_is_cheapest_and_prices_decide(files, cnn, environment):
+    """A second machine makes the first be paid for less long. Which one, prices say."""
+    run = Renting(files, cnn, environment, "--deadline", "100h")
+    run.kill(run.processes().index("b:0"))
+    run.until(lambda: run.asked() == ["1 z-2 1 c:0"])  # 0.5 an hour there, 1 in z-1
+    run.until(lambda: any("c has come" in each["why"] for each in run.decisions()))
+    (asks,) = [each for each in run.decisions() if each["action"]["do"] == "rent"]
+    assert asks["action"] == {"do": "rent", "kind": "cpu", "zone": "z-2", "spot": True, "count": 1}
+    assert asks["policy"] == "market" and "b is lost; left: " in asks["why"]
+    left = {each["what"]: each for each in asks["alternatives"]}
+    assert set(left) == {"as it is", "1 cpu spot z-1", "1 cpu spot z-2", "1 cpu on demand z-1"}
+    assert left["1 cpu spot z-2"]["cost"] < left["1 cpu spot z-1"]["cost"] < left["as it is"]["cost"]
+    assert left["1 cpu spot z-2"]["time_s"] < left["as it is"]["time_s"]
+    assert asks["expected_s"] > 0
+    # Dear in z-2, the next one comes from z-1.
+    dear = market_of(STAYS, offer("z-1", 0.7, "spot = true"), offer("z-2", 5, "spot = true"), offer("z-1", 3))
+    (files / "market.toml").write_text(dear)
+    run.until(lambda: any("costs 5 an hour, not 0.5" in each["why"] for each in run.decisions()))
+    run.kill(run.processes().index("c:0"))
+    run.until(lambda: run.asked()[1:] == ["1 z-1 1 b:0"])
+    run.until(lambda: any("b has come" in each["why"] for each in run.decisions()))
+    err = run.stop()
+    assert "c is lost; left: " in err and "to the deadline" in err
+    rented = json.loads((run.run_dir / "summary.json").read_text())["rented"]
+    assert rented["asked"] == 2 and rented["paid"] > 0 and rented["spare_s"] > 3600
+    lives = json.loads((run.run_dir / "lifetimes.json").read_text())["machines"]
+    assert {(each["name"], each.get("lost", False)) for each in lives} >= {("b life 1", True), ("c life 1", True)}
+
+
+@pytest.mark.usefixtures("profiled")
+def test_a_deadline_that_is_too_near_goes_on_demand(files, cnn, environment):
+    run = Renting(files, cnn, environment, "--deadline", "1h", steps=1_000_000_000)
+    run.until(lambda: run.asked() == ["0 z-1 1 d:0"])
+    run.until(lambda: any("d has come" in each["why"] for each in run.decisions()))
+    (asks,) = [each for each in run.decisions() if each["action"]["do"] == "rent"]
+    assert "on demand all that can be had, as the deadline is too near" in asks["why"]
+    run.stop()
+
+
+@pytest.mark.usefixtures("profiled")
+def test_who_is_in_time_goes_on_alone(files, cnn, environment, motley):
+    """A machine of one's own costs nothing: a loss that the deadline allows is not replaced."""
+    path = files / "cluster.toml"
+    path.write_text(path.read_text().replace(f'name = "a"\n{NODES["a"]}', 'name = "a"'))
+    run = Renting(files, cnn, environment, "--deadline", "1000h")
+    run.kill(run.processes().index("b:0"))
+    run.until(lambda: any("goes on as it is, those that are there are in time" in each["why"] for each in run.decisions()))
+    assert run.asked() == []
+    (told,) = [each for each in run.decisions() if each["action"]["do"] == "tell"]
+    assert told["alternatives"][0] == {"what": "as it is", "time_s": told["alternatives"][0]["time_s"], "cost": 0}
+    run.stop()
+    # The same command goes on; what was paid, and when it began, count.
+    state = json.loads((run.run_dir / "renting.json").read_text())
+    words = words_of(files, cnn)
+    late = dict(state, began=state["began"] - 7200)
+    (run.run_dir / "renting.json").write_text(json.dumps(late))
+    done = motley(*words, "--deadline", "1h")
+    assert done.code == 2 and "began 2.0 h ago" in done.stderr and "it is past" in done.stderr
+    done = motley(*words, "--deadline", "1000h", "--budget", state["state"]["paid"])
+    assert done.code == 2 and "its budget is spent; give a larger --budget" in done.stderr
+
+
+@pytest.mark.usefixtures("profiled")
+def test_a_notice_asks_before_the_machine_is_gone(files, cnn, environment):
+    notice = files / "notice"
+    run = Renting(files, cnn, environment, "--deadline", "100h", "--notice", f"file:{notice}")
+    notice.write_text("20 b:0")
+    run.until(lambda: run.asked() == ["1 z-2 1 c:0"])
+    (asks,) = [each for each in run.decisions() if each["action"]["do"] == "rent"]
+    assert "b will be gone in 20" in asks["why"]
+    run.stop()
+
+
+@pytest.mark.usefixtures("profiled")
+def test_a_spent_budget_stops_the_run(files, cnn, environment):
+    (files / "market.toml").write_text(market_of(STAYS, offer("z-1", 3600, "spot = true"), offer("z-2", 3600, "spot = true")))
+    path = files / "cluster.toml"
+    path.write_text(path.read_text().replace('name = "d"\nzone = "z-1"', 'name = "d"\nspot = true\nzone = "z-2"'))
+    run = Renting(files, cnn, environment, "--deadline", "1h", "--budget", 8, joins=False)
+    out, err = run.child.communicate(timeout=60)
+    assert run.child.returncode == 75 and "the budget of 8 is spent: stopping, with a checkpoint" in err, (out, err)
+    assert json.loads((run.run_dir / "summary.json").read_text())["rented"]["paid"] >= 8
+
+
+@pytest.mark.parametrize(("market", "flags", "message"), [
+    (CHEAP, ["--budget", 3], "--market: until when must it be done? give --deadline, such as 8h"),
+    (CHEAP, ["--deadline", "0s"], "--deadline: found 0s, wanted a time after the run's beginning"),
+    (CHEAP, ["--deadline", "soon"], "--deadline: found 'soon', wanted a time"),
+    (CHEAP, ["--deadline", "1h", "--budget", 0], "--budget: found 0, wanted more than 0"),
+    (CHEAP.replace("price_per_hour = 3\n", ""), ["--deadline", "1h"], "[[offer]] has no key 'price_per_hour'"),
+    (CHEAP + offer("z-1", 2, start="1s").replace('"cpu"', '"k80"'), ["--deadline", "1h"], "offer 'k80 on demand z-1': no device of the cluster is of kind 'k80'"),
+    (market_of(STAYS, offer("z-1", 1, "spot = true"), offer("z-1", 3)), ["--deadline", "1h"],
+     "node 'c': the market has no offer of cpu spot z-2; it has cpu on demand z-3, cpu spot z-1, cpu on demand z-1"),
+])  # fmt: skip
+def test_bad_input(files, cnn, motley, market, flags, message):
+    (files / "market.toml").write_text(market)
+    done = motley(*words_of(files, cnn, *flags, steps=5))
+    assert done.code == 2 and message in done.stderr, done.stderr
+
+
+def test_what_goes_with_a_market_wants_one(files, cnn, motley, cluster):
+    words = ["run", "-m", cnn, "-C", cluster, "--data", DIGITS, "--global-batch", 60, "--steps", 5, "--profile", "model"]
+    done = motley(*words, "--deadline", "1h")
+    assert done.code == 2 and "give --market" in done.stderr
+    done = motley(*words, "--market", files / "market.toml", "--deadline", "1h")
+    assert done.code == 2 and "add --elastic" in done.stderr
+    done = motley(*words, "--elastic", "--market", files / "market.toml", "--deadline", "1h")
+    assert done.code == 2 and "no [[node]] of the cluster says a zone, so none is rented" in done.stderr
