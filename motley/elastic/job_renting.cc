@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kSettling = 2;      // steps that do not count after machines changed
 constexpr double kNewest = 0.2;   // weight of the newest step among those of the machines
+constexpr double kHiccup = 3;     // a step counts as so many times the usual at most
 constexpr double kSlower = 1.25;  // a step takes so many times as long: that is told
 constexpr double kPatience = 2;   // starts that a machine is waited for
 constexpr const char* kPlaces[] = {"absent", "asked", "there"};
@@ -147,7 +148,8 @@ void JobRenting::measure(Seconds took) {
     if (machines_[m].place == Place::kThere) sum += job_.machines[m].speed;
   if (!(sum > 0) || !(took.value > 0)) return;
   const auto [known, is_new] = measured_.try_emplace(sum, took.value);
-  if (!is_new) known->second += kNewest * (took.value - known->second);
+  if (!is_new)
+    known->second += kNewest * (std::min(took.value, kHiccup * known->second) - known->second);
 }
 
 /// Machines that were asked for and do not come: which; none: all do, or may yet.

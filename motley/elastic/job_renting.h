@@ -134,7 +134,7 @@ class JobRenting : public policy::Policy {
   std::vector<Standing> machines_;
   std::vector<OfferNow> offers_;
   std::map<double, double> measured_;  // seconds of a step, by the sum of speeds
-  int settling_ = 0;                   // steps since machines changed
+  int settling_ = 2;                   // steps since machines changed
   std::size_t target_ = 0;             // machines that it began with
   Seconds now_, looked_;
   std::int64_t done_ = 0;

@@ -139,7 +139,9 @@ JobRenting::Rented JobRenting::choose() {
   now.speed = speed_with(now.base);
   now.missing = target_ > there ? target_ - there : 0;
   if (must_go_on_demand(now)) return choose_on_demand(now);
-  return now.missing > 0 ? choose_missing(now) : Rented{{}, "all machines are there"};
+  if (!now.is_in_time()) now.missing = std::max<std::size_t>(now.missing, 1);
+  return now.missing > 0 ? choose_missing(now)
+                         : Rented{{}, "there are as many machines as it began with"};
 }
 
 /// The last moment at which machines on demand, alone with one's own, would be in time is near. A

@@ -120,6 +120,14 @@ TEST(JobRenting, GoesOnDemandAtTheLastMoment) {
   EXPECT_THAT(choices[0].why, HasSubstr("time goes by; left: "));
 }
 
+TEST(JobRenting, WhoIsLateAsksForMoreThanItBeganWith) {
+  // With both 500 s, with d too 333 s, with c as well 250 s and its start.
+  JobRenting policy = renting(job(300));
+  policy.observe(step(0, 1, 0.5));
+  EXPECT_EQ(action_of(policy, step(2, 2, 0.5)),
+            policy::Action(policy::Rent{"cpu", "z-b", true, 1}));
+}
+
 TEST(JobRenting, ItPaysToReplaceWhatMakesOthersEarlierDone) {
   // Two spot machines at 1 an hour, no deadline near. Alone the one that is left needs 1000 s at 1;
   // another one at 0.5 ends that after 505 s, for 505 s at 1.5: 0.75 of the cost.
