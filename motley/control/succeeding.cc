@@ -6,6 +6,8 @@
 
 #include "motley/base/file.h"
 #include "motley/base/random.h"
+#include "motley/control/newcomer.h"
+#include "motley/control/run_directory.h"
 #include "motley/run/hosts/here.h"
 
 namespace motley::control {
@@ -52,15 +54,17 @@ Result<Succeeded> read_known(const Json& memory, const cluster::Cluster& cluster
 
 }  // namespace
 
-Json make_heritage(const Inputs& inputs, const std::vector<std::string>& arguments,
-                   const std::string& run_dir) {
+void tell_cluster(const cluster::Cluster& cluster, Json& heritage) {
+  heritage["cluster"] = cluster::print_cluster(cluster);
+  heritage["taken_for"] = takings(cluster);
+}
+
+Json make_heritage(const std::vector<std::string>& arguments, const std::string& run_dir) {
   const std::string path = fs::absolute(run_dir).lexically_normal().string();
   return {{"arguments", arguments},
           {"name", fmt::format("{}-{}", fs::path(path).filename().string(),
                                hash_hex(run::own_host_name() + ":" + path).substr(0, 8))},
-          {"host", run::own_host_name()},
-          {"cluster", cluster::print_cluster(inputs.cluster)},
-          {"taken_for", takings(inputs.cluster)}};
+          {"host", run::own_host_name()}};
 }
 
 Result<Continuation> open_continuation(const run::Inheritance& inherited) {
@@ -81,8 +85,10 @@ Result<Continuation> open_continuation(const run::Inheritance& inherited) {
     MOTLEY_ASSIGN(made.cluster, read_cluster(memory));
     MOTLEY_ASSIGN(made.known, read_known(memory, made.cluster));
     made.known.alone = inherited.alone;
-    for (const char* key : {"arguments", "name", "host", "cluster", "taken_for"})
-      made.heritage[key] = memory.at(key);
+    for (const char* key : {"arguments", "name", "host"}) made.heritage[key] = memory.at(key);
+    made.newcomers = memory.at("newcomers").get<std::vector<std::string>>();
+    MOTLEY_RETURN_IF_ERROR(
+        write_file_atomic(RunDirectory{made.run_dir}.newcomers(), print_newcomers(made.newcomers)));
     for (std::size_t i = 0; i < made.known.devices.size(); ++i)
       if (!inherited.processes.contains(static_cast<int>(i)))
         made.absent.push_back(made.cluster.device(made.known.devices[i]).name);

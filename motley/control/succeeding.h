@@ -12,17 +12,20 @@
 namespace motley::control {
 
 /// What hosts are left of a training, beside what Adapting adds: `arguments`, by which `motley` was
-/// called, `name` of the run directory, and the `cluster` as it is known here.
-Json make_heritage(const Inputs& inputs, const std::vector<std::string>& arguments,
-                   const std::string& run_dir);
+/// called, `name` of the run directory, and this `host`.
+Json make_heritage(const std::vector<std::string>& arguments, const std::string& run_dir);
+
+/// Puts the cluster into it, as it is known now.
+void tell_cluster(const cluster::Cluster& cluster, Json& heritage);
 
 /// What a training needs that goes on here.
 struct Continuation {
   std::string run_dir;  ///< made, with the log until then
   std::string plan;     ///< file of the last one that was to begin
   cluster::Cluster cluster;
-  run::Job job;                     ///< as this host had it
-  std::vector<std::string> absent;  ///< devices without a process
+  run::Job job;                        ///< as this host had it
+  std::vector<std::string> absent;     ///< devices without a process
+  std::vector<std::string> newcomers;  ///< as Adaptation has them
   Succeeded known;
   Json heritage;  ///< for the next one
 };
