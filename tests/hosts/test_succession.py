@@ -89,9 +89,9 @@ def test_the_next_lead_knows_a_newcomer(lead, hosts):
     wait_for(lambda: len(log.read_text().splitlines()) > before + 5)
     assert "d:0" in (folder / "plan.json").read_text()
     # It leaves and comes back at the new lead.
-    hosts["b"].run(f"{MOTLEY} leave {folder} d:0")
+    hosts["b"].run(f"{MOTLEY} leave {LED}/{folder.name} d:0")
     hosts["c"].run(f"{MOTLEY} join b:{port} --device d:0")
-    hosts["b"].run("pkill -TERM -x motley")
+    hosts["b"].run("pkill -TERM -f '[-]-succeed'")  # not the agent there
     found = wait_for(lambda: summary_of(hosts["b"], "grown"))
     assert [each["lost"] for each in found["membership"] if each["lost"]] == [["a:0"]]
     assert [each["joined"] for each in found["membership"] if each["joined"]] == [["d:0"]]
