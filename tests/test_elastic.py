@@ -180,6 +180,87 @@ def test_devices_leave_and_come_by_commands(family, environment):
     assert code == 2 and nobody["error"]["code"] == "run.not-elastic"
 
 
+def join_new(running, *flags):
+    return running.ask("join", running.address(), "--device", "cpu", *flags)
+
+
+def test_a_device_that_the_cluster_file_has_not_comes(family, environment):
+    """It loads while the others train, leaves and comes back as any other, and a run that goes on with this one has it."""
+    running = Running(family, environment)
+    code, come = join_new(running, "--name", "d", "--speed", 0.4)
+    assert code == 0 and come["device"] == "d:0" and come["state"] in ("training", "idle"), come
+    code, taken = join_new(running, "--name", "d", "--speed", 0.3)
+    assert code == 2 and taken["error"]["code"] == "elastic.taken"
+    code, left = running.ask("leave", running.run_dir, "d:0")
+    assert code == 0, left
+    code, again = running.ask("join", running.address())
+    assert code == 0 and again["device"] == "d:0"
+    assert running.ask("leave", running.run_dir, "c:0")[0] == 0
+    code, other = join_new(running, "--name", "e", "--speed", 0.2)
+    assert code == 0 and other["device"] == "e:0", other
+    running.wait_for(running.steps() + 5)
+    events, said = running.stop()
+    assert [each["joined"] for each in events if each["joined"]] == [["d:0"], ["d:0"], ["e:0"]], said
+    assert all(each["lost"] == [] and each["lost_steps"] == 0 for each in events)
+    assert "d:0" in (running.run_dir / "plan.json").read_text()
+    assert "d:0: priced as b:0 at 1 times its speed" in said
+    done = running.steps()
+    running = Running(family, environment, "--absent", "c:0")
+    while not (running.run_dir / "door.json").exists():
+        running.wait_for(0)
+        time.sleep(0.05)
+    for device in ("d:0", "e:0"):
+        code, there = running.ask("join", running.address(), "--device", device)
+        assert code == 2 and there["error"]["code"] == "elastic.present", "it is of the run that is gone on with"
+    running.wait_for(done + 5)
+    running.stop()
+
+
+def test_what_newcomers_train_is_what_one_device_trains(family, environment):
+    """One comes, is killed, and comes again, beside a cluster of one device."""
+    flags = ["--lr", family.lr, "--seed", 5, "--checkpoint-every", 50]
+    running = Running(family, environment, "--exclude", "b:0", "--exclude", "c:0", *flags)
+    code, come = join_new(running, "--name", "d", "--speed", 0.4, "--threads", 2)
+    assert code == 0 and come["state"] == "training", come
+    running.wait_for(running.steps() + 3)
+    found = subprocess.run(["pgrep", "-f", f"{running.run_dir}/job.json --rank 1"], capture_output=True, text=True, check=True)
+    os.kill(int(found.stdout.split()[0]), signal.SIGKILL)
+    running.wait_for(running.steps() + 3)
+    code, again = running.ask("join", running.address())
+    assert code == 0 and again["device"] == "d:0", again
+    running.wait_for(running.steps() + 3)
+    events, said = running.stop()
+    assert [each["lost"] for each in events if each["lost"]] == [["d:0"]], said
+    assert [each["joined"] for each in events if each["joined"]] == [["d:0"], ["d:0"]], said
+    losses = json.loads((running.run_dir / "summary.json").read_text())["losses"]
+    wanted = family.run("one", 5, "--exclude", "b:0", "--exclude", "c:0", steps=len(losses))
+    assert losses == pytest.approx(wanted.losses, rel=1e-5, abs=1e-6)  # after thousands of steps
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "error", "words"),
+    [
+        (["--memory", "4kB"], 3, "elastic.absent", "KiB"),
+        (["--host", "nowhere.invalid"], 2, "elastic.one-machine", "nowhere.invalid"),
+        (["--speed", 3], 2, "cluster.invalid", "speed"),
+        (["--name", "a"], 2, "elastic.taken", "--name"),
+        (["--name", "a b"], 2, "cluster.invalid", "name"),
+        (["--host", "-oProxyCommand=true"], 2, "", ""),
+        (["--latency", "1ms"], 2, "cli.latency", "--bandwidth"),
+    ],
+)
+def test_newcomers_that_cannot_come(family, environment, flags, code, error, words):
+    running = Running(family, environment)
+    found, answer = join_new(running, *(["--name", "d"] if "--name" not in flags else []), *flags)
+    assert found == code, answer
+    assert not error or answer["error"]["code"] == error, answer
+    assert words in answer["error"]["message"]
+    running.wait_for(running.steps() + 3)
+    events, _ = running.stop()
+    assert events == []
+    assert not (running.run_dir / "newcomers.json").exists()
+
+
 def test_the_last_device_does_not_leave(family, environment):
     running = Running(family, environment, "--absent", "a:0", "--absent", "b:0")
     code, answer = running.ask("leave", running.run_dir, "c:0")

@@ -13,8 +13,15 @@ namespace motley::cli {
 /// Asks a running elastic job (control/requests.h); its error, or what it answers.
 Result<Json> ask_run(const run::DoorAddress& door, const Json& question);
 
-/// Asks again and again until the device is in one of these states: steps done then.
-Result<std::int64_t> wait_for_state(const run::DoorAddress& door, const std::string& device,
-                                    double seconds, const std::vector<std::string>& wanted);
+/// A device of a running job.
+struct Seen {
+  std::int64_t step = 0;  ///< done then
+  std::string state;      ///< "training" (control/adapting.h)
+  std::string why;        ///< it does not train; "": it does, or that was asked for
+};
+/// Asks again and again until the device is in one of these states. Errors: it is not there, with
+/// why; infeasible where no plan could be made with it.
+Result<Seen> wait_for_state(const run::DoorAddress& door, const std::string& device, double seconds,
+                            const std::vector<std::string>& wanted);
 
 }  // namespace motley::cli

@@ -175,9 +175,9 @@ Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
   return choices;
 }
 
-Result<std::unique_ptr<const control::ChosenPlan>> choose_plan(const PlanOrFile& from,
-                                                               control::Prices for_file,
-                                                               const Context& context) {
+Result<std::unique_ptr<control::ChosenPlan>> choose_plan(const PlanOrFile& from,
+                                                         control::Prices for_file,
+                                                         const Context& context) {
   Teller teller(context);
   const bool is_made_now = from.file.empty();
   MOTLEY_ASSIGN(

@@ -55,8 +55,8 @@ struct PlanOrFile {
 };
 
 /// Reads or makes it, with a teller of its own. A plan that is made now has prices, by --profile.
-Result<std::unique_ptr<const control::ChosenPlan>> choose_plan(const PlanOrFile& from,
-                                                               control::Prices for_file,
-                                                               const Context& context);
+Result<std::unique_ptr<control::ChosenPlan>> choose_plan(const PlanOrFile& from,
+                                                         control::Prices for_file,
+                                                         const Context& context);
 
 }  // namespace motley::cli

@@ -23,10 +23,9 @@ Result<int> leave_run(const LeaveOptions& options, const Context& context) {
   MOTLEY_ASSIGN(const run::DoorAddress door,
                 run::read_door(control::RunDirectory{options.run_dir}.door()));
   MOTLEY_RETURN_IF_ERROR(ask_run(door, {{"do", "leave"}, {"device", options.device}}));
-  MOTLEY_ASSIGN(const std::int64_t step,
-                wait_for_state(door, options.device, options.timeout, {"absent"}));
-  context.result(fmt::format("{} has left after step {}\n", options.device, step),
-                 Json{{"device", options.device}, {"step", step}});
+  MOTLEY_ASSIGN(const Seen seen, wait_for_state(door, options.device, options.timeout, {"absent"}));
+  context.result(fmt::format("{} has left after step {}\n", options.device, seen.step),
+                 Json{{"device", options.device}, {"step", seen.step}});
   return kDone;
 }
 

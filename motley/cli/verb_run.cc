@@ -12,7 +12,9 @@
 #include "motley/cli/run_options.h"
 #include "motley/cli/teller.h"
 #include "motley/control/correcting.h"
+#include "motley/control/growth.h"
 #include "motley/control/mirroring.h"
+#include "motley/control/newcomer.h"
 #include "motley/control/placing.h"
 #include "motley/control/replanning.h"
 #include "motley/control/splits.h"
@@ -218,9 +220,10 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
 }
 
 /// Makes what a run may become one that goes on without devices, too.
-Result<void> make_elastic(const RunOptions& options, const control::ChosenPlan& chosen,
+Result<void> make_elastic(const RunOptions& options, const control::TrainChoices& train,
+                          control::ChosenPlan& chosen,
                           const std::optional<control::Predicted>& predicted,
-                          const Context& context,
+                          const Context& context, bool has_newcomers,
                           std::shared_ptr<control::Adaptation>& adaptation) {
   if (!are_processors(chosen.inputs))
     return usage_error("cli.elastic",
@@ -255,7 +258,10 @@ Result<void> make_elastic(const RunOptions& options, const control::ChosenPlan& 
   });
   adaptation->port = options.port;
   adaptation->version = version();
-  if (options.absent.empty() && survives(chosen.planned)) return {};
+  MOTLEY_ASSIGN(const auto prices, make_price_choices(options.plan.planning, context));
+  control::let_grow(chosen, prices.profiles, train.enforce, *context.workers, *adaptation);
+  const bool has_more = has_newcomers && adaptation->policy == nullptr;
+  if (options.absent.empty() && survives(chosen.planned) && !has_more) return {};
   std::vector<DeviceId> present = chosen.inputs.devices;
   for (const std::string& name : options.absent) {
     MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(chosen.inputs.cluster, name));
@@ -319,11 +325,12 @@ Result<void> go_on(const std::optional<control::Continuation>& found,
   if (!found) {
     if (control::are_all_here(chosen.inputs.cluster, chosen.inputs.devices)) return {};
     MOTLEY_ASSIGN(const auto prices, make_price_choices(options.plan.planning, context));
-    MOTLEY_ASSIGN(adaptation.heritage, control::make_heritage(chosen.inputs, context.arguments,
-                                                              choices.run_dir, prices.profiles));
+    MOTLEY_ASSIGN(adaptation.heritage,
+                  control::make_heritage(context.arguments, choices.run_dir, prices.profiles));
     return {};
   }
   adaptation.heritage = found->heritage;
+  adaptation.newcomers = found->newcomers;
   adaptation.succeeds = found->known;
   adaptation.absent = found->absent;
   choices.data = found->job.data;
@@ -376,6 +383,29 @@ Result<void> prepare_to_rent(const control::ChosenPlan& chosen,
   return {};
 }
 
+/// Devices that came to the run which is gone on with.
+Result<std::vector<std::string>> earlier_newcomers(const RunOptions& options) {
+  if (!options.elastic || !options.succeed.empty() || options.resume != "auto")
+    return std::vector<std::string>();
+  const std::string run_dir =
+      options.run_dir.empty() ? default_run_dir(options.plan.planning.model) : options.run_dir;
+  return control::read_newcomers(control::RunDirectory{run_dir}.newcomers());
+}
+
+/// A plan, and what is known of devices that came to the run.
+Result<std::unique_ptr<control::ChosenPlan>> choose_with(const std::vector<std::string>& newcomers,
+                                                         const RunOptions& options,
+                                                         const control::TrainChoices& choices,
+                                                         const Context& context, Teller& teller) {
+  MOTLEY_ASSIGN(auto chosen, choose_plan(options.plan, control::Prices::kIfThere, context));
+  if (chosen->outcome) teller.note(report::print_outcome(*chosen->outcome, chosen->inputs.cluster));
+  if (newcomers.empty()) return chosen;
+  MOTLEY_ASSIGN(const auto prices, make_price_choices(options.plan.planning, context));
+  MOTLEY_RETURN_IF_ERROR(control::take_earlier(*chosen, newcomers, prices.profiles, choices.enforce,
+                                               teller.outside()));
+  return chosen;
+}
+
 Result<int> run_plan(const RunOptions& given, const Context& context) {
   RunOptions options = given;
   MOTLEY_ASSIGN(const auto continued, succeed(options, context));
@@ -383,6 +413,7 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   if (options.survive < 0)
     return usage_error("cli.elastic", "--survive: so many devices may be lost at once; 0 or more");
   if (options.elastic) options.plan.survive = static_cast<int>(options.survive);
+  MOTLEY_ASSIGN(const std::vector<std::string> earlier, earlier_newcomers(options));
   MOTLEY_RETURN_IF_ERROR(take_first_plan(options));
   MOTLEY_ASSIGN(control::TrainChoices choices,
                 make_train_choices(options, find_python(options.python, context)));
@@ -395,15 +426,16 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
     MOTLEY_ASSIGN(const std::string text, read_file(options.conditions));
     MOTLEY_ASSIGN(choices.conditions, simulate::parse_conditions(text, options.conditions));
   }
-  MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kIfThere, context));
   Teller teller(context);
-  if (chosen->outcome) teller.note(report::print_outcome(*chosen->outcome, chosen->inputs.cluster));
+  MOTLEY_ASSIGN(const auto chosen, choose_with(earlier, options, choices, context, teller));
   if (choices.run_dir.empty()) choices.run_dir = default_run_dir(chosen->inputs.model_path);
   MOTLEY_ASSIGN(auto predicted, control::find_prediction(*chosen, 3, teller));
   MOTLEY_ASSIGN(auto adaptation,
                 find_adaptation(options, choices, *chosen, predicted, context, teller));
   if (options.elastic) {
-    MOTLEY_RETURN_IF_ERROR(make_elastic(options, *chosen, predicted, context, adaptation));
+    MOTLEY_RETURN_IF_ERROR(
+        make_elastic(options, choices, *chosen, predicted, context, !earlier.empty(), adaptation));
+    adaptation->newcomers = earlier;
     MOTLEY_RETURN_IF_ERROR(go_on(continued, *chosen, options, context, choices, *adaptation));
   }
   if (choices.renting)

@@ -12,6 +12,7 @@
 #include "motley/control/prediction.h"
 #include "motley/policy/decision.h"
 #include "motley/policy/policy.h"
+#include "motley/run/job.h"
 #include "motley/simulate/conditions.h"
 
 namespace motley::control {
@@ -55,6 +56,13 @@ struct Succeeded {
   std::int64_t saved_step = -1;     ///< of its last checkpoint, wherever that is
 };
 
+/// A device that the cluster of a training was given while it runs.
+struct Grown {
+  DeviceId device;
+  run::WorkerDevice worker;
+  std::string joined;  ///< words on its links
+};
+
 /// How a training may change while it runs.
 struct Adaptation {
   std::deque<Candidate> candidates;
@@ -83,8 +91,15 @@ struct Adaptation {
   /// `replan` does.
   bool plans_ahead = false;
   std::vector<std::string> absent = {};  ///< devices that are not there at the beginning
-  int port = 0;                          ///< where newcomers and others ask; 0: any
-  std::string version = "";              ///< of the program that runs
+  /// Gives the cluster a device that it has not (newcomer.h); one that was given so and has not
+  /// come may be described anew. Prices it once it has come; words on how. Null: the cluster stays
+  /// (growth.h). Nobody else reads cluster or prices meanwhile.
+  std::function<Result<Grown>(const cluster::Cluster& newcomer)> grow = nullptr;
+  std::function<std::string(DeviceId)> price = nullptr;
+  std::vector<std::string> newcomers =
+      {};                    ///< texts of those that have come, of earlier calls, too
+  int port = 0;              ///< where newcomers and others ask; 0: any
+  std::string version = "";  ///< of the program that runs
   /// Devices that go and come back: as of an emulated cluster (simulate/conditions.h).
   std::vector<simulate::Absence> absences = {};
   /// By which a candidate is predicted once it has a program; null: none is.

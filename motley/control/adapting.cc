@@ -38,14 +38,14 @@ std::optional<Seconds> outcome_of(const std::vector<policy::Decision>& kept) {
 }
 
 /// What the ranks of a step's plan saw of it: of exchanges the least counts.
-void take_parts(const run::WorkerEvent& event, const run::Job& job,
+void take_parts(const run::WorkerEvent& event, const std::vector<run::WorkerDevice>& devices,
                 std::map<std::int64_t, policy::StepSeen>& steps) {
   const auto parts = event.fields.find("parts");
   const auto process = static_cast<std::size_t>(event.rank);
-  if (parts == event.fields.end() || process >= job.devices.size()) return;
+  if (parts == event.fields.end() || process >= devices.size()) return;
   policy::StepSeen& seen = steps[event.fields.value("step", std::int64_t{0})];
   policy::DeviceStep& device = seen.devices.emplace_back();
-  device.device = job.devices[process].name;
+  device.device = devices[process].name;
   device.ready = parts->value("ready", std::vector<double>());
   device.end = parts->value("end", 0.0);
   device.update = parts->value("update", std::vector<double>());
@@ -73,17 +73,18 @@ Result<void> write_plan(const RunDirectory& directory, const Candidate& now,
 }
 
 /// Traces lie where the job's processes wrote them; those who read them go by the plan's ranks.
-Result<void> settle_traces(const RunDirectory& directory, const run::Job& job,
+Result<void> settle_traces(const RunDirectory& directory,
+                           const std::vector<run::WorkerDevice>& devices,
                            const program::Program& program) {
   std::vector<std::string> texts;
   for (const program::DeviceProgram& device : program.devices) {
-    for (std::size_t process = 0; process < job.devices.size(); ++process) {
-      if (job.devices[process].name != device.device) continue;
+    for (std::size_t process = 0; process < devices.size(); ++process) {
+      if (devices[process].name != device.device) continue;
       MOTLEY_ASSIGN(texts.emplace_back(), read_file(directory.measured(process)));
     }
   }
   std::error_code code;
-  for (std::size_t process = 0; process < job.devices.size(); ++process)
+  for (std::size_t process = 0; process < devices.size(); ++process)
     std::filesystem::remove(directory.measured(process), code);
   for (std::size_t rank = 0; rank < texts.size(); ++rank)
     MOTLEY_RETURN_IF_ERROR(write_file_atomic(directory.measured(rank), texts[rank]));
@@ -176,7 +177,9 @@ Adapting::Adapting(Adaptation& adaptation, const Inputs& inputs, const RunDirect
 
 Result<void> Adapting::open() {
   std::error_code code;
-  if (!job_.resume) std::filesystem::remove(directory_.decisions(), code);
+  if (!job_.resume)
+    for (const std::string& file : {directory_.decisions(), directory_.newcomers()})
+      std::filesystem::remove(file, code);
   if (std::filesystem::exists(directory_.decisions())) {
     MOTLEY_ASSIGN(const std::string text, read_file(directory_.decisions()));
     settled_ = text.rfind('\n') + 1;  // a line that a killed process left is cut off
@@ -387,6 +390,7 @@ Result<run::Change> Adapting::make_change(int before, int candidate,
   MOTLEY_ASSIGN(synth::Move move,
                 synth::lower_move(*from.planned.program, *to.planned.program, options));
   change.move = std::move(move.program);
+  change.moving = run::devices_of(change.move, job_.devices);
   return change;
 }
 
@@ -420,7 +424,7 @@ std::optional<Order> Adapting::find_order() {
 void Adapting::on_event(const run::WorkerEvent& event) {
   const Json& fields = event.fields;
   if (event.event == "leads") heirs_.hear();
-  if (event.event == "step") take_parts(event, job_, seen_);
+  if (event.event == "step") take_parts(event, job_.devices, seen_);
   if (members_) note_membership(event);
   if (event.event == "ready" && fields.value("leads", event.rank == 0)) {
     const std::int64_t first = fields.value("first_step", std::int64_t{0});
@@ -504,7 +508,8 @@ std::vector<run::WorkerDevice> Adapting::current_devices() const {
 Result<void> Adapting::end(bool has_traces) {
   note_outcome();
   write_decisions();
-  return has_traces ? settle_traces(directory_, job_, *current().planned.program) : Result<void>();
+  return has_traces ? settle_traces(directory_, job_.devices, *current().planned.program)
+                    : Result<void>();
 }
 
 Result<std::vector<policy::Decision>> read_decisions(const std::string& path) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "motley/control/adaptation.h"
+#include "motley/control/arrivals.h"
 #include "motley/control/clock.h"
 #include "motley/control/heirs.h"
 #include "motley/control/listener.h"
@@ -54,19 +55,17 @@ class Adapting : public Listener {
   const std::optional<Error>& fault() const { return fault_; }
   const std::vector<MembershipChange>& membership() const { return membership_; }
 
-  // What others ask for while it trains, of an elastic job. Usage errors, and infeasible ones with
-  // arithmetic where the others could not go on.
+  // What others ask of an elastic job. Usage errors; infeasible ones where it could not go on.
   /// The device is left out from one of the next steps on, and its process ended.
   Result<void> release(const std::string& device);
-  /// A process is started for the device, which takes part when it is ready.
+  /// A process is started for the device, which takes part when it is ready; or for one that the
+  /// job has not, after which it has (newcomer.h).
   Result<void> take_in(const std::string& device);
-  /// Of the job's devices, by name: training, idle, coming, leaving or absent.
-  std::vector<std::pair<std::string, std::string>> device_states() const;
+  Result<void> welcome(const cluster::Cluster& newcomer);
+  std::vector<DeviceState> device_states() const;
   std::int64_t steps_done() const { return done_; }
-  /// Whose programs its processes are; a newcomer must be of the same.
-  const std::string& version() const { return choices_.version; }
-  /// No more events come: writes what came of the last decision, and puts the traces that ranks
-  /// left, if they did, in the order of the plan that ran last.
+  const std::string& version() const { return choices_.version; }  ///< of all its processes
+  /// No more events come. Traces that ranks left are put in the order of the last plan.
   Result<void> end(bool has_traces);
   /// Of the job's devices those of the plan that runs, by rank.
   std::vector<run::WorkerDevice> current_devices() const;
@@ -101,6 +100,7 @@ class Adapting : public Listener {
   void settle_membership(std::int64_t step, Seconds pause);
   void look_ahead();
   void take_arrivals();
+  void know_newcomer(const std::string& device);
   void follow_absences();
   std::string policy_text() const;
   void keep(policy::Decision decision);
@@ -111,7 +111,7 @@ class Adapting : public Listener {
   std::deque<Candidate>& candidates_;
   const Inputs& inputs_;
   const RunDirectory& directory_;
-  const run::Job& job_;
+  run::Job job_;  // with the devices that came to it
   const Clock& clock_;
   Listener& listener_;
   int current_ = 0;                   // that runs
@@ -121,7 +121,7 @@ class Adapting : public Listener {
   std::map<int, int> numbered_;       // of all changes that were asked for, likewise
   std::deque<run::Change> ready_;     // to be given to workers
   const std::size_t found_;           // candidates that were there when it began
-  // The last decision on a plan, until it is seen what comes, words since, and the file before.
+  // The last decision on a plan, and words since; how much of the file is there before them.
   std::vector<policy::Decision> kept_;
   std::uintmax_t settled_ = 0;
   std::map<std::int64_t, policy::StepSeen> seen_;  // what ranks said of steps that are not done
@@ -135,9 +135,10 @@ class Adapting : public Listener {
   std::set<std::string> arrived_;    // that no plan was made with yet
   std::map<std::string, int> came_;  // the last change before a device came, of those that did
   std::set<int> newcomers_;          // that do not know yet which program runs
-  std::string said_;                 // of what losses cost
-  std::set<int> told_;               // processes that were told of a change
-  run::TrainingPoint saved_;         // of it the latest checkpoint that is here
+  Arrivals arrivals_;
+  std::string said_;          // of what losses cost
+  std::set<int> told_;        // processes that were told of a change
+  run::TrainingPoint saved_;  // of it the latest checkpoint that is here
   std::optional<Seconds> first_step_at_;
   Presence absences_;                // that conditions make
   std::set<std::string> returning_;  // devices whose absence is over

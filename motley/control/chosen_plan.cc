@@ -2,9 +2,9 @@
 
 namespace motley::control {
 
-Result<std::unique_ptr<const ChosenPlan>> choose_plan(const Question& question,
-                                                      const PlanChoices& choices,
-                                                      const Outside& outside) {
+Result<std::unique_ptr<ChosenPlan>> choose_plan(const Question& question,
+                                                const PlanChoices& choices,
+                                                const Outside& outside) {
   auto chosen = std::make_unique<ChosenPlan>();
   MOTLEY_ASSIGN(chosen->inputs, read_inputs(question, outside.listener));
   MOTLEY_ASSIGN(Answer answer, find_plan(chosen->inputs, choices, outside));
@@ -18,9 +18,9 @@ Result<std::unique_ptr<const ChosenPlan>> choose_plan(const Question& question,
   return chosen;
 }
 
-Result<std::unique_ptr<const ChosenPlan>> open_plan(const std::string& file,
-                                                    const Question& question, PriceChoices choices,
-                                                    Prices prices, const Outside& outside) {
+Result<std::unique_ptr<ChosenPlan>> open_plan(const std::string& file, const Question& question,
+                                              PriceChoices choices, Prices prices,
+                                              const Outside& outside) {
   auto chosen = std::make_unique<ChosenPlan>();
   MOTLEY_ASSIGN(chosen->inputs, read_inputs(question, outside.listener));
   MOTLEY_RETURN_IF_ERROR(learn_framework(choices, outside, chosen->inputs));

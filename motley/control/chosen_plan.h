@@ -22,9 +22,8 @@ struct ChosenPlan {
 };
 
 /// Plans what the question asks for. That nothing fits is an error here (infeasible).
-Result<std::unique_ptr<const ChosenPlan>> choose_plan(const Question& question,
-                                                      const PlanChoices& choices,
-                                                      const Outside& outside);
+Result<std::unique_ptr<ChosenPlan>> choose_plan(const Question& question,
+                                                const PlanChoices& choices, const Outside& outside);
 
 /// What to do where a plan that is read has no prices.
 enum class Prices {
@@ -34,9 +33,9 @@ enum class Prices {
 
 /// Reads a plan file for the model and the devices of the question; batch, optimizer and how it is
 /// lowered are the plan's.
-Result<std::unique_ptr<const ChosenPlan>> open_plan(const std::string& file,
-                                                    const Question& question, PriceChoices choices,
-                                                    Prices prices, const Outside& outside);
+Result<std::unique_ptr<ChosenPlan>> open_plan(const std::string& file, const Question& question,
+                                              PriceChoices choices, Prices prices,
+                                              const Outside& outside);
 
 /// The prediction of so many steps; none where the plan has no prices, and none, with a note, where
 /// its times are not known.

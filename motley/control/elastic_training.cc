@@ -5,10 +5,13 @@
 #include <filesystem>
 #include <utility>
 
+#include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/control/adapting.h"
 #include "motley/control/mirroring.h"
+#include "motley/control/newcomer.h"
+#include "motley/control/succeeding.h"
 #include "motley/run/checkpoint.h"
 #include "motley/simulate/drawn_times.h"
 
@@ -62,8 +65,10 @@ bool Adapting::on_loss(int process, const Error& error) {
   newcomers_.erase(process);
   leaving_.erase(device);
   told_.erase(process);
-  if (!lived && !is_expected)
+  if (!lived && !is_expected) {
+    arrivals_.explain(device, error);
     listener_.note(fmt::format("{} did not come: {}", device, error.message));
+  }
   if (!lived || is_expected) return true;
   coming_.lost.push_back(device);
   listener_.note(fmt::format("{} is lost: {}", device, error.message));
@@ -75,7 +80,7 @@ std::vector<DeviceId> Adapting::present() const {
   std::vector<DeviceId> devices;
   for (const int process : members_->living()) {
     const std::string& name = members_->device(process);
-    if (leaving_.contains(name)) continue;
+    if (leaving_.contains(name) || !arrivals_.is_priced(name)) continue;
     if (const auto id = cluster::find_device(inputs_.cluster, name)) devices.push_back(*id);
   }
   return devices;
@@ -192,6 +197,8 @@ Json Adapting::will() const {
                              {"plan", plan::print_plan(each.planned.plan, inputs_.cluster)},
                              {"lr_factor", each.lr_factor}});
   }
+  tell_cluster(inputs_.cluster, what);
+  what["newcomers"] = choices_.newcomers;
   for (const char* key : {"devices", "living"}) what[key] = Json::array();
   for (const run::WorkerDevice& device : job_.devices) {
     const Json host = device.host.empty() ? what["host"] : Json(device.host);
@@ -316,6 +323,9 @@ void Adapting::note_membership(const run::WorkerEvent& event) {
   const Seconds now = clock_.steady();
   const bool was_there = members_->lives(event.rank);
   members_->on_event(event, now);
+  if (event.event == "refused")
+    for (const std::string& device : arrived_)
+      arrivals_.explain(device, {ErrorKind::kRuntime, "run.change", event.fields.value("why", "")});
   if (event.event == "step" && !first_step_at_) first_step_at_ = now;
   if (event.event == "checkpoint") heirs_.renew();
   if (event.event == "ready" && !event.fields.value("resumed_from", "").empty()) {
@@ -354,6 +364,10 @@ void Adapting::settle_membership(std::int64_t step, Seconds pause) {
   }
   for (const std::string& device : used)
     if (came_.contains(device) && arrived_.erase(device) > 0) coming_.joined.push_back(device);
+  for (const std::string& device : used) {
+    arrivals_.forget_why(device);
+    know_newcomer(device);
+  }
   const bool is_empty = coming_.lost.empty() && coming_.left.empty() && coming_.joined.empty() &&
                         coming_.lost_steps == 0;
   if (is_empty) return;
@@ -426,21 +440,56 @@ void Adapting::look_ahead() {
   ahead_->prepare(present());
 }
 
-/// Makes a plan with devices that have come.
+/// It takes part, so that it is one of the cluster's devices from now on, also of a run that goes
+/// on with this one.
+void Adapting::know_newcomer(const std::string& device) {
+  const std::optional<std::string> text = arrivals_.know(device);
+  if (!text) return;
+  choices_.newcomers.push_back(*text);
+  const auto written =
+      write_file_atomic(directory_.newcomers(), print_newcomers(choices_.newcomers));
+  if (!written) listener_.note("warning: " + written.error().message);
+}
+
+/// Makes a plan with devices that have come. Strangers with which none is possible are sent back:
+/// they would be in the way of all further plans.
 void Adapting::take_arrivals() {
   if (arrived_.empty() || !asked_.empty()) return;
   const std::string names = join(std::vector<std::string>(arrived_.begin(), arrived_.end()), ", ");
+  std::vector<std::string> strangers;
+  for (const std::string& device : arrived_) {
+    const auto id = cluster::find_device(inputs_.cluster, device);
+    if (!arrivals_.is_stranger(device) || !id) continue;
+    ahead_.reset();  // nobody else asks for prices
+    listener_.note(device + ": " + choices_.price(*id));
+    arrivals_.set_priced(device, true);
+    strangers.push_back(device);
+  }
   for (const std::string& device : arrived_)
     observe(policy::ArrivalSeen{device, Seconds(spent_)}, done_);
   if (!asked_.empty()) return;  // the policy knows how
   const auto plan = plan_for(present());
-  if (!plan || *plan == current_) {
-    listener_.note(names +
-                   (plan ? " is idle: the plan is quicker without" : ": " + plan.error().message));
-    arrived_.clear();
-    return;
+  const bool is_idle = plan && *plan == current_;
+  const auto asked = !plan     ? tl::make_unexpected(plan.error())
+                     : is_idle ? Result<void>()
+                               : ask(*plan, decide(*plan, "with " + names));
+  if (asked && !is_idle) return;
+  const Error why = asked
+                        ? Error{ErrorKind::kRuntime, "elastic.idle", "the plan is quicker without"}
+                        : asked.error();
+  if (is_idle || !plan) listener_.note(names + " is idle: " + why.message);  // else it was said
+  for (const std::string& device : arrived_) {
+    arrivals_.explain(device, why);
+    if (is_idle) know_newcomer(device);
   }
-  if (!ask(*plan, decide(*plan, "with " + names))) arrived_.clear();  // it was said why not
+  arrived_.clear();
+  for (const std::string& device : strangers) {
+    if (is_idle) continue;
+    arrivals_.set_priced(device, false);
+    members_->dismiss(*members_->find(device));
+    listener_.note(device + " is sent back, as no plan is possible with it");
+  }
+  if (!strangers.empty()) look_ahead();
 }
 
 Result<void> Adapting::release(const std::string& device) {
@@ -470,22 +519,55 @@ Result<void> Adapting::take_in(const std::string& device) {
   if (members_->is_over()) return usage_error("elastic.over", "the training is over");
   if (!members_->start(*process))
     return usage_error("elastic.present", device + ": it takes part already");
+  arrivals_.forget_why(device);
   return {};
 }
 
-std::vector<std::pair<std::string, std::string>> Adapting::device_states() const {
+Result<void> Adapting::welcome(const cluster::Cluster& newcomer) {
+  const std::string& device = device_name(newcomer);
+  if (!members_ || !choices_.grow)
+    return usage_error("elastic.unknown", device + ": the run's cluster has no such device");
+  if (members_->is_over()) return usage_error("elastic.over", "the training is over");
+  const auto known = members_->find(device);
+  if (known && !arrivals_.is_stranger(device))
+    return usage_error("elastic.taken",
+                       device + ": the run has a device of that name; give another by --name");
+  if (known && (members_->comes(*known) || members_->lives(*known)))
+    return usage_error("elastic.present", device + ": it is coming already");
+  ahead_.reset();  // nobody else looks at the cluster
+  MOTLEY_ASSIGN(Grown grown, choices_.grow(newcomer));
+  const std::string hash = cluster::cluster_hash(inputs_.cluster);
+  for (Candidate& each : candidates_) each.planned.plan.cluster_hash = hash;
+  const int process = members_->add(grown.worker);
+  const auto at = static_cast<std::size_t>(process);
+  job_.devices.resize(std::max(job_.devices.size(), at + 1));
+  job_.devices[at] = std::move(grown.worker);
+  arrivals_.expect(device, cluster::print_cluster(newcomer));
+  const std::string& host = job_.devices[at].host;
+  listener_.note(fmt::format("{} comes, of {}; {}", device,
+                             host.empty() ? "this machine" : "host " + host, grown.joined));
+  members_->start(process);
+  look_ahead();
+  return {};
+}
+
+std::vector<DeviceState> Adapting::device_states() const {
   const std::set<std::string> used = devices_of(current().planned.plan, inputs_.cluster);
-  std::vector<std::pair<std::string, std::string>> states;
+  std::vector<DeviceState> states;
   for (std::size_t process = 0; process < job_.devices.size(); ++process) {
     const std::string& name = job_.devices[process].name;
     const bool lives = members_ && members_->lives(static_cast<int>(process));
     const bool comes =
         arrived_.contains(name) || (members_ && members_->comes(static_cast<int>(process)));
-    states.emplace_back(name, comes                     ? "coming"
-                              : !lives                  ? "absent"
-                              : leaving_.contains(name) ? "leaving"
-                              : used.contains(name)     ? "training"
-                                                        : "idle");
+    DeviceState& state = states.emplace_back();
+    state.name = name;
+    state.state = comes                     ? "coming"
+                  : !lives                  ? "absent"
+                  : leaving_.contains(name) ? "leaving"
+                  : used.contains(name)     ? "training"
+                                            : "idle";
+    state.has_come = !arrivals_.is_stranger(name);
+    state.why = arrivals_.why(name);
   }
   return states;
 }

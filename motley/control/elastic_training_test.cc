@@ -10,6 +10,8 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/control/adapting.h"
+#include "motley/control/newcomer.h"
+#include "motley/control/placing.h"
 #include "motley/control/requests.h"
 #include "motley/control/training.h"
 #include "motley/run/checkpoint.h"
@@ -88,7 +90,7 @@ class ElasticTest : public ::testing::Test {
       say("ready", process, {{"first_step", 0}, {"leads", process == 0}});
     }
     for (std::int64_t step = 0; step < steps; ++step) do_step(step, 0);
-    EXPECT_EQ(orders(), Names{});
+    EXPECT_EQ(orders(), adaptation_->heritage.is_null() ? Names{} : Names{"leave"});
   }
 
   std::string name(int process) const { return inputs_.cluster.device(DeviceId(process)).name; }
@@ -131,7 +133,7 @@ class ElasticTest : public ::testing::Test {
     return names;
   }
   std::string state(int process) const {
-    return adapting_->device_states()[static_cast<std::size_t>(process)].second;
+    return adapting_->device_states()[static_cast<std::size_t>(process)].state;
   }
   std::string notes() const {
     std::string all;
@@ -638,6 +640,171 @@ TEST_F(ElasticTest, AbsencesBeginWhenTrainingDoes) {
   EXPECT_EQ(orders(), Names{});
   do_step(0, 0);
   EXPECT_EQ(orders(), Names{"kill 1"});
+}
+
+constexpr const char* kNewcomer = R"(schema = "motley.cluster/1"
+name = "newcomer"
+[[node]]
+name = "d"
+  [[node.device]]
+  kind = "cpu"
+  speed = 0.4
+)";
+
+/// The cluster may be given a device, whose memory holds what `largest_` says.
+class NewcomerTest : public ElasticTest {
+ protected:
+  NewcomerTest() {
+    most_ = 4;
+    adaptation_->grow = [this](const cluster::Cluster& newcomer) -> Result<Grown> {
+      Grown grown;
+      MOTLEY_ASSIGN(grown.joined, add_newcomer(newcomer, inputs_.cluster));
+      MOTLEY_ASSIGN(grown.device, cluster::find_device(inputs_.cluster, device_name(newcomer)));
+      grown.worker = worker_device(inputs_.cluster, grown.device, std::nullopt);
+      return grown;
+    };
+    adaptation_->price = [this](DeviceId device) {
+      priced_.push_back(inputs_.cluster.device(device).name);
+      return std::string("priced as ever");
+    };
+  }
+  Result<void> welcome(const std::string& text = kNewcomer) {
+    return adapting_->welcome(parse_newcomer(text).value());
+  }
+  std::vector<std::string> kept() const {
+    return read_newcomers(prepared_->directory.newcomers()).value();
+  }
+
+  Names priced_;
+};
+
+TEST_F(NewcomerTest, ADeviceThatTheClusterHasNotComesWhileTheOthersTrain) {
+  begin();
+  ASSERT_TRUE(welcome());
+  EXPECT_EQ(orders(), (Names{"add 3", "start 3"})) << "nobody halts";
+  EXPECT_EQ(state(3), "coming");
+  EXPECT_FALSE(adapting_->device_states()[3].has_come);
+  EXPECT_EQ(welcome().error().code, "elastic.present");
+  do_step(3, 0);
+  EXPECT_EQ(priced_, Names{});
+  say("ready", 3, {{"idle", true}, {"leads", false}});
+  EXPECT_EQ(orders(), Names{"change 1"});
+  EXPECT_EQ(priced_, Names{"d:0"});
+  EXPECT_EQ(change_.processes, (std::vector<int>{0, 1, 2, 3}));
+  ASSERT_EQ(change_.devices.size(), 4u);
+  EXPECT_EQ(change_.devices[3].name, "d:0");
+  ASSERT_EQ(change_.moving.size(), change_.move.devices.size());
+  EXPECT_EQ(change_.moving.back().name, "d:0") << "others have not heard of it before";
+  EXPECT_EQ(kept(), Names{});
+  change_begins(0, 1, 5);
+  EXPECT_EQ(state(3), "training");
+  EXPECT_TRUE(adapting_->device_states()[3].has_come);
+  EXPECT_EQ(adapting_->membership().at(0).joined, Names{"d:0"});
+  ASSERT_EQ(kept().size(), 1u);
+  EXPECT_EQ(device_name(parse_newcomer(kept()[0]).value()), "d:0");
+  EXPECT_EQ(welcome().error().code, "elastic.taken");
+  // All plans are of the cluster as it is now.
+  for (const Candidate& each : adaptation_->candidates)
+    EXPECT_EQ(each.planned.plan.cluster_hash, cluster::cluster_hash(inputs_.cluster));
+  // It leaves and comes back as any other.
+  ASSERT_TRUE(adapting_->release("d:0"));
+  EXPECT_EQ(orders(), Names{"change 2"});
+  change_begins(0, 2, 6);
+  EXPECT_EQ(orders(), Names{"kill 3"});
+  ASSERT_TRUE(lose(3));
+  ASSERT_TRUE(adapting_->take_in("d:0"));
+  EXPECT_EQ(orders(), Names{"start 3"});
+}
+
+TEST_F(NewcomerTest, OneThatDoesNotComeMayBeDescribedAnew) {
+  begin();
+  ASSERT_TRUE(welcome());
+  ASSERT_EQ(orders(), (Names{"add 3", "start 3"}));
+  ASSERT_TRUE(adapting_->on_loss(3, {ErrorKind::kRuntime, "host.unreachable", "no route"}));
+  EXPECT_EQ(orders(), Names{}) << "the others train on";
+  const auto states = adapting_->device_states();
+  EXPECT_EQ(states[3].state, "absent");
+  ASSERT_TRUE(states[3].why);
+  EXPECT_EQ(states[3].why->message, "no route");
+  EXPECT_EQ(kept(), Names{});
+  std::string text = kNewcomer;
+  text.replace(text.find("0.4"), 3, "0.7");
+  ASSERT_TRUE(welcome(text));
+  EXPECT_EQ(inputs_.cluster.devices.size(), 4u);
+  EXPECT_EQ(inputs_.cluster.devices[3].speed, 0.7);
+  EXPECT_EQ(orders(), (Names{"add 3", "start 3"}));
+  say("ready", 3, {{"idle", true}, {"leads", false}});
+  ASSERT_EQ(orders(), Names{"change 1"});
+  EXPECT_EQ(change_.devices.at(3).speed, 0.7);
+}
+
+TEST_F(NewcomerTest, OneWithWhomNoPlanIsPossibleIsSentBack) {
+  begin();
+  const auto replan = adaptation_->replan;
+  adaptation_->replan = [&](const std::vector<DeviceId>& devices) -> Result<Candidate> {
+    if (devices.size() == 4)
+      return tl::make_unexpected(
+          Error{ErrorKind::kInfeasible, "plan.memory", "1 KiB is too little"});
+    return replan(devices);
+  };
+  ASSERT_TRUE(welcome());
+  ASSERT_EQ(orders(), (Names{"add 3", "start 3"}));
+  say("ready", 3, {{"idle", true}, {"leads", false}});
+  EXPECT_EQ(orders(), Names{});
+  EXPECT_EQ(orders(), Names{"kill 3"});
+  ASSERT_TRUE(lose(3));
+  EXPECT_EQ(state(3), "absent");
+  EXPECT_EQ(adapting_->device_states()[3].why->kind, ErrorKind::kInfeasible);
+  EXPECT_THAT(notes(), HasSubstr("d:0 is idle: 1 KiB is too little\nd:0 is sent back"));
+  // A loss is gone on from without it.
+  ASSERT_TRUE(lose(1));
+  EXPECT_EQ(orders(), Names{"halt 1"});
+  for (const int process : {0, 2}) stand(process, 1, {.point = {.step = 3}});
+  EXPECT_EQ(orders(), Names{"change 1"});
+}
+
+TEST_F(NewcomerTest, ALossWhileItComesIsGoneOnFromWithoutIt) {
+  begin();
+  ASSERT_TRUE(welcome());
+  ASSERT_EQ(orders(), (Names{"add 3", "start 3"}));
+  ASSERT_TRUE(lose(1));
+  ASSERT_EQ(orders(), Names{"halt 1"});
+  say("ready", 3, {{"idle", true}, {"leads", false}});
+  ASSERT_EQ(orders(), Names{"halt 2"});
+  for (const int process : {0, 2}) stand(process, 2, {.point = {.step = 3}});
+  run::Standing idle{.stint = -1, .is_idle = true};
+  idle.device = "d:0";
+  Json said = run::standing_to_json(idle);
+  said["halt"] = 2;
+  say("halted", 3, std::move(said));
+  EXPECT_EQ(orders(), Names{"change 1"});
+  EXPECT_EQ(devices_in(change_.program), (Names{name(0), name(2)})) << "it has no price yet";
+  change_begins(0, 1, 3);
+  EXPECT_EQ(orders(), Names{"change 2"});
+  EXPECT_EQ(devices_in(change_.program), (Names{name(0), name(2), "d:0"}));
+}
+
+TEST_F(NewcomerTest, ANextLeadIsToldOfItBeforeAnybodyElse) {
+  adaptation_->heritage = {{"arguments", Names{}}, {"name", "x"}, {"host", "here"}};
+  begin();
+  ASSERT_TRUE(welcome());
+  auto order = adapting_->next_order();
+  ASSERT_TRUE(order && std::holds_alternative<Leave>(*order));
+  const Json what = std::get<Leave>(*order).what;
+  EXPECT_EQ(what["devices"].back()["name"], "d:0");
+  const auto known = cluster::parse_cluster(what["cluster"].get<std::string>(), "left").value();
+  EXPECT_EQ(known, [&] {
+    cluster::Cluster own = inputs_.cluster;
+    for (cluster::Device& device : own.devices) device.taken_for.clear();
+    return own;
+  }());
+  EXPECT_EQ(orders(), (Names{"add 3", "start 3"}));
+}
+
+TEST_F(NewcomerTest, MembersOfAFixedClusterAreNotAdded) {
+  adaptation_->grow = nullptr;
+  begin();
+  EXPECT_EQ(welcome().error().code, "elastic.unknown");
 }
 
 // Anybody on this machine can ask: no question may end the training.

@@ -5,7 +5,8 @@
 namespace motley::control {
 
 std::optional<Order> Heirs::first(std::optional<Order> order, const std::function<Json()>& will) {
-  const bool is_change = order && std::holds_alternative<run::Change>(*order);
+  const bool is_change = order && (std::holds_alternative<run::Change>(*order) ||
+                                   std::holds_alternative<AddDevice>(*order));
   if (!are_there_ || (has_left_ && !is_change)) return order;
   has_left_ = true;
   held_ = std::move(order);

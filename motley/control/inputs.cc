@@ -34,18 +34,15 @@ Result<void> follow_recipe(const plan::Recipe& recipe, Inputs& inputs) {
   return {};
 }
 
-/// Unlike processors must not share a profile, also where the file says no more than "cpu".
-void tell_processors_apart(cluster::Cluster& cluster) {
-  for (cluster::Device& device : cluster.devices) {
-    if (device.kind != "cpu" || !device.model.empty()) continue;
-    const std::string& host = cluster.node(device.node).host;
-    const bool is_here = run::is_this_machine(host);
-    device.taken_for = is_here ? cluster::describe_cpu() : "of " + host;
-    if (is_here && !device.quota) device.quota = cluster::core_quota();
-  }
-}
-
 }  // namespace
+
+void tell_processor(const cluster::Cluster& cluster, cluster::Device& device) {
+  if (device.kind != "cpu" || !device.model.empty()) return;
+  const std::string& host = cluster.node(device.node).host;
+  const bool is_here = run::is_this_machine(host);
+  device.taken_for = is_here ? cluster::describe_cpu() : "of " + host;
+  if (is_here && !device.quota) device.quota = cluster::core_quota();
+}
 
 Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   Inputs inputs;
@@ -64,7 +61,8 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   } else {
     MOTLEY_ASSIGN(inputs.cluster, cluster::read_cluster(question.cluster));
   }
-  if (!question.is_whole) tell_processors_apart(inputs.cluster);
+  if (!question.is_whole)
+    for (cluster::Device& device : inputs.cluster.devices) tell_processor(inputs.cluster, device);
   MOTLEY_ASSIGN(inputs.devices, allowed_devices(inputs.cluster, question.exclude));
   if (!question.is_whole) cluster::part_shared_memory(inputs.cluster, inputs.devices);
   inputs.global_batch = question.global_batch;

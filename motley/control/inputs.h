@@ -49,6 +49,9 @@ struct Inputs {
 /// Reads the files. Usage errors name file and line, or the device that is not there.
 Result<Inputs> read_inputs(const Question& question, Listener& listener);
 
+/// Of a CPU of which the file says no more than "cpu": unlike processors must not share a profile.
+void tell_processor(const cluster::Cluster& cluster, cluster::Device& device);
+
 /// Gives the inputs the global batch, recipe, batch norm and buckets of a plan that was made
 /// elsewhere, and whether GPUs may use TF32. Usage errors where the recipe is not of this model.
 Result<void> follow_plan(const plan::Plan& plan, Inputs& inputs);

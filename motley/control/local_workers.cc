@@ -111,6 +111,7 @@ run::Commands command_of(const Order& order, const run::Job& job, run::Hosts& ho
     commands.lines.resize(job.devices.size());
     commands.lines[static_cast<std::size_t>(follow->process)] = run::print_follow(follow->number);
   }
+  if (const auto* add = std::get_if<AddDevice>(&order)) commands.added = {add->process};
   if (const auto* start = std::get_if<StartProcess>(&order)) commands.start = {start->process};
   if (const auto* kill = std::get_if<KillProcess>(&order)) commands.kill = {kill->process};
   return commands;
@@ -125,11 +126,19 @@ void tell_last_steps(const run::Inheritance& inherited, const RunDirectory& dire
       (void)on_event(step);
 }
 
+/// With the word of a store, or of keys, nobody else may read it.
+Result<void> write_job(const run::Job& job) {
+  const bool has_word = job.store || (job.changes && job.changes->keys);
+  return write_file_atomic(RunDirectory{job.run_dir}.job(), run::job_to_json(job).dump(2),
+                           has_word ? Readers::kOwner : Readers::kAll);
+}
+
 /// Orders of a job whose plan may change, as commands; and what it leaves with its hosts.
 class Commander {
  public:
-  /// All outlive it. `inherited`: null where this process led from the beginning.
-  Commander(const run::Job& job, run::Hosts& hosts, const run::Inheritance* inherited,
+  /// All outlive it; the job is given further devices. `inherited`: null where this process led
+  /// from the beginning.
+  Commander(run::Job& job, run::Hosts& hosts, const run::Inheritance* inherited,
             const Workers::OnEvent& on_event, const Workers::Orders& orders)
       : job_(job), hosts_(hosts), on_event_(on_event), orders_(orders) {
     if (inherited != nullptr) moved_keys_ = job.changes->keys;
@@ -165,12 +174,22 @@ class Commander {
       is_asked_ = true;
       if (succession_) succession_->leave(std::move(leave->what));
     }
+    if (const auto* add = std::get_if<AddDevice>(&*order)) take_in(*add);
     return command_of(*order, job_, hosts_, moved_keys_);
   }
 
  private:
+  /// Those that are started from now on read of it.
+  void take_in(const AddDevice& add) {
+    const auto at = static_cast<std::size_t>(add.process);
+    job_.devices.resize(std::max(job_.devices.size(), at + 1));
+    job_.devices[at] = add.device;
+    (void)write_job(job_);  // what cannot read it says so
+    (void)run::place_device(hosts_, job_, at);
+  }
+
   static constexpr double kLook = 0.05;  // seconds
-  const run::Job& job_;
+  run::Job& job_;
   run::Hosts& hosts_;
   const Workers::OnEvent& on_event_;
   const Workers::Orders& orders_;
@@ -284,10 +303,7 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
   }
   auto seats = find_seats(path, placed);
   if (!seats) return {.end = run::JobEnd::kFailed, .error = seats.error()};
-  const std::string text = run::job_to_json(placed).dump(2);
-  // With the word of a store nobody else may read it.
-  const Readers readers = placed.store || keys ? Readers::kOwner : Readers::kAll;
-  Result<void> done = placed == job ? Result<void>() : write_file_atomic(path, text, readers);
+  Result<void> done = placed == job ? Result<void>() : write_job(placed);
   if (!done) return {.end = run::JobEnd::kFailed, .error = done.error()};
   if (inherited_) tell_last_steps(*inherited_, {job.run_dir}, on_event);
   std::optional<Commander> commander;

@@ -35,6 +35,14 @@ std::optional<int> Membership::find(const std::string& device) const {
   return static_cast<int>(found - devices_.begin());
 }
 
+int Membership::add(const run::WorkerDevice& device) {
+  const int process = find(device.name).value_or(static_cast<int>(devices_.size()));
+  devices_.resize(std::max(devices_.size(), static_cast<std::size_t>(process) + 1));
+  devices_[static_cast<std::size_t>(process)] = device.name;
+  orders_.push_back(AddDevice{process, device});
+  return process;
+}
+
 bool Membership::start(int process) {
   if (!started_.insert(process).second) return false;
   come_.insert(process);
@@ -53,7 +61,7 @@ bool Membership::lose(int process, Seconds now) {
   started_.erase(process);
   const bool lived = living_.erase(process) > 0;
   if (dismissed_.erase(process) > 0) return true;
-  if (!lived) return has_begun_;  // one that was coming
+  if (!lived) return has_begun_ || come_.contains(process);  // one that was coming
   if (!has_begun_ || living_.empty()) return false;
   // Where some are through, others may be as well; who is not will say so.
   if (ended_.empty()) halt(now);

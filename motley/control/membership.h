@@ -23,6 +23,13 @@ struct MembershipChange {
 };
 Json membership_to_json(const std::vector<MembershipChange>& changes);
 
+struct DeviceState {
+  std::string name;
+  std::string state;         ///< training, idle, coming, leaving or absent
+  std::optional<Error> why;  ///< it does not train, where that was not asked for
+  bool has_come = true;      ///< or did so once
+};
+
 /// Which processes of an elastic job live, and how they come to stand still together when some are
 /// lost. Is told what happened and when, and says what to do; knows no process and no plan.
 ///
@@ -53,6 +60,9 @@ class Membership {
   /// by numbers beyond this one. `since`: when they were left alone.
   void take_over(int number, Seconds since, Seconds now);
 
+  /// The job has got a device, or, where it has one of that name, that is another now. Its process,
+  /// which is to be started by itself.
+  int add(const run::WorkerDevice& device);
   /// A process is to be started. False: it lives.
   bool start(int process);
   /// A process is not needed any more: it does not live from now on, and its end will be no loss.

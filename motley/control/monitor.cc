@@ -31,6 +31,12 @@ Result<void> Monitor::open(const RunDirectory& directory, Log earlier) {
   return {};
 }
 
+void Monitor::know_rank(int rank, const std::string& device) {
+  const auto at = static_cast<std::size_t>(rank);
+  watched_.devices.resize(std::max(ranks(), at + 1));
+  watched_.devices[at] = device;
+}
+
 Wish Monitor::on_event(const run::WorkerEvent& event) {
   if (event.event == "ready" && leads(event)) on_ready(event.fields);
   if (event.event == "step") on_step(event);
@@ -57,14 +63,15 @@ Measured Monitor::result() const {
     if (logged.is_best) result.best_step = step;
   }
   result.step = Seconds(upper_median(step_seconds_));
+  result.devices = watched_.devices;
   result.busy.assign(ranks(), 0);
   result.peak_bytes.assign(ranks(), 0);
   double total = 0;
   for (const auto& [step, logged] : known_.steps) {
-    // An earlier call may have had other ranks.
-    if (step < std::max(first_step_, stint_begin_) || logged.compute_s.size() != ranks()) continue;
+    // An earlier call may have had other ranks; some may have come since.
+    if (step < std::max(first_step_, stint_begin_) || logged.compute_s.size() > ranks()) continue;
     total += logged.step_s;
-    for (std::size_t r = 0; r < ranks(); ++r) {
+    for (std::size_t r = 0; r < logged.compute_s.size(); ++r) {
       result.busy[r] += logged.compute_s[r];
       result.peak_bytes[r] = std::max(result.peak_bytes[r], logged.peak_bytes[r]);
     }

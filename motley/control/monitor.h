@@ -41,8 +41,9 @@ struct Measured {
   std::string checkpoint;
   std::int64_t lost_steps = 0;  ///< steps done again because a run ended without a checkpoint
   std::int64_t first_step = 0;  ///< where this call began
-  std::vector<double> busy;     ///< compute time / step time, by rank
-  std::vector<std::int64_t> peak_bytes;  ///< by rank
+  std::vector<std::string> devices = {};  ///< by rank
+  std::vector<double> busy;               ///< compute time / step time, by rank
+  std::vector<std::int64_t> peak_bytes;   ///< by rank
   Waiting waiting = {};
   bool stopped = false;  ///< told to stop; the checkpoint is safe
   std::map<std::int64_t, run::Evaluation> evaluations = {};  ///< by steps done
@@ -78,6 +79,8 @@ class Monitor {
 
   /// Opens the files; `earlier`: of the run that is continued.
   Result<void> open(const RunDirectory& directory, Log earlier);
+  /// The job was given a rank, or this one another device.
+  void know_rank(int rank, const std::string& device);
   /// Takes an event of any rank. kStop: the listener asked for it, now or before.
   Wish on_event(const run::WorkerEvent& event);
   /// No more events come. Steps that a checkpoint has and that a rank which is gone never reported

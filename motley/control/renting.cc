@@ -280,7 +280,8 @@ void Renting::ask(const policy::Rent& rent) {
 /// Of whom the training says that they are there, or not any more.
 void Renting::see_machines() {
   std::map<std::string, std::string> states;
-  for (auto& [device, state] : place_.adapting.device_states()) states[device] = state;
+  for (DeviceState& each : place_.adapting.device_states())
+    states[each.name] = std::move(each.state);
   const std::vector<elastic::JobMachine> machines = policy_.job().machines;
   for (std::size_t m = 0; m < machines.size(); ++m) {
     bool lives = false, leaves = true;

@@ -1,6 +1,7 @@
 #include "motley/control/requests.h"
 
 #include "motley/base/json.h"
+#include "motley/control/newcomer.h"
 
 namespace motley::control {
 namespace {
@@ -12,12 +13,16 @@ std::string text_in(const Json& question, const char* key) {
   return is_text ? found->get<std::string>() : std::string();
 }
 
+Json error_to_json(const Error& error) {
+  return {{"kind", static_cast<int>(error.kind)}, {"code", error.code}, {"message", error.message}};
+}
+
 /// The device that a newcomer stands for.
 Result<std::string> find_newcomer(const Json& question, const Adapting& adapting) {
   const std::string named = text_in(question, "device");
   if (!named.empty()) return named;
-  for (const auto& [device, state] : adapting.device_states())
-    if (state == "absent") return device;
+  for (const DeviceState& each : adapting.device_states())
+    if (each.state == "absent" && each.has_come) return each.name;
   return usage_error("elastic.nobody", "all devices of the run's cluster take part already");
 }
 
@@ -35,6 +40,10 @@ Result<void> carry_out(const run::Door::Question& question, const Json& json, Ad
   if (version != own)
     return usage_error("elastic.version",
                        "a newcomer of version '" + version + "', this run is of '" + own + "'");
+  if (const std::string text = text_in(json, "newcomer"); !text.empty()) {
+    MOTLEY_ASSIGN(const cluster::Cluster newcomer, parse_newcomer(text));
+    return adapting.welcome(newcomer);
+  }
   MOTLEY_ASSIGN(const std::string device, find_newcomer(json, adapting));
   return adapting.take_in(device);
 }
@@ -47,12 +56,12 @@ void answer_requests(run::Door& door, Adapting& adapting) {
     const auto done = json && json->is_object() ? carry_out(question, *json, adapting)
                                                 : usage_error("elastic.question", "not an object");
     Json answer{{"step", adapting.steps_done()}, {"devices", Json::array()}};
-    for (const auto& [device, state] : adapting.device_states())
-      answer["devices"].push_back({{"name", device}, {"state", state}});
-    if (!done)
-      answer["error"] = {{"kind", static_cast<int>(done.error().kind)},
-                         {"code", done.error().code},
-                         {"message", done.error().message}};
+    for (const DeviceState& each : adapting.device_states()) {
+      answer["devices"].push_back(
+          {{"name", each.name}, {"state", each.state}, {"has_come", each.has_come}});
+      if (each.why) answer["devices"].back()["why"] = error_to_json(*each.why);
+    }
+    if (!done) answer["error"] = error_to_json(done.error());
     door.answer(question.caller, answer.dump());
   }
 }

@@ -32,6 +32,8 @@ struct RunDirectory {
   std::string lifetimes() const { return path + "/lifetimes.json"; }
   /// While an elastic job runs: where it can be asked.
   std::string door() const { return path + "/door.json"; }
+  /// Devices that came to an elastic job and that its cluster file has not.
+  std::string newcomers() const { return path + "/newcomers.json"; }
   std::string events() const { return path + "/tb"; }
   std::string predicted() const { return path + "/predicted.txt"; }
   std::string measured(std::size_t rank) const {

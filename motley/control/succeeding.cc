@@ -6,6 +6,7 @@
 
 #include "motley/base/file.h"
 #include "motley/base/random.h"
+#include "motley/control/newcomer.h"
 #include "motley/control/run_directory.h"
 #include "motley/cost/measured/profile_store.h"
 #include "motley/run/hosts/here.h"
@@ -68,17 +69,20 @@ Result<std::string> copy_store(const std::string& store, const std::string& run_
 
 }  // namespace
 
-Result<Json> make_heritage(const Inputs& inputs, const std::vector<std::string>& arguments,
-                           const std::string& run_dir, const std::string& store) {
+void tell_cluster(const cluster::Cluster& cluster, Json& heritage) {
+  heritage["cluster"] = cluster::print_cluster(cluster);
+  heritage["taken_for"] = takings(cluster);
+}
+
+Result<Json> make_heritage(const std::vector<std::string>& arguments, const std::string& run_dir,
+                           const std::string& store) {
   const std::string path = fs::absolute(run_dir).lexically_normal().string();
   MOTLEY_ASSIGN(const std::string profiles, copy_store(store, path));
   return Json{{"arguments", arguments},
               {"name", fmt::format("{}-{}", fs::path(path).filename().string(),
                                    hash_hex(run::own_host_name() + ":" + path).substr(0, 8))},
               {"host", run::own_host_name()},
-              {"profiles", profiles},
-              {"cluster", cluster::print_cluster(inputs.cluster)},
-              {"taken_for", takings(inputs.cluster)}};
+              {"profiles", profiles}};
 }
 
 Result<Continuation> open_continuation(const run::Inheritance& inherited) {
@@ -101,8 +105,7 @@ Result<Continuation> open_continuation(const run::Inheritance& inherited) {
     made.known.alone = inherited.alone;
     if (const auto log = read_log({made.run_dir}); log && !log->steps.empty())
       made.known.done = log->steps.rbegin()->first + 1;
-    for (const char* key : {"arguments", "name", "host", "cluster", "taken_for"})
-      made.heritage[key] = memory.at(key);
+    for (const char* key : {"arguments", "name", "host"}) made.heritage[key] = memory.at(key);
     const std::string left = inherited.scratch + "/left/profiles/store";
     if (fs::exists(left, code)) {
       const std::string folder = made.run_dir + "/profiles";
@@ -110,6 +113,9 @@ Result<Continuation> open_continuation(const run::Inheritance& inherited) {
       made.profiles = folder + "/" + kStore;
       made.heritage["profiles"] = folder;
     }
+    made.newcomers = memory.at("newcomers").get<std::vector<std::string>>();
+    MOTLEY_RETURN_IF_ERROR(
+        write_file_atomic(RunDirectory{made.run_dir}.newcomers(), print_newcomers(made.newcomers)));
     for (std::size_t i = 0; i < made.known.devices.size(); ++i)
       if (!inherited.processes.contains(static_cast<int>(i)))
         made.absent.push_back(made.cluster.device(made.known.devices[i]).name);

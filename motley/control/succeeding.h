@@ -12,10 +12,13 @@
 namespace motley::control {
 
 /// What hosts are left of a training, beside what Adapting adds: `arguments`, by which `motley` was
-/// called, `name` of the run directory, the `cluster` as it is known here, and a copy of the store
-/// of prices (a path; where there is one) in the folder `profiles`.
-Result<Json> make_heritage(const Inputs& inputs, const std::vector<std::string>& arguments,
-                           const std::string& run_dir, const std::string& store);
+/// called, `name` of the run directory, this `host`, and a copy of the store of prices (a path;
+/// where there is one) in the folder `profiles`.
+Result<Json> make_heritage(const std::vector<std::string>& arguments, const std::string& run_dir,
+                           const std::string& store);
+
+/// Puts the cluster into it, as it is known now.
+void tell_cluster(const cluster::Cluster& cluster, Json& heritage);
 
 /// What a training needs that goes on here.
 struct Continuation {
@@ -23,8 +26,9 @@ struct Continuation {
   std::string plan;      ///< file of the last one that was to begin
   std::string profiles;  ///< store of prices; "": none was left
   cluster::Cluster cluster;
-  run::Job job;                     ///< as this host had it
-  std::vector<std::string> absent;  ///< devices without a process
+  run::Job job;                        ///< as this host had it
+  std::vector<std::string> absent;     ///< devices without a process
+  std::vector<std::string> newcomers;  ///< as Adaptation has them
   Succeeded known;
   Json heritage;  ///< for the next one
 };

@@ -394,7 +394,10 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
         if (door) answer_requests(*door, *adapting);
         (void)notices.look(elastic, listener);  // what it wants is heard with the next event
         if (renting) (void)renting->look();     // likewise
-        return adapting ? adapting->next_order() : std::nullopt;
+        std::optional<Order> order = adapting ? adapting->next_order() : std::nullopt;
+        if (const auto* add = order ? std::get_if<AddDevice>(&*order) : nullptr)
+          monitor.know_rank(add->process, add->device.name);
+        return order;
       },
       [&](int process, const Error& error) {
         return adapting && adapting->on_loss(process, error);
@@ -435,13 +438,12 @@ LastPlan last_plan(const PreparedRun& prepared, const Measured& measured) {
 
 std::vector<RankSummary> rank_summaries(const PreparedRun& prepared, const Measured& measured) {
   std::vector<RankSummary> ranks;
-  const std::vector<run::WorkerDevice>& devices = prepared.job.devices;
   for (const plan::Member& member : plan::members(last_plan(prepared, measured).planned->plan)) {
     RankSummary& rank = ranks.emplace_back();
     rank.device = prepared.inputs->cluster.device(member.device).name;
     rank.samples = member.samples;
-    for (std::size_t r = 0; r < devices.size(); ++r) {
-      if (devices[r].name != rank.device) continue;
+    for (std::size_t r = 0; r < measured.devices.size(); ++r) {
+      if (measured.devices[r] != rank.device) continue;
       if (r < measured.busy.size()) rank.busy = measured.busy[r];
       if (r < measured.peak_bytes.size()) rank.peak_bytes = measured.peak_bytes[r];
     }

@@ -27,6 +27,11 @@ namespace motley::control {
 struct Halt {
   int number = 0;
 };
+/// The job is given a device that it had not, or that is described anew before it has come.
+struct AddDevice {
+  int process = 0;
+  run::WorkerDevice device;
+};
 /// A process is started for a device of the job that has none, or none any more.
 struct StartProcess {
   int process = 0;
@@ -44,7 +49,7 @@ struct Leave {
   Json what;
 };
 /// What a running job's processes are told, or what is done with them.
-using Order = std::variant<run::Change, Halt, StartProcess, KillProcess, Follow, Leave>;
+using Order = std::variant<run::Change, Halt, AddDevice, StartProcess, KillProcess, Follow, Leave>;
 
 /// A rank of a program, to be timed alone.
 struct TimedProgram {

@@ -123,6 +123,21 @@ Result<CollectiveTimes> CollectiveTimes::build(const ProfileStore& store) {
   return times;
 }
 
+void CollectiveTimes::reach(int ranks) {
+  for (auto& [key, fits] : fits_) {
+    if (fits.curves.empty() || fits.curves.rbegin()->first >= ranks) continue;
+    const auto [most, last] = *fits.curves.rbegin();
+    if (most < 2) continue;
+    const double messages = static_cast<double>(ranks - 1) / (most - 1);
+    SizeCurve more = last;
+    for (Affine* piece : {&more.small, &more.large}) {
+      piece->latency = messages * piece->latency;
+      piece->seconds_per_byte *= messages * most / ranks;
+    }
+    fits.curves[ranks] = more;
+  }
+}
+
 Result<Seconds> CollectiveTimes::at(std::string_view op, const std::string& route, int ranks,
                                     Bytes bytes, std::string_view backend) const {
   MOTLEY_ASSIGN(const CollectiveCurve found, curve(op, route, ranks, backend));

@@ -50,6 +50,10 @@ class CollectiveTimes {
   Result<CollectiveCurve> curve(std::string_view op, const std::string& route, int ranks,
                                 std::string_view backend = "gloo") const;
 
+  /// So many ranks and fewer are known from now on: beyond those that were measured, as around a
+  /// ring, which for B bytes among n ranks sends n - 1 messages and (n - 1)/n B a rank.
+  void reach(int ranks);
+
  private:
   struct Fits {
     std::map<int, SizeCurve> curves;  ///< by ranks

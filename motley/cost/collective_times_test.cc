@@ -43,6 +43,18 @@ TEST(CollectiveTimes, FitsALine) {
   EXPECT_NEAR(at(times, 2, 100000), 1001.0, 1e-8);
 }
 
+TEST(CollectiveTimes, ReachesBeyondWhatWasMeasuredAsARing) {
+  // Among 3: 4 s and 1 byte/s. Of 5 ranks: 4/2 of the messages; of the bytes (4/5) / (2/3) = 6/5.
+  CollectiveTimes times = times_of({entry(3, 100, 104.0), entry(3, 300, 304.0)});
+  EXPECT_FALSE(times.at(kReduce, "local", 5, Bytes(100)));
+  times.reach(5);
+  EXPECT_NEAR(at(times, 5, 0), 8.0, 1e-9);
+  EXPECT_NEAR(at(times, 5, 100), 128.0, 1e-9);
+  EXPECT_NEAR(at(times, 3, 100), 104.0, 1e-9);
+  times.reach(4);
+  EXPECT_NEAR(at(times, 5, 100), 128.0, 1e-9) << "further than that already";
+}
+
 TEST(CollectiveTimes, FitsRelativeErrors) {
   // Bytes 0: 1 s and, by another size, slope s with latency l: minimise ((l - 1) / 1)^2 +
   // ((l + s - 2) / 2)^2 + ((l + 2s - 6) / 6)^2. Setting both derivatives to zero:

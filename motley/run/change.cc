@@ -1,5 +1,7 @@
 #include "motley/run/change.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -20,6 +22,24 @@ std::string own_text(const program::Program& program, const std::string& device)
   return program::print_program(program::own_program(program, rank));
 }
 
+Json devices_to_json(const std::vector<WorkerDevice>& devices) {
+  Json list = Json::array();
+  for (const WorkerDevice& each : devices) list.push_back(worker_device_to_json(each));
+  return list;
+}
+
+Result<std::vector<WorkerDevice>> read_devices(JsonObject& object, const char* key) {
+  MOTLEY_ASSIGN(const Json* list, object.member(key));
+  if (!list->is_array())
+    return usage_error("run.order",
+                       fmt::format("{}: key '{}': wanted a list", object.where(), key));
+  std::vector<WorkerDevice> devices;
+  for (const Json& each : *list) {
+    MOTLEY_ASSIGN(devices.emplace_back(), worker_device_from_json(each, object.where()));
+  }
+  return devices;
+}
+
 }  // namespace
 
 std::vector<WorkerDevice> devices_of(const program::Program& program,
@@ -32,8 +52,7 @@ std::vector<WorkerDevice> devices_of(const program::Program& program,
 }
 
 std::string print_order(const Change& change, const std::string& device) {
-  Json devices = Json::array(), evaluations = Json::array();
-  for (const WorkerDevice& each : change.devices) devices.push_back(worker_device_to_json(each));
+  Json evaluations = Json::array();
   for (const program::Program& each : change.evaluations)
     evaluations.push_back(own_text(each, device));
   // A state that is loaded from files needs no move.
@@ -41,11 +60,12 @@ std::string print_order(const Change& change, const std::string& device) {
   const Json json{
       {"change", change.number},
       {"after", change.after},
-      {"devices", std::move(devices)},
+      {"devices", devices_to_json(change.devices)},
       {"program", own_text(change.program, device)},
       {"evaluations", std::move(evaluations)},
       {"lr_factor", change.lr_factor},
       {"move", is_loaded ? std::string() : own_text(change.move, device)},
+      {"moving", devices_to_json(change.moving)},
       {"recovery", change.recovery ? recovery_to_json(*change.recovery) : Json(nullptr)},
       {"keys", store_to_json(change.keys)},
       {"processes", change.processes}};
@@ -77,12 +97,7 @@ Result<ChangeOrder> parse_order(const std::string& line) {
   order.number = static_cast<int>(number);
   MOTLEY_ASSIGN(const std::int64_t after, object.integer("after"));
   order.after = static_cast<int>(after);
-  MOTLEY_ASSIGN(const Json* devices, object.member("devices"));
-  if (!devices->is_array())
-    return usage_error("run.order", where + ": key 'devices': wanted a list");
-  for (const Json& each : *devices) {
-    MOTLEY_ASSIGN(order.devices.emplace_back(), worker_device_from_json(each, where));
-  }
+  MOTLEY_ASSIGN(order.devices, read_devices(object, "devices"));
   MOTLEY_ASSIGN(const std::string program, object.string("program"));
   MOTLEY_ASSIGN(order.program, program::parse_program(program, where + ": program"));
   MOTLEY_ASSIGN(const std::vector<std::string> evaluations, object.strings("evaluations"));
@@ -95,6 +110,7 @@ Result<ChangeOrder> parse_order(const std::string& line) {
   if (!move.empty()) {
     MOTLEY_ASSIGN(order.move, program::parse_program(move, where + ": move"));
   }
+  MOTLEY_ASSIGN(order.moving, read_devices(object, "moving"));
   MOTLEY_ASSIGN(const Json* recovery, object.member("recovery"));
   if (!recovery->is_null()) {
     MOTLEY_ASSIGN(order.recovery, recovery_from_json(*recovery, where + ": recovery"));

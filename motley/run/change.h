@@ -23,8 +23,9 @@ struct Change {
   program::Program program;
   std::vector<WorkerDevice> devices;  ///< of the program, by its ranks; some of the job's
   std::vector<program::Program> evaluations;
-  double lr_factor = 1;   ///< of all learning rates, from then on
-  program::Program move;  ///< of the devices of both programs
+  double lr_factor = 1;                   ///< of all learning rates, from then on
+  program::Program move;                  ///< of the devices of both programs
+  std::vector<WorkerDevice> moving = {};  ///< of the move, by its ranks
   /// After a loss: from where its processes, which all have stopped, go on.
   std::optional<Recovery> recovery = {};
   /// Where processes meet from now on, after the loss of the lead; none: where they did.
@@ -52,6 +53,7 @@ struct ChangeOrder {
   std::vector<program::Program> evaluations;
   double lr_factor = 1;
   program::Program move;  ///< the same
+  std::vector<WorkerDevice> moving;
 };
 /// For the device of that name, which the program need not use.
 std::string print_order(const Change& change, const std::string& device);

@@ -30,6 +30,7 @@ Change change() {
   made.evaluations = {two_devices()};
   made.devices = {{.name = "a:0", .kind = "cpu", .slow = {{2, 5, 1.5}}},
                   {.name = "b:0", .kind = "cpu", .speed = 0.5}};
+  made.moving = {{.name = "b:0", .kind = "cpu", .host = "there"}};
   return made;
 }
 
@@ -37,6 +38,7 @@ TEST(Change, AWorkerIsToldItsOwnInstructions) {
   const ChangeOrder order = parse_order(print_order(change(), "b:0")).value();
   EXPECT_EQ(order.number, 3);
   EXPECT_EQ(order.devices, change().devices);
+  EXPECT_EQ(order.moving, change().moving) << "of which its own job need not know";
   const program::Program own = program::own_program(two_devices(), Rank(1));
   EXPECT_EQ(order.program, own);
   EXPECT_EQ(order.move, own);

@@ -33,9 +33,10 @@ std::string rank_name(const Job& job, int rank) {
                                     : fmt::format("rank {}", rank);
 }
 
-Diagnosis::Diagnosis(const Job& job) : job_(job), status_(job.devices.size()) {}
+Diagnosis::Diagnosis(const Job& job) : job_(job) {}
 
 const StatusFile* Diagnosis::status(int rank) {
+  if (status_.size() < job_.devices.size()) status_.resize(job_.devices.size());
   auto& status = status_[static_cast<std::size_t>(rank)];
   if (!status) {
     auto opened = StatusFile::open(job_.run_dir, rank);

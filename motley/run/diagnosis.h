@@ -15,7 +15,7 @@ namespace motley::run {
 /// only, so it works for dead workers, and in any process of the same machine.
 class Diagnosis {
  public:
-  /// `job` outlives the object.
+  /// `job` outlives the object, and may be given further devices.
   explicit Diagnosis(const Job& job);
 
   /// "step 17, ^9 motley::all_reduce "bucket 0"": each lane that is busy, and of sends and

@@ -11,10 +11,11 @@ void HostReturns::begin(const std::string& host, int rank) {
   Coming& coming = coming_[host];
   coming.ranks.push_back(rank);
   if (coming.placed.valid()) return;
-  coming.placed = std::async(std::launch::async, [this, host]() -> Result<Placed> {
+  // The job may be given further devices meanwhile.
+  coming.placed = std::async(std::launch::async, [this, host, job = job_]() -> Result<Placed> {
     Placed placed;
     MOTLEY_ASSIGN(placed.reached, hosts_->start_agent(host));
-    MOTLEY_ASSIGN(placed.job, place_again(*hosts_, host, placed.reached, job_));
+    MOTLEY_ASSIGN(placed.job, place_again(*hosts_, host, placed.reached, job));
     return placed;
   });
 }

@@ -95,6 +95,7 @@ class Launch {
   Result<void> start(std::size_t rank, std::vector<std::string> more = {});
   void adopt(std::size_t rank, int number);
   void join(int rank);
+  void take_in(int rank);
   bool outlives(int rank, const Error& error);
   void lose(int rank, Error error);
   const Seat& seat_of(std::size_t rank) const { return seats_[rank]; }
@@ -203,6 +204,23 @@ Result<void> Launch::start(std::size_t rank, std::vector<std::string> more) {
                               log_path(static_cast<int>(rank)), job_.changes.has_value()});
 }
 
+/// A rank that the job has been given: of a host whose agent has not the job's files it is as one
+/// that comes back.
+void Launch::take_in(int rank) {
+  const auto at = static_cast<std::size_t>(rank);
+  seats_.resize(std::max(seats_.size(), at + 1));
+  exit_codes_.resize(seats_.size(), 0);
+  spoke_error_.resize(seats_.size(), false);
+  is_ready_.resize(seats_.size(), true);
+  const std::string& host = job_.devices[at].host;
+  seats_[at] = {host, host.empty() ? options_.job_path : ""};
+  for (const Seat& seat : seats_)
+    if (seat.agent == host && !seat.job.empty()) seats_[at].job = seat.job;
+  if (seats_[at].job.empty()) returns_.lose(host);
+  std::error_code code;  // of an earlier call
+  std::filesystem::remove(fmt::format("{}/status/rank-{}", job_.run_dir, rank), code);
+}
+
 /// Starts a rank that joins what runs, when its host is there.
 void Launch::join(int rank) {
   const auto at = static_cast<std::size_t>(rank);
@@ -294,6 +312,7 @@ void Launch::carry() {
 void Launch::give_orders() {
   if (!options_.orders) return;
   while (const auto commands = options_.orders()) {
+    for (const int rank : commands->added) take_in(rank);
     for (std::size_t rank = 0; rank < commands->lines.size(); ++rank) {
       if (commands->lines[rank].empty() || exit_codes_[rank] >= 0) continue;
       const auto told = crew_of(rank).tell(static_cast<int>(rank), commands->lines[rank]);
@@ -333,6 +352,11 @@ void Launch::check_dying() {
 /// Hosts that have come back, or could not.
 void Launch::take_returns() {
   for (HostReturns::Return& each : returns_.take()) {
+    if (each.reached)
+      if (const auto named = options_.hosts->check_name(each.host, *each.reached); !named) {
+        returns_.lose(each.host);
+        each.reached = tl::make_unexpected(named.error());
+      }
     if (each.reached) {
       carriers_.erase(each.host);  // of the agent before
       crews_.erase(each.host);

@@ -28,6 +28,8 @@ struct Commands {
   std::vector<std::string> lines;  ///< by rank; empty: nothing for that one
   std::vector<int> start;          ///< ranks that have no process; theirs join what runs
   std::vector<int> kill;
+  /// Ranks that the job has been given, or of which it says something else now.
+  std::vector<int> added;
 };
 
 struct LaunchOptions {
@@ -53,13 +55,13 @@ struct LaunchOptions {
   std::function<bool(int rank, const Error& error)> on_loss = nullptr;
 };
 
-/// Starts one worker per device of the job, here (posix_spawn; each dies with its parent) or by the
-/// agent of its host, reads their events and passes each to `on_event` in arrival order, forwards
-/// SIGTERM and SIGINT as SIGTERM, brings the checkpoints that are written elsewhere, and waits for
-/// all. When
-/// one fails, the others end within 30 s: they notice by themselves, or are killed. Never hangs:
-/// silence longer than the job's timeout is a failure that says which rank is in which instruction
-/// (from status files, see status.h).
+/// Starts one worker per device of the job, which may be given further ones by orders, here
+/// (posix_spawn; each dies with its parent) or by the agent of its host, reads their events and
+/// passes each to `on_event` in arrival order, forwards SIGTERM and SIGINT as SIGTERM, brings the
+/// checkpoints that are written elsewhere, and waits for all. When one fails, the others end within
+/// 30 s: they notice by themselves, or are killed. Never hangs: silence longer than the job's
+/// timeout is a failure that says which rank is in which instruction (from status files, see
+/// status.h).
 JobOutcome launch(const Job& job, const LaunchOptions& options,
                   const std::function<void(const WorkerEvent&)>& on_event);
 

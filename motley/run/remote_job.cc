@@ -391,20 +391,48 @@ Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& 
   return seats;
 }
 
+namespace {
+
+/// Changes the job as a host has it: its places there stay.
+Result<void> change_job(HostLink& link, double patience, const std::function<void(Job&)>& change) {
+  const Outbox outbox;
+  const std::string name = link.host() + ": job.json";
+  MOTLEY_RETURN_IF_ERROR(link.fetch("run/job.json", outbox.folder(), patience));
+  MOTLEY_ASSIGN(const std::string text, read_file(outbox.folder() + "/job.json"));
+  MOTLEY_ASSIGN(const Json json, parse_json(text, name));
+  MOTLEY_ASSIGN(Job there, job_from_json(json, name));
+  change(there);
+  return link.put_text(job_to_json(there).dump(), "run/job.json");
+}
+
+/// Devices that the job has got since a host was given it.
+void add_devices(const Job& job, Job& there) {
+  for (std::size_t rank = there.devices.size(); rank < job.devices.size(); ++rank)
+    there.devices.push_back(job.devices[rank]);
+}
+
+}  // namespace
+
+Result<void> place_device(Hosts& hosts, const Job& job, std::size_t rank) {
+  constexpr double kAnswer = 5;  // seconds; all else waits
+  const std::string& host = job.devices[rank].host;
+  if (host.empty() || hosts.agents_on(host).empty()) return {};
+  return change_job(hosts.on(host), kAnswer, [&](Job& there) {
+    add_devices(job, there);
+    there.devices[rank] = job.devices[rank];
+  });
+}
+
 Result<std::vector<Seat>> find_job(Hosts& hosts, Job& job) {
   std::map<std::string, std::string> paths;  // by host
-  const Outbox outbox;
   for (const std::string& host : remote_hosts(job)) {
     if (hosts.agents_on(host).empty()) continue;
     HostLink& link = hosts.on(host);
-    const std::string place = fmt::format("{}/{}", outbox.folder(), paths.size());
-    MOTLEY_RETURN_IF_ERROR(link.fetch("run/job.json", place, kPatience));
-    MOTLEY_ASSIGN(const std::string text, read_file(place + "/job.json"));
-    MOTLEY_ASSIGN(const Json json, parse_json(text, host + ": job.json"));
-    MOTLEY_ASSIGN(Job there, job_from_json(json, host + ": job.json"));
-    there.changes->keys = job.changes->keys;
-    there.changes->keys->address = hosts.way_to(host).lead;
-    MOTLEY_RETURN_IF_ERROR(link.put_text(job_to_json(there).dump(), "run/job.json"));
+    MOTLEY_RETURN_IF_ERROR(change_job(link, kPatience, [&](Job& there) {
+      there.changes->keys = job.changes->keys;
+      there.changes->keys->address = hosts.way_to(host).lead;
+      add_devices(job, there);
+    }));
     paths[host] = link.scratch() + "/run/job.json";
   }
   std::vector<Seat> seats;

@@ -37,6 +37,10 @@ Result<std::vector<Seat>> find_job(Hosts& hosts, Job& job);
 Result<std::string> place_again(const Hosts& hosts, const std::string& host,
                                 const Hosts::Reached& reached, const Job& running);
 
+/// Tells the host of a device that the job has been given of it, where it has the job already: then
+/// it would not be placed again.
+Result<void> place_device(Hosts& hosts, const Job& job, std::size_t rank);
+
 /// Gives a host a checkpoint of this machine, by its folder; where in the agent's folder it lies.
 Result<void> place_checkpoint(HostLink& link, const std::string& folder);
 std::string checkpoint_there(const std::string& folder);

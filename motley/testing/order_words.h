@@ -7,13 +7,16 @@
 
 namespace motley::control {
 
-/// "halt 1", "start 3", "kill 0", "follow 2", "change 4".
+/// "halt 1", "add 3", "start 3", "kill 0", "follow 2", "change 4".
 inline std::string order_word(const Order& order) {
   struct Word {
     std::string operator()(const run::Change& change) const {
       return "change " + std::to_string(change.number);
     }
     std::string operator()(const Halt& halt) const { return "halt " + std::to_string(halt.number); }
+    std::string operator()(const AddDevice& add) const {
+      return "add " + std::to_string(add.process);
+    }
     std::string operator()(const StartProcess& start) const {
       return "start " + std::to_string(start.process);
     }

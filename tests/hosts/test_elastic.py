@@ -8,7 +8,7 @@ import time
 import pytest
 
 from hosts import namespaces
-from hosts.conftest import MOTLEY, RUN, nothing_runs, slow
+from hosts.conftest import MOTLEY, RUN, nothing_runs, run_json, slow
 from hosts.elastic_run import TIMEOUT, Running, summary
 
 pytestmark = [pytest.mark.skipif(namespaces.missing() != "", reason=namespaces.missing())]
@@ -88,6 +88,39 @@ def test_a_cable_is_pulled_and_an_agent_killed_and_both_hosts_come_back(lead, ho
     assert [each["left"] for each in found["membership"] if each["left"]] == [["a:0"]]
     assert all(each["lost_steps"] <= 1 for each in found["membership"])
     assert (lead.home() / "comes/checkpoint/latest/state.json").exists()
+    nothing_runs(hosts)
+
+
+def test_a_host_that_the_cluster_file_has_not_joins(lead, hosts):
+    """With a device for which nobody has prices. It is cut off, comes back, and is of the run that goes on with this one."""
+    lead.run(f"{MOTLEY} probe --hosts a,b -o pair.toml")
+    long = f"{RUN} -C pair.toml --elastic --adapt none --planner equal --steps 100000 --timeout {TIMEOUT}"
+    run = Running(lead, "new", f"{long} --listen {PORT} --checkpoint-every 20")
+    before = run.steps()
+    done = hosts["c"].run(f"{MOTLEY} join a:{PORT} --device cpu --speed 0.5 --json")
+    come = json.loads(done.stdout)
+    assert come["device"] == "c:0" and come["state"] == "training", run.said()
+    assert come["step"] > before
+    run.goes_on()
+    other = hosts["c"].run(f"{MOTLEY} join a:{PORT} --device cpu --name b2 --host nowhere --json", check=False, timeout=60)
+    assert other.returncode == 1 and "nowhere" in json.loads(other.stdout)["error"]["message"]
+    hosts["c"].unplug()
+    run.wait_for(lambda: "c:0 lost; went on" in run.said())
+    hosts["c"].plug_again()
+    hosts["c"].run(f"{MOTLEY} join a:{PORT}", timeout=60)
+    run.goes_on()
+    found = run.stop()
+    assert [each["joined"] for each in found["membership"] if each["joined"]] == [["c:0"], ["c:0"]]
+    assert [each["lost"] for each in found["membership"] if each["lost"]] == [["c:0"]]
+    again = Running(lead, "new", f"{long} --listen {PORT}")
+    again.wait_for(lambda: "resume from step" in again.said())
+    assert "c:0" in (lead.home() / "new/plan.json").read_text()
+    again.goes_on()
+    losses = again.stop()["losses"]
+    one = f"{RUN} -C pair.toml --exclude b:0 --steps {len(losses)} --run-dir new-one"
+    wanted = run_json(lead, one)["losses"]
+    assert losses[:80] == pytest.approx(wanted[:80], rel=1e-5)
+    assert losses == pytest.approx(wanted, rel=1e-5, abs=1e-5)  # rounding, after hundreds of steps
     nothing_runs(hosts)
 
 

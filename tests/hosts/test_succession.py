@@ -95,6 +95,33 @@ def test_a_model_that_only_the_lost_host_had_is_gone_on_with_from_its_checkpoint
 
 
 @slow
+def test_the_next_lead_knows_a_newcomer(lead, hosts):
+    """Two hosts, and one that their cluster file has not: without it, the one that is left would have to stop."""
+    port = 7712
+    run = Running(lead, "grown", f"{ELASTIC.replace('cluster.toml', 'cluster.toml --exclude c:0')} --steps 100000 --listen {port}")
+    hosts["c"].run(f"{MOTLEY} join a:{port} --device cpu --speed 0.5 --name d")
+    run.goes_on()
+    kill_lead(lead)
+    run.child.wait(10)
+    folder = wait_for(lambda: led_directory(hosts["b"], "grown"))
+    wait_for(lambda: (folder / "door.json").exists())
+    log = folder / "log.jsonl"
+    before = len(log.read_text().splitlines())
+    wait_for(lambda: len(log.read_text().splitlines()) > before + 5)
+    assert "d:0" in (folder / "plan.json").read_text()
+    # It leaves and comes back at the new lead.
+    hosts["b"].run(f"{MOTLEY} leave {LED}/{folder.name} d:0")
+    hosts["c"].run(f"{MOTLEY} join b:{port} --device d:0")
+    hosts["b"].run("pkill -TERM -f '[-]-succeed'")  # not the agent there
+    found = wait_for(lambda: summary_of(hosts["b"], "grown"))
+    assert [each["lost"] for each in found["membership"] if each["lost"]] == [["a:0"]]
+    assert [each["joined"] for each in found["membership"] if each["joined"]] == [["d:0"]]
+    one = f"{RUN} -C cluster.toml --exclude b:0 --exclude c:0 --steps {len(found['losses'])} --run-dir grown-one"
+    assert found["losses"] == pytest.approx(run_json(lead, one)["losses"], rel=1e-5, abs=1e-5)
+    nothing_runs(hosts)
+
+
+@slow
 def test_a_lead_that_is_cut_off_stops_and_the_others_train_on(lead, hosts, losses):
     """Both halves hear nothing of each other. The lead saves what it has, and one process of the other half leads on."""
     run = Running(lead, "cut", f"{ELASTIC} --steps {STEPS} --checkpoint-every 30")

@@ -184,6 +184,19 @@ Result<void> Hosts::check_names() const {
   return {};
 }
 
+Result<void> Hosts::check_name(const std::string& host, const Reached& reached) const {
+  const std::string machine = reached.hello.value("machine", host);
+  const auto twice = [&](const std::string& other) {
+    return usage_error("host.twice", fmt::format("{} is {}: name it so, once", host, other));
+  };
+  if (machine == machine_identity() && !is_this_machine(host)) return twice(own_host_name());
+  for (const auto& [other, agents] : agents_)
+    if (other != host && !other.empty() && !agents.empty() &&
+        hello(other).value("machine", other) == machine)
+      return twice(other);
+  return {};
+}
+
 Result<Seconds> Hosts::clock_ahead(const std::string& host) {
   constexpr int kTimes = 5;
   constexpr double kPatience = 15;  // seconds

@@ -62,6 +62,9 @@ class Hosts {
   void take_in(const std::string& host, Reached reached);
   /// Usage error `host.twice`: two of the hosts that were reached are one machine.
   Result<void> check_names() const;
+  /// The same of a host that is to be taken in: it is none of the others, and not this machine by
+  /// another name.
+  Result<void> check_name(const std::string& host, const Reached& reached) const;
   /// What an agent on the host said of it at first.
   const Json& hello(const std::string& host) const { return hellos_.at(agents_on(host).front()); }
   /// Its calendar's time minus that of this machine, to half of a round trip.

@@ -248,9 +248,8 @@ Result<void> OrderReader::prepare_parts(const Preparation& preparation, const Pr
 Result<void> OrderReader::prepare_move(const Preparation& preparation, const Present& present,
                                        Next& next) const {
   const ChangeOrder& order = preparation.order;
-  MOTLEY_ASSIGN(next.moving, open_part(process_, fmt::format("move/{}", order.number),
-                                       devices_of(order.move, process_.job.devices), order.move, {},
-                                       preparation.cancelled));
+  MOTLEY_ASSIGN(next.moving, open_part(process_, fmt::format("move/{}", order.number), order.moving,
+                                       order.move, {}, preparation.cancelled));
   WorkerSession& session = *next.moving;
   if (session.is_idle) {
     next.moving.reset();

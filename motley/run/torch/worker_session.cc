@@ -142,6 +142,11 @@ Result<void> open_launched(const WorkerArguments& arguments, WorkerSession& sess
   return {};
 }
 
+/// Nobody else takes part, or will.
+bool is_alone(const WorkerSession& session) {
+  return session.size == 1 && !(session.job.changes && session.job.changes->is_elastic);
+}
+
 Result<void> open_local(const WorkerArguments& arguments, WorkerSession& session) {
   MOTLEY_ASSIGN(const JobTexts texts, read_texts(arguments.job_path, arguments.rank.value_or(0)));
   MOTLEY_RETURN_IF_ERROR(parse_texts(texts, arguments.job_path, session));
@@ -150,7 +155,7 @@ Result<void> open_local(const WorkerArguments& arguments, WorkerSession& session
   if (session.rank < 0 || session.rank >= session.size)
     return usage_error("run.ranks", fmt::format("--rank: found {}, wanted 0 to {}", session.rank,
                                                 session.size - 1));
-  if (session.size == 1) return {};
+  if (is_alone(session)) return {};
   MOTLEY_ASSIGN(session.rendezvous,
                 Rendezvous::open(rendezvous_options(arguments, session.job, session.rank)));
   return {};
@@ -350,7 +355,7 @@ Result<std::unique_ptr<WorkerSession>> open_session(const WorkerArguments& argum
   if (session->is_idle) return session;
   MOTLEY_RETURN_IF_ERROR(
       set_up_device(session->job.devices[static_cast<std::size_t>(session->rank)]));
-  if (session->size == 1) session->rendezvous.reset();
+  if (is_alone(*session)) session->rendezvous.reset();
   return session;
 }
 
