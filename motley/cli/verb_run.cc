@@ -406,6 +406,12 @@ Result<std::unique_ptr<control::ChosenPlan>> choose_with(const std::vector<std::
   return chosen;
 }
 
+Result<simulate::Conditions> read_conditions(const RunOptions& options) {
+  if (options.conditions.empty()) return simulate::Conditions();
+  MOTLEY_ASSIGN(const std::string text, read_file(options.conditions));
+  return simulate::parse_conditions(text, options.conditions);
+}
+
 Result<int> run_plan(const RunOptions& given, const Context& context) {
   RunOptions options = given;
   MOTLEY_ASSIGN(const auto continued, succeed(options, context));
@@ -422,10 +428,7 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   choices.notices = options.notices;
   choices.notice_hook = options.notice_hook;
   MOTLEY_ASSIGN(choices.renting, find_renting(options));
-  if (!options.conditions.empty()) {
-    MOTLEY_ASSIGN(const std::string text, read_file(options.conditions));
-    MOTLEY_ASSIGN(choices.conditions, simulate::parse_conditions(text, options.conditions));
-  }
+  MOTLEY_ASSIGN(choices.conditions, read_conditions(options));
   Teller teller(context);
   MOTLEY_ASSIGN(const auto chosen, choose_with(earlier, options, choices, context, teller));
   if (choices.run_dir.empty()) choices.run_dir = default_run_dir(chosen->inputs.model_path);

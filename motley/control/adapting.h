@@ -114,16 +114,15 @@ class Adapting : public Listener {
   run::Job job_;  // with the devices that came to it
   const Clock& clock_;
   Listener& listener_;
-  int current_ = 0;                   // that runs
-  int number_ = 0;                    // of the last change that was asked for
-  std::map<int, AskedChange> asked_;  // by number of the change; that has not begun
-  std::map<int, int> begun_;          // by number: the candidate
-  std::map<int, int> numbered_;       // of all changes that were asked for, likewise
-  std::deque<run::Change> ready_;     // to be given to workers
-  const std::size_t found_;           // candidates that were there when it began
-  // The last decision on a plan, and words since; how much of the file is there before them.
-  std::vector<policy::Decision> kept_;
-  std::uintmax_t settled_ = 0;
+  int current_ = 0;                                // that runs
+  int number_ = 0;                                 // of the last change that was asked for
+  std::map<int, AskedChange> asked_;               // by number of the change; that has not begun
+  std::map<int, int> begun_;                       // by number: the candidate
+  std::map<int, int> numbered_;                    // of all changes that were asked for, likewise
+  std::deque<run::Change> ready_;                  // to be given to workers
+  const std::size_t found_;                        // candidates that were there when it began
+  std::vector<policy::Decision> kept_;             // the last decision on a plan, and words since
+  std::uintmax_t settled_ = 0;                     // bytes of the file before them
   std::map<std::int64_t, policy::StepSeen> seen_;  // what ranks said of steps that are not done
   std::vector<double> steps_;                      // of the plan that runs
   double spent_ = 0;                               // seconds of steps

@@ -315,6 +315,13 @@ std::string door_address(const run::Door& door, bool for_others) {
   return fmt::format("{}:{}", for_others ? run::own_host_name() : "127.0.0.1", door.port());
 }
 
+std::optional<Order> next_order(Adapting& adapting, Monitor& monitor) {
+  std::optional<Order> order = adapting.next_order();
+  if (const auto* add = order ? std::get_if<AddDevice>(&*order) : nullptr)
+    monitor.know_rank(add->process, add->device.name);
+  return order;
+}
+
 /// Writes what is said of a run that has ended.
 Result<Measured> conclude(const PreparedRun& prepared, const run::JobOutcome& outcome,
                           Measured measured, Adapting* adapting, Renting* renting) {
@@ -394,10 +401,7 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
         if (door) answer_requests(*door, *adapting);
         (void)notices.look(elastic, listener);  // what it wants is heard with the next event
         if (renting) (void)renting->look();     // likewise
-        std::optional<Order> order = adapting ? adapting->next_order() : std::nullopt;
-        if (const auto* add = order ? std::get_if<AddDevice>(&*order) : nullptr)
-          monitor.know_rank(add->process, add->device.name);
-        return order;
+        return adapting ? next_order(*adapting, monitor) : std::nullopt;
       },
       [&](int process, const Error& error) {
         return adapting && adapting->on_loss(process, error);
