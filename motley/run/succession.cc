@@ -97,17 +97,24 @@ std::string Succession::first_heir() const {
   return "";
 }
 
-void Succession::send_files() {
-  if (version_ == 0) return;
+/// Who is to have which.
+void Succession::share_files() {
   const std::string heir = first_heir();
   for (const std::string& host : reached()) {
-    HostLink& link = hosts_.on(host);
     Left& left = left_[host];
-    if (left.scratch != link.scratch()) left = {link.scratch(), {}};
+    if (const std::string& scratch = hosts_.on(host).scratch(); left.scratch != scratch)
+      left = {scratch, {}};
     if (!profiles_.empty()) left.files.want("profiles", "store", profiles_);
     if (host == heir && !checkpoint_.empty() && written_by_ != left.scratch)
       left.files.want("checkpoint", std::filesystem::path(checkpoint_).filename(), checkpoint_);
-    left.files.go_on(link);
+  }
+}
+
+void Succession::send_files() {
+  for (auto& [host, left] : left_) {
+    if (left.files.is_idle() || hosts_.agents_on(host).empty()) continue;
+    HostLink& link = hosts_.on(host);
+    if (link.scratch() == left.scratch) left.files.go_on(link);
   }
 }
 
@@ -148,6 +155,7 @@ void Succession::look() {
   }
   send_log();
   if (version_ == 0) return;
+  share_files();
   views_.settle([this](const std::string& host) { return remembered(host); });
   const std::set<std::string> now = answering();
   const bool is_time = seconds_since(sent_at_) > kSettling;

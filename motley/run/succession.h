@@ -68,6 +68,7 @@ class Succession {
   void send(std::set<std::string> view);
   void send_log();
   std::string first_heir() const;
+  void share_files();
   std::string log_path() const;
 
   Hosts& hosts_;

@@ -22,6 +22,7 @@ class LeftFiles {
   /// Goes on with what there is to do, without waiting. One that cannot be read is left out; of an
   /// agent that is gone it will be heard.
   void go_on(HostLink& link);
+  bool is_idle() const { return wanted_.empty() && !sending_; }
 
  private:
   struct Folder {
