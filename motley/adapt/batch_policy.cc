@@ -69,7 +69,8 @@ std::vector<Choice> BatchPolicy::observe(const policy::Observation& observation)
     return leave(notice->device);
   if (const auto* loss = std::get_if<policy::LossSeen>(&observation)) return leave(loss->device);
   if (const auto* arrival = std::get_if<policy::ArrivalSeen>(&observation))
-    gone_.erase(arrival->device);
+    source_->set_present(arrival->device, true);
+  if (std::holds_alternative<policy::RefusalSeen>(observation)) lr_factor_ = lr_before_;
   return {};
 }
 
@@ -82,7 +83,11 @@ std::vector<Choice> BatchPolicy::see_step(const policy::StepSeen& step) {
   if (const std::optional<NoiseInterval> noise = noise_.interval(); noise && !shares_.empty())
     progress_ += batch_gain(static_cast<double>(batch_of(shares_)), settings_.initial_batch,
                             noise->estimate);
-  if (!pending_.empty() && (shares_ == pending_ || ++waited_ > kBatchPatience)) pending_.clear();
+  if (pending_.empty()) return {};
+  // Where others changed the plan, what was asked for before will not come.
+  const bool is_void = !shares_.empty() && shares_ != pending_ && shares_ != replaced_;
+  if (is_void) lr_factor_ = lr_before_;
+  if (is_void || shares_ == pending_ || ++waited_ > kBatchPatience) pending_.clear();
   return {};
 }
 
@@ -120,7 +125,7 @@ std::vector<Choice> BatchPolicy::see_noise(const policy::NoiseSeen& seen) {
 }
 
 std::vector<Choice> BatchPolicy::leave(const std::string& device) {
-  gone_.insert(device);
+  source_->set_present(device, false);
   const auto is_it = [&](const policy::Share& share) { return share.device == device; };
   const bool takes_part = std::any_of(shares_.begin(), shares_.end(), is_it) ||
                           std::any_of(pending_.begin(), pending_.end(), is_it);
@@ -143,6 +148,7 @@ std::vector<Choice> BatchPolicy::change_to(const Target& target, const NoiseInte
   const BatchOption& option = source_->options()[static_cast<std::size_t>(target.option)];
   const std::vector<std::int64_t> samples = split_batch(option, target.batch);
   if (samples.empty()) return {};
+  lr_before_ = lr_factor_;
   lr_factor_ = bounded_factor(lr_factor_,
                               lr_factor(settings_.rule, static_cast<double>(target.batch),
                                         settings_.initial_batch, noise.estimate),
@@ -150,6 +156,7 @@ std::vector<Choice> BatchPolicy::change_to(const Target& target, const NoiseInte
   pending_ = shares_of(option, samples);
   policy::UseBatch action{pending_, lr_factor_};
   std::sort(pending_.begin(), pending_.end(), is_before);
+  replaced_ = shares_;
   waited_ = 0;
   regret_ = 0;
   if (pending_ == shares_) pending_.clear();
@@ -165,6 +172,7 @@ std::vector<Choice> BatchPolicy::follow_rate(const NoiseInterval& noise) {
   if (lr_factor_ >= wanted(noise.low) * (1 - kEqual) &&
       lr_factor_ <= wanted(noise.high) * (1 + kEqual))
     return {};
+  lr_before_ = lr_factor_;
   lr_factor_ = bounded_factor(lr_factor_, wanted(noise.estimate), settings_.most_lr_change);
   return {{policy::UseBatch{shares_, lr_factor_}, std::nullopt,
            fmt::format("learning rate by {} at noise scale {:.4g}", rule_name(settings_.rule),
@@ -205,7 +213,7 @@ BatchPolicy::Target BatchPolicy::make_target(std::size_t option, std::int64_t ba
     const std::vector<std::int64_t> samples = split_batch(of, batch);
     // Where the split leaves devices without samples, a smaller group may be all that it needs.
     const auto group = static_cast<std::size_t>(find_option(options, shares_of(of, samples)));
-    if (options[group].devices.size() == of.devices.size() || !is_usable(options[group]))
+    if (options[group].devices.size() == of.devices.size())
       return place->second = {static_cast<int>(option), batch, step_seconds(of, samples)};
     option = group;
   }
@@ -217,7 +225,6 @@ std::optional<BatchPolicy::Target> BatchPolicy::find_best(double noise, const Ba
   const std::vector<BatchOption>& options = source_->options();
   std::vector<std::pair<Target, double>> candidates;
   for (std::size_t i = 0; i < options.size(); ++i) {
-    if (!is_usable(options[i])) continue;
     if (const std::optional<BatchChoice> choice = choose_batch(least_[i], bounds, noise))
       candidates.push_back({{static_cast<int>(i), 0, choice->step}, choice->batch});
   }
@@ -259,11 +266,6 @@ std::optional<BatchPolicy::Target> BatchPolicy::now() const {
   return Target{index, batch_of(shares_), step_seconds(option, samples_of(option, shares_))};
 }
 
-bool BatchPolicy::is_usable(const BatchOption& option) const {
-  return std::none_of(option.devices.begin(), option.devices.end(),
-                      [&](const DeviceCurve& curve) { return gone_.contains(curve.device); });
-}
-
 void BatchPolicy::refresh() {
   if (least_version_ == source_->version()) return;
   least_.clear();
@@ -278,45 +280,48 @@ void BatchPolicy::refresh() {
 
 Json BatchPolicy::state() const {
   return {{"policy", name()},
-          {"version", 1},
+          {"version", 2},
           {"source", source_->state()},
           {"noise", noise_.state()},
           {"shares", write_shares(shares_)},
           {"pending", write_shares(pending_)},
+          {"replaced", write_shares(replaced_)},
           {"waited", waited_},
           {"at", at_.value},
           {"took", took_.value},
           {"regret", regret_},
           {"lr_factor", lr_factor_},
-          {"progress", progress_},
-          {"gone", std::vector<std::string>(gone_.begin(), gone_.end())}};
+          {"lr_before", lr_before_},
+          {"progress", progress_}};
 }
 
 Result<void> BatchPolicy::restore(const Json& state, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, policy::open_state_of(state, name(), 1, where));
+  MOTLEY_ASSIGN(JsonObject object, policy::open_state_of(state, name(), 2, where));
   MOTLEY_ASSIGN(const Json* source, object.member("source"));
   MOTLEY_ASSIGN(const Json* noise, object.member("noise"));
   MOTLEY_ASSIGN(auto shares, read_shares(object, "shares"));
   MOTLEY_ASSIGN(auto pending, read_shares(object, "pending"));
+  MOTLEY_ASSIGN(auto replaced, read_shares(object, "replaced"));
   MOTLEY_ASSIGN(const std::int64_t waited, object.integer("waited"));
   MOTLEY_ASSIGN(const double at, object.number("at"));
   MOTLEY_ASSIGN(const double took, object.number("took"));
   MOTLEY_ASSIGN(const double regret, object.number("regret"));
   MOTLEY_ASSIGN(const double lr_factor, object.number("lr_factor"));
+  MOTLEY_ASSIGN(const double lr_before, object.number("lr_before"));
   MOTLEY_ASSIGN(const double progress, object.number("progress"));
-  MOTLEY_ASSIGN(const std::vector<std::string> gone, object.strings("gone"));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   MOTLEY_RETURN_IF_ERROR(source_->restore(*source, where + ": source"));
   MOTLEY_RETURN_IF_ERROR(noise_.restore(*noise, where + ": noise"));
   shares_ = std::move(shares);
   pending_ = std::move(pending);
+  replaced_ = std::move(replaced);
   waited_ = waited;
   at_ = Seconds(at);
   took_ = Seconds(took);
   regret_ = regret;
   lr_factor_ = lr_factor;
+  lr_before_ = lr_before;
   progress_ = progress;
-  gone_ = {gone.begin(), gone.end()};
   least_version_.reset();
   return {};
 }

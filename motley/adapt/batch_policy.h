@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,8 +55,9 @@ struct BatchSettings {
 /// would not pay until the end, where that is known. The learning rate follows by its rule, bounded
 /// a change, and anew where its rule at both ends says so.
 ///
-/// A device with a notice or that is lost leaves all groups with it out, at once; one that arrives
-/// brings them back. O(groups x points) an observation of noise, more where curves change.
+/// A device with a notice or that is lost is in no group from then on, at once; one that arrives is
+/// in them again. What others make of the plan meanwhile (control plans anew for who is there) is
+/// what is judged from the next step on. O(groups x points) an observation of noise, more where curves change.
 class BatchPolicy : public policy::Policy {
  public:
   BatchPolicy(BatchSettings settings, std::unique_ptr<OptionSource> source);
@@ -92,7 +92,6 @@ class BatchPolicy : public policy::Policy {
   std::optional<Target> find_best(double noise, const BatchBounds& bounds);
   Target make_target(std::size_t option, std::int64_t batch);
   std::optional<Target> now() const;
-  bool is_usable(const BatchOption& option) const;
   void refresh();
 
   BatchSettings settings_;
@@ -106,12 +105,12 @@ class BatchPolicy : public policy::Policy {
   // The state, beside that of the source and of the noise.
   std::vector<policy::Share> shares_;   // of the last step; empty: not known
   std::vector<policy::Share> pending_;  // asked for and not yet seen
+  std::vector<policy::Share> replaced_;  // of the step when it was asked for
   std::int64_t waited_ = 0;             // steps since then
   Seconds at_, took_;                   // of the last step
   double regret_ = 0;                   // seconds that a change would have saved for sure
-  double lr_factor_ = 1;
+  double lr_factor_ = 1, lr_before_ = 1;  // as asked for last, and before that
   double progress_ = 0;  // steps of the initial batch
-  std::set<std::string> gone_;
 };
 
 }  // namespace motley::adapt

@@ -261,9 +261,9 @@ TEST(BatchPolicy, ChoosesAlikeFromItsState) {
 TEST(BatchPolicy, RefusesTheStateOfAnother) {
   BatchPolicy policy = make_policy(settings_of(16));
   Json state = policy.state();
-  state["version"] = 2;
+  state["version"] = 1;
   EXPECT_EQ(policy.restore(state, "s").error().message,
-            "s: found the state of 'motley', version 2, wanted 'motley', version 1");
+            "s: found the state of 'motley', version 1, wanted 'motley', version 2");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include "motley/base/check.h"
@@ -61,42 +62,76 @@ DeviceCurve curve_by(const LearnedCurves& learned, const DeviceLimits& limits, d
 
 }  // namespace
 
-LearnedOptions::LearnedOptions(std::vector<DeviceLimits> devices, std::vector<LearnedGroup> groups)
-    : devices_(std::move(devices)), groups_(std::move(groups)), tails_(groups_.size()) {
+LearnedOptions::LearnedOptions(std::vector<LearnedDevice> devices, std::vector<LearnedGroup> groups)
+    : groups_(std::move(groups)) {
   MOTLEY_CHECK(!groups_.empty() && groups_.front().devices >= 1);
-  MOTLEY_CHECK(groups_.back().devices <= devices_.size());
-  for (const DeviceLimits& limits : devices_) curves_.emplace_back(limits.prior);
-  if (groups_.front().devices == 1) alone_.emplace(groups_.front().alone.prior);
+  MOTLEY_CHECK(groups_.back().devices <= devices.size());
+  for (LearnedDevice& device : devices) add(std::move(device));
   apply();
+}
+
+void LearnedOptions::add(LearnedDevice device) {
+  Known known{std::move(device), LearnedCurves(), {}};
+  known.curves = LearnedCurves(known.device.limits.prior);
+  if (groups_.front().devices == 1 && known.device.alone.most > 0)
+    known.alone.emplace(known.device.alone.prior);
+  devices_.push_back(std::move(known));
+}
+
+LearnedOptions::Known* LearnedOptions::find(const std::string& device) {
+  for (Known& known : devices_)
+    if (known.device.limits.device == device) return &known;
+  return nullptr;
+}
+
+void LearnedOptions::set_present(const std::string& device, bool is_there) {
+  Known* known = find(device);
+  if (known == nullptr || known->is_there == is_there) return;
+  known->is_there = is_there;
+  apply();
+  ++version_;
 }
 
 void LearnedOptions::observe(const policy::StepSeen& step) {
   const std::vector<policy::Share> shares = shares_of(step);
-  if (shares.empty() || (alone_ && shares.size() == 1 && !is_alone(shares))) return;
-  const bool has_curves = is_alone(shares) ? learn_alone(step) : learn_curves(step);
+  if (shares.empty()) return;
+  bool has_curves = false;
+  for (const policy::Share& share : shares) {
+    if (find(share.device) != nullptr) continue;
+    add({.limits = {.device = share.device}});
+    has_curves = true;
+  }
+  if (shares.size() > 1 || groups_.front().devices > 1) {
+    has_curves = learn_curves(step) || has_curves;
+  } else {
+    for (const policy::DeviceStep& seen : step.devices)
+      if (seen.samples > 0) has_curves = learn_alone(seen, step.step) || has_curves;
+  }
   const bool has_tail = learn_tail(step);
   if (!has_curves && !has_tail) return;
   apply();
   ++version_;
 }
 
-/// Are they of the group of one?
-bool LearnedOptions::is_alone(const std::vector<policy::Share>& shares) const {
-  return alone_ && shares.size() == 1 && shares.front().device == devices_.front().device;
+/// The curve in use: of the device by itself, or among others; null: it is in no such group.
+const DeviceCurve* LearnedOptions::used_curve(const std::string& device, bool is_alone) const {
+  for (const BatchOption& option : options_)
+    for (const DeviceCurve& curve : option.devices)
+      if (curve.device == device && (option.devices.size() == 1) == is_alone) return &curve;
+  return nullptr;
 }
 
 /// Does it take another time than the curve in use says?
-bool LearnedOptions::learn_alone(const policy::StepSeen& step) {
-  bool is_new = false;
-  for (const policy::DeviceStep& seen : step.devices) {
-    if (seen.samples <= 0) continue;
-    is_new = seen.samples > alone_->largest_seen();
-    (void)alone_->observe(seen, step.step);
-    const auto samples = static_cast<double>(seen.samples);
-    const double used = work_seconds(options_.front().devices.front(), samples);
-    is_new = is_new || std::abs(work_seconds(curve_alone(), samples) - used) > kDiffers * used;
-  }
-  return is_new;
+bool LearnedOptions::learn_alone(const policy::DeviceStep& seen, std::int64_t step) {
+  Known& known = *find(seen.device);
+  if (!known.alone) return false;
+  const bool is_new = seen.samples > known.alone->largest_seen();
+  (void)known.alone->observe(seen, step);
+  const DeviceCurve* in_use = used_curve(seen.device, true);
+  if (in_use == nullptr) return false;
+  const auto samples = static_cast<double>(seen.samples);
+  const double used = work_seconds(*in_use, samples);
+  return is_new || std::abs(work_seconds(curve_alone(known), samples) - used) > kDiffers * used;
 }
 
 /// Does some device take another time than its curve in use says?
@@ -106,15 +141,16 @@ bool LearnedOptions::learn_curves(const policy::StepSeen& step) {
   for (const policy::DeviceStep& seen : step.devices) {
     if (seen.end > 0 && !seen.ready.empty())
       first_ready = std::min(first_ready, seen.ready.front() / seen.end);
-    for (std::size_t i = 0; i < devices_.size(); ++i) {
-      if (devices_[i].device != seen.device || seen.samples <= 0) continue;
-      is_new = is_new || seen.samples > curves_[i].largest_seen();
-      (void)curves_[i].observe(seen, step.step);
-      const auto samples = static_cast<double>(seen.samples);
-      const double used = work_seconds(options_.back().devices[i], samples);
-      const double learned = work_seconds(curve_of(i), samples);
-      is_new = is_new || std::abs(learned - used) > kDiffers * used;
-    }
+    if (seen.samples <= 0) continue;
+    Known& known = *find(seen.device);
+    is_new = is_new || seen.samples > known.curves.largest_seen();
+    (void)known.curves.observe(seen, step.step);
+    const DeviceCurve* in_use = used_curve(seen.device, false);
+    if (in_use == nullptr) continue;
+    const auto samples = static_cast<double>(seen.samples);
+    const double used = work_seconds(*in_use, samples);
+    const double learned = work_seconds(curve_of(known), samples);
+    is_new = is_new || std::abs(learned - used) > kDiffers * used;
   }
   keep_last(overlap_.hidden, hidden_of(step.exchange));
   keep_last(overlap_.share, 1 - std::clamp(first_ready, 0.0, 1.0));
@@ -125,12 +161,12 @@ bool LearnedOptions::learn_curves(const policy::StepSeen& step) {
 bool LearnedOptions::learn_tail(const policy::StepSeen& step) {
   const int group = find_option(options_, shares_of(step));
   if (group < 0) return false;
-  ExchangeTimes exchange =
-      groups_[static_cast<std::size_t>(group)].devices == 1 ? ExchangeTimes() : overlap();
+  const std::size_t count = options_[static_cast<std::size_t>(group)].devices.size();
+  ExchangeTimes exchange = count == 1 ? ExchangeTimes() : overlap();
   double ready = 0;
   for (const policy::DeviceStep& device : step.devices)
     if (device.samples > 0) ready = std::max(ready, ready_seconds(exchange, device.end));
-  Tail& tail = tails_[static_cast<std::size_t>(group)];
+  Tail& tail = tails_[count];
   const bool is_first = tail.last.empty();
   keep_last(tail.last, std::max(0.0, step.took.value - ready));
   const double middle = median(tail.last);
@@ -139,23 +175,22 @@ bool LearnedOptions::learn_tail(const policy::StepSeen& step) {
   return true;
 }
 
-DeviceCurve LearnedOptions::curve_of(std::size_t device) const {
-  const DeviceLimits& limits = devices_[device];
-  const bool is_seen_alone = device == 0 && alone_ && alone_->is_seen();
-  if (!is_seen_alone || curves_[device].is_seen()) return curve_by(curves_[device], limits, 1);
-  if (!limits.prior) return curve_by(*alone_, limits, 1);
-  return curve_by(curves_[device], limits, alone_->over_prior().value_or(1));
+DeviceCurve LearnedOptions::curve_of(const Known& known) {
+  const DeviceLimits& limits = known.device.limits;
+  const bool is_seen_alone = known.alone && known.alone->is_seen();
+  if (!is_seen_alone || known.curves.is_seen()) return curve_by(known.curves, limits, 1);
+  if (!limits.prior) return curve_by(*known.alone, limits, 1);
+  return curve_by(known.curves, limits, known.alone->over_prior().value_or(1));
 }
 
-/// Of whole steps of the first device by itself.
-DeviceCurve LearnedOptions::curve_alone() const {
-  const LearnedCurves& among_others = curves_.front();
-  const AloneLimits& alone = groups_.front().alone;
-  const DeviceLimits limits{devices_.front().device, 1, alone.most, alone.prior};
-  if (alone_->is_seen()) return curve_by(*alone_, limits, 1);
-  if (alone.prior) return curve_by(*alone_, limits, among_others.over_prior().value_or(1));
+/// Of whole steps of the device by itself.
+DeviceCurve LearnedOptions::curve_alone(const Known& known) {
+  const AloneLimits& alone = known.device.alone;
+  const DeviceLimits limits{known.device.limits.device, 1, alone.most, alone.prior};
+  if (known.alone->is_seen()) return curve_by(*known.alone, limits, 1);
+  if (alone.prior) return curve_by(*known.alone, limits, known.curves.over_prior().value_or(1));
   const auto times = static_cast<double>(alone.micro_batches);
-  DeviceCurve curve = curve_by(among_others, devices_.front(), times);
+  DeviceCurve curve = curve_by(known.curves, known.device.limits, times);
   for (CurvePoint& point : curve.points) point.samples *= times;
   return curve_until(std::move(curve), static_cast<double>(alone.most));
 }
@@ -168,101 +203,140 @@ ExchangeTimes LearnedOptions::overlap() const {
   return times;
 }
 
-double LearnedOptions::believed_tail(std::size_t group) const {
-  const auto& believed = groups_[group].exchanges;
-  if (!believed) return 0;
-  const double last = believed->exchange.empty() ? 0 : believed->exchange.back();
-  return last + believed->blocking;
+/// Of the group of so many devices, or of the most that are fewer; null: nothing is.
+const cost::GroupExchanges* LearnedOptions::believed(std::size_t devices) const {
+  const cost::GroupExchanges* found = nullptr;
+  for (const LearnedGroup& group : groups_)
+    if (group.devices <= devices && group.exchanges) found = &*group.exchanges;
+  return devices == 1 ? nullptr : found;
 }
 
-double LearnedOptions::tail_of(std::size_t group) const {
-  if (!tails_[group].last.empty()) return tails_[group].used;
-  std::optional<std::size_t> nearest;
-  const auto distance = [&](std::size_t of) { return of > group ? of - group : group - of; };
-  for (std::size_t other = 0; other < groups_.size(); ++other)
-    if (!tails_[other].last.empty() && (!nearest || distance(other) < distance(*nearest)))
-      nearest = other;
-  if (!nearest) return believed_tail(group);
-  return std::max(0.0, believed_tail(group) - believed_tail(*nearest) + tails_[*nearest].used);
+double LearnedOptions::believed_tail(std::size_t devices) const {
+  const cost::GroupExchanges* times = believed(devices);
+  if (times == nullptr) return 0;
+  return (times->exchange.empty() ? 0 : times->exchange.back()) + times->blocking;
 }
 
-ExchangeTimes LearnedOptions::exchange_of(std::size_t group) const {
-  ExchangeTimes times = groups_[group].devices == 1 ? ExchangeTimes() : overlap();
-  if (overlap_.hidden.empty() && groups_[group].exchanges)
-    times.hidden = Seconds(hidden_of(groups_[group].exchanges->exchange));
-  times.tail = Seconds(tail_of(group));
+double LearnedOptions::tail_of(std::size_t devices) const {
+  const auto distance = [&](std::size_t of) { return of > devices ? of - devices : devices - of; };
+  auto nearest = tails_.end();
+  for (auto each = tails_.begin(); each != tails_.end(); ++each)
+    if (nearest == tails_.end() || distance(each->first) < distance(nearest->first)) nearest = each;
+  if (nearest == tails_.end()) return believed_tail(devices);
+  const auto& [count, tail] = *nearest;
+  if (count == devices) return tail.used;
+  return std::max(0.0, believed_tail(devices) - believed_tail(count) + tail.used);
+}
+
+ExchangeTimes LearnedOptions::exchange_of(std::size_t devices) const {
+  ExchangeTimes times = devices == 1 ? ExchangeTimes() : overlap();
+  const cost::GroupExchanges* belief = believed(devices);
+  if (overlap_.hidden.empty() && belief != nullptr)
+    times.hidden = Seconds(hidden_of(belief->exchange));
+  times.tail = Seconds(tail_of(devices));
   return times;
 }
 
+BatchOption LearnedOptions::make_option(const std::vector<const Known*>& devices) const {
+  const std::size_t count = devices.size();
+  BatchOption option;
+  option.name = fmt::format("{} device{}", count, count == 1 ? "" : "s");
+  std::map<std::string, double> machines;
+  for (const Known* each : devices) {
+    option.devices.push_back(count == 1 && each->alone ? curve_alone(*each) : curve_of(*each));
+    machines[each->device.machine] = each->device.per_hour;
+  }
+  for (const auto& [machine, per_hour] : machines) option.per_hour += per_hour;
+  option.exchange = exchange_of(count);
+  return option;
+}
+
 void LearnedOptions::apply() {
-  std::vector<DeviceCurve> curves;
-  for (std::size_t i = 0; i < devices_.size(); ++i) curves.push_back(curve_of(i));
+  std::vector<const Known*> there;
+  for (const Known& known : devices_)
+    if (known.is_there) there.push_back(&known);
+  std::set<std::size_t> sizes;
+  for (const LearnedGroup& group : groups_)
+    if (group.devices <= there.size()) sizes.insert(group.devices);
+  if (there.size() > groups_.front().devices) sizes.insert(there.size());
   options_.clear();
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    BatchOption& option = options_.emplace_back();
-    const auto count = static_cast<std::ptrdiff_t>(groups_[g].devices);
-    option.name = fmt::format("{} device{}", count, count == 1 ? "" : "s");
-    option.devices.assign(curves.begin(), curves.begin() + count);
-    if (count == 1) option.devices = {curve_alone()};
-    option.exchange = exchange_of(g);
-    option.per_hour = groups_[g].per_hour;
+  for (const std::size_t size : sizes) {
+    if (size == 1 && groups_.front().devices == 1 && !there.front()->alone) continue;
+    const std::vector<const Known*> first(there.begin(),
+                                          there.begin() + static_cast<std::ptrdiff_t>(size));
+    options_.push_back(make_option(first));
   }
 }
 
 Json LearnedOptions::state() const {
-  Json curves = Json::object(), tails = Json::array();
-  for (std::size_t i = 0; i < devices_.size(); ++i) curves[devices_[i].device] = curves_[i].state();
-  for (const Tail& tail : tails_) tails.push_back({{"last", tail.last}, {"used", tail.used}});
-  Json state = {{"version", version_},
-                {"curves", std::move(curves)},
-                {"tails", std::move(tails)},
-                {"hidden", overlap_.hidden},
-                {"share", overlap_.share}};
-  if (alone_) state["alone"] = alone_->state();
-  return state;
+  Json devices = Json::object(), tails = Json::array();
+  for (const Known& known : devices_) {
+    Json& device = devices[known.device.limits.device];
+    device = {{"curves", known.curves.state()}, {"is_there", known.is_there}};
+    if (known.alone) device["alone"] = known.alone->state();
+  }
+  for (const auto& [count, tail] : tails_)
+    tails.push_back({{"devices", count}, {"last", tail.last}, {"used", tail.used}});
+  return {{"version", version_},
+          {"devices", std::move(devices)},
+          {"tails", std::move(tails)},
+          {"hidden", overlap_.hidden},
+          {"share", overlap_.share}};
 }
 
 Result<void> LearnedOptions::restore(const Json& state, const std::string& where) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(state, where));
   MOTLEY_ASSIGN(const std::int64_t version, object.integer("version"));
-  MOTLEY_ASSIGN(const Json* curves, object.member("curves"));
+  MOTLEY_ASSIGN(const Json* devices, object.member("devices"));
   MOTLEY_ASSIGN(const Json* tails, object.member("tails"));
   Overlap overlap;
   MOTLEY_ASSIGN(overlap.hidden, policy::read_numbers(object, "hidden"));
   MOTLEY_ASSIGN(overlap.share, policy::read_numbers(object, "share"));
-  std::optional<LearnedCurves> alone;
-  if (alone_) {
-    MOTLEY_ASSIGN(const Json* json, object.member("alone"));
-    MOTLEY_RETURN_IF_ERROR(
-        alone.emplace(groups_.front().alone.prior).restore(*json, where + ": alone"));
-  }
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-  if (!curves->is_object() || curves->size() != devices_.size() || !tails->is_array() ||
-      tails->size() != groups_.size())
-    return usage_error("adapt.state", fmt::format("{}: wanted curves of {} devices in {} groups",
-                                                  where, devices_.size(), groups_.size()));
-  std::vector<LearnedCurves> learned;
-  for (const DeviceLimits& limits : devices_) {
-    if (!curves->contains(limits.device))
-      return usage_error("adapt.state", where + ": no device '" + limits.device + "'");
-    MOTLEY_RETURN_IF_ERROR(learned.emplace_back(limits.prior)
-                               .restore((*curves)[limits.device], where + ": " + limits.device));
-  }
-  std::vector<Tail> read_tails;
+  if (!devices->is_object() || !tails->is_array())
+    return usage_error("adapt.state", where + ": wanted curves of devices and tails of groups");
+  std::vector<Known> known = devices_;
+  for (const auto& [name, json] : devices->items())
+    MOTLEY_RETURN_IF_ERROR(restore_device(json, name, where + ": " + name, known));
+  std::map<std::size_t, Tail> read_tails;
   for (const Json& json : *tails) {
     MOTLEY_ASSIGN(JsonObject each, JsonObject::make(json, where + ": tails"));
-    Tail& tail = read_tails.emplace_back();
+    MOTLEY_ASSIGN(const std::int64_t count, each.integer("devices"));
+    if (count < 1) return usage_error("adapt.state", each.where() + ": wanted 1 device or more");
+    Tail& tail = read_tails[static_cast<std::size_t>(count)];
     MOTLEY_ASSIGN(tail.last, policy::read_numbers(each, "last"));
     MOTLEY_ASSIGN(tail.used, each.number("used"));
     MOTLEY_RETURN_IF_ERROR(each.refuse_unknown());
   }
-  curves_ = std::move(learned);
-  alone_ = std::move(alone);
+  devices_ = std::move(known);
   tails_ = std::move(read_tails);
   overlap_ = std::move(overlap);
   version_ = version;
   apply();
   return {};
+}
+
+/// One that is known; others came while the training ran, or are none of its devices.
+Result<void> LearnedOptions::restore_device(const Json& json, const std::string& name,
+                                            const std::string& where, std::vector<Known>& known) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  MOTLEY_ASSIGN(const Json* curves, object.member("curves"));
+  MOTLEY_ASSIGN(const bool is_there, object.boolean("is_there"));
+  const auto place = std::find_if(known.begin(), known.end(), [&](const Known& each) {
+    return each.device.limits.device == name;
+  });
+  if (place == known.end()) return usage_error("adapt.state", where + ": there is no such device");
+  place->is_there = is_there;
+  place->curves = LearnedCurves(place->device.limits.prior);
+  MOTLEY_RETURN_IF_ERROR(place->curves.restore(*curves, where));
+  if (object.has("alone") != place->alone.has_value())
+    return usage_error("adapt.state", where + ": it trains alone in one of the two only");
+  if (place->alone) {
+    MOTLEY_ASSIGN(const Json* alone, object.member("alone"));
+    place->alone.emplace(place->device.alone.prior);
+    MOTLEY_RETURN_IF_ERROR(place->alone->restore(*alone, where + ": alone"));
+  }
+  return object.refuse_unknown();
 }
 
 }  // namespace motley::adapt

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,25 +17,31 @@ namespace motley::adapt {
 /// A device that does a step by itself, in micro-batches.
 struct AloneLimits {
   std::int64_t micro_batches = 2;
-  std::int64_t most = kNoMost;           ///< samples a step that its memory holds
+  std::int64_t most = 0;                 ///< samples a step that its memory holds; 0: it cannot
   std::optional<CurvePrior> prior = {};  ///< of whole steps
 };
 
-/// The first so many devices of a list as a group.
+struct LearnedDevice {
+  DeviceLimits limits;
+  AloneLimits alone = {};
+  std::string machine = "";  ///< that it is of; an hour of which costs `per_hour`
+  double per_hour = 0;
+};
+
+/// So many devices as a group.
 struct LearnedGroup {
   std::size_t devices = 0;
-  double per_hour = 0;  ///< what an hour of all of them costs
   /// What is believed of its exchanges; none: nothing.
   std::optional<cost::GroupExchanges> exchanges = {};
-  AloneLimits alone = {};  ///< of a group of one
 };
 
 /// Groups whose curves are learned from the steps that are taken (learned_curves.h), from a belief
-/// or from nothing. Groups are the first devices of a list, the quickest first: a few while the
-/// batch is small, more as it grows.
+/// or from nothing. Groups are the first devices that are there of a list, the quickest first: a
+/// few while the batch is small, more as it grows; so many as is said, and all. A device that is
+/// seen and not in the list comes behind the others, of which nothing is believed.
 ///
-///   tail     what the last steps of a group took beyond its devices' own work, in the middle; of a
-///            group that has taken none, what is believed of it, off by as much as the next group
+///   tail     what the last steps of so many devices took beyond their own work, in the middle; of a
+///            number that has taken none, what is believed of it, off by as much as the next one
 ///            that has; else as that one
 ///   hidden   exchanges but the last that is waited for, and from when on: of the last steps
 ///
@@ -49,9 +56,10 @@ struct LearnedGroup {
 class LearnedOptions : public OptionSource {
  public:
   /// Requires groups in ascending size, and `most` of all devices.
-  LearnedOptions(std::vector<DeviceLimits> devices, std::vector<LearnedGroup> groups);
+  LearnedOptions(std::vector<LearnedDevice> devices, std::vector<LearnedGroup> groups);
 
   void observe(const policy::StepSeen& step) override;
+  void set_present(const std::string& device, bool is_there) override;
   const std::vector<BatchOption>& options() const override { return options_; }
   std::int64_t version() const override { return version_; }
   Json state() const override;
@@ -66,23 +74,34 @@ class LearnedOptions : public OptionSource {
   struct Overlap {
     std::vector<double> hidden, share;  // of the last steps
   };
+  /// What is known of a device.
+  struct Known {
+    LearnedDevice device;
+    LearnedCurves curves;
+    std::optional<LearnedCurves> alone;  // where it may train alone
+    bool is_there = true;
+  };
+  void add(LearnedDevice device);
+  Known* find(const std::string& device);
   bool learn_curves(const policy::StepSeen& step);
   bool learn_tail(const policy::StepSeen& step);
-  bool is_alone(const std::vector<policy::Share>& shares) const;
-  bool learn_alone(const policy::StepSeen& step);
-  DeviceCurve curve_of(std::size_t device) const;
-  DeviceCurve curve_alone() const;
-  ExchangeTimes exchange_of(std::size_t group) const;
+  bool learn_alone(const policy::DeviceStep& seen, std::int64_t step);
+  const DeviceCurve* used_curve(const std::string& device, bool is_alone) const;
+  const cost::GroupExchanges* believed(std::size_t devices) const;
+  ExchangeTimes exchange_of(std::size_t devices) const;
   ExchangeTimes overlap() const;
-  double believed_tail(std::size_t group) const;
-  double tail_of(std::size_t group) const;
+  double believed_tail(std::size_t devices) const;
+  double tail_of(std::size_t devices) const;
+  static DeviceCurve curve_of(const Known& known);
+  static DeviceCurve curve_alone(const Known& known);
+  static Result<void> restore_device(const Json& json, const std::string& name,
+                                     const std::string& where, std::vector<Known>& known);
+  BatchOption make_option(const std::vector<const Known*>& devices) const;
   void apply();
 
-  std::vector<DeviceLimits> devices_;
+  std::vector<Known> devices_;
   std::vector<LearnedGroup> groups_;
-  std::vector<LearnedCurves> curves_;   // by device
-  std::optional<LearnedCurves> alone_;  // of the first one, where there is a group of it
-  std::vector<Tail> tails_;             // by group
+  std::map<std::size_t, Tail> tails_;  // by number of devices
   Overlap overlap_;
   std::vector<BatchOption> options_;
   std::int64_t version_ = 0;

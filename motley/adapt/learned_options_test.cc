@@ -23,7 +23,8 @@ policy::StepSeen balanced_step(std::int64_t step, std::int64_t a, std::int64_t b
 }
 
 LearnedOptions from_nothing() {
-  return LearnedOptions({limited("a", 1000), limited("b", 50)}, {{.devices = 2, .per_hour = 4}});
+  return LearnedOptions({{limited("a", 1000), {}, "here", 4}, {limited("b", 50), {}, "here", 4}},
+                        {{.devices = 2}});
 }
 
 TEST(LearnedOptions, AreLearnedFromSteps) {
@@ -62,11 +63,11 @@ TEST(LearnedOptions, KeepStillUnderJitter) {
 // Three devices were seen: the exchange of two is believed to take 2 ms less, so it does.
 TEST(LearnedOptions, AGroupThatHasNotTrainedIsOffAsTheNextOneThatHas) {
   const CurvePrior prior{{{{{{1, 0.001}, {100, 0.1}}}}, {{{1, 0.001}, {100, 0.1}}}, {0}}, 0.1};
-  std::vector<DeviceLimits> devices = {limited("a", 100), limited("b", 100), limited("c", 100)};
-  for (DeviceLimits& each : devices) each.prior = prior;
-  LearnedOptions source(
-      devices, {{.devices = 2, .per_hour = 0, .exchanges = cost::GroupExchanges{{0.004}, 0}},
-                {.devices = 3, .per_hour = 0, .exchanges = cost::GroupExchanges{{0.006}, 0}}});
+  std::vector<LearnedDevice> devices = {
+      {limited("a", 100)}, {limited("b", 100)}, {limited("c", 100)}};
+  for (LearnedDevice& each : devices) each.limits.prior = prior;
+  LearnedOptions source(devices, {{.devices = 2, .exchanges = cost::GroupExchanges{{0.004}, 0}},
+                                  {.devices = 3, .exchanges = cost::GroupExchanges{{0.006}, 0}}});
   EXPECT_NEAR(source.options()[0].exchange.tail.value, 0.004, 1e-9);
   policy::StepSeen seen{.step = 0, .took = Seconds(0.020)};
   for (const char* name : {"a", "b", "c"}) seen.devices.push_back({name, 10, {0.01}, 0.01, {0}});
@@ -86,9 +87,8 @@ policy::StepSeen lone_step(std::int64_t step, std::int64_t samples) {
 }
 
 LearnedOptions one_or_both() {
-  return LearnedOptions(
-      {limited("a", 1000), limited("b", 50)},
-      {{.devices = 1, .alone = {.micro_batches = 2, .most = 500}}, {.devices = 2}});
+  return LearnedOptions({{limited("a", 1000), {.most = 500}}, {limited("b", 50), {.most = 20}}},
+                        {{.devices = 1}, {.devices = 2}});
 }
 
 // Not seen alone, a takes twice a step of half the samples; what it then took is learned apart.
@@ -117,8 +117,7 @@ TEST(LearnedOptions, LearnApartWhatADeviceTakesAlone) {
 
 // Memory ends its curve; of a device that was only seen alone it is the same among others.
 TEST(LearnedOptions, OfADeviceSeenAloneAreThoseOfItsSteps) {
-  LearnedOptions source({limited("a", 1000)},
-                        {{.devices = 1, .alone = {.micro_batches = 2, .most = 90}}});
+  LearnedOptions source({{limited("a", 1000), {.most = 90}}}, {{.devices = 1}});
   EXPECT_EQ(source.options()[0].devices[0].points.back().samples, 90);
   for (std::int64_t step = 0; step < 8; ++step) source.observe(lone_step(step, 40));
   EXPECT_EQ(source.options()[0].devices[0].points.back().samples, 90);
@@ -132,11 +131,11 @@ TEST(LearnedOptions, AreOffAloneAsAmongOthers) {
   const auto believed = [](double seconds) {
     return CurvePrior{{{}, {{{1, seconds}, {100, 100 * seconds}}}, {}}, 0.1};
   };
-  std::vector<DeviceLimits> devices = {limited("a", 100), limited("b", 100)};
-  devices[0].prior = believed(0.001);
-  devices[1].prior = believed(0.002);
-  LearnedOptions source(
-      devices, {{.devices = 1, .alone = {.most = 100, .prior = believed(0.0015)}}, {.devices = 2}});
+  std::vector<LearnedDevice> devices = {{limited("a", 100)}, {limited("b", 100)}};
+  devices[0].limits.prior = believed(0.001);
+  devices[0].alone = {.most = 100, .prior = believed(0.0015)};
+  devices[1].limits.prior = believed(0.002);
+  LearnedOptions source(devices, {{.devices = 1}, {.devices = 2}});
   EXPECT_NEAR(work_seconds(source.options()[0].devices[0], 40), 0.060, 1e-6);
   for (std::int64_t step = 0; step < 40; ++step) {
     policy::StepSeen seen = balanced_step(step, 40, 20);
@@ -155,8 +154,44 @@ TEST(LearnedOptions, GoOnAlikeFromTheirText) {
   other.observe(balanced_step(9, 50, 30));
   EXPECT_EQ(one.state(), other.state());
   EXPECT_EQ(one.options()[0].devices[0].points, other.options()[0].devices[0].points);
-  LearnedOptions more({limited("a", 9), limited("b", 9), limited("c", 9)}, {{.devices = 3}});
-  EXPECT_FALSE(more.restore(one.state(), "s"));
+  LearnedOptions more({{limited("a", 9)}, {limited("b", 9)}, {limited("c", 9)}}, {{.devices = 3}});
+  EXPECT_FALSE(one.restore(more.state(), "s"));
+}
+
+// Whoever is quickest of those that are there is the first; what was learned of the others stays.
+TEST(LearnedOptions, AreOfDevicesThatAreThere) {
+  LearnedOptions source = one_or_both();
+  for (std::int64_t step = 0; step < 8; ++step) source.observe(balanced_step(step, 20, 10));
+  const std::int64_t version = source.version();
+  source.set_present("a", false);
+  EXPECT_NE(source.version(), version);
+  ASSERT_EQ(source.options().size(), 1u);
+  EXPECT_EQ(source.options()[0].devices[0].device, "b");
+  EXPECT_EQ(source.options()[0].devices[0].points.back().samples, 20);  // alone in memory
+  LearnedOptions other = one_or_both();
+  ASSERT_TRUE(other.restore(source.state(), "s"));
+  EXPECT_EQ(other.options().size(), 1u);
+  source.set_present("b", false);
+  EXPECT_TRUE(source.options().empty());
+  source.set_present("a", true);
+  source.set_present("b", true);
+  ASSERT_EQ(source.options().size(), 2u);
+  EXPECT_NEAR(work_seconds(source.options()[1].devices[0], 20), 0.020, 0.001);
+}
+
+// One that nobody has heard of comes behind the others, and in no state of those without it.
+TEST(LearnedOptions, TakeInWhoIsSeen) {
+  LearnedOptions source = from_nothing();
+  for (std::int64_t step = 0; step < 8; ++step) {
+    policy::StepSeen seen = balanced_step(step, 20, 10);
+    seen.devices.push_back({"c", 5, {0.02}, 0.02, {0}});
+    source.observe(seen);
+  }
+  ASSERT_EQ(source.options().size(), 2u);  // two of them, and all
+  EXPECT_EQ(source.options()[1].devices[2].device, "c");
+  EXPECT_NEAR(work_seconds(source.options()[1].devices[2], 5), 0.020, 0.001);
+  EXPECT_EQ(source.options()[1].per_hour, 4);
+  EXPECT_FALSE(from_nothing().restore(source.state(), "s"));
 }
 
 TEST(BatchPolicies, AreMadeByName) {

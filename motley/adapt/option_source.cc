@@ -87,9 +87,17 @@ Result<ScaledOptions> ScaledOptions::make(std::vector<BatchOption> options) {
 }
 
 ScaledOptions::ScaledOptions(std::vector<BatchOption> options)
-    : given_(std::move(options)), options_(given_), delays_(given_.size(), Correction{{}, 0}) {
+    : given_(std::move(options)), delays_(given_.size(), Correction{{}, 0}) {
   for (const BatchOption& option : given_)
     for (const DeviceCurve& curve : option.devices) ratios_[curve.device].used = 1;
+  apply();
+}
+
+void ScaledOptions::set_present(const std::string& device, bool is_there) {
+  const bool is_new = is_there ? gone_.erase(device) > 0 : gone_.insert(device).second;
+  if (!is_new) return;
+  apply();
+  ++version_;
 }
 
 void ScaledOptions::observe(const policy::StepSeen& step) {
@@ -113,11 +121,12 @@ void ScaledOptions::observe(const policy::StepSeen& step) {
   }
   if (const int index = find_option(options_, shares); index >= 0) {
     // Beyond what the devices' own seconds of this step explain.
-    const BatchOption& option = given_[static_cast<std::size_t>(index)];
+    const std::size_t place = places_[static_cast<std::size_t>(index)];
+    const BatchOption& option = given_[place];
     double ready = 0;
     for (const policy::DeviceStep& device : step.devices)
       if (device.samples > 0) ready = std::max(ready, ready_seconds(option.exchange, device.end));
-    Correction& delay = delays_[static_cast<std::size_t>(index)];
+    Correction& delay = delays_[place];
     remember(delay.last, step.took.value - ready - option.exchange.tail.value);
     const double used = take_up(delay.last, delay.used, kLeast * step.took.value);
     changed = changed || used != delay.used;
@@ -129,11 +138,18 @@ void ScaledOptions::observe(const policy::StepSeen& step) {
 }
 
 void ScaledOptions::apply() {
-  options_ = given_;
-  for (std::size_t i = 0; i < options_.size(); ++i) {
-    for (DeviceCurve& curve : options_[i].devices)
+  options_.clear();
+  places_.clear();
+  for (std::size_t i = 0; i < given_.size(); ++i) {
+    const std::vector<DeviceCurve>& curves = given_[i].devices;
+    if (std::any_of(curves.begin(), curves.end(),
+                    [&](const DeviceCurve& curve) { return gone_.contains(curve.device); }))
+      continue;
+    places_.push_back(i);
+    BatchOption& option = options_.emplace_back(given_[i]);
+    for (DeviceCurve& curve : option.devices)
       for (CurvePoint& point : curve.points) point.seconds *= ratios_[curve.device].used;
-    Seconds& tail = options_[i].exchange.tail;
+    Seconds& tail = option.exchange.tail;
     tail = std::max(Seconds(0), tail + Seconds(delays_[i].used));
   }
 }
@@ -145,7 +161,7 @@ Json ScaledOptions::state() const {
   Json ratios = Json::object(), delays = Json::array();
   for (const auto& [device, ratio] : ratios_) ratios[device] = write(ratio);
   for (const Correction& delay : delays_) delays.push_back(write(delay));
-  return {{"version", version_}, {"ratios", ratios}, {"delays", delays}};
+  return {{"version", version_}, {"ratios", ratios}, {"delays", delays}, {"gone", gone_}};
 }
 
 Result<void> ScaledOptions::restore(const Json& state, const std::string& where) {
@@ -166,6 +182,7 @@ Result<void> ScaledOptions::restore(const Json& state, const std::string& where)
   MOTLEY_ASSIGN(const std::int64_t version, object.integer("version"));
   MOTLEY_ASSIGN(const Json* ratios, object.member("ratios"));
   MOTLEY_ASSIGN(const Json* delays, object.member("delays"));
+  MOTLEY_ASSIGN(const std::vector<std::string> gone, object.strings("gone"));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   if (!ratios->is_object() || ratios->size() != ratios_.size() || !delays->is_array() ||
       delays->size() != delays_.size())
@@ -185,6 +202,7 @@ Result<void> ScaledOptions::restore(const Json& state, const std::string& where)
   }
   ratios_ = std::move(read_ratios);
   delays_ = std::move(read_delays);
+  gone_ = {gone.begin(), gone.end()};
   version_ = version;
   apply();
   return {};

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,9 +21,11 @@ class OptionSource {
  public:
   virtual ~OptionSource() = default;
   virtual void observe(const policy::StepSeen& step) = 0;
-  /// The same groups in the same order always. Verified.
+  /// A device that is gone is in no option until it is there again. All are there at first.
+  virtual void set_present(const std::string& device, bool is_there) = 0;
+  /// While the same devices are there, the same groups in the same order. Verified.
   virtual const std::vector<BatchOption>& options() const = 0;
-  /// Another number where `options` gives other times.
+  /// Another number where `options` gives other times or groups.
   virtual std::int64_t version() const = 0;
   virtual Json state() const = 0;
   virtual Result<void> restore(const Json& state, const std::string& where) = 0;
@@ -51,6 +54,7 @@ class ScaledOptions : public OptionSource {
   static Result<ScaledOptions> make(std::vector<BatchOption> options);
 
   void observe(const policy::StepSeen& step) override;
+  void set_present(const std::string& device, bool is_there) override;
   const std::vector<BatchOption>& options() const override { return options_; }
   std::int64_t version() const override { return version_; }
   Json state() const override;
@@ -67,8 +71,10 @@ class ScaledOptions : public OptionSource {
     bool operator==(const Correction&) const = default;
   };
   std::vector<BatchOption> given_, options_;
+  std::vector<std::size_t> places_;           // of each option, among those that were given
+  std::set<std::string> gone_;
   std::map<std::string, Correction> ratios_;  // by device
-  std::vector<Correction> delays_;            // by option, seconds
+  std::vector<Correction> delays_;            // by option that was given, seconds
   std::int64_t version_ = 0;
 };
 

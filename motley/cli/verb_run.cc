@@ -161,16 +161,21 @@ bool are_processors(const control::Inputs& inputs) {
 
 Result<std::shared_ptr<control::Adaptation>> adapt_batch(const RunOptions& options,
                                                          const control::TrainChoices& choices,
-                                                         const control::ChosenPlan& chosen) {
-  MOTLEY_ASSIGN(const control::BatchChoices batch, make_batch_choices(options, chosen, choices));
+                                                         const control::ChosenPlan& chosen,
+                                                         std::int64_t first_batch) {
+  MOTLEY_ASSIGN(control::BatchChoices batch, make_batch_choices(options, chosen, choices));
+  batch.is_elastic = options.elastic;
+  if (options.elastic) batch.fewest_devices = static_cast<std::size_t>(options.survive) + 1;
+  batch.first_batch = first_batch;
   return control::adapt_batch(chosen, batch);
 }
 
-/// What the run may become while it runs; null: it stays as it was planned.
+/// What the run may become while it runs; null: it stays as it was planned. `first_batch`: that a
+/// training which goes on here began with, where its batch changes; 0: it begins, or has one batch.
 Result<std::shared_ptr<control::Adaptation>> find_adaptation(
     const RunOptions& options, const control::TrainChoices& choices,
     const control::ChosenPlan& chosen, const std::optional<control::Predicted>& predicted,
-    const Context& context, control::Listener& listener) {
+    std::int64_t first_batch, const Context& context, control::Listener& listener) {
   const std::shared_ptr<control::Adaptation> none;
   if (!options.decisions.empty()) {
     MOTLEY_ASSIGN(auto repeated,
@@ -195,18 +200,17 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
                        "--adapt " + options.adapt +
                            ": a launcher started ranks on other hosts, where a running plan cannot "
                            "be changed; leave it out, or start the run without a launcher");
-  if (is_batch && (!is_here || !are_processors(chosen.inputs)))
-    return usage_error(
-        "cli.adapt",
-        "--adapt batch: so far for CPU devices of this machine, which say what their "
-        "steps consist of; leave it out");
+  if (is_batch && !are_processors(chosen.inputs))
+    return usage_error("cli.adapt",
+                       "--adapt batch: so far for CPU devices, which say what their steps consist "
+                       "of; leave it out");
   // Where the plan is somebody's own, trying takes longer than it gains, or nobody has seen it.
   if (!is_asked && (!is_here || data::is_loaded(choices.data) || !chosen.outcome ||
                     !are_processors(chosen.inputs)))
     return none;
   Result<std::shared_ptr<control::Adaptation>> found =
       is_split   ? control::adapt_split(chosen, predicted, options.policy)
-      : is_batch ? adapt_batch(options, choices, chosen)
+      : is_batch ? adapt_batch(options, choices, chosen, first_batch)
                  : control::find_trials(chosen, predicted);
   MOTLEY_RETURN_IF_ERROR(found);
   if (*found == nullptr) {
@@ -232,10 +236,6 @@ Result<void> make_elastic(const RunOptions& options, const control::TrainChoices
     return usage_error("cli.elastic",
                        "--elastic: a launcher ends all ranks when one is lost; start the run "
                        "without it: motley starts its processes itself, on other hosts by ssh");
-  if (adaptation && adaptation->first_batch)
-    return usage_error("cli.elastic",
-                       "--elastic: a batch that changes does not go with devices that come and go "
-                       "yet; leave one of the two out");
   if (!adaptation) {
     adaptation = std::make_shared<control::Adaptation>();
     control::Candidate first{control::describe_plan(chosen.planned.plan, chosen.inputs.cluster),
@@ -244,18 +244,25 @@ Result<void> make_elastic(const RunOptions& options, const control::TrainChoices
     adaptation->candidates.push_back(std::move(first));
   }
   MOTLEY_ASSIGN(control::PlanChoices choices, make_plan_choices(options.plan.planning, context));
+  if (adaptation->batch) {
+    choices.planner = "split";
+    choices.micro_batches = 0;
+  }
   adaptation->replan =
       control::make_replanner(chosen, std::move(choices), static_cast<int>(options.survive));
+  if (adaptation->batch)
+    adaptation->replan = control::replan_batch(chosen, *adaptation, std::move(adaptation->replan));
   adaptation->spare = chosen.inputs.devices;
   adaptation->survive = static_cast<int>(options.survive);
-  adaptation->plans_ahead = adaptation->split == nullptr;
+  adaptation->plans_ahead = adaptation->split == nullptr && adaptation->batch == nullptr;
   const auto survives = [&](const control::Planned& planned) {
     return adaptation->survive == 0 ||
            control::outlives_losses(chosen.inputs, planned, adaptation->survive).value_or(false);
   };
-  std::erase_if(adaptation->candidates, [&](const control::Candidate& each) {
-    return &each != &adaptation->candidates.front() && !survives(each.planned);
-  });
+  if (adaptation->first == 0)
+    std::erase_if(adaptation->candidates, [&](const control::Candidate& each) {
+      return &each != &adaptation->candidates.front() && !survives(each.planned);
+    });
   adaptation->port = options.port;
   adaptation->version = version();
   MOTLEY_ASSIGN(const auto prices, make_price_choices(options.plan.planning, context));
@@ -269,9 +276,13 @@ Result<void> make_elastic(const RunOptions& options, const control::TrainChoices
   }
   if (present.empty())
     return usage_error("cli.elastic", "--absent: none of the devices is left to begin with");
-  MOTLEY_ASSIGN(control::Candidate first, adaptation->replan(present));
-  MOTLEY_ASSIGN(first.planned, lower_plan(chosen.inputs, std::move(first.planned.plan)));
+  const control::Candidate& planned =
+      adaptation->candidates[static_cast<std::size_t>(adaptation->first)];
+  const control::BatchNow batch{planned.planned.plan.global_batch, planned.lr_factor};
+  MOTLEY_ASSIGN(control::Candidate first, adaptation->replan(present, batch));
+  MOTLEY_RETURN_IF_ERROR(control::lower_candidate(chosen.inputs, *adaptation, first));
   adaptation->candidates = {std::move(first)};
+  adaptation->first = 0;
   adaptation->absent = options.absent;
   return {};
 }
@@ -313,7 +324,7 @@ Result<std::optional<control::Continuation>> succeed(RunOptions& options, const 
   options.conditions.clear();
   options.absent.clear();
   options.rent = {};  // the market is a file of the lead that is gone
-  if (options.adapt != "split") options.adapt = "none";
+  if (options.adapt != "split" && options.adapt != "batch") options.adapt = "none";
   return found;
 }
 
@@ -433,8 +444,10 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   MOTLEY_ASSIGN(const auto chosen, choose_with(earlier, options, choices, context, teller));
   if (choices.run_dir.empty()) choices.run_dir = default_run_dir(chosen->inputs.model_path);
   MOTLEY_ASSIGN(auto predicted, control::find_prediction(*chosen, 3, teller));
-  MOTLEY_ASSIGN(auto adaptation,
-                find_adaptation(options, choices, *chosen, predicted, context, teller));
+  const std::int64_t first_batch =
+      continued && continued->job.batches ? continued->job.batches->first : 0;
+  MOTLEY_ASSIGN(auto adaptation, find_adaptation(options, choices, *chosen, predicted, first_batch,
+                                                 context, teller));
   if (options.elastic) {
     MOTLEY_RETURN_IF_ERROR(
         make_elastic(options, choices, *chosen, predicted, context, !earlier.empty(), adaptation));

@@ -30,6 +30,15 @@ struct Candidate {
   double lr_factor = 1;                  ///< of all learning rates, for its batch
 };
 
+/// What stays when devices change.
+struct BatchNow {
+  std::int64_t samples = 0;  ///< a step
+  double lr_factor = 1;
+};
+
+/// A plan for the devices that are there.
+using Replan = std::function<Result<Candidate>(const std::vector<DeviceId>&, const BatchNow&)>;
+
 /// That a training is to go on by one of them, and why.
 struct AskedChange {
   int candidate = 0;
@@ -54,6 +63,7 @@ struct Succeeded {
   Seconds alone;                    ///< since when nobody leads
   std::int64_t done = 0;            ///< steps, as far as its log has come
   std::int64_t saved_step = -1;     ///< of its last checkpoint, wherever that is
+  Json policy = nullptr;            ///< state of the one that decided; null: none did
 };
 
 /// A device that the cluster of a training was given while it runs.
@@ -79,13 +89,15 @@ struct Adaptation {
   std::function<Result<Candidate>(const std::vector<policy::Share>&)> split = nullptr;
   /// The same of another batch; null: the batch stays.
   std::function<Result<Candidate>(const policy::UseBatch&)> batch = nullptr;
-  /// Samples a step that the training began with, where the batch changes (run::Batches).
-  std::optional<std::int64_t> first_batch = {};
-  bool counts_squares = false;       ///< programs count them (synth/gradient_squares.h)
+  /// Where the batch changes; the learning rate's factor is that of the candidate that runs.
+  std::optional<run::Batches> batches = {};
+  /// Programs count them (synth/gradient_squares.h), but of one device in one micro-batch, which
+  /// has nothing to compare.
+  bool counts_squares = false;
   std::vector<DeviceId> spare = {};  ///< that a split may take, beside those of candidates
   /// The training goes on when devices are lost, come or leave: makes a plan for those that are
-  /// there (replanning.h). Null: it ends with any of them.
-  std::function<Result<Candidate>(const std::vector<DeviceId>&)> replan = nullptr;
+  /// there, of the batch that it has (replanning.h). Null: it ends with any of them.
+  Replan replan = nullptr;
   int survive = 0;  ///< so many may be lost at once; no plan is begun that does not outlive that
   /// Plans for each loss are made beside training (ready_plans.h): nobody else then calls what
   /// `replan` does.

@@ -28,7 +28,7 @@ std::string name_of(const cluster::Cluster& cluster, DeviceId device) {
 /// What the first line of a call does: where batches change it says which one.
 policy::Action first_action(const Adaptation& choices, int current,
                             const cluster::Cluster& cluster) {
-  if (!choices.first_batch) return policy::UsePlan{current};
+  if (!choices.batches) return policy::UsePlan{current};
   const Candidate& runs = choices.candidates[static_cast<std::size_t>(current)];
   return policy::UseBatch{shares_of(runs.planned.plan, cluster), runs.lr_factor};
 }
@@ -116,7 +116,9 @@ std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluste
 Result<void> lower_candidate(const Inputs& inputs, const Adaptation& adaptation,
                              Candidate& candidate) {
   MOTLEY_ASSIGN(Planned planned, lower_plan(inputs, candidate.planned.plan));
-  if (adaptation.counts_squares) {
+  const bool may_count = planned.program->devices.size() > 1 ||
+                         candidate.planned.plan.replicas.front().micro_batches > 1;
+  if (adaptation.counts_squares && may_count) {
     MOTLEY_ASSIGN(program::Program program,
                   synth::with_gradient_squares(*planned.program, planned.plan));
     planned.program = std::make_shared<const program::Program>(std::move(program));
@@ -186,6 +188,14 @@ Result<void> Adapting::open() {
   }
   for (std::size_t i = 0; i < choices_.given.size(); ++i)
     (void)ask(choices_.given_candidates[i], choices_.given[i]);
+  // Who is there may be others than when the policy's state was kept.
+  if (choices_.policy && members_)
+    for (const run::WorkerDevice& device : job_.devices) {
+      const bool is_absent = job_.changes && job_.changes->is_absent(device.name);
+      observe(is_absent ? policy::Observation(policy::LossSeen{device.name, Seconds(0)})
+                        : policy::ArrivalSeen{device.name, Seconds(0)},
+              0);
+    }
   return {};
 }
 

@@ -175,7 +175,7 @@ TEST_F(AdaptingTest, AnotherBatchIsGoneOnBy) {
   choices_.trace_steps = 0;
   counts_squares_ = true;
   policy_->wanted = policy::UseBatch{{{"a:0", 12}, {"a:1", 8}}, 1.5};
-  adaptation_->first_batch = 8;
+  adaptation_->batches = {.first = 8, .most = 20};
   adaptation_->batch = [this](const policy::UseBatch& batch) -> Result<Candidate> {
     Candidate candidate{"twenty", lower({batch.shares[0].samples, batch.shares[1].samples})};
     candidate.lr_factor = batch.lr_factor;
@@ -186,7 +186,7 @@ TEST_F(AdaptingTest, AnotherBatchIsGoneOnBy) {
   workers_.events.push_back({"change", 0, {{"change", 1}, {"step", 3}}});
   for (int step = 3; step < 5; ++step) play(step, 1, 2);
   ASSERT_TRUE(run());
-  EXPECT_EQ(job_.batches, (run::Batches{.first = 8, .lr_factor = 1}));
+  EXPECT_EQ(job_.batches, (run::Batches{.first = 8, .most = 20, .lr_factor = 1}));
   ASSERT_EQ(workers_.changes.size(), 1u);
   EXPECT_EQ(workers_.changes[0].program.global_batch, 20);
   EXPECT_EQ(workers_.changes[0].lr_factor, 1.5);
@@ -202,7 +202,7 @@ TEST_F(AdaptingTest, AnotherBatchIsGoneOnBy) {
   const auto again = repeat_decisions(choices_.run_dir + "/decisions.jsonl", inputs_,
                                       adaptation_->candidates[0].planned);
   ASSERT_TRUE(again);
-  EXPECT_EQ((*again)->first_batch, 8);
+  EXPECT_EQ((*again)->batches, (run::Batches{.first = 8, .most = 20, .lr_factor = 1}));
   ASSERT_EQ((*again)->candidates.size(), 2u);
   EXPECT_EQ((*again)->candidates[1].lr_factor, 1.5);
 }

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -28,17 +26,18 @@ constexpr std::size_t kMostGroups = 24;
 /// Of a device alone, so that there is something to compare, unless its plan has more.
 constexpr std::int64_t kFewestMicroBatches = 2;
 
-/// What the policy is told of devices: the quickest first, and groups of the first ones.
+/// What the policy is told of devices, the quickest first, and of their groups.
 struct Devices {
-  std::vector<adapt::DeviceLimits> limits;
+  std::vector<adapt::LearnedDevice> known;
   std::vector<adapt::LearnedGroup> groups;
 };
 
 Result<adapt::BatchBounds> find_bounds(const Inputs& inputs, const BatchChoices& choices) {
-  const std::int64_t first = inputs.global_batch;
+  const std::int64_t first = choices.first_batch > 0 ? choices.first_batch : inputs.global_batch;
   const std::int64_t least = choices.least > 0 ? choices.least : first;
   std::int64_t most = choices.most > 0 ? choices.most : kUsualGrowth * first;
-  if (choices.most == 0 && choices.samples > 0) most = std::clamp(choices.samples, first, most);
+  if (choices.most == 0 && choices.samples > 0)
+    most = std::max(first, std::min(choices.samples, most));
   if (least > first || most < first)
     return usage_error("cli.batch-limits",
                        fmt::format("--batch-limits: found {}:{}, the training begins with {}, "
@@ -55,19 +54,6 @@ double slowness(const ChosenPlan& chosen, DeviceId id) {
         .end.at(static_cast<double>(inputs.global_batch) /
                 static_cast<double>(inputs.devices.size()));
   return 1 / inputs.cluster.device(id).speed;
-}
-
-/// An hour of all machines that these devices are of; none: some has no price.
-std::optional<double> price_of(const cluster::Cluster& cluster, const std::vector<DeviceId>& ids) {
-  std::set<NodeId> nodes;
-  for (const DeviceId id : ids) nodes.insert(cluster.device(id).node);
-  double sum = 0;
-  for (const NodeId node : nodes) {
-    const auto& price = cluster.nodes[node.index()].price_per_hour;
-    if (!price) return std::nullopt;
-    sum += *price;
-  }
-  return sum;
 }
 
 /// The plan's only device, if it has one.
@@ -161,49 +147,66 @@ std::int64_t least_samples(const graph::Graph& graph) {
   return 1;
 }
 
-Result<Devices> find_devices(const ChosenPlan& chosen, const Adaptation& adaptation,
-                             std::int64_t most, adapt::ObjectiveKind objective) {
-  const cluster::Cluster& cluster = chosen.inputs.cluster;
+/// With their limits, the quickest first; who begins alone may go on so.
+Result<std::vector<std::pair<DeviceId, adapt::DeviceLimits>>> find_order(const ChosenPlan& chosen,
+                                                                         std::int64_t most) {
   const std::optional<DeviceId> only = only_device(chosen.planned.plan);
-  std::vector<std::pair<double, adapt::DeviceLimits>> found;
+  std::vector<std::pair<DeviceId, adapt::DeviceLimits>> found;
   for (adapt::DeviceLimits& limits : find_limits(chosen, most)) {
-    MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(cluster, limits.device));
+    MOTLEY_ASSIGN(const DeviceId id, cluster::find_device(chosen.inputs.cluster, limits.device));
     if (limits.most < 1 && id != only) continue;
-    // Who begins alone may go on so.
-    found.emplace_back(id == only ? 0 : slowness(chosen, id), std::move(limits));
+    found.emplace_back(id, std::move(limits));
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  const auto place = [&](DeviceId id) { return id == only ? 0 : slowness(chosen, id); };
+  std::stable_sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {
+    return place(a.first) < place(b.first);
+  });
   if (found.size() > 1 && stays_alone(chosen)) found.resize(1);
+  return found;
+}
+
+Result<Devices> find_devices(const ChosenPlan& chosen, const Adaptation& adaptation,
+                             std::int64_t most, const BatchChoices& choices) {
+  const cluster::Cluster& cluster = chosen.inputs.cluster;
+  MOTLEY_ASSIGN(auto found, find_order(chosen, most));
   Devices devices;
   std::vector<DeviceId> ids;
   const std::size_t every = (found.size() + kMostGroups - 1) / kMostGroups;
-  for (auto& [seconds, limits] : found) {
-    MOTLEY_ASSIGN(ids.emplace_back(), cluster::find_device(cluster, limits.device));
-    devices.limits.push_back(std::move(limits));
+  for (auto& [id, limits] : found) {
+    ids.push_back(id);
+    const cluster::Node& node = cluster.nodes[cluster.device(id).node.index()];
+    if (!node.price_per_hour && choices.objective.kind != adapt::ObjectiveKind::kTime)
+      return usage_error("cli.objective",
+                         "--objective: the cluster file has no price_per_hour of node '" +
+                             node.name + "'");
+    adapt::LearnedDevice& device = devices.known.emplace_back();
+    device.limits = std::move(limits);
+    device.machine = node.name;
+    device.per_hour = node.price_per_hour.value_or(0);
+    // Only the first one is ever alone, unless those before it may go.
+    if ((choices.is_elastic || ids.size() == 1) && choices.fewest_devices <= 1)
+      device.alone = {micro_batches_alone(chosen.planned.plan),
+                      most_alone(chosen, adaptation, id, most),
+                      prior_alone(chosen, id, device.limits)};
+    if (ids.size() < choices.fewest_devices) continue;
     adapt::LearnedGroup group{.devices = ids.size()};
     if (ids.size() == 1) {
-      group.alone = {micro_batches_alone(chosen.planned.plan),
-                     most_alone(chosen, adaptation, ids.front(), most),
-                     prior_alone(chosen, ids.front(), devices.limits.front())};
-      if (group.alone.most == 0) continue;
+      if (device.alone.most == 0) continue;
     } else if (ids.size() % every != 0 && ids.size() != found.size()) {
       continue;
     }
-    const std::optional<double> price = price_of(cluster, ids);
-    if (!price && objective != adapt::ObjectiveKind::kTime)
-      return usage_error("cli.objective",
-                         "--objective: the cluster file has no price_per_hour of some machine");
-    group.per_hour = price.value_or(0);
     if (chosen.priced.evaluator && ids.size() > 1)
       group.exchanges = chosen.priced.evaluator->group_times(ids);
     devices.groups.push_back(std::move(group));
   }
   if (devices.groups.empty())
-    return usage_error("cli.adapt",
-                       "--adapt batch learns the noise of gradients from how those of devices, or "
-                       "of micro-batches of one device, differ: there is one device, and its step "
-                       "cannot be done in micro-batches");
+    return usage_error(
+        "cli.adapt",
+        choices.fewest_devices > 1
+            ? "--adapt batch: fewer devices have memory for it than --survive asks for"
+            : "--adapt batch learns the noise of gradients from how those of devices, or of "
+              "micro-batches of one device, differ: there is one device, and its step cannot be "
+              "done in micro-batches");
   return devices;
 }
 
@@ -240,21 +243,25 @@ Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
                                                 const BatchChoices& choices) {
   const Inputs& inputs = chosen.inputs;
   const plan::Plan& plan = chosen.planned.plan;
+  if (choices.is_elastic && choices.policy != "motley")
+    return usage_error("cli.policy", "--policy " + choices.policy +
+                                         ": knows of no devices that come and go (--elastic)");
   if (!only_device(plan)) MOTLEY_RETURN_IF_ERROR(require_batch_split(chosen, "batch"));
   MOTLEY_ASSIGN(adapt::BatchBounds bounds, find_bounds(inputs, choices));
   auto adaptation = std::make_shared<Adaptation>();
-  adaptation->first_batch = inputs.global_batch;
+  adaptation->batches = run::Batches{
+      .first = choices.first_batch > 0 ? choices.first_batch : inputs.global_batch,
+      .most = static_cast<std::int64_t>(bounds.most)};
   adaptation->counts_squares = true;
   adaptation->costs = chosen.priced.costs;
   MOTLEY_ASSIGN(const Devices devices,
-                find_devices(chosen, *adaptation, static_cast<std::int64_t>(bounds.most),
-                             choices.objective.kind));
+                find_devices(chosen, *adaptation, adaptation->batches->most, choices));
   if (devices.groups.front().devices == 1)
     bounds.least = std::max(bounds.least, static_cast<double>(micro_batches_alone(plan) *
                                                               least_samples(inputs.graph())));
   const auto is_sgd = plan.recipe.optimizer.kind == plan::OptimizerKind::kSgd;
   adapt::BatchSetting setting;
-  setting.batch.initial_batch = static_cast<double>(inputs.global_batch);
+  setting.batch.initial_batch = static_cast<double>(adaptation->batches->first);
   setting.batch.bounds = bounds;
   setting.batch.rule = choices.rule.value_or(is_sgd ? adapt::LearningRateRule::kAdaScale
                                                     : adapt::LearningRateRule::kSquareRoot);
@@ -264,20 +271,34 @@ Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
   setting.samples_per_pass = choices.samples;
   adaptation->make_policy = [devices, setting, policy = choices.policy](const Adaptation&) {
     return adapt::make_batch_policy(
-        policy, setting, std::make_unique<adapt::LearnedOptions>(devices.limits, devices.groups));
+        policy, setting, std::make_unique<adapt::LearnedOptions>(devices.known, devices.groups));
   };
-  const adapt::LearnedOptions believed(devices.limits, devices.groups);
+  const adapt::LearnedOptions believed(devices.known, devices.groups);
   MOTLEY_ASSIGN(Candidate first, first_candidate(chosen, *adaptation, believed));
   adaptation->candidates.push_back(std::move(first));
   MOTLEY_ASSIGN(adaptation->policy, adaptation->make_policy(*adaptation));
-  for (const adapt::DeviceLimits& limits : devices.limits) {
+  for (const adapt::LearnedDevice& device : devices.known) {
     MOTLEY_ASSIGN(adaptation->spare.emplace_back(),
-                  cluster::find_device(inputs.cluster, limits.device));
+                  cluster::find_device(inputs.cluster, device.limits.device));
   }
   adaptation->batch = [&inputs, plan](const policy::UseBatch& batch) {
     return make_candidate(inputs, plan, batch);
   };
   return adaptation;
+}
+
+Replan replan_batch(const ChosenPlan& chosen, const Adaptation& adaptation, Replan replan) {
+  return [&chosen, &adaptation, replan = std::move(replan)](
+             const std::vector<DeviceId>& devices, const BatchNow& now) -> Result<Candidate> {
+    MOTLEY_ASSIGN(Candidate plain, replan(devices, now));
+    MOTLEY_ASSIGN(Candidate made, adaptation.batch({shares_of(plain.planned.plan,
+                                                              chosen.inputs.cluster),
+                                                    now.lr_factor}));
+    const bool is_alone = made.planned.plan.replicas.size() == 1;
+    if (is_alone && !lower_candidate(chosen.inputs, adaptation, made)) return plain;
+    made.priced = plain.priced;
+    return made;
+  };
 }
 
 }  // namespace motley::control

@@ -103,7 +103,10 @@ bool Adapting::may_begin(int candidate) const {
 Result<int> Adapting::plan_for(const std::vector<DeviceId>& devices) {
   if (devices.empty())
     return runtime_error("run.nobody-left", "no device of the training is there any more");
-  return keep_candidate(ahead_ ? ahead_->find(devices) : choices_.replan(devices));
+  const Candidate& now = candidates_[static_cast<std::size_t>(begun_.rbegin()->second)];
+  return keep_candidate(
+      ahead_ ? ahead_->find(devices)
+             : choices_.replan(devices, {now.planned.plan.global_batch, now.lr_factor}));
 }
 
 /// On a plan, where no policy decides.
@@ -179,6 +182,9 @@ void Adapting::take_over() {
   begun_.insert(*numbered_.begin());
   current_ = begun_.begin()->second;
   done_ = succeeds.done;
+  if (choices_.policy == nullptr || succeeds.policy.is_null()) return;
+  if (const auto known = choices_.policy->restore(succeeds.policy, "the lead's policy"); !known)
+    listener_.note("what was decided before is not gone on with: " + known.error().message);
 }
 
 /// What another lead needs to know: plans by the numbers of the changes that brought them, of which
@@ -199,6 +205,7 @@ Json Adapting::will() const {
   }
   tell_cluster(inputs_.cluster, what);
   what["newcomers"] = choices_.newcomers;
+  what["policy"] = choices_.policy ? choices_.policy->state() : Json(nullptr);
   for (const char* key : {"devices", "living"}) what[key] = Json::array();
   for (const run::WorkerDevice& device : job_.devices) {
     const Json host = device.host.empty() ? what["host"] : Json(device.host);
@@ -432,8 +439,9 @@ void Adapting::look_ahead() {
   said_ = text;
   if (!choices_.plans_ahead) return;
   if (!ahead_)
-    ahead_.emplace([this](const std::vector<DeviceId>& devices) -> Result<Candidate> {
-      MOTLEY_ASSIGN(Candidate made, choices_.replan(devices));
+    ahead_.emplace([this, batch = BatchNow{current().planned.plan.global_batch, 1}](
+                       const std::vector<DeviceId>& devices) -> Result<Candidate> {
+      MOTLEY_ASSIGN(Candidate made, choices_.replan(devices, batch));
       MOTLEY_RETURN_IF_ERROR(make_programs(made));
       return made;
     });

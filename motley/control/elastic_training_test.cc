@@ -47,7 +47,9 @@ class ElasticTest : public ::testing::Test {
     choices_.trace_steps = 0;
     choices_.timeout = Seconds(4);
     adaptation_->version = "v1";
-    adaptation_->replan = [this](const std::vector<DeviceId>& devices) { return replan(devices); };
+    adaptation_->replan = [this](const std::vector<DeviceId>& devices, const BatchNow& batch) {
+      return replan(devices, batch);
+    };
   }
 
   plan::Plan split(const std::vector<DeviceId>& devices,
@@ -58,16 +60,19 @@ class ElasticTest : public ::testing::Test {
             .replicas = plan::make_replicas(devices, samples)};
   }
 
-  Result<Candidate> replan(const std::vector<DeviceId>& devices) {
+  Result<Candidate> replan(const std::vector<DeviceId>& devices, const BatchNow& batch) {
     replanned_.push_back(devices.size());
     if (devices.size() < fewest_)
       return tl::make_unexpected(Error{ErrorKind::kInfeasible, "plan.memory", "these are too few"});
     std::vector<DeviceId> used = ignores_ ? inputs_.devices : devices;
     if (used.size() > most_) used.resize(most_);
-    std::vector<std::int64_t> samples(used.size(), 8 / static_cast<std::int64_t>(used.size()));
-    samples[0] += 8 % static_cast<std::int64_t>(used.size());
+    const auto count = static_cast<std::int64_t>(used.size());
+    std::vector<std::int64_t> samples(used.size(), batch.samples / count);
+    samples[0] += batch.samples % count;
     Candidate made;
     made.planned.plan = split(used, samples);
+    made.planned.plan.global_batch = batch.samples;
+    made.lr_factor = batch.lr_factor;
     made.label = describe_plan(made.planned.plan, inputs_.cluster);
     return made;
   }
@@ -201,6 +206,23 @@ TEST_F(ElasticTest, ALossIsRecoveredFromByThoseThatAreLeft) {
   EXPECT_EQ(kept[1].policy, "membership");
   EXPECT_EQ(kept[1].begins, 4);
   EXPECT_THAT(kept[1].choice.why, HasSubstr("without " + name(0)));
+}
+
+TEST_F(ElasticTest, ABatchThatGrewStaysWithItsLearningRate) {
+  adaptation_->candidates.push_back(
+      {"first", lower_plan(inputs_, split(inputs_.devices, {4, 2, 2})).value()});
+  Candidate& grown = adaptation_->candidates.front();
+  grown.planned.plan.replicas = plan::make_replicas(inputs_.devices, {10, 6, 4});
+  grown.planned.plan.global_batch = 20;
+  grown.planned = lower_plan(inputs_, grown.planned.plan).value();
+  grown.lr_factor = 1.5;
+  begin();
+  ASSERT_TRUE(lose(0));
+  (void)orders();
+  for (const int process : {1, 2}) stand(process, 1, {.point = {.step = 3}});
+  EXPECT_EQ(orders(), Names{"change 1"});
+  EXPECT_EQ(change_.program.global_batch, 20);
+  EXPECT_EQ(change_.lr_factor, 1.5);
 }
 
 TEST_F(ElasticTest, AStepThatNobodyEndedIsDoneAgain) {
@@ -741,11 +763,12 @@ TEST_F(NewcomerTest, OneThatDoesNotComeMayBeDescribedAnew) {
 TEST_F(NewcomerTest, OneWithWhomNoPlanIsPossibleIsSentBack) {
   begin();
   const auto replan = adaptation_->replan;
-  adaptation_->replan = [&](const std::vector<DeviceId>& devices) -> Result<Candidate> {
+  adaptation_->replan = [&](const std::vector<DeviceId>& devices,
+                            const BatchNow& batch) -> Result<Candidate> {
     if (devices.size() == 4)
       return tl::make_unexpected(
           Error{ErrorKind::kInfeasible, "plan.memory", "1 KiB is too little"});
-    return replan(devices);
+    return replan(devices, batch);
   };
   ASSERT_TRUE(welcome());
   ASSERT_EQ(orders(), (Names{"add 3", "start 3"}));

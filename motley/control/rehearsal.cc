@@ -116,8 +116,7 @@ class Rehearsing {
         cost_(chosen.priced.costs->model(chosen.inputs.cluster)),
         presence_(choices.conditions.absences),
         drawn_(std::vector<double>(kNoiseDimensions, 1), choices.conditions.seed),
-        first_batch_(
-            static_cast<double>(adaptation_.first_batch.value_or(chosen.inputs.global_batch))),
+        first_batch_(adaptation_.batches ? adaptation_.batches->first : chosen.inputs.global_batch),
         listener_(listener),
         directory_{scratch_.path()},
         job_(make_job()),
@@ -187,8 +186,8 @@ class Rehearsing {
 
   /// Steps are counted in samples where the batch changes.
   bool is_over() const {
-    return adaptation_.first_batch ? rehearsed_.samples >= choices_.steps * *adaptation_.first_batch
-                                   : step_ >= choices_.steps;
+    return adaptation_.batches ? rehearsed_.samples >= choices_.steps * first_batch_
+                               : step_ >= choices_.steps;
   }
 
   /// What happens next: devices go or come, a change, a step.
@@ -341,7 +340,7 @@ class Rehearsing {
     report.logged.step_s = step_s;
     report.logged.stint = number_;
     rehearsed_.step_s.push_back(step_s);
-    if (adaptation_.first_batch) report.logged.noise = draw_noise();
+    if (adaptation_.batches) report.logged.noise = draw_noise();
     note_progress();
     (void)adapting_.step(report);
     ++step_;
@@ -371,7 +370,8 @@ class Rehearsing {
   void note_progress() {
     rehearsed_.batch = current_->steps.program().global_batch;
     rehearsed_.progress +=
-        adapt::batch_gain(static_cast<double>(rehearsed_.batch), first_batch_, noise_scale());
+        adapt::batch_gain(static_cast<double>(rehearsed_.batch),
+                          static_cast<double>(first_batch_), noise_scale());
     rehearsed_.samples += rehearsed_.batch;
   }
 
@@ -412,7 +412,7 @@ class Rehearsing {
   const cost::ProfileCost cost_;
   Presence presence_;
   adapt::DrawnNoise drawn_;
-  const double first_batch_;  // samples
+  const std::int64_t first_batch_;  // samples
   NotesOnly listener_;
   Nanoseconds now_ = 0;
   const SimulatedClock clock_{now_};
@@ -445,7 +445,7 @@ Result<void> check_choices(const ChosenPlan& chosen, const RehearsalChoices& cho
 Adaptation without_policy(const ChosenPlan& chosen, const Adaptation& adaptation) {
   Adaptation still;
   still.candidates.push_back(adaptation.candidates[static_cast<std::size_t>(adaptation.first)]);
-  if (adaptation.first_batch) still.candidates.front().planned = chosen.planned;
+  if (adaptation.batches) still.candidates.front().planned = chosen.planned;
   still.split = adaptation.split;
   return still;
 }

@@ -61,7 +61,7 @@ struct Rehearsed {
 /// until the plan's devices are there (then recovery.restart), or ends. State comes from survivors;
 /// where none of the plan's devices is left, from the last checkpoint.
 ///
-/// Where the batch is decided (Adaptation::first_batch) `noise` must be there: devices say squares
+/// Where the batch is decided (Adaptation::batches) `noise` must be there: devices say squares
 /// of gradients drawn for its scale (adapt/drawn_noise.h, from the conditions' seed) in a space of
 /// 200 dimensions. Steps are counted in samples, as in a run: N of them are N first batches.
 ///

@@ -64,16 +64,18 @@ Result<plan::PlanOutcome> find_survivor(const Inputs& inputs, PlanChoices choice
 
 }  // namespace
 
-std::function<Result<Candidate>(const std::vector<DeviceId>&)> make_replanner(
+Replan make_replanner(
     const ChosenPlan& chosen, PlanChoices choices, int survive) {
   const bool is_own = !choices.manual.empty() || !choices.stages.empty();
   if (is_own) choices.planner = "auto";
   choices.manual.clear();
   choices.stages.clear();
   choices.time_limit = std::min(choices.time_limit.value_or(kSearch), kSearch);
-  return [&chosen, choices, survive](const std::vector<DeviceId>& devices) -> Result<Candidate> {
+  return [&chosen, choices, survive](const std::vector<DeviceId>& devices,
+                                     const BatchNow& batch) -> Result<Candidate> {
     Inputs inputs = chosen.inputs;
     inputs.devices = devices;
+    inputs.global_batch = batch.samples;
     Candidate candidate;
     if (chosen.priced.evaluator) {
       const bool may_survive = survive > 0 && devices.size() > static_cast<std::size_t>(survive);
@@ -87,8 +89,11 @@ std::function<Result<Candidate>(const std::vector<DeviceId>&)> make_replanner(
       candidate.planned.plan.tf32 = inputs.tf32;
       candidate.priced = outcome.predicted_step;
     } else {
-      candidate.planned.plan = share_alike(chosen.planned.plan, devices);
+      plan::Plan plan = chosen.planned.plan;
+      plan.global_batch = batch.samples;
+      candidate.planned.plan = share_alike(plan, devices);
     }
+    candidate.lr_factor = batch.lr_factor;
     candidate.label = describe_plan(candidate.planned.plan, inputs.cluster);
     return candidate;
   };

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <functional>
-#include <vector>
-
 #include "motley/control/adapting.h"
 #include "motley/control/chosen_plan.h"
 
@@ -17,7 +14,6 @@ namespace motley::control {
 /// mirrors too (mirroring.h), where there are more devices than that. Of the plan that is found so
 /// and one that splits the batch alone the quicker is taken, with what mirrors take; the latter
 /// where the other does not outlive that.
-std::function<Result<Candidate>(const std::vector<DeviceId>&)> make_replanner(
-    const ChosenPlan& chosen, PlanChoices choices, int survive = 0);
+Replan make_replanner(const ChosenPlan& chosen, PlanChoices choices, int survive = 0);
 
 }  // namespace motley::control

@@ -50,6 +50,7 @@ Result<Succeeded> read_known(const Json& memory, const cluster::Cluster& cluster
   }
   known.living = memory.at("living").get<std::vector<std::string>>();
   known.saved_step = memory.at("saved_step").get<std::int64_t>();
+  known.policy = memory.at("policy");
   known.numbers = (memory.at("epoch").get<int>() + 1) * kHaltsOfALead;
   if (known.plans.empty()) return runtime_error("succession.none", "the lead left no plan");
   return known;

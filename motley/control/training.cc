@@ -153,10 +153,11 @@ run::Job make_job(const PreparedRun& prepared) {
   if (prepared.adaptation) {
     ids = prepared.adaptation->devices();
     job.changes.emplace();
-    if (const auto& first = prepared.adaptation->first_batch)
-      job.batches = {*first, prepared.adaptation
-                                 ->candidates[static_cast<std::size_t>(prepared.adaptation->first)]
-                                 .lr_factor};
+    job.batches = prepared.adaptation->batches;
+    if (job.batches)
+      job.batches->lr_factor =
+          prepared.adaptation->candidates[static_cast<std::size_t>(prepared.adaptation->first)]
+              .lr_factor;
     job.changes->is_elastic = prepared.adaptation->replan != nullptr;
     job.changes->absent = prepared.adaptation->absent;
     for (const policy::Decision& given : prepared.adaptation->given)
@@ -272,7 +273,7 @@ Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
   MOTLEY_ASSIGN(const std::int64_t samples,
                 check_trainable(inputs, choices.shuffle, prepared.choices.data));
   const std::int64_t first_batch =
-      adaptation && adaptation->first_batch ? *adaptation->first_batch : planned.plan.global_batch;
+      adaptation && adaptation->batches ? adaptation->batches->first : planned.plan.global_batch;
   MOTLEY_RETURN_IF_ERROR(count_steps(samples, first_batch, prepared.choices));
   prepared.directory.path = std::filesystem::absolute(choices.run_dir).string();
   if (predicted != nullptr) {

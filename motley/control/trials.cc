@@ -116,7 +116,7 @@ Result<void> take_kept(const std::string& path, const ChosenPlan& chosen, Adapta
     MOTLEY_ASSIGN(Candidate candidate, open_candidate(text, path, chosen.inputs));
     const plan::Plan& plan = candidate.planned.plan;
     if (plan.recipe != chosen.planned.plan.recipe ||
-        (!adaptation.first_batch && plan.global_batch != chosen.planned.plan.global_batch))
+        (!adaptation.batches && plan.global_batch != chosen.planned.plan.global_batch))
       return usage_error("policy.state", path + ": its plans are of another batch or recipe");
     if (static_cast<std::int64_t>(candidates.size()) == kept.current)
       candidate.lr_factor = kept.lr_factor;
@@ -189,8 +189,13 @@ Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path, co
       std::any_of(decisions.begin(), decisions.end(), [](const policy::Decision& decision) {
         return std::holds_alternative<policy::UseBatch>(decision.choice.action);
       });
-  if (changes_batch)
-    adaptation->first_batch = adaptation->candidates.front().planned.plan.global_batch;
+  if (changes_batch) {
+    const auto batch = [](const Candidate& each) { return each.planned.plan.global_batch; };
+    run::Batches& batches = adaptation->batches.emplace();
+    batches.first = batch(adaptation->candidates.front());
+    for (const Candidate& each : adaptation->candidates)
+      batches.most = std::max(batches.most, batch(each));
+  }
   MOTLEY_RETURN_IF_ERROR(lower_first(inputs, *adaptation));
   return adaptation;
 }

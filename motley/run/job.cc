@@ -164,7 +164,7 @@ Json changes_to_json(const Changes& changes) {
 }
 
 Json batches_to_json(const Batches& batches) {
-  return {{"first", batches.first}, {"lr_factor", batches.lr_factor}};
+  return {{"first", batches.first}, {"most", batches.most}, {"lr_factor", batches.lr_factor}};
 }
 
 }  // namespace
@@ -221,9 +221,10 @@ Result<Batches> batches_from_json(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
   Batches batches;
   MOTLEY_ASSIGN(batches.first, object.integer("first"));
+  MOTLEY_ASSIGN(batches.most, object.integer("most"));
   MOTLEY_ASSIGN(batches.lr_factor, object.number("lr_factor"));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-  if (batches.first < 1 || !(batches.lr_factor > 0))
+  if (batches.first < 1 || batches.most < batches.first || !(batches.lr_factor > 0))
     return usage_error("run.job", where + ": wanted numbers above 0");
   return batches;
 }

@@ -78,6 +78,7 @@ struct Changes {
 /// of it.
 struct Batches {
   std::int64_t first = 0;  ///< samples a step that the training began with
+  std::int64_t most = 0;   ///< that any step has
   double lr_factor = 1;    ///< of all learning rates, by which the job's program begins
   bool operator==(const Batches&) const = default;
 };

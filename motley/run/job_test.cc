@@ -21,7 +21,7 @@ Job example_job() {
   job.timeout_s = 12.5;
   job.trace_steps = 3;
   job.kept = "3f0e/91ab";
-  job.batches = Batches{.first = 32, .lr_factor = 1.25};
+  job.batches = Batches{.first = 32, .most = 64, .lr_factor = 1.25};
   WorkerDevice plain{.name = "a:0", .kind = "cpu"};
   WorkerDevice emulated{.name = "b:0",
                         .kind = "cpu",

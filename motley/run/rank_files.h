@@ -64,6 +64,7 @@ class RankFiles {
   const std::vector<program::Program>& evaluating() const { return evaluations_; }
   /// Steps done, of the checkpoint that is gone on from.
   std::int64_t step() const { return checkpoint_ ? checkpoint_->state.step : 0; }
+  std::int64_t samples() const { return checkpoint_ ? checkpoint_->state.samples : 0; }  ///< taken
 
  private:
   /// The checkpoint's tensors, or else the model file's; null: none has it.

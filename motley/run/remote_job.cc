@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
 #include <map>
 #include <memory>
 #include <optional>
@@ -70,9 +71,29 @@ std::vector<int> ranks_on(const Job& job, const program::Program& program,
   return ranks;
 }
 
+/// Where batches change any device may come to have any sample of what is still to be taken, the
+/// last batch of which may be the largest.
+std::vector<DataReads> changing_reads(const Job& job, const RankFiles& files,
+                                      std::int64_t samples) {
+  const std::int64_t size = job.batches->first;
+  std::vector<std::int64_t> all(static_cast<std::size_t>(size));
+  std::iota(all.begin(), all.end(), 0);
+  const BatchKind kind{size, {all}};
+  const std::int64_t end = job.steps * size + job.batches->most;
+  std::vector<DataReads> choices;
+  for (const std::int64_t taken : std::set<std::int64_t>{0, std::min(files.samples(), end)})
+    choices.push_back({.order = BatchOrder::endless(kind, 0, taken),
+                       .batches = (end - taken + size - 1) / size,
+                       .ranks = {0},
+                       .samples = samples,
+                       .shuffle = job.shuffle});
+  return choices;
+}
+
 /// Of the whole training, which a host may have from when it began, or of the rest of it.
 std::vector<DataReads> training_reads(const Job& job, const RankFiles& files, std::int64_t samples,
                                       const std::string& host) {
+  if (job.batches) return changing_reads(job, files, samples);
   std::vector<DataReads> choices;
   for (const std::int64_t first : std::set<std::int64_t>{0, std::min(files.step(), job.steps)}) {
     const BatchKind kind = batch_kind(files.training());
