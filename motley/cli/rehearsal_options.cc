@@ -27,7 +27,7 @@ std::string policy_of(const RehearsalOptions& options) {
 }
 
 Result<std::shared_ptr<control::Adaptation>> make_adaptation(const RehearsalOptions& options,
-                                                             std::int64_t steps,
+                                                             const control::RehearsalChoices& choices,
                                                              const control::ChosenPlan& chosen,
                                                              const control::Predicted& predicted,
                                                              control::Listener& listener) {
@@ -35,7 +35,8 @@ Result<std::shared_ptr<control::Adaptation>> make_adaptation(const RehearsalOpti
   if (options.adapt == "batch") {
     MOTLEY_ASSIGN(control::BatchChoices batch,
                   read_batch_choices(options.batch, policy_of(options)));
-    batch.steps = static_cast<double>(steps);
+    batch.steps = static_cast<double>(choices.steps);
+    batch.is_elastic = !choices.conditions.absences.empty();
     batch.samples = options.epoch_samples;
     return control::adapt_batch(chosen, batch);
   }
@@ -188,7 +189,7 @@ Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
   choices.change_steps = options.change_steps;
   choices.change_pause = Seconds(options.change_pause);
   MOTLEY_ASSIGN(const auto adaptation,
-                make_adaptation(options, choices.steps, chosen, predicted, listener));
+                make_adaptation(options, choices, chosen, predicted, listener));
   Rehearsals rehearsals{.adapt = options.adapt};
   if (options.adapt == "batch") {
     MOTLEY_ASSIGN(choices.noise, control::parse_noise_course(options.noise_scale));

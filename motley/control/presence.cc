@@ -17,7 +17,8 @@ constexpr const char* kPresenceState = "motley.presence/1";
 
 bool changes_plan(const policy::Choice& choice) {
   return std::holds_alternative<policy::UsePlan>(choice.action) ||
-         std::holds_alternative<policy::UseSplit>(choice.action);
+         std::holds_alternative<policy::UseSplit>(choice.action) ||
+         std::holds_alternative<policy::UseBatch>(choice.action);
 }
 
 }  // namespace
@@ -80,14 +81,14 @@ std::vector<policy::Choice> PresencePolicy::observe(const policy::Observation& o
 
 void PresencePolicy::split_again(const std::string& device, const char* what,
                                  std::vector<policy::Choice>& choices) const {
-  auto shares = around_.split(gone_);
+  auto action = around_.split(gone_);
   const std::string word = device + " " + what;
-  if (shares)
-    choices.push_back({policy::UseSplit{std::move(*shares)}, std::nullopt, word});
+  if (action)
+    choices.push_back({std::move(*action), std::nullopt, word});
   else
     choices.push_back(
         {policy::Tell{device, std::string(what) +
-                                  ", and no other split is possible: " + shares.error().message},
+                                  ", and no other split is possible: " + action.error().message},
          std::nullopt, word});
 }
 

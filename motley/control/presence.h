@@ -48,8 +48,8 @@ class PresencePolicy : public policy::Policy {
   struct Surroundings {
     /// Does the plan that runs have this device?
     std::function<bool(const std::string&)> uses;
-    /// A split over the devices that are not gone.
-    std::function<Result<std::vector<policy::Share>>(const std::set<std::string>& gone)> split;
+    /// What splits the batch over the devices that are not gone.
+    std::function<Result<policy::Action>(const std::set<std::string>& gone)> split;
   };
 
   PresencePolicy(std::unique_ptr<policy::Policy> policy, Surroundings surroundings)

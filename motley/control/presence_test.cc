@@ -63,9 +63,9 @@ class PresencePolicyTest : public ::testing::Test {
         std::move(asking),
         PresencePolicy::Surroundings{
             [](const std::string& device) { return device != "idle"; },
-            [this](const std::set<std::string>& gone) -> Result<std::vector<policy::Share>> {
+            [this](const std::set<std::string>& gone) -> Result<policy::Action> {
               if (!is_possible_) return usage_error("x", "too little memory");
-              return std::vector<policy::Share>{{"c", static_cast<std::int64_t>(gone.size())}};
+              return policy::UseSplit{{{"c", static_cast<std::int64_t>(gone.size())}}};
             }});
   }
   static std::vector<std::string> whys(const std::vector<policy::Choice>& choices) {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "motley/adapt/drawn_noise.h"
@@ -122,7 +123,8 @@ class Rehearsing {
         job_(make_job()),
         adapting_(adaptation_, chosen.inputs, directory_, job_, clock_, listener_) {
     rehearsed_.policy = adaptation_.policy ? adaptation_.policy->name() : "none";
-    if (adaptation_.split && presence_.next() != nullptr) mind_presence();
+    const bool may_split = adaptation_.split != nullptr || adaptation_.batch != nullptr;
+    if (may_split && presence_.next() != nullptr) mind_presence();
   }
   Rehearsing(const Rehearsing&) = delete;
   Rehearsing& operator=(const Rehearsing&) = delete;
@@ -159,22 +161,37 @@ class Rehearsing {
     PresencePolicy::Surroundings around;
     around.uses = [this](const std::string& device) { return current_->devices.contains(device); };
     around.split = [this, first = shares_of(adapting_.current().planned.plan)](
-                       const std::set<std::string>& gone) -> Result<std::vector<policy::Share>> {
+                       const std::set<std::string>& gone) -> Result<policy::Action> {
+      const Candidate& now = adapting_.current();
       const bool is_whole =
           std::none_of(first.begin(), first.end(),
                        [&](const policy::Share& share) { return gone.contains(share.device); });
-      if (is_whole) return first;
-      return find_split(chosen_, {gone});
+      if (is_whole && adaptation_.split) return policy::UseSplit{first};
+      MOTLEY_ASSIGN(std::vector<policy::Share> shares,
+                    find_split(chosen_, {gone, nullptr, now.planned.plan.global_batch}));
+      if (adaptation_.split) return policy::UseSplit{std::move(shares)};
+      return policy::UseBatch{std::move(shares), now.lr_factor};
     };
     adaptation_.policy =
         std::make_unique<PresencePolicy>(std::move(adaptation_.policy), std::move(around));
-    adaptation_.split = [this, split = std::move(adaptation_.split)](
-                            const std::vector<policy::Share>& shares) -> Result<Candidate> {
+    const auto check = [this](const std::vector<policy::Share>& shares) -> Result<void> {
       for (const policy::Share& share : shares)
         if (presence_.gone().contains(share.device))
           return runtime_error("rehearsal.gone", share.device + " is gone");
-      return split(shares);
+      return {};
     };
+    if (adaptation_.split)
+      adaptation_.split = [check, split = std::move(adaptation_.split)](
+                              const std::vector<policy::Share>& shares) -> Result<Candidate> {
+        MOTLEY_RETURN_IF_ERROR(check(shares));
+        return split(shares);
+      };
+    if (adaptation_.batch)
+      adaptation_.batch = [check, batch = std::move(adaptation_.batch)](
+                              const policy::UseBatch& action) -> Result<Candidate> {
+        MOTLEY_RETURN_IF_ERROR(check(action.shares));
+        return batch(action);
+      };
   }
 
   std::vector<policy::Share> shares_of(const plan::Plan& plan) const {
@@ -251,6 +268,8 @@ class Rehearsing {
       rehearsed_.lost += Seconds(rehearsed_.step_s[static_cast<std::size_t>(step)]);
     rehearsed_.lost_steps += step_ - saved;
     rehearsed_.step_s.resize(static_cast<std::size_t>(saved));
+    taken_.resize(static_cast<std::size_t>(saved) + 1);
+    std::tie(rehearsed_.samples, rehearsed_.progress) = taken_.back();
     step_ = saved;
     is_waiting_ = true;
   }
@@ -373,6 +392,7 @@ class Rehearsing {
         adapt::batch_gain(static_cast<double>(rehearsed_.batch),
                           static_cast<double>(first_batch_), noise_scale());
     rehearsed_.samples += rehearsed_.batch;
+    taken_.emplace_back(rehearsed_.samples, rehearsed_.progress);
   }
 
   /// As workers say what their part of the step consisted of.
@@ -426,6 +446,7 @@ class Rehearsing {
   std::deque<Due> due_;
   std::int64_t step_ = 0;                          // steps done
   std::map<std::int64_t, std::int64_t> attempts_;  // of steps that were lost
+  std::vector<std::pair<std::int64_t, double>> taken_ = {{0, 0}};  // samples, progress: after steps
   bool is_waiting_ = false;                        // for devices
   Rehearsed rehearsed_;
 };
@@ -433,11 +454,6 @@ class Rehearsing {
 Result<void> check_choices(const ChosenPlan& chosen, const RehearsalChoices& choices) {
   if (!chosen.priced.costs)
     return usage_error("rehearsal.prices", "the plan has no prices, so it cannot be simulated");
-  if (choices.noise && !choices.conditions.absences.empty())
-    return usage_error("cli.conditions",
-                       "--adapt batch: device '" + choices.conditions.absences[0].device +
-                           "' goes away; a batch that changes does not go with devices that come "
-                           "and go yet: leave absences out, or take --adapt split");
   return simulate::check_conditions(choices.conditions, names_of(chosen.inputs), "the cluster");
 }
 
@@ -447,6 +463,7 @@ Adaptation without_policy(const ChosenPlan& chosen, const Adaptation& adaptation
   still.candidates.push_back(adaptation.candidates[static_cast<std::size_t>(adaptation.first)]);
   if (adaptation.batches) still.candidates.front().planned = chosen.planned;
   still.split = adaptation.split;
+  still.batch = adaptation.batch;  // of the same size
   return still;
 }
 

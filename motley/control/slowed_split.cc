@@ -76,6 +76,7 @@ Result<std::vector<policy::Share>> find_split(const ChosenPlan& chosen,
   if (!chosen.priced.evaluator)
     return usage_error("split.prices", "the devices' times are not known, so no split is found");
   plan::Problem problem = make_problem(inputs, {});
+  if (setting.batch > 0) problem.global_batch = setting.batch;
   std::erase_if(problem.devices, [&](DeviceId device) {
     return setting.gone.contains(inputs.cluster.device(device).name);
   });
