@@ -31,6 +31,12 @@ class Running:
             return json.loads((self.lead.home() / self.name / "log.jsonl").read_text().splitlines()[-1])["step"]
         return 0
 
+    def last(self):
+        """Of the log; none: it has no step yet."""
+        path = self.lead.home() / self.name / "log.jsonl"
+        found = [json.loads(line) for line in path.read_text().splitlines(True) if line.endswith("\n")] if path.exists() else []
+        return next((each for each in reversed(found) if "loss" in each), None)
+
     def said(self):
         return (self.lead.home() / f"{self.name}.err").read_text()
 

@@ -156,10 +156,10 @@ def test_a_run_that_was_stopped_goes_on_elsewhere(lead, one_device):
 
 
 @slow
-@pytest.mark.parametrize("adapt", ["split", "plan"])
-def test_plans_change_over_hosts(lead, one_device, adapt):
+@pytest.mark.parametrize("adapt, flags", [("split", ""), ("plan", ""), ("batch", "--batch-limits 60:60 --batch-rule none")])
+def test_plans_change_over_hosts(lead, one_device, adapt, flags):
     """Without --elastic, too."""
-    lead.run(f"{RUN} -C cluster.toml --planner equal --adapt {adapt} --steps 20 --run-dir adapt-{adapt}")
+    lead.run(f"{RUN} -C cluster.toml --planner equal --adapt {adapt} {flags} --steps 20 --run-dir adapt-{adapt}")
     assert summary(lead, f"adapt-{adapt}")["losses"] == pytest.approx(one_device, rel=1e-5)
 
 

@@ -177,3 +177,29 @@ def test_the_next_lead_is_lost_too(lead, hosts, losses):
     assert steps > 5
     assert found["losses"][:steps] == pytest.approx(losses[:steps], rel=1e-5)
     nothing_runs(hosts)
+
+
+@slow
+def test_a_batch_that_grew_is_gone_on_with(lead, hosts):
+    """Its learning rate, what was learned of devices and noise, and the samples: as if one had led all the time."""
+    adapting = f"{RUN} -C cluster.toml --elastic --survive 1 --adapt batch --batch-limits 60:600 --planner equal --timeout {TIMEOUT}"
+    steps = 1500
+    run = Running(lead, "grew", f"{adapting} --steps {steps}")
+    run.wait_for(lambda: (run.last() or {"batch": 0})["batch"] > 60, 60)
+    time.sleep(1)  # an order or two later, so that others have heard of it
+    kill_lead(lead)
+    run.child.wait(10)
+    found = wait_for(lambda: summary_of(hosts["b"], "grew"), 120)
+    folder = led_directory(hosts["b"], "grew")
+    logged = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    done = [each for each in logged if "loss" in each]
+    assert [each["step"] for each in done] == list(range(len(done)))
+    batches = [each["batch"] for each in done]
+    assert sum(batches) >= steps * 60 > sum(batches[:-1])
+    (lost,) = [each for each in found["membership"] if each["lost"]]
+    at = lost["step"]
+    assert batches[at] == batches[at - 1] > 60 and done[at]["lr"] == pytest.approx(done[at - 1]["lr"])
+    assert "is not gone on with" not in run.said()
+    decided = [json.loads(line) for line in (folder / "decisions.jsonl").read_text().splitlines()]
+    assert all(each["policy"] != "motley" or "alone" not in each["why"] for each in decided)
+    nothing_runs(hosts)
