@@ -24,7 +24,7 @@ COMPUTING_TESTS := tests/test_lowering.py tests/test_rules.py tests/test_program
 # Models of packages that need an environment of their own: tests/zoo.
 ZOO ?=
 
-.PHONY: help setup build demo test test-slow test-zoo test-hosts check bench sanitize fuzz format clean
+.PHONY: help setup build wheel demo test test-slow test-zoo test-hosts check bench sanitize fuzz format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 
@@ -33,6 +33,9 @@ setup: ## system packages (as root or with sudo) and the Python environment
 
 build: ## build/motley and build/motley-worker, with what that needs
 	@tools/build.sh product
+
+wheel: ## packages for pip, into build/wheels: motley, and motley-worker-X-Y for the build's PyTorch
+	@tools/wheel.sh
 
 demo: build ## trains two models on three emulated devices and checks itself
 	@echo "[demo] two models on three emulated devices, checked"

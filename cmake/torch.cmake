@@ -39,7 +39,9 @@ target_link_libraries(motley_run_torch PUBLIC ${TORCH_ROOT}/lib/libgomp.so.1)
 add_executable(motley-worker motley/run/torch/worker_main.cc)
 target_link_libraries(motley-worker motley_run_torch)
 add_dependencies(product motley-worker)
-set_target_properties(motley-worker PROPERTIES BUILD_RPATH "${TORCH_ROOT}/lib")
+# Installed it lies in the package motley, beside the package torch.
+set_target_properties(motley-worker PROPERTIES BUILD_RPATH "${TORCH_ROOT}/lib" INSTALL_RPATH "$ORIGIN/../../torch/lib")
+install(TARGETS motley-worker RUNTIME DESTINATION motley/bin COMPONENT worker)
 if(TARGET run_torch_test)
   set_target_properties(run_torch_test PROPERTIES BUILD_RPATH "${TORCH_ROOT}/lib")
 endif()
@@ -130,6 +132,18 @@ else()
   target_link_libraries(motley_cuda PRIVATE torch_cpu fmt::fmt tl::expected
     ${TORCH_ROOT}/lib/libtorch_cuda.so ${TORCH_ROOT}/lib/libc10_cuda.so ${nvidia_libraries})
   target_link_options(motley_cuda PRIVATE -Wl,--allow-shlib-undefined)
-  set_target_properties(motley_cuda PROPERTIES BUILD_RPATH "${TORCH_ROOT}/lib;${site_packages}/nvidia/cu13/lib" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  set_target_properties(motley_cuda PROPERTIES BUILD_RPATH "${TORCH_ROOT}/lib;${site_packages}/nvidia/cu13/lib" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
+    INSTALL_RPATH "$ORIGIN/../../torch/lib;$ORIGIN/../../nvidia/cu13/lib")
+  install(TARGETS motley_cuda LIBRARY DESTINATION motley/bin COMPONENT worker)
   add_dependencies(product motley_cuda)
 endif()
+
+# What motley knows of the worker (control/worker_build.h).
+function(motley_say_build path folder)
+  string(CONFIGURE [[{"torch": "@TORCH_VERSION@", "folder": "@folder@", "cuda_left_out": "@MOTLEY_CUDA_FAULT@"}
+]] text @ONLY)
+  file(GENERATE OUTPUT ${path} CONTENT "${text}")
+endfunction()
+motley_say_build(${PROJECT_BINARY_DIR}/motley-worker.json ${TORCH_ROOT})
+motley_say_build(${PROJECT_BINARY_DIR}/installed/motley-worker.json ../../torch)
+install(FILES ${PROJECT_BINARY_DIR}/installed/motley-worker.json DESTINATION motley/bin COMPONENT worker)

@@ -57,7 +57,8 @@ struct BatchSettings {
 ///
 /// A device with a notice or that is lost is in no group from then on, at once; one that arrives is
 /// in them again. What others make of the plan meanwhile (control plans anew for who is there) is
-/// what is judged from the next step on. O(groups x points) an observation of noise, more where curves change.
+/// what is judged from the next step on. O(groups x points) an observation of noise, more where
+/// curves change.
 class BatchPolicy : public policy::Policy {
  public:
   BatchPolicy(BatchSettings settings, std::unique_ptr<OptionSource> source);
@@ -103,14 +104,14 @@ class BatchPolicy : public policy::Policy {
   std::optional<std::int64_t> least_version_;
 
   // The state, beside that of the source and of the noise.
-  std::vector<policy::Share> shares_;   // of the last step; empty: not known
-  std::vector<policy::Share> pending_;  // asked for and not yet seen
-  std::vector<policy::Share> replaced_;  // of the step when it was asked for
-  std::int64_t waited_ = 0;             // steps since then
-  Seconds at_, took_;                   // of the last step
-  double regret_ = 0;                   // seconds that a change would have saved for sure
+  std::vector<policy::Share> shares_;     // of the last step; empty: not known
+  std::vector<policy::Share> pending_;    // asked for and not yet seen
+  std::vector<policy::Share> replaced_;   // of the step when it was asked for
+  std::int64_t waited_ = 0;               // steps since then
+  Seconds at_, took_;                     // of the last step
+  double regret_ = 0;                     // seconds that a change would have saved for sure
   double lr_factor_ = 1, lr_before_ = 1;  // as asked for last, and before that
-  double progress_ = 0;  // steps of the initial batch
+  double progress_ = 0;                   // steps of the initial batch
 };
 
 }  // namespace motley::adapt

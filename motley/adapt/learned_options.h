@@ -40,7 +40,8 @@ struct LearnedGroup {
 /// few while the batch is small, more as it grows; so many as is said, and all. A device that is
 /// seen and not in the list comes behind the others, of which nothing is believed.
 ///
-///   tail     what the last steps of so many devices took beyond their own work, in the middle; of a
+///   tail     what the last steps of so many devices took beyond their own work, in the middle; of
+///   a
 ///            number that has taken none, what is believed of it, off by as much as the next one
 ///            that has; else as that one
 ///   hidden   exchanges but the last that is waited for, and from when on: of the last steps

@@ -71,7 +71,7 @@ class ScaledOptions : public OptionSource {
     bool operator==(const Correction&) const = default;
   };
   std::vector<BatchOption> given_, options_;
-  std::vector<std::size_t> places_;           // of each option, among those that were given
+  std::vector<std::size_t> places_;  // of each option, among those that were given
   std::set<std::string> gone_;
   std::map<std::string, Correction> ratios_;  // by device
   std::vector<Correction> delays_;            // by option that was given, seconds

@@ -10,7 +10,7 @@
 #include "motley/cli/launched.h"
 #include "motley/cli/script.h"
 #include "motley/cli/verb.h"
-#include "motley/control/local_workers.h"
+#include "motley/control/worker_build.h"
 
 namespace motley::cli {
 namespace {
@@ -95,7 +95,7 @@ std::string default_store(const std::map<std::string, std::string>& environment)
   return "motley-profiles.db";
 }
 
-void add_common_options(Registry& registry, Context& context) {
+void add_common_options(const std::string& program, Registry& registry, Context& context) {
   registry.app.add_flag("--json", context.json, "one JSON object on stdout");
   registry.app.add_flag("-q,--quiet", context.quiet, "no progress and notes");
   registry.app.add_option("--launcher", context.launcher,
@@ -105,7 +105,7 @@ void add_common_options(Registry& registry, Context& context) {
                           "print a phase's result: load, price, search, synth, simulate");
   registry.app.add_option("--stop-after", context.stop_after, "stop after that phase");
   registry.app.add_option("--dump-dir", context.dump_dir, "write every phase's result there");
-  const std::string torch = control::built_torch_version();
+  const std::string torch = control::read_worker_build(control::worker_of(program)).torch;
   registry.app.set_version_flag(
       "--version", fmt::format("motley {}{}", MOTLEY_VERSION,
                                torch.empty() ? "" : fmt::format(" for PyTorch {}", torch)));
@@ -126,7 +126,7 @@ int run_app(std::vector<std::string> arguments, const Surroundings& surroundings
   context.program = surroundings.program;
   context.arguments = arguments;
   context.profile_store = default_store(context.environment);
-  add_common_options(registry, context);
+  add_common_options(surroundings.program, registry, context);
   add_verbs(registry);
 
   if (const auto script = find_script(arguments))

@@ -9,6 +9,7 @@
 #include "motley/base/json.h"
 #include "motley/cli/app.h"
 #include "motley/cluster/probe.h"
+#include "motley/control/worker_build.h"
 #include "motley/run/environment.h"
 #include "motley/run/hosts/relay_process.h"
 
@@ -52,7 +53,7 @@ Result<int> serve_lead(const run::RankPlace& place, const Context& context) {
 run::AgentOptions agent_options(const Context& context) {
   run::AgentOptions options;
   const std::filesystem::path program = context.program;
-  options.worker = (program.parent_path() / "motley-worker").string();
+  options.worker = control::worker_of(program.string());
   options.program = context.program;
   const std::string cache = variable(context, "XDG_CACHE_HOME");
   options.cache = (cache.empty() ? variable(context, "HOME") + "/.cache" : cache) + "/motley/hosts";

@@ -10,6 +10,7 @@
 #include "motley/cli/app.h"
 #include "motley/control/clock.h"
 #include "motley/control/local_workers.h"
+#include "motley/control/worker_build.h"
 
 extern char** environ;
 
@@ -24,7 +25,7 @@ int main(int argc, char** argv) {
   const auto self = std::filesystem::read_symlink("/proc/self/exe", code);
   std::signal(SIGPIPE, SIG_IGN);
   const std::filesystem::path program = code ? std::filesystem::path(argv[0]) : self;
-  motley::control::LocalWorkers workers((program.parent_path() / "motley-worker").string(),
+  motley::control::LocalWorkers workers(motley::control::worker_of(program.string()),
                                         program.string(), motley::cli::version());
   const motley::control::SystemClock clock;
   return motley::cli::run_app({argv + 1, argv + argc}, {.environment = std::move(environment),

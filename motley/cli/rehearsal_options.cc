@@ -26,11 +26,10 @@ std::string policy_of(const RehearsalOptions& options) {
   return options.policy.empty() ? "motley" : options.policy;
 }
 
-Result<std::shared_ptr<control::Adaptation>> make_adaptation(const RehearsalOptions& options,
-                                                             const control::RehearsalChoices& choices,
-                                                             const control::ChosenPlan& chosen,
-                                                             const control::Predicted& predicted,
-                                                             control::Listener& listener) {
+Result<std::shared_ptr<control::Adaptation>> make_adaptation(
+    const RehearsalOptions& options, const control::RehearsalChoices& choices,
+    const control::ChosenPlan& chosen, const control::Predicted& predicted,
+    control::Listener& listener) {
   if (options.adapt == "split") return control::adapt_split(chosen, predicted, policy_of(options));
   if (options.adapt == "batch") {
     MOTLEY_ASSIGN(control::BatchChoices batch,

@@ -14,14 +14,15 @@ namespace motley::cli {
 namespace {
 
 struct DemoOptions {
-  std::string python = "python3";
-  std::string examples = "examples";
+  std::string python, examples;
   std::string directory = "motley-demo";
 };
 
 std::vector<Flag> demo_flags(DemoOptions& options) {
-  return {{"--python", &options.python, "interpreter with PyTorch", kShown},
-          {"--examples", &options.examples, "folder of examples", kShown},
+  return {{"--python", &options.python,
+           "interpreter with PyTorch (default: MOTLEY_PYTHON, else python3)"},
+          {"--examples", &options.examples,
+           "folder of examples (default: examples, or those that were installed with motley)"},
           {"--directory", &options.directory, "where to write", kShown}};
 }
 
@@ -203,7 +204,25 @@ std::string print_checks(const std::vector<Check>& checks) {
   return text;
 }
 
-Result<int> show_demo(const DemoOptions& options, const Context& context) {
+/// As a package, whose folder it lies in with what belongs to it (CMakeLists.txt).
+bool is_installed(const Context& context) {
+  return std::filesystem::path(context.program).parent_path().filename() == "bin";
+}
+
+/// What was not said: where this program finds it.
+DemoOptions with_defaults(DemoOptions options, const Context& context) {
+  namespace fs = std::filesystem;
+  options.python = find_python(options.python, context);
+  if (!options.examples.empty()) return options;
+  const fs::path installed = fs::path(context.program).parent_path().parent_path() / "examples";
+  std::error_code code;
+  options.examples = fs::exists("examples", code) ? "examples" : installed.string();
+  return options;
+}
+
+Result<int> show_demo(const DemoOptions& given, const Context& context) {
+  const DemoOptions options = with_defaults(given, context);
+  MOTLEY_RETURN_IF_ERROR(context.workers->torch_version());
   context.note(
       "Three emulated devices on this machine's CPU: a:0 gets 0.8 of a core, b:0 0.4, c:0 "
       "0.2 and 96 MiB.\nTwo models are trained, first with an equal split, then with the "
@@ -235,10 +254,11 @@ Result<int> show_demo(const DemoOptions& options, const Context& context) {
   }
   context.result(
       fmt::format(
-          "\n{}\n  {} in {}. See what happened: build/motley report {}/char_gpt\n"
+          "\n{}\n  {} in {}. See what happened: {} report {}/char_gpt\n"
           "  For your own model: python -m motley.export FILE.py:FUNCTION -o MODEL.motley\n",
           print_checks(checks), pass ? "All checks passed" : "CHECKS FAILED",
-          format_seconds(context.clock->steady() - start), options.directory),
+          format_seconds(context.clock->steady() - start),
+          is_installed(context) ? "motley" : "build/motley", options.directory),
       object);
   return pass ? kDone : kCheckFailed;
 }

@@ -5,7 +5,7 @@
 #include "motley/base/json.h"
 #include "motley/cli/verb.h"
 #include "motley/cluster/probe.h"
-#include "motley/control/local_workers.h"
+#include "motley/control/worker_build.h"
 #include "motley/graph/layers.h"
 #include "motley/graph/model_file.h"
 #include "motley/graph/work.h"
@@ -49,8 +49,10 @@ void check_worker(const Context& context, std::vector<Finding>& findings) {
 }
 
 /// Whether CUDA devices can be run: of interest, and no fault where there are none.
-void check_cuda(const cluster::ProbeReport& here, std::vector<Finding>& findings) {
-  if (const std::string reason = control::cuda_left_out(); !reason.empty())
+void check_cuda(const cluster::ProbeReport& here, const std::string& program,
+                std::vector<Finding>& findings) {
+  const std::string reason = control::read_worker_build(control::worker_of(program)).cuda_left_out;
+  if (!reason.empty())
     findings.push_back({"cuda.left-out", count_devices(here, "cuda") > 0 ? "warning" : "ok",
                         "this build runs no cuda devices: " + reason});
   else
@@ -114,7 +116,7 @@ Result<int> examine(const DoctorOptions& options, const Context& context) {
   std::vector<Finding> findings;
   check_worker(context, findings);
   MOTLEY_ASSIGN(const cluster::ProbeReport here, cluster::probe_this_machine());
-  check_cuda(here, findings);
+  check_cuda(here, context.program, findings);
   for (const std::string& note : here.notes) findings.push_back({"machine", "ok", note});
   if (!options.cluster.empty()) check_cluster(options.cluster, here, findings);
   if (!options.model.empty()) check_model(options.model, findings);

@@ -223,6 +223,16 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
   return found;
 }
 
+control::Replan make_replan(const RunOptions& options, const control::ChosenPlan& chosen,
+                            control::PlanChoices choices, const control::Adaptation& adaptation) {
+  const auto survive = static_cast<int>(options.survive);
+  if (!adaptation.batch) return control::make_replanner(chosen, std::move(choices), survive);
+  choices.planner = "split";
+  choices.micro_batches = 0;
+  return control::replan_batch(chosen, adaptation,
+                               control::make_replanner(chosen, std::move(choices), survive));
+}
+
 /// Makes what a run may become one that goes on without devices, too.
 Result<void> make_elastic(const RunOptions& options, const control::TrainChoices& train,
                           control::ChosenPlan& chosen,
@@ -244,14 +254,7 @@ Result<void> make_elastic(const RunOptions& options, const control::TrainChoices
     adaptation->candidates.push_back(std::move(first));
   }
   MOTLEY_ASSIGN(control::PlanChoices choices, make_plan_choices(options.plan.planning, context));
-  if (adaptation->batch) {
-    choices.planner = "split";
-    choices.micro_batches = 0;
-  }
-  adaptation->replan =
-      control::make_replanner(chosen, std::move(choices), static_cast<int>(options.survive));
-  if (adaptation->batch)
-    adaptation->replan = control::replan_batch(chosen, *adaptation, std::move(adaptation->replan));
+  adaptation->replan = make_replan(options, chosen, std::move(choices), *adaptation);
   adaptation->spare = chosen.inputs.devices;
   adaptation->survive = static_cast<int>(options.survive);
   adaptation->plans_ahead = adaptation->split == nullptr && adaptation->batch == nullptr;
@@ -326,6 +329,10 @@ Result<std::optional<control::Continuation>> succeed(RunOptions& options, const 
   options.rent = {};  // the market is a file of the lead that is gone
   if (options.adapt != "split" && options.adapt != "batch") options.adapt = "none";
   return found;
+}
+
+std::int64_t first_batch(const std::optional<control::Continuation>& continued) {
+  return continued && continued->job.batches ? continued->job.batches->first : 0;
 }
 
 /// How the processes and plans of a lead that is gone are numbered, and what the next one needs.
@@ -444,10 +451,8 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   MOTLEY_ASSIGN(const auto chosen, choose_with(earlier, options, choices, context, teller));
   if (choices.run_dir.empty()) choices.run_dir = default_run_dir(chosen->inputs.model_path);
   MOTLEY_ASSIGN(auto predicted, control::find_prediction(*chosen, 3, teller));
-  const std::int64_t first_batch =
-      continued && continued->job.batches ? continued->job.batches->first : 0;
-  MOTLEY_ASSIGN(auto adaptation, find_adaptation(options, choices, *chosen, predicted, first_batch,
-                                                 context, teller));
+  MOTLEY_ASSIGN(auto adaptation, find_adaptation(options, choices, *chosen, predicted,
+                                                 first_batch(continued), context, teller));
   if (options.elastic) {
     MOTLEY_RETURN_IF_ERROR(
         make_elastic(options, choices, *chosen, predicted, context, !earlier.empty(), adaptation));

@@ -30,8 +30,7 @@ struct Candidate {
   double lr_factor = 1;                  ///< of all learning rates, for its batch
 };
 
-/// What stays when devices change.
-struct BatchNow {
+struct BatchNow {            ///< that stays when devices change
   std::int64_t samples = 0;  ///< a step
   double lr_factor = 1;
 };
@@ -91,8 +90,7 @@ struct Adaptation {
   std::function<Result<Candidate>(const policy::UseBatch&)> batch = nullptr;
   /// Where the batch changes; the learning rate's factor is that of the candidate that runs.
   std::optional<run::Batches> batches = {};
-  /// Programs count them (synth/gradient_squares.h), but of one device in one micro-batch, which
-  /// has nothing to compare.
+  /// Programs count them (synth/gradient_squares.h), but one device's in one micro-batch.
   bool counts_squares = false;
   std::vector<DeviceId> spare = {};  ///< that a split may take, beside those of candidates
   /// The training goes on when devices are lost, come or leave: makes a plan for those that are

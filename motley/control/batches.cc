@@ -158,9 +158,8 @@ Result<std::vector<std::pair<DeviceId, adapt::DeviceLimits>>> find_order(const C
     found.emplace_back(id, std::move(limits));
   }
   const auto place = [&](DeviceId id) { return id == only ? 0 : slowness(chosen, id); };
-  std::stable_sort(found.begin(), found.end(), [&](const auto& a, const auto& b) {
-    return place(a.first) < place(b.first);
-  });
+  std::stable_sort(found.begin(), found.end(),
+                   [&](const auto& a, const auto& b) { return place(a.first) < place(b.first); });
   if (found.size() > 1 && stays_alone(chosen)) found.resize(1);
   return found;
 }
@@ -176,9 +175,9 @@ Result<Devices> find_devices(const ChosenPlan& chosen, const Adaptation& adaptat
     ids.push_back(id);
     const cluster::Node& node = cluster.nodes[cluster.device(id).node.index()];
     if (!node.price_per_hour && choices.objective.kind != adapt::ObjectiveKind::kTime)
-      return usage_error("cli.objective",
-                         "--objective: the cluster file has no price_per_hour of node '" +
-                             node.name + "'");
+      return usage_error(
+          "cli.objective",
+          "--objective: the cluster file has no price_per_hour of node '" + node.name + "'");
     adapt::LearnedDevice& device = devices.known.emplace_back();
     device.limits = std::move(limits);
     device.machine = node.name;
@@ -249,9 +248,9 @@ Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
   if (!only_device(plan)) MOTLEY_RETURN_IF_ERROR(require_batch_split(chosen, "batch"));
   MOTLEY_ASSIGN(adapt::BatchBounds bounds, find_bounds(inputs, choices));
   auto adaptation = std::make_shared<Adaptation>();
-  adaptation->batches = run::Batches{
-      .first = choices.first_batch > 0 ? choices.first_batch : inputs.global_batch,
-      .most = static_cast<std::int64_t>(bounds.most)};
+  adaptation->batches =
+      run::Batches{.first = choices.first_batch > 0 ? choices.first_batch : inputs.global_batch,
+                   .most = static_cast<std::int64_t>(bounds.most)};
   adaptation->counts_squares = true;
   adaptation->costs = chosen.priced.costs;
   MOTLEY_ASSIGN(const Devices devices,
@@ -291,9 +290,9 @@ Replan replan_batch(const ChosenPlan& chosen, const Adaptation& adaptation, Repl
   return [&chosen, &adaptation, replan = std::move(replan)](
              const std::vector<DeviceId>& devices, const BatchNow& now) -> Result<Candidate> {
     MOTLEY_ASSIGN(Candidate plain, replan(devices, now));
-    MOTLEY_ASSIGN(Candidate made, adaptation.batch({shares_of(plain.planned.plan,
-                                                              chosen.inputs.cluster),
-                                                    now.lr_factor}));
+    MOTLEY_ASSIGN(
+        Candidate made,
+        adaptation.batch({shares_of(plain.planned.plan, chosen.inputs.cluster), now.lr_factor}));
     const bool is_alone = made.planned.plan.replicas.size() == 1;
     if (is_alone && !lower_candidate(chosen.inputs, adaptation, made)) return plain;
     made.priced = plain.priced;

@@ -15,6 +15,7 @@
 #include "motley/control/host_finding.h"
 #include "motley/control/run_directory.h"
 #include "motley/control/scratch_directory.h"
+#include "motley/control/worker_build.h"
 #include "motley/program/program_text.h"
 #include "motley/run/held_parts.h"
 #include "motley/run/hosts/elapsed.h"
@@ -22,14 +23,6 @@
 #include "motley/run/hosts/key_server.h"
 #include "motley/run/left_checkpoint.h"
 #include "motley/run/remote_job.h"
-
-// Set by the build: which PyTorch motley-worker was compiled against, where it lay, and
-// what kept libmotley_cuda.so from being built.
-#ifndef MOTLEY_TORCH_VERSION
-#define MOTLEY_TORCH_VERSION ""
-#define MOTLEY_TORCH_ROOT ""
-#define MOTLEY_CUDA_FAULT "it was built without motley-worker"
-#endif
 
 namespace motley::control {
 namespace {
@@ -208,17 +201,15 @@ LocalWorkers::LocalWorkers(std::string worker, const std::string& program, std::
             return run::is_this_machine(host) ? std::vector<std::string>{program, "agent"}
                                               : run::agent_command(way_in_, host, program);
           },
-          {std::move(version), minor_of(MOTLEY_TORCH_VERSION)}) {}
-
-std::string built_torch_version() { return MOTLEY_TORCH_VERSION; }
-
-std::string cuda_left_out() { return MOTLEY_CUDA_FAULT; }
+          {std::move(version), minor_of(read_worker_build(worker_).torch)}) {}
 
 Result<std::string> LocalWorkers::torch_version() const {
-  const std::string built = MOTLEY_TORCH_VERSION, root = MOTLEY_TORCH_ROOT;
+  const auto [built, root, fault] = read_worker_build(worker_);
   if (built.empty() || !std::filesystem::exists(worker_))
     return usage_error("worker.missing",
-                       worker_ + ": not there; build it with make, it trains and measures");
+                       worker_ +
+                           ": not there; it trains and measures: build it with make, or "
+                           "install the package motley-worker-2-15 for PyTorch 2.15, ...");
   MOTLEY_ASSIGN(const std::string text, read_file(root + "/version.py"));
   std::smatch match;
   if (!std::regex_search(text, match, std::regex("__version__ = '([0-9]+\\.[0-9]+)[^']*'")))
@@ -226,8 +217,9 @@ Result<std::string> LocalWorkers::torch_version() const {
   if (match[1] != minor_of(built))
     return usage_error(
         "worker.version",
-        fmt::format("{}: found PyTorch {}, motley-worker was built for {}; run make again", root,
-                    match[1].str(), minor_of(built)));
+        fmt::format("{}: found PyTorch {}, motley-worker was built for {}; run make again, or "
+                    "install the package of the worker for it",
+                    root, match[1].str(), minor_of(built)));
   return minor_of(built);
 }
 

@@ -8,11 +8,6 @@
 
 namespace motley::control {
 
-/// "2.15.0": the PyTorch that motley-worker was built for; empty without a worker.
-std::string built_torch_version();
-/// Why libmotley_cuda.so, which CUDA devices need, was left out of the build; empty if it was not.
-std::string cuda_left_out();
-
 /// Workers that are processes: motley-worker, started by run/launcher.h, on this machine or by the
 /// agents of others, which are reached by ssh when a device is there, or are an external launcher's
 /// other ranks. What is handed to those that

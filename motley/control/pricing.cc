@@ -56,13 +56,15 @@ Result<void> learn_framework(const PriceChoices& choices, const Outside& outside
     return inputs.cluster.device(id).kind == "cuda";
   });
   if (!has_gpu || !std::filesystem::exists(choices.profiles)) return {};
-  MOTLEY_ASSIGN(const std::string torch, outside.workers.torch_version());
+  const auto torch = outside.workers.torch_version();
+  if (!torch) return {};
   MOTLEY_ASSIGN(const cost::ProfileStore store, open_store(choices.profiles));
-  return learn_framework(store, torch, inputs);
+  return learn_framework(store, *torch, inputs);
 }
 
 Result<Priced> price(Inputs& inputs, const PriceChoices& choices, const Outside& outside) {
-  MOTLEY_ASSIGN(const std::string version, outside.workers.torch_version());
+  // Without a worker nothing was measured: what needs no measurements is priced all the same.
+  const std::string version = outside.workers.torch_version().value_or("");
   const std::string torch = engine_version(inputs, version);
   MOTLEY_ASSIGN(cost::ProfileStore store, open_store(choices.profiles));
   MOTLEY_RETURN_IF_ERROR(learn_framework(store, version, inputs));

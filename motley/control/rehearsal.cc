@@ -388,9 +388,8 @@ class Rehearsing {
 
   void note_progress() {
     rehearsed_.batch = current_->steps.program().global_batch;
-    rehearsed_.progress +=
-        adapt::batch_gain(static_cast<double>(rehearsed_.batch),
-                          static_cast<double>(first_batch_), noise_scale());
+    rehearsed_.progress += adapt::batch_gain(static_cast<double>(rehearsed_.batch),
+                                             static_cast<double>(first_batch_), noise_scale());
     rehearsed_.samples += rehearsed_.batch;
     taken_.emplace_back(rehearsed_.samples, rehearsed_.progress);
   }
@@ -444,10 +443,10 @@ class Rehearsing {
   std::shared_ptr<Stint> current_;  // that runs
   int number_ = 0;                  // of the change that brought it
   std::deque<Due> due_;
-  std::int64_t step_ = 0;                          // steps done
-  std::map<std::int64_t, std::int64_t> attempts_;  // of steps that were lost
+  std::int64_t step_ = 0;                                          // steps done
+  std::map<std::int64_t, std::int64_t> attempts_;                  // of steps that were lost
   std::vector<std::pair<std::int64_t, double>> taken_ = {{0, 0}};  // samples, progress: after steps
-  bool is_waiting_ = false;                        // for devices
+  bool is_waiting_ = false;                                        // for devices
   Rehearsed rehearsed_;
 };
 

@@ -64,8 +64,7 @@ Result<plan::PlanOutcome> find_survivor(const Inputs& inputs, PlanChoices choice
 
 }  // namespace
 
-Replan make_replanner(
-    const ChosenPlan& chosen, PlanChoices choices, int survive) {
+Replan make_replanner(const ChosenPlan& chosen, PlanChoices choices, int survive) {
   const bool is_own = !choices.manual.empty() || !choices.stages.empty();
   if (is_own) choices.planner = "auto";
   choices.manual.clear();

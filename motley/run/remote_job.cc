@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <set>
 

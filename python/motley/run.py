@@ -31,6 +31,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 
+from motley import program
 from motley.philox import LOW, philox4x32
 from motley.samples import DataError, Inputs, describe
 
@@ -171,7 +172,8 @@ class SampleOrder:
 def find_programs() -> tuple[str, str]:
     """motley and motley-worker."""
     beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build/motley")
-    for path in (os.environ.get("MOTLEY_PROGRAM"), shutil.which("motley"), beside):
+    installed = os.path.join(program.FOLDER, "motley")
+    for path in (os.environ.get("MOTLEY_PROGRAM"), shutil.which("motley"), installed, beside):
         worker = path and os.path.join(os.path.dirname(os.path.realpath(path)), "motley-worker")
         if worker and os.path.exists(worker):
             return os.path.realpath(path), worker

@@ -1,0 +1,59 @@
+"""Packages for pip: what `make wheel` builds, in an environment that has nothing else."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from conftest import BUILD, ROOT
+
+
+@pytest.fixture(scope="module")
+def wheels():
+    environment = dict(os.environ, VENV=os.environ.get("VENV", ".venv"), BUILD=os.path.relpath(BUILD, ROOT))
+    done = subprocess.run([ROOT / "tools/wheel.sh"], env=environment, capture_output=True, text=True, timeout=1200)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {path.name.split("-")[0]: path for path in (BUILD / "wheels").glob("*.whl")}
+
+
+@pytest.fixture(scope="module")
+def empty(wheels, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("empty")
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    subprocess.run([folder / "venv/bin/pip", "install", "-q", "--no-deps", wheels["motley"]], check=True)
+    return folder
+
+
+def call(folder, *words):
+    environment = {"PATH": f"{folder}/venv/bin:/usr/bin:/bin", "HOME": str(folder)}
+    return subprocess.run(list(map(str, words)), cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_the_planner_needs_no_torch(empty, mlp):
+    """It plans for kinds of devices that nobody here has, by their data sheets."""
+    assert call(empty, "motley", "--version").stdout == "motley 0.1.0\n"
+    (empty / "c.toml").write_text(
+        'schema = "motley.cluster/1"\nname = "c"\n[[node]]\nname = "a"\n[[node.device]]\nkind = "a100-40g"\n'
+        '[[node]]\nname = "b"\n[[node.device]]\nkind = "t4"\n[[link]]\nall = true\nbandwidth = "10Gbps"\nlatency = "50us"\n'
+    )
+    done = call(empty, "motley", "plan", "-m", mlp, "-C", "c.toml", "--global-batch", 4096, "--profile", "never", "-o", "plan.json")
+    assert done.returncode == 0, done.stderr
+    assert (empty / "plan.json").exists() and "a:0" in done.stdout
+    loaded = call(empty, "python", "-c", "import motley, sys; print('torch' in sys.modules, 'numpy' in sys.modules)")
+    assert loaded.stdout == "False False\n", loaded.stderr
+
+
+def test_what_wants_the_worker_says_so(empty):
+    done = call(empty, "motley", "demo")
+    assert done.returncode == 2 and "install the package motley-worker-2-15" in done.stderr, done.stderr
+
+
+def test_the_worker_has_no_torch_in_it(wheels):
+    """Its libraries are those of the package beside it, wherever that environment lies."""
+    (worker,) = [path for name, path in wheels.items() if name.startswith("motley_worker_")]
+    names = zipfile.ZipFile(worker).namelist()
+    assert "motley/bin/motley-worker" in names and "motley/bin/motley-worker.json" in names
+    assert not [name for name in names if "torch" in pathlib.Path(name).name or "libc10" in name]
+    assert worker.stat().st_size < 20e6
