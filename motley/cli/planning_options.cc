@@ -63,6 +63,15 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
   return flags;
 }
 
+Flag samples_flag(std::int64_t& samples) {
+  return {"--samples", &samples, "samples of an epoch: says what one costs, by price_per_hour"};
+}
+
+Result<void> check_samples(std::int64_t samples) {
+  if (samples >= 0) return {};
+  return usage_error("cli.samples", fmt::format("--samples: found {}, wanted 1 or more", samples));
+}
+
 Result<std::vector<std::int64_t>> parse_batch_split(const std::string& text) {
   std::vector<std::int64_t> samples;
   if (text.empty()) return samples;

@@ -6,6 +6,7 @@
   ADD(doctor)             \
   ADD(profile)            \
   ADD(plan)               \
+  ADD(explain)            \
   ADD(simulate)           \
   ADD(run)                \
   ADD(join)               \

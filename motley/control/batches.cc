@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -55,19 +54,6 @@ double slowness(const ChosenPlan& chosen, DeviceId id) {
         .end.at(static_cast<double>(inputs.global_batch) /
                 static_cast<double>(inputs.devices.size()));
   return 1 / inputs.cluster.device(id).speed;
-}
-
-/// An hour of all machines that these devices are of; none: some has no price.
-std::optional<double> price_of(const cluster::Cluster& cluster, const std::vector<DeviceId>& ids) {
-  std::set<NodeId> nodes;
-  for (const DeviceId id : ids) nodes.insert(cluster.device(id).node);
-  double sum = 0;
-  for (const NodeId node : nodes) {
-    const auto& price = cluster.nodes[node.index()].price_per_hour;
-    if (!price) return std::nullopt;
-    sum += *price;
-  }
-  return sum;
 }
 
 /// The plan's only device, if it has one.
@@ -190,7 +176,7 @@ Result<Devices> find_devices(const ChosenPlan& chosen, const Adaptation& adaptat
     } else if (ids.size() % every != 0 && ids.size() != found.size()) {
       continue;
     }
-    const std::optional<double> price = price_of(cluster, ids);
+    const std::optional<double> price = cluster::price_per_hour(cluster, ids);
     if (!price && objective != adapt::ObjectiveKind::kTime)
       return usage_error("cli.objective",
                          "--objective: the cluster file has no price_per_hour of some machine");

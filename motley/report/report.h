@@ -16,6 +16,9 @@ std::string print_chrome_trace(const trace::Trace& trace);
 /// device and lower bound; devices with samples and peak memory; idle devices; why.
 std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Cluster& cluster);
 
+/// A plan in a few words: "24:12:4", "16 devices, 32 each in stages".
+std::string plan_label(const plan::Plan& plan);
+
 /// What was said of a run before it, or what came out.
 struct RunFigures {
   const trace::Trace& trace;

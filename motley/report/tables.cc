@@ -26,17 +26,6 @@ std::string memory_cell(const cluster::Device& device, Bytes peak) {
       share(static_cast<double>(peak.value), static_cast<double>(device.memory->value)));
 }
 
-std::string split_label(const plan::Plan& plan) {
-  std::vector<std::int64_t> samples;
-  if (plan::has_stages(plan)) {
-    for (const plan::Replica& replica : plan.replicas) samples.push_back(replica.samples);
-    return plan::samples_text(samples) + " in stages";
-  }
-  for (const plan::Member& member : plan::members(plan)) samples.push_back(member.samples);
-  const std::string text = plan::samples_text(samples);
-  return plan::splits_operators(plan) ? "operators split " + text : text;
-}
-
 /// Seconds of compute per operator name (the word before the first space), over all devices.
 std::map<std::string, double> time_by_operator(const trace::Trace& trace) {
   std::map<std::string, double> times;
@@ -167,6 +156,17 @@ std::string print_why(const plan::PlanOutcome& outcome) {
 
 }  // namespace
 
+std::string plan_label(const plan::Plan& plan) {
+  std::vector<std::int64_t> samples;
+  if (plan::has_stages(plan)) {
+    for (const plan::Replica& replica : plan.replicas) samples.push_back(replica.samples);
+    return plan::samples_text(samples) + " in stages";
+  }
+  for (const plan::Member& member : plan::members(plan)) samples.push_back(member.samples);
+  const std::string text = plan::samples_text(samples);
+  return plan::splits_operators(plan) ? "operators split " + text : text;
+}
+
 std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Cluster& cluster) {
   if (!outcome.plan) {
     std::string text = "no feasible plan\n";
@@ -176,7 +176,7 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
   std::string text = fmt::format("{} samples a step, planner {} ({}, {} plans considered)\n\n",
                                  outcome.plan->global_batch, outcome.planner,
                                  plan::reason_name(outcome.reason), outcome.considered);
-  const std::string chosen = split_label(*outcome.plan);
+  const std::string chosen = plan_label(*outcome.plan);
   std::size_t width = std::max({std::size_t{18}, chosen.size(), outcome.equal_split.label.size()});
   for (const plan::RunnerUp& each : outcome.runner_ups) width = std::max(width, each.label.size());
   const auto row = [&](const std::string& name, const std::string& samples, const std::string& step,
