@@ -58,6 +58,11 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
        "seconds of search, after which its best plan so far is taken"},
       {"--seed", &o.seed, "of dropout, other random numbers and the random planner", kShown},
   };
+  put_under("Planning",
+            {"--planner", "--batch-split", "--stages", "--micro-batches", "--exclude",
+             "--batch-norm", "--updates", "--tf32", "--bucket", "--time-limit", "--seed"},
+            flags);
+  put_under("Times of operators", {"--profiles", "--profile", "--profile-rounds"}, flags);
   const std::vector<Flag> recipe = recipe_flags(o.recipe);
   flags.insert(flags.end(), recipe.begin(), recipe.end());
   return flags;
