@@ -96,15 +96,7 @@ std::string default_store(const std::map<std::string, std::string>& environment)
 }
 
 void add_common_options(const std::string& program, Registry& registry, Context& context) {
-  registry.app.add_flag("--json", context.json, "one JSON object on stdout");
-  registry.app.add_flag("-q,--quiet", context.quiet, "no progress and notes");
-  registry.app.add_option("--launcher", context.launcher,
-                          "how other hosts are reached: ssh (default), slurm (srun, in an "
-                          "allocation) or mpi (mpirun)");
-  registry.app.add_option("--print", context.print_phase,
-                          "print a phase's result: load, price, search, synth, simulate");
-  registry.app.add_option("--stop-after", context.stop_after, "stop after that phase");
-  registry.app.add_option("--dump-dir", context.dump_dir, "write every phase's result there");
+  for (const Flag& flag : common_flags(context)) add_flag(flag, registry.app);
   const std::string torch = control::read_worker_build(control::worker_of(program)).torch;
   registry.app.set_version_flag(
       "--version", fmt::format("motley {}{}", MOTLEY_VERSION,

@@ -58,9 +58,23 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
        "seconds of search, after which its best plan so far is taken"},
       {"--seed", &o.seed, "of dropout, other random numbers and the random planner", kShown},
   };
+  put_under("Planning",
+            {"--planner", "--batch-split", "--stages", "--micro-batches", "--exclude",
+             "--batch-norm", "--updates", "--tf32", "--bucket", "--time-limit", "--seed"},
+            flags);
+  put_under("Times of operators", {"--profiles", "--profile", "--profile-rounds"}, flags);
   const std::vector<Flag> recipe = recipe_flags(o.recipe);
   flags.insert(flags.end(), recipe.begin(), recipe.end());
   return flags;
+}
+
+Flag samples_flag(std::int64_t& samples) {
+  return {"--samples", &samples, "samples of an epoch: says what one costs, by price_per_hour"};
+}
+
+Result<void> check_samples(std::int64_t samples) {
+  if (samples >= 0) return {};
+  return usage_error("cli.samples", fmt::format("--samples: found {}, wanted 1 or more", samples));
 }
 
 Result<std::vector<std::int64_t>> parse_batch_split(const std::string& text) {

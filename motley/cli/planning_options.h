@@ -34,6 +34,10 @@ struct PlanningOptions {
 };
 std::vector<Flag> planning_flags(PlanningOptions& options);
 
+/// How many samples an epoch has, for its cost; 0: not known.
+Flag samples_flag(std::int64_t& samples);
+Result<void> check_samples(std::int64_t samples);
+
 /// "24,12,4"; commas only.
 Result<std::vector<std::int64_t>> parse_batch_split(const std::string& text);
 /// Where a plan, or a run, says how large the global batch is, the flag may be absent.

@@ -130,6 +130,7 @@ std::vector<Flag> training_flags(RunOptions& o) {
         "limited outside: tc) or outside (speeds, too: cgroup quotas)",
         kShown},
        {"--trace-steps", &o.trace_steps, "last steps kept as a trace", kShown}});
+  put_under("Workers", {"--timeout", "--transport", "--enforce", "--trace-steps"}, flags);
   return flags;
 }
 

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -55,6 +57,13 @@ inline Verb led(Verb verb) {
   verb.is_led = true;
   return verb;
 }
+
+/// Puts flags, by their long names, under a heading of the help; each must be there.
+void put_under(const std::string& heading, std::initializer_list<std::string_view> names,
+               std::vector<Flag>& flags);
+
+/// Flags that every verb takes, beside its own and --help.
+std::vector<Flag> common_flags(Context& context);
 
 /// All verbs, in the order of `motley --help`. A new one is a file verb_NAME.cc with a function
 /// `Verb NAME_verb()` and a word in verb_table.cc.

@@ -8,6 +8,7 @@
 #include "motley/cli/planning_options.h"
 #include "motley/cli/print_answer.h"
 #include "motley/cli/print_prediction.h"
+#include "motley/cli/print_what_if.h"
 #include "motley/cli/teller.h"
 #include "motley/report/report.h"
 
@@ -19,7 +20,8 @@ struct PlanOptions {
   LayerOptions layers;
   HapFlags hap;
   MarketOptions market;
-  std::string output;  ///< plan.json
+  std::int64_t samples = 0;  ///< of an epoch
+  std::string output;        ///< plan.json
 };
 
 std::vector<Flag> plan_flags(PlanOptions& options) {
@@ -27,16 +29,21 @@ std::vector<Flag> plan_flags(PlanOptions& options) {
   for (Flag& flag : layer_flags(options.layers)) flags.push_back(std::move(flag));
   for (Flag& flag : hap_flags(options.hap)) flags.push_back(std::move(flag));
   for (Flag& flag : market_flags(options.market)) flags.push_back(std::move(flag));
+  flags.push_back(samples_flag(options.samples));
   flags.push_back({"-o,--output", &options.output, "plan file to write"});
   return flags;
 }
 
-/// The planner's steps with what devices vary by, which it leaves out: as much as the chosen
-/// plan's.
-void add_variation(double factor, plan::PlanOutcome& outcome) {
-  for (Seconds* step :
-       {&outcome.predicted_step, &outcome.equal_split.step, &outcome.best_single.step})
-    *step = *step * factor;
+/// Keys of what it costs; the same for people.
+std::string add_costs(const control::Inputs& inputs, const plan::PlanOutcome& outcome,
+                      std::int64_t samples, Json& object) {
+  const auto per_hour = cluster::price_per_hour(inputs.cluster, inputs.devices);
+  const Seconds step = outcome.predicted_step;
+  const auto epoch = cost_per_epoch(per_hour, step, inputs.global_batch, samples);
+  object["price_per_hour"] = per_hour ? Json(*per_hour) : Json(nullptr);
+  object["cost_per_epoch"] = epoch ? Json(*epoch) : Json(nullptr);
+  const std::string text = cost_text(per_hour, step, inputs.global_batch, samples);
+  return text.empty() ? "" : "\n  cost: " + text + "\n";
 }
 
 Result<int> plan_model(const PlanOptions& options, const Context& context) {
@@ -49,6 +56,7 @@ Result<int> plan_model(const PlanOptions& options, const Context& context) {
     return plan_layers(options.planning, options.layers, options.output, context);
   if (asks_for_hap(options.planning, options.hap))
     return plan_hap(options.planning, options.hap, options.output, context);
+  MOTLEY_RETURN_IF_ERROR(check_samples(options.samples));
   Teller teller(context);
   MOTLEY_ASSIGN(const auto question, make_question(options.planning, GlobalBatch::kGiven));
   MOTLEY_ASSIGN(const auto choices, make_plan_choices(options.planning, context));
@@ -63,10 +71,11 @@ Result<int> plan_model(const PlanOptions& options, const Context& context) {
         write_file_atomic(options.output, plan::print_plan(*outcome.plan, inputs.cluster)));
   MOTLEY_ASSIGN(const auto predicted,
                 control::if_known(control::foresee(inputs, *outcome.plan, answer.priced), teller));
-  if (predicted) add_variation(predicted->seconds() / outcome.predicted_step, outcome);
+  if (predicted) control::add_variation(*predicted, outcome);
   Json object = outcome_to_json(outcome, inputs.cluster, answer.elapsed_s);
   if (predicted) add_prediction(*predicted, object);
   std::string text = report::print_outcome(outcome, inputs.cluster);
+  text += add_costs(inputs, outcome, options.samples, object);
   if (predicted) text += "\n" + print_prediction(*predicted);
   if (!options.output.empty()) text += fmt::format("\nwrote {}\n", options.output);
   if (context.print_phase.empty() || context.json) context.result(text, object);

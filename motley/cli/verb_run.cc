@@ -28,6 +28,16 @@
 namespace motley::cli {
 namespace {
 
+void put_under_headings(std::vector<Flag>& flags) {
+  put_under("While it trains", {"--adapt", "--policy", "--decisions", "--conditions"}, flags);
+  put_under(
+      "Devices that come and go",
+      {"--elastic", "--notice", "--notice-hook", "--listen", "--survive", "--absent", "--succeed"},
+      flags);
+  put_under("Checkpoints", {"--resume", "--checkpoint", "--checkpoint-every"}, flags);
+  put_under("Scripts", {"--prepare", "--eval-samples"}, flags);
+}
+
 std::vector<Flag> run_flags(RunOptions& options) {
   std::vector<Flag> flags = training_flags(options);
   const std::vector<Flag> evaluation = evaluation_flags(options);
@@ -81,6 +91,7 @@ std::vector<Flag> run_flags(RunOptions& options) {
        {"--checkpoint", &options.checkpoint,
         "lead, or hosts: where ranks on other hosts leave their parts of the parameters", kShown},
        {"--checkpoint-every", &options.checkpoint_every, "steps; 0: only at the end", kShown}});
+  put_under_headings(flags);
   const std::vector<Flag> batch = batch_flags(options.batch);
   flags.insert(flags.end(), batch.begin(), batch.end());
   const std::vector<Flag> rent = rent_flags(options.rent);

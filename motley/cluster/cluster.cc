@@ -98,6 +98,18 @@ bool are_alike(const Cluster& cluster, const std::vector<DeviceId>& devices) {
   });
 }
 
+std::optional<double> price_per_hour(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+  std::set<NodeId> nodes;
+  for (const DeviceId id : devices) nodes.insert(cluster.device(id).node);
+  double sum = 0;
+  for (const NodeId node : nodes) {
+    const auto& price = cluster.node(node).price_per_hour;
+    if (!price) return std::nullopt;
+    sum += *price;
+  }
+  return sum;
+}
+
 std::vector<DeviceId> all_devices(const Cluster& cluster) {
   std::vector<DeviceId> devices;
   for (std::size_t i = 0; i < cluster.devices.size(); ++i)

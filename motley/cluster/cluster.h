@@ -93,6 +93,10 @@ std::vector<DeviceId> all_devices(const Cluster& cluster);
 /// By name ("a:0"); usage error with a suggestion.
 Result<DeviceId> find_device(const Cluster& cluster, std::string_view name);
 
+/// An hour of all machines that these devices are of, whether they work or not; none: some has no
+/// price.
+std::optional<double> price_per_hour(const Cluster& cluster, const std::vector<DeviceId>& devices);
+
 /// Do the devices give equal numbers for equal work, to the last bit: one kind and model, as many
 /// threads, which sum in parts?
 bool are_alike(const Cluster& cluster, const std::vector<DeviceId>& devices);

@@ -72,6 +72,13 @@ Result<Predicted> foresee(const Inputs& inputs, const plan::Plan& plan, const Pr
   return say(inputs, plan, *priced.costs, price);
 }
 
+void add_variation(const Predicted& predicted, plan::PlanOutcome& outcome) {
+  const double factor = predicted.seconds() / outcome.predicted_step;
+  for (Seconds* step :
+       {&outcome.predicted_step, &outcome.equal_split.step, &outcome.best_single.step})
+    *step = *step * factor;
+}
+
 Result<std::optional<Predicted>> if_known(Result<Predicted> predicted, Listener& listener) {
   if (predicted) return std::optional<Predicted>(std::move(*predicted));
   const Error& error = predicted.error();

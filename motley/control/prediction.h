@@ -43,6 +43,10 @@ Result<Predicted> predict(const Inputs& inputs, const Planned& planned, const se
 /// The same of one step without a trace, which needs no program of the whole step.
 Result<Predicted> foresee(const Inputs& inputs, const plan::Plan& plan, const Priced& priced);
 
+/// The outcome's steps with what devices vary by, which planners leave out: as much as its plan's,
+/// of which this was foreseen.
+void add_variation(const Predicted& predicted, plan::PlanOutcome& outcome);
+
 /// What was predicted; none, and a note, where the times of a plan that splits operators are not
 /// known.
 Result<std::optional<Predicted>> if_known(Result<Predicted> predicted, Listener& listener);

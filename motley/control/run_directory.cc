@@ -8,6 +8,8 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
+#include "motley/control/run_waits.h"
+#include "motley/program/program_text.h"
 #include "motley/trace/clocks.h"
 
 namespace motley::control {
@@ -167,6 +169,9 @@ Result<FinishedRun> read_run(const std::string& path) {
   for (const run::WorkerDevice& device : run.job.devices) machines.push_back(device.host);
   machines.resize(run.measured.devices.size());
   trace::align_clocks(run.measured, machines);
+  if (const auto text = read_file(run.directory.program()))
+    if (const auto program = program::parse_program(*text, run.directory.program()))
+      leave_out_waits(*program, run.measured);
   if (const auto text = read_file(run.directory.predicted())) {
     MOTLEY_ASSIGN(run.predicted, trace::parse_trace(*text, run.directory.predicted()));
   }

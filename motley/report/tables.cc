@@ -26,36 +26,6 @@ std::string memory_cell(const cluster::Device& device, Bytes peak) {
       share(static_cast<double>(peak.value), static_cast<double>(device.memory->value)));
 }
 
-std::string split_label(const plan::Plan& plan) {
-  std::vector<std::int64_t> samples;
-  if (plan::has_stages(plan)) {
-    for (const plan::Replica& replica : plan.replicas) samples.push_back(replica.samples);
-    return plan::samples_text(samples) + " in stages";
-  }
-  for (const plan::Member& member : plan::members(plan)) samples.push_back(member.samples);
-  const std::string text = plan::samples_text(samples);
-  return plan::splits_operators(plan) ? "operators split " + text : text;
-}
-
-/// Seconds of compute per operator name (the word before the first space), over all devices.
-std::map<std::string, double> time_by_operator(const trace::Trace& trace) {
-  std::map<std::string, double> times;
-  for (const trace::Interval& interval : trace.intervals) {
-    const auto& names = trace.names[static_cast<std::size_t>(interval.device)];
-    const std::string& name = names[interval.instruction.index()];
-    // Labels follow the name: all layers' products are one line.
-    times[name.substr(0, name.find(' '))] +=
-        static_cast<double>(interval.end - interval.begin) / 1e9;
-  }
-  return times;
-}
-
-double mean(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double value : values) sum += value;
-  return values.empty() ? 0 : sum / static_cast<double>(values.size());
-}
-
 }  // namespace
 
 namespace {
@@ -167,6 +137,17 @@ std::string print_why(const plan::PlanOutcome& outcome) {
 
 }  // namespace
 
+std::string plan_label(const plan::Plan& plan) {
+  std::vector<std::int64_t> samples;
+  if (plan::has_stages(plan)) {
+    for (const plan::Replica& replica : plan.replicas) samples.push_back(replica.samples);
+    return plan::samples_text(samples) + " in stages";
+  }
+  for (const plan::Member& member : plan::members(plan)) samples.push_back(member.samples);
+  const std::string text = plan::samples_text(samples);
+  return plan::splits_operators(plan) ? "operators split " + text : text;
+}
+
 std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Cluster& cluster) {
   if (!outcome.plan) {
     std::string text = "no feasible plan\n";
@@ -176,7 +157,7 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
   std::string text = fmt::format("{} samples a step, planner {} ({}, {} plans considered)\n\n",
                                  outcome.plan->global_batch, outcome.planner,
                                  plan::reason_name(outcome.reason), outcome.considered);
-  const std::string chosen = split_label(*outcome.plan);
+  const std::string chosen = plan_label(*outcome.plan);
   std::size_t width = std::max({std::size_t{18}, chosen.size(), outcome.equal_split.label.size()});
   for (const plan::RunnerUp& each : outcome.runner_ups) width = std::max(width, each.label.size());
   const auto row = [&](const std::string& name, const std::string& samples, const std::string& step,
@@ -222,44 +203,6 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
     rows.emplace_back(cluster.device(id).name, fmt::format("{:>8} {:>7}  idle", 0, "0%"));
   text += print_rows(rows);
   return text + again_lines(*outcome.plan) + print_why(outcome);
-}
-
-std::string print_comparison(const RunFigures& predicted, const RunFigures& measured) {
-  std::string text =
-      fmt::format("  {:<24} {:>12} {:>12} {:>8}\n", "", "predicted", "measured", "error");
-  auto row = [&](const std::string& name, const std::string& p, const std::string& m,
-                 double error) {
-    text += fmt::format("  {:<24} {:>12} {:>12} {:>7.1f}%\n", name, p, m, 100 * error);
-  };
-  auto relative = [](double p, double m) { return m > 0 ? (p - m) / m : 0.0; };
-  row("step time", format_seconds(predicted.step), format_seconds(measured.step),
-      relative(predicted.step.value, measured.step.value));
-  const Seconds exposed_before = trace::exposed_communication(predicted.trace);
-  const Seconds exposed_after = trace::exposed_communication(measured.trace);
-  text += fmt::format("  {:<24} {:>12} {:>12}\n", "exposed communication",
-                      format_seconds(exposed_before), format_seconds(exposed_after));
-  const auto busy_before = trace::busy_share(predicted.trace);
-  const auto busy_after = trace::busy_share(measured.trace);
-  text += fmt::format("  {:<24} {:>11.0f}% {:>11.0f}%\n", "busy, mean of devices",
-                      100 * mean(busy_before), 100 * mean(busy_after));
-  for (std::size_t i = 0; i < measured.peaks.size() && i < predicted.peaks.size(); ++i) {
-    const Bytes before = predicted.peaks[i], after = measured.peaks[i];
-    row("peak memory " + measured.trace.devices[i], format_bytes(before), format_bytes(after),
-        relative(static_cast<double>(before.value), static_cast<double>(after.value)));
-  }
-  text += "\n  where the time goes (measured, all devices)\n";
-  std::vector<std::pair<double, std::string>> top;
-  double total = 0;
-  for (const auto& [name, seconds] : time_by_operator(measured.trace)) {
-    top.emplace_back(seconds, name);
-    total += seconds;
-  }
-  // Stable, over names in order: equal times print alike everywhere.
-  std::stable_sort(top.begin(), top.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
-  for (std::size_t i = 0; i < top.size() && i < 8; ++i)
-    text += fmt::format("  {:>6} {}\n", share(top[i].first, total), top[i].second);
-  return text;
 }
 
 }  // namespace motley::report

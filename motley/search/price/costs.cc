@@ -10,6 +10,7 @@
 
 #include "motley/base/parallel.h"
 #include "motley/base/statistics.h"
+#include "motley/base/text.h"
 #include "motley/cluster/kinds.h"
 #include "motley/cost/measured/whole_step.h"
 #include "motley/cost/operators/batch_curves.h"
@@ -126,10 +127,38 @@ void model_operators(const Loading& loading, const cost::OperatorModel& fitted, 
   table.least = std::make_shared<cost::ModelledTimes>(loading.graph, fitted, Estimate::kLeast);
 }
 
+/// Among so many neighbours: "cpu beside 2" (cost::shared_key).
+DeviceKey beside(const DeviceKey& key, const std::string& alone, int neighbours) {
+  DeviceKey other = key;
+  other.kind = neighbours == 0 ? alone : fmt::format("{} beside {}", alone, neighbours);
+  return other;
+}
+
+/// Of an emulated device among so many neighbours as nobody measured it with: the same among the
+/// nearest number that somebody did; else what there is, too little.
+Result<std::vector<cost::OpEntry>> ops_among_others(const cost::ProfileStore& store,
+                                                    const DeviceKey& key) {
+  constexpr std::string_view kBeside = " beside ";
+  constexpr int kFarthest = 8;
+  const std::size_t at = key.kind.rfind(kBeside);
+  const std::string alone = key.kind.substr(0, std::min(at, key.kind.size()));
+  const int wanted =
+      at == std::string::npos
+          ? 0
+          : static_cast<int>(find_integer(key.kind.substr(at + kBeside.size())).value_or(0));
+  for (int away = 0; away <= kFarthest; ++away)
+    for (const int neighbours : {wanted - away, wanted + away}) {
+      if (neighbours < 0) continue;
+      MOTLEY_ASSIGN(auto entries, store.ops(beside(key, alone, neighbours)));
+      if (cost::OperatorModel::fit(entries)) return entries;
+    }
+  return store.ops(key);
+}
+
 /// By what other models' operators took there.
 Result<Table> model_device(Loading& loading, const DeviceKey& key,
                            const std::vector<std::int64_t>& batches, int ranks) {
-  MOTLEY_ASSIGN(const auto entries, loading.store.ops(key));
+  MOTLEY_ASSIGN(const auto entries, ops_among_others(loading.store, key));
   auto fitted = cost::OperatorModel::fit(entries);
   if (!fitted)
     return with_context(

@@ -59,7 +59,8 @@ std::string profile_subject(const std::string& model_hash, const synth::LowerOpt
 /// profiled batch, alone and as one of two. Devices of equal key share their tables. Where the
 /// model was not profiled and `may_model` is set, operators that were measured with another model
 /// have their measured times and the others those of cost::OperatorModel, at every batch of
-/// profile_batches; an emulated device then has the pace of other models, else its nominal speed.
+/// profile_batches; an emulated device then has the pace of other models, else its nominal speed,
+/// and among neighbours as many as nobody measured it with the times among the nearest number.
 /// Planning kinds, which nobody has, have the times of cost::CarriedTimes from the nearest kind on
 /// which the model was profiled up to the batch wanted, by this PyTorch; what was not measured
 /// there, or all if there is no such kind, has those of cost::KindTimes. Usage errors when a device

@@ -237,5 +237,22 @@ TEST_F(CpuCostsApart, OtherModelsMaySayWhatThisOneTakes) {
               1e-9);
 }
 
+// Profiled beside one other; asked of three on the host, each beside two.
+TEST_F(CpuCostsTest, TheNearestNumberOfNeighboursStandsIn) {
+  options_.may_model = true;
+  profile_all();
+  cluster::Device third = cluster_.devices[1];
+  third.index = third.local_index = 1;
+  third.name = "b:1";
+  cluster_.devices.push_back(third);
+  options_.devices.push_back(DeviceId(2));
+  const Costs found = costs();
+  for (const char* name : {"a:0", "b:0", "b:1"}) {
+    EXPECT_EQ(found.grounds.at(name).origin, cost::Origin::kModelled) << name;
+    EXPECT_NEAR(found.devices.at(name).shared.table->total(kBatch).value, 1e-3 * instructions(),
+                1e-9);
+  }
+}
+
 }  // namespace
 }  // namespace motley::search

@@ -32,8 +32,8 @@ void DeviceClock::set_speed(double speed) {
 void DeviceClock::start(std::int64_t real_ns) {
   if (!is_emulated_) return;
   now_ns_ += static_cast<double>(real_ns - real_ns_);
-  real_ns_ = real_ns;
   cpu_ns_ = thread_cpu_ns();
+  real_ns_ = real_ns;
 }
 
 std::int64_t DeviceClock::resume(std::int64_t since_ns) {
@@ -71,10 +71,16 @@ void DeviceClock::catch_up() {
 }
 
 void DeviceClock::settle() {
-  real_ns_ = monotonic_ns();
+  // In this order: a kernel that has another thread to run does so when a system call ends, and
+  // what that one takes must not be counted as worked since (about_now_ns).
   const std::int64_t cpu = thread_cpu_ns();
-  now_ns_ = std::max(now_ns_ + static_cast<double>(cpu - cpu_ns_) / speed_,
-                     static_cast<double>(real_ns_) - kBehind);
+  real_ns_ = monotonic_ns();
+  now_ns_ += static_cast<double>(cpu - cpu_ns_) / speed_;
+  const double behind = static_cast<double>(real_ns_) - kBehind - now_ns_;
+  if (behind > 0) {
+    now_ns_ += behind;
+    jumped_ns_ += static_cast<std::int64_t>(behind);
+  }
   cpu_ns_ = cpu;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 namespace motley::run {
 
@@ -39,6 +40,9 @@ class DeviceClock {
   /// The same as if the thread had worked all the time since the clocks were looked at: without the
   /// system call that asks for its processor time.
   std::int64_t about_now_ns() const;
+  /// What it went on by since this was asked without any work, as its thread got so little of a
+  /// processor that it would have been far behind: nobody's time.
+  std::int64_t take_jumped_ns() { return std::exchange(jumped_ns_, 0); }
   /// Sleeps until the real clock is there.
   void catch_up();
 
@@ -50,6 +54,7 @@ class DeviceClock {
   double speed_ = 1;
   double now_ns_ = 0;
   std::int64_t real_ns_ = 0, cpu_ns_ = 0;  // when last settled
+  std::int64_t jumped_ns_ = 0;
 };
 
 }  // namespace motley::run

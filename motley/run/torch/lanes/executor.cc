@@ -575,14 +575,19 @@ void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
   }
   for (const int id : compute.frees) frame_.values[static_cast<std::size_t>(id)].reset();
   clock_.charge();
+  // Of an emulated device that is when the result is there: who is woken for it may take this
+  // thread's processor, which is no work of the operator's.
+  std::int64_t there = 0;
   if (compute.signals) {
     if (streams_) streams_->mark(compute.id);
-    progress_.advance(Strands::kCompute, compute.id, clock_.is_emulated() ? clock_.now_ns() : 0);
+    if (clock_.is_emulated()) there = clock_.now_ns();
+    progress_.advance(Strands::kCompute, compute.id, there);
   } else if (streams_ && timeline_.is_on()) {
     streams_->mark(compute.id);
   }
   if (!timeline_.is_on()) return;
-  const std::int64_t end = std::max(now, clock_.about_now_ns());
+  const std::int64_t end = std::max(now, there != 0 ? there : clock_.about_now_ns());
+  now = std::min(end, now + clock_.take_jumped_ns());
   timeline_.record(static_cast<std::size_t>(compute.id), now, end);
   now = end;
 }
@@ -599,6 +604,7 @@ Result<void> TorchExecutor::wait_for_others(const Compute& compute, StepResult& 
   const std::int64_t end = clock_.resume(progress_.ready_ns(compute.waits));
   if (!streams_) result.wait_s += static_cast<double>(end - begin) * 1e-9;
   now = std::max(now, end);
+  clock_.take_jumped_ns();  // it waited
   return {};
 }
 

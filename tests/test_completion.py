@@ -1,0 +1,78 @@
+"""`motley completion` and `motley man`: what shells and groff make of them."""
+
+import shutil
+import subprocess
+
+import pytest
+
+
+def shell(program, *arguments):
+    """What it prints; None where it is not installed."""
+    if shutil.which(program) is None:
+        return None
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def script(motley, tmp_path_factory):
+    def write(name):
+        path = tmp_path_factory.mktemp("completion") / f"_motley.{name}"
+        outcome = motley("completion", name)
+        assert outcome.code == 0
+        path.write_text(outcome.stdout)
+        return path
+
+    return write
+
+
+def in_bash(script, *words):
+    line = " ".join(f"'{word}'" for word in words)
+    return set(shell("bash", "-c", f'source {script("bash")}; COMP_WORDS=(motley {line}); COMP_CWORD={len(words)}; _motley; printf "%s\\n" "${{COMPREPLY[@]}}"').split())
+
+
+def test_bash_completes_verbs_and_flags(script, tmp_path):
+    assert in_bash(script, "ex") == {"explain", "export-plan"}
+    assert in_bash(script, "explain", "--what") == {"--what-if"}
+    assert in_bash(script, "plan", "--time") == {"--time-limit"}
+    assert {"--json", "--quiet"} <= in_bash(script, "-q", "plan", "--") and in_bash(script, "--js") == {"--json"}
+    (tmp_path / "lab.toml").touch()
+    assert in_bash(script, "plan", "-C", f"{tmp_path}/l") == {f"{tmp_path}/lab.toml"}
+
+
+def test_zsh_reads_it(script):
+    path = script("zsh")
+    assert "'*--what-if[" in path.read_text()
+    said = shell("zsh", "-fc", f'autoload -U compinit; compinit -D -u; source {path}; print $_comps[motley]; whence -w _motley')
+    assert said is None or said.split() == ["_motley", "_motley:", "function"]
+
+
+def test_fish_completes_verbs_and_flags(script):
+    path = script("fish")
+    assert "complete -c motley -n '__fish_seen_subcommand_from explain' -l what-if -r" in path.read_text()
+    said = shell("fish", "-c", f'source {path}; complete -C "motley ex"; complete -C "motley explain --what"; complete -C "motley plan --time"')
+    assert said is None or [line.split("\t")[0] for line in said.splitlines()] == ["explain", "export-plan", "--what-if", "--time-limit"]
+
+
+def test_another_shell(motley):
+    outcome = motley("completion", "csh")
+    assert outcome.code == 2 and "found 'csh', wanted bash, zsh or fish" in outcome.stderr
+
+
+def test_the_manual_page(motley):
+    page = motley("man").stdout
+    assert page.startswith(".TH MOTLEY 1")
+    assert "\n\\fB\\-\\-what\\-if\\fR \\fIVALUE\\fR\n" in page and "\n.PP\n\\fIDevices that come and go\\fR\n" in page
+    if shutil.which("groff") is not None:
+        done = subprocess.run(["groff", "-man", "-Tascii", "-ww", "-P-cbou"], input=page, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and done.stderr == ""
+        assert "--what-if VALUE" in done.stdout and "Devices that come and go" in done.stdout
+
+
+def test_the_help_of_run_has_headings(motley):
+    said = motley("run", "--help").stdout
+    blocks = [block.strip("\n") for block in said.split("\n\n") if "\n  -" in block]
+    headings = {block.splitlines()[0] for block in blocks}
+    assert {"Planning:", "Data:", "Workers:", "Checkpoints:", "Devices that come and go:", "While it trains:"} <= headings
+    assert max(block.count("\n  -") for block in blocks) <= 20
