@@ -12,6 +12,7 @@
   ADD(leave)              \
   ADD(verify)             \
   ADD(report)             \
+  ADD(serve)              \
   ADD(trace)              \
   ADD(consolidate)        \
   ADD(manifest)           \
