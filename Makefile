@@ -84,7 +84,7 @@ test-gpu: ## what is to hold on GPUs, an item a test (docs/gpu.md); without one 
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60
 
-BENCHES := scale explain choices data engine gpu emulated measured parity recipes tasks plan stages staged_plans staged_runs two_hosts harp hap spmd sharded_runs graph simulator flow_network own_runs export accuracy adapt elastic market unlike hosts
+BENCHES := scale explain choices data engine gpu emulated measured parity recipes tasks plan stages staged_plans staged_runs two_hosts harp hap spmd sharded_runs graph simulator flow_network own_runs export accuracy adapt elastic market unlike hosts browser
 bench: $(BENCHES:%=bench-%) ## all benchmarks; make bench-NAME runs one and writes build/bench/NAME.json
 bench-%:
 	@tools/build.sh product benches
@@ -94,7 +94,10 @@ bench-%:
 # Models of packages that only the zoo's environment has.
 bench-export bench-plan bench-staged_plans bench-two_hosts: PYTHON := $(CURDIR)/.venv-zoo/bin/python
 bench-export bench-plan bench-staged_plans bench-two_hosts: zoo
-.PHONY: zoo
+bench-browser: browser-packages
+.PHONY: zoo browser-packages
+browser-packages:
+	@tools/setup.sh packages tools/packages_browser.txt
 zoo:
 	@tools/setup.sh zoo
 

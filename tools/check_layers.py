@@ -23,6 +23,7 @@ LIBRARIES = {
     "Eigen/": ("motley/cost/fit", "peers/steps"),
     "zlib": "motley/data",
     "CLI/": "motley/cli",
+    "boost/": "motley/control/page_server.cc",
     "ATen/": "motley/run/torch",
     "c10/": "motley/run/torch",
     "torch/": "motley/run/torch",

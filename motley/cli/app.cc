@@ -22,11 +22,24 @@ struct Registry {
   std::vector<CLI::App*> commands;  ///< by verb
 };
 
+CLI::Option* add_number_or_nothing(const Flag& flag, std::optional<int>& target,
+                                   CLI::App& command) {
+  const auto take = [&target](const CLI::results_t& words) {
+    const auto number =
+        words.empty() || words[0].empty() ? std::optional<std::int64_t>(0) : find_integer(words[0]);
+    if (number) target = static_cast<int>(*number);
+    return number.has_value();
+  };
+  return command.add_option(flag.names, take, flag.help)->expected(0, 1)->type_name("[INT]");
+}
+
 void add_flag(const Flag& flag, CLI::App& command) {
   CLI::Option* option = std::visit(
       [&](auto* target) -> CLI::Option* {
         if constexpr (std::is_same_v<decltype(target), bool*>)
           return command.add_flag(flag.names, *target, flag.help);
+        else if constexpr (std::is_same_v<decltype(target), std::optional<int>*>)
+          return add_number_or_nothing(flag, *target, command);
         else
           return command.add_option(flag.names, *target, flag.help);
       },

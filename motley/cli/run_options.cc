@@ -144,7 +144,10 @@ std::vector<Flag> evaluation_flags(RunOptions& o) {
            kShown, kEvaluationGroup},
           {"--patience", &o.patience,
            "evaluations without a better one after which training ends; 0: none", kShown,
-           kEvaluationGroup}};
+           kEvaluationGroup},
+          {"--serve", &o.serve,
+           "a page that follows the run, for browsers of this machine, at this port of 127.0.0.1; "
+           "without one, at any that is free"}};
 }
 
 std::string find_python(const std::string& given, const Context& context) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,7 @@ struct RunOptions {
   BatchOptions batch;
   std::string decisions;             ///< file of another run's, to be repeated
   bool elastic = false;              ///< goes on when devices are lost, come or leave
+  std::optional<int> serve;          ///< port of a page that follows it
   std::vector<std::string> notices;  ///< who says that machines will be gone
   std::string notice_hook;           ///< command that is started then
   RentOptions rent;                  ///< machines, while it trains

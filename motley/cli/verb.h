@@ -17,13 +17,14 @@ namespace motley::cli {
 
 /// A flag of a verb and where its value goes. A description only: app.cc hands it to the parser.
 struct Flag {
-  using Target = std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*,
-                              std::optional<double>*, std::string*, std::vector<std::string>*>;
+  using Target =
+      std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, std::optional<double>*,
+                   std::optional<int>*, std::string*, std::vector<std::string>*>;
   /// Does its line of help show the target's first value?
   enum class Default { kHidden, kShown };
 
   std::string names;  ///< "-m,--model"; without hyphens: a position, which must be given
-  Target target;      ///< its type says what the flag takes; bool: nothing
+  Target target;  ///< its type says what it takes; bool: nothing; optional<int>: maybe nothing, 0
   std::string help;
   Default shows = Default::kHidden;
   std::string group;  ///< heading of the help it stands under; "": the first one

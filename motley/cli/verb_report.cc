@@ -3,23 +3,41 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
+#include "motley/cli/planning_options.h"
 #include "motley/cli/print_decisions.h"
 #include "motley/cli/verb.h"
 #include "motley/control/adapting.h"
-#include "motley/control/run_directory.h"
+#include "motley/control/plan_story.h"
+#include "motley/control/run_story.h"
+#include "motley/control/story_parts.h"
+#include "motley/report/page/page.h"
 #include "motley/report/report.h"
 
 namespace motley::cli {
 namespace {
 
 struct ReportOptions {
-  std::string run_dir;
+  std::string subject;  ///< run directory, or plan file
+  std::string output;
+  PlanningOptions planning;  ///< of a plan
 };
 
 std::vector<Flag> report_flags(ReportOptions& options) {
-  return {{"run-dir", &options.run_dir, "run directory"}};
+  constexpr const char* kOfPlans = "Of a plan";
+  return {
+      {"run-dir", &options.subject, "run directory, or plan file"},
+      {"-o,--output", &options.output, "page to write (HTML): one file that needs nothing else"},
+      {"-m,--model", &options.planning.model, "model file that the plan is for",
+       Flag::Default::kHidden, kOfPlans},
+      {"-C,--cluster", &options.planning.cluster, "cluster file that the plan is for",
+       Flag::Default::kHidden, kOfPlans},
+      {"--profiles", &options.planning.profiles, "profile store (default: in the cache folder)",
+       Flag::Default::kHidden, kOfPlans},
+      {"--profile", &options.planning.profile, "what is missing: auto, never or model", kShown,
+       kOfPlans}};
 }
 
 /// Losses at about ten steps, as one line each.
@@ -27,36 +45,64 @@ std::string loss_lines(const Json& losses) {
   std::string text;
   const std::size_t n = losses.size();
   const std::size_t stride = std::max<std::size_t>(1, n / 10);
-  for (std::size_t i = 0; i < n; i += stride)
-    text += fmt::format("  step {:>6}  loss {:.5f}\n", i, losses[i].get<double>());
-  if (n > 1 && (n - 1) % stride != 0)
-    text += fmt::format("  step {:>6}  loss {:.5f}\n", n - 1, losses[n - 1].get<double>());
-  return text;
+  const auto line = [&](std::size_t i) {
+    if (losses[i].is_number())
+      text += fmt::format("  step {:>6}  loss {:.5f}\n", i, losses[i].get<double>());
+  };
+  for (std::size_t i = 0; i < n; i += stride) line(i);
+  if (n > 1 && (n - 1) % stride != 0) line(n - 1);
+  return n == 0 ? "" : "\n  loss\n" + text;
 }
 
 /// The figures that the run itself named.
 report::RunFigures figures_of(const Json& summary, const trace::Trace& trace,
                               const std::string& step, const std::string& peak) {
-  report::RunFigures figures{trace, Seconds(summary.value(step, 0.0)), {}};
-  for (const Json& device : summary["devices"])
-    if (device.contains(peak)) figures.peaks.emplace_back(device[peak].get<std::int64_t>());
+  const auto found = summary.find(step);
+  report::RunFigures figures{
+      trace, Seconds(found != summary.end() && found->is_number() ? found->get<double>() : 0), {}};
+  if (summary.contains("devices"))
+    for (const Json& device : summary["devices"])
+      if (device.contains(peak)) figures.peaks.emplace_back(device[peak].get<std::int64_t>());
   return figures;
 }
 
+std::string rank_lines(const report::Story& story) {
+  std::string text = story.ranks.empty() ? "" : "\n";
+  for (const report::RankRow& each : story.ranks)
+    text += fmt::format("  rank {:<3} {:<10} {:<13} {}\n", each.rank, each.device,
+                        each.is_running ? "running"
+                        : each.step     ? "gone"
+                                        : "never started",
+                        each.step ? each.where : "");
+  return text;
+}
+
+/// Writes the page, where one is asked for.
+Result<std::string> write_page(const ReportOptions& options, const report::Story& story,
+                               Json& object) {
+  if (options.output.empty()) return std::string();
+  MOTLEY_RETURN_IF_ERROR(
+      write_file_atomic(options.output, report::print_page(story, report::print_sections(story))));
+  object["page"] = options.output;
+  return fmt::format("\nwrote {}\n", options.output);
+}
+
 Result<int> report_run(const ReportOptions& options, const Context& context) {
-  MOTLEY_ASSIGN(const control::FinishedRun run, control::read_run(options.run_dir));
-  std::string text = fmt::format("{}: {} steps on {} devices, {} a step\n\n", options.run_dir,
-                                 run.summary.value("steps", 0), run.job.devices.size(),
-                                 format_seconds(Seconds(run.summary.value("step_s_median", 0.0))));
-  Json object = run.summary;
-  if (run.predicted) {
-    text += report::print_comparison(
-        figures_of(run.summary, *run.predicted, "predicted_step_s", "predicted_peak_bytes"),
-        figures_of(run.summary, run.measured, "step_s_median", "peak_bytes"));
+  MOTLEY_ASSIGN(const control::FoundRun run, control::find_run(options.subject));
+  const report::Story story = control::RunTeller(run).tell();
+  Json object = control::run_to_json(run, story);
+  std::string text = fmt::format("{}: {}\n", options.subject, story.verdict);
+  for (const std::string& each : story.remarks) text += "  " + each + "\n";
+  text += rank_lines(story);
+  if (run.measured && run.predicted) {
+    text += "\n" + report::print_comparison(
+                       figures_of(*run.summary, *run.predicted, "predicted_step_s",
+                                  "predicted_peak_bytes"),
+                       figures_of(*run.summary, *run.measured, "step_s_median", "peak_bytes"));
     object["predicted_exposed_comm_s"] = trace::exposed_communication(*run.predicted).value;
   }
-  object["exposed_comm_s"] = trace::exposed_communication(run.measured).value;
-  text += "\n  loss\n" + loss_lines(run.summary["losses"]);
+  if (run.measured) object["exposed_comm_s"] = trace::exposed_communication(*run.measured).value;
+  text += loss_lines(object["losses"]);
   if (std::filesystem::exists(run.directory.decisions())) {
     MOTLEY_ASSIGN(const auto decisions, control::read_decisions(run.directory.decisions()));
     text += decision_lines(decisions);
@@ -64,15 +110,54 @@ Result<int> report_run(const ReportOptions& options, const Context& context) {
     for (const policy::Decision& decision : decisions)
       object["decisions"].push_back(decision_to_json(decision));
   }
-  context.result(text, object);
+  MOTLEY_ASSIGN(const std::string written, write_page(options, story, object));
+  context.result(text + written, object);
   return kDone;
+}
+
+std::string neighbour_lines(const report::Story& story) {
+  std::string text;
+  for (const report::Neighbour& each : story.neighbours)
+    text += fmt::format("  {:>10}  {}{}\n", format_seconds(each.step), each.label,
+                        each.fits ? "" : " (does not fit)");
+  return text.empty() ? "" : "\n  what plans beside it would take\n" + text;
+}
+
+/// The command that trains by the plan, but for the samples.
+std::string command_of_plan(const ReportOptions& options) {
+  return control::print_command({"motley", "run", "--plan", options.subject, "-m",
+                                 options.planning.model, "-C", options.planning.cluster, "--data",
+                                 "DATA", "--steps", "N"});
+}
+
+Result<int> report_plan(const ReportOptions& options, const Context& context) {
+  if (options.planning.model.empty() || options.planning.cluster.empty())
+    return usage_error(
+        "cli.plan-of",
+        options.subject + ": a plan is reported with its model (-m) and its cluster (-C)");
+  MOTLEY_ASSIGN(const auto chosen, choose_plan({options.planning, options.subject},
+                                               control::Prices::kAsAsked, context));
+  MOTLEY_ASSIGN(report::Story story, control::tell_plan(*chosen, options.subject));
+  story.command = command_of_plan(options);
+  Json object = report::story_to_json(story);
+  std::string text = fmt::format("{}: {}\n", options.subject, story.verdict);
+  for (const std::string& each : story.remarks) text += "  " + each + "\n";
+  text += neighbour_lines(story);
+  MOTLEY_ASSIGN(const std::string written, write_page(options, story, object));
+  context.result(text + written, object);
+  return kDone;
+}
+
+Result<int> report_subject(const ReportOptions& options, const Context& context) {
+  return std::filesystem::is_regular_file(options.subject) ? report_plan(options, context)
+                                                           : report_run(options, context);
 }
 
 }  // namespace
 
 Verb report_verb() {
-  return make_verb("report", "what happened in a run, predicted beside measured", report_flags,
-                   report_run);
+  return make_verb("report", "what a run did, or a plan will do: text, JSON or a page",
+                   report_flags, report_subject);
 }
 
 }  // namespace motley::cli

@@ -13,6 +13,7 @@
 #include "motley/cli/teller.h"
 #include "motley/control/correcting.h"
 #include "motley/control/growth.h"
+#include "motley/control/live_page.h"
 #include "motley/control/mirroring.h"
 #include "motley/control/newcomer.h"
 #include "motley/control/placing.h"
@@ -337,7 +338,8 @@ Result<std::optional<control::Continuation>> succeed(RunOptions& options, const 
   options.decisions.clear();
   options.conditions.clear();
   options.absent.clear();
-  options.rent = {};  // the market is a file of the lead that is gone
+  options.serve.reset();  // whoever watched did so on the lead's machine
+  options.rent = {};      // the market is a file of the lead that is gone
   if (options.adapt != "split" && options.adapt != "batch") options.adapt = "none";
   return found;
 }
@@ -441,6 +443,17 @@ Result<simulate::Conditions> read_conditions(const RunOptions& options) {
   return simulate::parse_conditions(text, options.conditions);
 }
 
+/// Trains, with a page that follows it where one is asked for.
+Result<control::Measured> train_and_show(const control::PreparedRun& prepared,
+                                         const RunOptions& options, const Context& context) {
+  std::unique_ptr<control::LivePage> page;
+  if (options.serve) {
+    MOTLEY_ASSIGN(page, control::LivePage::start(prepared.directory.path, *options.serve));
+    context.note("the run is shown at " + page->address());
+  }
+  return train(prepared, context);
+}
+
 Result<int> run_plan(const RunOptions& given, const Context& context) {
   RunOptions options = given;
   MOTLEY_ASSIGN(const auto continued, succeed(options, context));
@@ -454,6 +467,7 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
                 make_train_choices(options, find_python(options.python, context)));
   if (!choices.data.path.empty())
     MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));  // before anything is measured
+  choices.arguments = context.arguments;
   choices.notices = options.notices;
   choices.notice_hook = options.notice_hook;
   MOTLEY_ASSIGN(choices.renting, find_renting(options));
@@ -488,7 +502,7 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
     return kDone;
   }
   if (context.stop_after == control::phase_name(control::Phase::kSynth)) return kDone;
-  MOTLEY_ASSIGN(const control::Measured measured, train(prepared, context));
+  MOTLEY_ASSIGN(const control::Measured measured, train_and_show(prepared, options, context));
   if (measured.candidate >= 0)
     predicted = adaptation->candidates[static_cast<std::size_t>(measured.candidate)].predicted;
   if (predicted && choices.enforce == control::Enforce::kSpeedsAndLinks && !measured.stopped &&

@@ -18,6 +18,7 @@
   ADD(leave)              \
   ADD(verify)             \
   ADD(report)             \
+  ADD(serve)              \
   ADD(trace)              \
   ADD(consolidate)        \
   ADD(manifest)           \

@@ -124,9 +124,13 @@ Result<Log> read_log(const RunDirectory& directory) {
   Log log;
   if (!std::filesystem::exists(directory.log())) return log;
   MOTLEY_ASSIGN(const std::string text, read_file(directory.log()));
+  read_log_lines(text, log);
+  return log;
+}
+
+void read_log_lines(std::string_view text, Log& log) {
   for (const std::string_view line : split(text, '\n'))
     (void)read_line(line, log);  // a line that a killed process left is skipped
-  return log;
 }
 
 Result<trace::Trace> read_measured_trace(const RunDirectory& directory, std::size_t ranks) {
@@ -151,27 +155,36 @@ Result<trace::Trace> read_measured_trace(const RunDirectory& directory, std::siz
   return merged;
 }
 
-Result<FinishedRun> read_run(const std::string& path) {
-  FinishedRun run{.directory = {path}};
-  const auto job = read_json(run.directory.job());
+Result<trace::Trace> read_trace_by_one_clock(const RunDirectory& directory, const run::Job& job) {
+  MOTLEY_ASSIGN(trace::Trace measured, read_measured_trace(directory, job.devices.size()));
+  std::vector<std::string> machines;
+  for (const run::WorkerDevice& device : job.devices) machines.push_back(device.host);
+  machines.resize(measured.devices.size());
+  trace::align_clocks(measured, machines);
+  if (const auto text = read_file(directory.program()))
+    if (const auto program = program::parse_program(*text, directory.program()))
+      leave_out_waits(*program, measured);
+  return measured;
+}
+
+Result<run::Job> read_job(const RunDirectory& directory) {
+  const auto job = read_json(directory.job());
   if (!job)
     return usage_error("cli.not-a-run",
-                       path + ": is no run directory (" + job.error().message + ")");
-  MOTLEY_ASSIGN(run.job, run::job_from_json(*job, run.directory.job()));
+                       directory.path + ": is no run directory (" + job.error().message + ")");
+  return run::job_from_json(*job, directory.job());
+}
+
+Result<FinishedRun> read_run(const std::string& path) {
+  FinishedRun run{.directory = {path}};
+  MOTLEY_ASSIGN(run.job, read_job(run.directory));
   auto summary = read_json(run.directory.summary());
   if (!summary)
     return usage_error(
         "cli.unfinished-run",
         path + ": the run has not finished yet; run the same command again to finish it");
   run.summary = std::move(*summary);
-  MOTLEY_ASSIGN(run.measured, read_measured_trace(run.directory, run.job.devices.size()));
-  std::vector<std::string> machines;
-  for (const run::WorkerDevice& device : run.job.devices) machines.push_back(device.host);
-  machines.resize(run.measured.devices.size());
-  trace::align_clocks(run.measured, machines);
-  if (const auto text = read_file(run.directory.program()))
-    if (const auto program = program::parse_program(*text, run.directory.program()))
-      leave_out_waits(*program, run.measured);
+  MOTLEY_ASSIGN(run.measured, read_trace_by_one_clock(run.directory, run.job));
   if (const auto text = read_file(run.directory.predicted())) {
     MOTLEY_ASSIGN(run.predicted, trace::parse_trace(*text, run.directory.predicted()));
   }

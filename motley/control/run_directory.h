@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "motley/base/json.h"
@@ -24,6 +25,11 @@ struct RunDirectory {
     return path + "/evaluation-" + std::to_string(i) + ".txt";
   }
   std::string job() const { return path + "/job.json"; }
+  /// Its cluster, as planning and running had it.
+  std::string cluster() const { return path + "/cluster.toml"; }
+  /// Who leads the run, by which command; what it failed by.
+  std::string start() const { return path + "/start.json"; }
+  std::string failure() const { return path + "/failure.json"; }
   std::string summary() const { return path + "/summary.json"; }
   std::string log() const { return path + "/log.jsonl"; }
   std::string decisions() const { return path + "/decisions.jsonl"; }
@@ -78,6 +84,8 @@ struct Log {
 /// run_dir/log.jsonl; of a step that was run again the last counts. Lines that a killed process
 /// left half written are skipped.
 Result<Log> read_log(const RunDirectory& directory);
+/// Adds the lines of a text to a log.
+void read_log_lines(std::string_view text, Log& log);
 std::string print_logged_step(std::int64_t step, const LoggedStep& logged);
 std::string print_logged_evaluation(std::int64_t step, const LoggedEvaluation& logged);
 /// {"step", "loss", "metrics": {name: value}}
@@ -86,6 +94,13 @@ Result<run::Evaluation> evaluation_from_json(JsonObject& object);
 
 /// One trace of the traces that the ranks wrote, each by its machine's clock.
 Result<trace::Trace> read_measured_trace(const RunDirectory& directory, std::size_t ranks);
+
+/// The same by one clock, that of rank 0's machine, without what exchanges waited for others
+/// (run_waits.h).
+Result<trace::Trace> read_trace_by_one_clock(const RunDirectory& directory, const run::Job& job);
+
+/// What its workers were told. A usage error where there is no run directory.
+Result<run::Job> read_job(const RunDirectory& directory);
 
 /// What a run that has finished left behind.
 struct FinishedRun {

@@ -13,6 +13,7 @@
 #include "motley/base/json.h"
 #include "motley/base/random.h"
 #include "motley/control/found_cluster.h"
+#include "motley/control/found_run.h"
 #include "motley/control/notices.h"
 #include "motley/control/placing.h"
 #include "motley/control/requests.h"
@@ -192,7 +193,11 @@ Result<void> write_run_directory(const PreparedRun& prepared, const Predicted* p
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(
       directory.plan(), plan::print_plan(planned.plan, prepared.inputs->cluster)));
   MOTLEY_RETURN_IF_ERROR(
+      write_file_atomic(directory.cluster(), cluster::print_cluster(prepared.inputs->cluster)));
+  MOTLEY_RETURN_IF_ERROR(
       write_file_atomic(directory.program(), program::print_program(*planned.program)));
+  for (const std::string& ended : {directory.summary(), directory.failure(), directory.start()})
+    std::filesystem::remove(ended, code);  // an earlier call
   for (std::size_t i = 0; i < prepared.evaluations.size(); ++i)
     MOTLEY_RETURN_IF_ERROR(write_file_atomic(directory.evaluation(i),
                                              program::print_program(prepared.evaluations[i])));
@@ -329,8 +334,11 @@ Result<Measured> conclude(const PreparedRun& prepared, const run::JobOutcome& ou
   if (renting) measured.rented = renting->end();
   const bool has_ended = outcome.end != run::JobEnd::kFailed;
   if (adapting) MOTLEY_RETURN_IF_ERROR(adapting->end(has_ended && prepared.job.trace_steps > 0));
-  if (!has_ended)
-    return tl::make_unexpected(adapting && adapting->fault() ? *adapting->fault() : outcome.error);
+  if (!has_ended) {
+    const Error& fault = adapting && adapting->fault() ? *adapting->fault() : outcome.error;
+    (void)write_failure(prepared.directory, fault);  // a full disk is no reason to hide the fault
+    return tl::make_unexpected(fault);
+  }
   if (adapting) {
     measured.candidate = adapting->current_index();
     measured.membership = adapting->membership();
@@ -354,6 +362,7 @@ Result<Measured> conclude(const PreparedRun& prepared, const run::JobOutcome& ou
 
 Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
   MOTLEY_ASSIGN(Log earlier, earlier_log(prepared));
+  MOTLEY_RETURN_IF_ERROR(write_start(prepared.directory, prepared.choices.arguments));
   MOTLEY_RETURN_IF_ERROR(note_clocks(prepared.job, outside));
   std::optional<Adapting> adapting;
   if (prepared.adaptation) {

@@ -51,6 +51,7 @@ struct TrainChoices {
   std::vector<std::string> notices = {};    ///< who says that machines will be gone (notices.h)
   std::string notice_hook = "";             ///< a command that is started for each
   std::optional<RentChoices> renting = {};  ///< of an elastic run, whose machines are rented
+  std::vector<std::string> arguments = {};  ///< of the command, so that it can be repeated
 };
 
 /// A run whose directory has plan, program and job: all that workers need. Refers to what it was

@@ -1,32 +1,13 @@
 #include "motley/run/diagnosis.h"
 
 #include <fmt/format.h>
-#include <signal.h>
-
-#include <cerrno>
-#include <fstream>
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/program/program_text.h"
+#include "motley/run/process_life.h"
 
 namespace motley::run {
-namespace {
-
-/// False for a process that has ended, also when its parent has not collected it yet.
-bool is_alive(std::int64_t pid) {
-  if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return false;
-  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  std::getline(stat, text);
-  // The process's name stands in brackets and may hold any character, brackets and blanks too.
-  const std::size_t name_end = text.rfind(')');
-  const char state = name_end + 2 < text.size() ? text[name_end + 2] : '?';
-  return state != 'Z' && state != 'X';
-}
-
-}  // namespace
-
 std::string rank_name(const Job& job, int rank) {
   const auto index = static_cast<std::size_t>(rank);
   return index < job.devices.size() ? fmt::format("rank {} ({})", rank, job.devices[index].name)
@@ -116,6 +97,16 @@ std::vector<int> Diagnosis::find_lost() {
     if (file != nullptr && !is_alive(file->record().pid)) lost.push_back(static_cast<int>(rank));
   }
   return lost;
+}
+
+std::optional<std::int64_t> Diagnosis::step(int rank) {
+  const StatusFile* file = status(rank);
+  return file == nullptr ? std::nullopt : std::optional(file->record().step.load());
+}
+
+bool Diagnosis::is_running(int rank) {
+  const StatusFile* file = status(rank);
+  return file != nullptr && is_writer_alive(file->record().pid, status_path(job_.run_dir, rank));
 }
 
 std::uint64_t Diagnosis::progress() {

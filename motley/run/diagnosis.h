@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,11 @@ class Diagnosis {
   std::string all();
   /// Ranks that have started on this machine and are no longer alive.
   std::vector<int> find_lost();
+  /// The step that it is or was in; none: it never started.
+  std::optional<std::int64_t> step(int rank);
+  /// Has it started on this machine, and not ended? For who comes later and may find other
+  /// processes of the same numbers.
+  bool is_running(int rank);
   /// Changes whenever some worker gets on; for finding out that none does.
   std::uint64_t progress();
 

@@ -40,11 +40,11 @@ Result<StatusRecord*> map_record(const std::string& path, int flags) {
   return static_cast<StatusRecord*>(memory);
 }
 
+}  // namespace
+
 std::string status_path(const std::string& run_dir, int rank) {
   return fmt::format("{}/status/rank-{}", run_dir, rank);
 }
-
-}  // namespace
 
 Result<StatusFile> StatusFile::create(const std::string& run_dir, int rank) {
   std::error_code fault;

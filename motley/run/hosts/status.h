@@ -21,6 +21,9 @@ struct StatusRecord {
   std::atomic<std::int64_t> updated_ns;        ///< steady clock, at each step
 };
 
+/// Of a rank's file.
+std::string status_path(const std::string& run_dir, int rank);
+
 class StatusFile {
  public:
   /// Creates (writer) or maps (reader) the file.

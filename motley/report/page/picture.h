@@ -1,0 +1,56 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "motley/report/page/story.h"
+#include "motley/report/page/svg.h"
+
+namespace motley::report {
+
+/// A cell of a table: a text or, with its place in the JSON ("/links/0/bytes"), a number of it.
+struct Cell {
+  std::string text;
+  std::string place = {};
+  double value = 0;
+};
+Cell seconds_cell(std::string place, double seconds);
+Cell bytes_cell(std::string place, Bytes bytes);
+Cell share_cell(std::string place, double share);
+Cell number_cell(std::string place, double number);
+
+/// A table that says in numbers what a picture shows.
+struct Table {
+  std::vector<std::string> head;
+  std::vector<std::vector<Cell>> rows;
+};
+
+/// One section of a page: the same picture for either width, and its table.
+struct Picture {
+  std::string id;            ///< "gantt"
+  std::string title;         ///< "A step, device by device"
+  std::string says;          ///< how to read it
+  std::string wide, narrow;  ///< empty: there is nothing to draw yet
+  Table table;
+  std::string legend = {};  ///< HTML
+};
+
+/// HTML of a swatch and what it stands for.
+std::string legend_entry(std::string_view classes, std::string_view text);
+
+/// As much of a text as fits so many pixels at 12 pixels high; "" where that is nothing.
+std::string fit(std::string_view text, double width);
+
+/// The pictures of a story; none where it has nothing to show.
+std::optional<Picture> draw_timelines(const Story& story);
+std::optional<Picture> draw_memory(const Story& story);
+std::vector<Picture> draw_curves(const Story& story);
+std::optional<Picture> draw_links(const Story& story);
+std::optional<Picture> draw_layers(const Story& story);
+std::optional<Picture> draw_stages(const Story& story);
+std::optional<Picture> draw_neighbours(const Story& story);
+std::optional<Picture> draw_ranks(const Story& story);
+
+}  // namespace motley::report
