@@ -23,12 +23,12 @@ from emulated import PERIOD_US, SPEEDS, quotas
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("MOTLEY_BUILD", ROOT / "build"))
 CASES = {
-    "mlp": dict(function="mlp.py:model", data="digits.npz", batch=800, steps=70),
-    "cnn": dict(function="digits_cnn.py:model", data="digits.npz", batch=64, steps=70),
-    "gpt": dict(function="char_gpt.py:model", data="devils_dictionary.bin", batch=16, steps=70),
+    "mlp": dict(function="mlp.py:model", data="digits.npz", batch=933, steps=44),
+    "cnn": dict(function="digits_cnn.py:model", data="digits.npz", batch=187, steps=44),
+    "gpt": dict(function="char_gpt.py:model", data="devils_dictionary.bin", batch=37, steps=44),
 }
-SLOWED = 40  # the step at which the quickest rank's quota is halved
-BEST = 20  # steps from which medians are taken
+SLOWED = 20  # the step at which the quickest rank's quota is halved
+BEST = 15  # steps from which medians are taken
 
 SCRIPT = """
 import json, os, sys, time
@@ -127,7 +127,7 @@ def row(name, case, rounds):
         learned.append(train(ours, case))
         best.append(statistics.median(train(by_speed, case)[0][2:]))
     seconds, splits = zip(*learned)
-    slowed = [train(ours, case | dict(steps=SLOWED * 2), slow=True)[1] for _ in range(rounds)]
+    slowed = [train(ours, case | dict(steps=SLOWED + 24), slow=True)[1] for _ in range(rounds)]
     even_s, step_s = statistics.median(even), statistics.median(statistics.median(each[BEST:]) for each in seconds)
     return {
         "case": name,

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 import motley.torch
+from motley.torch import session
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 BATCH = 8  # of a rank, for DistributedSampler
@@ -211,6 +212,7 @@ class Slow(nn.Module):
 
 def learns(workers=0):
     """Ranks of 1, 2 and 4 ms a sample; from step 30 on the first takes twice as long. Samples of each step."""
+    session._sessions.clear()  # as a script of its own
     torch.manual_seed(2)
     data = TensorDataset(torch.randn(BATCH * WORLD * 100, 12), torch.randint(5, (BATCH * WORLD * 100,)))
     own = 0.001 * 2**RANK
@@ -224,6 +226,7 @@ def learns(workers=0):
 
 def refuses():
     """What each fault says."""
+    session._sessions.clear()
     data = mlp()[1]
     sampler = DistributedSampler(data, WORLD, RANK)
 

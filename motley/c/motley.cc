@@ -31,7 +31,8 @@ char* give(const Json& json) {
 
 char* give(const Result<Json>& result) {
   if (result) return give(*result);
-  return give(Json{{"error", {{"code", result.error().code}, {"message", result.error().message}}}});
+  return give(
+      Json{{"error", {{"code", result.error().code}, {"message", result.error().message}}}});
 }
 
 struct Weighted {
@@ -87,8 +88,7 @@ Result<Json> make_policy(const char* text, motley_policy** made) {
 
 Result<Json> observe(motley_policy& policy, const char* text) {
   MOTLEY_ASSIGN(const Json json, parse_json(text, "observation"));
-  MOTLEY_ASSIGN(const policy::Observation seen,
-                policy::observation_from_json(json, "observation"));
+  MOTLEY_ASSIGN(const policy::Observation seen, policy::observation_from_json(json, "observation"));
   Json choices = Json::array();
   for (const policy::Choice& choice : policy.policy->observe(seen))
     choices.push_back({{"action", policy::action_to_json(choice.action)},

@@ -32,8 +32,8 @@ typedef struct motley_policy motley_policy;
 
 /// Makes a policy of the split by its name (motley/adapt/policies.h):
 ///   {"policy", "devices": [{"device", "least", "most"}], "change_cost_s": 0, "epoch_steps": 100}
-/// `least`: 0 lets a device idle. The last two may be absent. Gives {}; where it fails `*made` stays
-/// as it was. Freed with `motley_drop_policy`.
+/// `least`: 0 lets a device idle. The last two may be absent. Gives {}; where it fails `*made`
+/// stays as it was. Freed with `motley_drop_policy`.
 MOTLEY_EXPORT char* motley_make_split_policy(const char* setting, motley_policy** made);
 
 /// Tells it what was seen (an observation's text form, motley/policy/observation.h) and gives what

@@ -23,8 +23,11 @@ constexpr const char* kTwo =
 
 std::string step_of(int step, int a, int b, double end_a, double end_b) {
   const auto device = [](const char* name, int samples, double end) {
-    return Json{{"device", name}, {"samples", samples}, {"ready", Json::array()},
-                {"end", end},     {"update", Json::array()}};
+    return Json{{"device", name},
+                {"samples", samples},
+                {"ready", Json::array()},
+                {"end", end},
+                {"update", Json::array()}};
   };
   return Json{{"seen", "step"},
               {"step", step},
@@ -74,19 +77,20 @@ TEST(CInterface, SharesABatch) {
 TEST(CInterface, SaysWhatIsWrong) {
   motley_policy* policy = nullptr;
   const auto message = [](char* text) { return take(text)["error"]["message"]; };
-  EXPECT_EQ(message(motley_make_split_policy(
-                R"({"policy": "motly", "devices": [{"device": "a", "least": 1, "most": 2}]})",
-                &policy)),
-            "unknown policy 'motly', wanted one of motley even hetseq adaptdl lb-bsp cannikin, "
-            "did you mean 'motley'?");
-  EXPECT_EQ(message(motley_make_split_policy(
-                R"({"policy": "motley", "devices": [{"device": "a", "least": 3, "most": 2}]})",
-                &policy)),
-            "setting: device 'a': wanted 0 <= least <= most <= 1099511627776 and a weight above 0");
+  EXPECT_EQ(
+      message(motley_make_split_policy(
+          R"({"policy": "motly", "devices": [{"device": "a", "least": 1, "most": 2}]})", &policy)),
+      "unknown policy 'motly', wanted one of motley even hetseq adaptdl lb-bsp cannikin, "
+      "did you mean 'motley'?");
+  EXPECT_EQ(
+      message(motley_make_split_policy(
+          R"({"policy": "motley", "devices": [{"device": "a", "least": 3, "most": 2}]})", &policy)),
+      "setting: device 'a': wanted 0 <= least <= most <= 1099511627776 and a weight above 0");
   EXPECT_EQ(policy, nullptr);
-  EXPECT_EQ(message(motley_share_batch(
-                R"({"batch": 9, "devices": [{"device": "a", "least": 1, "most": 4, "weight": 1}]})")),
-            "a batch of 9 samples: the devices take from 1 to 4 together");
+  EXPECT_EQ(
+      message(motley_share_batch(
+          R"({"batch": 9, "devices": [{"device": "a", "least": 1, "most": 4, "weight": 1}]})")),
+      "a batch of 9 samples: the devices take from 1 to 4 together");
   ASSERT_EQ(take(motley_make_split_policy(kTwo, &policy)), Json::object());
   EXPECT_EQ(take(motley_observe(policy, "{"))["error"]["code"], "json.parse");
   EXPECT_EQ(message(motley_observe(policy, R"({"seen": "stop"})")),

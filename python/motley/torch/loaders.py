@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from motley.library import NO_MOST
 from motley.torch.refusals import check_group, check_loader
 from motley.torch.session import Session, session_of
+from motley.torch.trial import Trial
 
 
 class SharedBatches:
@@ -103,6 +104,8 @@ def share(
     if shares is not None and plan is not None:
         raise ValueError("motley.torch.share: give shares or plan, not both")
     given = read_plan(plan, session.world) if plan is not None else shares
+    if trial := Trial.asked():
+        given = trial.shares(session.world)
     if given is not None and (len(given) != session.world or not all(each > 0 for each in given)):
         raise ValueError(f"motley.torch.share: shares {list(given)}; wanted {session.world} numbers above 0, one a rank")
     session.agree(

@@ -9,6 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 from motley.torch.norm import make_global
 from motley.torch.refusals import check_first_loss, check_group, check_options, explain_unused, tell_on_memory
 from motley.torch.session import Session, session_of
+from motley.torch.trial import Trial
 
 MASKED = -100  # a label that PyTorch's losses leave out
 
@@ -42,6 +43,8 @@ class DDP(DistributedDataParallel):
         session = session_of(options.get("process_group"))
         if any(each.device.type != "cpu" for each in module.parameters()) and not session.is_fixed:
             raise ValueError("motley.torch.DDP: shares are learned on CPUs alone; on GPUs give share(loader, shares=...) or plan=... first")
+        if trial := Trial.asked():
+            trial.begin(module, session)
         self._skip_statistics(module, session)
         super().__init__(module, **options)
         self._session, self._weight, self._is_checked = session, weight, callable(weight)
