@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import BUILD, EXAMPLES, ROOT
+from conftest import BUILD, EXAMPLES, ROOT, SLOW
 
 WORLD = 3
 LIMIT = 1e-5
@@ -134,13 +134,29 @@ def test_verify_compares_gradients_under_two_splits():
     assert (found["splits"], found["tensors"]) == ([[32, 32], [43, 21]], 6)
 
 
-def test_verify_finds_a_wrong_weight(tmp_path):
-    script = tmp_path / "train.py"
-    text = (EXAMPLES / "ddp_digits.py").read_text().replace("DDP(model)", "DDP(model, weight=lambda batch: 1)")
-    script.write_text(text.replace("pathlib.Path(__file__).resolve().parent", repr(str(EXAMPLES)) + " / pathlib.Path('')"))
-    done = verify(script)
-    assert done.returncode == 5, done.stderr
-    assert done.stdout.startswith("FAIL: 6 gradients of the first step under 43:21 and 32:32 samples differ by ")
+if SLOW:
+
+    def test_verify_finds_a_wrong_weight(tmp_path):
+        script = tmp_path / "train.py"
+        text = (EXAMPLES / "ddp_digits.py").read_text().replace("DDP(model)", "DDP(model, weight=lambda batch: 1)")
+        script.write_text(text.replace("pathlib.Path(__file__).resolve().parent", repr(str(EXAMPLES)) + " / pathlib.Path('')"))
+        done = verify(script)
+        assert done.returncode == 5, done.stderr
+        assert done.stdout.startswith("FAIL: 6 gradients of the first step under 43:21 and 32:32 samples differ by ")
+
+
+def test_gradients_are_compared_by_their_norms():
+    import torch
+    from motley.torch.verify import compare
+
+    reference = {"a": torch.tensor([3.0, 4.0]), "b": torch.tensor([1e-6, 0.0])}
+    # |(0.3, 0.4)| / 5 = 0.1; b is noise beside a, so its 1e-6 is compared with a thousandth of 5.
+    worst, name = compare({"a": torch.tensor([3.3, 4.4]), "b": torch.zeros(2)}, reference)
+    assert (worst, name) == (pytest.approx(0.1), "a")
+    worst, name = compare({"a": reference["a"], "b": torch.zeros(2)}, reference)
+    assert (worst, name) == (pytest.approx(1e-6 / 5e-3), "b")
+    assert compare({"a": torch.tensor([float("nan"), 0.0]), "b": reference["b"]}, reference)[1] == "a"
+    assert compare({"a": reference["a"]}, reference) == (float("inf"), "b")
 
 
 def test_verify_says_why_it_cannot():

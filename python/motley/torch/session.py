@@ -7,12 +7,16 @@ step, behind whatever loaders have drawn: with c batches taken and P drawn ahead
 
 from __future__ import annotations
 
+import logging
 import time
 
 import torch
 import torch.distributed as dist
 
 from motley.library import SplitPolicy, share_batch
+
+
+LOG = logging.getLogger("motley.torch")
 
 
 class Micro:
@@ -68,6 +72,7 @@ class Session:
         self.fitted = 0  # most samples of such a step here
         self.begun = time.perf_counter()
         self._exchange = None
+        self._why = ""
         self._cache: dict = {}
 
     # Loaders.
@@ -194,6 +199,8 @@ class Session:
         _, begins, *weights = table[0]
         if begins > 0:
             self.splits.append((int(begins), weights))
+            if self.rank == 0:
+                LOG.info("from step %d on %s samples: %s", begins, ":".join(f"{each:.0f}" for each in weights), self._why)
             self.splits = self.splits[-4:]  # steps that are drawn already had theirs
         seconds = [row[0] for row in table]
         if self.rank == 0 and not self.is_fixed and self.world > 1 and min(seconds) > 0:
@@ -204,7 +211,7 @@ class Session:
             self.policy = SplitPolicy(self.most)
         for choice in self.policy.observe(self.done, time.perf_counter() - self.begun, samples, seconds):
             if choice["action"]["do"] == "split":
-                self.wanted = [0] * self.world
+                self.wanted, self._why = [0] * self.world, choice["why"]
                 for each in choice["action"]["shares"]:
                     self.wanted[int(each["device"])] = each["samples"]
 
