@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "motley/base/json.h"
 #include "motley/cli/run_options.h"
@@ -14,7 +15,13 @@
 namespace motley::cli {
 
 std::optional<Script> find_script(const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments[0] != "run") return std::nullopt;
+  if (arguments.empty()) return std::nullopt;
+  if (arguments[0] == "verify" && std::count(arguments.begin(), arguments.end(), "--") > 0) {
+    std::vector<std::string> words = {"-m", "motley.torch.verify"};
+    words.insert(words.end(), arguments.begin() + 1, arguments.end());
+    return Script{{}, std::move(words)};
+  }
+  if (arguments[0] != "run") return std::nullopt;
   const auto script =
       std::find_if(arguments.begin() + 1, arguments.end(),
                    [](const std::string& argument) { return argument.ends_with(".py"); });

@@ -9,10 +9,13 @@
 
 namespace motley::cli {
 
-/// `motley run [FLAGS] SCRIPT.py [ARGUMENTS]`: a training whose loop is the script's, which drives
-/// the devices by motley.Run (python/motley/run.py). The flags go to that.
+/// What Python does under a word of the command line:
+///   motley run [FLAGS] SCRIPT.py [ARGUMENTS]   a training whose loop is the script's, which drives
+///     the devices by motley.Run (python/motley/run.py). The flags go to that.
+///   motley verify [FLAGS] -- COMMAND           a training of PyTorch's own, by motley.torch
+///     (python/motley/torch/verify.py)
 struct Script {
-  std::vector<std::string> flags, words;  ///< words: the script and its arguments
+  std::vector<std::string> flags, words;  ///< words: what the interpreter is given
 };
 /// Empty: the command line names no script.
 std::optional<Script> find_script(const std::vector<std::string>& arguments);

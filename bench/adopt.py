@@ -1,0 +1,161 @@
+"""Scripts of three models in three lines over unequal ranks (0.8, 0.4, 0.2 of a core, kernel quotas), as root.
+
+Each case is one script: with DistributedDataParallel and an even split, and with the lines that import motley.torch, share the loader
+and wrap the model changed. Both run in turns. Prints a table and writes build/bench/adopt.json: case, changed_lines, even_step_s,
+step_s, speedup, best_step_s (the split by speeds, given), settled_steps (to 5 % of it from the start, beyond prefetched batches, by
+the rates that the settled steps show), settled_after_slow (the same after the quickest rank's quota is halved).
+"""
+
+import argparse
+import difflib
+import json
+import os
+import pathlib
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from emulated import PERIOD_US, SPEEDS, quotas
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BUILD = pathlib.Path(os.environ.get("MOTLEY_BUILD", ROOT / "build"))
+CASES = {
+    "mlp": dict(function="mlp.py:model", data="digits.npz", batch=933, steps=44),
+    "cnn": dict(function="digits_cnn.py:model", data="digits.npz", batch=187, steps=44),
+    "gpt": dict(function="char_gpt.py:model", data="devils_dictionary.bin", batch=37, steps=44),
+}
+SLOWED = 20  # the step at which the quickest rank's quota is halved
+BEST = 15  # steps from which medians are taken
+
+SCRIPT = """
+import json, os, sys, time
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+case = json.loads(sys.argv[1])
+sys.path.insert(0, case["examples"])
+from reference import load_arrays, load_model, load_tokens, loss_of
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+module, inputs = load_model(case["function"])
+data = load_tokens(case["data"], "u16", 64) if case["data"].endswith(".bin") else load_arrays(case["data"], module, len(inputs))
+samples = TensorDataset(*data)
+samples = ConcatDataset([samples] * -(-case["steps"] * case["batch"] * dist.get_world_size() // len(samples)))
+loader = DataLoader(samples, case["batch"], sampler=DistributedSampler(samples), drop_last=True)
+model = DistributedDataParallel(module)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step, batch in zip(range(case["steps"]), loader):
+    optimizer.zero_grad()
+    loss_of(model(*batch)).backward()
+    optimizer.step()
+    print(json.dumps([time.time(), len(batch[0])]), flush=True)
+dist.barrier()
+dist.destroy_process_group()
+"""
+CHANGES = [
+    ("import torch, torch.distributed as dist", "import torch, torch.distributed as dist, motley.torch"),
+    ("drop_last=True)", "drop_last=True); loader = motley.torch.share(loader)"),
+    ("model = DistributedDataParallel(module)", "model = motley.torch.DDP(module)"),
+]
+
+
+def changed(script, shares=None):
+    for old, new in CHANGES:
+        assert old in script
+        script = script.replace(old, new)
+    return script.replace("share(loader)", f"share(loader, shares={shares})") if shares else script
+
+
+def changed_lines(script):
+    lines = difflib.ndiff(SCRIPT.splitlines(), script.splitlines())
+    return sum(line.startswith("+ ") for line in lines)
+
+
+def train(script, case, slow=False):
+    """Of each step (seconds, samples of each rank), by rank 0's clock. With `slow` the first quota is halved on the way."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    told = dict(case, function=str(ROOT / "examples" / case["function"]), data=str(ROOT / "examples/data" / case["data"]),
+                examples=str(ROOT / "examples"))  # fmt: skip
+    environment = os.environ | {"WORLD_SIZE": str(len(SPEEDS)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+                                "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(ROOT / "python"), "MOTLEY_PROGRAM": str(BUILD / "motley")}  # fmt: skip
+    with quotas(SPEEDS) as groups, tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "train.py"
+        path.write_text(script)
+        files = [open(pathlib.Path(folder) / f"out-{rank}", "w+") for rank in range(len(SPEEDS))]
+        ranks = [
+            subprocess.Popen([sys.executable, str(path), json.dumps(told)], env=environment | {"RANK": str(rank)}, stdout=files[rank],
+                             preexec_fn=lambda group=group: (group / "cgroup.procs").write_text(str(os.getpid())))
+            for rank, group in enumerate(groups)
+        ]  # fmt: skip
+        while any(rank.poll() is None for rank in ranks):
+            time.sleep(0.005)
+            if slow and (pathlib.Path(folder) / "out-0").read_text().count("\n") >= SLOWED:
+                slow = False
+                (groups[0] / "cpu.cfs_quota_us").write_text(str(int(PERIOD_US * SPEEDS[0] / 2)))
+        if any(rank.returncode for rank in ranks):
+            sys.exit(f"adopt: a rank ended with {[rank.returncode for rank in ranks]}")
+        told = [[json.loads(line) for line in (pathlib.Path(folder) / f"out-{rank}").read_text().splitlines()] for rank in range(len(SPEEDS))]
+        for file in files:
+            file.close()
+    ends = [at for at, _ in told[0]]
+    seconds = [end - begin for begin, end in zip(ends, ends[1:])]
+    return seconds, [list(each) for each in zip(*([n for _, n in rank] for rank in told))]
+
+
+def settled(splits, first, last):
+    """Steps from `first` on until the split stays within 5 % of the best by the split that it has in the end, whose ranks take equally
+    long: a rank's rate is its samples then."""
+    rates = [statistics.median(split[rank] for split in splits[last - 8 : last]) for rank in range(len(SPEEDS))]
+    over = [max(n / rate for n, rate in zip(split, rates)) for split in splits[first:last]]
+    late = [i for i, each in enumerate(over) if each > 1.05]
+    return late[-1] + 1 if late else 0
+
+
+def row(name, case, rounds):
+    ours = changed(SCRIPT)
+    by_speed = changed(SCRIPT, list(SPEEDS))
+    even, learned, best = [], [], []
+    for turn in range(rounds):
+        print(f"{name}: round {turn + 1} of {rounds} ...", file=sys.stderr)
+        even.append(statistics.median(train(SCRIPT, case)[0][2:]))
+        learned.append(train(ours, case))
+        best.append(statistics.median(train(by_speed, case)[0][2:]))
+    seconds, splits = zip(*learned)
+    slowed = [train(ours, case | dict(steps=SLOWED + 24), slow=True)[1] for _ in range(rounds)]
+    even_s, step_s = statistics.median(even), statistics.median(statistics.median(each[BEST:]) for each in seconds)
+    return {
+        "case": name,
+        "changed_lines": changed_lines(ours),
+        "even_step_s": even_s,
+        "step_s": step_s,
+        "speedup": even_s / step_s,
+        "best_step_s": statistics.median(best),
+        "split": ":".join(map(str, splits[-1][-1])),
+        "settled_steps": statistics.median(settled(each, 0, len(each)) for each in splits),
+        "settled_after_slow": statistics.median(settled(each, SLOWED, len(each)) for each in slowed),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("cases", nargs="*", default=list(CASES))
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    rows = [row(name, CASES[name], options.rounds) for name in options.cases]
+    print(f"{'case':8} {'lines':>5} {'even':>10} {'motley':>10} {'x':>5} {'by speed':>10} {'split':>14} {'settled':>8} {'slowed':>7}")
+    for each in rows:
+        print(f"{each['case']:8} {each['changed_lines']:5} {each['even_step_s'] * 1e3:7.1f} ms {each['step_s'] * 1e3:7.1f} ms {each['speedup']:5.2f} "
+              f"{each['best_step_s'] * 1e3:7.1f} ms {each['split']:>14} {each['settled_steps']:8.0f} {each['settled_after_slow']:7.0f}")  # fmt: skip
+    folder = BUILD / "bench"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "adopt.json").write_text(json.dumps(rows, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,14 @@
+"""Unequal devices under a script that PyTorch goes on computing: three lines, and the result of one device.
+
+import motley.torch
+loader = motley.torch.share(loader)   # a DistributedSampler's batches stay; each rank loads its share of them
+model = motley.torch.DDP(model)       # in place of DistributedDataParallel
+"""
+
+from motley.torch.loaders import share
+from motley.torch.parallel import DDP, weigh
+from motley.torch.refusals import check_version
+
+__all__ = ["DDP", "share", "weigh"]
+
+check_version()

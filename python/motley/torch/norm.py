@@ -1,0 +1,91 @@
+"""Batch norm with the statistics of the global batch, on any device: what one device would compute.
+
+With n samples of all ranks for each channel, n_i here, local mean m_i and variance v_i:
+    mean = sum n_i m_i / n        var = sum n_i (v_i + m_i^2) / n - mean^2
+in float64, so that the difference keeps its digits. The loss of all is sum w_i loss_i (w_i: this rank's part of what it
+averages over), and xhat depends on all samples. So with g_i = sum dy and h_i = sum dy xhat of this rank
+    dx = weight / std (dy - (G + xhat H) / (n w_i))        G = sum w_i g_i,  H = sum w_i h_i
+is the gradient of this rank's loss that, weighed by w_i and summed over ranks, is that of one device.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+class GlobalStatistics(torch.autograd.Function):
+    """(x normalised, mean, biased variance, count) over all ranks."""
+
+    @staticmethod
+    def forward(context, x, weight, bias, eps, session):
+        channels = x.shape[1]
+        own = x.numel() // channels
+        variance, mean = torch.var_mean(x.float(), [d for d in range(x.dim()) if d != 1], correction=0)
+        sums = torch.empty(2 * channels + 1, dtype=torch.float64, device=x.device)
+        sums[0] = own
+        sums[1 : channels + 1] = mean.double() * own
+        sums[channels + 1 :] = (variance.double() + mean.double() ** 2) * own
+        session.sum_now(sums)
+        count = sums[0]
+        mean = sums[1 : channels + 1] / count
+        variance = (sums[channels + 1 :] / count - mean**2).clamp_(min=0)
+        mean, variance = mean.float(), variance.float()
+        context.save_for_backward(x, weight, mean, variance, count)
+        context.eps, context.session = eps, session
+        out = torch.native_batch_norm(x, weight, bias, mean, variance, False, 0.0, eps)[0]
+        context.mark_non_differentiable(mean, variance, count)
+        return out, mean, variance, count
+
+    @staticmethod
+    def backward(context, gradient, *_):
+        x, weight, mean, variance, count = context.saved_tensors
+        own, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(
+            gradient.contiguous(), x, weight, mean, variance, None, None, False, context.eps, [True, True, True]
+        )
+        part = context.session.loss_part()
+        sums = torch.cat([of_bias, of_weight]).double() * part
+        context.session.sum_now(sums)
+        of_bias_all, of_weight_all = (sums / (count * part)).float().chunk(2)
+        invstd = torch.rsqrt(variance + context.eps)
+        scale = invstd if weight is None else invstd * weight.float()
+        slope = scale * invstd * of_weight_all
+        level = scale * of_bias_all - slope * mean
+        shape = [1, -1] + [1] * (x.dim() - 2)
+        own = own - level.view(shape).to(own.dtype) - x * slope.view(shape).to(own.dtype)
+        return own, of_weight if weight is not None else None, of_bias if weight is not None else None, None, None
+
+
+class GlobalBatchNorm(nn.modules.batchnorm._BatchNorm):
+    """Takes the place of BatchNorm1d, 2d and 3d: the same parameters, buffers and names."""
+
+    session = None
+
+    def _check_input_dim(self, x):
+        if x.dim() < 2:
+            raise ValueError(f"batch norm: found {x.dim()} dimensions, wanted 2 or more")
+
+    def forward(self, x):
+        self._check_input_dim(x)
+        if not self.training:  # without running statistics, too, evaluation is each rank's own
+            return super().forward(x)
+        out, mean, variance, count = GlobalStatistics.apply(x, self.weight, self.bias, self.eps, self.session)
+        if self.track_running_stats and self.running_mean is not None:
+            self.num_batches_tracked.add_(1)
+            momentum = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+            unbiased = variance * (count / (count - 1)).float()
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
+        return out
+
+
+def make_global(module: nn.Module, session) -> list[str]:
+    """Gives every batch norm the statistics of all ranks, in place; the names of their buffers."""
+    buffers = []
+    for name, each in module.named_modules():
+        if type(each) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
+            each.__class__ = GlobalBatchNorm
+            each.session = session
+        if isinstance(each, GlobalBatchNorm):
+            buffers += [f"{name}.{buffer}" if name else buffer for buffer, _ in each.named_buffers()]
+    return buffers

@@ -1,0 +1,140 @@
+"""DistributedDataParallel for unequal batches: gradients weighed by what each rank's loss averages over."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from motley.torch.norm import make_global
+from motley.torch.refusals import check_first_loss, check_group, check_options, explain_unused, tell_on_memory
+from motley.torch.session import Session, session_of
+from motley.torch.trial import Trial
+
+MASKED = -100  # a label that PyTorch's losses leave out
+
+
+def count_tokens(batch) -> int:
+    """Labels of a batch that are not masked: its "labels", or its last tensor."""
+    labels = batch["labels"] if isinstance(batch, Mapping) else batch[-1]
+    return int((labels != MASKED).sum())
+
+
+def count_samples(batch) -> int:
+    """Of a model's arguments: the length of the first tensor."""
+    values = list(batch.values()) if isinstance(batch, Mapping) else list(batch)
+    return next(value.shape[0] for value in values if isinstance(value, torch.Tensor) and value.dim())
+
+
+class DDP(DistributedDataParallel):
+    """In place of torch.nn.parallel.DistributedDataParallel, whose options it takes.
+
+    `weight`: what the loss is a mean over: "samples" (default); "tokens", labels of the batch other than -100; or a function of the
+    batch that the shared loader gave (without one, of the model's arguments) that gives their number. Batch norm takes the statistics
+    of the global batch. A step's gradients are those of the mean over the global batch, as one device computes them.
+    ValueError: options that take gradients past this; the first loss is a sum.
+    """
+
+    def __init__(self, module, *, weight: str | Callable = "samples", **options):
+        check_group()
+        check_options(options)
+        if weight not in ("samples", "tokens") and not callable(weight):
+            raise ValueError(f"motley.torch.DDP: weight={weight!r}; wanted 'samples', 'tokens' or a function of the batch")
+        session = session_of(options.get("process_group"))
+        if any(each.device.type != "cpu" for each in module.parameters()) and not session.is_fixed:
+            raise ValueError("motley.torch.DDP: shares are learned on CPUs alone; on GPUs give share(loader, shares=...) or plan=... first")
+        if trial := Trial.asked():
+            trial.begin(module, session)
+        self._skip_statistics(module, session)
+        super().__init__(module, **options)
+        self._session, self._weight, self._is_checked = session, weight, callable(weight)
+        super().register_comm_hook(session, reduce_weighed)
+        tell_on_memory(session)
+
+    @staticmethod
+    def _skip_statistics(module, session: Session) -> None:
+        """Statistics are equal on all ranks from the first step on: they need not be sent before each one."""
+        names = make_global(module, session)
+        buffers = dict(module.named_buffers())
+        for name in names:
+            dist.broadcast(buffers[name], src=0 if session.group is None else dist.get_global_rank(session.group, 0), group=session.group)
+        if names:
+            ignored = list(getattr(module, "_ddp_params_and_buffers_to_ignore", []))
+            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, ignored + names)
+
+    def register_comm_hook(self, state, hook):
+        raise ValueError("motley.torch.DDP: the communication hook weighs gradients; another one does not go with unequal batches")
+
+    def join(self, *_, **__):
+        raise ValueError("motley.torch.DDP: join() is for ranks with other numbers of steps; the ranks of a shared loader have the same")
+
+    def forward(self, *inputs, **keywords):
+        if not (self.training and torch.is_grad_enabled()):
+            self._session.mark = None  # what evaluation takes is no training
+            return super().forward(*inputs, **keywords)
+        session = self._session
+        session.begin(self._count(inputs, keywords), self.require_backward_grad_sync, session.samples is not None)
+        if not self._is_checked:
+            self._is_checked = True
+            check_first_loss()
+        try:
+            return super().forward(*inputs, **keywords)
+        except RuntimeError as error:
+            if "Expected to have finished reduction" not in str(error):
+                raise
+            raise ValueError(explain_unused(self.module, str(error))) from None
+
+    def _count(self, inputs, keywords) -> float | None:
+        """None: the samples that the shared loader gave."""
+        session = self._session
+        batch = session.batch if session.batch is not None else keywords or inputs
+        if callable(self._weight):
+            return float(self._weight(batch))
+        if self._weight == "tokens":
+            return float(count_tokens(batch))
+        return float(count_samples(keywords or inputs)) if session.samples is None else None
+
+    def _sync_buffers(self):
+        with self._session.waiting():
+            super()._sync_buffers()
+
+
+def reduce_weighed(session: Session, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """Sums a bucket over the ranks, each weighed."""
+    buffer, factor = bucket.buffer(), session.factor()
+    if factor == 0:
+        buffer.zero_()  # a mean over nothing is no number
+    else:
+        buffer.mul_(factor)
+    is_last = bucket.is_last()
+    work = dist.all_reduce(buffer, group=session.group, async_op=True)
+    if is_last:
+        session.end_compute()
+
+    def take(future):
+        if is_last:
+            session.end_step()
+        return future.value()[0]
+
+    return work.get_future().then(take)
+
+
+def weigh(loss: torch.Tensor, weight: float | None = None) -> torch.Tensor:
+    """A local mean weighed by what it averages over, so that unequal micro-batches may be accumulated:
+
+    for loss in losses_of_micro_batches:          # within model.no_sync() but for the last
+        motley.torch.weigh(loss).backward()       # in place of (loss / len(losses)).backward()
+
+    `weight`: what it averages over, where DDP's own `weight` does not say. The step's gradient is that of the mean over all. Without a
+    model in DDP (fully_shard averages over ranks by itself) the loss is weighed so that the average over ranks is that mean.
+    """
+    check_group()
+    session = session_of()
+    if session.micros:
+        return session.weigh(loss, weight)
+    count = float(session.samples[session.rank]) if weight is None and session.samples is not None else weight
+    if count is None:
+        raise ValueError("motley.torch.weigh: share a loader, or say what the loss averages over: weigh(loss, weight=...)")
+    total = torch.tensor([float(count)], dtype=torch.float64)
+    session.sum_now(total)
+    return loss * (float(count) * session.world / total.item())

@@ -1,0 +1,235 @@
+"""What the ranks of a process group know of each other's steps: counts, times, and who takes how much.
+
+One small exchange a step says what each rank's compute took. Rank 0 shows that to Motley's planner (motley/adapt, through
+motley.library) and its decision goes with a later exchange: so ranks need not be machines that round alike. All change at one
+step, behind whatever loaders have drawn: with c batches taken and P drawn ahead at most, step c + P is the first that nobody has.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import torch
+import torch.distributed as dist
+
+from motley.library import SplitPolicy, share_batch
+
+
+LOG = logging.getLogger("motley.torch")
+
+
+class Micro:
+    """One forward pass: what its loss averages over here, and on all ranks."""
+
+    def __init__(self, count: float, total: float | None, session: Session):
+        self.count, self.is_weighed = count, False
+        self._total, self._work = total, None
+        if total is None:
+            self._sum = torch.tensor([count], dtype=torch.float64)
+            self._work = dist.all_reduce(self._sum, group=session.talk, async_op=True)
+            self._session = session
+
+    def total(self) -> float:
+        if self._total is None:
+            with self._session.waiting():
+                self._work.wait()
+            self._total = self._sum.item()
+        return self._total
+
+
+class Waiting:
+    """Adds what a wait takes to what is no compute."""
+
+    def __init__(self, session: Session):
+        self.session = session
+
+    def __enter__(self):
+        self.begin = time.perf_counter()
+
+    def __exit__(self, *_):
+        self.session.waited += time.perf_counter() - self.begin
+
+
+class Session:
+    def __init__(self, group):
+        self.group = group
+        self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
+        # A group of its own: small sums need not queue behind buckets of gradients.
+        self.talk = dist.new_group(backend="gloo") if group is None else group
+        self.step = 0  # batches taken from shared loaders; on all ranks the same
+        self.splits: list[tuple[int, list[float]]] = [(0, [1.0] * self.world)]  # from which step on
+        self.most, self.ahead = [], 0
+        self.policy: SplitPolicy | None = None
+        self.is_fixed = False
+        self.wanted: list[int] | None = None  # by the planner, of rank 0; not told yet
+        self.batch, self.samples = None, None  # what was taken last, and samples of each rank
+        self.micros: list[Micro] = []
+        self.is_synced = False  # the last forward pass exchanges gradients
+        self.mark: float | None = None  # when this step's own work began; none: not known
+        self.waited = 0.0
+        self.done = 0  # steps whose gradients were exchanged
+        self.fitted = 0  # most samples of such a step here
+        self.begun = time.perf_counter()
+        self._exchange = None
+        self._why = ""
+        self._cache: dict = {}
+
+    # Loaders.
+
+    def agree(self, facts: dict, ahead: int, most: int) -> None:
+        """All ranks must have said the same of their loaders; how far they draw ahead and hold may differ."""
+        said = [None] * self.world
+        dist.all_gather_object(said, (facts, ahead, most), group=self.talk)
+        for name in facts:
+            found = [each[0][name] for each in said]
+            if any(each != found[0] for each in found):
+                raise ValueError(f"motley.torch.share: {name} differs between ranks: {found}")
+        self.ahead = max([self.ahead, *(each[1] for each in said)])
+        self.most = [each[2] for each in said]
+        self._cache.clear()
+
+    def limit(self, batch: int) -> None:
+        """ValueError: the ranks' memory does not hold the batch."""
+        if min(self.most) < 1 or sum(self.most) < batch:
+            raise ValueError(f"motley.torch.share: a global batch of {batch} samples; the ranks hold at most {self.most}: fewer than 1, or too few together")
+        if batch < self.world:
+            raise ValueError(f"motley.torch.share: a global batch of {batch} samples for {self.world} ranks; wanted one each at least")
+
+    def fix(self, weights: list[float]) -> None:
+        self.is_fixed = True
+        self.splits = [(self.step, weights)]
+
+    def samples_of(self, step: int, batch: int) -> list[int]:
+        """Samples of each rank in a step of `batch`."""
+        weights = next(weights for begins, weights in reversed(self.splits) if begins <= step)
+        key = (*weights, batch)
+        if key not in self._cache:
+            self._cache[key] = share_batch(batch, weights, self.most)
+        return self._cache[key]
+
+    def begin_epoch(self) -> None:
+        self.settle()
+        self.mark = None
+
+    def take(self, samples: list[int], batch) -> None:
+        self.samples, self.batch = samples, batch
+        self.step += 1
+
+    # Steps.
+
+    def waiting(self) -> Waiting:
+        return Waiting(self)
+
+    def sum_now(self, tensor: torch.Tensor) -> None:
+        """Over all ranks, in place; waiting is no compute."""
+        with self.waiting():
+            dist.all_reduce(tensor, group=self.talk if tensor.device.type == "cpu" else self.group)
+
+    def begin(self, count: float | None, is_synced: bool, has_loaded: bool) -> None:
+        """A forward pass. `count`: what the loss averages over; none: samples that the shared loader gave."""
+        if self.is_synced and self.micros:
+            self.micros.pop()  # it had no backward pass
+        total = None
+        if count is None and has_loaded:
+            count, total = float(self.samples[self.rank]), float(sum(self.samples))
+        self.micros.append(Micro(count, total, self))
+        self.is_synced = is_synced
+
+    def loss_part(self) -> float:
+        """Of this rank's loss in that of all ranks; of a weighed loss 1, as its sums need no more."""
+        micro = self.micros[-1]
+        return 1.0 if micro.is_weighed else micro.count / micro.total()
+
+    def weigh(self, loss: torch.Tensor, count: float | None) -> torch.Tensor:
+        if count is not None:
+            self.micros[-1] = Micro(float(count), None, self)
+        micro = self.micros[-1]
+        micro.is_weighed = True
+        return loss * micro.count
+
+    def factor(self) -> float:
+        """Of the gradients here, summed over the micro-batches, in those of all ranks."""
+        weighed = sum(micro.is_weighed for micro in self.micros)
+        total = sum(micro.total() for micro in self.micros)
+        if total == 0:
+            raise ValueError("motley.torch.DDP: the losses of all ranks average over nothing: every target is masked")
+        if weighed == len(self.micros):
+            return 1.0 / total
+        if weighed:
+            raise ValueError(f"motley.torch.weigh: {weighed} of {len(self.micros)} micro-batches were weighed; weigh the loss of each")
+        if len({(micro.count, micro.total()) for micro in self.micros}) > 1:
+            found = [micro.count for micro in self.micros]
+            raise ValueError(
+                f"motley.torch.DDP: micro-batches that average over {found} are accumulated; a mean of their means is not the mean. "
+                "Write motley.torch.weigh(loss).backward(), without a division by the number of micro-batches"
+            )
+        return sum(micro.count for micro in self.micros) / total
+
+    def end_compute(self) -> None:
+        """All gradients are on their way: says what this rank's own work took."""
+        now = time.perf_counter()
+        samples, passes = self.samples, max(1, len(self.micros))
+        seconds = 0.0 if self.mark is None else max(0.0, now - self.mark - self.waited) / passes
+        if samples is not None:
+            begins, weights = 0, [0.0] * self.world
+            if self.wanted is not None:
+                begins, weights = self.step + self.ahead, self.wanted
+                self.wanted = None
+            row = torch.tensor([seconds, *([begins, *weights] if self.rank == 0 else [0.0] * (self.world + 1))], dtype=torch.float64)
+            rows = torch.empty(self.world * row.numel(), dtype=torch.float64)
+            work = dist.all_gather_into_tensor(rows, row, group=self.talk, async_op=True)
+            self._exchange = (work, row, rows, list(samples))
+            self.fitted = max(self.fitted, samples[self.rank])
+        self.micros, self.is_synced = [], False
+        self.done += 1
+
+    def end_step(self) -> None:
+        """All gradients are there: the next step's work begins."""
+        self.mark, self.waited = time.perf_counter(), 0.0
+
+    def settle(self) -> None:
+        """Takes up what the last exchange said."""
+        if self._exchange is None:
+            return
+        work, _, rows, samples = self._exchange
+        self._exchange = None
+        work.wait()
+        table = rows.view(self.world, -1).tolist()
+        _, begins, *weights = table[0]
+        if begins > 0:
+            self.splits.append((int(begins), weights))
+            if self.rank == 0:
+                LOG.info("from step %d on %s samples: %s", begins, ":".join(f"{each:.0f}" for each in weights), self._why)
+            self.splits = self.splits[-4:]  # steps that are drawn already had theirs
+        seconds = [row[0] for row in table]
+        if self.rank == 0 and not self.is_fixed and self.world > 1 and min(seconds) > 0:
+            self._learn(samples, seconds)
+
+    def _learn(self, samples: list[int], seconds: list[float]) -> None:
+        if self.policy is None:
+            self.policy = SplitPolicy(self.most)
+        for choice in self.policy.observe(self.done, time.perf_counter() - self.begun, samples, seconds):
+            if choice["action"]["do"] == "split":
+                self.wanted, self._why = [0] * self.world, choice["why"]
+                for each in choice["action"]["shares"]:
+                    self.wanted[int(each["device"])] = each["samples"]
+
+    def explain_memory(self) -> str:
+        had = "" if self.samples is None else f" with {self.samples[self.rank]} samples"
+        least = max(1, (self.samples[self.rank] if self.samples else 2) // 2)
+        fits = f"{self.fitted} fitted" if self.fitted else f"none fitted yet; try {least}"
+        return (
+            f"motley.torch: rank {self.rank} ran out of memory{had}; {fits}. "
+            f"Say what it holds: share(loader, most={self.fitted or least} if rank == {self.rank} else None)"
+        )
+
+
+_sessions: dict = {}
+
+
+def session_of(group=None) -> Session:
+    """That of a process group, which all its ranks make together; without a group the default one's."""
+    if group not in _sessions:
+        _sessions[group] = Session(group)
+    return _sessions[group]

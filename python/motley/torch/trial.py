@@ -1,0 +1,46 @@
+"""A first step that `motley verify -- COMMAND` asks for: from equal weights, without dropout, under a split; then the process ends."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import torch
+from torch.nn.modules.dropout import _DropoutNd
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+VARIABLE = "MOTLEY_TORCH_TRIAL"  # {"folder", "split"}
+
+
+class Trial:
+    def __init__(self, folder: str, split: str):
+        self.folder, self.split = folder, split
+        self.weights, self.gradients = os.path.join(folder, "weights.pt"), os.path.join(folder, f"{split}.pt")
+
+    @staticmethod
+    def asked() -> Trial | None:
+        told = os.environ.get(VARIABLE)
+        return Trial(**json.loads(told)) if told else None
+
+    def shares(self, world: int) -> list[int]:
+        """The uneven split gives the first ranks more: W, W - 1, ..., 1."""
+        return [1] * world if self.split == "even" else list(range(world, 0, -1))
+
+    def begin(self, module: torch.nn.Module, session) -> None:
+        """Rank 0's weights of the first trial are those of the second; the first optimizer step ends the process."""
+        for each in module.modules():
+            if isinstance(each, _DropoutNd):
+                each.p = 0.0
+        if session.rank == 0:
+            if os.path.exists(self.weights):
+                module.load_state_dict(torch.load(self.weights, weights_only=True))
+            else:
+                torch.save(dict(module.state_dict()), self.weights)
+
+        def end(*_):
+            if session.rank == 0:
+                found = {name: each.grad for name, each in module.named_parameters() if each.grad is not None}
+                torch.save({"gradients": found, "samples": session.samples}, self.gradients)
+            raise SystemExit(0)
+
+        register_optimizer_step_pre_hook(end)

@@ -1,0 +1,198 @@
+"""motley.torch: a script's own loop over unequal ranks gives what one device would."""
+
+import json
+import os
+import pathlib
+import socket
+import statistics
+import subprocess
+import sys
+
+import pytest
+from conftest import BUILD, EXAMPLES, ROOT, SLOW
+
+WORLD = 3
+LIMIT = 1e-5
+
+
+def start(names, world=WORLD):
+    """(exit code, stderr) of each rank, and the rows of rank 0 by case."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(pathlib.Path(__file__).with_name("torch_cases.py")), *names],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT / "python"), "MOTLEY_PROGRAM": str(BUILD / "motley"), "GLOO_SOCKET_IFNAME": "lo",
+                              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": str(world)},
+        )
+        for rank in range(world)
+    ]  # fmt: skip
+    outputs = [rank.communicate(timeout=300) for rank in ranks]
+    rows = [json.loads(line) for line in outputs[0][0].splitlines() if line.startswith("{")]
+    return [(rank.returncode, errors) for rank, (_, errors) in zip(ranks, outputs, strict=True)], {row["case"]: row for row in rows}
+
+
+def rows_of(*names):
+    ends, rows = start(names)
+    assert [code for code, _ in ends] == [0] * WORLD, "\n".join(errors[-1500:] for _, errors in ends)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def results():
+    return rows_of("mlp", "workers", "cnn", "gpt", "accumulated", "norms", "sharded", "unused", "evaluates")
+
+
+@pytest.mark.parametrize("case", ["mlp", "workers", "cnn", "gpt", "accumulated", "norms", "sharded", "unused"])
+def test_it_is_what_one_device_gives(results, case):
+    assert results[case]["max_param_diff"] <= LIMIT
+
+
+def test_batches_are_shared_as_asked(results):
+    # 24 samples as 5:2:1 and as 1:4:2, in which 3.43, 13.71 and 6.86 are whole; the fifth batch of an epoch has the last 18 of 114.
+    assert [ranks[:4] for ranks in results["mlp"]["samples"]] == [[15] * 4, [6] * 4, [3] * 4]
+    assert [ranks[4] for ranks in results["mlp"]["samples"]] == [11, 5, 2]
+    assert [ranks[0] for ranks in results["workers"]["samples"]] == [3, 14, 7]
+    assert results["mlp"]["unchanged"] > 0.1  # they did train
+
+
+def test_evaluation_is_each_rank_s_own(results):
+    assert results["evaluates"]["outputs"] == [4, 10]
+
+
+def test_parameters_without_a_part_are_named(results):
+    assert results["unused"]["said"] == (
+        "motley.torch.DDP: parameters without a part in the last step's loss: other.weight, other.bias; its gradients were not exchanged. "
+        "Freeze them (requires_grad_(False)), or give DDP(model, find_unused_parameters=True)"
+    )
+
+
+def step_ms(samples, step):
+    """By the times that the ranks of `learns` have."""
+    times = [2 if step >= 30 else 1, 2, 4]
+    return max(ranks[step] * each for ranks, each in zip(samples, times, strict=True))
+
+
+@pytest.fixture(scope="module")
+def others():
+    return rows_of("learns", "ahead", "refuses")
+
+
+@pytest.mark.parametrize("case", ["learns", "ahead"])
+def test_shares_settle_and_follow_a_rank_that_slows_down(others, case):
+    row = others[case]
+    samples, ahead = row["samples"], row["ahead"]
+    assert all(sum(ranks[step] for ranks in samples) == 24 for step in range(70))
+    assert [ranks[: 2 + ahead] for ranks in samples] == [[8] * (2 + ahead)] * 3
+    # Even: 32 ms. Best: 14, 7, 3 or the like in 14 ms; then (2, 2, 4 ms) 10, 9, 5 in 20 ms. A sample more or less is 2 to 4 ms.
+    assert statistics.median(step_ms(samples, step) for step in range(20 + ahead, 30)) <= 20
+    assert statistics.median(step_ms(samples, step) for step in range(50 + ahead, 70)) <= 26
+
+
+def test_faults_say_what_to_do(others):
+    found = others["refuses"]
+    wanted = {
+        "unequal": "micro-batches that average over [8.0, 4.0, 8.0] are accumulated",
+        "sum": "the loss is a sum over this rank's samples; wanted their mean",
+        "iterable": "the data set is iterable",
+        "batches": "the loader's batch sampler is an own one (Mine)",
+        "order": "the loader's sampler is a RandomSampler; wanted torch.utils.data.DistributedSampler",
+        "loader": "found a list, wanted a torch.utils.data.DataLoader",
+        "differ": "batch_size differs between ranks: [8, 9, 10]",
+        "memory": "a global batch of 24 samples; the ranks hold at most [7, 7, 7]",
+        "shares": "shares [1, 2]; wanted 3 numbers above 0, one a rank",
+        "hook": "another one does not go with unequal batches",
+        "join": "join() is for ranks with other numbers of steps",
+        "mixed": "mixed_precision does not go with unequal batches; use torch.autocast",
+        "weight": "weight='words'; wanted 'samples', 'tokens' or a function of the batch",
+    }
+    assert {name: text for name, text in wanted.items() if text not in found[name]} == {}, found
+
+
+def test_a_rank_without_memory_says_what_fits():
+    ends, _ = start(["memory"])
+    assert ends[1][0] != 0
+    assert "rank 1 ran out of memory with 8 samples; 8 fitted." in ends[1][1]
+
+
+def verify(script, *flags):
+    return subprocess.run(
+        [str(BUILD / "motley"), "verify", *flags, "--", sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", str(script)],
+        capture_output=True, text=True, timeout=300,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "python"), "MOTLEY_PYTHON": sys.executable, "GLOO_SOCKET_IFNAME": "lo"},
+    )  # fmt: skip
+
+
+def test_verify_compares_gradients_under_two_splits():
+    done = verify(EXAMPLES / "ddp_digits.py", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["pass"] and found["max_grad_diff"] <= found["grad_limit"] == 1e-4
+    # Two ranks of 32 samples each: even, and as 2 to 1.
+    assert (found["splits"], found["tensors"]) == ([[32, 32], [43, 21]], 6)
+
+
+if SLOW:
+
+    def test_verify_finds_a_wrong_weight(tmp_path):
+        script = tmp_path / "train.py"
+        text = (EXAMPLES / "ddp_digits.py").read_text().replace("DDP(model)", "DDP(model, weight=lambda batch: 1)")
+        script.write_text(text.replace("pathlib.Path(__file__).resolve().parent", repr(str(EXAMPLES)) + " / pathlib.Path('')"))
+        done = verify(script)
+        assert done.returncode == 5, done.stderr
+        assert done.stdout.startswith("FAIL: 6 gradients of the first step under 43:21 and 32:32 samples differ by ")
+
+
+def test_gradients_are_compared_by_their_norms():
+    import torch
+    from motley.torch.verify import compare
+
+    reference = {"a": torch.tensor([3.0, 4.0]), "b": torch.tensor([1e-6, 0.0])}
+    # |(0.3, 0.4)| / 5 = 0.1; b is noise beside a, so its 1e-6 is compared with a thousandth of 5.
+    worst, name = compare({"a": torch.tensor([3.3, 4.4]), "b": torch.zeros(2)}, reference)
+    assert (worst, name) == (pytest.approx(0.1), "a")
+    worst, name = compare({"a": reference["a"], "b": torch.zeros(2)}, reference)
+    assert (worst, name) == (pytest.approx(1e-6 / 5e-3), "b")
+    assert compare({"a": torch.tensor([float("nan"), 0.0]), "b": reference["b"]}, reference)[1] == "a"
+    assert compare({"a": reference["a"]}, reference) == (float("inf"), "b")
+
+
+def test_verify_says_why_it_cannot():
+    def ask(*words):
+        return subprocess.run([str(BUILD / "motley"), "verify", *words], capture_output=True, text=True, check=False,
+                              env=os.environ | {"PYTHONPATH": str(ROOT / "python"), "MOTLEY_PYTHON": sys.executable})  # fmt: skip
+
+    done = ask("--json", "--", "no-such-program")
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (2, "verify.command")
+    done = ask("--", "true")
+    assert (done.returncode, done.stderr) == (1, "motley: true: took no optimizer step of a model in motley.torch.DDP [verify.no-step]\n")
+
+
+def test_another_pytorch_is_refused():
+    from motley.torch.refusals import check_version
+
+    check_version("2.11.0+cu130")
+    with pytest.raises(ImportError, match="found PyTorch 2.16.1, wanted 2.11 to 2.15"):
+        check_version("2.16.1")
+
+
+def test_without_a_process_group():
+    code = "import motley.torch, torch\ntry: motley.torch.DDP(torch.nn.Linear(1, 1))\nexcept RuntimeError as error: print(error)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT / "python")}, check=True)
+    assert "call torch.distributed.init_process_group first" in done.stdout
+
+
+def test_the_library_needs_no_torch():
+    code = (
+        "import sys, motley.library as library\n"
+        "print(library.share_batch(10, [8, 3, 1], [5, 9, 9]), 'torch' in sys.modules)\n"
+        "try: library.SplitPolicy([4], 'motly')\nexcept library.LibraryError as error: print(error.code, error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True,
+                          env=os.environ | {"PYTHONPATH": str(ROOT / "python"), "MOTLEY_PROGRAM": str(BUILD / "motley")})  # fmt: skip
+    assert done.stdout.splitlines() == [
+        "[5, 4, 1] False",
+        "adapt.policy unknown policy 'motly', wanted one of motley even hetseq adaptdl lb-bsp cannikin, did you mean 'motley'?",
+    ]

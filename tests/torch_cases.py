@@ -1,0 +1,326 @@
+"""One rank of the cases of test_torch.py: python torch_cases.py CASE..., under RANK, WORLD_SIZE, ...
+
+A case trains by motley.torch and, on rank 0, on one device with the batches that DistributedSampler would give all ranks together.
+Rank 0 prints a line of JSON a case.
+"""
+
+import copy
+import json
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+import motley.torch
+from motley.torch import session
+
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+BATCH = 8  # of a rank, for DistributedSampler
+VOCABULARY, LENGTH = 17, 6
+
+
+class Gpt(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(VOCABULARY, 16), nn.Parameter(0.1 * torch.randn(LENGTH, 16))
+        self.block = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(16, VOCABULARY)
+
+    def forward(self, x):
+        mask = nn.Transformer.generate_square_subsequent_mask(LENGTH)
+        return self.head(self.block(self.tokens(x) + self.places, src_mask=mask, is_causal=True))
+
+
+def mlp():
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Linear(12, 32), nn.Tanh(), nn.Linear(32, 5))
+    torch.manual_seed(2)
+    return model, TensorDataset(torch.randn(113, 12), torch.randint(5, (113,)))
+
+
+def cnn():
+    torch.manual_seed(1)
+    model = nn.Sequential(nn.Conv2d(1, 6, 3, bias=False), nn.BatchNorm2d(6), nn.Tanh(), nn.Conv2d(6, 8, 3), nn.BatchNorm2d(8), nn.GELU(),
+                          nn.Flatten(), nn.Linear(128, 10), nn.BatchNorm1d(10, momentum=None))  # fmt: skip
+    torch.manual_seed(2)
+    return model, TensorDataset(3 + torch.randn(113, 1, 8, 8), torch.randint(10, (113,)))
+
+
+def gpt():
+    torch.manual_seed(1)
+    model = Gpt()
+    torch.manual_seed(2)
+    x = torch.randint(VOCABULARY, (113, LENGTH))
+    y = torch.randint(VOCABULARY, (113, LENGTH))
+    y[torch.rand(113, LENGTH) < torch.linspace(0, 0.95, 113)[:, None]] = -100
+    return model, TensorDataset(x, y)
+
+
+def loss_of(outputs, y):
+    return F.cross_entropy(outputs.flatten(0, -2), y.flatten())
+
+
+def one_device(model, data, steps, passes=1):
+    """The plain loop; `passes` batches a step. Losses are means over all that is not masked."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    done, epoch, waiting = 0, 0, []
+    while done < steps:
+        orders = []
+        for rank in range(WORLD):
+            sampler = DistributedSampler(data, WORLD, rank, seed=3)
+            sampler.set_epoch(epoch)
+            orders.append(list(sampler))
+        for k in range(0, len(orders[0]), BATCH):
+            waiting.append(sum((order[k : k + BATCH] for order in orders), []))
+            if len(waiting) < passes:
+                continue
+            optimizer.zero_grad()
+            counts = [(data[batch][1] != -100).sum() for batch in waiting]
+            for batch, count in zip(waiting, counts, strict=True):
+                x, y = data[batch]
+                (loss_of(model(x), y) * count / sum(counts)).backward()
+            optimizer.step()
+            waiting, done = [], done + 1
+            if done == steps:
+                break
+        epoch += 1
+
+
+def shared_loader(data, shares=None, workers=0, **options):
+    sampler = DistributedSampler(data, WORLD, RANK, seed=3)
+    return motley.torch.share(DataLoader(data, BATCH, sampler=sampler, num_workers=workers), shares=shares, **options)
+
+
+def train(model, loader, steps, passes=1):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    done, epoch, taken, samples = 0, 0, 0, []
+    while done < steps:
+        loader.sampler.set_epoch(epoch)
+        for x, y in loader:
+            samples.append(len(x))
+            taken += 1
+            if taken < passes:
+                with model.no_sync():
+                    motley.torch.weigh(loss_of(model(x), y)).backward()
+                continue
+            loss = loss_of(model(x), y)
+            (loss if passes == 1 else motley.torch.weigh(loss)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            taken, done = 0, done + 1
+            if done == steps:
+                break
+        epoch += 1
+    return samples
+
+
+def difference(ours, reference):
+    """Largest of |a - b| over all of the state."""
+    ours, reference = ours.state_dict(), reference.state_dict()
+    assert ours.keys() == reference.keys()
+    return max(float((ours[name].double() - reference[name].double()).abs().max()) for name in reference)
+
+
+def compare(build, shares, weight="samples", steps=20, passes=1, workers=0):
+    model, data = build()
+    reference = copy.deepcopy(model)
+    if RANK:  # the first rank's weights count, as with DistributedDataParallel
+        with torch.no_grad():
+            for each in model.parameters():
+                each.add_(1)
+    wrapped = motley.torch.DDP(model, weight=weight)
+    samples = train(wrapped, shared_loader(data, shares, workers), steps, passes)
+    found = [None] * WORLD
+    dist.all_gather_object(found, samples)
+    if RANK == 0:
+        one_device(reference, data, steps, passes)
+        return {"max_param_diff": difference(model, reference), "samples": found, "unchanged": difference(reference, build()[0])}
+
+
+def evaluates():
+    """Between steps and without gradients nothing is exchanged: ranks may evaluate alone."""
+    model, data = cnn()
+    wrapped = motley.torch.DDP(model)
+    train(wrapped, shared_loader(data, [3, 2, 1]), 2)
+    wrapped.eval()
+    if RANK == 0:
+        with torch.no_grad():
+            return {"outputs": list(model(data[:4][0]).shape)}
+
+
+def unused():
+    """A branch that takes no part: found by DDP, where it is asked to."""
+
+    class Branches(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.other = nn.Linear(12, 5), nn.Linear(12, 5)
+
+        def forward(self, x):
+            return self.used(x)
+
+    torch.manual_seed(1)
+    model, data = Branches(), mlp()[1]
+    reference = copy.deepcopy(model)
+    train(motley.torch.DDP(model, find_unused_parameters=True), shared_loader(data, [3, 2, 1]), 6)
+    try:
+        train(motley.torch.DDP(Branches()), shared_loader(data, [3, 2, 1]), 2)
+    except ValueError as error:
+        said = str(error)
+    if RANK == 0:
+        one_device(reference, data, 6)
+        return {"max_param_diff": difference(model, reference), "said": said}
+
+
+def sharded():
+    """fully_shard averages over ranks; `weigh` makes that the mean over the batch."""
+    from torch.distributed.fsdp import fully_shard
+
+    model, data = mlp()
+    reference = copy.deepcopy(model)
+    fully_shard(model)
+    loader = shared_loader(data, [5, 2, 1])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for x, y in loader:
+        motley.torch.weigh(loss_of(model(x), y)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    whole = {name: each.full_tensor() for name, each in model.state_dict().items()}
+    if RANK == 0:
+        one_device(reference, data, len(loader))
+        return {"max_param_diff": max(float((whole[name] - each).abs().max()) for name, each in reference.state_dict().items())}
+
+
+class Slow(nn.Module):
+    """Takes a time for each sample, which may change with the step."""
+
+    def __init__(self, seconds):
+        super().__init__()
+        self.line, self.seconds, self.steps = nn.Linear(12, 5), seconds, 0
+
+    def forward(self, x):
+        time.sleep(len(x) * self.seconds(self.steps))
+        self.steps += 1
+        return self.line(x)
+
+
+def learns(workers=0):
+    """Ranks of 1, 2 and 4 ms a sample; from step 30 on the first takes twice as long. Samples of each step."""
+    session._sessions.clear()  # as a script of its own
+    torch.manual_seed(2)
+    data = TensorDataset(torch.randn(BATCH * WORLD * 100, 12), torch.randint(5, (BATCH * WORLD * 100,)))
+    own = 0.001 * 2**RANK
+    model = motley.torch.DDP(Slow(lambda step: own * (2 if RANK == 0 and step >= 30 else 1)))
+    samples = train(model, shared_loader(data, workers=workers), 70)
+    found = [None] * WORLD
+    dist.all_gather_object(found, samples)
+    if RANK == 0:
+        return {"samples": found, "ahead": 2 * workers}
+
+
+def refuses():
+    """What each fault says."""
+    session._sessions.clear()
+    data = mlp()[1]
+    sampler = DistributedSampler(data, WORLD, RANK)
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(data)
+
+    def said(call):
+        try:
+            call()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return "nothing"
+
+    share, model = motley.torch.share, lambda: nn.Linear(12, 5)
+    by_rank = DataLoader(data, BATCH + RANK, sampler=sampler)
+    own = torch.utils.data.BatchSampler(sampler, BATCH, False)
+    loader = DataLoader(data, BATCH, sampler=sampler)
+
+    def summed():
+        wrapped = motley.torch.DDP(model())
+        x, y = data[:8]
+        F.cross_entropy(wrapped(x), y, reduction="sum").backward()
+
+    def unequal():
+        wrapped = motley.torch.DDP(model())
+        for n in (8, 4):
+            with wrapped.no_sync():
+                F.cross_entropy(wrapped(data[:n][0]), data[:n][1]).backward()
+        F.cross_entropy(wrapped(data[:8][0]), data[:8][1]).backward()
+
+    found = {
+        "unequal": said(unequal),
+        "sum": said(summed),
+        "iterable": said(lambda: share(DataLoader(Stream(), BATCH))),
+        "batches": said(lambda: share(DataLoader(data, batch_sampler=type("Mine", (torch.utils.data.BatchSampler,), {})(sampler, BATCH, False)))),
+        "order": said(lambda: share(DataLoader(data, BATCH, shuffle=True))),
+        "loader": said(lambda: share([own])),
+        "differ": said(lambda: share(by_rank)),
+        "memory": said(lambda: share(loader, most=7)),
+        "shares": said(lambda: share(loader, shares=[1, 2])),
+        "hook": said(lambda: motley.torch.DDP(model()).register_comm_hook(None, None)),
+        "join": said(lambda: motley.torch.DDP(model()).join()),
+        "mixed": said(lambda: motley.torch.DDP(model(), mixed_precision=object())),
+        "weight": said(lambda: motley.torch.DDP(model(), weight="words")),
+    }
+    return found if RANK == 0 else None
+
+
+def memory():
+    model, data = mlp()
+
+    class Hungry(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.line = nn.Linear(12, 5)
+            self.calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            if self.calls == 3 and RANK == 1:
+                torch.empty(1 << 62, dtype=torch.int8)
+            return self.line(x)
+
+    train(motley.torch.DDP(Hungry()), shared_loader(data, [3, 2, 1]), 4)
+
+
+CASES = {
+    "mlp": lambda: compare(mlp, [5, 2, 1]),
+    "workers": lambda: compare(mlp, [1, 4, 2], workers=2),
+    "cnn": lambda: compare(cnn, [5, 2, 1]),
+    "gpt": lambda: compare(gpt, [19, 7, 2], weight="tokens"),
+    "accumulated": lambda: compare(gpt, [19, 7, 2], weight="tokens", passes=3, steps=10),
+    "norms": lambda: compare(cnn, [19, 7, 2], weight=lambda batch: len(batch[1]), passes=1, steps=10),
+    "evaluates": evaluates,
+    "unused": unused,
+    "sharded": sharded,
+    "learns": learns,
+    "ahead": lambda: learns(workers=1),
+    "refuses": refuses,
+    "memory": memory,
+}
+
+
+def main(names):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    for name in names:
+        found = CASES[name]()
+        if RANK == 0:
+            print(json.dumps({"case": name} | (found or {})), flush=True)
+        dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
