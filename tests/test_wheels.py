@@ -41,8 +41,9 @@ def test_the_planner_needs_no_torch(empty, mlp):
     done = call(empty, "motley", "plan", "-m", mlp, "-C", "c.toml", "--global-batch", 4096, "--profile", "never", "-o", "plan.json")
     assert done.returncode == 0, done.stderr
     assert (empty / "plan.json").exists() and "a:0" in done.stdout
-    loaded = call(empty, "python", "-c", "import motley, sys; print('torch' in sys.modules, 'numpy' in sys.modules)")
-    assert loaded.stdout == "False False\n", loaded.stderr
+    script = "import sys, motley, motley.library as l; print(l.share_batch({script}), 'torch' in sys.modules, 'numpy' in sys.modules)"
+    loaded = call(empty, "python", "-c", script.format(script="8, [1.0, 3.0], [8, 8]"))
+    assert loaded.stdout == "[2, 6] False False\n", loaded.stderr
 
 
 def test_what_wants_the_worker_says_so(empty):

@@ -52,7 +52,7 @@ with_paths() {  # WHEEL
   local folder=$wheels/raw/unpacked file own
   wheel unpack -d "$folder" "$1" > /dev/null
   for file in "$folder"/*/motley/bin/*; do
-    if [ "${file##*/}" = motley ] || [ "${file##*.}" = json ]; then continue; fi
+    if [[ ${file##*/} =~ ^(motley|libmotley.so|.*json)$ ]]; then continue; fi
     own=$(patchelf --print-rpath "$file")
     patchelf --set-rpath "${own:+$own:}\$ORIGIN/../../torch/lib:\$ORIGIN/../../nvidia/cu13/lib" "$file"
   done

@@ -12,6 +12,8 @@ import os
 import shutil
 from collections.abc import Sequence
 
+from motley import program
+
 NAME = "libmotley.so"
 NO_MOST = 1 << 40  # samples that nobody limits (motley/adapt/device_limits.h)
 
@@ -25,10 +27,10 @@ class LibraryError(ValueError):
 
 
 def find_library() -> str:
-    """Beside the package, beside `motley` (MOTLEY_PROGRAM, PATH), or in the build of this checkout."""
+    """In the installed package, beside `motley` (MOTLEY_PROGRAM, PATH), or in the build of this checkout."""
     here = os.path.dirname(os.path.abspath(__file__))
     programs = [path for path in (os.environ.get("MOTLEY_PROGRAM"), shutil.which("motley")) if path]
-    folders = [here, *(os.path.dirname(os.path.realpath(path)) for path in programs), os.path.join(here, "../../build")]
+    folders = [program.FOLDER, *(os.path.dirname(os.path.realpath(path)) for path in programs), os.path.join(here, "../../build")]
     for folder in folders:
         if os.path.exists(path := os.path.join(folder, NAME)):
             return os.path.realpath(path)
