@@ -56,7 +56,8 @@ TEST_F(LocalWorkersTest, AMissingWorkerIsNamedWithWhatMakesIt) {
   ASSERT_FALSE(version);
   EXPECT_EQ(version.error().code, "worker.missing");
   EXPECT_EQ(version.error().message,
-            path_ + ": not there; build it with make, it trains and measures");
+            path_ + ": not there; it trains and measures: build it with make, or install the "
+                    "package motley-worker-2-15 for PyTorch 2.15, ...");
 }
 
 TEST_F(LocalWorkersTest, ATaskIsAJobWithItsProgramsWritten) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 
 import torch
 from torch.nn.modules.dropout import _DropoutNd
@@ -41,6 +42,8 @@ class Trial:
             if session.rank == 0:
                 found = {name: each.grad for name, each in module.named_parameters() if each.grad is not None}
                 torch.save({"gradients": found, "samples": session.samples}, self.gradients)
-            raise SystemExit(0)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)  # without taking down groups whose exchanges may be under way
 
         register_optimizer_step_pre_hook(end)
