@@ -56,8 +56,9 @@ TEST_F(LocalWorkersTest, AMissingWorkerIsNamedWithWhatMakesIt) {
   ASSERT_FALSE(version);
   EXPECT_EQ(version.error().code, "worker.missing");
   EXPECT_EQ(version.error().message,
-            path_ + ": not there; it trains and measures: build it with make, or install the "
-                    "package motley-worker-2-15 for PyTorch 2.15, ...");
+            path_ +
+                ": not there; it trains and measures: build it with make, or install the "
+                "package motley-worker-2-15 for PyTorch 2.15, ...");
 }
 
 TEST_F(LocalWorkersTest, ATaskIsAJobWithItsProgramsWritten) {
