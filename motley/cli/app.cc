@@ -110,10 +110,11 @@ std::string default_store(const std::map<std::string, std::string>& environment)
 
 void add_common_options(const std::string& program, Registry& registry, Context& context) {
   for (const Flag& flag : common_flags(context)) add_flag(flag, registry.app);
-  const std::string torch = control::read_worker_build(control::worker_of(program)).torch;
-  registry.app.set_version_flag(
-      "--version", fmt::format("motley {}{}", MOTLEY_VERSION,
-                               torch.empty() ? "" : fmt::format(" for PyTorch {}", torch)));
+  registry.app.set_version_flag("--version", [program]() -> std::string {
+    const std::string torch = control::read_worker_build(control::worker_of(program)).torch;
+    return fmt::format("motley {}{}", MOTLEY_VERSION,
+                       torch.empty() ? "" : fmt::format(" for PyTorch {}", torch));
+  });
   registry.app.require_subcommand(1);
 }
 

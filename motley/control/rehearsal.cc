@@ -160,7 +160,7 @@ class Rehearsing {
   void mind_presence() {
     PresencePolicy::Surroundings around;
     around.uses = [this](const std::string& device) { return current_->devices.contains(device); };
-    around.split = [this, first = shares_of(adapting_.current().planned.plan)](
+    around.split = [this, first = shares_of(adapting_.current().planned.plan, inputs_.cluster)](
                        const std::set<std::string>& gone) -> Result<policy::Action> {
       const Candidate& now = adapting_.current();
       const bool is_whole =
@@ -192,13 +192,6 @@ class Rehearsing {
         MOTLEY_RETURN_IF_ERROR(check(action.shares));
         return batch(action);
       };
-  }
-
-  std::vector<policy::Share> shares_of(const plan::Plan& plan) const {
-    std::vector<policy::Share> shares;
-    for (const plan::Member& member : plan::members(plan))
-      shares.push_back({inputs_.cluster.device(member.device).name, member.samples});
-    return shares;
   }
 
   /// Steps are counted in samples where the batch changes.
