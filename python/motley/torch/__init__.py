@@ -5,6 +5,12 @@ loader = motley.torch.share(loader)   # a DistributedSampler's batches stay; eac
 model = motley.torch.DDP(model)       # in place of DistributedDataParallel
 """
 
+import importlib.util
+import sys
+
+if importlib.util.find_spec("torch") is None:
+    raise ImportError(f"motley.torch: {sys.executable} has no PyTorch; for `motley verify --` MOTLEY_PYTHON names an interpreter that has")
+
 from motley.torch.loaders import share
 from motley.torch.parallel import DDP, weigh
 from motley.torch.refusals import check_version
