@@ -97,11 +97,11 @@ std::optional<double> Consequence::cost_per_sample() const {
 Result<WhatIf> parse_what_if(const std::string& text, const Asked& asked) {
   const std::int64_t before = asked.question.global_batch;
   const std::string_view trimmed = trim(text);
-  if (!trimmed.starts_with("batch ")) {
+  if (trimmed != "batch" && !trimmed.starts_with("batch ")) {
     MOTLEY_ASSIGN(cluster::Edited machines, cluster::edit_cluster(asked.cluster, trimmed));
     return WhatIf{std::string(trimmed), std::move(machines), before};
   }
-  const std::string_view value = trim(trimmed.substr(6));
+  const std::string_view value = trim(trimmed.substr(5));
   std::optional<double> batch = find_float(value);
   if (value.starts_with('x') && (batch = find_float(value.substr(1))))
     batch = *batch * static_cast<double>(before);
