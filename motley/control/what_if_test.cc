@@ -134,11 +134,11 @@ TEST_F(WhatIfTest, BatchesByNumberAndFactor) {
   EXPECT_EQ(question("batch 256").global_batch, 256);
   EXPECT_EQ(question("batch x0.5").global_batch, 12);
   EXPECT_EQ(question("batch x2").machines.cluster, asked_.cluster);
-  for (const char* text :
-       {"batch", "batch lots", "batch 0", "batch 1.5", "batch xx", "batch x1e30"})
+  for (const char* text : {"batch lots", "batch 0", "batch 1.5", "batch xx", "batch x1e30"})
     EXPECT_EQ(parse_what_if(text, asked_).error().message,
               fmt::format("'{}': found '{}', wanted samples a step such as 256, or x2; now 24",
                           text, text + 6));
+  EXPECT_EQ(parse_what_if("batch", asked_).error().code, "explain.batch");
   EXPECT_EQ(parse_what_if("-c:0", asked_).error().kind, ErrorKind::kUsage);
 }
 
