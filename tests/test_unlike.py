@@ -25,6 +25,7 @@ def unlike(motley, mlp, tmp_path_factory):
     worker = folder / "motley-worker"
     worker.write_text(WORKER.format(worker=BUILD / "motley-worker"))
     worker.chmod(0o755)
+    shutil.copy(BUILD / "motley-worker.json", folder)  # which PyTorch it is for
     models = iter(["A", "B", "A"])
     lines = [line + (f'\n  model = "{next(models)}"' if "kind" in line else "") for line in CLUSTER.splitlines()]
     named = folder / "unlike.toml"

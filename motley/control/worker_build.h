@@ -13,8 +13,8 @@ struct WorkerBuild {
   std::string cuda_left_out;
 };
 
-/// Of the worker at that path. A `folder` that is relative is so to the worker's own. Without the
-/// file, or where it cannot be read, there is no worker.
+/// Of the worker at that path, or where a link there leads. A `folder` that is relative is so to
+/// the worker's own. Without the file, or where it cannot be read, there is no worker.
 WorkerBuild read_worker_build(const std::string& worker);
 
 /// That of the program `motley` beside which it lies.

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "motley/base/file.h"
 #include "motley/testing/small_inputs.h"
 
@@ -23,6 +25,10 @@ TEST(WorkerBuild, IsSaidBesideTheWorker) {
   EXPECT_EQ(read_worker_build(worker).cuda_left_out, "no CUDA");
   write(R"({"torch": "2.15.0", "folder": "/opt/torch", "cuda_left_out": ""})");
   EXPECT_EQ(read_worker_build(worker).folder, "/opt/torch");
+  const std::string link = temporary.file("link");
+  ASSERT_TRUE(write_file_atomic(worker, "#!/bin/sh\n"));
+  std::filesystem::create_symlink(worker, link);
+  EXPECT_EQ(read_worker_build(link).folder, "/opt/torch");
   write("{");
   EXPECT_EQ(read_worker_build(worker).torch, "");
 }
