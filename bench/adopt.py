@@ -48,6 +48,7 @@ samples = ConcatDataset([samples] * -(-case["steps"] * case["batch"] * dist.get_
 loader = DataLoader(samples, case["batch"], sampler=DistributedSampler(samples), drop_last=True)
 model = DistributedDataParallel(module)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+print("ready", flush=True); sys.stdin.readline()
 for step, batch in zip(range(case["steps"]), loader):
     optimizer.zero_grad()
     loss_of(model(*batch)).backward()
@@ -89,18 +90,23 @@ def train(script, case, slow=False):
         path.write_text(script)
         files = [open(pathlib.Path(folder) / f"out-{rank}", "w+") for rank in range(len(SPEEDS))]
         ranks = [
-            subprocess.Popen([sys.executable, str(path), json.dumps(told)], env=environment | {"RANK": str(rank)}, stdout=files[rank],
-                             preexec_fn=lambda group=group: (group / "cgroup.procs").write_text(str(os.getpid())))
-            for rank, group in enumerate(groups)
-        ]  # fmt: skip
+            subprocess.Popen([sys.executable, str(path), json.dumps(told)], env=environment | {"RANK": str(rank)}, stdin=subprocess.PIPE, stdout=files[rank])
+            for rank in range(len(groups))
+        ]
+        outputs = [pathlib.Path(file.name) for file in files]
+        while any("ready" not in output.read_text() for output in outputs) and all(rank.poll() is None for rank in ranks):
+            time.sleep(0.005)
+        for rank, group in zip(ranks, groups):  # what is before the first step need not be slow
+            (group / "cgroup.procs").write_text(str(rank.pid))
+            rank.stdin.close()
         while any(rank.poll() is None for rank in ranks):
             time.sleep(0.005)
-            if slow and (pathlib.Path(folder) / "out-0").read_text().count("\n") >= SLOWED:
+            if slow and outputs[0].read_text().count("\n") > SLOWED:
                 slow = False
                 (groups[0] / "cpu.cfs_quota_us").write_text(str(int(PERIOD_US * SPEEDS[0] / 2)))
         if any(rank.returncode for rank in ranks):
             sys.exit(f"adopt: a rank ended with {[rank.returncode for rank in ranks]}")
-        told = [[json.loads(line) for line in (pathlib.Path(folder) / f"out-{rank}").read_text().splitlines()] for rank in range(len(SPEEDS))]
+        told = [[json.loads(line) for line in output.read_text().splitlines()[1:]] for output in outputs]
         for file in files:
             file.close()
     ends = [at for at, _ in told[0]]
