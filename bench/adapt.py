@@ -5,8 +5,8 @@
            that trying cost
   run      the split learned from nothing in a real run, beside the run by a profile's best split
   norms    the same equal split with and without square norms of gradients: step over step, in turns
-  target   digits to an accuracy in real runs: seconds of steps by the batch `motley` decides on, by the best split of the
-           first batch and by equal ones
+  target   digits to an accuracy and text to a loss in real runs: seconds of steps by equal splits, by the best split of the
+           first batch, and by the batch that `motley` decides on, begun with that split and from nothing
   split, change, jabas        simulated clusters (adapt.cc)
   noise, batch, replay, set   noise scale and batches (adapt.cc), beside AdaptDL's module
 
@@ -175,13 +175,13 @@ def norms_rows(folder):
     return rows
 
 
-def seconds_to(run_dir, target):
-    """Of steps, until an evaluation has that accuracy; none: it never has."""
+def seconds_to(run_dir, is_reached):
+    """Of steps, until an evaluation is good enough; none: none was. Beside it, each step's batch."""
     spent, batches = 0.0, []
     for line in (run_dir / "log.jsonl").read_text().splitlines():
         each = json.loads(line)
         if "evaluation" in each:
-            if each["evaluation"]["metrics"]["accuracy"] >= target:
+            if is_reached(each["evaluation"]):
                 return spent, batches
         else:
             spent += each["step_s"]
@@ -189,32 +189,50 @@ def seconds_to(run_dir, target):
     return None, batches
 
 
+EXAMPLE_DATA = ROOT / "examples/data"
+DIGITS, TEXT = EXAMPLE_DATA / "digits.npz", EXAMPLE_DATA / "devils_dictionary.bin"
+TARGETS = {
+    "digits to 97 %": dict(
+        model="digits_cnn.py:model", batch=16, reached=lambda each: each["metrics"]["accuracy"] >= 0.97,
+        recipe=["--lr", 0.02, "--momentum", 0.9],
+        data=["--data", f"{DIGITS}[0:1400]", "--eval-data", f"{DIGITS}[1400:]", "--eval-every", 10, "--epochs", 6],
+    ),
+    "text to a loss of 2.7": dict(
+        model="char_gpt.py:model", batch=8, reached=lambda each: each["loss"] <= 2.7, recipe=["--lr", 0.001, "--optimizer", "adam"],
+        data=["--data", f"{TEXT}[0:2900]", "--eval-data", f"{TEXT}[2900:]", "--seq", 64, "--eval-every", 10, "--epochs", 1],
+    ),
+}  # fmt: skip
+
+
 def target_rows(folder):
+    """`begun`: with the plan of a profile, as a user begins; `nothing`: from the equal split, without one."""
     rows = []
-    target, batch = 0.97, 16
-    own = folder / "target"
-    own.mkdir()
-    samples_of("digits_cnn.py:model", own / "m.motley", own)
-    data = ROOT / "examples/data/digits.npz"
     for name, (speeds, bandwidth) in list(CLUSTERS.items())[1 : None if FULL else 2]:
-        cluster = own / "cluster.toml"
-        cluster.write_text(cluster_text(speeds, bandwidth))
-        common = ["-m", own / "m.motley", "-C", cluster, "--profiles", own / "p.db", "--global-batch", batch, "--lr", 0.02,
-                  "--momentum", 0.9]  # fmt: skip
-        for planner in ("equal", "split"):
-            motley("plan", *common, "--planner", planner, "-o", own / f"{planner}.json")
-        for seed in range(5 if FULL else 3):
-            for way, plan, flags in (("even", "equal", ["--adapt", "none"]), ("split", "split", ["--adapt", "none"]),
-                                     ("motley", "equal", ["--adapt", "batch", "--batch-limits", f"{batch}:{32 * batch}"])):  # fmt: skip
-                run_dir = own / f"{way}{seed}"
-                motley("run", "-m", own / "m.motley", "-C", cluster, "--data", f"{data}[0:1400]", "--eval-data", f"{data}[1400:]",
-                       "--eval-every", 10, "--best", "accuracy", "--shuffle", seed, "--epochs", 14, "--plan", own / f"{plan}.json",
-                       "--profiles", own / "p.db", "--run-dir", run_dir, "--resume", "never", "-q", *flags)  # fmt: skip
-                seconds, batches = seconds_to(run_dir, target)
-                rows.append({"kind": "target", "case": f"digits on {name}, seed {seed}", "policy": way, "seconds": seconds,
-                             "steps": len(batches), "last_batch": batches[-1] or batch})  # fmt: skip
-                print(f"  {rows[-1]['case']:<42} {way:<8} {seconds or float('nan'):7.2f} s in {len(batches)} steps, at last of "
-                      f"{rows[-1]['last_batch']}")  # fmt: skip
+        for case, told in TARGETS.items():
+            own = folder / f"{name} {case}".replace(" ", "-")
+            own.mkdir()
+            samples_of(told["model"], own / "m.motley", own)
+            cluster = own / "cluster.toml"
+            cluster.write_text(cluster_text(speeds, bandwidth))
+            common = ["-m", own / "m.motley", "-C", cluster, *told["recipe"]]
+            for planner in ("equal", "split"):
+                motley("plan", *common, "--profiles", own / "p.db", "--global-batch", told["batch"], "--planner", planner, "-o", own / f"{planner}.json")
+            ours = ["--adapt", "batch", "--batch-limits", f"{told['batch']}:{32 * told['batch']}"]
+            ways = {
+                "even": ["--plan", own / "equal.json", "--adapt", "none"],
+                "split": ["--plan", own / "split.json", "--adapt", "none"],
+                "begun": ["--plan", own / "split.json", "--profiles", own / "p.db", *ours],
+                "nothing": ["--plan", own / "equal.json", "--profiles", own / "none.db", *ours],
+            }
+            for seed in range(5 if FULL else 3):
+                for way, flags in ways.items():
+                    run_dir = own / f"{way}{seed}"
+                    motley("run", *common, *told["data"], "--shuffle", seed, "--run-dir", run_dir, "--resume", "never", "-q", *flags)
+                    seconds, batches = seconds_to(run_dir, told["reached"])
+                    rows.append({"kind": "target", "case": f"{case} on {name}, seed {seed}", "policy": way, "time_s": seconds,
+                                 "steps": len(batches), "last_batch": batches[-1] or told["batch"]})  # fmt: skip
+                    print(f"  {rows[-1]['case']:<48} {way:<8} {seconds or float('nan'):7.2f} s in {len(batches)} steps, at last of "
+                          f"{rows[-1]['last_batch']}", flush=True)  # fmt: skip
     return rows
 
 
