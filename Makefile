@@ -24,7 +24,7 @@ COMPUTING_TESTS := tests/test_lowering.py tests/test_rules.py tests/test_program
 # Models of packages that need an environment of their own: tests/zoo.
 ZOO ?=
 
-.PHONY: help setup build wheel demo test test-slow test-zoo test-hosts check bench sanitize fuzz format clean
+.PHONY: help setup build wheel demo test test-slow test-zoo test-hosts check bench sanitize fuzz docs format clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed 's/:.*## /\t/' | expand -t 16
 
@@ -100,6 +100,11 @@ browser-packages:
 	@tools/setup.sh packages tools/packages_browser.txt
 zoo:
 	@tools/setup.sh zoo
+
+docs: ## README.md and docs/ as HTML with a search, into build/docs; a link that leads nowhere is an error
+	@tools/setup.sh docs
+	@.venv-docs/bin/sphinx-build -q -a -W --keep-going -c docs/site . $(BUILD)/docs
+	@echo "docs: $(BUILD)/docs/index.html"
 
 format: ## clang-format on all sources
 	@git ls-files '*.h' '*.cc' | xargs clang-format-14 -i

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import time
+import xml.etree.ElementTree
 
 import pytest
 from conftest import BUILD, DIGITS
@@ -99,6 +100,45 @@ def test_a_finished_run_as_a_page(motley, finished, tmp_path):
     assert figures["command"].startswith("motley run -m ")
     assert page.stat().st_size < 300_000
     check_page(page, figures)
+
+
+def test_shares_are_those_of_the_text(motley, finished):
+    figures = motley("report", finished, "--json").json
+    lines = motley("report", finished).stdout.splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.startswith("  of a step "))
+    for line, shares in zip(lines[begin + 1 :], figures["time_shares"]):
+        name, *shown = line.replace("%", "").split()
+        parts = [(shares["predicted"][part], shares["measured"][part])
+                 for part in ("compute_share", "exchange_share", "waiting_share", "idle_share")]
+        assert name == shares["name"]
+        assert [float(each) for each in shown] == pytest.approx([100 * each for pair in parts for each in pair], abs=0.051)
+        for which in zip(*parts):
+            assert sum(which) == pytest.approx(1)
+    assert [each["name"] for each in figures["time_shares"]] == ["a:0", "b:0", "c:0"]
+    operators = figures["operator_shares"]
+    begin = next(i for i, line in enumerate(lines) if line.startswith("  operators, of what"))
+    for line, share in zip(lines[begin + 1 :], operators[:10]):
+        name, *shown = line.replace("%", "").split()
+        wanted = [share["predicted"], share["measured"], share["predicted"] - share["measured"]]
+        assert name == share["name"]
+        assert [float(each) for each in shown] == pytest.approx([100 * each for each in wanted], abs=0.051)
+    off = [abs(each["predicted"] - each["measured"]) for each in operators]
+    assert off == sorted(off, reverse=True) and len(operators) > 10
+    for which in ("predicted", "measured"):
+        assert sum(each[which] for each in operators) == pytest.approx(1)
+
+
+def test_a_step_as_a_picture(motley, finished, tmp_path):
+    picture = tmp_path / "step.svg"
+    assert motley("report", finished, "-o", picture, "--json").json["picture"] == str(picture)
+    names = {element.tag.rpartition("}")[2] for element in xml.etree.ElementTree.parse(picture).iter()}
+    assert {"svg", "style", "rect", "text"} <= names and not {"script", "a", "image", "foreignObject"} & names
+    prepared = tmp_path / "prepared"
+    shutil.copytree(finished, prepared, symlinks=True)
+    for path in (prepared / "predicted.txt", *(prepared / "trace").iterdir()):
+        path.unlink()
+    outcome = motley("report", prepared, "-o", picture)
+    assert outcome.code == 2 and "no step of it was recorded" in outcome.stderr
 
 
 def test_a_plan_as_a_page(motley, mlp, cluster, finished, tmp_path):

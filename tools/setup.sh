@@ -5,6 +5,7 @@
 #   tools/setup.sh python            a virtual environment with PyTorch, unless MOTLEY_PYTHON names an
 #                                    interpreter that has one
 #   tools/setup.sh zoo               .venv-zoo: the packages of tests/zoo over the PyTorch of the one above
+#   tools/setup.sh docs              .venv-docs: what builds the pages of docs/; it needs no PyTorch
 #   tools/setup.sh                   packages and python, with all lists
 # A line that --check prints in place of doing anything is what would be installed.
 set -euo pipefail
@@ -80,6 +81,17 @@ install_zoo() {
   touch "$stamp"
 }
 
+install_docs() {
+  local list=docs/site/requirements.txt environment=.venv-docs
+  cmp -s "$list" "$environment/installed" && return 0
+  missing=$(missing_packages <(echo python3-venv))
+  if [ -n "$missing" ]; then install_packages "$missing"; fi
+  rm -rf "$environment"
+  python3 -m venv "$environment"
+  "$environment/bin/pip" install -q --disable-pip-version-check --no-deps -r "$list"
+  cp "$list" "$environment/installed"
+}
+
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 what=${1:-all}
@@ -101,4 +113,5 @@ case $what in
       install_python
     fi ;;
   zoo) install_python && install_zoo ;;
+  docs) install_docs ;;
 esac

@@ -27,17 +27,18 @@ struct ReportOptions {
 
 std::vector<Flag> report_flags(ReportOptions& options) {
   constexpr const char* kOfPlans = "Of a plan";
-  return {
-      {"run-dir", &options.subject, "run directory, or plan file"},
-      {"-o,--output", &options.output, "page to write (HTML): one file that needs nothing else"},
-      {"-m,--model", &options.planning.model, "model file that the plan is for",
-       Flag::Default::kHidden, kOfPlans},
-      {"-C,--cluster", &options.planning.cluster, "cluster file that the plan is for",
-       Flag::Default::kHidden, kOfPlans},
-      {"--profiles", &options.planning.profiles, "profile store (default: in the cache folder)",
-       Flag::Default::kHidden, kOfPlans},
-      {"--profile", &options.planning.profile, "what is missing: auto, never or model", kShown,
-       kOfPlans}};
+  return {{"run-dir", &options.subject, "run directory, or plan file"},
+          {"-o,--output", &options.output,
+           "page to write: one file of HTML that needs nothing else; X.svg: its picture of a step "
+           "alone"},
+          {"-m,--model", &options.planning.model, "model file that the plan is for",
+           Flag::Default::kHidden, kOfPlans},
+          {"-C,--cluster", &options.planning.cluster, "cluster file that the plan is for",
+           Flag::Default::kHidden, kOfPlans},
+          {"--profiles", &options.planning.profiles, "profile store (default: in the cache folder)",
+           Flag::Default::kHidden, kOfPlans},
+          {"--profile", &options.planning.profile, "what is missing: auto, never or model", kShown,
+           kOfPlans}};
 }
 
 /// Losses at about ten steps, as one line each.
@@ -77,13 +78,20 @@ std::string rank_lines(const report::Story& story) {
   return text;
 }
 
-/// Writes the page, where one is asked for.
+/// Writes the page or the picture, where one is asked for.
 Result<std::string> write_page(const ReportOptions& options, const report::Story& story,
                                Json& object) {
   if (options.output.empty()) return std::string();
-  MOTLEY_RETURN_IF_ERROR(
-      write_file_atomic(options.output, report::print_page(story, report::print_sections(story))));
-  object["page"] = options.output;
+  const bool is_picture = options.output.ends_with(".svg");
+  const std::optional<std::string> text =
+      is_picture ? report::print_step_picture(story)
+                 : report::print_page(story, report::print_sections(story));
+  if (!text)
+    return usage_error("report.no-step", options.subject +
+                                             ": no step of it was recorded, so there is no picture "
+                                             "of one; -o FILE.html writes what is known");
+  MOTLEY_RETURN_IF_ERROR(write_file_atomic(options.output, *text));
+  object[is_picture ? "picture" : "page"] = options.output;
   return fmt::format("\nwrote {}\n", options.output);
 }
 
@@ -99,6 +107,7 @@ Result<int> report_run(const ReportOptions& options, const Context& context) {
                        figures_of(*run.summary, *run.predicted, "predicted_step_s",
                                   "predicted_peak_bytes"),
                        figures_of(*run.summary, *run.measured, "step_s_median", "peak_bytes"));
+    object.update(report::shares_to_json(*run.predicted, *run.measured));
     object["predicted_exposed_comm_s"] = trace::exposed_communication(*run.predicted).value;
   }
   if (run.measured) object["exposed_comm_s"] = trace::exposed_communication(*run.measured).value;

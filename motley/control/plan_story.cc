@@ -6,14 +6,17 @@
 #include <numeric>
 
 #include "motley/base/text.h"
+#include "motley/control/micro_batches.h"
 #include "motley/control/story_parts.h"
 #include "motley/plan/shares.h"
 #include "motley/report/page/story.h"
+#include "motley/report/report.h"
 
 namespace motley::control {
 namespace {
 
 constexpr int kShownSteps = 2;
+constexpr const char* kEqualSplit = "equal split";
 
 std::vector<std::int64_t> samples_of(const plan::Plan& plan) {
   std::vector<std::int64_t> samples;
@@ -116,9 +119,17 @@ void add_other_splits(const ChosenPlan& chosen, Pricer& pricer) {
   }
 }
 
+bool does_equal_split_fit(const report::Story& story) {
+  for (const report::Neighbour& each : story.neighbours)
+    if (each.label == kEqualSplit) return each.fits;
+  return true;
+}
+
 std::string plan_verdict(const report::Story& story, Seconds step) {
   std::string text = fmt::format("A step is to take {}", format_seconds(step));
-  if (story.timelines.size() > 1)
+  if (!does_equal_split_fit(story))
+    text += "; an equal split does not fit";
+  else if (story.timelines.size() > 1)
     text += fmt::format(": {:.2f} times as fast as an equal split",
                         story.timelines.front().step / step);
   Seconds ours, alone;
@@ -147,7 +158,7 @@ std::vector<report::Neighbour> find_neighbours(const ChosenPlan& chosen) {
   if (!is_split && plan.replicas.size() == 1 && plan.replicas[0].regions.size() == 1)
     add_other_shares(chosen, pricer);
   if (plan::Plan equal = equal_split(chosen); equal != plan)
-    pricer.add("equal split", std::move(equal));
+    pricer.add(kEqualSplit, std::move(equal));
   const std::vector<DeviceId>& devices = chosen.inputs.devices;
   for (std::size_t i = 0; i < devices.size() && devices.size() > 1 && devices.size() <= kMostAlone;
        ++i)
@@ -176,10 +187,10 @@ Result<report::Story> tell_plan(const ChosenPlan& chosen, const std::string& tit
   if (plan::Plan equal = equal_split(chosen); equal != chosen.planned.plan)
     if (const auto planned = lower_plan(inputs, equal))
       if (auto other = predict(inputs, *planned, *chosen.priced.costs, kShownSteps))
-        story.timelines.push_back({"equal split", plan::samples_text(samples_of(equal)),
+        story.timelines.push_back({kEqualSplit, plan::samples_text(samples_of(equal)),
                                    other->seconds(), std::move(other->trace)});
-  story.timelines.push_back({"plan", plan::samples_text(samples_of(chosen.planned.plan)),
-                             predicted.seconds(), predicted.trace});
+  story.timelines.push_back(
+      {"plan", report::plan_label(chosen.planned.plan), predicted.seconds(), predicted.trace});
   for (const DevicePrediction& device : predicted.devices) {
     report::DeviceMemory memory{
         device.name,
@@ -190,9 +201,13 @@ Result<report::Story> tell_plan(const ChosenPlan& chosen, const std::string& tit
     story.memory.push_back(std::move(memory));
   }
   story.links = find_link_loads(*chosen.planned.program, inputs.cluster, predicted.trace);
-  story.layers = find_layer_cuts(*chosen.planned.program, predicted.trace);
   story.stages = find_stages(chosen.planned.plan, inputs.cluster);
+  add_stage_work(chosen.planned.plan, *chosen.planned.program, predicted.trace, story.stages);
+  story.layers = find_layer_cuts(*chosen.planned.program, predicted.trace, story.stages);
+  story.timelines.back().passes = find_passes(*chosen.planned.program, story.stages);
   story.neighbours = find_neighbours(chosen);
+  if (!does_equal_split_fit(story) && story.timelines.front().name == kEqualSplit)
+    story.timelines.front().caption += ", does not fit";
   story.verdict = plan_verdict(story, predicted.seconds());
   story.remarks.push_back(fmt::format("80 % of runs are to take {} to {} a step (by {}).",
                                       format_seconds(Seconds(predicted.step.low)),

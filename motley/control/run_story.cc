@@ -8,6 +8,7 @@
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
+#include "motley/control/micro_batches.h"
 #include "motley/control/story_parts.h"
 #include "motley/program/program_text.h"
 
@@ -53,17 +54,19 @@ std::optional<cluster::Cluster> find_cluster(const FoundRun& run, std::vector<st
   return std::nullopt;
 }
 
-void add_plan(const FoundRun& run, const cluster::Cluster& cluster, report::Story& story) {
+std::optional<plan::Plan> add_plan(const FoundRun& run, const cluster::Cluster& cluster,
+                                   report::Story& story) {
   const auto text = read_file(run.directory.plan());
   auto plan = text ? plan::parse_plan(*text, run.directory.plan(), cluster)
                    : tl::make_unexpected(text.error());
   if (!plan) {
     story.remarks.push_back(plan.error().message);
-    return;
+    return std::nullopt;
   }
   story.stages = find_stages(*plan, cluster);
   for (const plan::Member& member : plan::members(*plan))
     story.samples.emplace_back(cluster.device(member.device).name, member.samples);
+  return std::move(*plan);
 }
 
 std::int64_t steps_done(const FoundRun& run) {
@@ -95,16 +98,19 @@ RunTeller::RunTeller(const FoundRun& run) : run_(run) {
         {"predicted", "", Seconds(predicted_step(run).value_or(0)), *run.predicted});
   if (run.measured) still_.timelines.push_back({"measured", "", step_of(run), *run.measured});
   const auto cluster = find_cluster(run, still_.remarks);
-  if (cluster) add_plan(run, *cluster, still_);
+  const auto plan = cluster ? add_plan(run, *cluster, still_) : std::nullopt;
   const auto program = find_program(run, still_.remarks);
   if (!program) return;
   for (const program::DeviceProgram& device : program->devices)
     still_.memory.push_back(
         {device.device, {}, {}, {}, memory_parts(program::find_memory_peak(device))});
   if (still_.timelines.empty()) return;
+  for (report::Timeline& each : still_.timelines)
+    each.passes = find_passes(*program, still_.stages);
   // Waiting is in what is measured of an exchange, so its time is the predicted one where it can.
   if (cluster) still_.links = find_link_loads(*program, *cluster, still_.timelines.front().trace);
-  still_.layers = find_layer_cuts(*program, still_.timelines.back().trace);
+  if (plan) add_stage_work(*plan, *program, still_.timelines.back().trace, still_.stages);
+  still_.layers = find_layer_cuts(*program, still_.timelines.back().trace, still_.stages);
 }
 
 void RunTeller::add_memory(report::Story& story) const {

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "motley/base/text.h"
+#include "motley/control/micro_batches.h"
 #include "motley/cost/links/network.h"
 #include "motley/plan/shares.h"
 #include "motley/report/page/layer_names.h"
@@ -131,25 +133,57 @@ std::map<std::string, int> parts_by_layer(const program::Program& program) {
   return parts;
 }
 
+/// The stages that any of these devices has.
+std::size_t count_stages(const std::vector<report::StageRow>& stages,
+                         const std::vector<std::string>& devices) {
+  return static_cast<std::size_t>(std::count_if(stages.begin(), stages.end(), [&](const auto& row) {
+    return std::any_of(row.devices.begin(), row.devices.end(), [&](const std::string& each) {
+      return std::find(devices.begin(), devices.end(), each) != devices.end();
+    });
+  }));
+}
+
 std::string cut_text(const program::Program& program, const trace::Trace& trace,
+                     const std::vector<report::StageRow>& stages,
                      const std::vector<double>& seconds, int parts) {
+  constexpr std::size_t kNamed = 3;
   std::vector<std::int64_t> samples;
-  std::string only;
+  std::vector<std::string> devices;
   for (std::size_t d = 0; d < seconds.size(); ++d) {
     if (seconds[d] <= 0) continue;
-    only = trace.devices[d];
+    devices.push_back(trace.devices[d]);
     for (const program::DeviceProgram& device : program.devices)
-      if (device.device == only) samples.push_back(device.samples);
+      if (device.device == devices.back()) samples.push_back(device.samples);
   }
-  if (samples.size() < 2) return "on " + only + " alone";
+  if (devices.size() == 1) return "on " + devices.front() + " alone";
+  if (count_stages(stages, devices) > 1)
+    return devices.size() > kNamed ? fmt::format("on {} devices, by stages", devices.size())
+                                   : "on " + join(devices, ", ");
   if (parts > 1) return fmt::format("weights in {} parts", parts);
   return "samples " + plan::samples_text(samples);
+}
+
+/// By layer the first of its operators in the model; of those that have none there is none.
+std::map<std::string, std::int64_t> places_of_layers(const program::Program& program,
+                                                     const trace::Trace& trace) {
+  std::map<std::string, std::int64_t> places;
+  for (std::size_t d = 0; d < program.devices.size() && d < trace.devices.size(); ++d) {
+    const auto& instructions = program.devices[d].instructions;
+    for (std::size_t i = 0; i < instructions.size() && i < trace.names[d].size(); ++i) {
+      const OpId origin = instructions[i].origin;
+      if (origin.is_none()) continue;
+      const auto at = places.try_emplace(report::layer_of(trace.names[d][i]), origin.value).first;
+      at->second = std::min<std::int64_t>(at->second, origin.value);
+    }
+  }
+  return places;
 }
 
 }  // namespace
 
 std::vector<report::LayerCut> find_layer_cuts(const program::Program& program,
-                                              const trace::Trace& trace) {
+                                              const trace::Trace& trace,
+                                              const std::vector<report::StageRow>& stages) {
   std::vector<std::int64_t> steps(trace.devices.size(), 0);
   for (const trace::StepMark& mark : trace.steps) ++steps[static_cast<std::size_t>(mark.device)];
   std::map<std::string, std::size_t> known;
@@ -166,9 +200,89 @@ std::vector<report::LayerCut> find_layer_cuts(const program::Program& program,
   const std::map<std::string, int> parts = parts_by_layer(program);
   for (report::LayerCut& each : layers) {
     const auto found = parts.find(each.layer);
-    each.cut = cut_text(program, trace, each.compute_s, found == parts.end() ? 0 : found->second);
+    each.cut =
+        cut_text(program, trace, stages, each.compute_s, found == parts.end() ? 0 : found->second);
   }
+  const auto places = places_of_layers(program, trace);
+  const auto place = [&](const report::LayerCut& layer) {
+    const auto found = places.find(layer.layer);
+    return found == places.end() ? std::numeric_limits<std::int64_t>::max() : found->second;
+  };
+  std::stable_sort(layers.begin(), layers.end(),
+                   [&](const auto& a, const auto& b) { return place(a) < place(b); });
   return layers;
+}
+
+namespace {
+
+/// No ranges are all operators.
+bool has(const std::vector<plan::OpRange>& ranges, OpId op) {
+  return ranges.empty() ||
+         std::any_of(ranges.begin(), ranges.end(), [&](const plan::OpRange& range) {
+           return range.first <= op.value && op.value < range.end;
+         });
+}
+
+/// What one device does of a region.
+struct RegionWork {
+  struct Layer {
+    std::int64_t first = 0;  // operator
+    double seconds = 0;
+  };
+  double seconds = 0;                   // a step
+  std::map<std::string, Layer> layers;  // of the forward pass
+};
+
+RegionWork work_of_region(const plan::Region& region, const program::DeviceProgram& device,
+                          const trace::Trace& trace, std::size_t at, OpId first_backward) {
+  RegionWork work;
+  double steps = 0;
+  for (const trace::StepMark& mark : trace.steps) steps += mark.device == static_cast<int>(at);
+  for (const trace::Interval& each : trace.intervals) {
+    if (each.device != static_cast<int>(at) || each.lane != Lane::kCompute || each.bytes > 0 ||
+        each.instruction.index() >= device.instructions.size() || steps == 0)
+      continue;  // a directory may have a trace of another program
+    const OpId origin = device.instructions[each.instruction.index()].origin;
+    if (origin.is_none() || !has(region.covers, origin)) continue;
+    const double seconds = 1e-9 * static_cast<double>(each.end - each.begin) / steps;
+    work.seconds += seconds;
+    const std::string name = report::layer_of(trace.names[at][each.instruction.index()]);
+    if (name == "batch" || (!first_backward.is_none() && origin.value >= first_backward.value))
+      continue;
+    auto& layer = work.layers.try_emplace(name, RegionWork::Layer{origin.value}).first->second;
+    layer.first = std::min<std::int64_t>(layer.first, origin.value);
+    layer.seconds += seconds;
+  }
+  return work;
+}
+
+/// "wte to h.1": the first and the last; what takes a hundredth or less, such as the transpose of a
+/// weight that is used elsewhere, is none.
+std::string layers_text(const RegionWork& work) {
+  std::map<std::int64_t, std::string> in_order;
+  for (const auto& [name, layer] : work.layers)
+    if (layer.seconds > 0.01 * work.seconds) in_order[layer.first] = name;
+  if (in_order.empty()) return "";
+  const std::string &first = in_order.begin()->second, &last = in_order.rbegin()->second;
+  return first == last ? first : first + " to " + last;
+}
+
+}  // namespace
+
+void add_stage_work(const plan::Plan& plan, const program::Program& program,
+                    const trace::Trace& trace, std::vector<report::StageRow>& stages) {
+  const OpId first_backward = find_first_backward(program);
+  for (report::StageRow& row : stages) {
+    const plan::Region& region = plan.replicas[static_cast<std::size_t>(row.replica)]
+                                     .regions[static_cast<std::size_t>(row.stage)];
+    for (std::size_t d = 0; d < trace.devices.size() && d < program.devices.size(); ++d) {
+      if (std::find(row.devices.begin(), row.devices.end(), trace.devices[d]) == row.devices.end())
+        continue;
+      const RegionWork work = work_of_region(region, program.devices[d], trace, d, first_backward);
+      row.compute_s = std::max(row.compute_s, work.seconds);
+      if (std::string layers = layers_text(work); !layers.empty()) row.layers = std::move(layers);
+    }
+  }
 }
 
 std::vector<report::StageRow> find_stages(const plan::Plan& plan, const cluster::Cluster& cluster) {

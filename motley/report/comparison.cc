@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "motley/base/json.h"
 #include "motley/base/text.h"
 #include "motley/report/report.h"
 
@@ -32,16 +33,20 @@ double mean(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-using Part = trace::Nanoseconds trace::Breakdown::*;
+/// What a step is divided into, by its name in the JSON.
+struct Part {
+  const char* key;
+  trace::Nanoseconds trace::Breakdown::*time;
+};
+constexpr Part kParts[] = {{"compute_share", &trace::Breakdown::compute},
+                           {"exchange_share", &trace::Breakdown::exposed_communication},
+                           {"waiting_share", &trace::Breakdown::waiting},
+                           {"idle_share", &trace::Breakdown::bubble}};
 
-std::string part_cell(const trace::Breakdown& predicted, const trace::Breakdown& measured,
-                      Part part) {
-  const auto share = [&](const trace::Breakdown& parts) {
-    return parts.total() > 0
-               ? 100 * static_cast<double>(parts.*part) / static_cast<double>(parts.total())
-               : 0.0;
-  };
-  return fmt::format(" {:>6.1f}% {:>6.1f}%", share(predicted), share(measured));
+double share_of(const trace::Breakdown& parts, const Part& part) {
+  return parts.total() > 0
+             ? static_cast<double>(parts.*part.time) / static_cast<double>(parts.total())
+             : 0.0;
 }
 
 /// Devices' steps in parts; of each the predicted and the measured share.
@@ -52,9 +57,9 @@ std::string parts_table(const trace::Trace& predicted, const trace::Trace& measu
   std::vector<std::pair<std::string, std::string>> rows;
   for (std::size_t d = 0; d < std::min(before.size(), after.size()); ++d) {
     std::string cells;
-    for (const Part part : {&trace::Breakdown::compute, &trace::Breakdown::exposed_communication,
-                            &trace::Breakdown::waiting, &trace::Breakdown::bubble})
-      cells += part_cell(before[d], after[d], part);
+    for (const Part& part : kParts)
+      cells += fmt::format(" {:>6.1f}% {:>6.1f}%", 100 * share_of(before[d], part),
+                           100 * share_of(after[d], part));
     rows.emplace_back(measured.devices[d], cells.substr(1));
   }
   return text + print_rows(rows);
@@ -96,6 +101,23 @@ std::vector<OperatorShare> compare_operators(const trace::Trace& predicted,
                      return std::abs(a.deviation()) > std::abs(b.deviation());
                    });
   return shares;
+}
+
+Json shares_to_json(const trace::Trace& predicted, const trace::Trace& measured) {
+  const auto before = trace::break_down(predicted), after = trace::break_down(measured);
+  Json json{{"time_shares", Json::array()}, {"operator_shares", Json::array()}};
+  for (std::size_t d = 0; d < std::min(before.size(), after.size()); ++d) {
+    Json row{{"name", measured.devices[d]}};
+    for (const Part& part : kParts) {
+      row["predicted"][part.key] = share_of(before[d], part);
+      row["measured"][part.key] = share_of(after[d], part);
+    }
+    json["time_shares"].push_back(std::move(row));
+  }
+  for (const OperatorShare& each : compare_operators(predicted, measured))
+    json["operator_shares"].push_back(
+        {{"name", each.name}, {"predicted", each.predicted}, {"measured", each.measured}});
+  return json;
 }
 
 std::string print_comparison(const RunFigures& predicted, const RunFigures& measured) {

@@ -37,6 +37,10 @@ struct OperatorShare {
 std::vector<OperatorShare> compare_operators(const trace::Trace& predicted,
                                              const trace::Trace& measured);
 
+/// The shares that print_comparison shows, as `motley report --json` has them: `time_shares`, by
+/// device what a step is divided into, and `operator_shares`, all of them.
+Json shares_to_json(const trace::Trace& predicted, const trace::Trace& measured);
+
 /// Predicted beside measured: step time and memory; of each device's step compute, exchange,
 /// waiting and what is idle otherwise, which sum to it; shares of operators, those that deviate
 /// most first.

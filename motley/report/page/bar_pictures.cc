@@ -176,28 +176,34 @@ std::optional<Picture> draw_layers(const Story& story) {
 std::optional<Picture> draw_stages(const Story& story) {
   if (story.stages.empty()) return std::nullopt;
   Picture picture{.id = "stages", .title = "Stages and micro-batches"};
-  picture.says = "Each replica is cut into stages; a box is a micro-batch.";
-  Table table{{"stage", "devices", "operators", "samples", "micro-batches"}, {}};
+  picture.says =
+      "Each replica is cut into stages, which pass its micro-batches on to each other. What a "
+      "stage "
+      "computes in a step, on its device that computes longest.";
+  Table table{{"stage", "devices", "layers", "operators", "samples", "micro-batches", "computes"},
+              {}};
   std::vector<Bar> bars;
-  double scale = 1;
+  double scale = 0;
   for (std::size_t i = 0; i < story.stages.size(); ++i) {
     const StageRow& each = story.stages[i];
     const std::string place = fmt::format("/stages/{}/", i);
     const std::string name = fmt::format("{}.{}", each.replica, each.stage);
     const std::string devices = join(each.devices, ", ");
-    Bar bar{name + " on " + devices,
-            {},
-            fmt::format("{} samples in {} micro-batches", each.samples, each.micro_batches)};
-    for (std::int64_t m = 0; m < std::min<std::int64_t>(64, each.micro_batches); ++m)
-      bar.parts.push_back({1, m % 2 == 0 ? "work" : "work two", fmt::format("micro-batch {}", m)});
-    scale = std::max(scale, static_cast<double>(bar.parts.size()));
-    bars.push_back(std::move(bar));
+    const std::string compute = format_seconds(Seconds(each.compute_s));
+    bars.push_back({name + " on " + devices,
+                    {{each.compute_s, "work", compute}},
+                    fmt::format("{}, {} of {}{}{}", compute, each.micro_batches,
+                                each.samples / std::max<std::int64_t>(1, each.micro_batches),
+                                each.layers.empty() ? "" : ", ", each.layers)});
+    scale = std::max(scale, each.compute_s);
     table.rows.push_back(
         {{name},
          {devices},
+         {each.layers},
          number_cell(place + "operators", static_cast<double>(each.operators)),
          number_cell(place + "samples", static_cast<double>(each.samples)),
-         number_cell(place + "micro_batches", static_cast<double>(each.micro_batches))});
+         number_cell(place + "micro_batches", static_cast<double>(each.micro_batches)),
+         seconds_cell(place + "compute_s", each.compute_s)});
   }
   draw_both(bars, scale, picture);
   picture.table = std::move(table);

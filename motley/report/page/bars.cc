@@ -9,7 +9,7 @@
 namespace motley::report {
 namespace {
 
-constexpr double kNameWidth = 150, kWordsWidth = 260, kBarHeight = 18;
+constexpr double kNameWidth = 184, kWordsWidth = 260, kBarHeight = 18;
 
 void draw_parts(Svg& svg, const Bar& bar, double x, double y, double width, double scale) {
   svg.rect(x, y, width, kBarHeight, "rail");
@@ -40,12 +40,12 @@ std::string draw_bars(const std::vector<Bar>& bars, double scale, Frame frame,
     const Bar& bar = bars[i];
     const double y = 4 + pitch * static_cast<double>(i);
     if (narrow) {
-      svg.text(0, y + 11, "name", fit(bar.name, 0.42 * frame.width));
+      svg.text(0, y + 11, "name", fit_bold(bar.name, 0.42 * frame.width));
       svg.text(frame.width, y + 11, "end", fit(bar.words, 0.57 * frame.width));
       draw_parts(svg, bar, 0, y + 16, frame.width, scale);
     } else {
       const double width = frame.width - kNameWidth - kWordsWidth;
-      svg.text(kNameWidth - 10, y + 13, "name end", fit(bar.name, kNameWidth - 10));
+      svg.text(kNameWidth - 10, y + 13, "name end", fit_bold(bar.name, kNameWidth - 10));
       draw_parts(svg, bar, kNameWidth, y, width, scale);
       svg.text(kNameWidth + width + 10, y + 13, "", fit(bar.words, kWordsWidth - 10));
     }

@@ -20,16 +20,36 @@ constexpr std::size_t kMostRows = 64;      // devices of a timeline
 constexpr std::size_t kDetailedRows = 12;  // up to which layers are told apart
 constexpr double kGutter = 70, kRight = 10;
 
-/// One step of a timeline, the one that took most nearly as long as the median.
+/// One step of a timeline, of those in its trace the one that took most nearly as long as its
+/// median.
 struct ShownStep {
   const Timeline* timeline = nullptr;
   std::int64_t step = 0;
   Nanoseconds begin = 0, end = 0;
-  std::vector<Wait> waits;         // of that step
-  std::vector<DeviceTimes> times;  // of all steps
+  std::vector<Wait> waits;          // of that step
+  std::vector<DeviceTimes> times;   // of all steps
+  std::vector<std::string> places;  // by device: "stage 0.1", or ""
 };
 
-ShownStep choose_step(const Timeline& timeline) {
+/// Where each device of a timeline stands, which is that of the plan itself: which of its stages
+/// each has.
+std::vector<std::string> find_places(const Timeline& timeline,
+                                     const std::vector<StageRow>& stages) {
+  std::vector<std::string> places;
+  for (const std::string& device : timeline.trace.devices) {
+    std::vector<std::string> names;
+    for (const StageRow& each : stages)
+      if (std::find(each.devices.begin(), each.devices.end(), device) != each.devices.end())
+        names.push_back(fmt::format("{}.{}", each.replica, each.stage));
+    const bool is_staged = !names.empty() && !timeline.passes.empty();
+    places.push_back(
+        is_staged ? fmt::format("{} {}", names.size() > 1 ? "stages" : "stage", join(names, ", "))
+                  : "");
+  }
+  return places;
+}
+
+ShownStep choose_step(const Timeline& timeline, const std::vector<StageRow>& stages) {
   const trace::Trace& trace = timeline.trace;
   std::map<std::int64_t, std::pair<Nanoseconds, Nanoseconds>> steps;
   for (const trace::StepMark& mark : trace.steps) {
@@ -38,7 +58,7 @@ ShownStep choose_step(const Timeline& timeline) {
     end = std::max(end, mark.end);
   }
   ShownStep shown{.timeline = &timeline};
-  const double median = trace::median_step(trace).value * 1e9;
+  const double median = timeline.step.value * 1e9;
   double nearest = -1;
   for (const auto& [step, span] : steps) {
     const double off = std::abs(static_cast<double>(span.second - span.first) - median);
@@ -48,14 +68,33 @@ ShownStep choose_step(const Timeline& timeline) {
   }
   shown.waits = find_waits(trace);
   shown.times = sum_times(trace, shown.waits);
+  shown.places = find_places(timeline, stages);
   std::erase_if(shown.waits, [&](const Wait& wait) { return wait.step != shown.step; });
   return shown;
 }
 
+/// What is told apart of a device's work: micro-batches where there are several, or layers.
+struct Work {
+  Pass pass;
+  std::string layer;  // "" where layers are not told apart
+  bool is_of_pass() const { return pass.micro_batch >= 0; }
+  bool operator==(const Work&) const = default;
+
+  std::string words() const {
+    if (!is_of_pass()) return layer;
+    return fmt::format("{}{}", pass.micro_batch, pass.is_backward ? "b" : "");
+  }
+  std::string title() const {
+    if (!is_of_pass()) return layer;
+    return fmt::format("micro-batch {}, {}", pass.micro_batch,
+                       pass.is_backward ? "backward" : "forward");
+  }
+};
+
 /// A stretch in pixels.
 struct Stretch {
   double begin = 0, end = 0;
-  std::string layer;  // of the work; "" where layers are not told apart
+  Work work;
 };
 
 /// Draws the rows of one timeline, all devices by one clock.
@@ -80,12 +119,7 @@ class Rows {
   }
 
   void draw(double top) {
-    svg_.text(0, top + 14, "head",
-              fit(fmt::format(
-                      "{}{}: {} a step", shown_.timeline->name,
-                      shown_.timeline->caption.empty() ? "" : " (" + shown_.timeline->caption + ")",
-                      format_seconds(shown_.timeline->step)),
-                  frame_.width));
+    svg_.text(0, top + 14, "head", fit(headline(), frame_.width));
     top_ = top + 26;
     for (std::size_t row = 0; row < rows_.size(); ++row) draw_row(row);
     draw_arrows();
@@ -99,27 +133,46 @@ class Rows {
   double y(std::size_t row) const { return top_ + pitch_ * static_cast<double>(row); }
   double bar_y(std::size_t row) const { return y(row) + (is_detailed_ ? 16 : 0); }
 
+  std::string headline() const {
+    const Timeline& timeline = *shown_.timeline;
+    std::string text = fmt::format("{}{}: {} a step", timeline.name,
+                                   timeline.caption.empty() ? "" : " (" + timeline.caption + ")",
+                                   format_seconds(timeline.step));
+    constexpr double kAlike = 0.1;
+    const double seconds = 1e-9 * static_cast<double>(shown_.end - shown_.begin);
+    if (std::abs(seconds - timeline.step.value) > kAlike * timeline.step.value)
+      text += fmt::format(", this one {}", format_seconds(Seconds(seconds)));
+    return text;
+  }
+
+  /// "stage 0.1: computes 60 %, waits 39 %, most for b:0"; where there is little room, which of the
+  /// two matters.
   std::string summary(std::size_t device) const {
     const DeviceTimes& times = shown_.times[device];
     const double all =
         std::max(1.0, static_cast<double>(times.computing + times.waiting + times.other));
-    std::string text =
+    std::string computes =
         fmt::format("computes {:.0f} %", 100 * static_cast<double>(times.computing) / all);
+    std::string waits;
     const auto late = std::max_element(times.waiting_for.begin(), times.waiting_for.end());
     if (late != times.waiting_for.end() && static_cast<double>(*late) > 0.005 * all)
-      text += fmt::format(
-          ", waits {:.0f} %, most for {}", 100 * static_cast<double>(times.waiting) / all,
-          trace_.devices[static_cast<std::size_t>(late - times.waiting_for.begin())]);
-    return text;
+      waits =
+          fmt::format("waits {:.0f} %, most for {}", 100 * static_cast<double>(times.waiting) / all,
+                      trace_.devices[static_cast<std::size_t>(late - times.waiting_for.begin())]);
+    const std::string& place = shown_.places[device];
+    if (frame_.is_narrow() && !place.empty())
+      return place + ": " + (waits.empty() ? computes : waits);
+    return (place.empty() ? "" : place + ": ") + computes + (waits.empty() ? "" : ", ") + waits;
   }
 
   void draw_words(std::size_t row) {
     const std::size_t device = rows_[row];
     const std::string& name = trace_.devices[device];
     if (is_detailed_ && frame_.is_narrow()) {
-      svg_.text(0, y(row) + 11, "name halo", fit(name + ": " + summary(device), frame_.width));
+      const char* then = shown_.places[device].empty() ? ": " : ", ";
+      svg_.text(0, y(row) + 11, "name halo", fit_bold(name + then + summary(device), frame_.width));
     } else if (is_detailed_) {
-      svg_.text(left_ - 8, bar_y(row) + 14, "name end", fit(name, kGutter - 8));
+      svg_.text(left_ - 8, bar_y(row) + 14, "name end", fit_bold(name, kGutter - 8));
       svg_.text(left_, y(row) + 11, "soft halo", summary(device));
     } else if (!frame_.is_narrow()) {
       svg_.text(left_ - 8, bar_y(row) + 7, "tiny end", fit(name, kGutter - 8));
@@ -156,45 +209,70 @@ class Rows {
       svg_.text(x(wait.begin) + width / 2, bar_y(row) + 14, "mid on-wait", words);
   }
 
+  Work work_in(const Interval& interval) const {
+    const auto device = static_cast<std::size_t>(interval.device);
+    const std::size_t instruction = interval.instruction.index();
+    const auto& passes = shown_.timeline->passes;
+    Work work;
+    if (device < passes.size() && instruction < passes[device].size())
+      work.pass = passes[device][instruction];
+    if (work.is_of_pass() || !is_detailed_) return work;
+    work.pass = {};
+    work.layer = layer_of(trace_.names[device][instruction]);
+    return work;
+  }
+
   std::vector<Stretch> work_of(std::size_t device) const {
-    constexpr double kGap = 0.6;  // pixels; smaller ones do not show
     std::vector<Stretch> stretches;
-    for (const Interval& each : trace_.intervals) {
-      if (each.device != static_cast<int>(device) || each.lane != Lane::kCompute ||
-          each.step != shown_.step || each.bytes > 0)
-        continue;
-      const double begin = x(each.begin), end = x(each.end);
-      const std::string layer =
-          is_detailed_ ? layer_of(trace_.names[device][each.instruction.index()]) : "";
-      // What is narrower than a pixel goes with what is before it.
-      if (!stretches.empty() && begin - stretches.back().end < kGap &&
-          (stretches.back().layer == layer || end - begin < 1)) {
-        stretches.back().end = end;
-      } else {
-        stretches.push_back({begin, end, layer});
-      }
+    for (const Interval& each : trace_.intervals)
+      if (each.device == static_cast<int>(device) && each.lane == Lane::kCompute &&
+          each.step == shown_.step && each.bytes == 0)
+        append(stretches, {x(each.begin), x(each.end), work_in(each)});
+    if (!is_detailed_) return stretches;
+    // What is then narrower than a pixel goes with what is before it.
+    std::vector<Stretch> shown;
+    for (Stretch& each : stretches) {
+      if (each.end - each.begin < 1 && !shown.empty() && each.begin - shown.back().end < kGap)
+        shown.back().end = each.end;
+      else
+        append(shown, std::move(each));
     }
-    return stretches;
+    return shown;
+  }
+
+  static constexpr double kGap = 0.6;  // pixels; smaller ones do not show
+
+  /// Another stretch or, where it follows and is of the same work, more of the last.
+  static void append(std::vector<Stretch>& stretches, Stretch next) {
+    if (!stretches.empty() && next.begin - stretches.back().end < kGap &&
+        stretches.back().work == next.work)
+      stretches.back().end = next.end;
+    else
+      stretches.push_back(std::move(next));
   }
 
   void draw_work(std::size_t row, std::size_t device) {
-    std::string path;
+    std::string forward, backward;  // where there is no room for more
     bool is_odd = false;
     for (const Stretch& each : work_of(device)) {
       const double width = std::max(0.5, each.end - each.begin);
       if (!is_detailed_) {
-        path += fmt::format("M{} {}h{}v{}h-{}z", coordinate(each.begin), coordinate(bar_y(row)),
-                            coordinate(width), bar_, coordinate(width));
+        (each.work.pass.is_backward ? backward : forward) +=
+            fmt::format("M{} {}h{}v{}h-{}z", coordinate(each.begin), coordinate(bar_y(row)),
+                        coordinate(width), bar_, coordinate(width));
         continue;
       }
       is_odd = !is_odd;
-      svg_.rect(each.begin, bar_y(row), width, bar_, is_odd ? "work" : "work two",
-                width > 2 ? each.layer : "");
-      if (const std::string words = fit(each.layer, width - 6);
-          words == each.layer && words.size() > 1)
+      std::string classes = each.work.is_of_pass() || is_odd ? "work" : "work two";
+      if (each.work.pass.is_backward) classes = "back";
+      if (each.work.is_of_pass() && width > 3) classes += " part";
+      svg_.rect(each.begin, bar_y(row), width, bar_, classes, width > 2 ? each.work.title() : "");
+      const std::string words = each.work.words();
+      if ((words.size() > 1 || each.work.is_of_pass()) && fit(words, width - 4) == words)
         svg_.text(each.begin + width / 2, bar_y(row) + 14, "mid on-work", words);
     }
-    if (!path.empty()) svg_.path(path, "work");
+    if (!forward.empty()) svg_.path(forward, "work");
+    if (!backward.empty()) svg_.path(backward, "back");
   }
 
   void draw_exchanges(std::size_t row, std::size_t device) {
@@ -260,8 +338,41 @@ void draw_axis(Svg& svg, Frame frame, double seconds, double y) {
   }
 }
 
-std::string draw_all(const std::vector<ShownStep>& steps, Frame frame) {
-  double seconds = 0, height = 26;
+struct Key {
+  const char *classes, *says;
+};
+
+/// What stands for what in these steps.
+std::vector<Key> find_keys(const std::vector<ShownStep>& steps) {
+  bool by_layer = false, by_pass = false;
+  for (const ShownStep& each : steps) {
+    bool has_passes = false;
+    for (const std::vector<Pass>& passes : each.timeline->passes)
+      has_passes = has_passes || !passes.empty();
+    (has_passes ? by_pass : by_layer) = true;
+  }
+  std::vector<Key> keys;
+  if (by_layer) keys.push_back({"work", "computes, by layer"});
+  if (by_pass) keys.push_back({"work part", "micro-batch 0, 1, ... forward"});
+  if (by_pass) keys.push_back({"back part", "0b, 1b, ... backward"});
+  keys.push_back({"wait", "waits for another"});
+  keys.push_back({"exchange", "exchange under way"});
+  return keys;
+}
+
+/// Where the page's own legend is not there.
+void draw_keys(Svg& svg, const std::vector<Key>& keys, double y) {
+  double x = kGutter;
+  for (const Key& each : keys) {
+    svg.rect(x, y, 17, 11, each.classes);
+    svg.text(x + 24, y + 10, "soft", each.says);
+    x += 50 + 6.2 * static_cast<double>(std::string_view(each.says).size());
+  }
+}
+
+/// `below` it are so many pixels for something else.
+Svg draw_all(const std::vector<ShownStep>& steps, Frame frame, double below = 0) {
+  double seconds = 0, height = 26 + below;
   for (const ShownStep& each : steps) {
     seconds = std::max(seconds, 1e-9 * static_cast<double>(each.end - each.begin));
     height += Rows::height(*each.timeline, frame);
@@ -273,13 +384,14 @@ std::string draw_all(const std::vector<ShownStep>& steps, Frame frame) {
     top += Rows::height(*each.timeline, frame);
   }
   draw_axis(svg, frame, seconds, top);
-  return std::move(svg).str();
+  if (below > 0) draw_keys(svg, find_keys(steps), top + 30);
+  return svg;
 }
 
 std::vector<ShownStep> shown_steps(const Story& story) {
   std::vector<ShownStep> steps;
   for (const Timeline& each : story.timelines)
-    if (!each.trace.steps.empty()) steps.push_back(choose_step(each));
+    if (!each.trace.steps.empty()) steps.push_back(choose_step(each, story.stages));
   return steps;
 }
 
@@ -321,17 +433,21 @@ std::optional<Picture> draw_timelines(const Story& story) {
       waiting_sentence(story) +
       " Time goes from left to right, by one clock for all; arrows go from who is late to "
       "who waits.";
-  picture.wide = draw_all(steps, kWide);
-  picture.narrow = draw_all(steps, kNarrow);
+  picture.wide = draw_all(steps, kWide).str();
+  picture.narrow = draw_all(steps, kNarrow).str();
   picture.table = table_of_times(story);
-  picture.legend = legend_entry("work", "computes, by layer") +
-                   legend_entry("wait", "waits for another") +
-                   legend_entry("exchange", "exchange under way");
+  for (const Key& each : find_keys(steps)) picture.legend += legend_entry(each.classes, each.says);
   for (const ShownStep& each : steps)
     if (each.timeline->trace.devices.size() > kMostRows)
       picture.says += fmt::format(" The first {} of {} devices are drawn.", kMostRows,
                                   each.timeline->trace.devices.size());
   return picture;
+}
+
+std::optional<std::string> draw_timelines_alone(const Story& story, std::string_view head) {
+  const std::vector<ShownStep> steps = shown_steps(story);
+  if (steps.empty()) return std::nullopt;
+  return draw_all(steps, kWide, 20).file(head);
 }
 
 }  // namespace motley::report

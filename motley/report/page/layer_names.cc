@@ -27,6 +27,7 @@ std::string layer_of(std::string_view name) {
       op == "motley::stop_request")
     return "batch";
   const std::string_view path = name.substr(blank + 1);
+  if (path.starts_with("bucket ") || path == "updated") return "update";
   std::size_t begin = 0;
   while (begin < path.size()) {
     const std::size_t end = std::min(path.find('.', begin), path.size());

@@ -88,11 +88,17 @@ std::string print_page(const Story& story, const std::vector<Section>& sections,
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
       "'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; connect-src {}\">"
-      "<link rel=\"icon\" href=\"data:,\"><title>{}: {}</title><style>{}</style></head>"
-      "<body>{}<main id=\"page\">{}</main><script>{}</script></body></html>\n",
-      is_live ? "'self'" : "'none'", escape(story.title), escape(story.state), kPageStyle,
-      kPagePatterns, inside,
+      "<link rel=\"icon\" href=\"data:,\"><title>{}: {}</title><style>{}{}</style></head>"
+      "<body><svg width=\"0\" height=\"0\" style=\"position:absolute\" "
+      "aria-hidden=\"true\">{}</svg>"
+      "<main id=\"page\">{}</main><script>{}</script></body></html>\n",
+      is_live ? "'self'" : "'none'", escape(story.title), escape(story.state), kPictureStyle,
+      kPageStyle, kPatterns, inside,
       is_live ? fmt::format("{}{}", kZoomScript, kLiveScript) : std::string(kZoomScript));
+}
+
+std::optional<std::string> print_step_picture(const Story& story) {
+  return draw_timelines_alone(story, fmt::format("<style>{}</style>{}", kPictureStyle, kPatterns));
 }
 
 }  // namespace motley::report

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,5 +27,9 @@ std::vector<Section> print_sections(const Story& story, Sections which = Section
 /// without its script. Everything that comes from files is escaped.
 std::string print_page(const Story& story, const std::vector<Section>& sections,
                        Liveness liveness = Liveness::kStill);
+
+/// The picture of a step, device by device, as a file of SVG that needs nothing else and has no
+/// script, for light and dark grounds; nothing where no step is known.
+std::optional<std::string> print_step_picture(const Story& story);
 
 }  // namespace motley::report

@@ -4,9 +4,12 @@
 
 namespace motley::report {
 
-/// What every page has: its styles (light, dark, print, 390 pixels), the patterns that pictures
-/// are filled with, and scripts: a click enlarges a picture; a live page takes what its server
-/// sends.
-extern const std::string_view kPageStyle, kPagePatterns, kZoomScript, kLiveScript;
+/// What every picture has, on a page or alone: its colors (light and dark) and styles, and the
+/// patterns that it is filled with, as `defs` of SVG.
+extern const std::string_view kPictureStyle, kPatterns;
+
+/// What every page has beside these: styles (print, 390 pixels), and scripts: a click enlarges a
+/// picture; a live page takes what its server sends.
+extern const std::string_view kPageStyle, kZoomScript, kLiveScript;
 
 }  // namespace motley::report

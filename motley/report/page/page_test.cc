@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 /// b:0 is late for the sum that both join, by 20 of 65.
 trace::Trace late_by_twenty() {
@@ -102,6 +103,31 @@ TEST(Page, HasAllPicturesTwiceAndATableForEach) {
   }
 }
 
+TEST(Page, MicroBatchesAreToldApartWhereThereAreSeveral) {
+  Story story = full_story();
+  story.timelines[0].passes = {{{2, false}, {}}, {{2, true}, {}}};
+  story.stages = {{0, 0, {"a:0"}, 7, 8, 3}, {0, 1, {"b:0"}, 7, 8, 3}, {0, 2, {"a:0"}, 7, 8, 3}};
+  const std::string wide = draw_timelines(story)->wide;
+  for (const char* each : {">2<", ">2b<", "micro-batch 2, backward", "stages 0.0, 0.2: computes",
+                           "stage 0.1: computes"})
+    EXPECT_THAT(wide, HasSubstr(each));
+  EXPECT_THAT(wide, Not(HasSubstr(">h.0<")));
+  EXPECT_THAT(draw_timelines(story)->legend, HasSubstr("backward"));
+  EXPECT_THAT(draw_timelines(full_story())->legend, Not(HasSubstr("backward")));
+}
+
+TEST(Page, APictureAloneIsAFile) {
+  const std::string picture = print_step_picture(full_story()).value();
+  EXPECT_THAT(picture,
+              StartsWith("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"-16 -16 932 "));
+  for (const char* each : {"prefers-color-scheme:dark", "id=\"hatch\"", "waits for b:0", "h.0",
+                           "exchange under way", "class=\"ground\""})
+    EXPECT_THAT(picture, HasSubstr(each));
+  for (const char* each : {"<script", "<figure", "data-key", "href"})
+    EXPECT_THAT(picture, Not(HasSubstr(each)));
+  EXPECT_EQ(print_step_picture({.title = "x", .state = "prepared", .verdict = ""}), std::nullopt);
+}
+
 TEST(Page, AStillOneConnectsToNothing) {
   EXPECT_THAT(page_of(full_story()), HasSubstr("connect-src 'none'"));
   EXPECT_THAT(page_of(full_story()), Not(HasSubstr("EventSource")));
@@ -137,6 +163,7 @@ TEST(LayerNames, EndAtTheFirstNumberOrTheFirstWord) {
   EXPECT_EQ(layer_of("aten::embedding wte"), "wte");
   EXPECT_EQ(layer_of("aten::mm fc.weight"), "fc");
   EXPECT_EQ(layer_of("motley::update bucket 0"), "update");
+  EXPECT_EQ(layer_of("aten::slice.Tensor bucket 0"), "update");
   EXPECT_EQ(layer_of("motley::load load x"), "batch");
   EXPECT_EQ(layer_of("aten::view"), "batch");
 }

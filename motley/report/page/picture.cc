@@ -39,4 +39,9 @@ std::string fit(std::string_view text, double width) {
   return end == 0 ? "" : std::string(text.substr(0, end)) + "\u2026";
 }
 
+std::string fit_bold(std::string_view text, double width) {
+  constexpr double kWider = 0.88;  // so many characters fit for one that is not bold
+  return fit(text, kWider * width);
+}
+
 }  // namespace motley::report

@@ -42,9 +42,11 @@ std::string legend_entry(std::string_view classes, std::string_view text);
 
 /// As much of a text as fits so many pixels at 12 pixels high; "" where that is nothing.
 std::string fit(std::string_view text, double width);
+std::string fit_bold(std::string_view text, double width);
 
 /// The pictures of a story; none where it has nothing to show.
 std::optional<Picture> draw_timelines(const Story& story);
+std::optional<std::string> draw_timelines_alone(const Story& story, std::string_view head);
 std::optional<Picture> draw_memory(const Story& story);
 std::vector<Picture> draw_curves(const Story& story);
 std::optional<Picture> draw_links(const Story& story);

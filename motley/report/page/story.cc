@@ -88,7 +88,9 @@ Json story_to_json(const Story& story) {
                               {"devices", each.devices},
                               {"operators", each.operators},
                               {"samples", each.samples},
-                              {"micro_batches", each.micro_batches}});
+                              {"micro_batches", each.micro_batches},
+                              {"layers", each.layers},
+                              {"compute_s", each.compute_s}});
   for (const Neighbour& each : story.neighbours)
     json["neighbours"].push_back(
         {{"plan", each.label}, {"step_s", each.step.value}, {"fits", each.fits}});

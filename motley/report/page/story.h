@@ -12,12 +12,21 @@
 
 namespace motley::report {
 
+/// What an instruction is for, of a step in several micro-batches.
+struct Pass {
+  std::int64_t micro_batch = -1;  ///< -1: of none, or of all
+  bool is_backward = false;
+  bool operator==(const Pass&) const = default;
+};
+
 /// A step on a clock, simulated or measured.
 struct Timeline {
   std::string name;     ///< "equal split", "plan", "predicted", "measured"
   std::string caption;  ///< "48:46:46"; may be empty
   Seconds step;         ///< as the rest of the output has it
   trace::Trace trace;
+  /// By device and instruction; nothing for devices, or of all, without several micro-batches.
+  std::vector<std::vector<Pass>> passes = {};
 };
 
 /// What a device's memory is made of when it holds most.
@@ -48,6 +57,8 @@ struct StageRow {
   std::vector<std::string> devices;
   std::int64_t operators = 0;  ///< of the graph; 0: all
   std::int64_t samples = 0, micro_batches = 1;
+  std::string layers = {};  ///< "wte to h.1"; empty: not known
+  double compute_s = 0;     ///< a step, of its device that computes longest; 0: not known
 };
 
 /// Another plan near this one.

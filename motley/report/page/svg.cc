@@ -49,7 +49,7 @@ std::string coordinate(double value) {
   return fmt::format("{:g}", rounded == 0 ? 0 : rounded);
 }
 
-Svg::Svg(double width, double height, std::string_view label) {
+Svg::Svg(double width, double height, std::string_view label) : width_(width), height_(height) {
   out_ = fmt::format(
       "<svg viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" aria-label=\"{2}\">",
       coordinate(width), coordinate(height), escape(label));
@@ -80,5 +80,16 @@ void Svg::path(std::string_view data, std::string_view classes, std::string_view
 }
 
 std::string Svg::str() && { return std::move(out_) + "</svg>"; }
+
+std::string Svg::file(std::string_view head) && {
+  constexpr double kMargin = 16;
+  const std::string width = coordinate(width_ + 2 * kMargin);
+  const std::string height = coordinate(height_ + 2 * kMargin);
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"{0} {0} {1} {2}\" width=\"{1}\" "
+      "height=\"{2}\">{3}<rect x=\"{0}\" y=\"{0}\" width=\"{1}\" height=\"{2}\" rx=\"6\" "
+      "class=\"ground\"/>{4}</svg>\n",
+      coordinate(-kMargin), width, height, head, std::move(*this).str());
+}
 
 }  // namespace motley::report

@@ -23,8 +23,11 @@ class Svg {
   void path(std::string_view data, std::string_view classes, std::string_view title = "");
   /// The whole element.
   std::string str() &&;
+  /// The same as a file of its own: with a ground, a margin and what `head` has (styles, patterns).
+  std::string file(std::string_view head) &&;
 
  private:
+  double width_ = 0, height_ = 0;
   std::string out_;
 };
 
