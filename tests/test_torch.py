@@ -3,35 +3,20 @@
 import json
 import os
 import pathlib
-import socket
 import statistics
 import subprocess
 import sys
 
 import pytest
+import ranks
 from conftest import BUILD, EXAMPLES, ROOT, SLOW
 
 WORLD = 3
 LIMIT = 1e-5
 
 
-def start(names, world=WORLD):
-    """(exit code, stderr) of each rank, and the rows of rank 0 by case."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, str(pathlib.Path(__file__).with_name("torch_cases.py")), *names],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT / "python"), "MOTLEY_PROGRAM": str(BUILD / "motley"), "GLOO_SOCKET_IFNAME": "lo",
-                              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": str(world)},
-        )
-        for rank in range(world)
-    ]  # fmt: skip
-    outputs = [rank.communicate(timeout=300) for rank in ranks]
-    rows = [json.loads(line) for line in outputs[0][0].splitlines() if line.startswith("{")]
-    return [(rank.returncode, errors) for rank, (_, errors) in zip(ranks, outputs, strict=True)], {row["case"]: row for row in rows}
+def start(names):
+    return ranks.start(pathlib.Path(__file__).with_name("torch_cases.py"), names, WORLD)
 
 
 def rows_of(*names):

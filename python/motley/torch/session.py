@@ -17,13 +17,14 @@ from motley.library import SplitPolicy, share_batch
 
 
 LOG = logging.getLogger("motley.torch")
+NOTHING = "motley.torch.DDP: the losses of all ranks average over nothing: every target is masked"
 
 
 class Micro:
     """One forward pass: what its loss averages over here, and on all ranks."""
 
     def __init__(self, count: float, total: float | None, session: Session):
-        self.count, self.is_weighed = count, False
+        self.count, self.is_weighed, self.is_part = count, False, False
         self._total, self._work = total, None
         if total is None:
             self._sum = torch.tensor([count], dtype=torch.float64)
@@ -139,7 +140,7 @@ class Session:
     def loss_part(self) -> float:
         """Of this rank's loss in that of all ranks; of a weighed loss 1, as its sums need no more."""
         micro = self.micros[-1]
-        return 1.0 if micro.is_weighed else micro.count / micro.total()
+        return 1.0 if micro.is_weighed or micro.is_part else micro.count / micro.total()
 
     def weigh(self, loss: torch.Tensor, count: float | None) -> torch.Tensor:
         if count is not None:
@@ -148,12 +149,26 @@ class Session:
         micro.is_weighed = True
         return loss * micro.count
 
+    def part(self, loss: torch.Tensor, count: float | None = None, total: float | None = None) -> tuple[torch.Tensor, float]:
+        """Of a local mean in that of all ranks, and its factor; micro-batches count alike, as a loop on one device has them.
+        `count` of `total`, where what the forward pass said does not hold."""
+        if count is not None:
+            self.micros[-1] = Micro(count, total, self)
+        micro = self.micros[-1]
+        micro.is_part = True
+        if micro.total() == 0:
+            raise ValueError(NOTHING)
+        factor = micro.count / micro.total()
+        return loss * factor, factor
+
     def factor(self) -> float:
         """Of the gradients here, summed over the micro-batches, in those of all ranks."""
+        if all(micro.is_part for micro in self.micros):
+            return 1.0
         weighed = sum(micro.is_weighed for micro in self.micros)
         total = sum(micro.total() for micro in self.micros)
         if total == 0:
-            raise ValueError("motley.torch.DDP: the losses of all ranks average over nothing: every target is masked")
+            raise ValueError(NOTHING)
         if weighed == len(self.micros):
             return 1.0 / total
         if weighed:
