@@ -1,5 +1,6 @@
 """motley.torch.share of a Trainer, an Accelerator and a Lightning Trainer: two unequal ranks give what one device does."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -25,7 +26,8 @@ def results(tmp_path_factory):
     """Rows of one process and of two, and the folder that has what they trained."""
     folder, rows = tmp_path_factory.mktemp("frameworks"), {}
     for world in (1, WORLD):
-        ends, rows[world] = start(SCRIPT, [str(folder), *CASES, *(SHARED if world > 1 else [])], world)
+        more = {"MOTLEY_RUN_DIR": str(folder / "run")} if world > 1 else {}
+        ends, rows[world] = start(SCRIPT, [str(folder), *CASES, *(SHARED if world > 1 else [])], world, **more)
         assert [code for code, _ in ends] == [0] * world, "\n".join(errors[-3000:] for _, errors in ends)
     return rows, folder
 
@@ -40,6 +42,11 @@ def test_it_is_what_one_device_gives(results, case):
 @pytest.mark.parametrize("case", ["trainer", "trainer_norm", "trainer_words", "trainer_smooth", "trainer_own"])
 def test_logged_losses_are_those_of_one_device(results, case):
     assert results[0][WORLD][case]["losses"] == pytest.approx(results[0][1][case]["losses"], abs=1e-5)
+
+
+def test_a_run_directory_has_the_losses_of_one_device(results):
+    lines = (results[1] / "run/log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["loss"] for line in lines[:20]] == pytest.approx(results[0][1]["lightning"]["losses"], abs=1e-5)
 
 
 def test_batches_are_shared_as_asked(results):

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 from motley.library import NO_MOST
 from motley.torch.frameworks import adapter_of
 from motley.torch.refusals import check_group, check_loader
+from motley.torch.run_log import begin_record
 from motley.torch.session import Session, session_of
 from motley.torch.trial import Trial
 
@@ -133,6 +134,7 @@ class Split:
     shares: Sequence[float] | None = None
     plan: str | None = None
     most: int | None = None
+    run_dir: str | None = None
 
     def given(self, world: int) -> list[float] | None:
         """Of each rank; none: they are learned."""
@@ -154,6 +156,8 @@ def begin_sharing(session: Session, loader: DataLoader, together, split: Split, 
     session.limit(together.batch_size * session.world)
     if given is not None:
         session.fix(given)
+    if not Trial.asked():
+        begin_record(session, split.run_dir, together.batch_size * session.world)
     return SharedBatches(together, session)
 
 
@@ -164,6 +168,7 @@ def share(
     plan: str | None = None,
     most: int | None = None,
     weight: str | Callable | None = None,
+    run_dir: str | None = None,
     group=None,
 ):
     """The same loader with unequal batches: `sampler`, `set_epoch`, workers, `len` and collate stay.
@@ -171,11 +176,12 @@ def share(
     Called by all ranks. `shares`: of each rank, only ratios count. `plan`: a plan.json whose replicas are the ranks, in their order.
     Neither: Motley's planner learns them from what the ranks' steps take, from an even split on. `most`: samples that this rank's memory
     holds. All but the number of samples a rank is as before: a step's global batch is that of DistributedSampler.
+    `run_dir` (or MOTLEY_RUN_DIR): where rank 0 writes what `motley report` reads.
     In place of a loader, the same of what draws and weighs for a framework (docs/scripts.md): a `Trainer` of transformers, an
     `Accelerator` and loaders that it prepared, a `Trainer` of Lightning; `weight` is DDP's there.
     TypeError, ValueError, ImportError: a loader, a framework, shares or limits that do not go.
     """
-    split = Split(shares, plan, most)
+    split = Split(shares, plan, most, run_dir)
     if adapter := adapter_of(loader):
         if group is not None:
             raise ValueError("motley.torch.share: a framework's ranks are those of the default group; leave group out")

@@ -8,6 +8,7 @@ step, behind whatever loaders have drawn: with c batches taken and P drawn ahead
 from __future__ import annotations
 
 import logging
+import math
 import time
 
 import torch
@@ -69,11 +70,13 @@ class Session:
         self.is_synced = False  # the last forward pass exchanges gradients
         self.mark: float | None = None  # when this step's own work began; none: not known
         self.waited = 0.0
+        self.passes = 1  # forward passes of the last step
         self.done = 0  # steps whose gradients were exchanged
         self.fitted = 0  # most samples of such a step here
         self.begun = time.perf_counter()
+        self.record = None  # of a run directory (run_log.py)
         self._exchange = None
-        self._why = ""
+        self._why, self._expected = "", None
         self._cache: dict = {}
 
     # Loaders.
@@ -114,6 +117,8 @@ class Session:
         self.mark = None
 
     def take(self, samples: list[int], batch) -> None:
+        if self.record and not self.micros:
+            self.record.begin_step()
         self.samples, self.batch = samples, batch
         self.step += 1
 
@@ -185,13 +190,15 @@ class Session:
         """All gradients are on their way: says what this rank's own work took."""
         now = time.perf_counter()
         samples, passes = self.samples, max(1, len(self.micros))
+        self.passes = passes
         seconds = 0.0 if self.mark is None else max(0.0, now - self.mark - self.waited) / passes
         if samples is not None:
             begins, weights = 0, [0.0] * self.world
             if self.wanted is not None:
                 begins, weights = self.step + self.ahead, self.wanted
                 self.wanted = None
-            row = torch.tensor([seconds, *([begins, *weights] if self.rank == 0 else [0.0] * (self.world + 1))], dtype=torch.float64)
+            told = self.record.of_step() if self.record else (math.nan, 0.0)
+            row = torch.tensor([seconds, *told, *([begins, *weights] if self.rank == 0 else [0.0] * (self.world + 1))], dtype=torch.float64)
             rows = torch.empty(self.world * row.numel(), dtype=torch.float64)
             work = dist.all_gather_into_tensor(rows, row, group=self.talk, async_op=True)
             self._exchange = (work, row, rows, list(samples))
@@ -201,6 +208,8 @@ class Session:
 
     def end_step(self) -> None:
         """All gradients are there: the next step's work begins."""
+        if self.record:
+            self.record.end_step(self.mark)
         self.mark, self.waited = time.perf_counter(), 0.0
 
     def settle(self) -> None:
@@ -211,13 +220,17 @@ class Session:
         self._exchange = None
         work.wait()
         table = rows.view(self.world, -1).tolist()
-        _, begins, *weights = table[0]
+        seconds, losses, peaks, begins, *weights = zip(*table, strict=True)
+        begins, weights = begins[0], [each[0] for each in weights]
+        if self.record and self.record.log:
+            self.record.log.step(self.record.took, self.passes, samples, seconds, losses, peaks)
         if begins > 0:
             self.splits.append((int(begins), weights))
             if self.rank == 0:
                 LOG.info("from step %d on %s samples: %s", begins, ":".join(f"{each:.0f}" for each in weights), self._why)
+                if self.record:
+                    self.record.log.decide("motley", weights, -(-(int(begins) - self.step) // self.passes), self._why, self._expected)
             self.splits = self.splits[-4:]  # steps that are drawn already had theirs
-        seconds = [row[0] for row in table]
         if self.rank == 0 and not self.is_fixed and self.world > 1 and min(seconds) > 0:
             self._learn(samples, seconds)
 
@@ -226,7 +239,7 @@ class Session:
             self.policy = SplitPolicy(self.most)
         for choice in self.policy.observe(self.done, time.perf_counter() - self.begun, samples, seconds):
             if choice["action"]["do"] == "split":
-                self.wanted, self._why = [0] * self.world, choice["why"]
+                self.wanted, self._why, self._expected = [0] * self.world, choice["why"], choice["expected_s"]
                 for each in choice["action"]["shares"]:
                     self.wanted[int(each["device"])] = each["samples"]
 

@@ -5,6 +5,7 @@ Lightning itself gives the training loader a DistributedSampler; with its length
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Callable
 
@@ -43,8 +44,7 @@ def strategy_class(package: str) -> type:
             self.training_loaders += 1
             if self.training_loaders > 1:
                 raise ValueError("motley.torch.share: there are several training loaders; a step's samples are shared where there is one")
-            split = self.split
-            return share_loader(dataloader, shares=split.shares, plan=split.plan, most=split.most)
+            return share_loader(dataloader, **dataclasses.asdict(self.split))
 
         def backward(self, closure_loss, *arguments, **keywords):
             loss, _ = session_of().part(closure_loss)

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 import transformers
 from transformers import Trainer
 
 from motley.torch.loaders import Split
-from motley.torch.parallel import MASKED, count_samples
+from motley.torch.parallel import MASKED
 from motley.torch.with_accelerate import SharedShard, share_accelerator
 
 OWN_LOSS = (
@@ -49,12 +50,14 @@ class SharedTrainer(Trainer):
         """What a local mean is over. None: nobody asks, or the batch's samples."""
         if callable(self.weight):
             return self.weight(batch)
-        if self.weight in ("samples", "items") or "labels" not in batch:
+        if self.weight in ("samples", "items") or self.weight is None and (self.model_accepts_loss_kwargs or self.compute_loss_func):
             return None
-        if self.weight is None and (self.model_accepts_loss_kwargs or self.compute_loss_func):
+        labels = batch.get("labels")
+        if not isinstance(labels, torch.Tensor):
+            if self.weight == "tokens":
+                raise ValueError(f"motley.torch.share: weight='tokens' counts the batch's labels; found {sorted(batch)}")
             return None
-        labels = batch["labels"][..., 1:] if self._loss_shifts_labels else batch["labels"]
-        return float((labels != MASKED).sum())
+        return float(((labels[..., 1:] if self._loss_shifts_labels else labels) != MASKED).sum())
 
     def _maybe_log_save_evaluate(self, *arguments, **keywords):
         with self.accelerator.session.waiting():
