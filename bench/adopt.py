@@ -41,7 +41,6 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import ConcatDataset, DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 case = json.loads(sys.argv[1])
-open(case["group"], "w").write(str(os.getpid()))  # into its control group
 sys.path.insert(0, case["examples"])
 from reference import load_arrays, load_model, load_tokens, loss_of
 torch.set_num_threads(1)
@@ -53,6 +52,7 @@ samples = ConcatDataset([samples] * -(-case["steps"] * case["batch"] * dist.get_
 loader = DataLoader(samples, case["batch"], sampler=DistributedSampler(samples), drop_last=True)
 model = DistributedDataParallel(module)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+print("ready", flush=True); sys.stdin.readline()
 for step, batch in zip(range(case["steps"]), loader):
     optimizer.zero_grad()
     loss_of(model(*batch)).backward()
@@ -103,18 +103,24 @@ def train(script, case, slow=False):
         files = [open(pathlib.Path(folder) / f"out-{rank}", "w+") for rank in range(len(SPEEDS))]
         state = pathlib.Path(folder) / "state.pt"
         ranks = [
-            subprocess.Popen([sys.executable, str(path), json.dumps(told | dict(group=str(group / "cgroup.procs"), folder=folder, state=str(state)))],
-                             env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, stdout=files[rank])
-            for rank, group in enumerate(groups)
+            subprocess.Popen([sys.executable, str(path), json.dumps(told | dict(folder=folder, state=str(state)))],
+                             env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, stdin=subprocess.PIPE, stdout=files[rank])
+            for rank in range(len(groups))
         ]  # fmt: skip
+        outputs = [pathlib.Path(file.name) for file in files]
+        while any("ready" not in output.read_text() for output in outputs) and all(rank.poll() is None for rank in ranks):
+            time.sleep(0.005)
+        for rank, group in zip(ranks, groups):  # what is before the first step need not be slow
+            (group / "cgroup.procs").write_text(str(rank.pid))
+            rank.stdin.close()
         while any(rank.poll() is None for rank in ranks):
             time.sleep(0.005)
-            if slow and (pathlib.Path(folder) / "out-0").read_text().count("\n") >= SLOWED:
+            if slow and outputs[0].read_text().count("\n") > SLOWED:
                 slow = False
                 (groups[0] / "cpu.cfs_quota_us").write_text(str(int(PERIOD_US * SPEEDS[0] / 2)))
         if any(rank.returncode for rank in ranks):
             sys.exit(f"adopt: a rank ended with {[rank.returncode for rank in ranks]}")
-        lines = [(pathlib.Path(folder) / f"out-{rank}").read_text().splitlines() for rank in range(len(SPEEDS))]
+        lines = [output.read_text().splitlines() for output in outputs]
         told = [[json.loads(line) for line in each if line.startswith("[")] for each in lines]
         found = torch.load(state) if state.exists() else {}
         for file in files:

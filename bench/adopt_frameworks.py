@@ -20,12 +20,12 @@ TAIL = """
 if dist.get_rank() == 0:
     torch.save(module.state_dict(), case["state"])
 """
-JOIN = """open(case["group"], "w").write(str(os.getpid()))  # into its control group
+READY = """print("ready", flush=True); sys.stdin.readline()
 """
 
 TRAINER = (
     HEAD
-    + JOIN
+    + READY
     + """
 trainer = transformers.Trainer(module, transformers.TrainingArguments(
     output_dir=case["folder"], per_device_train_batch_size=case["batch"], use_cpu=True, report_to=[], disable_tqdm=True, save_strategy="no",
@@ -39,7 +39,7 @@ ACCELERATE = (
     + """
 from accelerate import Accelerator
 """
-    + JOIN
+    + READY
     + """
 accelerator = Accelerator(cpu=True)
 optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
@@ -57,7 +57,7 @@ LIGHTNING = (
     + """
 import lightning
 """
-    + JOIN
+    + READY
     + """
 class Module(lightning.LightningModule):
     def __init__(self):

@@ -27,7 +27,7 @@ def rows_of(*names, **environment):
 
 @pytest.fixture(scope="module")
 def results():
-    return rows_of("mlp", "workers", "cnn", "gpt", "accumulated", "norms", "sharded", "unused", "evaluates")
+    return rows_of("exchange", "mlp", "workers", "cnn", "gpt", "accumulated", "norms", "sharded", "unused", "evaluates")
 
 
 @pytest.mark.parametrize("case", ["mlp", "workers", "cnn", "gpt", "accumulated", "norms", "sharded", "unused"])
@@ -41,6 +41,18 @@ def test_batches_are_shared_as_asked(results):
     assert [ranks[4] for ranks in results["mlp"]["samples"]] == [11, 5, 2]
     assert [ranks[0] for ranks in results["workers"]["samples"]] == [3, 14, 7]
     assert results["mlp"]["unchanged"] > 0.1  # they did train
+
+
+def test_ranks_have_the_same_bits_of_a_sum(results):
+    row = results["exchange"]
+    assert row["equal"] and row["refused"] and row["apart"] < 1e-15
+
+
+def test_a_rank_that_ends_is_named():
+    ends, _ = start(["ends"])
+    assert ends[2][0] == 3
+    for code, errors in ends[:2]:
+        assert code != 0 and "rank 2 has ended" in errors, errors[-1500:]
 
 
 def test_evaluation_is_each_rank_s_own(results):

@@ -7,7 +7,9 @@ Rank 0 prints a line of JSON a case.
 import copy
 import json
 import os
+import socket
 import sys
+import threading
 import time
 
 import torch
@@ -18,7 +20,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 import motley.torch
-from motley.torch import session
+from motley.torch import mesh, session
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 BATCH = 8  # of a rank, for DistributedSampler
@@ -298,7 +300,53 @@ def memory():
     train(motley.torch.DDP(Hungry()), shared_loader(data, [3, 2, 1]), 4)
 
 
+def exchange():
+    """Frames taken in another order than they were posted, while a stranger calls. Bits of the sums on each rank."""
+    heard = []
+
+    def stranger(server):
+        with socket.create_connection(server.getsockname()) as connection:
+            connection.sendall(bytes(20))
+            heard.append(connection.recv(16))
+
+    connect = mesh.Mesh._connect
+
+    def disturbed(self, server, *others):
+        caller = threading.Thread(target=stranger, args=(server,))
+        caller.start()
+        failure = connect(self, server, *others)
+        server.close()
+        caller.join()
+        return failure
+
+    mesh.Mesh._connect = disturbed
+    group = mesh.Mesh(None)
+    mesh.Mesh._connect = connect
+    torch.manual_seed(RANK)
+    values = [torch.randn(n, dtype=torch.float64) for n in (3, 193, 1)]
+    posted = [group.post(each) for each in values]
+    sums = [group.sum(posted[i]) for i in (2, 0, 1)]
+    told, all_values = [None] * WORLD, [None] * WORLD
+    dist.all_gather_object(told, ([each.numpy().tobytes().hex() for each in sums], heard == [b""] or not heard))
+    dist.all_gather_object(all_values, values)
+    wanted = [sum(rank[i] for rank in all_values) for i in (2, 0, 1)]
+    group.close()
+    return {"apart": max((a - b).abs().max().item() for a, b in zip(sums, wanted, strict=True)),
+            "equal": all(each[0] == told[0][0] for each in told), "refused": all(each[1] for each in told)}  # fmt: skip
+
+
+def ends():
+    model, data = cnn()
+    wrapped, loader = motley.torch.DDP(model), shared_loader(data, [3, 2, 1])
+    train(wrapped, loader, 2)
+    if RANK == 2:
+        os._exit(3)
+    train(wrapped, loader, 2)
+
+
 CASES = {
+    "exchange": exchange,
+    "ends": ends,
     "mlp": lambda: compare(mlp, [5, 2, 1]),
     "workers": lambda: compare(mlp, [1, 4, 2], workers=2),
     "cnn": lambda: compare(cnn, [5, 2, 1]),

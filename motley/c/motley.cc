@@ -12,6 +12,7 @@
 
 #include "motley/adapt/policies.h"
 #include "motley/base/json.h"
+#include "motley/cluster/host_limits.h"
 #include "motley/policy/policy.h"
 
 struct motley_policy {
@@ -134,6 +135,12 @@ void motley_drop_policy(motley_policy* policy) { delete policy; }
 
 char* motley_share_batch(const char* question) {
   return motley::give(motley::share_batch(question));
+}
+
+char* motley_host_limits(void) {
+  const auto limits = motley::cluster::find_host_limits(motley::cluster::read_host_file);
+  return motley::give({{"cpu_quota", limits.cpu_quota ? motley::Json(*limits.cpu_quota) : nullptr},
+                       {"memory", limits.memory ? motley::Json(limits.memory->value) : nullptr}});
 }
 
 void motley_free(char* text) { std::free(text); }

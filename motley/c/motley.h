@@ -1,7 +1,7 @@
 #pragma once
 
-/// The planner for other languages, as libmotley.so: no PyTorch, no process, no file. Python loads
-/// it with ctypes (python/motley/library.py), so one build serves every Python.
+/// The planner for other languages, as libmotley.so: no PyTorch, no process. Python loads it with
+/// ctypes (python/motley/library.py), so one build serves every Python.
 ///
 /// Texts are JSON in UTF-8. Each function gives one object that its caller frees with
 /// `motley_free`; where it fails the object is {"error": {"code", "message"}}, as the command line
@@ -46,6 +46,10 @@ MOTLEY_EXPORT void motley_drop_policy(motley_policy* policy);
 ///   {"batch", "devices": [{"device", "least", "most", "weight"}]}  ->  {"samples": [...]}
 /// Error `c.limits` where the limits do not allow the batch.
 MOTLEY_EXPORT char* motley_share_batch(const char* question);
+
+/// What this process may use of its host (motley/cluster/host_limits.h), as it is now:
+///   {"cpu_quota": cores or null, "memory": bytes or null}
+MOTLEY_EXPORT char* motley_host_limits(void);
 
 MOTLEY_EXPORT void motley_free(char* text);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "motley/base/json.h"
+#include "motley/cluster/host_limits.h"
 
 namespace motley {
 namespace {
@@ -72,6 +73,13 @@ TEST(CInterface, SharesABatch) {
                            {{"device", "c"}, {"least", 1}, {"most", 9}, {"weight", 1.0}}}}};
   // 8 : 3 : 1 of 10, of which a takes 5 at most; the other 5 as 3 : 1, where c has 1.25.
   EXPECT_EQ(take(motley_share_batch(question.dump().c_str()))["samples"], (Json{5, 4, 1}));
+}
+
+TEST(CInterface, KnowsTheHost) {
+  const auto limits = cluster::find_host_limits(cluster::read_host_file);
+  const Json told = take(motley_host_limits());
+  EXPECT_EQ(told["cpu_quota"].is_null(), !limits.cpu_quota.has_value());
+  EXPECT_EQ(told["memory"], limits.memory->value);
 }
 
 TEST(CInterface, SaysWhatIsWrong) {

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
 #include <set>
+#include <sstream>
 #include <string_view>
 
 #include "motley/base/text.h"
@@ -130,6 +132,15 @@ class Finder {
 };
 
 }  // namespace
+
+// Control files tell no size, so they are read as streams.
+std::optional<std::string> read_host_file(const std::string& path) {
+  std::ifstream stream(path);
+  if (!stream) return std::nullopt;
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return text.str();
+}
 
 HostLimits find_host_limits(const ReadHostFile& read) { return Finder(read).run(); }
 

@@ -13,6 +13,9 @@ namespace motley::cluster {
 /// that tests need no such host.
 using ReadHostFile = std::function<std::optional<std::string>(const std::string& path)>;
 
+/// Of this host.
+std::optional<std::string> read_host_file(const std::string& path);
+
 /// What this process may use of its host.
 struct HostLimits {
   std::optional<double> cpu_quota;  ///< cores by cgroup quota, the least on the way to the root

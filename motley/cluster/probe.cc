@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 #include <string_view>
 #include <thread>
 
@@ -20,15 +18,6 @@ namespace motley::cluster {
 namespace {
 
 constexpr std::int64_t kMebibyte = 1 << 20;
-
-// Control files tell no size, so they are read as streams.
-std::optional<std::string> read_host_file(const std::string& path) {
-  std::ifstream stream(path);
-  if (!stream) return std::nullopt;
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return text.str();
-}
 
 // Of a machine with more cores than the set has bits the call fails: so larger sets are tried.
 // Cores that this process may be scheduled on.

@@ -44,6 +44,7 @@ def load() -> ctypes.CDLL:
         "motley_make_split_policy": [ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p)],
         "motley_observe": [ctypes.c_void_p, ctypes.c_char_p],
         "motley_share_batch": [ctypes.c_char_p],
+        "motley_host_limits": [],
     }.items():
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, ctypes.c_void_p
@@ -72,6 +73,11 @@ def share_batch(batch: int, weights: Sequence[float], most: Sequence[int], least
         for i, (weight, limit) in enumerate(zip(weights, most, strict=True))
     ]
     return call("motley_share_batch", json.dumps({"batch": batch, "devices": devices}).encode())["samples"]
+
+
+def host_limits() -> dict:
+    """What this process may use of its host now: {"cpu_quota": cores or None, "memory": bytes or None}."""
+    return call("motley_host_limits")
 
 
 class SplitPolicy:

@@ -14,18 +14,27 @@ import torch
 from torch import nn
 
 
+def sums_of(x: torch.Tensor) -> torch.Tensor:
+    """[1 + 2 C] float64 of x [N, C, ...]: samples of a channel, and for each channel sum x and sum x^2.
+
+    Squares are summed around the local mean, in float32: several times as quick as torch.var_mean over these dimensions.
+    """
+    rows = x.float().flatten(2) if x.dim() > 2 else x.float().unsqueeze(2)
+    own = x.numel() // x.shape[1]
+    mean = rows.sum(2).double().sum(0) / own
+    centred = rows - mean.float().unsqueeze(1)
+    shift = mean - mean.float().double()  # of float32's mean
+    squares = torch.linalg.vector_norm(centred, dim=2).double().square().sum(0) - own * shift**2
+    return torch.cat([torch.tensor([own], dtype=torch.float64, device=x.device), mean * own, squares + own * mean**2])
+
+
 class GlobalStatistics(torch.autograd.Function):
     """(x normalised, mean, biased variance, count) over all ranks."""
 
     @staticmethod
     def forward(context, x, weight, bias, eps, session):
         channels = x.shape[1]
-        own = x.numel() // channels
-        variance, mean = torch.var_mean(x.float(), [d for d in range(x.dim()) if d != 1], correction=0)
-        sums = torch.empty(2 * channels + 1, dtype=torch.float64, device=x.device)
-        sums[0] = own
-        sums[1 : channels + 1] = mean.double() * own
-        sums[channels + 1 :] = (variance.double() + mean.double() ** 2) * own
+        sums = sums_of(x)
         session.sum_now(sums)
         count = sums[0]
         mean = sums[1 : channels + 1] / count
@@ -47,13 +56,12 @@ class GlobalStatistics(torch.autograd.Function):
         sums = torch.cat([of_bias, of_weight]).double() * part
         context.session.sum_now(sums)
         of_bias_all, of_weight_all = (sums / (count * part)).float().chunk(2)
+        if weight is not None:
+            of_weight_all, of_bias_all = of_weight_all * weight.float(), of_bias_all * weight.float()
+        # What all samples' statistics owe to this one is affine in xhat: a batch norm's kernel is the quickest for that.
         invstd = torch.rsqrt(variance + context.eps)
-        scale = invstd if weight is None else invstd * weight.float()
-        slope = scale * invstd * of_weight_all
-        level = scale * of_bias_all - slope * mean
-        shape = [1, -1] + [1] * (x.dim() - 2)
-        own = own - level.view(shape).to(own.dtype) - x * slope.view(shape).to(own.dtype)
-        return own, of_weight if weight is not None else None, of_bias if weight is not None else None, None, None
+        owed = torch.native_batch_norm(x, of_weight_all * invstd, of_bias_all * invstd, mean, variance, False, 0.0, context.eps)[0]
+        return own.sub_(owed), of_weight if weight is not None else None, of_bias if weight is not None else None, None, None
 
 
 class GlobalBatchNorm(nn.modules.batchnorm._BatchNorm):

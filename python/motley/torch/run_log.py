@@ -170,14 +170,14 @@ class RunLog:
 def device_names(session) -> list[str]:
     """HOST:N by rank, as clusters name devices."""
     hosts = [None] * session.world
-    dist.all_gather_object(hosts, socket.gethostname().split(".")[0], group=session.talk)
+    dist.all_gather_object(hosts, socket.gethostname().split(".")[0], group=session.group)
     return [f"{host}:{hosts[:rank].count(host)}" for rank, host in enumerate(hosts)]
 
 
 def begin_record(session, run_dir: str | None, batch: int) -> None:
     """Called by all ranks, with a directory or without one. The first loader that has one counts. `batch`: samples of a step."""
     asked = [None] * session.world
-    dist.all_gather_object(asked, run_dir or os.environ.get(VARIABLE), group=session.talk)
+    dist.all_gather_object(asked, run_dir or os.environ.get(VARIABLE), group=session.group)
     run_dir = asked[0]
     if session.record is not None or not run_dir:
         return

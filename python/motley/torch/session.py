@@ -15,7 +15,8 @@ import torch
 import torch.distributed as dist
 
 from motley.library import SplitPolicy, share_batch
-
+from motley.torch.mesh import Mesh
+from motley.torch.quota import Quota
 
 LOG = logging.getLogger("motley.torch")
 NOTHING = "motley.torch.DDP: the losses of all ranks average over nothing: every target is masked"
@@ -26,17 +27,14 @@ class Micro:
 
     def __init__(self, count: float, total: float | None, session: Session):
         self.count, self.is_weighed, self.is_part = count, False, False
-        self._total, self._work = total, None
+        self._total, self._session = total, session
         if total is None:
-            self._sum = torch.tensor([count], dtype=torch.float64)
-            self._work = dist.all_reduce(self._sum, group=session.talk, async_op=True)
-            self._session = session
+            self._posted = session.mesh.post(torch.tensor([count], dtype=torch.float64))
 
     def total(self) -> float:
         if self._total is None:
             with self._session.waiting():
-                self._work.wait()
-            self._total = self._sum.item()
+                self._total = self._session.mesh.sum(self._posted).item()
         return self._total
 
 
@@ -57,8 +55,7 @@ class Session:
     def __init__(self, group):
         self.group = group
         self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
-        # A group of its own: small sums need not queue behind buckets of gradients.
-        self.talk = dist.new_group(backend="gloo") if group is None else group
+        self.mesh = Mesh(group)
         self.step = 0  # batches taken from shared loaders; on all ranks the same
         self.splits: list[tuple[int, list[float]]] = [(0, [1.0] * self.world)]  # from which step on
         self.most, self.ahead = [], 0
@@ -70,6 +67,7 @@ class Session:
         self.is_synced = False  # the last forward pass exchanges gradients
         self.mark: float | None = None  # when this step's own work began; none: not known
         self.waited = 0.0
+        self.quota = Quota()
         self.passes = 1  # forward passes of the last step
         self.done = 0  # steps whose gradients were exchanged
         self.fitted = 0  # most samples of such a step here
@@ -84,7 +82,7 @@ class Session:
     def agree(self, facts: dict, ahead: int, most: int) -> None:
         """All ranks must have said the same of their loaders; how far they draw ahead and hold may differ."""
         said = [None] * self.world
-        dist.all_gather_object(said, (facts, ahead, most), group=self.talk)
+        dist.all_gather_object(said, (facts, ahead, most), group=self.group)
         for name in facts:
             found = [each[0][name] for each in said]
             if any(each != found[0] for each in found):
@@ -130,7 +128,10 @@ class Session:
     def sum_now(self, tensor: torch.Tensor) -> None:
         """Over all ranks, in place; waiting is no compute."""
         with self.waiting():
-            dist.all_reduce(tensor, group=self.talk if tensor.device.type == "cpu" else self.group)
+            if tensor.device.type == "cpu":
+                tensor.copy_(self.mesh.sum(self.mesh.post(tensor)))
+            else:
+                dist.all_reduce(tensor, group=self.group)
 
     def begin(self, count: float | None, is_synced: bool, has_loaded: bool) -> None:
         """A forward pass. `count`: what the loss averages over; none: samples that the shared loader gave."""
@@ -191,7 +192,8 @@ class Session:
         now = time.perf_counter()
         samples, passes = self.samples, max(1, len(self.micros))
         self.passes = passes
-        seconds = 0.0 if self.mark is None else max(0.0, now - self.mark - self.waited) / passes
+        least = self.quota.least_s()
+        seconds = 0.0 if self.mark is None else max(0.0, now - self.mark - self.waited, least) / passes
         if samples is not None:
             begins, weights = 0, [0.0] * self.world
             if self.wanted is not None:
@@ -199,9 +201,7 @@ class Session:
                 self.wanted = None
             told = self.record.of_step() if self.record else (math.nan, 0.0)
             row = torch.tensor([seconds, *told, *([begins, *weights] if self.rank == 0 else [0.0] * (self.world + 1))], dtype=torch.float64)
-            rows = torch.empty(self.world * row.numel(), dtype=torch.float64)
-            work = dist.all_gather_into_tensor(rows, row, group=self.talk, async_op=True)
-            self._exchange = (work, row, rows, list(samples))
+            self._exchange = (self.mesh.post(row), list(samples))
             self.fitted = max(self.fitted, samples[self.rank])
         self.micros, self.is_synced = [], False
         self.done += 1
@@ -216,10 +216,10 @@ class Session:
         """Takes up what the last exchange said."""
         if self._exchange is None:
             return
-        work, _, rows, samples = self._exchange
+        posted, samples = self._exchange
         self._exchange = None
-        work.wait()
-        table = rows.view(self.world, -1).tolist()
+        with self.waiting():
+            table = [row.tolist() for row in self.mesh.take(posted)]
         seconds, losses, peaks, begins, *weights = zip(*table, strict=True)
         begins, weights = begins[0], [each[0] for each in weights]
         if self.record and self.record.log:
