@@ -92,8 +92,8 @@ bench-%:
 	@if [ -f bench/$*.py ]; then MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) bench/$*.py; else $(BUILD)/bench_$* $(if $(filter accuracy adapt market stages,$*),$(MOTLEY_DATA)) $(if $(filter accuracy,$*),$(BUILD)/bench/own_runs.json) $(BUILD)/bench/$*.json; fi
 
 # Models of packages that only the zoo's environment has.
-bench-export bench-plan bench-staged_plans bench-two_hosts: PYTHON := $(CURDIR)/.venv-zoo/bin/python
-bench-export bench-plan bench-staged_plans bench-two_hosts: zoo
+bench-adopt bench-export bench-plan bench-staged_plans bench-two_hosts: PYTHON := $(CURDIR)/.venv-zoo/bin/python
+bench-adopt bench-export bench-plan bench-staged_plans bench-two_hosts: zoo
 bench-browser: browser-packages
 .PHONY: zoo browser-packages
 browser-packages:

@@ -1,9 +1,10 @@
-"""Scripts of three models in three lines over unequal ranks (0.8, 0.4, 0.2 of a core, kernel quotas), as root.
+"""Scripts of three models, and of three frameworks, in three lines over unequal ranks (0.8, 0.4, 0.2 of a core, kernel quotas), as root.
 
 Each case is one script: with DistributedDataParallel and an even split, and with the lines that import motley.torch, share the loader
-and wrap the model changed. Both run in turns. Prints a table and writes build/bench/adopt.json: case, changed_lines, even_step_s,
+and wrap the model changed (of a framework's: share its trainer). Both run in turns. Prints a table and writes build/bench/adopt.json: case, changed_lines, even_step_s,
 step_s, speedup, best_step_s (the split by speeds, given), settled_steps (to 5 % of it from the start, beyond prefetched batches, by
-the rates that the settled steps show), settled_after_slow (the same after the quickest rank's quota is halved).
+the rates that the settled steps show), settled_after_slow (the same after the quickest rank's quota is halved), max_param_diff (of a
+framework's: parameters in the end, learned shares beside the even split).
 """
 
 import argparse
@@ -11,6 +12,7 @@ import difflib
 import json
 import os
 import pathlib
+import re
 import socket
 import statistics
 import subprocess
@@ -18,6 +20,8 @@ import sys
 import tempfile
 import time
 
+import torch
+from adopt_frameworks import SCRIPTS
 from emulated import PERIOD_US, SPEEDS, quotas
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -26,7 +30,7 @@ CASES = {
     "mlp": dict(function="mlp.py:model", data="digits.npz", batch=933, steps=44),
     "cnn": dict(function="digits_cnn.py:model", data="digits.npz", batch=187, steps=44),
     "gpt": dict(function="char_gpt.py:model", data="devils_dictionary.bin", batch=37, steps=44),
-}
+} | {name: dict(batch=32, steps=44) for name in SCRIPTS}
 SLOWED = 20  # the step at which the quickest rank's quota is halved
 BEST = 15  # steps from which medians are taken
 
@@ -64,35 +68,45 @@ CHANGES = [
 ]
 
 
-def changed(script, shares=None):
-    for old, new in CHANGES:
-        assert old in script
+def changed(name, shares=None):
+    """The case's script with Motley."""
+    script, changes = SCRIPTS.get(name, (SCRIPT, CHANGES))
+    for old, new in changes:
+        assert script.count(old) == 1, old
         script = script.replace(old, new)
-    return script.replace("share(loader)", f"share(loader, shares={shares})") if shares else script
+    return re.sub(r"(motley.torch.share\((?:[^()]|\([^()]*\))*)\)", rf"\1, shares={shares})", script, count=1) if shares else script
 
 
-def changed_lines(script):
-    lines = difflib.ndiff(SCRIPT.splitlines(), script.splitlines())
+def plain(name):
+    return SCRIPTS[name][0] if name in SCRIPTS else SCRIPT
+
+
+def changed_lines(name):
+    lines = difflib.ndiff(plain(name).splitlines(), changed(name).splitlines())
     return sum(line.startswith("+ ") for line in lines)
 
 
 def train(script, case, slow=False):
-    """Of each step (seconds, samples of each rank), by rank 0's clock. With `slow` the first quota is halved on the way."""
+    """Of each step (seconds, samples of each rank), by rank 0's clock; of a framework's also the parameters in the end. With `slow` the
+    first quota is halved on the way."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    told = dict(case, function=str(ROOT / "examples" / case["function"]), data=str(ROOT / "examples/data" / case["data"]),
-                examples=str(ROOT / "examples"))  # fmt: skip
+    told = dict(case, examples=str(ROOT / "examples"))
+    if "function" in case:
+        told |= dict(function=str(ROOT / "examples" / case["function"]), data=str(ROOT / "examples/data" / case["data"]))
     environment = os.environ | {"WORLD_SIZE": str(len(SPEEDS)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
                                 "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(ROOT / "python"), "MOTLEY_PROGRAM": str(BUILD / "motley")}  # fmt: skip
     with quotas(SPEEDS) as groups, tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "train.py"
         path.write_text(script)
         files = [open(pathlib.Path(folder) / f"out-{rank}", "w+") for rank in range(len(SPEEDS))]
+        state = pathlib.Path(folder) / "state.pt"
         ranks = [
-            subprocess.Popen([sys.executable, str(path), json.dumps(told)], env=environment | {"RANK": str(rank)}, stdin=subprocess.PIPE, stdout=files[rank])
+            subprocess.Popen([sys.executable, str(path), json.dumps(told | dict(folder=folder, state=str(state)))],
+                             env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, stdin=subprocess.PIPE, stdout=files[rank])
             for rank in range(len(groups))
-        ]
+        ]  # fmt: skip
         outputs = [pathlib.Path(file.name) for file in files]
         while any("ready" not in output.read_text() for output in outputs) and all(rank.poll() is None for rank in ranks):
             time.sleep(0.005)
@@ -106,12 +120,14 @@ def train(script, case, slow=False):
                 (groups[0] / "cpu.cfs_quota_us").write_text(str(int(PERIOD_US * SPEEDS[0] / 2)))
         if any(rank.returncode for rank in ranks):
             sys.exit(f"adopt: a rank ended with {[rank.returncode for rank in ranks]}")
-        told = [[json.loads(line) for line in output.read_text().splitlines()[1:]] for output in outputs]
+        lines = [output.read_text().splitlines() for output in outputs]
+        told = [[json.loads(line) for line in each if line.startswith("[")] for each in lines]
+        found = torch.load(state) if state.exists() else {}
         for file in files:
             file.close()
     ends = [at for at, _ in told[0]]
     seconds = [end - begin for begin, end in zip(ends, ends[1:])]
-    return seconds, [list(each) for each in zip(*([n for _, n in rank] for rank in told))]
+    return seconds, [list(each) for each in zip(*([n for _, n in rank] for rank in told))], found
 
 
 def settled(splits, first, last):
@@ -124,20 +140,21 @@ def settled(splits, first, last):
 
 
 def row(name, case, rounds):
-    ours = changed(SCRIPT)
-    by_speed = changed(SCRIPT, list(SPEEDS))
+    ours = changed(name)
+    by_speed = changed(name, list(SPEEDS))
     even, learned, best = [], [], []
     for turn in range(rounds):
         print(f"{name}: round {turn + 1} of {rounds} ...", file=sys.stderr)
-        even.append(statistics.median(train(SCRIPT, case)[0][2:]))
+        even.append(train(plain(name), case))
         learned.append(train(ours, case))
         best.append(statistics.median(train(by_speed, case)[0][2:]))
-    seconds, splits = zip(*learned)
+    seconds, splits, states = zip(*learned)
+    apart = [float((state[key] - each[2][key]).abs().max()) for state, each in zip(states, even) for key in state]
     slowed = [train(ours, case | dict(steps=SLOWED + 24), slow=True)[1] for _ in range(rounds)]
-    even_s, step_s = statistics.median(even), statistics.median(statistics.median(each[BEST:]) for each in seconds)
+    even_s, step_s = statistics.median(statistics.median(each[0][2:]) for each in even), statistics.median(statistics.median(each[BEST:]) for each in seconds)
     return {
         "case": name,
-        "changed_lines": changed_lines(ours),
+        "changed_lines": changed_lines(name),
         "even_step_s": even_s,
         "step_s": step_s,
         "speedup": even_s / step_s,
@@ -145,6 +162,7 @@ def row(name, case, rounds):
         "split": ":".join(map(str, splits[-1][-1])),
         "settled_steps": statistics.median(settled(each, 0, len(each)) for each in splits),
         "settled_after_slow": statistics.median(settled(each, SLOWED, len(each)) for each in slowed),
+        "max_param_diff": max(apart, default=None),
     }
 
 
@@ -154,10 +172,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     rows = [row(name, CASES[name], options.rounds) for name in options.cases]
-    print(f"{'case':8} {'lines':>5} {'even':>10} {'motley':>10} {'x':>5} {'by speed':>10} {'split':>14} {'settled':>8} {'slowed':>7}")
+    print(f"{'case':10} {'lines':>5} {'even':>10} {'motley':>10} {'x':>5} {'by speed':>10} {'split':>14} {'settled':>8} {'slowed':>7} {'apart':>8}")
     for each in rows:
-        print(f"{each['case']:8} {each['changed_lines']:5} {each['even_step_s'] * 1e3:7.1f} ms {each['step_s'] * 1e3:7.1f} ms {each['speedup']:5.2f} "
-              f"{each['best_step_s'] * 1e3:7.1f} ms {each['split']:>14} {each['settled_steps']:8.0f} {each['settled_after_slow']:7.0f}")  # fmt: skip
+        print(f"{each['case']:10} {each['changed_lines']:5} {each['even_step_s'] * 1e3:7.1f} ms {each['step_s'] * 1e3:7.1f} ms {each['speedup']:5.2f} "
+              f"{each['best_step_s'] * 1e3:7.1f} ms {each['split']:>14} {each['settled_steps']:8.0f} {each['settled_after_slow']:7.0f} "
+              f"{'-' if each['max_param_diff'] is None else format(each['max_param_diff'], '8.1e')}")  # fmt: skip
     folder = BUILD / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "adopt.json").write_text(json.dumps(rows, indent=2) + "\n")

@@ -3,39 +3,24 @@
 import json
 import os
 import pathlib
-import socket
 import statistics
 import subprocess
 import sys
 
 import pytest
+import ranks
 from conftest import BUILD, EXAMPLES, ROOT, SLOW
 
 WORLD = 3
 LIMIT = 1e-5
 
 
-def start(names, world=WORLD):
-    """(exit code, stderr) of each rank, and the rows of rank 0 by case."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, str(pathlib.Path(__file__).with_name("torch_cases.py")), *names],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT / "python"), "MOTLEY_PROGRAM": str(BUILD / "motley"), "GLOO_SOCKET_IFNAME": "lo",
-                              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": str(world)},
-        )
-        for rank in range(world)
-    ]  # fmt: skip
-    outputs = [rank.communicate(timeout=300) for rank in ranks]
-    rows = [json.loads(line) for line in outputs[0][0].splitlines() if line.startswith("{")]
-    return [(rank.returncode, errors) for rank, (_, errors) in zip(ranks, outputs, strict=True)], {row["case"]: row for row in rows}
+def start(names, **environment):
+    return ranks.start(pathlib.Path(__file__).with_name("torch_cases.py"), names, WORLD, **environment)
 
 
-def rows_of(*names):
-    ends, rows = start(names)
+def rows_of(*names, **environment):
+    ends, rows = start(names, **environment)
     assert [code for code, _ in ends] == [0] * WORLD, "\n".join(errors[-1500:] for _, errors in ends)
     return rows
 
@@ -88,8 +73,15 @@ def step_ms(samples, step):
 
 
 @pytest.fixture(scope="module")
-def others():
-    return rows_of("learns", "ahead", "refuses")
+def learned(tmp_path_factory):
+    """Rows, and the run directory of the first one's training and all after it."""
+    folder = tmp_path_factory.mktemp("learned")
+    return rows_of("learns", MOTLEY_RUN_DIR=str(folder)), folder
+
+
+@pytest.fixture(scope="module")
+def others(learned):
+    return rows_of("ahead", "refuses") | learned[0]
 
 
 @pytest.mark.parametrize("case", ["learns", "ahead"])
@@ -123,8 +115,46 @@ def test_faults_say_what_to_do(others):
     assert {name: text for name, text in wanted.items() if text not in found[name]} == {}, found
 
 
-def test_a_rank_without_memory_says_what_fits():
-    ends, _ = start(["memory"])
+def report(folder, *flags):
+    done = subprocess.run([str(BUILD / "motley"), "report", str(folder), *flags], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout) if "--json" in flags else done.stdout
+
+
+def test_a_run_directory_says_what_the_ranks_took(learned, tmp_path):
+    rows, folder = learned
+    samples = rows["learns"]["samples"]
+    steps = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert [each["step"] for each in steps] == list(range(70))
+    assert [each["samples"] for each in steps] == [list(each) for each in zip(*samples, strict=True)]
+    assert sum(each["step_s"] for each in steps) >= 0.9 * sum(max(each["compute_s"], default=0) for each in steps)
+    assert sum(not each["compute_s"] for each in steps) == 1  # the first step, before which nothing is known
+    # Ranks of 1, 2 and 4 ms a sample, and what else a step takes.
+    assert [steps[5]["compute_s"][rank] >= 0.001 * 2**rank * steps[5]["samples"][rank] for rank in range(WORLD)] == [True] * WORLD
+    found = report(folder, "--json", "-o", str(tmp_path / "page.html"))
+    assert found["state"] == "finished" and found["verdict"].startswith("Finished: 70 steps on 3 devices, ")
+    first, *changes = found["decisions"]
+    assert first["why"] == "the batch split 8:8:8: even, until the ranks' times are known"
+    for each in changes:
+        split = [part["samples"] for part in each["action"]["shares"]]
+        assert split == steps[each["begins"]]["samples"] != steps[each["begins"] - 1]["samples"]
+    assert changes and min(changes[0][key] for key in ("expected_s", "came_s", "before_s")) > 0
+    assert [each["samples"] for each in found["samples"]] == steps[-1]["samples"]
+    assert len(found["timelines"][0]["devices"]) == WORLD
+    assert "A step, device by device" in (tmp_path / "page.html").read_text()
+    assert "computes      waits  exchanges\n" in report(folder)
+
+
+def test_a_run_directory_has_the_losses_of_one_device(tmp_path):
+    rows = rows_of("accumulated", MOTLEY_RUN_DIR=str(tmp_path / "run"))
+    assert report(tmp_path / "run", "--json")["losses"] == pytest.approx(rows["accumulated"]["losses"], abs=1e-5)
+    # A script that is started again goes on where its log ends.
+    rows_of("accumulated", MOTLEY_RUN_DIR=str(tmp_path / "run"))
+    assert report(tmp_path / "run", "--json")["steps"] == 20
+
+
+def test_a_rank_without_memory_says_what_fits(tmp_path):
+    ends, _ = start(["memory"], MOTLEY_RUN_DIR=str(tmp_path))
+    assert report(tmp_path, "--json")["state"] == "failed"
     assert ends[1][0] != 0
     assert "rank 1 ran out of memory with 8 samples; 8 fitted." in ends[1][1]
 

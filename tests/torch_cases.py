@@ -69,9 +69,9 @@ def loss_of(outputs, y):
 
 
 def one_device(model, data, steps, passes=1):
-    """The plain loop; `passes` batches a step. Losses are means over all that is not masked."""
+    """The plain loop; `passes` batches a step. Losses are means over all that is not masked; gives those of the steps."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    done, epoch, waiting = 0, 0, []
+    done, epoch, waiting, losses = 0, 0, [], []
     while done < steps:
         orders = []
         for rank in range(WORLD):
@@ -84,14 +84,18 @@ def one_device(model, data, steps, passes=1):
                 continue
             optimizer.zero_grad()
             counts = [(data[batch][1] != -100).sum() for batch in waiting]
+            losses.append(0.0)
             for batch, count in zip(waiting, counts, strict=True):
                 x, y = data[batch]
-                (loss_of(model(x), y) * count / sum(counts)).backward()
+                loss = loss_of(model(x), y) * count / sum(counts)
+                losses[-1] += loss.item()
+                loss.backward()
             optimizer.step()
             waiting, done = [], done + 1
             if done == steps:
                 break
         epoch += 1
+    return losses
 
 
 def shared_loader(data, shares=None, workers=0, **options):
@@ -141,8 +145,8 @@ def compare(build, shares, weight="samples", steps=20, passes=1, workers=0):
     found = [None] * WORLD
     dist.all_gather_object(found, samples)
     if RANK == 0:
-        one_device(reference, data, steps, passes)
-        return {"max_param_diff": difference(model, reference), "samples": found, "unchanged": difference(reference, build()[0])}
+        losses = one_device(reference, data, steps, passes)
+        return {"max_param_diff": difference(model, reference), "losses": losses, "samples": found, "unchanged": difference(reference, build()[0])}
 
 
 def evaluates():

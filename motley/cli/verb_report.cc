@@ -15,6 +15,7 @@
 #include "motley/control/story_parts.h"
 #include "motley/report/page/page.h"
 #include "motley/report/report.h"
+#include "motley/report/waits.h"
 
 namespace motley::cli {
 namespace {
@@ -78,6 +79,25 @@ std::string rank_lines(const report::Story& story) {
   return text;
 }
 
+/// Of a script's own loop: each device's samples of the last step, and where its time went.
+std::string loop_lines(const control::FoundRun& run, const report::Story& story) {
+  if (!run.is_script || story.timelines.empty()) return "";
+  const trace::Trace& trace = story.timelines.back().trace;
+  const auto times = report::sum_times(trace, report::find_waits(trace));
+  std::string text = fmt::format("\n  {:<16} {:>8} {:>10} {:>10} {:>10}\n", "device", "samples",
+                                 "computes", "waits", "exchanges");
+  for (std::size_t d = 0; d < std::min(times.size(), story.samples.size()); ++d) {
+    const auto a_step = [&](trace::Nanoseconds all) {
+      return format_seconds(
+          Seconds(1e-9 * static_cast<double>(all) / static_cast<double>(times[d].steps)));
+    };
+    text += fmt::format("  {:<16} {:>8} {:>10} {:>10} {:>10}\n", story.samples[d].first,
+                        story.samples[d].second, a_step(times[d].computing),
+                        a_step(times[d].waiting), a_step(times[d].other));
+  }
+  return text;
+}
+
 /// Writes the page or the picture, where one is asked for.
 Result<std::string> write_page(const ReportOptions& options, const report::Story& story,
                                Json& object) {
@@ -101,7 +121,7 @@ Result<int> report_run(const ReportOptions& options, const Context& context) {
   Json object = control::run_to_json(run, story);
   std::string text = fmt::format("{}: {}\n", options.subject, story.verdict);
   for (const std::string& each : story.remarks) text += "  " + each + "\n";
-  text += rank_lines(story);
+  text += rank_lines(story) + loop_lines(run, story);
   if (run.measured && run.predicted) {
     text += "\n" + report::print_comparison(
                        figures_of(*run.summary, *run.predicted, "predicted_step_s",

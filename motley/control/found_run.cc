@@ -13,6 +13,8 @@
 namespace motley::control {
 namespace {
 
+constexpr const char* kScriptSchema = "motley.script/1";
+
 /// Of a file that may be absent: then none. One that is damaged gives a note.
 std::optional<Json> find_object(const std::string& path, std::vector<std::string>& notes) {
   if (!std::filesystem::exists(path)) return std::nullopt;
@@ -67,11 +69,30 @@ RunState find_state(const std::optional<Json>& start, const std::optional<Json>&
 
 std::string how_it_ended(const FoundRun& run, const std::optional<Json>& failure, bool is_scripts) {
   if (run.state == RunState::kFailed) return text_member(*failure, "message");
+  if (run.state == RunState::kStopped && run.is_script) return "told to stop";
   if (run.state == RunState::kStopped) return "told to stop; run the same command again to go on";
   if (run.state != RunState::kEnded) return "";
   return is_scripts ? "no process of it is left; whether its script came to its end is not written"
                     : "its processes are gone and left no word: they were killed, or the machine "
                       "went down";
+}
+
+/// Of the job of a script's own loop: its devices, and no program.
+Result<run::Job> read_script(const RunDirectory& directory) {
+  MOTLEY_ASSIGN(const std::string text, read_file(directory.script()));
+  MOTLEY_ASSIGN(const Json json, parse_json(text, directory.script()));
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, directory.script()));
+  MOTLEY_ASSIGN(const std::string schema, object.string("schema"));
+  MOTLEY_ASSIGN(const Json* devices, object.member("devices"));
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  run::Job job;
+  for (const Json& name : *devices)
+    if (name.is_string()) job.devices.push_back({.name = name.get<std::string>(), .kind = ""});
+  if (schema != kScriptSchema || job.devices.empty())
+    return usage_error("cli.script",
+                       fmt::format("{}: found schema '{}' and {} devices, wanted {}",
+                                   directory.script(), schema, job.devices.size(), kScriptSchema));
+  return job;
 }
 
 void find_traces(FoundRun& run) {
@@ -125,7 +146,9 @@ bool is_led(const RunDirectory& directory) {
 
 Result<FoundRun> find_run(const std::string& path) {
   FoundRun run{.directory = {path}};
-  MOTLEY_ASSIGN(run.job, read_job(run.directory));
+  run.is_script = std::filesystem::exists(run.directory.script()) &&
+                  !std::filesystem::exists(run.directory.job());
+  MOTLEY_ASSIGN(run.job, run.is_script ? read_script(run.directory) : read_job(run.directory));
   run.job.run_dir = path;  // it may have been moved since
   if (!std::filesystem::exists(run.job.program_path))
     run.job.program_path = run.directory.program();
@@ -135,12 +158,12 @@ Result<FoundRun> find_run(const std::string& path) {
   if (start && start->contains("arguments") && start->at("arguments").is_array())
     for (const Json& word : start->at("arguments"))
       if (word.is_string()) run.arguments.push_back(word.get<std::string>());
-  find_ranks(start, run);
+  if (!run.is_script) find_ranks(start, run);
   run.state = find_state(start, failure, run);
   run.how = how_it_ended(run, failure, !start);
   MOTLEY_ASSIGN(run.log, read_log(run.directory));
   find_checkpoint(run);
-  find_traces(run);
+  if (!run.is_script) find_traces(run);
   return run;
 }
 

@@ -35,6 +35,7 @@ struct RankPlace {
 struct FoundRun {
   RunDirectory directory;
   run::Job job;
+  bool is_script = false;  ///< a script's own loop trains; of the job there are its devices alone
   RunState state = RunState::kPrepared;
   std::string how;                     ///< it ended, in a sentence; "" where the state says all
   std::vector<std::string> arguments;  ///< of the command that started it; empty: not known
@@ -50,8 +51,9 @@ struct FoundRun {
   bool has_summary() const { return summary.has_value(); }
 };
 
-/// Usage errors: no run directory, or one whose job.json cannot be read. Other files may be absent,
-/// half written or of an older version: what cannot be read is left out, with a note.
+/// Usage errors: no run directory, or one whose job.json or script.json cannot be read. Other files
+/// may be absent, half written or of an older version: what cannot be read is left out, with a
+/// note.
 Result<FoundRun> find_run(const std::string& path);
 
 /// Does the process live that leads the run?

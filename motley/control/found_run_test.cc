@@ -103,6 +103,62 @@ TEST_F(FoundRunTest, DamagedFilesAreLeftOutWithANote) {
   EXPECT_THAT(RunTeller(run).tell().remarks, ::testing::Contains(HasSubstr("start.json: is no")));
 }
 
+class ScriptRunTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write(directory_.script(), R"({"schema": "motley.script/1", "devices": ["a:0", "b:0"]})");
+    write(directory_.start(), R"({"arguments": ["python", "train.py", "a b"], "pid": 999999999})");
+    write(
+        directory_.log(),
+        R"({"step": 0, "loss": null, "step_s": 1, "samples": [8, 8], "compute_s": [], "peak_bytes": [5, 6]})"
+        "\n"
+        R"({"step": 1, "loss": 2.5, "step_s": 0.1, "samples": [11, 5], "compute_s": [0.04, 0.1], "peak_bytes": [5, 6]})"
+        "\n");
+  }
+  static void write(const std::string& path, const std::string& text) {
+    ASSERT_TRUE(write_file_atomic(path, text));
+  }
+
+  TemporaryDirectory place_;
+  RunDirectory directory_{place_.file("")};
+};
+
+TEST_F(ScriptRunTest, ItsLogSaysWhatTheRanksTook) {
+  const FoundRun run = find_run(directory_.path).value();
+  EXPECT_TRUE(run.is_script);
+  const report::Story story = RunTeller(run).tell();
+  EXPECT_EQ(story.verdict,
+            "Ended after 2 steps on 2 devices: its processes are gone and left no word: they were "
+            "killed, or the machine went down.");
+  EXPECT_EQ(story.command, "python train.py 'a b'");
+  EXPECT_THAT(story.remarks, SizeIs(0));
+  EXPECT_THAT(story.ranks, SizeIs(0));
+  EXPECT_THAT(story.samples, ElementsAre(std::pair("a:0", 11), std::pair("b:0", 5)));
+  EXPECT_EQ(report::waiting_sentence(story),
+            "a:0 waits longest: 60 ms of each step (60 %) for b:0.");
+  ASSERT_THAT(story.memory, SizeIs(2));
+  EXPECT_EQ(story.memory[1].measured, Bytes(6));
+  ASSERT_THAT(story.curves, SizeIs(2));
+  EXPECT_THAT(story.curves[0].points, ElementsAre(std::pair(1, 2.5)));
+  EXPECT_EQ(run_to_json(run, story).at("losses").dump(), "[null,2.5]");
+}
+
+TEST_F(ScriptRunTest, AnEndIsTold) {
+  write(directory_.summary(), R"({"steps": 2, "losses": [null, 2.5], "stopped": false})");
+  const FoundRun finished = find_run(directory_.path).value();
+  EXPECT_EQ(finished.state, RunState::kFinished);
+  EXPECT_EQ(RunTeller(finished).tell().verdict,
+            "Finished: 2 steps on 2 devices, 100 ms a step. a:0 waits longest: 60 ms of each step "
+            "(60 %) for b:0.");
+  write(directory_.summary(), R"({"steps": 2, "stopped": true})");
+  EXPECT_EQ(find_run(directory_.path)->how, "told to stop");
+}
+
+TEST_F(ScriptRunTest, ADamagedOneIsSaid) {
+  write(directory_.script(), R"({"schema": "motley.script/9", "devices": []})");
+  EXPECT_EQ(find_run(directory_.path).error().code, "cli.script");
+}
+
 TEST(PrintCommand, QuotesWhatAShellWouldTakeApart) {
   EXPECT_EQ(print_command({"run", "--data", "a b", "it's", ""}),
             R"(run --data 'a b' 'it'\''s' '')");

@@ -18,7 +18,8 @@ namespace {
 Result<void> read_step(JsonObject& object, Log& log) {
   LoggedStep logged;
   MOTLEY_ASSIGN(const std::int64_t step, object.integer("step"));
-  MOTLEY_ASSIGN(logged.loss, object.number("loss"));
+  MOTLEY_ASSIGN(const Json* loss, object.member("loss"));
+  logged.loss = loss->is_number() ? loss->get<double>() : std::nan("");
   if (object.has("lr")) {
     MOTLEY_ASSIGN(logged.lr, object.number("lr"));
   }
@@ -43,6 +44,11 @@ Result<void> read_step(JsonObject& object, Log& log) {
     if (item.is_number()) logged.compute_s.push_back(item.get<double>());
   for (const Json& item : *peaks)
     if (item.is_number_integer()) logged.peak_bytes.push_back(item.get<std::int64_t>());
+  if (object.has("samples")) {
+    MOTLEY_ASSIGN(const Json* samples, object.member("samples"));
+    for (const Json& item : *samples)
+      if (item.is_number_integer()) logged.samples.push_back(item.get<std::int64_t>());
+  }
   log.steps[step] = std::move(logged);
   return {};
 }

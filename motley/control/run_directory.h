@@ -25,6 +25,8 @@ struct RunDirectory {
     return path + "/evaluation-" + std::to_string(i) + ".txt";
   }
   std::string job() const { return path + "/job.json"; }
+  /// In its place where a script's own loop trains: the ranks' devices.
+  std::string script() const { return path + "/script.json"; }
   /// Its cluster, as planning and running had it.
   std::string cluster() const { return path + "/cluster.toml"; }
   /// Who leads the run, by which command; what it failed by.
@@ -51,7 +53,7 @@ struct RunDirectory {
 
 /// What one step of a run gave, over all ranks.
 struct LoggedStep {
-  double loss = 0;
+  double loss = 0;                      ///< NaN: not known, or no number
   double lr = 0;                        ///< the recipe's, in this step
   std::optional<double> gradient_norm;  ///< where the recipe asks for it
   double step_s = 0;                    ///< of the slowest rank
@@ -62,7 +64,8 @@ struct LoggedStep {
   std::optional<std::int64_t> batch;
   std::optional<policy::NoiseSeen> noise;
   int stint = 0;                  ///< which plan it was done by: the change that brought it
-  std::vector<double> compute_s;  ///< by rank
+  std::vector<double> compute_s;  ///< by rank; of a script's loop empty where it is not known
+  std::vector<std::int64_t> samples = {};  ///< by rank, of a script's loop
   std::vector<std::int64_t> peak_bytes;
 };
 

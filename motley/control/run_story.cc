@@ -8,6 +8,7 @@
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
+#include "motley/control/loop_trace.h"
 #include "motley/control/micro_batches.h"
 #include "motley/control/story_parts.h"
 #include "motley/program/program_text.h"
@@ -73,6 +74,19 @@ std::int64_t steps_done(const FoundRun& run) {
   return run.log.steps.empty() ? 0 : run.log.steps.rbegin()->first + 1;
 }
 
+/// What a script's own loop took, and how its batches were shared in the end.
+void add_loop(const FoundRun& run, report::Story& story) {
+  if (run.log.steps.empty()) return;
+  std::vector<std::string> devices;
+  for (const run::WorkerDevice& device : run.job.devices) devices.push_back(device.name);
+  const std::vector<std::int64_t>& samples = run.log.steps.rbegin()->second.samples;
+  for (std::size_t rank = 0; rank < std::min(devices.size(), samples.size()); ++rank)
+    story.samples.emplace_back(devices[rank], samples[rank]);
+  trace::Trace trace = trace_loop(run.log, devices);
+  if (!trace.steps.empty())
+    story.timelines.push_back({"measured", "", logged_step(run.log), std::move(trace)});
+}
+
 std::string devices_text(std::size_t devices) {
   return devices == 1 ? "1 device" : fmt::format("{} devices", devices);
 }
@@ -92,7 +106,13 @@ Seconds logged_step(const Log& log) {
 RunTeller::RunTeller(const FoundRun& run) : run_(run) {
   still_.title = run.directory.path;
   still_.remarks = run.notes;
-  if (!run.arguments.empty()) still_.command = "motley " + print_command(run.arguments);
+  if (!run.arguments.empty())
+    still_.command = (run.is_script ? "" : "motley ") + print_command(run.arguments);
+  if (run.is_script) {  // what else there is to tell is in its log
+    for (const run::WorkerDevice& device : run.job.devices)
+      still_.memory.push_back({device.name, {}, {}, {}, {}});
+    return;
+  }
   if (run.predicted)
     still_.timelines.push_back(
         {"predicted", "", Seconds(predicted_step(run).value_or(0)), *run.predicted});
@@ -132,7 +152,8 @@ void RunTeller::add_memory(report::Story& story) const {
       }
     std::int64_t rest = each.measured ? each.measured->value : 0;
     for (const auto& [name, bytes] : each.parts) rest -= bytes.value;
-    if (rest > 0) each.parts.emplace_back("scratch and rest", Bytes(rest));
+    if (rest > 0)
+      each.parts.emplace_back(run_.is_script ? "the process" : "scratch and rest", Bytes(rest));
   }
 }
 
@@ -140,7 +161,8 @@ void RunTeller::add_curves(report::Story& story) const {
   report::Curve loss{"loss", "", {}, {}}, step{"step time", "s", {}, predicted_step(run_)};
   report::Curve norm{"norm of the gradients", "", {}, {}};
   for (const auto& [number, logged] : run_.log.steps) {
-    loss.points.emplace_back(number, logged.loss);
+    if (std::isfinite(logged.loss) || !run_.is_script)
+      loss.points.emplace_back(number, logged.loss);
     step.points.emplace_back(number, logged.step_s);
     if (logged.gradient_norm) norm.points.emplace_back(number, *logged.gradient_norm);
   }
@@ -156,7 +178,7 @@ void RunTeller::add_curves(report::Story& story) const {
       found->points.emplace_back(number, value);
     }
   }
-  story.curves = {std::move(loss)};
+  if (!loss.points.empty() || !run_.is_script) story.curves = {std::move(loss)};
   story.curves.insert(story.curves.end(), metrics.begin(), metrics.end());
   if (!norm.points.empty()) story.curves.push_back(std::move(norm));
   story.curves.push_back(std::move(step));
@@ -173,7 +195,8 @@ std::string RunTeller::verdict(const report::Story& story) const {
                                 : fmt::format(", {:.0f} % {} than predicted", std::abs(off),
                                               off > 0 ? "more" : "less");
   }
-  const std::string of = fmt::format("{} of {} steps", done, run_.job.steps);
+  const std::string of = run_.is_script ? fmt::format("{} steps", done)
+                                        : fmt::format("{} of {} steps", done, run_.job.steps);
   switch (run_.state) {
     case RunState::kFinished:
       return fmt::format("Finished: {} steps on {}{}. {}", done, devices, pace,
@@ -199,6 +222,7 @@ std::string RunTeller::verdict(const report::Story& story) const {
 report::Story RunTeller::tell() const {
   report::Story story = still_;
   story.state = state_name(run_.state);
+  if (run_.is_script) add_loop(run_, story);
   add_memory(story);
   add_curves(story);
   if (!run_.has_summary()) {

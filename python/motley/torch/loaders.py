@@ -7,41 +7,36 @@ Step k's global batch stays what DistributedSampler gives all ranks in step k: w
 from __future__ import annotations
 
 import copy
+import dataclasses
+import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from torch.utils.data import DataLoader
 
 from motley.library import NO_MOST
+from motley.torch.frameworks import adapter_of
 from motley.torch.refusals import check_group, check_loader
+from motley.torch.run_log import begin_record
 from motley.torch.session import Session, session_of
 from motley.torch.trial import Trial
 
 
-class SharedBatches:
-    """Batch sampler: this rank's indices of each step. Lives in the main process, which draws ahead of loading workers."""
+class DistributedBatches:
+    """The global batches of a DistributedSampler."""
 
-    def __init__(self, loader: DataLoader, session: Session):
-        self.sampler, self.session = loader.sampler, session
+    def __init__(self, loader: DataLoader, world: int):
+        self.sampler, self.world = loader.sampler, world
         self.batch_size, self.drop_last = loader.batch_size, loader.drop_last
-        self.drawn: dict[int, list[int]] = {}  # samples of each rank, of steps that are drawn and not taken yet
 
     def __len__(self) -> int:
         each = self.sampler.num_samples
         return each // self.batch_size if self.drop_last else -(-each // self.batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
-        order = self._order()
-        world, rank = self.session.world, self.session.rank
-        whole = self.batch_size * world
-        first = self.session.step
-        self.drawn.clear()
+        order, whole = self._order(), self.batch_size * self.world
         for k in range(len(self)):
-            batch = order[k * whole : (k + 1) * whole]
-            samples = self.session.samples_of(first + k, len(batch))
-            self.drawn[first + k] = samples
-            begin = sum(samples[:rank])
-            yield batch[begin : begin + samples[rank]]
+            yield order[k * whole : (k + 1) * whole]
 
     def _order(self) -> list[int]:
         """Of all ranks: the sampler's own shuffle and padding, as if there were one rank."""
@@ -50,26 +45,70 @@ class SharedBatches:
         return list(alone)
 
 
-class SharedLoader(DataLoader):
-    """The loader that was given, drawing other batches; made by `share`."""
+class SharedBatches:
+    """Batch sampler: this rank's indices of each step. Lives in the main process, which draws ahead of loading workers.
+
+    `together`: what the ranks draw in each step, with `batch_size` of a rank, `sampler` and `drop_last`. The first `skipped` are left out.
+    """
+
+    def __init__(self, together, session: Session, skipped: int = 0):
+        self.together, self.session, self.skipped = together, session, skipped
+        self.sampler, self.batch_size, self.drop_last = together.sampler, together.batch_size, together.drop_last
+        self.drawn: dict[int, list[int]] = {}  # samples of each rank, of steps that are drawn and not taken yet
+
+    def __len__(self) -> int:
+        return max(0, len(self.together) - self.skipped)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        rank, first = self.session.rank, self.session.step
+        self.drawn.clear()
+        for k, batch in enumerate(itertools.islice(self.together, self.skipped, None)):
+            samples = self.session.samples_of(first + k, len(batch))
+            self.drawn[first + k] = samples
+            begin = sum(samples[:rank])
+            yield batch[begin : begin + samples[rank]]
+
+    def take(self, batch) -> None:
+        """The next batch in order is what the coming step trains on."""
+        self.session.take(self.drawn.pop(self.session.step), batch)
+
+
+class DrawingLoader(DataLoader):
+    """Draws its batches from SharedBatches; who trains on one says so by `take`."""
 
     def __iter__(self):
-        session, batches = self.session, self.batch_sampler
-        session.begin_epoch()
+        self.session.begin_epoch()
         iterator = super().__iter__()
-        step = session.step
         while True:
-            session.settle()  # what was decided is in force before the next batch is drawn
+            self.session.settle()  # what was decided is in force before the next batch is drawn
             try:
                 batch = next(iterator)
             except StopIteration:
                 return
-            session.take(batches.drawn.pop(step), batch)
-            step += 1
             yield batch
 
     def __len__(self):
         return len(self.batch_sampler)
+
+
+class SharedLoader(DrawingLoader):
+    """The loader that was given, drawing other batches; made by `share`. A batch is trained on when it is given."""
+
+    def __iter__(self):
+        for batch in super().__iter__():
+            self.batch_sampler.take(batch)
+            yield batch
+
+
+def draw_from(loader: DataLoader, batches: SharedBatches, kind: type[DrawingLoader]) -> DataLoader:
+    """A copy of a loader, of its own class and of `kind`, that draws other batches."""
+    own = type(loader)
+    if not issubclass(own, kind):
+        own = kind if own is DataLoader else type("Shared" + own.__name__, (kind, own), {})
+    shared = own.__new__(own)
+    shared.__dict__.update(loader.__dict__)
+    shared.__dict__.update(session=batches.session, batch_sampler=batches, _iterator=None)
+    return shared
 
 
 def read_plan(path: str, world: int) -> list[int]:
@@ -88,43 +127,71 @@ def prefetched(loader: DataLoader) -> int:
     return loader.num_workers * (loader.prefetch_factor or 0)
 
 
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """How a user wants batches shared: see `share`."""
+
+    shares: Sequence[float] | None = None
+    plan: str | None = None
+    most: int | None = None
+    run_dir: str | None = None
+
+    def given(self, world: int) -> list[float] | None:
+        """Of each rank; none: they are learned."""
+        if self.shares is not None and self.plan is not None:
+            raise ValueError("motley.torch.share: give shares or plan, not both")
+        given = read_plan(self.plan, world) if self.plan is not None else self.shares
+        if trial := Trial.asked():
+            given = trial.shares(world)
+        if given is not None and (len(given) != world or not all(each > 0 for each in given)):
+            raise ValueError(f"motley.torch.share: shares {list(given)}; wanted {world} numbers above 0, one a rank")
+        return None if given is None else [float(each) for each in given]
+
+
+def begin_sharing(session: Session, loader: DataLoader, together, split: Split, ahead: int, **facts) -> SharedBatches:
+    """What all ranks must say alike of a loader is compared; `ahead`: batches that are drawn before the step that trains on them asks."""
+    given = split.given(session.world)
+    facts |= {"samples": len(loader.dataset), "batch_size": together.batch_size, "drop_last": together.drop_last, "shares": given}
+    session.agree(facts, ahead, NO_MOST if split.most is None else split.most)
+    session.limit(together.batch_size * session.world)
+    if given is not None:
+        session.fix(given)
+    if not Trial.asked():
+        begin_record(session, split.run_dir, together.batch_size * session.world)
+    return SharedBatches(together, session)
+
+
 def share(
-    loader: DataLoader, *, shares: Sequence[float] | None = None, plan: str | None = None, most: int | None = None, group=None
-) -> DataLoader:
+    loader,
+    *,
+    shares: Sequence[float] | None = None,
+    plan: str | None = None,
+    most: int | None = None,
+    weight: str | Callable | None = None,
+    run_dir: str | None = None,
+    group=None,
+):
     """The same loader with unequal batches: `sampler`, `set_epoch`, workers, `len` and collate stay.
 
     Called by all ranks. `shares`: of each rank, only ratios count. `plan`: a plan.json whose replicas are the ranks, in their order.
     Neither: Motley's planner learns them from what the ranks' steps take, from an even split on. `most`: samples that this rank's memory
     holds. All but the number of samples a rank is as before: a step's global batch is that of DistributedSampler.
-    TypeError, ValueError: a loader, shares or limits that do not go.
+    `run_dir` (or MOTLEY_RUN_DIR): where rank 0 writes what `motley report` reads.
+    In place of a loader, the same of what draws and weighs for a framework (docs/scripts.md): a `Trainer` of transformers, an
+    `Accelerator` and loaders that it prepared, a `Trainer` of Lightning; `weight` is DDP's there.
+    TypeError, ValueError, ImportError: a loader, a framework, shares or limits that do not go.
     """
+    split = Split(shares, plan, most, run_dir)
+    if adapter := adapter_of(loader):
+        if group is not None:
+            raise ValueError("motley.torch.share: a framework's ranks are those of the default group; leave group out")
+        return adapter.share(loader, split, weight)
+    if weight is not None:
+        raise ValueError("motley.torch.share: the weight of a plain loader's batches is the model's: DDP(model, weight=...)")
     check_group()
     session = session_of(group)
     check_loader(loader, session.world)
-    if shares is not None and plan is not None:
-        raise ValueError("motley.torch.share: give shares or plan, not both")
-    given = read_plan(plan, session.world) if plan is not None else shares
-    if trial := Trial.asked():
-        given = trial.shares(session.world)
-    if given is not None and (len(given) != session.world or not all(each > 0 for each in given)):
-        raise ValueError(f"motley.torch.share: shares {list(given)}; wanted {session.world} numbers above 0, one a rank")
-    session.agree(
-        {
-            "samples": len(loader.dataset),
-            "batch_size": loader.batch_size,
-            "drop_last": loader.drop_last,
-            "seed": loader.sampler.seed,
-            "shuffle": loader.sampler.shuffle,
-            "shares": None if given is None else [float(each) for each in given],
-        },
-        prefetched(loader),
-        NO_MOST if most is None else most,
-    )
-    session.limit(loader.batch_size * session.world)
-    if given is not None:
-        session.fix(list(given))
-    kind = type(loader)
-    shared = SharedLoader.__new__(SharedLoader if kind is DataLoader else type("Shared" + kind.__name__, (SharedLoader, kind), {}))
-    shared.__dict__.update(loader.__dict__)
-    shared.__dict__.update(session=session, batch_sampler=SharedBatches(loader, session), _iterator=None)
-    return shared
+    together = DistributedBatches(loader, session.world)
+    facts = {"seed": loader.sampler.seed, "shuffle": loader.sampler.shuffle}
+    batches = begin_sharing(session, loader, together, split, prefetched(loader), **facts)
+    return draw_from(loader, batches, SharedLoader)

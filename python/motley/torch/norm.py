@@ -65,7 +65,7 @@ class GlobalStatistics(torch.autograd.Function):
 
 
 class GlobalBatchNorm(nn.modules.batchnorm._BatchNorm):
-    """Takes the place of BatchNorm1d, 2d and 3d: the same parameters, buffers and names."""
+    """Takes the place of BatchNorm1d, 2d, 3d and SyncBatchNorm: the same parameters, buffers and names."""
 
     session = None
 
@@ -91,7 +91,7 @@ def make_global(module: nn.Module, session) -> list[str]:
     """Gives every batch norm the statistics of all ranks, in place; the names of their buffers."""
     buffers = []
     for name, each in module.named_modules():
-        if type(each) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
+        if type(each) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm):
             each.__class__ = GlobalBatchNorm
             each.session = session
         if isinstance(each, GlobalBatchNorm):

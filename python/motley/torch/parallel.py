@@ -69,7 +69,7 @@ class DDP(DistributedDataParallel):
         raise ValueError("motley.torch.DDP: join() is for ranks with other numbers of steps; the ranks of a shared loader have the same")
 
     def forward(self, *inputs, **keywords):
-        if not (self.training and torch.is_grad_enabled()):
+        if not (self.module.training and torch.is_grad_enabled()):
             self._session.mark = None  # what evaluation takes is no training
             return super().forward(*inputs, **keywords)
         session = self._session
@@ -89,7 +89,8 @@ class DDP(DistributedDataParallel):
         session = self._session
         batch = session.batch if session.batch is not None else keywords or inputs
         if callable(self._weight):
-            return float(self._weight(batch))
+            count = self._weight(batch)
+            return None if count is None else float(count)
         if self._weight == "tokens":
             return float(count_tokens(batch))
         return float(count_samples(keywords or inputs)) if session.samples is None else None

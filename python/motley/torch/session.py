@@ -8,6 +8,7 @@ step, behind whatever loaders have drawn: with c batches taken and P drawn ahead
 from __future__ import annotations
 
 import logging
+import math
 import time
 
 import torch
@@ -18,13 +19,14 @@ from motley.torch.mesh import Mesh
 from motley.torch.quota import Quota
 
 LOG = logging.getLogger("motley.torch")
+NOTHING = "motley.torch.DDP: the losses of all ranks average over nothing: every target is masked"
 
 
 class Micro:
     """One forward pass: what its loss averages over here, and on all ranks."""
 
     def __init__(self, count: float, total: float | None, session: Session):
-        self.count, self.is_weighed = count, False
+        self.count, self.is_weighed, self.is_part = count, False, False
         self._total, self._session = total, session
         if total is None:
             self._posted = session.mesh.post(torch.tensor([count], dtype=torch.float64))
@@ -66,11 +68,13 @@ class Session:
         self.mark: float | None = None  # when this step's own work began; none: not known
         self.waited = 0.0
         self.quota = Quota()
+        self.passes = 1  # forward passes of the last step
         self.done = 0  # steps whose gradients were exchanged
         self.fitted = 0  # most samples of such a step here
         self.begun = time.perf_counter()
+        self.record = None  # of a run directory (run_log.py)
         self._exchange = None
-        self._why = ""
+        self._why, self._expected = "", None
         self._cache: dict = {}
 
     # Loaders.
@@ -111,6 +115,8 @@ class Session:
         self.mark = None
 
     def take(self, samples: list[int], batch) -> None:
+        if self.record and not self.micros:
+            self.record.begin_step()
         self.samples, self.batch = samples, batch
         self.step += 1
 
@@ -140,7 +146,7 @@ class Session:
     def loss_part(self) -> float:
         """Of this rank's loss in that of all ranks; of a weighed loss 1, as its sums need no more."""
         micro = self.micros[-1]
-        return 1.0 if micro.is_weighed else micro.count / micro.total()
+        return 1.0 if micro.is_weighed or micro.is_part else micro.count / micro.total()
 
     def weigh(self, loss: torch.Tensor, count: float | None) -> torch.Tensor:
         if count is not None:
@@ -149,12 +155,26 @@ class Session:
         micro.is_weighed = True
         return loss * micro.count
 
+    def part(self, loss: torch.Tensor, count: float | None = None, total: float | None = None) -> tuple[torch.Tensor, float]:
+        """Of a local mean in that of all ranks, and its factor; micro-batches count alike, as a loop on one device has them.
+        `count` of `total`, where what the forward pass said does not hold."""
+        if count is not None:
+            self.micros[-1] = Micro(count, total, self)
+        micro = self.micros[-1]
+        micro.is_part = True
+        if micro.total() == 0:
+            raise ValueError(NOTHING)
+        factor = micro.count / micro.total()
+        return loss * factor, factor
+
     def factor(self) -> float:
         """Of the gradients here, summed over the micro-batches, in those of all ranks."""
+        if all(micro.is_part for micro in self.micros):
+            return 1.0
         weighed = sum(micro.is_weighed for micro in self.micros)
         total = sum(micro.total() for micro in self.micros)
         if total == 0:
-            raise ValueError("motley.torch.DDP: the losses of all ranks average over nothing: every target is masked")
+            raise ValueError(NOTHING)
         if weighed == len(self.micros):
             return 1.0 / total
         if weighed:
@@ -171,6 +191,7 @@ class Session:
         """All gradients are on their way: says what this rank's own work took."""
         now = time.perf_counter()
         samples, passes = self.samples, max(1, len(self.micros))
+        self.passes = passes
         least = self.quota.least_s()
         seconds = 0.0 if self.mark is None else max(0.0, now - self.mark - self.waited, least) / passes
         if samples is not None:
@@ -178,7 +199,8 @@ class Session:
             if self.wanted is not None:
                 begins, weights = self.step + self.ahead, self.wanted
                 self.wanted = None
-            row = torch.tensor([seconds, *([begins, *weights] if self.rank == 0 else [0.0] * (self.world + 1))], dtype=torch.float64)
+            told = self.record.of_step() if self.record else (math.nan, 0.0)
+            row = torch.tensor([seconds, *told, *([begins, *weights] if self.rank == 0 else [0.0] * (self.world + 1))], dtype=torch.float64)
             self._exchange = (self.mesh.post(row), list(samples))
             self.fitted = max(self.fitted, samples[self.rank])
         self.micros, self.is_synced = [], False
@@ -186,6 +208,8 @@ class Session:
 
     def end_step(self) -> None:
         """All gradients are there: the next step's work begins."""
+        if self.record:
+            self.record.end_step(self.mark)
         self.mark, self.waited = time.perf_counter(), 0.0
 
     def settle(self) -> None:
@@ -196,13 +220,17 @@ class Session:
         self._exchange = None
         with self.waiting():
             table = [row.tolist() for row in self.mesh.take(posted)]
-        _, begins, *weights = table[0]
+        seconds, losses, peaks, begins, *weights = zip(*table, strict=True)
+        begins, weights = begins[0], [each[0] for each in weights]
+        if self.record and self.record.log:
+            self.record.log.step(self.record.took, self.passes, samples, seconds, losses, peaks)
         if begins > 0:
             self.splits.append((int(begins), weights))
             if self.rank == 0:
                 LOG.info("from step %d on %s samples: %s", begins, ":".join(f"{each:.0f}" for each in weights), self._why)
+                if self.record:
+                    self.record.log.decide("motley", weights, -(-(int(begins) - self.step) // self.passes), self._why, self._expected)
             self.splits = self.splits[-4:]  # steps that are drawn already had theirs
-        seconds = [row[0] for row in table]
         if self.rank == 0 and not self.is_fixed and self.world > 1 and min(seconds) > 0:
             self._learn(samples, seconds)
 
@@ -211,7 +239,7 @@ class Session:
             self.policy = SplitPolicy(self.most)
         for choice in self.policy.observe(self.done, time.perf_counter() - self.begun, samples, seconds):
             if choice["action"]["do"] == "split":
-                self.wanted, self._why = [0] * self.world, choice["why"]
+                self.wanted, self._why, self._expected = [0] * self.world, choice["why"], choice["expected_s"]
                 for each in choice["action"]["shares"]:
                     self.wanted[int(each["device"])] = each["samples"]
 

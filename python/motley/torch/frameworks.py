@@ -1,0 +1,43 @@
+"""Which objects of frameworks `share` takes. A framework is imported by who uses it, never from here."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import types
+
+ADAPTERS = {
+    ("accelerate", "Accelerator"): "with_accelerate",
+    ("accelerate", "DataLoaderShard"): "with_accelerate",
+    ("accelerate", "DataLoaderDispatcher"): "with_accelerate",
+    ("transformers", "Trainer"): "with_transformers",
+    ("lightning", "Trainer"): "with_lightning",
+    ("pytorch_lightning", "Trainer"): "with_lightning",
+}
+# Oldest and newest release whose insides the adapters are known to fit; tests/zoo/requirements.txt pins what the tests use.
+VERSIONS = {
+    "accelerate": ((1, 15), (1, 15)),
+    "transformers": ((5, 23), (5, 23)),
+    "lightning": ((2, 6), (2, 6)),
+    "pytorch_lightning": ((2, 6), (2, 6)),
+}
+
+
+def check_version(package: str, version: str | None = None) -> None:
+    version = version or importlib.metadata.version(package)
+    found = tuple(int(part) for part in version.split(".")[:2])
+    oldest, newest = VERSIONS[package]
+    if not oldest <= found <= newest:
+        wanted = " to ".join(dict.fromkeys(".".join(map(str, each)) for each in (oldest, newest)))
+        raise ImportError(f"motley.torch.share: found {package} {version}, wanted {wanted}")
+
+
+def adapter_of(thing) -> types.ModuleType | None:
+    """The module that knows how to share it; none: it is of no framework."""
+    for kind in type(thing).__mro__:
+        package = kind.__module__.split(".")[0]
+        if name := ADAPTERS.get((package, kind.__name__)):
+            for each in ("transformers", "accelerate") if package == "transformers" else (package,):
+                check_version(each)
+            return importlib.import_module(f"motley.torch.{name}")
+    return None

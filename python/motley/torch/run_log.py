@@ -1,0 +1,208 @@
+"""A run directory of a script, which `motley report` and `motley serve` read (docs/formats/run_directory.md).
+
+Each rank has a Record, which sees its losses and memory; what the ranks say of a step comes to rank 0 with the session's exchange.
+Rank 0's Record has a RunLog, which writes. What cannot be written is said once, and training goes on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import math
+import os
+import resource
+import socket
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+
+LOG = logging.getLogger("motley.torch")
+VARIABLE = "MOTLEY_RUN_DIR"
+MEDIAN_OF = 20  # steps before and after a decision
+
+
+class Record:
+    """What one rank knows of its steps beside times."""
+
+    def __init__(self, session, log: RunLog | None):
+        self.session, self.log = session, log
+        self.taken = self.took = 0.0  # when the coming step's first batch came; seconds of the last one
+        self._losses: list = []
+        self._see_losses()
+
+    def _see_losses(self) -> None:
+        """Scalars on the CPU that backward passes begin from: elsewhere to look at them would be to wait for them."""
+        backward = torch.Tensor.backward
+
+        def seen(tensor, *arguments, **keywords):
+            if self.session.micros and tensor.dim() == 0 and tensor.device.type == "cpu":
+                self._losses.append((tensor.item(), self.session.micros[-1]))
+            return backward(tensor, *arguments, **keywords)
+
+        torch.Tensor.backward = seen
+
+    def of_step(self) -> tuple[float, float]:
+        """This rank's part of the loss, not a number where it is not known; the most memory that it ever held, in bytes."""
+        losses, self._losses = self._losses, []
+        total = sum(micro.total() for _, micro in losses)
+
+        def part(value: float, micro) -> float:
+            if micro.count == 0:
+                return 0.0  # a mean over nothing is no number
+            if micro.is_part:
+                return value
+            return value / total if micro.is_weighed else value * micro.count / micro.total()
+
+        peak = torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return sum(part(*each) for each in losses) if losses else math.nan, float(peak)
+
+    def begin_step(self) -> None:
+        self.taken = time.perf_counter()
+
+    def end_step(self, mark: float | None) -> None:
+        """`mark`: end of the step before; none: something else came between."""
+        self.took = time.perf_counter() - (self.taken if mark is None else mark)
+
+
+class RunLog:
+    """Rank 0's: writes what all ranks said of each step."""
+
+    def __init__(self, folder: str, devices: Sequence[str]):
+        os.makedirs(folder, exist_ok=True)
+        if os.path.exists(os.path.join(folder, "job.json")):
+            raise ValueError(f"motley.torch.share: run_dir {folder} is of `motley run`; give another folder")
+        self.folder, self.devices = folder, list(devices)
+        self.first = self._steps_before()
+        self.decisions: list[dict] = []
+        self.seconds: list[float] = []  # of each step of this start
+        self.losses: list[float | None] = []
+        self.how: BaseException | None = None
+        for name in ("summary.json", "failure.json"):
+            if os.path.exists(path := os.path.join(folder, name)):
+                os.remove(path)
+        self._write("script.json", {"schema": "motley.script/1", "devices": self.devices})
+        self._write("start.json", {"arguments": ["python", *sys.orig_argv[1:]], "pid": os.getpid()})
+        self.file = open(os.path.join(folder, "log.jsonl"), "a", encoding="utf-8", buffering=1)  # a line at once
+
+    def _steps_before(self) -> int:
+        """A script that is started anew goes on where its log ends."""
+        try:
+            with open(os.path.join(self.folder, "log.jsonl"), encoding="utf-8") as file:
+                return 1 + max((json.loads(line)["step"] for line in file if line.endswith("}\n")), default=-1)
+        except FileNotFoundError:
+            return 0
+
+    def _write(self, name: str, content) -> None:
+        """Whole, or not at all."""
+        path = os.path.join(self.folder, name)
+        text = json.dumps(content, indent=2) if isinstance(content, dict) else "".join(json.dumps(each) + "\n" for each in content)
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(path + ".new", path)
+
+    def step(self, took: float, passes: int, samples: Sequence[int], seconds: Sequence[float], losses: Sequence[float], peaks: Sequence[float]) -> None:
+        """One of `passes` forward passes with so many samples each, which took so many seconds each."""
+        loss = sum(losses)
+        self.losses.append(loss if math.isfinite(loss) else None)
+        line = {
+            "step": self.first + len(self.seconds),
+            "loss": self.losses[-1],
+            "step_s": took,
+            "samples": [passes * each for each in samples],
+            "compute_s": [passes * each for each in seconds] if min(seconds) > 0 else [],
+            "peak_bytes": [int(each) for each in peaks],
+        }
+        self.seconds.append(took)
+        self._try(lambda: self.file.write(json.dumps(line) + "\n"))
+
+    def decide(self, policy: str, samples: Sequence[float], after: int, why: str, expected: float | None = None) -> None:
+        """It begins `after` further steps."""
+        done = self.first + len(self.seconds)
+        shares = [{"device": name, "samples": int(n)} for name, n in zip(self.devices, samples, strict=True)]
+        decision = {"policy": policy, "seen_step": done, "at": sum(self.seconds), "why": why, "begins": done + after}
+        decision |= {"action": {"do": "split", "shares": shares}, "expected_s": expected, "came_s": None, "before_s": None, "plan": ""}
+        self.decisions.append(decision)
+        self._tell_decisions()
+
+    def _tell_decisions(self) -> None:
+        """With what came of each: medians of the steps before it and after, up to the next one."""
+        begins = [each["begins"] - self.first for each in self.decisions] + [len(self.seconds)]
+        for i, each in enumerate(self.decisions):
+            after = self.seconds[begins[i] : begins[i + 1]][1:][-MEDIAN_OF:]
+            before = self.seconds[begins[i - 1] if i else 0 : begins[i]][1:][-MEDIAN_OF:] if i else []
+            each["came_s"] = statistics.median(after) if after else None
+            each["before_s"] = statistics.median(before) if before else None
+        self._try(lambda: self._write("decisions.jsonl", self.decisions))
+
+    def close(self) -> None:
+        """The script ends, or an exception ends it."""
+        if self.file is None:
+            return  # given up
+        stopped = isinstance(self.how, KeyboardInterrupt)
+        self._tell_decisions()
+        if self.how is not None and not stopped:
+            message = f"{type(self.how).__name__}: {self.how}".splitlines()[0]
+            self._try(lambda: self._write("failure.json", {"code": "script.failed", "message": message}))
+        else:
+            steps = self.first + len(self.seconds)
+            median = statistics.median(self.seconds[1:] or self.seconds or [0.0])
+            summary = {"steps": steps, "losses": self.losses, "step_s_median": median, "stopped": stopped, "run_dir": self.folder}
+            self._try(lambda: self._write("summary.json", summary))
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+    def _try(self, write) -> None:
+        if self.file is None:
+            return
+        try:
+            write()
+        except OSError as error:
+            LOG.warning("%s cannot be written, and is given up: %s", self.folder, error)
+            self.file = None
+
+
+def device_names(session) -> list[str]:
+    """HOST:N by rank, as clusters name devices."""
+    hosts = [None] * session.world
+    dist.all_gather_object(hosts, socket.gethostname().split(".")[0], group=session.group)
+    return [f"{host}:{hosts[:rank].count(host)}" for rank, host in enumerate(hosts)]
+
+
+def begin_record(session, run_dir: str | None, batch: int) -> None:
+    """Called by all ranks, with a directory or without one. The first loader that has one counts. `batch`: samples of a step."""
+    asked = [None] * session.world
+    dist.all_gather_object(asked, run_dir or os.environ.get(VARIABLE), group=session.group)
+    run_dir = asked[0]
+    if session.record is not None or not run_dir:
+        return
+    devices = device_names(session)
+    log = RunLog(run_dir, devices) if session.rank == 0 else None
+    session.record = Record(session, log)
+    if log is None:
+        return
+    how = "as given" if session.is_fixed else "even, until the ranks' times are known"
+    split = session.samples_of(session.step, batch)
+    log.decide("start", split, 0, f"the batch split {':'.join(map(str, split))}: {how}")
+    before = sys.excepthook
+
+    def hook(kind, error, trace):
+        log.how = error
+        before(kind, error, trace)
+
+    sys.excepthook = hook
+
+    def end():
+        if log.how is None:  # else its peers may be gone
+            try:
+                session.settle()  # the last step's exchange
+            except Exception as error:
+                LOG.debug("the last step is not in %s: %s", run_dir, error)
+        log.close()
+
+    atexit.register(end)
