@@ -2,7 +2,7 @@
 
   three      a run on three devices          sixtyfour  a plan of 64 devices
   long       a run of 10,000 steps           crashed    a run one of whose workers was killed
-  live       a run that three pages follow
+  live       a run that three pages follow   staged     a plan in stages, with micro-batches
 
 bytes; first_picture_s (first contentful paint, the median of three loads); requests beside the page itself;
 console_messages; failed, the checks that do not hold: each number of a table is that of `motley report --json`; no
@@ -31,7 +31,7 @@ sys.path[:0] = [str(PACKAGES), str(ROOT / "bench")]
 ENVIRONMENT = dict(os.environ, OMP_NUM_THREADS="1", PYTHONPATH=str(ROOT / "python"), MOTLEY_PYTHON=sys.executable)
 MOTLEY = str(BUILD / "motley")
 DIGITS = ROOT / "examples/data/digits.npz"
-MOST_BYTES = dict(three=300e3, crashed=300e3, live=300e3, sixtyfour=1e6, long=1e6)
+MOST_BYTES = dict(three=300e3, crashed=300e3, live=300e3, staged=300e3, sixtyfour=1e6, long=1e6)
 FIRST_PICTURE_S, DELAY_S, COST = 0.5, 1.0, 0.01
 WIDTHS = (1100, 700, 390)
 TINY = """import torch
@@ -142,6 +142,14 @@ def make_sixtyfour(places):
     call("plan", *places.words("gpt", "many", 512), "--planner", "split", "--profile", "model", "-o", plan)
     return places.report(plan, *places.words("gpt", "many", 512)[:4], "--profiles", places.folder / "profiles.db",
                          "--profile", "model")
+
+
+def make_staged(places):
+    plan = places.folder / "staged.json"
+    words = places.words("gpt", "one", 16)
+    words[3] = ROOT / "examples/small_devices.toml"
+    call("plan", *words, "--planner", "stages", "--optimizer", "adam", "-o", plan)
+    return places.report(plan, *words[:4], "--profiles", places.folder / "profiles.db")
 
 
 class Browser:
@@ -325,7 +333,7 @@ def live_row(places, browser, pictures):
         process.wait()
 
 
-MAKERS = dict(three=make_three, sixtyfour=make_sixtyfour, long=make_long, crashed=make_crashed)
+MAKERS = dict(three=make_three, staged=make_staged, sixtyfour=make_sixtyfour, long=make_long, crashed=make_crashed)
 
 
 def main():

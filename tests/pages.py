@@ -1,8 +1,8 @@
 """Pages whose commands are run: files, commands, and what these are to print.
 
 A file is a labelled code block whose first line is a comment with its name. A command stands in a block without a label
-behind `$ `, and goes on where its line ends with a backslash; what follows is what it prints. Numbers and processors may
-differ there, and `...` stands for any lines.
+behind `$ `, and goes on where its line ends with a backslash; what follows is what it prints. Numbers, processors and the
+worst tensor may differ there, and `...` stands for any lines.
 """
 
 import re
@@ -37,6 +37,7 @@ def commands(text):
 
 def masked(line):
     line = re.sub(r"(cores? of|on cpu) .*?, (avx\w+|sve|asimd|no vectors)", r"\1 CPU", line)
+    line = re.sub(r"worst '[^']*'", "worst", line)
     return re.sub(r"\s+", " ", NUMBER.sub("#", line)).strip()
 
 

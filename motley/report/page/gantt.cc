@@ -135,9 +135,10 @@ class Rows {
 
   std::string headline() const {
     const Timeline& timeline = *shown_.timeline;
-    std::string text = fmt::format("{}{}: {} a step", timeline.name,
-                                   timeline.caption.empty() ? "" : " (" + timeline.caption + ")",
-                                   format_seconds(timeline.step));
+    std::string text =
+        fmt::format("{}{}: {} a step", timeline.name,
+                    timeline.caption.empty() ? "" : " (" + timeline.caption + ")",
+                    format_seconds(timeline.step), frame_.is_narrow() ? "" : " a step");
     constexpr double kAlike = 0.1;
     const double seconds = 1e-9 * static_cast<double>(shown_.end - shown_.begin);
     if (std::abs(seconds - timeline.step.value) > kAlike * timeline.step.value)
