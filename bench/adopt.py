@@ -30,7 +30,7 @@ CASES = {
     "mlp": dict(function="mlp.py:model", data="digits.npz", batch=933, steps=44),
     "cnn": dict(function="digits_cnn.py:model", data="digits.npz", batch=187, steps=44),
     "gpt": dict(function="char_gpt.py:model", data="devils_dictionary.bin", batch=37, steps=44),
-} | {name: dict(batch=32, steps=44) for name in SCRIPTS}
+} | {name: dict(batch=16, steps=44) for name in SCRIPTS}
 SLOWED = 20  # the step at which the quickest rank's quota is halved
 BEST = 15  # steps from which medians are taken
 
