@@ -130,4 +130,16 @@ std::vector<std::vector<report::Pass>> find_passes(const program::Program& progr
   return passes;
 }
 
+report::Peers find_peers(const program::Program& program) {
+  report::Peers peers;
+  for (const program::DeviceProgram& device : program.devices) {
+    auto& of_device = peers.emplace_back();
+    for (const program::Instruction& each : device.instructions) {
+      const Rank peer = program::peer_of(each);
+      of_device.push_back(peer.is_none() ? -1 : static_cast<int>(peer.index()));
+    }
+  }
+  return peers;
+}
+
 }  // namespace motley::control

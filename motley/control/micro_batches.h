@@ -21,4 +21,7 @@ std::vector<std::vector<report::Pass>> find_passes(const program::Program& progr
 /// program has it; none where it has no such.
 OpId find_first_backward(const program::Program& program);
 
+/// Rank at the other end of each send and receive, by device and instruction; -1: it is none.
+report::Peers find_peers(const program::Program& program);
+
 }  // namespace motley::control

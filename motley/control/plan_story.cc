@@ -205,6 +205,7 @@ Result<report::Story> tell_plan(const ChosenPlan& chosen, const std::string& tit
   add_stage_work(chosen.planned.plan, *chosen.planned.program, predicted.trace, story.stages);
   story.layers = find_layer_cuts(*chosen.planned.program, predicted.trace, story.stages);
   story.timelines.back().passes = find_passes(*chosen.planned.program, story.stages);
+  story.timelines.back().peers = find_peers(*chosen.planned.program);
   story.neighbours = find_neighbours(chosen);
   if (!does_equal_split_fit(story) && story.timelines.front().name == kEqualSplit)
     story.timelines.front().caption += ", does not fit";

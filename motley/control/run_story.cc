@@ -125,8 +125,10 @@ RunTeller::RunTeller(const FoundRun& run) : run_(run) {
     still_.memory.push_back(
         {device.device, {}, {}, {}, memory_parts(program::find_memory_peak(device))});
   if (still_.timelines.empty()) return;
-  for (report::Timeline& each : still_.timelines)
+  for (report::Timeline& each : still_.timelines) {
     each.passes = find_passes(*program, still_.stages);
+    each.peers = find_peers(*program);
+  }
   // Waiting is in what is measured of an exchange, so its time is the predicted one where it can.
   if (cluster) still_.links = find_link_loads(*program, *cluster, still_.timelines.front().trace);
   if (plan) add_stage_work(*plan, *program, still_.timelines.back().trace, still_.stages);

@@ -87,8 +87,9 @@ Late last_to_compute(const Sorted& sorted, int device, Nanoseconds until) {
 /// The waits of one device in one step.
 class Gaps {
  public:
-  Gaps(const Sorted& sorted, const StepMark& mark, std::vector<Wait>& waits)
-      : sorted_(sorted), mark_(mark), waits_(waits) {}
+  Gaps(const trace::Trace& trace, const Sorted& sorted, const StepMark& mark, const Peers& peers,
+       std::vector<Wait>& waits)
+      : trace_(trace), sorted_(sorted), mark_(mark), peers_(peers), waits_(waits) {}
 
   void find() {
     Nanoseconds idle_from = mark_.begin;
@@ -107,9 +108,8 @@ class Gaps {
     if (end - begin < std::max<Nanoseconds>(1, (mark_.end - mark_.begin) / 1000)) return;
     const Interval* exchange = last_exchange(begin, end);
     if (exchange == nullptr) return;
-    const Late late = exchange->lane == Lane::kPeer
-                          ? last_to_compute(sorted_, mark_.device, std::min(exchange->end, end))
-                          : last_member(sorted_, *exchange);
+    const Late late = exchange->lane == Lane::kPeer ? last_peer(*exchange, begin, end)
+                                                    : last_member(sorted_, *exchange);
     const Nanoseconds came = std::min(late.came, end);
     if (late.device < 0 || late.device == mark_.device || came <= begin) return;
     waits_.push_back({mark_.device, late.device, mark_.step, begin, came});
@@ -118,29 +118,61 @@ class Gaps {
   /// Of those that are under way in the gap, or begin as it ends, the one that began last.
   const Interval* last_exchange(Nanoseconds begin, Nanoseconds end) const {
     const Interval* found = nullptr;
-    const auto& all = sorted_.exchanges[static_cast<std::size_t>(mark_.device)];
-    const auto after = std::partition_point(all.begin(), all.end(),
-                                            [&](const Interval* i) { return i->begin <= end; });
-    constexpr int kLook = 64;  // sends and receives that overlap
-    int looked = 0;
-    for (auto at = after; at != all.begin() && looked < kLook; ++looked) {
-      const Interval* each = *--at;
-      if (each->end > begin && (found == nullptr || each->begin > found->begin)) found = each;
-    }
+    visit_exchanges(end, [&](const Interval& each) {
+      if (each.end > begin && (found == nullptr || each.begin > found->begin)) found = &each;
+    });
     return found;
   }
 
+  /// Those that have begun by then, the last ones first, as far as sends and receives overlap.
+  template <typename Visit>
+  void visit_exchanges(Nanoseconds moment, const Visit& visit) const {
+    constexpr int kLook = 64;
+    const auto& all = sorted_.exchanges[static_cast<std::size_t>(mark_.device)];
+    auto at = std::partition_point(all.begin(), all.end(),
+                                   [&](const Interval* i) { return i->begin <= moment; });
+    for (int looked = 0; at != all.begin() && looked < kLook; ++looked) visit(**--at);
+  }
+
+  /// Sends and receives go on side by side: what ended the pause is the receive that ended last.
+  Late last_peer(const Interval& exchange, Nanoseconds begin, Nanoseconds end) const {
+    const Interval* ended = &exchange;
+    Nanoseconds latest = -1;
+    visit_exchanges(end, [&](const Interval& each) {
+      const bool is_in_pause = each.end > std::max(begin, latest) && each.end <= end;
+      if (is_in_pause && is_receive(each)) ended = &each, latest = each.end;
+    });
+    const Nanoseconds until = std::min(ended->end, end);
+    const int peer = peer_of(*ended);
+    if (peer < 0) return last_to_compute(sorted_, mark_.device, until);
+    return {peer, last_compute(sorted_.compute[static_cast<std::size_t>(peer)], until)};
+  }
+
+  bool is_receive(const Interval& exchange) const {
+    return exchange.lane == Lane::kPeer &&
+           trace_.names[static_cast<std::size_t>(exchange.device)][exchange.instruction.index()]
+               .starts_with("motley::receive");
+  }
+
+  int peer_of(const Interval& exchange) const {
+    const auto device = static_cast<std::size_t>(exchange.device);
+    const std::size_t i = exchange.instruction.index();
+    return device < peers_.size() && i < peers_[device].size() ? peers_[device][i] : -1;
+  }
+
+  const trace::Trace& trace_;
   const Sorted& sorted_;
   const StepMark& mark_;
+  const Peers& peers_;
   std::vector<Wait>& waits_;
 };
 
 }  // namespace
 
-std::vector<Wait> find_waits(const trace::Trace& trace) {
+std::vector<Wait> find_waits(const trace::Trace& trace, const Peers& peers) {
   const Sorted sorted = sort_intervals(trace);
   std::vector<Wait> waits;
-  for (const StepMark& mark : trace.steps) Gaps(sorted, mark, waits).find();
+  for (const StepMark& mark : trace.steps) Gaps(trace, sorted, mark, peers, waits).find();
   return waits;
 }
 

@@ -20,12 +20,14 @@ struct Wait {
 /// thousandth of a step or more (less is its own) and has an exchange under way or before it, it
 /// waits until the last member of that exchange has come; for that one. A measured exchange begins
 /// with each member's own coming; a simulated one when all are there, the last of them being the
-/// one that computed last. A send or a receive has no other members in a trace: then it waits
-/// until the last moment at which another device computed meanwhile; for that one.
+/// one that computed last. A trace does not say who sends what is received: `peers` does, by device
+/// and instruction (-1: nobody). What a device waits for is the last receive that ends in the
+/// pause, until the sender last computed before it. Without `peers` it is whoever computed last.
 ///
 /// Example: a computes 0..40, b 0..60, both then sum, measured from 40 and from 60 to 65: a waits
 /// 40..60 for b; 60..65 is the exchange's own.
-std::vector<Wait> find_waits(const trace::Trace& trace);
+using Peers = std::vector<std::vector<int>>;
+std::vector<Wait> find_waits(const trace::Trace& trace, const Peers& peers = {});
 
 /// Where the steps of a device went, as seen from its compute lane.
 struct DeviceTimes {

@@ -6,6 +6,7 @@
 namespace motley::report {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -75,6 +76,35 @@ compute 0 ^1 55 100
 peer 0 ^0 50 55 bytes 8
 )");
   EXPECT_THAT(find_waits(trace), ElementsAre(Wait{1, 0, 0, 0, 50}));
+}
+
+// c computes longest while b waits for what a sends; what b sends on at once ends later.
+TEST(Waits, AReceiveIsLateByWhoSendsIt) {
+  const trace::Trace trace = parse(R"(predicted
+device "a:0"
+name ^0 "aten::mm"
+name ^1 "motley::send h.1"
+step 0 0 100 peak 0
+compute 0 ^0 0 50
+peer 0 ^1 50 60 bytes 8
+device "b:0"
+name ^0 "motley::receive h.1"
+name ^1 "aten::mm"
+name ^2 "motley::send h.0"
+step 0 0 100 peak 0
+compute 0 ^1 0 20
+compute 0 ^1 60 100
+peer 0 ^0 10 60 bytes 8
+peer 0 ^2 20 70 bytes 8
+device "c:0"
+name ^0 "aten::mm"
+step 0 0 100 peak 0
+compute 0 ^0 0 58
+compute 0 ^0 58 100
+)");
+  const Peers peers = {{-1, 1}, {0, -1, 2}, {-1}};
+  EXPECT_THAT(find_waits(trace, peers), Contains(Wait{1, 0, 0, 20, 50}));
+  EXPECT_THAT(find_waits(trace), Contains(Wait{1, 2, 0, 20, 58}));
 }
 
 TEST(Waits, PausesWithoutAnExchangeAreTheDevicesOwn) {

@@ -66,7 +66,7 @@ ShownStep choose_step(const Timeline& timeline, const std::vector<StageRow>& sta
     nearest = off;
     shown.step = step, shown.begin = span.first, shown.end = span.second;
   }
-  shown.waits = find_waits(trace);
+  shown.waits = find_waits(trace, timeline.peers);
   shown.times = sum_times(trace, shown.waits);
   shown.places = find_places(timeline, stages);
   std::erase_if(shown.waits, [&](const Wait& wait) { return wait.step != shown.step; });
@@ -403,8 +403,9 @@ double in_seconds(Nanoseconds time, const DeviceTimes& of) {
 Table table_of_times(const Story& story) {
   Table table{{"timeline", "device", "computes", "waits", "for whom", "exchange, pauses"}, {}};
   for (std::size_t t = 0; t < story.timelines.size(); ++t) {
-    const trace::Trace& trace = story.timelines[t].trace;
-    const std::vector<DeviceTimes> times = sum_times(trace, find_waits(trace));
+    const Timeline& timeline = story.timelines[t];
+    const trace::Trace& trace = timeline.trace;
+    const std::vector<DeviceTimes> times = sum_times(trace, find_waits(trace, timeline.peers));
     for (std::size_t d = 0; d < times.size(); ++d) {
       const std::string place = fmt::format("/timelines/{}/devices/{}/", t, d);
       std::string late;

@@ -13,9 +13,10 @@ double per_step(trace::Nanoseconds time, std::int64_t steps) {
   return steps > 0 ? static_cast<double>(time) * 1e-9 / static_cast<double>(steps) : 0;
 }
 
-Json device_times_to_json(const trace::Trace& trace) {
+Json device_times_to_json(const Timeline& timeline) {
   Json devices = Json::array();
-  const std::vector<DeviceTimes> times = sum_times(trace, find_waits(trace));
+  const trace::Trace& trace = timeline.trace;
+  const std::vector<DeviceTimes> times = sum_times(trace, find_waits(trace, timeline.peers));
   for (std::size_t d = 0; d < times.size(); ++d) {
     Json waits = Json::array();
     for (std::size_t late = 0; late < times.size(); ++late)
@@ -72,7 +73,7 @@ Json story_to_json(const Story& story) {
     json["timelines"].push_back({{"name", each.name},
                                  {"plan", each.caption},
                                  {"step_s", each.step.value},
-                                 {"devices", device_times_to_json(each.trace)}});
+                                 {"devices", device_times_to_json(each)}});
   json["device_memory"] = memory_to_json(story.memory);
   for (const LinkLoad& each : story.links)
     json["links"].push_back({{"name", each.name},
@@ -107,8 +108,9 @@ Json story_to_json(const Story& story) {
 
 std::string waiting_sentence(const Story& story) {
   if (story.timelines.empty()) return "";
-  const trace::Trace& trace = story.timelines.back().trace;
-  const std::vector<DeviceTimes> times = sum_times(trace, find_waits(trace));
+  const Timeline& timeline = story.timelines.back();
+  const trace::Trace& trace = timeline.trace;
+  const std::vector<DeviceTimes> times = sum_times(trace, find_waits(trace, timeline.peers));
   std::size_t device = 0, late = 0;
   double longest = 0, share = 0;
   for (std::size_t d = 0; d < times.size(); ++d)

@@ -8,6 +8,7 @@
 
 #include "motley/base/json_forward.h"
 #include "motley/base/units.h"
+#include "motley/report/waits.h"
 #include "motley/trace/trace.h"
 
 namespace motley::report {
@@ -27,6 +28,7 @@ struct Timeline {
   trace::Trace trace;
   /// By device and instruction; nothing for devices, or of all, without several micro-batches.
   std::vector<std::vector<Pass>> passes = {};
+  Peers peers = {};  ///< who sends what is received, and gets what is sent (waits.h)
 };
 
 /// What a device's memory is made of when it holds most.
