@@ -40,6 +40,7 @@ def test_an_answer_is_the_plan_of_the_edited_file(motley, planned, tmp_path):
     assert answer["step_s"] == again["predicted_step_s"]
     assert answer["plan"]["batch_split"] == again["batch_split"]
     assert answer["price_per_hour"] == again["price_per_hour"] == 13
+    assert answer["modelled"] == []  # of kinds that are not here nothing can be measured
     # Two steps of 4096 make 8192 samples.
     assert answer["cost_per_epoch"] == again["cost_per_epoch"] == pytest.approx(2 * 13 / 3600 * answer["step_s"])
 

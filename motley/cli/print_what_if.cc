@@ -72,6 +72,7 @@ Json consequence_to_json(const Consequence& consequence, const Now& now, std::in
           {"cost_per_sample", or_null(consequence.cost_per_sample())},
           {"cost_per_epoch", or_null(epoch_of(consequence, samples))},
           {"plan", plan_to_json(consequence)},
+          {"modelled", consequence.modelled},
           {"elapsed_s", consequence.elapsed_s}};
 }
 
@@ -149,22 +150,40 @@ bool is_same(const Consequence& consequence, const Now& now) {
   return speed && std::abs(*speed / now.samples_per_s - 1) < kNoGain;
 }
 
-/// What nobody measured, by what is missing: a line each.
-std::string unknown_lines(const std::vector<Consequence>& asked) {
+/// "  HEADING: -a:0; -b:0: REASON", a line for each reason that is not "".
+template <typename Reason>
+std::string lines_by_reason(const std::string& heading, const std::vector<Consequence>& asked,
+                            const Reason& reason_of) {
   std::vector<std::pair<std::string, std::vector<std::string>>> by_reason;
   for (const Consequence& each : asked) {
-    if (each.is_feasible() || each.is_infeasible) continue;
+    const std::string reason = reason_of(each);
+    if (reason.empty()) continue;
     const auto found = std::find_if(by_reason.begin(), by_reason.end(),
-                                    [&](const auto& known) { return known.first == each.why_not; });
+                                    [&](const auto& known) { return known.first == reason; });
     auto& names = found != by_reason.end()
                       ? found->second
-                      : by_reason.emplace_back(each.why_not, std::vector<std::string>()).second;
+                      : by_reason.emplace_back(reason, std::vector<std::string>()).second;
     names.push_back(each.what);
   }
   std::string text;
   for (const auto& [reason, names] : by_reason)
-    text += "  not known: " + join(names, "; ") + ": " + reason + "\n";
+    text += "  " + heading + ": " + join(names, "; ") + ": " + reason + "\n";
   return text;
+}
+
+/// What nobody measured, by what is missing.
+std::string unknown_lines(const std::vector<Consequence>& asked) {
+  return lines_by_reason("not known", asked, [](const Consequence& each) {
+    return each.is_feasible() || each.is_infeasible ? "" : each.why_not;
+  });
+}
+
+/// What answers rest on where not all was measured.
+std::string modelled_lines(const std::vector<Consequence>& answers) {
+  const std::string text =
+      lines_by_reason("modelled, not measured", answers,
+                      [](const Consequence& each) { return join(each.modelled, "; "); });
+  return text.empty() ? "" : "\n" + text;
 }
 
 /// Rows, the fastest first.
@@ -192,6 +211,7 @@ std::string questions_text(const Explained& explained, const Now& now) {
   std::string text = "\n" + heading(now.per_hour.has_value(), explained.samples, width);
   text += row(explained.consequences.front(), now, explained.samples, width);
   text += rows(asked, now, explained.samples, width);
+  text += modelled_lines(explained.consequences);
   if (!has_costs(asked)) return text;
   text += fmt::format("\n  the cheapest {} first:", explained.samples > 0 ? "epoch" : "sample");
   std::string separator = " ";

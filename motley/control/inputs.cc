@@ -47,14 +47,18 @@ void tell_processor(const cluster::Cluster& cluster, cluster::Device& device) {
 Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   Inputs inputs;
   inputs.model_path = question.model;
-  MOTLEY_ASSIGN(graph::Model model, graph::read_model(question.model));
-  if (cost::is_layer_graph(model.graph))
+  inputs.model = question.read;
+  inputs.programs = question.programs;
+  if (!inputs.model) {
+    MOTLEY_ASSIGN(graph::Model model, graph::read_model(question.model));
+    inputs.model = std::make_shared<const graph::Model>(std::move(model));
+  }
+  if (cost::is_layer_graph(inputs.graph()))
     return usage_error("cli.layers",
                        question.model +
                            ": is the graph of a layer profile, whose layers nobody can run; plan "
                            "and simulate it with --layer-times, and to train export the model "
                            "(python -m motley.export)");
-  inputs.model = std::make_shared<const graph::Model>(std::move(model));
   MOTLEY_RETURN_IF_ERROR(follow_recipe(question.lowering.recipe, inputs));
   if (question.made) {
     inputs.cluster = *question.made;

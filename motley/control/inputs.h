@@ -11,13 +11,17 @@
 #include "motley/control/listener.h"
 #include "motley/graph/model_file.h"
 #include "motley/plan/plan.h"
+#include "motley/search/price/equal_programs.h"
 #include "motley/synth/lower.h"
 
 namespace motley::control {
 
 /// What is asked for: the files and choices that a planning begins with.
 struct Question {
-  std::string model;                     ///< model file
+  std::string model;  ///< model file
+  /// What is in it, where that is known, and programs of it that others made; null: neither is.
+  std::shared_ptr<const graph::Model> read;
+  std::shared_ptr<search::EqualPrograms> programs;
   std::string cluster;                   ///< cluster file (TOML)
   std::optional<cluster::Cluster> made;  ///< in place of the file
   bool is_whole = false;                 ///< that one, as other inputs had it: nothing is added
@@ -35,6 +39,7 @@ struct Question {
 struct Inputs {
   std::string model_path;
   std::shared_ptr<const graph::Model> model;
+  std::shared_ptr<search::EqualPrograms> programs;  ///< of the model; null: not shared with others
   cluster::Cluster cluster;
   std::vector<DeviceId> devices;  ///< the cluster's devices less the excluded ones
   std::int64_t global_batch = 0;

@@ -19,7 +19,8 @@ Result<Priced> load_priced(const Inputs& inputs, Missing missing, const cost::Pr
                                                          .torch = torch,
                                                          .global_batch = inputs.global_batch,
                                                          .devices = inputs.devices,
-                                                         .may_model = missing == Missing::kModel}));
+                                                         .may_model = missing == Missing::kModel,
+                                                         .programs = inputs.programs}));
   Priced priced;
   priced.costs = std::make_shared<const search::Costs>(std::move(costs));
   MOTLEY_ASSIGN(priced.evaluator, search::StepEvaluator::make(inputs.graph(), inputs.cluster,

@@ -43,6 +43,7 @@ Result<void> plan_it(const WhatIf& question, const Asked& asked, const Outside& 
   MOTLEY_ASSIGN(Inputs inputs, read_inputs(there, outside.listener));
   consequence.per_hour = cluster::price_per_hour(inputs.cluster, inputs.devices);
   MOTLEY_ASSIGN(Answer answer, find_plan(inputs, asked.choices, outside));
+  consequence.modelled = answer.priced.costs->modelled;
   if (!answer.outcome.plan) return tl::make_unexpected(infeasible_error(answer.outcome));
   MOTLEY_ASSIGN(const auto predicted,
                 if_known(foresee(inputs, *answer.outcome.plan, answer.priced), outside.listener));
@@ -63,6 +64,15 @@ Consequence consider(const WhatIf& question, const Asked& asked, const Outside& 
   }
   consequence.elapsed_s = (outside.clock.steady() - start).value;
   return consequence;
+}
+
+/// One reading and one lowering for all questions; where the file cannot be read each says so.
+Asked with_model(Asked asked) {
+  if (auto model = graph::read_model(asked.question.model)) {
+    asked.question.read = std::make_shared<const graph::Model>(*std::move(model));
+    asked.question.programs = std::make_shared<search::EqualPrograms>();
+  }
+  return asked;
 }
 
 using Figure = std::optional<double> (Consequence::*)() const;
@@ -115,8 +125,9 @@ Result<WhatIf> parse_what_if(const std::string& text, const Asked& asked) {
                 static_cast<std::int64_t>(*batch)};
 }
 
-std::vector<Consequence> find_consequences(const std::vector<WhatIf>& questions, const Asked& asked,
+std::vector<Consequence> find_consequences(const std::vector<WhatIf>& questions, const Asked& as,
                                            const Outside& outside) {
+  const Asked asked = with_model(as);
   std::vector<Consequence> found(questions.size());
   if (asked.choices.prices.missing == Missing::kMeasure) {
     for (std::size_t i = 0; i < found.size(); ++i)

@@ -46,7 +46,10 @@ struct Consequence {
   std::optional<double> per_hour;  ///< price of the machines, if each has one
   bool is_infeasible = false;      ///< nothing fits
   std::string why_not;             ///< where there is no plan: that, or what is not known
-  double elapsed_s = 0;            ///< of all: prices, search
+  /// What of the devices there nobody measured and is modelled (search::Costs); names as after the
+  /// change.
+  std::vector<std::string> modelled;
+  double elapsed_s = 0;  ///< of all: prices, search
 
   bool is_feasible() const { return outcome.plan.has_value(); }
   /// None: not known, or no plan.

@@ -94,6 +94,27 @@ TEST_F(WhatIfTest, AnAnswerIsThePlannersOnTheEditedFile) {
   }
 }
 
+// Nothing more is measured: what was is taken as far as it goes, and the answer says what was not.
+TEST_F(WhatIfTest, WhatNobodyMeasuredIsModelledAndSaid) {
+  ASSERT_TRUE(consequences({"batch 24"})[0].is_feasible());
+  asked_.choices.prices.missing = Missing::kModel;
+  const auto said = consequences({"batch 24", "+1 b:0", "link all x2"});
+  for (const Consequence& each : said) EXPECT_TRUE(each.is_feasible()) << each.why_not;
+  EXPECT_THAT(said[0].modelled, ElementsAre());
+  EXPECT_THAT(
+      said[1].modelled,
+      ::testing::AllOf(
+          Contains(
+              "exchanges among 2 ranks over gloo by route local take as long as by the quickest "
+              "way that was measured"),
+          Contains(
+              "exchanges among 3 ranks over gloo by route 1Gbps+10us take what a ring among as "
+              "many as were measured would")));
+  EXPECT_THAT(said[2].modelled,
+              ElementsAre("exchanges among 2 ranks over gloo by route 2Gbps+10us take what the "
+                          "links say"));
+}
+
 TEST_F(WhatIfTest, SpeedAndCostOfAnAnswer) {
   Consequence said = consequences({"+1 a:0"})[0];
   ASSERT_TRUE(said.is_feasible()) << said.why_not;

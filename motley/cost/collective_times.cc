@@ -26,6 +26,16 @@ bool has_two_sizes(const Samples& samples) {
   });
 }
 
+/// What takes so long among some ranks, among others.
+SizeCurve around_ring(SizeCurve curve, int from, int to) {
+  const double messages = static_cast<double>(to - 1) / (from - 1);
+  for (Affine* piece : {&curve.small, &curve.large}) {
+    piece->latency = messages * piece->latency;
+    piece->seconds_per_byte *= messages * from / to;
+  }
+  return curve;
+}
+
 double between(double left, double right, double share) { return left + share * (right - left); }
 
 /// Does a number of ranks lie between two that were measured? Only then a transport is asked for.
@@ -125,17 +135,30 @@ Result<CollectiveTimes> CollectiveTimes::build(const ProfileStore& store) {
 
 void CollectiveTimes::reach(int ranks) {
   for (auto& [key, fits] : fits_) {
-    if (fits.curves.empty() || fits.curves.rbegin()->first >= ranks) continue;
-    const auto [most, last] = *fits.curves.rbegin();
-    if (most < 2) continue;
-    const double messages = static_cast<double>(ranks - 1) / (most - 1);
-    SizeCurve more = last;
-    for (Affine* piece : {&more.small, &more.large}) {
-      piece->latency = messages * piece->latency;
-      piece->seconds_per_byte *= messages * most / ranks;
-    }
-    fits.curves[ranks] = more;
+    if (fits.curves.empty() || fits.curves.begin()->first < 2) continue;
+    const auto first = *fits.curves.begin(), last = *fits.curves.rbegin();
+    if (last.first < ranks) fits.curves[ranks] = around_ring(last.second, last.first, ranks);
+    if (first.first > 2) fits.curves[2] = around_ring(first.second, first.first, 2);
   }
+}
+
+std::optional<CollectiveCurve> CollectiveTimes::quickest(std::string_view op, int ranks,
+                                                         std::string_view backend,
+                                                         Bytes bytes) const {
+  const auto size = static_cast<double>(bytes.value);
+  const std::string prefix = fit_key(op, backend, "");
+  std::optional<CollectiveCurve> best;
+  for (auto at = fits_.lower_bound(prefix); at != fits_.end() && at->first.starts_with(prefix);
+       ++at) {
+    const auto curve = find_measured(op, at->first.substr(prefix.size()), ranks, backend);
+    if (curve && (!best || curve->at(size) < best->at(size))) best = *curve;
+  }
+  return best;
+}
+
+void CollectiveTimes::assume(std::string_view op, const std::string& route, int ranks,
+                             std::string_view backend, Affine line) {
+  fits_[fit_key(op, backend, route)].curves[ranks] = {.small = line, .large = line};
 }
 
 Result<Seconds> CollectiveTimes::at(std::string_view op, const std::string& route, int ranks,

@@ -53,6 +53,21 @@ TEST(CollectiveTimes, ReachesBeyondWhatWasMeasuredAsARing) {
   EXPECT_NEAR(at(times, 3, 100), 104.0, 1e-9);
   times.reach(4);
   EXPECT_NEAR(at(times, 5, 100), 128.0, 1e-9) << "further than that already";
+  // Among 2: half of the messages, of the bytes (1/2) / (2/3).
+  EXPECT_NEAR(at(times, 2, 100), 77.0, 1e-9);
+}
+
+TEST(CollectiveTimes, TakeALineForWhatWasNotMeasured) {
+  CollectiveTimes times = times_of({entry(2, 100, 2.0), entry(2, 300, 4.0)});
+  EXPECT_FALSE(times.at(kReduce, "1Gbps+1ms", 2, Bytes(100)));
+  times.assume(kReduce, "1Gbps+1ms", 2, "gloo", {Seconds(0.5), 0.01});
+  EXPECT_NEAR(at(times, 2, 100, "1Gbps+1ms"), 1.5, 1e-12);
+  EXPECT_NEAR(at(times, 2, 100), 2.0, 1e-12);
+  EXPECT_NEAR(times.quickest(kReduce, 2, "gloo", Bytes(100))->at(0).value, 0.5, 1e-12);
+  EXPECT_NEAR(times.quickest(kReduce, 2, "gloo", Bytes(300))->at(0).value, 0.5,
+              1e-12);  // 3.5 of 4 s
+  EXPECT_FALSE(times.quickest(kReduce, 2, "nccl", Bytes(100)));
+  EXPECT_FALSE(times.quickest(kReduce, 3, "gloo", Bytes(100)));
 }
 
 TEST(CollectiveTimes, FitsRelativeErrors) {

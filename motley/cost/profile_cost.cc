@@ -423,6 +423,11 @@ Result<std::vector<CollectiveCurve>> ProfileCost::collective_curves(
                                      backend_key(cluster_, ids)));
     return std::vector{std::move(curve)};
   }
+  return curves_by_links(op, ids);
+}
+
+std::vector<CollectiveCurve> ProfileCost::curves_by_links(std::string_view op,
+                                                          const std::vector<DeviceId>& ids) const {
   // A transfer's delays do not depend on its bytes, and what its flows take is in proportion.
   constexpr std::int64_t kBytes = 1 << 30;
   const CollectiveCall call = call_of(op, Bytes(kBytes), ids);

@@ -87,6 +87,10 @@ class ProfileCost : public CostModel {
       std::string_view op, const std::vector<std::string>& devices) const;
   Result<std::vector<CollectiveCurve>> collective_curves(
       std::string_view op, const std::vector<DeviceId>& devices) const;
+  /// A line for each algorithm, by the cluster's links and usual_transport, whoever is in the
+  /// group.
+  std::vector<CollectiveCurve> curves_by_links(std::string_view op,
+                                               const std::vector<DeviceId>& devices) const;
   /// What no all-reduce among some of these devices takes less than, if all of them are planning
   /// kinds. Of others measurements say it, by route and ranks alone.
   std::optional<LeastAllReduce> least_all_reduce(const std::vector<DeviceId>& devices) const;

@@ -124,7 +124,7 @@ TEST_F(MixedModelStageCostsTest, UnlikeDevicesShareAStage) {
     std::vector<std::string> names;
     for (const DeviceId device : region.devices)
       names.push_back(problem_.cluster->device(device).name);
-    EXPECT_THAT(names, testing::ElementsAre("h2:0", "h2:1", "h2:2"));
+    EXPECT_THAT(names, ::testing::ElementsAre("h2:0", "h2:1", "h2:2"));
     EXPECT_GT(region.shares[0], 0.8 * region.shares[1]);  // so small that launches are most
     EXPECT_EQ(region.shares[1], region.shares[2]);
     plan::Plan plan = plan::blank_plan(problem_);

@@ -8,7 +8,6 @@
 #include <memory>
 #include <utility>
 
-#include "motley/base/parallel.h"
 #include "motley/base/statistics.h"
 #include "motley/base/text.h"
 #include "motley/cluster/kinds.h"
@@ -18,6 +17,8 @@
 #include "motley/cost/operators/kind_times.h"
 #include "motley/cost/operators/least_times.h"
 #include "motley/cost/operators/operator_model.h"
+#include "motley/program/parts.h"
+#include "motley/search/price/device_pools.h"
 #include "motley/search/price/profile_batches.h"
 
 namespace motley::search {
@@ -58,9 +59,9 @@ struct Loading {
   std::shared_ptr<const graph::Graph> graph;  // the model's, kept by what is loaded
   const cost::ProfileStore& store;
   const CostOptions& options;
-  /// The model lowered at some batches for a device alone or one of two, whatever its kind.
-  using References = std::vector<program::DeviceProgram>;
-  std::map<std::pair<std::vector<std::int64_t>, int>, References> lowered = {};
+  /// Models lowered at some batches for a device alone or one of two, whatever its kind.
+  EqualPrograms& programs;
+  std::vector<EqualPrograms::Programs> lowered = {};  // that are pointed to
   /// What the instructions of each of these do.
   std::map<const program::DeviceProgram*, std::vector<cost::OperatorWork>> works = {};
 };
@@ -81,27 +82,13 @@ class OfReferences : public cost::TimeSource {
   const cost::WorkTimes& by_work_;
 };
 
-Result<const Loading::References*> references_of(Loading& loading,
-                                                 const std::vector<std::int64_t>& batches,
-                                                 int ranks) {
-  Loading::References& references = loading.lowered[{batches, ranks}];
-  if (!references.empty()) return &references;
-  std::vector<Result<program::DeviceProgram>> lowered(batches.size());
-  run_in_parallel(batches.size(), [&](std::size_t i) {
-    lowered[i] = synth::lower_first(*loading.graph, {batches[i], ranks}, loading.options.lowering);
-  });
-  for (auto& reference : lowered) {
-    if (!reference) return tl::make_unexpected(reference.error());
-    references.push_back(std::move(*reference));
-  }
-  return &references;
-}
-
 /// Fills in the table by its source, at some batches.
-Result<const Loading::References*> load_times(Loading& loading, const DeviceKey& key,
-                                              const std::vector<std::int64_t>& batches, int ranks,
-                                              const cost::TimeSource& source, Table& table) {
-  MOTLEY_ASSIGN(const auto* references, references_of(loading, batches, ranks));
+Result<EqualPrograms::Programs> load_times(Loading& loading, const DeviceKey& key,
+                                           const std::vector<std::int64_t>& batches, int ranks,
+                                           const cost::TimeSource& source, Table& table) {
+  MOTLEY_ASSIGN(auto references,
+                loading.programs.find(*loading.graph, batches, ranks, loading.options.lowering));
+  loading.lowered.push_back(references);
   MOTLEY_ASSIGN(auto times, InstructionTimes::build(*references, source, key));
   table.times = std::make_shared<const InstructionTimes>(std::move(times));
   return references;
@@ -169,7 +156,7 @@ Result<Table> model_device(Loading& loading, const DeviceKey& key,
   table.source = std::make_shared<cost::FirstKnown>(std::make_shared<cost::MeasuredTimes>(entries),
                                                     table.by_work);
   table.grounds = {cost::Origin::kModelled, "modelled from what other models took there"};
-  MOTLEY_ASSIGN(const auto* references,
+  MOTLEY_ASSIGN(const auto references,
                 load_times(loading, key, batches, ranks, *table.source, table));
   prefer_table(*references, table);
   return table;
@@ -198,7 +185,7 @@ Result<Table> load_device(Loading& loading, const DeviceKey& key, int ranks) {
     model_operators(loading, *fitted, table);
     table.source = std::make_shared<cost::FirstKnown>(measured, table.by_work);
   }
-  MOTLEY_ASSIGN(const auto* references, load_times(loading, key, batches, ranks, *measured, table));
+  MOTLEY_ASSIGN(const auto references, load_times(loading, key, batches, ranks, *measured, table));
   prefer_table(*references, table);
   return table;
 }
@@ -211,7 +198,7 @@ struct ProfiledKinds {
 };
 
 Result<ProfiledKinds> profiled_kinds(const Loading& loading) {
-  const auto& [model, graph, store, options, lowered, works] = loading;
+  const auto& [model, graph, store, options, programs, lowered, works] = loading;
   const std::string subject = profile_subject(model.hash, options.lowering);
   const std::string torch = cost::device_key({}, options.torch).torch;
   ProfiledKinds profiled;
@@ -252,7 +239,7 @@ Result<Table> kind_table(Loading& loading, const cluster::PlanningKind& kind, co
     MOTLEY_RETURN_IF_ERROR(load_times(loading, key, batches, ranks, source, table));
     return table;
   }
-  MOTLEY_ASSIGN(const auto* references,
+  MOTLEY_ASSIGN(const auto references,
                 load_times(loading, key, batches, ranks, *table.source, table));
   table.least =
       std::make_shared<cost::LeastTimes>(loading.graph, table.by_work, *references, *table.source);
@@ -329,6 +316,77 @@ Costs::ByWork by_work(const Table& alone, const Table& shared, const cost::Pace&
   return {shared.by_work, pace.at(compute), shared.least, alone.least, pace.fastest()};
 }
 
+/// A group that exchanges in a way that nobody measured.
+struct UnknownExchange {
+  std::string route, backend;
+  std::vector<DeviceId> group;
+  int ranks() const { return static_cast<int>(group.size()); }
+};
+
+/// What is taken for it, beside a ring among as many as were measured: what the cluster's links
+/// say; within a machine, of which they say nothing, the quickest way that was measured. Words on
+/// it; "" where nothing is known.
+std::string assume_exchange(const UnknownExchange& unknown, const cost::ProfileCost& model,
+                            cost::CollectiveTimes& times) {
+  constexpr Bytes kUsual(1 << 20);
+  constexpr auto kSize = static_cast<double>(kUsual.value);
+  const auto take = [&](cost::Affine line) {
+    times.assume(program::kAllReduce, unknown.route, unknown.ranks(), unknown.backend, line);
+  };
+  const auto curves = model.curves_by_links(program::kAllReduce, unknown.group);
+  const auto by_links =
+      std::min_element(curves.begin(), curves.end(),
+                       [](const auto& a, const auto& b) { return a.at(kSize) < b.at(kSize); });
+  if (by_links != curves.end() && by_links->fewer.large.seconds_per_byte > 0) {
+    take(by_links->fewer.large);
+    return "what the links say";
+  }
+  const auto best = times.quickest(program::kAllReduce, unknown.ranks(), unknown.backend, kUsual);
+  if (!best) return "";
+  take(best->piece(kSize));
+  return "as long as by the quickest way that was measured";
+}
+
+/// Exchanges that plans may need and nobody measured, as far as something is known of them. What is
+/// not known stays an error of whoever asks.
+void model_exchanges(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices,
+                     Costs& costs) {
+  const cost::ProfileCost model = costs.model(cluster);
+  const auto is_known = [&](const UnknownExchange& each) {
+    return costs.collectives.curve(program::kAllReduce, each.route, each.ranks(), each.backend)
+        .has_value();
+  };
+  std::vector<UnknownExchange> unknown;
+  for (auto& group : groups_to_measure(cluster, devices)) {
+    UnknownExchange each{cost::route_key(cluster, group), cost::backend_key(cluster, group), group};
+    if (!model.is_planned_only(group) && !is_known(each)) unknown.push_back(std::move(each));
+  }
+  if (unknown.empty()) return;
+  costs.collectives.reach(static_cast<int>(devices.size()));
+  for (const UnknownExchange& each : unknown) {
+    const std::string by = is_known(each) ? "what a ring among as many as were measured would"
+                                          : assume_exchange(each, model, costs.collectives);
+    if (!by.empty())
+      costs.modelled.push_back(fmt::format("exchanges among {} ranks over {} by route {} take {}",
+                                           each.ranks(), each.backend, each.route, by));
+  }
+}
+
+/// Devices whose times are modelled, by how; not named where all of them are.
+void say_modelled(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices,
+                  Costs& costs) {
+  std::map<std::string, std::vector<std::string>> by_grounds;
+  for (const DeviceId id : devices) {
+    const std::string& name = cluster.device(id).name;
+    const cost::Grounds& grounds = costs.grounds.at(name);
+    if (grounds.origin == cost::Origin::kModelled) by_grounds[grounds.text].push_back(name);
+  }
+  for (const auto& [text, names] : by_grounds)
+    costs.modelled.push_back(
+        fmt::format("operators{} are {}",
+                    names.size() == devices.size() ? "" : " of " + join(names, ", "), text));
+}
+
 std::vector<cost::InterferenceEntry> entries_of(const std::vector<cost::InterferenceEntry>& all,
                                                 const DeviceKey& key) {
   std::vector<cost::InterferenceEntry> found;
@@ -350,7 +408,9 @@ std::string profile_subject(const std::string& model_hash, const synth::LowerOpt
 Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& cluster,
                          const cost::ProfileStore& store, const CostOptions& options) {
   Costs costs;
-  Loading loading{model, std::make_shared<const graph::Graph>(model.graph), store, options};
+  costs.programs = options.programs ? options.programs : std::make_shared<EqualPrograms>();
+  Loading loading{model, std::make_shared<const graph::Graph>(model.graph), store, options,
+                  *costs.programs};
   std::map<std::pair<DeviceKey, int>, Table> tables;
   const auto find_table = [&](const DeviceKey& key, const cluster::PlanningKind* kind,
                               int ranks) -> Result<const Table*> {
@@ -385,6 +445,10 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
     costs.devices.emplace(device.name, std::move(times));
   }
   MOTLEY_ASSIGN(costs.collectives, cost::CollectiveTimes::build(store));
+  if (options.may_model) {
+    say_modelled(cluster, options.devices, costs);
+    model_exchanges(cluster, options.devices, costs);
+  }
   MOTLEY_ASSIGN(costs.earlier, store.predictions());
   return costs;
 }

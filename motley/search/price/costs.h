@@ -11,6 +11,7 @@
 #include "motley/cost/profile_cost.h"
 #include "motley/cost/trust/experience.h"
 #include "motley/graph/model_file.h"
+#include "motley/search/price/equal_programs.h"
 #include "motley/simulate/conditions.h"
 #include "motley/synth/lower.h"
 
@@ -37,6 +38,9 @@ struct Costs {
   std::map<std::string, simulate::Jitter> jitter;
   std::vector<cost::PredictionEntry> earlier;    ///< what runs measured beside their predictions
   std::map<std::string, cost::Grounds> grounds;  ///< of the devices' times, by name
+  /// What nobody measured of devices that are here and is modelled in its place, for people.
+  std::vector<std::string> modelled;
+  std::shared_ptr<EqualPrograms> programs;  ///< of the model; not null
 
   /// The cost model that the simulator asks.
   cost::ProfileCost model(const cluster::Cluster& cluster) const {
@@ -50,6 +54,8 @@ struct CostOptions {
   std::int64_t global_batch = 1;  ///< what is to be planned
   std::vector<DeviceId> devices;  ///< those that a plan may use
   bool may_model = false;         ///< what was never measured gets the time of a model
+  /// Of the model, where others lower it, too; null: the costs' own.
+  std::shared_ptr<EqualPrograms> programs;
 };
 
 /// What is profiled: a model and how it is lowered, as both say which operators there are.
@@ -60,7 +66,10 @@ std::string profile_subject(const std::string& model_hash, const synth::LowerOpt
 /// model was not profiled and `may_model` is set, operators that were measured with another model
 /// have their measured times and the others those of cost::OperatorModel, at every batch of
 /// profile_batches; an emulated device then has the pace of other models, else its nominal speed,
-/// and among neighbours as many as nobody measured it with the times among the nearest number.
+/// and among neighbours as many as nobody measured it with the times among the nearest number;
+/// exchanges among other numbers of ranks than were measured take what a ring among these would
+/// (CollectiveTimes::reach), those over links of which nothing was what the links say, and those
+/// within a machine as long as by the quickest way that was.
 /// Planning kinds, which nobody has, have the times of cost::CarriedTimes from the nearest kind on
 /// which the model was profiled up to the batch wanted, by this PyTorch; what was not measured
 /// there, or all if there is no such kind, has those of cost::KindTimes. Usage errors when a device

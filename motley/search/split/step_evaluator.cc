@@ -60,9 +60,9 @@ Result<std::unique_ptr<StepEvaluator>> StepEvaluator::make(const graph::Graph& g
   const auto reference = static_cast<std::int64_t>(first.alone.table->batches().front());
   MOTLEY_ASSIGN(const auto alone, evaluator->lower(reference, Setting::kAlone));
   MOTLEY_ASSIGN(const auto shared, evaluator->lower(reference, Setting::kShared));
-  evaluator->shared_ = find_step_shape(shared);
+  evaluator->shared_ = find_step_shape(shared->front());
   for (const DeviceId device : devices) {
-    evaluator->price_device(device, find_step_shape(alone));
+    evaluator->price_device(device, find_step_shape(alone->front()));
   }
   for (const auto& group : groups_to_measure(cluster, devices)) {
     MOTLEY_RETURN_IF_ERROR(evaluator->exchange_times(group));
@@ -70,9 +70,9 @@ Result<std::unique_ptr<StepEvaluator>> StepEvaluator::make(const graph::Graph& g
   return evaluator;
 }
 
-Result<program::DeviceProgram> StepEvaluator::lower(std::int64_t samples, Setting setting) const {
-  return synth::lower_first(*graph_, {samples, setting == Setting::kAlone ? 1 : sharing_},
-                            lowering_);
+Result<EqualPrograms::Programs> StepEvaluator::lower(std::int64_t samples, Setting setting) const {
+  return costs_.programs->find(*graph_, {samples}, setting == Setting::kAlone ? 1 : sharing_,
+                               lowering_);
 }
 
 void StepEvaluator::price_device(DeviceId device, const StepShape& alone) {
@@ -210,12 +210,9 @@ Bytes StepEvaluator::peak_bytes(DeviceId device, std::int64_t samples, Setting s
   const auto [peak, is_new] =
       peaks_.try_emplace({times, samples}, Bytes(std::numeric_limits<std::int64_t>::max()));
   if (!is_new) return peak->second;
-  const std::pair key(samples, setting);
-  auto program = lowered_.find(key);
-  if (program == lowered_.end()) program = lowered_.emplace(key, lower(samples, setting)).first;
-  if (program->second) {
+  if (const auto program = lower(samples, setting)) {
     const Bytes tensors =
-        program::find_memory_peak(*program->second, times->scratch_bytes(samples)).total;
+        program::find_memory_peak((*program)->front(), times->scratch_bytes(samples)).total;
     peak->second = cost::with_framework(cluster_->device(device), tensors);
   }
   return peak->second;

@@ -77,7 +77,8 @@ class StepEvaluator : public SplitEvaluator {
         sharing_(synth::replicas_that_share(graph, lowering.batch_norm)),
         costs_(costs),
         model_(costs.model(cluster)) {}
-  Result<program::DeviceProgram> lower(std::int64_t samples, Setting setting) const;
+  /// Of one program.
+  Result<EqualPrograms::Programs> lower(std::int64_t samples, Setting setting) const;
   void price_device(DeviceId device, const StepShape& alone);
   /// The devices of a plan by rank: their names, and which have the same times (a number each).
   struct Group {
@@ -117,7 +118,6 @@ class StepEvaluator : public SplitEvaluator {
       distinct_;
   mutable std::map<Joining, Durations> measured_;
   mutable std::map<std::vector<DeviceId>, Durations> planned_;
-  mutable std::map<std::pair<std::int64_t, Setting>, Result<program::DeviceProgram>> lowered_;
   mutable std::map<std::pair<const cost::InstructionTimes*, std::int64_t>, Bytes> peaks_;
   mutable std::deque<std::pair<plan::Plan, PlanPrice>> priced_;  // the last ones
 };

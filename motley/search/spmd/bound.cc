@@ -6,8 +6,12 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <set>
+#include <tuple>
 #include <utility>
 
+#include "motley/search/price/device_pools.h"
 #include "motley/search/spmd/best_mix.h"
 #include "motley/search/spmd/bound_terms.h"
 #include "motley/search/spmd/mean_time.h"
@@ -213,7 +217,7 @@ class Bound {
 
   /// What parts of the space with equal devices share.
   struct Devices {
-    std::unique_ptr<ExchangeTimes> exchanges;  // of several sets
+    std::unique_ptr<ExchangeTimes> exchanges;  // of all of their sets
     const SpmdSpace* space = nullptr;
     std::unique_ptr<SpmdPrices> prices;
     /// What a plan computes that splits all that it can in the first way, the samples first: by
@@ -246,25 +250,62 @@ class Bound {
     const std::vector<DeviceId> devices = first_devices(part.least);
     const std::vector<double> even(devices.size(), 1.0);
     known->space = &study_.choices(even).space;
-    if (is_set(part)) {
-      known->prices = std::make_unique<SpmdPrices>(
-          study_.prices(*known->space, devices, even, estimate_of(part.least)));
-    } else {
-      known->exchanges = std::make_unique<ExchangeTimes>(sets_of(part));
-      known->prices = std::make_unique<SpmdPrices>(
-          study_.prices(*known->space, *known->exchanges, devices, even, estimate_of(part.least)));
+    known->exchanges = std::make_unique<ExchangeTimes>(sets_of(part));
+    known->prices = std::make_unique<SpmdPrices>(
+        study_.prices(*known->space, *known->exchanges, devices, even, estimate_of(part.least)));
+    if (!is_set(part))
       known->prices->set_most_devices(std::accumulate(part.most.begin(), part.most.end(), 0));
-    }
     find_works(*known);
     return *known;
   }
 
-  /// The exchanges of each set of a part.
+  /// So many devices of each kind in the ways they may be joined: of each pool that has them those
+  /// on the fewest nodes.
+  std::vector<std::vector<DeviceId>> groups_of(const std::vector<int>& counts) {
+    std::vector<DeviceId> first = first_devices(counts);
+    std::sort(first.begin(), first.end());
+    std::set<std::vector<DeviceId>> groups = {std::move(first)};
+    for (const std::vector<DeviceId>& pool : pools()) {
+      std::vector<int> left = counts;
+      std::vector<DeviceId> group;
+      for (const DeviceId device : pool)
+        if (int& of_kind = left[static_cast<std::size_t>(study_.kinds().of(device))]; of_kind > 0) {
+          --of_kind;
+          group.push_back(device);
+        }
+      std::sort(group.begin(), group.end());
+      if (std::accumulate(left.begin(), left.end(), 0) == 0) groups.insert(std::move(group));
+    }
+    return {groups.begin(), groups.end()};
+  }
+
+  /// Devices that are joined equally well, those of the fullest nodes first.
+  const std::vector<std::vector<DeviceId>>& pools() {
+    if (pools_) return *pools_;
+    std::vector<int> kinds;
+    for (const DeviceId device : study_.question().devices)
+      kinds.push_back(study_.kinds().of(device));
+    pools_ = find_device_pools(*study_.question().cluster, study_.question().devices, kinds).pools;
+    for (std::vector<DeviceId>& pool : *pools_) {
+      std::map<NodeId, int> counts;
+      for (const DeviceId device : pool) ++counts[study_.device(device).node];
+      const auto rank = [&](DeviceId device) {
+        const NodeId node = study_.device(device).node;
+        return std::tuple(-counts.at(node), node, device);
+      };
+      std::sort(pool.begin(), pool.end(),
+                [&](DeviceId a, DeviceId b) { return rank(a) < rank(b); });
+    }
+    return *pools_;
+  }
+
+  /// The exchanges of each set of a part, however its devices are joined.
   std::vector<ExchangeTimes*> sets_of(const SpacePart& part) {
     std::vector<ExchangeTimes*> sets;
     std::vector<int> counts = part.least;
     while (true) {
-      sets.push_back(&study_.exchanges(first_devices(counts)));
+      for (const std::vector<DeviceId>& group : groups_of(counts))
+        sets.push_back(&study_.exchanges(group));
       std::size_t k = 0;
       while (k < counts.size() && counts[k] == part.most[k]) {
         counts[k] = part.least[k];
@@ -553,6 +594,7 @@ class Bound {
   const std::vector<DeviceKind>& kinds_;
   const BoundedBatches batches_;
   std::vector<int> all_;
+  std::optional<std::vector<std::vector<DeviceId>>> pools_;
   std::vector<SpacePart> parts_;  // a heap, the least bound first
   std::map<const SpmdSpace*, std::unique_ptr<Problem>> problems_;
   std::map<std::pair<std::vector<int>, std::vector<int>>, std::unique_ptr<Devices>> devices_;

@@ -22,11 +22,12 @@ enum class BoundedBatches { kAny, kOne };
 ///
 /// The space is cut into parts, by how many devices of each kind are used, the samples that the
 /// fullest has, and its share; always the part whose bound is least is bounded with better weights,
-/// and cut in two when they give little more. In a part of several sets exchanges take the least of
-/// all of them, and compute is that of the largest. Weights are found by cutting planes, from what
-/// all ways that were seen take (ways_taken.h). Work is limited by the number of choices; after the
-/// question's deadline no part is bounded better. Of more than 4,096 sets only the busy bound of
-/// any set, without launches, is said.
+/// and cut in two when they give little more. Exchanges take the least of all sets of a part, and
+/// of all ways in which devices of these kinds are joined (price/device_pools.h); compute is that
+/// of the largest set. Weights are found by cutting planes, from what all ways that were seen take
+/// (ways_taken.h). Work is limited by the number of choices; after the question's deadline no part
+/// is bounded better. Of more than 4,096 sets only the busy bound of any set, without launches, is
+/// said.
 ///
 /// In any number of micro-batches nothing is known of shares, as each micro-batch is rounded.
 ///

@@ -51,6 +51,34 @@ TEST_F(BoundTest, HoldsForRandomWaysAndShares) {
   }
 }
 
+// One t4 apart and two on a node, behind a link so slow that nothing is worth sending over it: the
+// pair's plan is there to be had, though the first two devices of the kind are joined worse.
+TEST(Bound, HoldsForDevicesOfAKindThatAreJoinedUnequally) {
+  const auto cluster = cluster::parse_cluster(
+      "schema = \"motley.cluster/1\"\nname = \"uneven\"\n" + node_text("a", "h1", "kind = \"t4\"") +
+          node_text("b", "h2", "kind = \"t4\"\ncount = 2") +
+          "[[link]]\nall = true\nlatency = \"1ms\"\nbandwidth = \"1Mbps\"\n",
+      "uneven");
+  ASSERT_TRUE(cluster) << cluster.error().message;
+  const InventedProfile invented(*graph::parse_graph(mlp_text(2048), "wide"), *cluster, 2048);
+  const plan::Problem problem = invented.problem();
+  const SpmdQuestion question{&invented.model().graph,
+                              problem.cluster,
+                              &invented.costs(),
+                              {problem.recipe, problem.batch_norm, problem.bucket_bytes},
+                              2048,
+                              problem.devices,
+                              {}};
+  auto study = SpmdStudy::make(question);
+  ASSERT_TRUE(study) << study.error().message;
+  const Seconds bound = spmd_lower_bound(*study, Seconds(std::numeric_limits<double>::infinity()));
+  const auto found = find_spmd_plan(*study);
+  ASSERT_TRUE(found && found->best);
+  EXPECT_EQ(found->best->devices, (std::vector<DeviceId>{DeviceId(1), DeviceId(2)}));
+  EXPECT_LE(bound, found->best->step);
+  EXPECT_GE(bound.value, 0.8 * found->best->step.value);
+}
+
 /// Two to five unlike devices, of planning kinds or measured here at different speeds.
 cluster::Cluster draw_cluster(SplitMix64& random) {
   constexpr const char* kKinds[] = {"a100-40g", "v100-16g", "t4", "rtx3090", "rtx4090"};

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "motley/plan/shares.h"
+#include "motley/search/spmd/device_sets.h"
 #include "motley/search/spmd/hap_search.h"
 
 namespace motley::search {
@@ -19,7 +20,10 @@ struct Opinion {
   double others = 1, gradients = 1;
 };
 constexpr Opinion kOpinions[] = {{1, 0.25}, {0.5, 0.25}, {1, 1}, {1, 0}};
-constexpr std::size_t kLater = 2;     // of these, once there is a plan to compare with
+constexpr std::size_t kLater = 2;  // of these, once there is a plan to compare with
+/// The others are tried, too, where these come so near to the best plan.
+constexpr double kNear = 1.1;
+constexpr int kMostLeftOut = 8;       // sets of devices, of many
 constexpr int kRounds = 6;            // of ways and shares
 constexpr double kSpare = 0.97;       // of a memory that a plan is fitted to
 constexpr double kLeastMove = 0.002;  // of the step, to go on
@@ -36,14 +40,12 @@ class Search {
   explicit Search(SpmdStudy& study) : study_(study), question_(study.question()) {}
 
   Result<SpmdAnswer> run() {
-    std::vector<Start> starts;
-    for (const std::vector<double>& shares : question_.shares) starts.push_back(start_of(shares));
-    for (Start& start : subsets(study_.speeds())) starts.push_back(std::move(start));
-    for (const auto& [devices, shares] : starts) {
-      if (devices.size() < 2 || least_compute(devices) >= known_step()) continue;
-      if (must_end() || lacks_in_all_) break;
-      MOTLEY_RETURN_IF_ERROR(descend(devices, shares));
-    }
+    std::vector<DeviceSet> known;
+    for (const std::vector<double>& shares : question_.shares) known.push_back(set_of(shares));
+    MOTLEY_RETURN_IF_ERROR(search_among(known));
+    MOTLEY_RETURN_IF_ERROR(
+        search_among(find_device_sets(*question_.cluster, question_.devices, study_.speeds())));
+    if (question_.devices.size() > kFewDevices) MOTLEY_RETURN_IF_ERROR(leave_out());
     if (!must_end()) {
       MOTLEY_ASSIGN(const SpmdPlan hap, find_hap_plan(study_));
       ++answer_.considered;
@@ -58,8 +60,6 @@ class Search {
   }
 
  private:
-  using Start = std::pair<std::vector<DeviceId>, std::vector<double>>;
-
   /// Is there something to give, and no time for more? Then the answer says so.
   bool must_end() {
     const bool ends = answer_.considered > 0 && question_.deadline.has_passed();
@@ -67,59 +67,42 @@ class Search {
     return ends;
   }
 
-  /// The fastest kinds of devices, one kind more each time, with shares in proportion to speed.
-  std::vector<Start> subsets(const std::vector<double>& speeds) const {
-    std::vector<double> steps = speeds;
-    std::sort(steps.begin(), steps.end(), std::greater<>());
-    steps.erase(
-        std::unique(steps.begin(), steps.end(), [](double a, double b) { return b > a * 0.99; }),
-        steps.end());
-    std::vector<Start> starts;
-    for (const double slowest : steps) {
-      Start start;
-      for (std::size_t i = 0; i < speeds.size(); ++i) {
-        if (speeds[i] < slowest * 0.99) continue;
-        start.first.push_back(question_.devices[i]);
-        start.second.push_back(speeds[i]);
-      }
-      starts.push_back(std::move(start));
-    }
-    std::reverse(starts.begin(), starts.end());
-    add_nodes(speeds, starts);
-    return starts;
-  }
-
-  /// Each node that has several devices, where links between nodes may be slow; of nodes with equal
-  /// devices the first.
-  void add_nodes(const std::vector<double>& speeds, std::vector<Start>& starts) const {
-    std::map<NodeId, Start> nodes;
-    for (std::size_t i = 0; i < speeds.size(); ++i) {
-      Start& start = nodes[study_.device(question_.devices[i]).node];
-      start.first.push_back(question_.devices[i]);
-      start.second.push_back(speeds[i]);
-    }
-    std::set<std::vector<double>> known;
-    for (auto& [node, start] : nodes) {
-      const bool is_all = start.first.size() == speeds.size();
-      if (start.first.size() > 1 && !is_all && known.insert(start.second).second)
-        starts.push_back(std::move(start));
-    }
-  }
-
-  Start start_of(const std::vector<double>& shares) const {
-    Start start;
+  DeviceSet set_of(const std::vector<double>& shares) const {
+    DeviceSet set;
     for (std::size_t i = 0; i < shares.size(); ++i) {
       if (!(shares[i] > 0)) continue;
-      start.first.push_back(question_.devices[i]);
-      start.second.push_back(shares[i]);
+      set.devices.push_back(question_.devices[i]);
+      set.shares.push_back(shares[i]);
     }
-    return start;
+    return set;
+  }
+
+  Result<void> search_among(const std::vector<DeviceSet>& sets) {
+    for (const auto& [devices, shares] : sets) {
+      if (devices.size() < 2 || least_compute(devices) >= known_step()) continue;
+      if (must_end() || lacks_in_all_) break;
+      MOTLEY_RETURN_IF_ERROR(descend(devices, shares));
+    }
+    return {};
+  }
+
+  /// The best plan's devices but one, while that is quicker.
+  Result<void> leave_out() {
+    for (int tried = 0; answer_.best && tried < kMostLeftOut;) {
+      const DeviceSet all{answer_.best->devices, answer_.best->sharding.shares};
+      const Seconds before = answer_.best->step;
+      for (const DeviceSet& fewer : sets_without_one(*question_.cluster, all)) {
+        if (tried++ == kMostLeftOut || answer_.best->step < before) break;
+        MOTLEY_RETURN_IF_ERROR(search_among({fewer}));
+      }
+      if (answer_.best->step >= before) break;
+    }
+    return {};
   }
 
   Result<void> descend(const std::vector<DeviceId>& devices, std::vector<double> shares) {
     std::optional<Ways> best_here;
     std::vector<Opinion> opinions(std::begin(kOpinions), std::end(kOpinions));
-    if (std::isfinite(known_step())) opinions.resize(kLater);
     for (int round = 0; round < kRounds && !lacks_in_all_ && !must_end(); ++round) {
       if (!cuts_.insert({devices, cut_of(shares)}).second) break;
       MOTLEY_ASSIGN(std::optional<Ways> found, best_ways(devices, shares, opinions, best_here));
@@ -196,7 +179,7 @@ class Search {
     bool fits_freely = false;
     for (std::size_t i = 0; i < opinions.size(); ++i) {
       if (must_end()) return best;
-      if (i == kLater && !fits_freely) break;
+      if (i == kLater && (!fits_freely || best->plan.step.value > known_step() * kNear)) break;
       MOTLEY_ASSIGN(const bool fits, consider(opinions[i], kFree));
       fits_freely = fits_freely || fits;
     }

@@ -16,6 +16,7 @@ struct LowerOptions {
   Bytes bucket_bytes{4 << 20};
   plan::BatchNormSpan batch_norm_span = plan::BatchNormSpan::kStep;
   plan::Updates updates = plan::Updates::kNative;
+  bool operator==(const LowerOptions&) const = default;
 };
 
 /// How one region runs the whole graph on several devices: by operator, how it is split, and by
