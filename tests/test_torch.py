@@ -56,7 +56,9 @@ def test_a_rank_that_ends_is_named():
 
 
 def test_evaluation_is_each_rank_s_own(results):
-    assert results["evaluates"]["outputs"] == [4, 10]
+    row = results["evaluates"]
+    assert row["outputs"] == [4, 10] and row["copied"]
+    assert row["apart"] > 1e-3  # a model that was saved whole trains by PyTorch's batch norm
 
 
 def test_parameters_without_a_part_are_named(results):

@@ -5,6 +5,7 @@ Rank 0 prints a line of JSON a case.
 """
 
 import copy
+import io
 import json
 import os
 import socket
@@ -157,7 +158,14 @@ def evaluates():
     wrapped.eval()
     if RANK == 0:
         with torch.no_grad():
-            return {"outputs": list(model(data[:4][0]).shape)}
+            saved = io.BytesIO()
+            torch.save(wrapped.module, saved)
+            saved.seek(0)
+            copies = [copy.deepcopy(wrapped.module), torch.load(saved, weights_only=False)]
+            wanted = wrapped.module(data[:4][0])
+            trained = copies[1].train()(data[:4][0])
+            return {"outputs": list(wanted.shape), "copied": all(torch.equal(each.eval()(data[:4][0]), wanted) for each in copies[:1]),
+                    "apart": (trained - wanted).abs().max().item()}  # fmt: skip
 
 
 def unused():

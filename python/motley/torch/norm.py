@@ -75,7 +75,8 @@ class GlobalBatchNorm(nn.modules.batchnorm._BatchNorm):
 
     def forward(self, x):
         self._check_input_dim(x)
-        if not self.training:  # without running statistics, too, evaluation is each rank's own
+        # Without running statistics, too, evaluation is each rank's own; a model that was saved whole has no group.
+        if not self.training or self.session is None:
             return super().forward(x)
         out, mean, variance, count = GlobalStatistics.apply(x, self.weight, self.bias, self.eps, self.session)
         if self.track_running_stats and self.running_mean is not None:

@@ -77,6 +77,12 @@ class Session:
         self._why, self._expected = "", None
         self._cache: dict = {}
 
+    def __deepcopy__(self, _memo):
+        return self  # batch norms of a copied model (averages of weights) are in the same group
+
+    def __reduce__(self):
+        return _no_session, ()  # a saved model is opened elsewhere
+
     # Loaders.
 
     def agree(self, facts: dict, ahead: int, most: int) -> None:
@@ -261,3 +267,7 @@ def session_of(group=None) -> Session:
     if group not in _sessions:
         _sessions[group] = Session(group)
     return _sessions[group]
+
+
+def _no_session() -> None:
+    """In place of the session of a model that was saved whole: it evaluates."""
