@@ -27,10 +27,10 @@ def rows_of(*names, **environment):
 
 @pytest.fixture(scope="module")
 def results():
-    return rows_of("exchange", "mlp", "workers", "cnn", "gpt", "accumulated", "norms", "sharded", "unused", "evaluates")
+    return rows_of("exchange", "mlp", "static", "workers", "cnn", "gpt", "accumulated", "norms", "sharded", "unused", "evaluates")
 
 
-@pytest.mark.parametrize("case", ["mlp", "workers", "cnn", "gpt", "accumulated", "norms", "sharded", "unused"])
+@pytest.mark.parametrize("case", ["mlp", "static", "workers", "cnn", "gpt", "accumulated", "norms", "sharded", "unused"])
 def test_it_is_what_one_device_gives(results, case):
     assert results[case]["max_param_diff"] <= LIMIT
 

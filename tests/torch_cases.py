@@ -134,14 +134,14 @@ def difference(ours, reference):
     return max(float((ours[name].double() - reference[name].double()).abs().max()) for name in reference)
 
 
-def compare(build, shares, weight="samples", steps=20, passes=1, workers=0):
+def compare(build, shares, weight="samples", steps=20, passes=1, workers=0, **options):
     model, data = build()
     reference = copy.deepcopy(model)
     if RANK:  # the first rank's weights count, as with DistributedDataParallel
         with torch.no_grad():
             for each in model.parameters():
                 each.add_(1)
-    wrapped = motley.torch.DDP(model, weight=weight)
+    wrapped = motley.torch.DDP(model, weight=weight, **options)
     samples = train(wrapped, shared_loader(data, shares, workers), steps, passes)
     found = [None] * WORLD
     dist.all_gather_object(found, samples)
@@ -357,6 +357,7 @@ CASES = {
     "ends": ends,
     "mlp": lambda: compare(mlp, [5, 2, 1]),
     "workers": lambda: compare(mlp, [1, 4, 2], workers=2),
+    "static": lambda: compare(mlp, [5, 2, 1], steps=6, static_graph=True),
     "cnn": lambda: compare(cnn, [5, 2, 1]),
     "gpt": lambda: compare(gpt, [19, 7, 2], weight="tokens"),
     "accumulated": lambda: compare(gpt, [19, 7, 2], weight="tokens", passes=3, steps=10),

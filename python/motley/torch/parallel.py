@@ -48,7 +48,8 @@ class DDP(DistributedDataParallel):
         self._skip_statistics(module, session)
         super().__init__(module, **options)
         self._session, self._weight, self._is_checked = session, weight, callable(weight)
-        super().register_comm_hook(session, reduce_weighed)
+        self._sums = Sums(session)
+        super().register_comm_hook(self._sums, Sums.reduce)
         tell_on_memory(session)
 
     @staticmethod
@@ -74,6 +75,8 @@ class DDP(DistributedDataParallel):
             return super().forward(*inputs, **keywords)
         session = self._session
         session.begin(self._count(inputs, keywords), self.require_backward_grad_sync, session.samples is not None)
+        self._sums.is_static = self.static_graph
+        self._sums.under_way = []  # of a backward pass that failed
         if not self._is_checked:
             self._is_checked = True
             check_first_loss()
@@ -100,24 +103,40 @@ class DDP(DistributedDataParallel):
             super()._sync_buffers()
 
 
-def reduce_weighed(session: Session, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """Sums a bucket over the ranks, each weighed."""
-    buffer, factor = bucket.buffer(), session.factor()
-    if factor == 0:
-        buffer.zero_()  # a mean over nothing is no number
-    else:
-        buffer.mul_(factor)
-    is_last = bucket.is_last()
-    work = dist.all_reduce(buffer, group=session.group, async_op=True)
-    if is_last:
-        session.end_compute()
+class Sums:
+    """The exchange of one backward pass: each bucket is summed over the ranks as soon as it is full, weighed.
 
-    def take(future):
-        if is_last:
-            session.end_step()
-        return future.value()[0]
+    The sums are taken in the thread of the backward pass, just before DDP waits for them: a callback of theirs would be Python in a thread of
+    the process group's, which may outlive the interpreter.
+    """
 
-    return work.get_future().then(take)
+    def __init__(self, session: Session):
+        self.session = session
+        self.is_static = False  # then DDP exchanges all at the end of its first backward pass, and waits at once
+        self.under_way: list[tuple] = []
+
+    def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        buffer, factor = bucket.buffer(), self.session.factor()
+        if factor == 0:
+            buffer.zero_()  # a mean over nothing is no number
+        else:
+            buffer.mul_(factor)
+        done = torch.futures.Future(devices=[] if buffer.device.type == "cpu" else [buffer.device])
+        self.under_way.append((dist.all_reduce(buffer, group=self.session.group, async_op=True), buffer, done))
+        if bucket.is_last():
+            self.session.end_compute()
+        if self.is_static:
+            self.take()
+        elif len(self.under_way) == 1:
+            torch.autograd.Variable._execution_engine.queue_callback(self.take)
+        return done
+
+    def take(self) -> None:
+        for work, buffer, done in self.under_way:
+            work.wait()
+            done.set_result(buffer)
+        self.under_way = []
+        self.session.end_step()
 
 
 def weigh(loss: torch.Tensor, weight: float | None = None) -> torch.Tensor:
