@@ -125,10 +125,13 @@ class Sums:
         self.under_way.append((dist.all_reduce(buffer, group=self.session.group, async_op=True), buffer, done))
         if bucket.is_last():
             self.session.end_compute()
-        if self.is_static:
+        if not self.is_static:
+            if len(self.under_way) == 1:
+                torch.autograd.Variable._execution_engine.queue_callback(self.finish)
+        elif bucket.is_last():
+            self.finish()
+        else:
             self.take()
-        elif len(self.under_way) == 1:
-            torch.autograd.Variable._execution_engine.queue_callback(self.take)
         return done
 
     def take(self) -> None:
@@ -136,6 +139,9 @@ class Sums:
             work.wait()
             done.set_result(buffer)
         self.under_way = []
+
+    def finish(self) -> None:
+        self.take()
         self.session.end_step()
 
 
