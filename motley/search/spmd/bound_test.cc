@@ -51,6 +51,17 @@ TEST_F(BoundTest, HoldsForRandomWaysAndShares) {
   }
 }
 
+SpmdQuestion question_of(const InventedProfile& invented, const plan::Problem& problem,
+                         std::int64_t batch) {
+  return {&invented.model().graph,
+          problem.cluster,
+          &invented.costs(),
+          {problem.recipe, problem.batch_norm, problem.bucket_bytes},
+          batch,
+          problem.devices,
+          {}};
+}
+
 // One t4 apart and two on a node, behind a link so slow that nothing is worth sending over it: the
 // pair's plan is there to be had, though the first two devices of the kind are joined worse.
 TEST(Bound, HoldsForDevicesOfAKindThatAreJoinedUnequally) {
@@ -62,13 +73,7 @@ TEST(Bound, HoldsForDevicesOfAKindThatAreJoinedUnequally) {
   ASSERT_TRUE(cluster) << cluster.error().message;
   const InventedProfile invented(*graph::parse_graph(mlp_text(2048), "wide"), *cluster, 2048);
   const plan::Problem problem = invented.problem();
-  const SpmdQuestion question{&invented.model().graph,
-                              problem.cluster,
-                              &invented.costs(),
-                              {problem.recipe, problem.batch_norm, problem.bucket_bytes},
-                              2048,
-                              problem.devices,
-                              {}};
+  const SpmdQuestion question = question_of(invented, problem, 2048);
   auto study = SpmdStudy::make(question);
   ASSERT_TRUE(study) << study.error().message;
   const Seconds bound = spmd_lower_bound(*study, Seconds(std::numeric_limits<double>::infinity()));
@@ -119,13 +124,7 @@ TEST(Bound, HoldsForDrawnPlansOfEveryFamilyOnDrawnDevices) {
       const InventedProfile invented(synth::read_graph(model), draw_cluster(random), 12);
       plan::Problem problem = invented.problem();
       const graph::Graph& graph = invented.model().graph;
-      const SpmdQuestion question{&graph,
-                                  problem.cluster,
-                                  &invented.costs(),
-                                  {problem.recipe, problem.batch_norm, problem.bucket_bytes},
-                                  12,
-                                  problem.devices,
-                                  {}};
+      const SpmdQuestion question = question_of(invented, problem, 12);
       auto study = SpmdStudy::make(question);
       ASSERT_TRUE(study) << study.error().message;
       const Seconds bound =
@@ -247,13 +246,7 @@ graph::Graph launches_graph(int operators) {
 TEST(Bound, HoldsForOneDeviceWhereNeighboursSlowTheOthers) {
   const InventedProfile invented(launches_graph(40), three_devices("emulated"), 4, 2.0);
   const plan::Problem problem = invented.problem();
-  const SpmdQuestion question{&invented.model().graph,
-                              problem.cluster,
-                              &invented.costs(),
-                              {problem.recipe, problem.batch_norm, problem.bucket_bytes},
-                              4,
-                              problem.devices,
-                              {}};
+  const SpmdQuestion question = question_of(invented, problem, 4);
   auto study = SpmdStudy::make(question);
   ASSERT_TRUE(study) << study.error().message;
   const Seconds bound = spmd_lower_bound(*study, Seconds(std::numeric_limits<double>::infinity()));
