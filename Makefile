@@ -17,9 +17,11 @@ export MOTLEY_DATA ?= $(CURDIR)/../shared/data
 
 export TORCH_VERSION VENV BUILD JOBS
 
-# Tests that only compute run side by side, a gigabyte each; those that train want the machine.
+# Tests run side by side, a gigabyte each, but for those whose outcome is a matter of how quick devices are.
 TEST_JOBS := $(shell nproc | awk '{ print $$1 < 8 ? $$1 : 8 }')
 COMPUTING_TESTS := tests/test_lowering.py tests/test_rules.py tests/test_program_interpreter.py
+TIMED_TESTS := $(patsubst %,tests/test_%.py,adapting adapting_batch completion prediction renting torch torch_memory) tests/hosts
+OTHER_SUITES := tests/zoo tests/gpu
 
 # Models of packages that need an environment of their own: tests/zoo.
 ZOO ?=
@@ -46,7 +48,8 @@ test: ## every test: C++ units, exporter, whole runs, faults; long sweeps are sa
 	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 	@OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n $(TEST_JOBS) python/tests
 	@OMP_NUM_THREADS=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q -n $(TEST_JOBS) $(COMPUTING_TESTS)
-	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests --ignore=tests/zoo --ignore=tests/gpu $(COMPUTING_TESTS:%=--ignore=%)
+	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q -n $(TEST_JOBS) --dist loadfile tests $(addprefix --ignore=,$(OTHER_SUITES) $(COMPUTING_TESTS) $(TIMED_TESTS))
+	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q $(TIMED_TESTS)
 	@tools/setup.sh zoo
 	@OMP_NUM_THREADS=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) .venv-zoo/bin/python -m pytest -q -n $(TEST_JOBS) tests/zoo
 
@@ -64,7 +67,7 @@ sanitize: ## fast tests under ASan and UBSan (without PyTorch)
 test-slow: ## long sweeps: every model in every sweep, ten times the random cases, a minute of fuzzing each parser
 	@tools/build.sh product unit_tests
 	@MOTLEY_SLOW=1 RC_PARAMS=max_success=1000 ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests --ignore=tests/zoo --ignore=tests/gpu
+	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests $(OTHER_SUITES:%=--ignore=%)
 	@tools/fuzz.sh 60
 
 test-zoo: ## models of torchvision, timm and transformers, small, against PyTorch's own loop: an hour; ZOO=resnet18 one of them
@@ -84,7 +87,7 @@ test-gpu: ## what is to hold on GPUs, an item a test (docs/gpu.md); without one 
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60
 
-BENCHES := scale adopt explain choices data engine gpu emulated measured parity recipes tasks plan stages staged_plans staged_runs two_hosts harp hap spmd sharded_runs graph simulator flow_network own_runs export accuracy adapt elastic market unlike hosts browser
+BENCHES := scale adopt renting explain choices data engine gpu emulated measured parity recipes tasks plan stages staged_plans staged_runs two_hosts harp hap spmd sharded_runs graph simulator flow_network own_runs export accuracy adapt elastic market unlike hosts browser
 bench: $(BENCHES:%=bench-%) ## all benchmarks; make bench-NAME runs one and writes build/bench/NAME.json
 bench-%:
 	@tools/build.sh product benches

@@ -2,6 +2,7 @@
 // bench_adapt DATA OUT.json [KIND...]; all kinds unless some are named. A row an instance.
 //   split   steps to within 2 % of the best split for good, from nothing
 //   change  the same after one device slows to half
+//   ranks, ranks-slow   the same of scripts' ranks under quotas, to within 5 % (adapt_ranks.h)
 //   jabas   JABAS's released profile: the learned split's step over the best free one
 //   noise, batch, replay, set   noise scale, best batches, trainings replayed (adapt_batch.h)
 // "made-split" and "made-change" are the same over the clusters that the policy was made on, and
@@ -19,6 +20,7 @@
 
 #include "bench/adapt_batch.h"
 #include "bench/adapt_jabas.h"
+#include "bench/adapt_ranks.h"
 #include "bench/adapt_split.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"
@@ -58,6 +60,9 @@ int main_of(const std::string& data, const std::string& out,
   const std::pair<std::string, Runner> runners[] = {
       {"split", split("split")},
       {"change", split("change")},
+      {"ranks", drawn([](Json& rows) { bench::add_ranks_rows(bench::RanksKind::kStart, rows); })},
+      {"ranks-slow",
+       drawn([](Json& rows) { bench::add_ranks_rows(bench::RanksKind::kSlow, rows); })},
       {"jabas",
        [](const std::string& from, bool, Json& rows) { return bench::run_jabas(from, rows); }},
       {"noise", drawn(bench::add_noise_rows)},

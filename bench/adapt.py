@@ -4,10 +4,11 @@
            by each plan that was tried, to the end, in turns: step of the one that goes on over the best; steps' worth
            that trying cost
   run      the split learned from nothing in a real run, beside the run by a profile's best split
-  norms    the same equal split with and without square norms of gradients: step over step, in turns
+  norms    the same equal split with and without square norms of gradients, and with them as seldom as `motley` has them
+           measured: step over step, in turns
   target   digits to an accuracy and text to a loss in real runs: seconds of steps by equal splits, by the best split of the
            first batch, and by the batch that `motley` decides on, begun with that split and from nothing
-  split, change, jabas        simulated clusters (adapt.cc)
+  split, change, jabas, ranks, ranks-slow   simulated clusters (adapt.cc)
   noise, batch, replay, set   noise scale and batches (adapt.cc), beside AdaptDL's module
 
 Prints a table a kind and writes build/bench/adapt.json. MOTLEY_FULL=1: all models and clusters.
@@ -159,19 +160,20 @@ def norms_rows(folder):
         plan = own / "equal.json"
         motley("plan", "-m", own / "m.motley", "-C", cluster, "--global-batch", batch, "--planner", "equal", "--lr", 1e-4,
                "--profiles", own / "p.db", "--profile-rounds", 1, "-o", plan, *recipe)  # fmt: skip
-        found = {"with": [], "without": []}
-        counting = ["--adapt", "batch", "--policy", "simigrad", "--batch-limits", f"{batch}:{batch}", "--batch-rule", "none"]
+        found = {"with": [], "without": [], "seldom": []}
+        limits = ["--adapt", "batch", "--batch-limits", f"{batch}:{batch}", "--batch-rule", "none", "--policy"]
+        ways = {"with": [*limits, "simigrad"], "without": ["--adapt", "none"], "seldom": [*limits, "motley"]}
         for turn in range(5 if FULL else 3):
-            for way, flags in (("with", counting), ("without", ["--adapt", "none"])):
+            for way, flags in ways.items():
                 run_dir = own / f"{way}{turn}"
-                motley("run", "-m", own / "m.motley", "-C", cluster, "--data", data, "--steps", 90, "--plan", plan, "--run-dir",
+                motley("run", "-m", own / "m.motley", "-C", cluster, "--data", data, "--steps", 400, "--plan", plan, "--run-dir",
                        run_dir, "--profiles", own / "none.db", "--resume", "never", "-q", *flags)  # fmt: skip
-                found[way] += steps_of(run_dir)[10:]
-        counted, plain = (statistics.median(found[way]) for way in ("with", "without"))
+                found[way] += steps_of(run_dir)[250:]
+        counted, plain, seldom = (statistics.median(found[way]) for way in ("with", "without", "seldom"))
         rows.append({"kind": "norms", "case": " ".join([model, *recipe]), "policy": "motley", "step_s": counted,
-                     "reference_step_s": plain})  # fmt: skip
+                     "reference_step_s": plain, "seldom_step_s": seldom})  # fmt: skip
         print(f"  {rows[-1]['case']:<42} {1e3 * counted:6.2f} ms with norms, {1e3 * plain:6.2f} without: "
-              f"{100 * (counted / plain - 1):+.1f} %")  # fmt: skip
+              f"{100 * (counted / plain - 1):+.1f} %; seldom {1e3 * seldom:6.2f}: {100 * (seldom / plain - 1):+.1f} %")  # fmt: skip
     return rows
 
 
@@ -250,7 +252,7 @@ REAL = {"plan": plan_rows, "run": run_rows, "norms": norms_rows, "target": targe
 
 def main():
     (BUILD / "bench").mkdir(exist_ok=True)
-    kinds = sys.argv[1:] or [*REAL, "split", "change", "jabas", "noise", "batch", "replay", "set"]
+    kinds = sys.argv[1:] or [*REAL, "split", "change", "ranks", "ranks-slow", "jabas", "noise", "batch", "replay", "set"]
     rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

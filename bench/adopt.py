@@ -2,9 +2,10 @@
 
 Each case is one script: with DistributedDataParallel and an even split, and with the lines that import motley.torch, share the loader
 and wrap the model changed (of a framework's: share its trainer). Both run in turns. Prints a table and writes build/bench/adopt.json: case, changed_lines, even_step_s,
-step_s, speedup, best_step_s (the split by speeds, given), settled_steps (to 5 % of it from the start, beyond prefetched batches, by
-the rates that the settled steps show), settled_after_slow (the same after the quickest rank's quota is halved), max_param_diff (of a
-framework's: parameters in the end, learned shares beside the even split).
+step_s, speedup, best_step_s (the split by speeds, given), settled_steps (from the start until the split stays within 5 % of the best one, beyond
+prefetched batches), settled_after_slow (the same after the quickest rank's quota is halved), over_best (the split in the end over the best
+one), max_param_diff (of a framework's: parameters in the end, learned shares beside the even split). A split is judged by what it takes
+by lines through all that the ranks' steps took in all rounds, not by its own steps: one of them may be late by chance.
 """
 
 import argparse
@@ -87,8 +88,8 @@ def changed_lines(name):
 
 
 def train(script, case, slow=False):
-    """Of each step (seconds, samples of each rank), by rank 0's clock; of a framework's also the parameters in the end. With `slow` the
-    first quota is halved on the way."""
+    """Of each step seconds and samples of each rank, by rank 0's clock; of a framework's also the parameters in the end; with Motley
+    (samples, seconds of compute) of each rank in each step. With `slow` the first quota is halved on the way."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -101,7 +102,8 @@ def train(script, case, slow=False):
         path = pathlib.Path(folder) / "train.py"
         path.write_text(script)
         files = [open(pathlib.Path(folder) / f"out-{rank}", "w+") for rank in range(len(SPEEDS))]
-        state = pathlib.Path(folder) / "state.pt"
+        state, run_dir = pathlib.Path(folder) / "state.pt", pathlib.Path(folder) / "run"
+        environment["MOTLEY_RUN_DIR"] = str(run_dir)
         ranks = [
             subprocess.Popen([sys.executable, str(path), json.dumps(told | dict(folder=folder, state=str(state)))],
                              env=environment | {"RANK": str(rank), "LOCAL_RANK": str(rank)}, stdin=subprocess.PIPE, stdout=files[rank])
@@ -123,19 +125,53 @@ def train(script, case, slow=False):
         lines = [output.read_text().splitlines() for output in outputs]
         told = [[json.loads(line) for line in each if line.startswith("[")] for each in lines]
         found = torch.load(state) if state.exists() else {}
+        log = run_dir / "log.jsonl"
+        steps = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         for file in files:
             file.close()
     ends = [at for at, _ in told[0]]
     seconds = [end - begin for begin, end in zip(ends, ends[1:])]
-    return seconds, [list(each) for each in zip(*([n for _, n in rank] for rank in told))], found
+    splits = [list(each) for each in zip(*([n for _, n in rank] for rank in told))]
+    return seconds, splits, found, [list(zip(each["samples"], each["compute_s"])) for each in steps]
 
 
-def settled(splits, first, last):
-    """Steps from `first` on until the split stays within 5 % of the best by the split that it has in the end, whose ranks take equally
-    long: a rank's rate is its samples then."""
-    rates = [statistics.median(split[rank] for split in splits[last - 8 : last]) for rank in range(len(SPEEDS))]
-    over = [max(n / rate for n, rate in zip(split, rates)) for split in splits[first:last]]
-    late = [i for i, each in enumerate(over) if each > 1.05]
+def line(points):
+    """(fixed, of each sample), neither below 0, through (samples, seconds): least squares of the medians at each number of samples."""
+    medians = {n: (len(own), statistics.median(own)) for n in {n for n, _ in points} if (own := [s for m, s in points if m == n])}
+    total = sum(count for count, _ in medians.values())
+    x = sum(count * n for n, (count, _) in medians.items()) / total
+    y = sum(count * s for count, s in medians.values()) / total
+    spread = sum(count * (n - x) ** 2 for n, (count, _) in medians.items())
+    each = sum(count * (n - x) * (s - y) for n, (count, s) in medians.items()) / spread if spread else y / x
+    each = min(max(each, 0.0), y / x)
+    return y - each * x, each
+
+
+def lines_of(logs):
+    """Of each rank, without the first step at a number of samples, which takes longer."""
+    lines = []
+    for rank in range(len(SPEEDS)):
+        own = [[step[rank] for step in log if step] for log in logs]
+        lines.append(line([now for log in own for before, now in zip(log, log[1:]) if before[0] == now[0]]))
+    return lines
+
+
+def step_of(split, lines):
+    return max(fixed + each * n for n, (fixed, each) in zip(split, lines))
+
+
+def best_of(batch, lines):
+    """Seconds of the best split in whole samples: each sample to the rank that has it done first, which is exact for rising times."""
+    split = [1] * len(lines)
+    for _ in range(batch - len(lines)):
+        split[min(range(len(lines)), key=lambda i: lines[i][0] + lines[i][1] * (split[i] + 1))] += 1
+    return step_of(split, lines)
+
+
+def settled(splits, lines):
+    """Steps until the split stays within 5 % of the best."""
+    best = best_of(sum(splits[0]), lines)
+    late = [i for i, split in enumerate(splits) if step_of(split, lines) > 1.05 * best]
     return late[-1] + 1 if late else 0
 
 
@@ -147,10 +183,12 @@ def row(name, case, rounds):
         print(f"{name}: round {turn + 1} of {rounds} ...", file=sys.stderr)
         even.append(train(plain(name), case))
         learned.append(train(ours, case))
-        best.append(statistics.median(train(by_speed, case)[0][2:]))
-    seconds, splits, states = zip(*learned)
+        best.append(train(by_speed, case))
+    seconds, splits, states, logs = zip(*learned)
     apart = [float((state[key] - each[2][key]).abs().max()) for state, each in zip(states, even) for key in state]
-    slowed = [train(ours, case | dict(steps=SLOWED + 24), slow=True)[1] for _ in range(rounds)]
+    _, slow_splits, _, slow_logs = zip(*(train(ours, case | dict(steps=SLOWED + 24), slow=True) for _ in range(rounds)))
+    lines = lines_of([*logs, *(each[3] for each in best)])
+    slow_lines = lines_of([log[SLOWED + 2 :] for log in slow_logs])  # of all: what ranks take shifts by a tenth with what others do
     even_s, step_s = statistics.median(statistics.median(each[0][2:]) for each in even), statistics.median(statistics.median(each[BEST:]) for each in seconds)
     return {
         "case": name,
@@ -158,10 +196,11 @@ def row(name, case, rounds):
         "even_step_s": even_s,
         "step_s": step_s,
         "speedup": even_s / step_s,
-        "best_step_s": statistics.median(best),
+        "best_step_s": statistics.median(statistics.median(each[0][2:]) for each in best),
         "split": ":".join(map(str, splits[-1][-1])),
-        "settled_steps": statistics.median(settled(each, 0, len(each)) for each in splits),
-        "settled_after_slow": statistics.median(settled(each, SLOWED, len(each)) for each in slowed),
+        "settled_steps": statistics.median(settled(each, lines) for each in splits),
+        "settled_after_slow": statistics.median(settled(each[SLOWED:], slow_lines) for each in slow_splits),
+        "over_best": statistics.median(step_of(each[-1], lines) / best_of(sum(each[-1]), lines) for each in splits),
         "max_param_diff": max(apart, default=None),
     }
 
@@ -172,10 +211,10 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     rows = [row(name, CASES[name], options.rounds) for name in options.cases]
-    print(f"{'case':10} {'lines':>5} {'even':>10} {'motley':>10} {'x':>5} {'by speed':>10} {'split':>14} {'settled':>8} {'slowed':>7} {'apart':>8}")
+    print(f"{'case':10} {'lines':>5} {'even':>10} {'motley':>10} {'x':>5} {'by speed':>10} {'split':>14} {'settled':>8} {'slowed':>7} {'over':>6} {'apart':>8}")
     for each in rows:
         print(f"{each['case']:10} {each['changed_lines']:5} {each['even_step_s'] * 1e3:7.1f} ms {each['step_s'] * 1e3:7.1f} ms {each['speedup']:5.2f} "
-              f"{each['best_step_s'] * 1e3:7.1f} ms {each['split']:>14} {each['settled_steps']:8.0f} {each['settled_after_slow']:7.0f} "
+              f"{each['best_step_s'] * 1e3:7.1f} ms {each['split']:>14} {each['settled_steps']:8.0f} {each['settled_after_slow']:7.0f} {each['over_best']:6.3f} "
               f"{'-' if each['max_param_diff'] is None else format(each['max_param_diff'], '8.1e')}")  # fmt: skip
     folder = BUILD / "bench"
     folder.mkdir(parents=True, exist_ok=True)

@@ -174,16 +174,24 @@ SimulatedCluster draw_cluster(std::uint64_t seed, Half half, const MeasuredShape
 
 namespace {
 
+/// Of a step that something delays, on average.
+constexpr double kDelay = 0.2;
+
 /// A step as it is seen: each device's times together, those of its exchanges a little apart.
 policy::StepSeen see_step(const SimulatedCluster& cluster, const std::vector<std::int64_t>& samples,
-                          double jitter, SplitMix64& random) {
+                          const std::vector<std::int64_t>& before, const Conditions& conditions,
+                          SplitMix64& random) {
+  const double jitter = conditions.jitter;
+  const auto delay = [&] { return -std::log(1 - random.uniform()); };
   policy::StepSeen seen;
   seen.global_batch = cluster.batch;
   for (const double seconds : cluster.exchanges.exchange)
     seen.exchange.push_back(seconds * draw_jitter(random, jitter));
   seen.blocking = cluster.exchanges.blocking;
   for (std::size_t i = 0; i < samples.size(); ++i) {
-    const double own = draw_jitter(random, jitter);
+    double own = draw_jitter(random, jitter);
+    if (conditions.first > 0 && samples[i] != before[i]) own *= 1 + conditions.first * delay();
+    if (conditions.late > 0 && random.uniform() < conditions.late) own *= 1 + kDelay * delay();
     if (samples[i] == 0) continue;
     const auto at = static_cast<double>(samples[i]);
     const cost::StepCurves& curves = cluster.curves[i];
@@ -225,13 +233,16 @@ std::vector<std::int64_t> samples_of(const std::vector<policy::Share>& shares,
 Course run_policy(policy::Policy& policy, SimulatedCluster cluster, const Conditions& conditions) {
   SplitMix64 random(conditions.seed);
   std::vector<std::int64_t> samples = adapt::even_samples(cluster.limits, cluster.batch);
+  std::vector<std::int64_t> before(samples.size(), 0);
   double best =
       cost::find_group_split(cluster.members(), cluster.exchanges, cluster.batch)->seconds;
   std::deque<std::pair<std::int64_t, std::vector<std::int64_t>>> asked;  // step from which it is
   Course course;
   for (std::int64_t step = 1; step <= conditions.steps; ++step) {
     if (step == conditions.slow_at) {
-      slow_down(cluster.curves[random.below(cluster.curves.size())]);
+      slow_down(cluster.curves[conditions.slow_device < 0
+                                   ? random.below(cluster.curves.size())
+                                   : static_cast<std::uint64_t>(conditions.slow_device)]);
       best = cost::find_group_split(cluster.members(), cluster.exchanges, cluster.batch)->seconds;
     }
     while (!asked.empty() && asked.front().first <= step) {
@@ -242,10 +253,12 @@ Course run_policy(policy::Policy& policy, SimulatedCluster cluster, const Condit
     course.step = cost::group_step(cluster.members(), cluster.exchanges, samples);
     course.best = best;
     course.excess.push_back(course.step / best - 1);
-    policy::StepSeen seen = see_step(cluster, samples, conditions.jitter, random);
+    policy::StepSeen seen = see_step(cluster, samples, before, conditions, random);
+    before = samples;
     seen.step = step;
     seen.took = Seconds(course.step);
     seen.at = Seconds(static_cast<double>(step));
+    if (step < conditions.seen_from) continue;
     for (const policy::Choice& choice : policy.observe(seen)) {
       if (const auto* split = std::get_if<policy::UseSplit>(&choice.action))
         asked.emplace_back(step + conditions.lag + 1, samples_of(split->shares, cluster));

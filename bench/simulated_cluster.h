@@ -41,9 +41,13 @@ SimulatedCluster draw_cluster(std::uint64_t seed, Half half, const MeasuredShape
 /// How steps go.
 struct Conditions {
   std::int64_t steps = 200;
-  double jitter = 0.02;       ///< of each device's times in a step, lognormal
-  std::int64_t lag = 2;       ///< steps that still go as before behind the one that a split came of
-  std::int64_t slow_at = -1;  ///< step from which a device takes twice as long; -1: none
+  double jitter = 0.02;  ///< of each device's times in a step, lognormal
+  double first = 0;      ///< mean share by which the first step at a number of samples is longer
+  double late = 0;       ///< share of a device's steps that something delays, by a fifth on average
+  std::int64_t lag = 2;  ///< steps that still go as before behind the one that a split came of
+  std::int64_t slow_at = -1;      ///< step from which a device takes twice as long; -1: none
+  std::int64_t slow_device = -1;  ///< which; -1: one that is drawn
+  std::int64_t seen_from = 1;     ///< the first step that the policy sees
   std::uint64_t seed = 1;
 };
 

@@ -16,6 +16,12 @@ DIGITS = EXAMPLES / "data/digits.npz"
 TEXT = EXAMPLES / "data/devils_dictionary.bin"
 SLOW = os.environ.get("MOTLEY_SLOW") == "1"  # make test-slow: sweeps are not sampled
 
+
+def sampled(cases, turn=0):
+    """Every other one, from the first or the second on: two sweeps of different turns have all. All with make test-slow."""
+    return list(cases) if SLOW else list(cases)[turn::2]
+
+
 CLUSTER = """schema = "motley.cluster/1"
 name = "three"
 [[node]]

@@ -17,7 +17,7 @@ def start(script, names, world, **environment):
     ranks = [
         subprocess.Popen(
             [sys.executable, str(script), *names], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT / "python"), "MOTLEY_PROGRAM": str(BUILD / "motley"), "GLOO_SOCKET_IFNAME": "lo",
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "python"), os.environ.get("PYTHONPATH", "")]), "MOTLEY_PROGRAM": str(BUILD / "motley"), "GLOO_SOCKET_IFNAME": "lo",
                               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": str(rank), "LOCAL_RANK": str(rank),
                               "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world)} | environment,
         )

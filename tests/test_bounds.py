@@ -15,7 +15,7 @@ import motley as motley_python  # noqa: E402
 
 BATCH = 12
 KINDS = ["a100-40g", "v100-16g", "t4", "rtx3090", "rtx4090", "p100"]
-SEEDS = range(60 if SLOW else 6)
+SEEDS = range(60 if SLOW else 3)
 RANDOM_PLANS = range(20 if SLOW else 4)
 
 

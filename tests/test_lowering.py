@@ -14,7 +14,7 @@ import lowering_models
 import numpy as np
 import pytest
 import torch
-from conftest import BUILD, ROOT, SLOW
+from conftest import BUILD, ROOT, SLOW, sampled
 
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
 
@@ -123,15 +123,14 @@ def test_one_device_equals_eager(case, name):
     compare(case, run_program(text, case.tensors, case.inputs), *case.eager())
 
 
-@pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "split"), [(name, split) for turn, split in enumerate(SPLITS) for name in sampled(MODELS, turn)])
 def test_unequal_devices_equal_one(case, name, split):
     case = case(name)
     loss, state = case.eager()
     compare(case, case.run(*split), loss, state)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sampled(MODELS, 0))
 def test_operators_split_at_random_equal_one(case, name):
     """Any operator along any factor, by uneven shares; one device has none of some. Then with all
     parameters in parts and small buckets."""
@@ -142,7 +141,7 @@ def test_operators_split_at_random_equal_one(case, name):
     case.check(case.run("3,0,2,1", "sharded", "2", "kept", "512"), loss, state)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sampled(MODELS, 1))
 def test_replicas_cut_into_regions_at_random_equal_one(case, name):
     """Pipelines, stretches and single operators on devices of their own, micro-batches that differ,
     regions of several devices."""
@@ -186,7 +185,7 @@ def _is_together(name):
     return name in TOGETHER or (name in DRAWN and "BatchNorm" in str(DRAWN[name]()[0]))
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if not _is_together(name)])
+@pytest.mark.parametrize("name", [name for name in sampled(MODELS, 0) if not _is_together(name)])
 def test_micro_batches_equal_one(case, name):
     """Two and three micro-batches, whose operators are split by samples, or at random."""
     case = case(name)
@@ -196,7 +195,7 @@ def test_micro_batches_equal_one(case, name):
     case.check(case.run("3,0,3", "sharded", "2", "kept", "micro=3", "512"), loss, state)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if not _is_together(name)])
+@pytest.mark.parametrize("name", [name for name in sampled(MODELS, 1) if not _is_together(name)])
 def test_micro_batches_that_take_turns_equal_one(case, name):
     """All of them, or two of three, split by samples or at random, also done again in the backward pass."""
     case = case(name)
@@ -235,7 +234,7 @@ def test_micro_batches_with_own_statistics_equal_pytorchs_loop(case, name):
         case.check(case.run(shares[0], "sharded", "3", *options, "turns=2"), *wanted)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sampled(MODELS, 1))
 def test_operators_done_again_in_the_backward_pass_change_nothing(case, name):
     """All of the forward pass, or half of it: alone, by samples, and split at random; in micro-batches."""
     case = case(name)
@@ -299,7 +298,7 @@ def test_parameters_kept_in_parts_equal_one(case, name, shares, bucket_bytes):
         assert text.count("motley::reduce_scatter(") == 3  # one bucket, on three devices
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sampled(MODELS, 0))
 def test_parameters_gathered_again_equal_one(case, name):
     """All parameters in parts, all or half of them gathered for each pass: by samples, split at random, with
     operators done again, in micro-batches."""
@@ -398,7 +397,7 @@ def _check_mirrors(machines, survive):
     return mirrors
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sampled(MODELS, 1))
 def test_mirrors_have_the_bits_of_what_they_mirror(case, name):
     """Operators split at random, parameters in parts, and replicas cut into regions; of one loss and of two."""
     case = case(name)

@@ -192,6 +192,26 @@ def test_a_notice_asks_before_the_machine_is_gone(files, cnn, environment):
 
 
 @pytest.mark.usefixtures("profiled")
+def test_a_dear_machine_is_given_back(files, cnn, environment):
+    """One's own is in time alone. The run goes on without the machine, which leaves before the hook is told, and without a loss."""
+    path = files / "cluster.toml"
+    path.write_text(path.read_text().replace(f'name = "b"\n{NODES["b"]}', 'name = "b"'))
+    others = [offer("z-1", 1, "spot = true", "1s"), offer("z-2", 3, "spot = true", "1s"), offer("z-1", 3, start="1s")]
+    (files / "market.toml").write_text(market_of(STAYS, *others))
+    returned = files / "returned"
+    hook = f'echo "$MOTLEY_RENT_SPOT $MOTLEY_RENT_ZONE $MOTLEY_RENT_NODES $MOTLEY_RENT_DEVICES" >> {returned}'
+    run = Renting(files, cnn, environment, "--deadline", "25min", "--return-hook", hook, steps=2000)
+    run.until(returned.exists)
+    assert returned.read_text() == "0 z-3 a a:0\n" and run.asked() == []
+    (gives,) = [each for each in run.decisions() if each["action"]["do"] == "rent"]
+    assert gives["action"]["count"] == -1 and "gives back a, the others are in time and cost" in gives["why"]
+    run.until(lambda: any("a was given back" in each["why"] for each in run.decisions()))
+    run.stop()
+    summary = json.loads((run.run_dir / "summary.json").read_text())
+    assert summary["lost_steps"] == 0
+
+
+@pytest.mark.usefixtures("profiled")
 def test_a_spent_budget_stops_the_run(files, cnn, environment):
     (files / "market.toml").write_text(market_of(STAYS, offer("z-1", 3600, "spot = true"), offer("z-2", 3600, "spot = true")))
     path = files / "cluster.toml"
@@ -207,6 +227,7 @@ def test_a_spent_budget_stops_the_run(files, cnn, environment):
     (CHEAP, ["--deadline", "0s"], "--deadline: found 0s, wanted a time after the run's beginning"),
     (CHEAP, ["--deadline", "soon"], "--deadline: found 'soon', wanted a time"),
     (CHEAP, ["--deadline", "1h", "--budget", 0], "--budget: found 0, wanted more than 0"),
+    (CHEAP, ["--deadline", "1h", "--rent-policy", "greed"], "no policy that rents is named 'greed', did you mean 'greedy'?"),
     (CHEAP.replace("price_per_hour = 3\n", ""), ["--deadline", "1h"], "[[offer]] has no key 'price_per_hour'"),
     (CHEAP + offer("z-1", 2, start="1s").replace('"cpu"', '"k80"'), ["--deadline", "1h"], "offer 'k80 on demand z-1': no device of the cluster is of kind 'k80'"),
     (market_of(STAYS, offer("z-1", 1, "spot = true"), offer("z-1", 3)), ["--deadline", "1h"],

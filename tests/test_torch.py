@@ -146,6 +146,18 @@ def test_a_run_directory_says_what_the_ranks_took(learned, tmp_path):
     assert "computes      waits  exchanges\n" in report(folder)
 
 
+def test_times_that_are_told_late_are_those_of_their_steps(tmp_path):
+    row = rows_of("late", MOTLEY_RUN_DIR=str(tmp_path))["late"]
+    steps = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [each["samples"] for each in steps] == [list(each) for each in zip(*row["samples"], strict=True)]
+    assert [len(each["compute_s"]) for each in steps] == [0] + [WORLD] * 68 + [0]
+    for each in steps[1:-1]:
+        least = [0.001 * 2**rank * each["samples"][rank] for rank in range(WORLD)]
+        assert all(took >= wanted for took, wanted in zip(each["compute_s"], least, strict=True)), each
+    assert [each["loss"] is None for each in steps] == [False] * 69 + [True]
+    assert statistics.median(step_ms(row["samples"], step) for step in range(20, 30)) <= 20
+
+
 def test_a_run_directory_has_the_losses_of_one_device(tmp_path):
     rows = rows_of("accumulated", MOTLEY_RUN_DIR=str(tmp_path / "run"))
     assert report(tmp_path / "run", "--json")["losses"] == pytest.approx(rows["accumulated"]["losses"], abs=1e-5)

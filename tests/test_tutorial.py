@@ -21,8 +21,11 @@ def reader(environment, tmp_path_factory):
     for name, content in files(PAGE.read_text()):
         (folder / name).write_text(content)
 
+    # Without a buffer, print writes a line's end by itself, and the lines of two ranks on one pipe run into each other.
+    shell = environment | {"PATH": path, "GLOO_SOCKET_IFNAME": "lo", "PYTHONUNBUFFERED": ""}
+
     def call(command):
-        return subprocess.run(["bash", "-c", command], cwd=folder, env=environment | {"PATH": path, "GLOO_SOCKET_IFNAME": "lo"},
+        return subprocess.run(["bash", "-c", command], cwd=folder, env=shell,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False)  # fmt: skip
 
     return call

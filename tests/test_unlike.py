@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import BUILD, CLUSTER, DIGITS
+from conftest import BUILD, CLUSTER, DIGITS, sampled
 from recipes import OPTIMIZERS
 
 # Rank 1 has the kernels of another processor: PyTorch's, those of its libraries and of C's.
@@ -50,7 +50,7 @@ RECIPES = {
 }
 
 
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", sampled(OPTIMIZERS))
 def test_copies_are_equal_to_the_bit(unlike, environment, mlp, cnn, tmp_path, optimizer):
     flags = ["--optimizer", optimizer, "--lr", OPTIMIZERS[optimizer], "--schedule-steps", 50, "--checkpoint-every", 10,
              *RECIPES.get(optimizer, [])]  # fmt: skip
@@ -65,7 +65,7 @@ def test_copies_are_equal_to_the_bit(unlike, environment, mlp, cnn, tmp_path, op
     assert (whole / "model.safetensors").read_bytes() == (parts / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize("optimizer", ["lamb", "adafactor", "muon"])
+@pytest.mark.parametrize("optimizer", sampled(["lamb", "adafactor", "muon"], 1))
 def test_what_one_device_sends_is_what_pytorch_computes(unlike, environment, cnn, tmp_path, optimizer):
     unlike(environment, cnn, tmp_path / "run", 4, "--optimizer", optimizer, "--lr", OPTIMIZERS[optimizer], "--clip-norm", 0.5,
            "--against", "eager", "--python", sys.executable, verb="verify")  # fmt: skip

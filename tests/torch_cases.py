@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 import motley.torch
-from motley.torch import mesh, session
+from motley.torch import clocks, mesh, session
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 BATCH = 8  # of a rank, for DistributedSampler
@@ -224,12 +224,19 @@ class Slow(nn.Module):
         return self.line(x)
 
 
-def learns(workers=0):
+class LateClock(clocks.HostClock):
+    """Its times are told a step later, as those of an accelerator."""
+
+    LAG = 1
+
+
+def learns(workers=0, clock=clocks.HostClock):
     """Ranks of 1, 2 and 4 ms a sample; from step 30 on the first takes twice as long. Samples of each step."""
     session._sessions.clear()  # as a script of its own
     torch.manual_seed(2)
     data = TensorDataset(torch.randn(BATCH * WORLD * 100, 12), torch.randint(5, (BATCH * WORLD * 100,)))
     own = 0.001 * 2**RANK
+    session.session_of().clock = clock()
     model = motley.torch.DDP(Slow(lambda step: own * (2 if RANK == 0 and step >= 30 else 1)))
     samples = train(model, shared_loader(data, workers=workers), 70)
     found = [None] * WORLD
@@ -367,6 +374,7 @@ CASES = {
     "sharded": sharded,
     "learns": learns,
     "ahead": lambda: learns(workers=1),
+    "late": lambda: learns(clock=LateClock if RANK == 1 else clocks.HostClock),
     "refuses": refuses,
     "memory": memory,
 }

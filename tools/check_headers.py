@@ -3,7 +3,8 @@
 
 What is most work of that, the standard library's headers, is compiled once for all; so of each
 header it is checked apart that what it uses of the standard library comes from a header that it
-includes, or that one of ours does which it includes. Prints each that fails; exit 1 if there is one.
+includes, or that one of ours does which it includes. And a header is compiled behind others that it
+includes itself, a chain at a time (chains). Prints each that fails; exit 1 if there is one.
 """
 import concurrent.futures
 import os
@@ -38,8 +39,32 @@ def includes(path, known={}):
         known[path] = set(re.findall(r"^#include <(\w+)>", (ROOT / path).read_text(), re.M))
         for ours in re.findall(r'^#include "([^"]+)"', (ROOT / path).read_text(), re.M):
             if (ROOT / ours).exists():
-                known[path] |= includes(ours)
+                known[path] |= {ours} | includes(ours)
     return known[path]
+
+
+def chains(paths):
+    """The headers in as few chains as there can be, in each of which a header includes all before it: to compile
+    a chain in its order tests each of them alone. By Dilworth, whatever a largest matching of headers with the
+    next in their chain leaves unmatched ends a chain."""
+    following = {}
+
+    def finds_one_before(path, tried):
+        for earlier in sorted(includes(path).intersection(paths) - tried, key=lambda each: (-len(includes(each)), each)):
+            if earlier in tried:
+                continue
+            tried.add(earlier)
+            if earlier not in following or finds_one_before(following[earlier], tried):
+                following[earlier] = path
+                return True
+        return False
+
+    firsts = [path for path in paths if not finds_one_before(path, set())]
+    found = [[first] for first in firsts]
+    for chain in found:
+        while chain[-1] in following:
+            chain.append(following[chain[-1]])
+    return found
 
 
 def missing(path):
@@ -49,8 +74,8 @@ def missing(path):
     return sorted((name, HEADER_OF[name]) for name in used if HEADER_OF[name] not in includes(path))
 
 
-def compile_alone(path, std):
-    source = f'#include "{path}"\n'
+def compile_chain(chain, std):
+    source = "".join(f'#include "{path}"\n' for path in chain)
     done = subprocess.run(["g++", "-fsyntax-only", *FLAGS, "-include", std, "-x", "c++", "-"], input=source, text=True,
                           capture_output=True, cwd=ROOT)
     return done.stderr if done.returncode != 0 else ""
@@ -67,9 +92,10 @@ def main():
         pathlib.Path(std).write_text("".join(f"#include <{header}>\n" for header in NAMES))
         subprocess.run(["g++", *FLAGS, "-x", "c++-header", std, "-o", std + ".gch"], check=True, cwd=ROOT)
         with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            for path, said in zip(paths, pool.map(lambda path: compile_alone(path, std), paths)):
+            found = chains(paths)
+            for chain, said in zip(found, pool.map(lambda chain: compile_chain(chain, std), found)):
                 if said:
-                    faults.append(f"{path} does not compile alone\n{said}")
+                    faults.append(f"{' or '.join(chain)} does not compile alone\n{said}")
     for fault in faults:
         print("headers:", fault, file=sys.stderr)
     if not faults:

@@ -21,6 +21,15 @@ bool fits(const BatchOption& option, const std::vector<std::int64_t>& samples) {
   return true;
 }
 
+/// As many units for everyone as the batch has, at least one, and no fewer than the bounds allow.
+std::vector<std::int64_t> even_parts(const BatchOption& option, std::int64_t batch,
+                                     const BatchBounds& bounds) {
+  const auto n = static_cast<double>(option.devices.size());
+  const std::int64_t least = std::max(option.unit, batch_above(option, bounds.least / n));
+  return std::vector<std::int64_t>(
+      option.devices.size(), std::max(least, batch_below(option, static_cast<double>(batch) / n)));
+}
+
 double goodput(const BatchOption& option, const std::vector<std::int64_t>& samples, double noise) {
   return batch_gain(sum_of(samples), 1, noise) / step_seconds(option, samples).value;
 }
@@ -31,13 +40,12 @@ std::vector<policy::Choice> AdaptDlPolicy::end_pass() {
   const std::optional<double> scale = noise().plain_ratio();
   if (!scale) return {};
   constexpr double kThreshold = 1.05;
-  const auto n = static_cast<std::int64_t>(all().devices.size());
-  double best = kThreshold * goodput(all(), split_evenly(all().devices.size(), batch()), *scale);
+  const std::size_t n = all().devices.size();
+  double best = kThreshold * goodput(all(), split_evenly(n, batch(), all().unit), *scale);
   std::vector<std::int64_t> taken;
   for (const std::int64_t candidate : candidates()) {
-    const std::vector<std::int64_t> even(all().devices.size(),
-                                         std::max<std::int64_t>(1, candidate / n));
-    if (!fits(all(), even)) continue;
+    const std::vector<std::int64_t> even = even_parts(all(), candidate, settings().bounds);
+    if (!fits(all(), even) || sum_of(even) > settings().bounds.most) continue;
     const double each = goodput(all(), even, *scale);
     if (each <= best) continue;
     best = each;
@@ -93,7 +101,7 @@ std::vector<policy::Choice> CannikinPolicy::end_pass() {
     for (std::size_t i = 0; i < speeds.size(); ++i) {
       const double most = all().devices[i].points.back().samples;
       const double part = static_cast<double>(batch()) * speeds[i] / sum;
-      samples.push_back(static_cast<std::int64_t>(std::floor(std::min(part + 1e-9, most))));
+      samples.push_back(batch_below(all(), std::min(part + 1e-9, most)));
     }
     const auto fastest =
         static_cast<std::size_t>(std::max_element(speeds.begin(), speeds.end()) - speeds.begin());
@@ -147,7 +155,7 @@ std::vector<policy::Choice> SimiGradPolicy::see_noise(const policy::NoiseSeen& s
   if (wanted_ == 0) wanted_ = samples;
   wanted_ = std::clamp(wanted_ * (similarity < settings().similarity ? 1.1 : 0.9),
                        settings().bounds.least, settings().bounds.most);
-  return use_batch(option(), split(option(), std::llround(wanted_)),
+  return use_batch(option(), split(option(), batch_near(option(), wanted_)),
                    fmt::format("similarity {:.3f}", similarity));
 }
 
@@ -159,7 +167,7 @@ bool SimiGradPolicy::take_numbers(const std::vector<double>& numbers) {
 
 std::vector<std::int64_t> SimiGradPolicy::split(const BatchOption& option,
                                                 std::int64_t batch) const {
-  std::vector<std::int64_t> even = split_evenly(option.devices.size(), batch);
+  std::vector<std::int64_t> even = split_evenly(option.devices.size(), batch, option.unit);
   return fits(option, even) ? even : std::vector<std::int64_t>{};
 }
 
@@ -168,7 +176,7 @@ std::vector<std::int64_t> JabasPolicy::split(const BatchOption& option, std::int
 }
 
 std::vector<policy::Choice> JabasPolicy::end_pass() {
-  const std::int64_t next = wanted() > 0 ? std::llround(wanted()) : batch();
+  const std::int64_t next = wanted() > 0 ? batch_near(option(), wanted()) : batch();
   const BatchOption* best = nullptr;
   std::vector<std::int64_t> taken;
   double least = 0;

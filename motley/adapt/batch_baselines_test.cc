@@ -26,9 +26,11 @@ PassSettings passes_of(std::int64_t samples) {
 }
 
 template <typename Policy>
-std::unique_ptr<Policy> make_baseline(const PassSettings& settings) {
+std::unique_ptr<Policy> make_baseline(const PassSettings& settings, std::int64_t unit = 1) {
+  std::vector<BatchOption> options = fast_and_slow();
+  for (BatchOption& option : options) option.unit = unit;
   return std::make_unique<Policy>(
-      settings, std::make_unique<ScaledOptions>(ScaledOptions::make(fast_and_slow()).value()));
+      settings, std::make_unique<ScaledOptions>(ScaledOptions::make(options).value()));
 }
 
 /// What was asked for, with the step behind which it was.
@@ -140,6 +142,39 @@ TEST(Jabas, ChoosesDevicesAtTheEndOfAPass) {
   EXPECT_EQ(asked[0].step, 10);
   // The batch's next multiple with most samples a second: 40 alone.
   EXPECT_EQ(asked[0].shares, (std::vector<policy::Share>{{"a", 40}}));
+}
+
+// In six micro-batches: shares of all that any of them asks for are multiples of 6, and batches
+// stay within the limits.
+TEST(Baselines, AskForWholeUnits) {
+  PassSettings settings = passes_of(240);
+  settings.initial_batch = 24;
+  settings.bounds = {.least = 24, .most = 240};
+  settings.local_batches = {6, 12, 24};
+  settings.similarity = 0.5;
+  const std::unique_ptr<policy::Policy> policies[] = {
+      make_baseline<AdaptDlPolicy>(settings, 6), make_baseline<CannikinPolicy>(settings, 6),
+      make_baseline<SimiGradPolicy>(settings, 6), make_baseline<JabasPolicy>(settings, 6)};
+  for (const auto& policy : policies) {
+    const auto asked = train(*policy, 5000, 500, {{"a", 12}, {"b", 12}});
+    EXPECT_FALSE(asked.empty()) << policy->name();
+    for (const Asked& each : asked) {
+      EXPECT_GE(batch_of_shares(each.shares), 24) << policy->name();
+      EXPECT_LE(batch_of_shares(each.shares), 240) << policy->name();
+      for (const policy::Share& share : each.shares)
+        EXPECT_EQ(share.samples % 6, 0) << policy->name();
+    }
+  }
+}
+
+// Half of 25 samples each is less than the least.
+TEST(AdaptDl, KeepsTheLimits) {
+  PassSettings settings = passes_of(250);
+  settings.bounds = {.least = 25, .most = 27};
+  const auto policy = make_baseline<AdaptDlPolicy>(settings);
+  const auto asked = train(*policy, 5000, 11, {{"a", 12}, {"b", 12}});
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_EQ(asked[0].shares, (std::vector<policy::Share>{{"a", 13}, {"b", 13}}));
 }
 
 TEST(Baselines, ChooseAlikeFromTheirState) {

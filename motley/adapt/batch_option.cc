@@ -9,6 +9,8 @@
 namespace motley::adapt {
 namespace {
 
+constexpr double kSampleRounding = 1e-9;  // of samples
+
 tl::unexpected<Error> curve_fault(const BatchOption& option, const std::string& found) {
   return usage_error("adapt.curve", "devices '" + option.name + "': " + found);
 }
@@ -59,6 +61,10 @@ double whole_again(double samples) {
   return std::abs(samples - whole) < 1e-9 * std::max(1.0, whole) ? whole : samples;
 }
 
+std::int64_t units_in(const BatchOption& option, double samples) {
+  return static_cast<std::int64_t>(std::floor(samples / static_cast<double>(option.unit)));
+}
+
 /// Most samples with which the device is ready by `seconds`.
 double samples_by(const std::vector<CurvePoint>& points, double seconds) {
   if (points[0].seconds > seconds) return 0;
@@ -80,6 +86,7 @@ Result<void> verify_option(const BatchOption& option) {
       !is_time(exchange.share) || exchange.share > 1)
     return curve_fault(option, "wanted exchange times of at least 0 and a share from 0 to 1");
   if (option.devices.empty()) return curve_fault(option, "no devices");
+  if (option.unit < 1) return curve_fault(option, "wanted a unit of at least 1 sample");
   for (const DeviceCurve& curve : option.devices) {
     CurvePoint before;
     for (const CurvePoint& point : curve.points) {
@@ -154,28 +161,43 @@ std::vector<CurvePoint> least_step(const BatchOption& option) {
   return points;
 }
 
+std::int64_t batch_below(const BatchOption& option, double samples) {
+  return units_in(option, samples) * option.unit;
+}
+
+std::int64_t batch_above(const BatchOption& option, double samples) {
+  return static_cast<std::int64_t>(std::ceil(samples / static_cast<double>(option.unit))) *
+         option.unit;
+}
+
+std::int64_t batch_near(const BatchOption& option, double samples) {
+  return batch_below(option, samples + static_cast<double>(option.unit) / 2);
+}
+
 std::vector<std::int64_t> split_batch(const BatchOption& option, std::int64_t batch) {
   const std::size_t n = option.devices.size();
+  const std::int64_t unit = option.unit;
+  if (batch % unit != 0) return {};
   const std::vector<CurvePoint> least = least_step(option);
-  // Caps in whole samples; the optimum for `batch` is at least as late as that for the same samples
+  // Caps in whole units; the optimum for `batch` is at least as late as that for the same samples
   // in fractions.
   std::vector<std::int64_t> caps(n), samples(n);
   std::int64_t room = 0, given = 0;
   for (std::size_t i = 0; i < n; ++i)
     room += caps[i] =
-        static_cast<std::int64_t>(std::floor(option.devices[i].points.back().samples + 1e-9));
+        batch_below(option, option.devices[i].points.back().samples + kSampleRounding);
   if (batch > room || batch < 0) return {};
   const DeviceCurve all{"", least};
   const double until = work_seconds(all, static_cast<double>(batch)) - option.exchange.tail.value;
   for (std::size_t i = 0; i < n; ++i) {
     const double most =
         samples_by(ready_points(option.devices[i], option.exchange), until * (1 - 1e-12));
-    samples[i] = std::min(caps[i], static_cast<std::int64_t>(std::floor(most)));
+    samples[i] = std::min(caps[i], batch_below(option, most));
     given += samples[i];
   }
   const auto next = [&](std::size_t i) {
     return ready_seconds(option.exchange,
-                         work_seconds(option.devices[i], static_cast<double>(samples[i] + 1)));
+                         work_seconds(option.devices[i], static_cast<double>(samples[i] + unit)));
   };
   // Flat parts of curves may have given too much: it is taken where it is latest.
   for (std::size_t i = n; i-- > 0 && given > batch;) {
@@ -187,29 +209,29 @@ std::vector<std::int64_t> split_batch(const BatchOption& option, std::int64_t ba
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
   for (std::size_t i = 0; i < n; ++i)
     if (samples[i] < caps[i]) turns.push({next(i), i});
-  for (; given < batch; ++given) {
+  for (; given < batch; given += unit) {
     const std::size_t i = turns.top().second;
     turns.pop();
-    ++samples[i];
+    samples[i] += unit;
     if (samples[i] < caps[i]) turns.push({next(i), i});
   }
   return samples;
 }
 
 std::int64_t samples_within(const BatchOption& option, Seconds step) {
-  constexpr double kRounding = 1e-9;
   const double until = (step - option.exchange.tail).value * (1 + 1e-12);
   std::int64_t samples = 0;
   for (const DeviceCurve& curve : option.devices)
-    samples += static_cast<std::int64_t>(
-        std::floor(samples_by(ready_points(curve, option.exchange), until) + kRounding));
+    samples += batch_below(
+        option, samples_by(ready_points(curve, option.exchange), until) + kSampleRounding);
   return samples;
 }
 
-std::vector<std::int64_t> split_evenly(std::size_t devices, std::int64_t batch) {
+std::vector<std::int64_t> split_evenly(std::size_t devices, std::int64_t batch, std::int64_t unit) {
   const auto n = static_cast<std::int64_t>(devices);
-  std::vector<std::int64_t> samples(devices, batch / n);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(batch % n); ++i) ++samples[i];
+  const std::int64_t units = batch / unit;
+  std::vector<std::int64_t> samples(devices, units / n * unit);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(units % n); ++i) samples[i] += unit;
   return samples;
 }
 

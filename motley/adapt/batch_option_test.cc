@@ -45,6 +45,29 @@ TEST(BatchOption, SplitsInWholeSamples) {
   EXPECT_EQ(samples_within(two_lines(), Seconds(3.6)), 26);          // 21 at 3.1 s, 5 of 5.5
 }
 
+TEST(BatchOption, SplitsInWholeUnits) {
+  BatchOption option = two_lines();
+  // tau = 3.2 s: a 22, b 6.
+  EXPECT_EQ(split_batch(option, 28), (std::vector<std::int64_t>{22, 6}));
+  option.unit = 4;
+  // Of these 20 and 4; a is ready with four more at 3.4 s, b at 3.6 s.
+  EXPECT_EQ(split_batch(option, 28), (std::vector<std::int64_t>{24, 4}));
+  EXPECT_TRUE(split_batch(option, 27).empty());
+  // b takes 30, which are 7 units and 2 over: 68 in all.
+  EXPECT_EQ(split_batch(option, 68), (std::vector<std::int64_t>{40, 28}));
+  EXPECT_TRUE(split_batch(option, 72).empty());
+  EXPECT_EQ(samples_within(option, Seconds(3.9)), 24 + 4);  // 24 at 3.4 s, of 7 samples of b 4
+  EXPECT_EQ(batch_below(option, 27.5), 24);
+  EXPECT_EQ(batch_above(option, 24.5), 28);
+  EXPECT_EQ(batch_above(option, 24), 24);
+  EXPECT_EQ(batch_near(option, 26), 28);
+  EXPECT_EQ(batch_near(option, 25.9), 24);
+  EXPECT_EQ(split_evenly(3, 28, 4), (std::vector<std::int64_t>{12, 8, 8}));
+  option.unit = 0;
+  EXPECT_EQ(verify_option(option).error().message,
+            "devices 'two': wanted a unit of at least 1 sample");
+}
+
 TEST(BatchOption, BeginsMicroBatchesWhereTheyFit) {
   // 4 samples in 1 s; the fifth opens another micro-batch, of 0.5 s + 0.1 s a sample.
   const BatchOption one{"one", {{"a", {{0, 0.6}, {4, 1}, {4, 1.5}, {8, 1.9}}}}, {}, 0};
@@ -131,7 +154,7 @@ double search_all(const BatchOption& option, std::int64_t batch, std::size_t dev
     return batch <= most ? step_seconds(option, samples).value : 1e9;
   }
   double best = 1e9;
-  for (std::int64_t i = 0; i <= std::min(most, batch); ++i) {
+  for (std::int64_t i = 0; i <= std::min(most, batch); i += option.unit) {
     samples[device] = i;
     best = std::min(best, search_all(option, batch - i, device + 1, samples));
   }
@@ -141,16 +164,20 @@ double search_all(const BatchOption& option, std::int64_t batch, std::size_t dev
 TEST(BatchOption, SplitsAsWellAsTheBestOfAllSplits) {
   SplitMix64 random(11);
   for (int i = 0; i < 300; ++i) {
-    const BatchOption option = draw_option(random, 3, 4);
+    BatchOption option = draw_option(random, 3, 4);
+    option.unit = 1 + i % 3;
     ASSERT_TRUE(verify_option(option));
-    const auto room = static_cast<std::int64_t>(room_of(option));
-    for (std::int64_t batch = 1; batch <= room; ++batch) {
+    const std::int64_t room = samples_within(option, Seconds(1e6));
+    for (std::int64_t batch = option.unit; batch <= room; batch += option.unit) {
       std::vector<std::int64_t> samples(option.devices.size());
       const double best = search_all(option, batch, 0, samples);
       const std::vector<std::int64_t> split = split_batch(option, batch);
       ASSERT_FALSE(split.empty());
       std::int64_t sum = 0;
-      for (const std::int64_t each : split) sum += each;
+      for (const std::int64_t each : split) {
+        EXPECT_EQ(each % option.unit, 0);
+        sum += each;
+      }
       EXPECT_EQ(sum, batch);
       EXPECT_NEAR(step_seconds(option, split).value, best, 1e-9) << i << " " << batch;
       // In fractions nothing is later.

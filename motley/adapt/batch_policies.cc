@@ -18,10 +18,10 @@ Made make_motley(const BatchSetting& setting, Source source) {
   return std::make_unique<BatchPolicy>(setting.batch, std::move(source));
 }
 
-/// Local batches of workers to choose from: 1, 2, 4, ...
-std::vector<std::int64_t> local_batches(double most) {
+/// Local batches of workers to choose from: 1, 2, 4, ... units.
+std::vector<std::int64_t> local_batches(double most, std::int64_t unit) {
   std::vector<std::int64_t> batches;
-  for (std::int64_t batch = 1; static_cast<double>(batch) <= most && batches.size() < 20;
+  for (std::int64_t batch = unit; static_cast<double>(batch) <= most && batches.size() < 20;
        batch *= 2)
     batches.push_back(batch);
   return batches;
@@ -35,7 +35,7 @@ Made make_of_passes(const BatchSetting& setting, Source source) {
   settings.rule = setting.batch.rule;
   settings.objective = setting.batch.objective.kind;
   settings.samples_per_pass = std::max<std::int64_t>(1, setting.samples_per_pass);
-  settings.local_batches = local_batches(setting.batch.bounds.most);
+  settings.local_batches = local_batches(setting.batch.bounds.most, source->options().front().unit);
   return std::make_unique<Policy>(std::move(settings), std::move(source));
 }
 

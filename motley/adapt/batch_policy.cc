@@ -57,7 +57,8 @@ Result<std::vector<policy::Share>> read_shares(JsonObject& object, const std::st
 BatchPolicy::BatchPolicy(BatchSettings settings, std::unique_ptr<OptionSource> source)
     : settings_(std::move(settings)),
       source_(std::move(source)),
-      noise_({.initial_batch = settings_.initial_batch, .memories = settings_.memories}) {
+      noise_({.initial_batch = settings_.initial_batch, .memories = settings_.memories}),
+      pace_(settings_.initial_batch, settings_.memories.front()) {
   MOTLEY_CHECK(settings_.most_lr_change > 1);
   MOTLEY_CHECK(settings_.objective.kind != ObjectiveKind::kDeadline || settings_.iterations > 0);
 }
@@ -83,45 +84,58 @@ std::vector<Choice> BatchPolicy::see_step(const policy::StepSeen& step) {
   if (const std::optional<NoiseInterval> noise = noise_.interval(); noise && !shares_.empty())
     progress_ += batch_gain(static_cast<double>(batch_of(shares_)), settings_.initial_batch,
                             noise->estimate);
-  if (pending_.empty()) return {};
+  pace_.see_step(step.took, step.global_batch);
+  std::vector<Choice> choices;
+  if (!shares_.empty() && shares_ != known_) {
+    if (!known_.empty()) measure_each(choices, "another split or batch");
+    known_ = shares_;
+  }
+  if (pending_.empty()) return choices;
   // Where others changed the plan, what was asked for before will not come.
   const bool is_void = !shares_.empty() && shares_ != pending_ && shares_ != replaced_;
   if (is_void) lr_factor_ = lr_before_;
   if (is_void || shares_ == pending_ || ++waited_ > kBatchPatience) pending_.clear();
-  return {};
+  return choices;
 }
 
 std::vector<Choice> BatchPolicy::see_noise(const policy::NoiseSeen& seen) {
-  noise_.add(seen);
+  const NoisePace::Passed passed = pace_.see_noise();
+  noise_.add(seen, passed.samples);
   const std::optional<NoiseInterval> noise = noise_.interval();
   if (!noise || !pending_.empty() || shares_.empty()) return {};
+  std::vector<Choice> choices = judge_noise(*noise, passed.time);
+  return choices.empty() ? follow_pace(*noise) : choices;
+}
+
+/// `since`: for how long training went on as before since it was judged last.
+std::vector<Choice> BatchPolicy::judge_noise(const NoiseInterval& noise, Seconds since) {
   refresh();
   const std::optional<Target> current = now();
   if (!current) return {};
   std::optional<Target> target;
   double sure = 0;
-  for (const double scale : {noise->estimate, noise->low, noise->high}) {
+  for (const double scale : {noise.estimate, noise.low, noise.high}) {
     const std::optional<Target> each = find_best(scale, settings_.bounds);
     if (!each) continue;
     const double saving =
-        std::min(saved(*current, *each, noise->low), saved(*current, *each, noise->high));
+        std::min(saved(*current, *each, noise.low), saved(*current, *each, noise.high));
     if (saving <= sure) continue;
     sure = saving;
     target = each;
   }
-  if (!target) return follow_rate(*noise);
-  regret_ += took_.value * sure;
-  if (regret_ < settings_.change.value) return follow_rate(*noise);
+  if (!target) return follow_rate(noise);
+  regret_ += since.value * sure;
+  if (regret_ < settings_.change.value) return follow_rate(noise);
   if (settings_.iterations > 0) {
     const double rate =
-        batch_gain(static_cast<double>(current->batch), settings_.initial_batch, noise->estimate) /
+        batch_gain(static_cast<double>(current->batch), settings_.initial_batch, noise.estimate) /
         current->step.value;
     const double left = std::max(0.0, settings_.iterations - progress_) / rate;
-    if (left * saved(*current, *target, noise->estimate) < settings_.change.value) return {};
+    if (left * saved(*current, *target, noise.estimate) < settings_.change.value) return {};
   }
-  return change_to(*target, *noise,
+  return change_to(*target, noise,
                    fmt::format("noise scale {:.4g} ({:.4g} to {:.4g}): saves at least {:.1f} %",
-                               noise->estimate, noise->low, noise->high, 100 * sure));
+                               noise.estimate, noise.low, noise.high, 100 * sure));
 }
 
 std::vector<Choice> BatchPolicy::leave(const std::string& device) {
@@ -160,7 +174,26 @@ std::vector<Choice> BatchPolicy::change_to(const Target& target, const NoiseInte
   waited_ = 0;
   regret_ = 0;
   if (pending_ == shares_) pending_.clear();
-  return {{std::move(action), step_seconds(option, samples), option.name + ": " + std::move(why)}};
+  std::vector<Choice> choices = {
+      {std::move(action), step_seconds(option, samples), option.name + ": " + std::move(why)}};
+  measure_each(choices, "another split or batch");
+  return choices;
+}
+
+std::vector<Choice> BatchPolicy::follow_pace(const NoiseInterval& noise) {
+  if (!pace_.decide(noise)) return {};
+  const std::optional<double> cost = pace_.cost();
+  const std::string why =
+      !cost ? "to see what it adds to a step"
+            : fmt::format("it adds {:.1f} % to a step, noise scale {:.4g} ({:.4g} to {:.4g})",
+                          100 * *cost, noise.estimate, noise.low, noise.high);
+  return {{policy::MeasureNoise{pace_.every()}, std::nullopt, why}};
+}
+
+void BatchPolicy::measure_each(std::vector<Choice>& choices, const std::string& why) {
+  const bool is_other = pace_.every() != 1;
+  pace_.begin_anew();
+  if (is_other) choices.push_back({policy::MeasureNoise{1}, std::nullopt, why});
 }
 
 std::vector<Choice> BatchPolicy::follow_rate(const NoiseInterval& noise) {
@@ -169,14 +202,16 @@ std::vector<Choice> BatchPolicy::follow_rate(const NoiseInterval& noise) {
     return lr_factor(settings_.rule, batch, settings_.initial_batch, scale);
   };
   constexpr double kEqual = 1e-9;
-  if (lr_factor_ >= wanted(noise.low) * (1 - kEqual) &&
-      lr_factor_ <= wanted(noise.high) * (1 + kEqual))
-    return {};
+  // Of a batch below the first one the factor falls with the noise.
+  const auto [least, most] = std::minmax({wanted(noise.low), wanted(noise.high)});
+  if (lr_factor_ >= least * (1 - kEqual) && lr_factor_ <= most * (1 + kEqual)) return {};
   lr_before_ = lr_factor_;
   lr_factor_ = bounded_factor(lr_factor_, wanted(noise.estimate), settings_.most_lr_change);
-  return {{policy::UseBatch{shares_, lr_factor_}, std::nullopt,
-           fmt::format("learning rate by {} at noise scale {:.4g}", rule_name(settings_.rule),
-                       noise.estimate)}};
+  std::vector<Choice> choices = {{policy::UseBatch{shares_, lr_factor_}, std::nullopt,
+                                  fmt::format("learning rate by {} at noise scale {:.4g}",
+                                              rule_name(settings_.rule), noise.estimate)}};
+  measure_each(choices, "another learning rate");
+  return choices;
 }
 
 BatchPolicy::Worth BatchPolicy::judge(int option, double batch, Seconds step, double noise) const {
@@ -220,8 +255,8 @@ BatchPolicy::Target BatchPolicy::make_target(std::size_t option, std::int64_t ba
 }
 
 std::optional<BatchPolicy::Target> BatchPolicy::find_best(double noise, const BatchBounds& bounds) {
-  // In fractions of samples first, which no whole numbers beat; then those that may win, the best
-  // first, in whole numbers: what fits into the same step, and what the next longer one holds.
+  // In fractions of samples first, which no whole units beat; then those that may win, the best
+  // first, in whole units: what fits into the same step, and what the next longer one holds.
   const std::vector<BatchOption>& options = source_->options();
   std::vector<std::pair<Target, double>> candidates;
   for (std::size_t i = 0; i < options.size(); ++i) {
@@ -238,11 +273,11 @@ std::optional<BatchPolicy::Target> BatchPolicy::find_best(double noise, const Ba
     if (best && !is_better(worth({bound, batch}), judge(*best, noise))) break;
     const auto index = static_cast<std::size_t>(bound.option);
     const BatchOption& option = options[index];
-    const auto most = static_cast<std::int64_t>(
-        std::floor(std::min(bounds.most, static_cast<double>(rooms_[index]))));
-    const auto least = static_cast<std::int64_t>(std::ceil(std::max(1.0, bounds.least)));
+    const std::int64_t most =
+        batch_below(option, std::min(bounds.most, static_cast<double>(rooms_[index])));
+    const std::int64_t least = batch_above(option, std::max(1.0, bounds.least));
     const std::int64_t within = std::min(most, samples_within(option, bound.step));
-    const std::int64_t above = std::min(most, static_cast<std::int64_t>(std::ceil(batch)));
+    const std::int64_t above = std::min(most, batch_above(option, batch));
     for (const std::int64_t from : {within, above}) {
       if (from < least) continue;
       const std::int64_t filled =
@@ -280,9 +315,11 @@ void BatchPolicy::refresh() {
 
 Json BatchPolicy::state() const {
   return {{"policy", name()},
-          {"version", 2},
+          {"version", 3},
           {"source", source_->state()},
           {"noise", noise_.state()},
+          {"pace", pace_.state()},
+          {"known", write_shares(known_)},
           {"shares", write_shares(shares_)},
           {"pending", write_shares(pending_)},
           {"replaced", write_shares(replaced_)},
@@ -296,9 +333,11 @@ Json BatchPolicy::state() const {
 }
 
 Result<void> BatchPolicy::restore(const Json& state, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, policy::open_state_of(state, name(), 2, where));
+  MOTLEY_ASSIGN(JsonObject object, policy::open_state_of(state, name(), 3, where));
   MOTLEY_ASSIGN(const Json* source, object.member("source"));
   MOTLEY_ASSIGN(const Json* noise, object.member("noise"));
+  MOTLEY_ASSIGN(const Json* pace, object.member("pace"));
+  MOTLEY_ASSIGN(auto known, read_shares(object, "known"));
   MOTLEY_ASSIGN(auto shares, read_shares(object, "shares"));
   MOTLEY_ASSIGN(auto pending, read_shares(object, "pending"));
   MOTLEY_ASSIGN(auto replaced, read_shares(object, "replaced"));
@@ -312,6 +351,8 @@ Result<void> BatchPolicy::restore(const Json& state, const std::string& where) {
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   MOTLEY_RETURN_IF_ERROR(source_->restore(*source, where + ": source"));
   MOTLEY_RETURN_IF_ERROR(noise_.restore(*noise, where + ": noise"));
+  MOTLEY_RETURN_IF_ERROR(pace_.restore(*pace, where + ": pace"));
+  known_ = std::move(known);
   shares_ = std::move(shares);
   pending_ = std::move(pending);
   replaced_ = std::move(replaced);

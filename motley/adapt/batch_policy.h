@@ -11,6 +11,7 @@
 
 #include "motley/adapt/batch_choice.h"
 #include "motley/adapt/learning_rate.h"
+#include "motley/adapt/noise_pace.h"
 #include "motley/adapt/noise_scale.h"
 #include "motley/adapt/option_source.h"
 #include "motley/base/json_forward.h"
@@ -55,6 +56,8 @@ struct BatchSettings {
 /// would not pay until the end, where that is known. The learning rate follows by its rule, bounded
 /// a change, and anew where its rule at both ends says so.
 ///
+/// How often noise is measured follows what it costs and brings (noise_pace.h).
+///
 /// A device with a notice or that is lost is in no group from then on, at once; one that arrives is
 /// in them again. What others make of the plan meanwhile (control plans anew for who is there) is
 /// what is judged from the next step on. O(groups x points) an observation of noise, more where
@@ -86,6 +89,9 @@ class BatchPolicy : public policy::Policy {
   std::vector<policy::Choice> change_to(const Target& target, const NoiseInterval& noise,
                                         std::string why);
   std::vector<policy::Choice> follow_rate(const NoiseInterval& noise);
+  std::vector<policy::Choice> judge_noise(const NoiseInterval& noise, Seconds since);
+  std::vector<policy::Choice> follow_pace(const NoiseInterval& noise);
+  void measure_each(std::vector<policy::Choice>& choices, const std::string& why);
   Worth judge(int option, double batch, Seconds step, double noise) const;
   Worth judge(const Target& target, double noise) const;
   static bool is_better(const Worth& one, const Worth& other);
@@ -98,6 +104,7 @@ class BatchPolicy : public policy::Policy {
   BatchSettings settings_;
   std::unique_ptr<OptionSource> source_;
   NoiseScale noise_;
+  NoisePace pace_;
   std::vector<std::vector<CurvePoint>> least_;  // of each option, at `least_version_`
   std::vector<std::int64_t> rooms_;             // samples that it takes, at the same
   std::map<std::pair<std::size_t, std::int64_t>, Target> targets_;  // made, at the same
@@ -105,6 +112,7 @@ class BatchPolicy : public policy::Policy {
 
   // The state, beside that of the source and of the noise.
   std::vector<policy::Share> shares_;     // of the last step; empty: not known
+  std::vector<policy::Share> known_;      // of the last one of which they were known
   std::vector<policy::Share> pending_;    // asked for and not yet seen
   std::vector<policy::Share> replaced_;   // of the step when it was asked for
   std::int64_t waited_ = 0;               // steps since then

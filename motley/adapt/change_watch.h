@@ -11,7 +11,9 @@ namespace motley::adapt {
 /// Tells a change from noise: the cumulative sum test to both sides (Page, Biometrika 41, 1954)
 /// over residuals in standard deviations, of which 1 is taken off each and 5 count at most. A
 /// change is seen where a sum passes 7: after two residuals of 5 or more, five of 2.5, one never.
-/// Noise alone passes it once in millions of steps.
+/// Noise alone passes it once in millions of steps. Where something else delays a step now and
+/// then, a far residual says less of a change: of n residuals with a far ones that nothing
+/// followed each adds ln((n + 55) / (a + 1)) at most, between 1.5 and 4.
 class ChangeWatch {
  public:
   /// How many of the last residuals show a change, this one included; 0: none is seen. After a
@@ -25,9 +27,11 @@ class ChangeWatch {
   struct Side {
     double sum = 0;
     std::size_t count = 0;  // of residuals since it was 0
-    bool passes(double residual);
+    double far = 0;         // of them
+    bool passes(double residual, double most, double& alone);
   };
   Side above_, below_;
+  double seen_ = 0, alone_ = 0;  // residuals, and far ones that no change followed
 };
 
 }  // namespace motley::adapt

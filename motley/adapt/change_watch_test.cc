@@ -27,13 +27,24 @@ TEST(ChangeWatch, FiveNearerOnesAre) {
   EXPECT_EQ(watch.observe(2.5), 5U);
 }
 
-// 4, then 3 and so on down to 0 by residuals of 0, so the next one is alone again.
+// 4, then 3 and so on down to 0 by residuals of 0, so the next one is alone again. By then one came
+// alone among 25: ln(80 / 2) = 3.7, and 3.5 as it is less.
 TEST(ChangeWatch, OneFarResidualIsForgotten) {
   ChangeWatch watch;
   EXPECT_EQ(watch.observe(40), 0U);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(watch.observe(0), 0U);
+  for (int i = 0; i < 24; ++i) EXPECT_EQ(watch.observe(0), 0U);
   EXPECT_EQ(watch.observe(40), 0U);
-  EXPECT_EQ(watch.observe(4.5), 2U);  // 4 + 3.5
+  EXPECT_EQ(watch.observe(4.5), 2U);
+}
+
+// A far one in ten for 100 steps: each says ln(155 / 11) = 2.65 and a little more, so two of them
+// may be chance, and three are a change.
+TEST(ChangeWatch, WhatIsOftenDelayedNeedsMore) {
+  ChangeWatch watch;
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(watch.observe(i % 10 == 0 ? 40 : 0), 0U);
+  EXPECT_EQ(watch.observe(40), 0U);
+  EXPECT_EQ(watch.observe(40), 0U);
+  EXPECT_EQ(watch.observe(40), 3U);
 }
 
 // Noise alone: a threshold of 5 instead of 7 would see several.

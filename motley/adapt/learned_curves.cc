@@ -19,7 +19,7 @@ constexpr double kMostWeight = 400;
 /// Readings that an assumed spread counts as, and those after which a measured one is forgotten.
 constexpr double kAssumedReadings = 6, kMostReadings = 200;
 /// Residuals beyond so many spreads count as so many, and are left out of means.
-constexpr double kClip = 4, kTrim = 2.5;
+constexpr double kTrim = 2.5;
 
 // What is expected of a device of which nothing is believed, relative to its time at the last
 // samples: how much of it grows with the samples, and the deviations of line, of smooth bends from
@@ -122,11 +122,20 @@ std::optional<LearnedCurves::Change> LearnedCurves::observe(const policy::Device
                         });
     if (is_new) deviation = std::hypot(deviation, kJump);
   }
+  reading.is_first = seen.samples != window_samples_;
+  if (reading.is_first) {
+    residual -= assumed_first_.mean();
+    deviation = std::hypot(deviation, assumed_first_.deviation());
+  }
   const bool was_seen = is_seen();
-  if (seen.samples != window_samples_) close_window();
+  if (reading.is_first) close_window();
   window_samples_ = seen.samples;
   largest_seen_ = std::max(largest_seen_, seen.samples);
-  if (!window_.empty()) count_spread(reading.log_end);
+  if (was_seen) count_spread(residual, deviation);
+  if (window_.size() == 1 && window_.front().is_first) {
+    first_steps_.observe(window_.front().log_end - reading.log_end, spread());
+    assumed_first_ = first_steps_;
+  }
   window_.push_back(std::move(reading));
   if (window_.size() > kWindow) window_.erase(window_.begin());
   updates_.push_back(seen.update);
@@ -136,13 +145,12 @@ std::optional<LearnedCurves::Change> LearnedCurves::observe(const policy::Device
   return find_change(residual, deviation, step);
 }
 
-/// How far a reading is from those before it at the same samples.
-void LearnedCurves::count_spread(double log_end) {
-  const Point before = summary(0, window_.size());
-  const double most = kClip * spread();
-  const double residual = std::clamp(log_end - before.log_end, -most, most);
-  squares_ += square(residual) / (1 + 1 / before.weight);
-  degrees_ += 1;
+/// How far a reading is from what was expected, of which `deviation` is not the reading's own.
+void LearnedCurves::count_spread(double residual, double deviation) {
+  const double own = square(spread()), all = own + square(deviation), counts = own / all;
+  const double most = kTrim * std::sqrt(all);
+  squares_ += square(counts * std::clamp(residual, -most, most));
+  degrees_ += counts;
   if (degrees_ <= kMostReadings) return;
   squares_ *= kMostReadings / degrees_;
   degrees_ = kMostReadings;
@@ -180,19 +188,30 @@ LearnedCurves::Point LearnedCurves::summary(std::size_t first, std::size_t last)
   std::vector<double> ends;
   std::vector<std::vector<double>> ready;
   for (std::size_t i = first; i < last; ++i) {
-    ends.push_back(window_[i].log_end);
+    if (!window_[i].is_first) ends.push_back(window_[i].log_end);
     ready.push_back(window_[i].ready);
   }
-  const double middle = median(ends), far = kTrim * spread();
   Point point{.samples = window_samples_, .ready = middles_of(ready), .step = last_step_};
-  for (const double end : ends) {
-    if (std::abs(end - middle) > far) continue;
-    point.log_end += end;
-    point.weight += 1;
+  const auto count = [&](double log_end, double weight) {
+    point.log_end += weight * log_end;
+    point.weight += weight;
+  };
+  if (!ends.empty()) {
+    const double middle = median(ends), far = kTrim * spread();
+    for (const double end : ends)
+      if (std::abs(end - middle) <= far) count(end, 1);
+    if (point.weight == 0) count(middle, 1);
   }
-  point.log_end = point.weight > 0 ? point.log_end / point.weight : middle;
-  point.weight = std::max(point.weight, 1.0);
+  if (window_[first].is_first)
+    count(window_[first].log_end - assumed_first_.mean(), first_weight());
+  point.log_end /= point.weight;
   return point;
+}
+
+/// Of a first step, in readings.
+double LearnedCurves::first_weight() const {
+  const double own = square(spread());
+  return own / (own + square(assumed_first_.deviation()));
 }
 
 /// The window becomes a point, one with an earlier one at the same samples.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "motley/adapt/change_watch.h"
+#include "motley/adapt/first_steps.h"
 #include "motley/base/json_forward.h"
 #include "motley/base/result.h"
 #include "motley/cost/step/step_curves.h"
@@ -65,6 +66,10 @@ class LearnedCurves {
   double degrees() const { return degrees_; }
   /// What is believed of the spread until it is measured: that of devices beside this one.
   void assume_spread(double spread) { assumed_spread_ = spread; }
+  /// What first steps at a number of samples took beyond the second ones so far.
+  const FirstSteps& first_steps() const { return first_steps_; }
+  /// What is believed of them, from all devices.
+  void assume_first(FirstSteps all) { assumed_first_ = all; }
 
   /// What was learned; the prior is not in it.
   Json state() const;
@@ -75,6 +80,7 @@ class LearnedCurves {
   struct Reading {
     double log_end = 0;
     std::vector<double> ready;  // over end
+    bool is_first = false;      // the step before was of other samples
   };
   /// What was measured at a number of samples.
   struct Point {
@@ -89,8 +95,9 @@ class LearnedCurves {
 
   std::optional<Change> find_change(double residual, double deviation, std::int64_t step);
   void close_window();
-  void count_spread(double log_end);
+  void count_spread(double residual, double deviation);
   Point summary(std::size_t first, std::size_t last) const;
+  double first_weight() const;
   std::vector<Point> all_points() const;
   std::vector<double> ready_at(const std::vector<Point>& points, double samples) const;
   std::size_t exchanges() const;
@@ -103,6 +110,7 @@ class LearnedCurves {
   ChangeWatch watch_;
   double log_level_ = 0;  // of the prior, by changes
   double squares_ = 0, degrees_ = 0, assumed_spread_ = 0.03;
+  FirstSteps first_steps_, assumed_first_;
 };
 
 }  // namespace motley::adapt

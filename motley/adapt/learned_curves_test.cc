@@ -31,8 +31,11 @@ TEST(LearnedCurves, OneReadingIsALineWithAFifthFixed) {
   EXPECT_NEAR(estimated.curves.end.at(64), 0.18, 1e-9);
   EXPECT_NEAR(estimated.curves.ready[0].at(64), 0.4 * 0.18, 1e-9);
   EXPECT_THAT(estimated.curves.update, ::testing::ElementsAre(0.01));
-  // Sure of what was measured, less and less so away from it.
-  EXPECT_LT(estimated.deviation.at(32), 0.05 * 0.1);
+  // A first step may be a longer one; what was measured twice is known, and less and less so away
+  // from it.
+  EXPECT_GT(estimated.deviation.at(32), 0.07 * 0.1);
+  learned.observe(step_of(32, 0.1), 2);
+  EXPECT_LT(learned.estimate(128).deviation.at(32), 0.05 * 0.1);
   EXPECT_GT(estimated.deviation.at(64), 0.1 * 0.18);
   EXPECT_GT(estimated.deviation.at(128) / estimated.curves.end.at(128),
             estimated.deviation.at(64) / estimated.curves.end.at(64));
@@ -61,6 +64,29 @@ TEST(LearnedCurves, NeverFall) {
   for (std::size_t i = 1; i < points.size(); ++i) EXPECT_GE(points[i].second, points[i - 1].second);
   // What lies beyond, where nothing was measured, does not drag the measured ones down.
   EXPECT_NEAR(learned.estimate(100).curves.end.at(35), 0.0985, 0.001);
+}
+
+// 0.12 at 60 samples, of which the first step takes a third more: the one behind it counts.
+TEST(LearnedCurves, AFirstStepSaysLittle) {
+  LearnedCurves learned;
+  std::int64_t step = 0;
+  for (int i = 0; i < 10; ++i) learned.observe(step_of(40, 0.08), ++step);
+  for (const double end : {0.16, 0.12}) EXPECT_FALSE(learned.observe(step_of(60, end), ++step));
+  EXPECT_NEAR(learned.estimate(60).curves.end.at(60), 0.12, 0.12 * 0.03);
+}
+
+// Where all first steps take a third more, one is worth three quarters of it.
+TEST(LearnedCurves, WhatFirstStepsTakeMoreIsTakenOff) {
+  LearnedCurves learned;
+  std::int64_t step = 0;
+  for (int i = 0; i < 40; ++i) {
+    const std::int64_t samples = i % 2 == 0 ? 40 : 60;
+    const double end = 0.002 * static_cast<double>(samples);
+    learned.observe(step_of(samples, end * 4 / 3), ++step);
+    for (int again = 0; again < 2; ++again) learned.observe(step_of(samples, end), ++step);
+  }
+  EXPECT_FALSE(learned.observe(step_of(80, 0.16 * 4 / 3), ++step));
+  EXPECT_NEAR(learned.estimate(80).curves.end.at(80), 0.16, 0.16 * 0.02);
 }
 
 TEST(LearnedCurves, OneHiccupIsLeftOut) {
@@ -104,7 +130,7 @@ TEST(LearnedCurves, TheSpreadIsLearned) {
   EXPECT_NEAR(learned.spread(), 0.05, 3 * 0.0025);
 }
 
-// A prior that is right but for its level: after a step of twice as long it is twice as long
+// A prior that is right but for its level: after steps of twice as long it is twice as long
 // everywhere, bends included.
 TEST(LearnedCurves, APriorGivesItsShape) {
   const cost::Curve end{{{0, 0.02}, {32, 0.1}, {64, 0.11}, {128, 0.4}}};
@@ -113,7 +139,7 @@ TEST(LearnedCurves, APriorGivesItsShape) {
   EXPECT_FALSE(learned.is_seen());
   EXPECT_NEAR(learned.estimate(128).curves.end.at(64), 0.11, 1e-12);
   EXPECT_NEAR(learned.estimate(128).deviation.at(64), 0.5 * 0.11, 0.1 * 0.11);
-  learned.observe({"a:0", 32, {0.2}, 0.2, {0.01}}, 1);
+  for (int i = 1; i <= 2; ++i) learned.observe({"a:0", 32, {0.2}, 0.2, {0.01}}, i);
   EXPECT_NEAR(learned.estimate(128).curves.end.at(64), 0.22, 0.01);
   EXPECT_NEAR(learned.estimate(128).curves.end.at(128), 0.8, 0.04);
   EXPECT_NEAR(*learned.over_prior(), 2, 1e-12);

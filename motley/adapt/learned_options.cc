@@ -62,8 +62,9 @@ DeviceCurve curve_by(const LearnedCurves& learned, const DeviceLimits& limits, d
 
 }  // namespace
 
-LearnedOptions::LearnedOptions(std::vector<LearnedDevice> devices, std::vector<LearnedGroup> groups)
-    : groups_(std::move(groups)) {
+LearnedOptions::LearnedOptions(std::vector<LearnedDevice> devices, std::vector<LearnedGroup> groups,
+                               std::int64_t unit)
+    : groups_(std::move(groups)), unit_(unit) {
   MOTLEY_CHECK(!groups_.empty() && groups_.front().devices >= 1);
   MOTLEY_CHECK(groups_.back().devices <= devices.size());
   for (LearnedDevice& device : devices) add(std::move(device));
@@ -241,6 +242,7 @@ BatchOption LearnedOptions::make_option(const std::vector<const Known*>& devices
   const std::size_t count = devices.size();
   BatchOption option;
   option.name = fmt::format("{} device{}", count, count == 1 ? "" : "s");
+  option.unit = unit_;
   std::map<std::string, double> machines;
   for (const Known* each : devices) {
     option.devices.push_back(count == 1 && each->alone ? curve_alone(*each) : curve_of(*each));

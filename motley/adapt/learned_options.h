@@ -16,7 +16,7 @@ namespace motley::adapt {
 
 /// A device that does a step by itself, in micro-batches.
 struct AloneLimits {
-  std::int64_t micro_batches = 2;
+  std::int64_t micro_batches = 2;        ///< for each that it does among others
   std::int64_t most = 0;                 ///< samples a step that its memory holds; 0: it cannot
   std::optional<CurvePrior> prior = {};  ///< of whole steps
 };
@@ -49,6 +49,7 @@ struct LearnedGroup {
 /// What a device takes alone is learned apart, as its step then has several micro-batches, and the
 /// update in it: until it was seen so, as believed, off as it is among others; without a belief as
 /// so many steps of a part of the samples. Of a device that was only seen alone it is the same.
+/// Samples of all are multiples of a unit (BatchOption).
 ///
 /// A device that nothing is known of takes almost no time, so that it will be tried. Curves end
 /// where memory does; without a belief at three times what the device ever had, so that none is
@@ -57,7 +58,8 @@ struct LearnedGroup {
 class LearnedOptions : public OptionSource {
  public:
   /// Requires groups in ascending size, and `most` of all devices.
-  LearnedOptions(std::vector<LearnedDevice> devices, std::vector<LearnedGroup> groups);
+  LearnedOptions(std::vector<LearnedDevice> devices, std::vector<LearnedGroup> groups,
+                 std::int64_t unit = 1);
 
   void observe(const policy::StepSeen& step) override;
   void set_present(const std::string& device, bool is_there) override;
@@ -102,6 +104,7 @@ class LearnedOptions : public OptionSource {
 
   std::vector<Known> devices_;
   std::vector<LearnedGroup> groups_;
+  std::int64_t unit_;
   std::map<std::size_t, Tail> tails_;  // by number of devices
   Overlap overlap_;
   std::vector<BatchOption> options_;

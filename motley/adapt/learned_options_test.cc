@@ -145,6 +145,20 @@ TEST(LearnedOptions, AreOffAloneAsAmongOthers) {
   EXPECT_NEAR(work_seconds(source.options()[0].devices[0], 40), 0.120, 0.002);
 }
 
+// Micro-batches of a device alone are as many as among others: so is its step.
+TEST(LearnedOptions, AreOfWholeUnits) {
+  LearnedOptions source(
+      {{limited("a", 1000), {.micro_batches = 1, .most = 500}}, {limited("b", 50)}},
+      {{.devices = 1}, {.devices = 2}}, 4);
+  for (std::int64_t step = 0; step < 8; ++step) source.observe(balanced_step(step, 20, 8));
+  ASSERT_EQ(source.options().size(), 2u);
+  for (const BatchOption& option : source.options()) EXPECT_EQ(option.unit, 4);
+  EXPECT_EQ(work_seconds(source.options()[0].devices[0], 20),
+            work_seconds(source.options()[1].devices[0], 20));
+  EXPECT_TRUE(split_batch(source.options()[1], 30).empty());
+  for (const std::int64_t each : split_batch(source.options()[1], 28)) EXPECT_EQ(each % 4, 0);
+}
+
 TEST(LearnedOptions, GoOnAlikeFromTheirText) {
   LearnedOptions one = from_nothing(), other = from_nothing();
   for (std::int64_t step = 0; step < 9; ++step) one.observe(balanced_step(step, 20 + step, 10));

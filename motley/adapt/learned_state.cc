@@ -22,12 +22,21 @@ Json LearnedCurves::state() const {
                       {"age", point.age},
                       {"step", point.step}});
   for (const Reading& reading : window_)
-    window.push_back({{"log_end", reading.log_end}, {"ready", reading.ready}});
-  return {
-      {"points", std::move(points)}, {"window", std::move(window)}, {"samples", window_samples_},
-      {"step", last_step_},          {"largest", largest_seen_},    {"updates", updates_},
-      {"watch", watch_.state()},     {"log_level", log_level_},     {"squares", squares_},
-      {"degrees", degrees_},         {"assumed", assumed_spread_}};
+    window.push_back(
+        {{"log_end", reading.log_end}, {"ready", reading.ready}, {"first", reading.is_first}});
+  return {{"points", std::move(points)},
+          {"window", std::move(window)},
+          {"samples", window_samples_},
+          {"step", last_step_},
+          {"largest", largest_seen_},
+          {"updates", updates_},
+          {"watch", watch_.state()},
+          {"log_level", log_level_},
+          {"squares", squares_},
+          {"degrees", degrees_},
+          {"assumed", assumed_spread_},
+          {"first", first_steps_.state()},
+          {"assumed_first", assumed_first_.state()}};
 }
 
 Result<void> LearnedCurves::restore(const Json& json, const std::string& where) {
@@ -50,6 +59,9 @@ Result<void> LearnedCurves::restore(const Json& json, const std::string& where) 
     Reading reading;
     MOTLEY_ASSIGN(reading.log_end, each.number("log_end"));
     MOTLEY_ASSIGN(reading.ready, read_numbers(each, "ready"));
+    if (each.has("first")) {  // states of before have none
+      MOTLEY_ASSIGN(reading.is_first, each.boolean("first"));
+    }
     return reading;
   };
   MOTLEY_ASSIGN(points_, policy::read_list<Point>(object, "points", read_point));
@@ -64,6 +76,12 @@ Result<void> LearnedCurves::restore(const Json& json, const std::string& where) 
   MOTLEY_ASSIGN(squares_, object.number("squares"));
   MOTLEY_ASSIGN(degrees_, object.number("degrees"));
   MOTLEY_ASSIGN(assumed_spread_, object.number("assumed"));
+  for (const auto& [name, steps] :
+       {std::pair{"first", &first_steps_}, std::pair{"assumed_first", &assumed_first_}}) {
+    if (!object.has(name)) continue;  // states of before have none
+    MOTLEY_ASSIGN(const Json* first, object.member(name));
+    MOTLEY_RETURN_IF_ERROR(steps->restore(*first, where + ": " + name));
+  }
   const auto fits = [](double log_seconds) { return std::abs(log_seconds) < 100; };
   const bool is_sound = fits(log_level_) && squares_ >= 0 && squares_ < 1e6 && degrees_ >= 0 &&
                         degrees_ < 1e6 && assumed_spread_ > 0 && assumed_spread_ < 100 &&

@@ -36,7 +36,7 @@ NoiseScale::NoiseScale(NoiseOptions options)
   MOTLEY_CHECK(options_.initial_batch > 0 && !options_.memories.empty());
 }
 
-void NoiseScale::add(const policy::NoiseSeen& seen) {
+void NoiseScale::add(const policy::NoiseSeen& seen, double passed) {
   const std::optional<NoiseMoments> moments = estimate_moments(seen, options_.estimator);
   if (!moments) return;
   double batch = 0;
@@ -44,7 +44,7 @@ void NoiseScale::add(const policy::NoiseSeen& seen) {
     batch += static_cast<double>(piece.samples);
   for (std::size_t i = 0; i < averages_.size(); ++i) {
     Average& of = averages_[i];
-    const double kept = std::exp(-batch / options_.initial_batch / options_.memories[i]);
+    const double kept = std::exp(-(passed + batch) / options_.initial_batch / options_.memories[i]);
     const double added = -std::expm1(-batch / options_.initial_batch / options_.memories[i]);
     of.weight = kept * of.weight + added;
     of.squared_weights = kept * kept * of.squared_weights + added * added;
@@ -59,7 +59,8 @@ void NoiseScale::add(const policy::NoiseSeen& seen) {
   }
 }
 
-std::optional<NoiseInterval> NoiseScale::find_interval(const Average& of) const {
+std::optional<NoiseInterval> NoiseScale::find_interval(std::size_t memory) const {
+  const Average& of = averages_[memory];
   const double steps =
       of.squared_weights > 0 ? of.weight * of.weight / of.squared_weights : 0;  // that count
   if (steps < kFewestSteps - 1e-9) return std::nullopt;
@@ -68,7 +69,7 @@ std::optional<NoiseInterval> NoiseScale::find_interval(const Average& of) const 
   const double factor = student_factor(options_.deviations, steps - 1), square = factor * factor;
   const double gg = scale * of.gradient_square, ss = scale * of.variance_square,
                gs = scale * of.product;
-  NoiseInterval interval;
+  NoiseInterval interval{.steps = steps, .memory = options_.memories[memory]};
   interval.estimate = of.gradient > 0 ? std::max(of.variance, 0.0) / of.gradient : kUnknown;
   // Fieller: all r with (S - r G)^2 <= factor^2 Var(S - r G).
   const double a = of.gradient * of.gradient - square * gg;
@@ -76,7 +77,8 @@ std::optional<NoiseInterval> NoiseScale::find_interval(const Average& of) const 
   const double c = of.variance * of.variance - square * ss;
   const double root = b * b - a * c;
   if (root < 0 || (a > 0 && of.gradient <= 0))
-    return NoiseInterval{0, interval.estimate, kUnknown};  // nothing is excluded
+    return NoiseInterval{0, interval.estimate, kUnknown, steps,
+                         interval.memory};  // nothing is excluded
   // Written so that neither end is a difference of nearly equal numbers.
   const double q = b + std::copysign(std::sqrt(root), b);
   const std::array<double, 2> ends = {q != 0 ? c / q : 0, a != 0 ? q / a : kUnknown};
@@ -94,8 +96,8 @@ std::optional<NoiseInterval> NoiseScale::find_interval(const Average& of) const 
 std::optional<NoiseInterval> NoiseScale::interval() const {
   std::optional<NoiseInterval> used;
   double low = 0, high = kUnknown;  // in all shorter ones
-  for (const Average& average : averages_) {
-    const std::optional<NoiseInterval> each = find_interval(average);
+  for (std::size_t memory = 0; memory < averages_.size(); ++memory) {
+    const std::optional<NoiseInterval> each = find_interval(memory);
     if (!each) continue;
     if (each->low > high || each->high < low) break;
     if (used && !is_narrower(*each, *used)) continue;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +15,8 @@ namespace motley::adapt {
 /// step (McCandlish et al. 2018, "simple" noise scale). `estimate` and `high` may be infinite.
 struct NoiseInterval {
   double low = 0, estimate = 0, high = 0;
+  double steps = 0;   ///< measured ones that count in the average that it is from
+  double memory = 0;  ///< its length (NoiseOptions::memories)
 };
 
 struct NoiseOptions {
@@ -37,7 +40,9 @@ class NoiseScale {
  public:
   explicit NoiseScale(NoiseOptions options);
 
-  void add(const policy::NoiseSeen& seen);
+  /// `passed`: samples of steps since the last one that was added, which were not measured: what
+  /// is known ages by them, too.
+  void add(const policy::NoiseSeen& seen, double passed = 0);
   /// Nothing before four steps.
   std::optional<NoiseInterval> interval() const;
   /// Ratio of the averages over the longest memory, without interval or rule: what AdaptDL uses,
@@ -55,7 +60,7 @@ class NoiseScale {
     double gradient = 0, variance = 0;
     double gradient_square = 0, variance_square = 0, product = 0;
   };
-  std::optional<NoiseInterval> find_interval(const Average& average) const;
+  std::optional<NoiseInterval> find_interval(std::size_t memory) const;
 
   NoiseOptions options_;
   std::vector<Average> averages_;  // one a memory

@@ -54,8 +54,8 @@ std::vector<std::int64_t> PassPolicy::candidates() const {
   const BatchBounds& bounds = settings_.bounds;
   std::vector<std::int64_t> batches;
   for (int i = 0; i < kCandidates; ++i)
-    batches.push_back(
-        std::llround(bounds.least * std::pow(bounds.most / bounds.least, i / (kCandidates - 1.0))));
+    batches.push_back(batch_near(
+        all(), bounds.least * std::pow(bounds.most / bounds.least, i / (kCandidates - 1.0))));
   return batches;
 }
 

@@ -50,7 +50,7 @@ class PassPolicy : public policy::Policy {
   const NoiseScale& noise() const { return noise_; }
   std::int64_t passes() const { return passes_; }  ///< that are over
   std::int64_t batch() const { return batch_; }    ///< of the last step
-  /// Of 50 batches in equal ratios from the least to the most, as AdaptDL has them.
+  /// Of 50 batches in equal ratios from the least to the most, as AdaptDL has them, in whole units.
   std::vector<std::int64_t> candidates() const;
   std::vector<policy::Choice> use_batch(const BatchOption& option,
                                         const std::vector<std::int64_t>& samples,

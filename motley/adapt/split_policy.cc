@@ -68,6 +68,9 @@ std::vector<Choice> SplitPolicy::observe(const policy::Observation& observation)
   if (const auto* loss = std::get_if<policy::LossSeen>(&observation)) set_gone(loss->device, 1);
   if (const auto* arrival = std::get_if<policy::ArrivalSeen>(&observation))
     set_gone(arrival->device, 0);
+  if (const auto* memory = std::get_if<policy::MemorySeen>(&observation))
+    for (DeviceLimits& limits : devices_)
+      if (limits.device == memory->device) limits.most = std::max(memory->most, limits.least);
   const auto* seen = std::get_if<policy::StepSeen>(&observation);
   if (seen == nullptr || seen->devices.empty()) return choices;
   learn(*seen, choices);
@@ -128,14 +131,20 @@ cost::GroupExchanges SplitPolicy::exchanges() const {
   return middle;
 }
 
-/// Each device's spread is assumed to be as that of all until it is measured.
+/// Each device's spread is assumed to be as that of all until it is measured, and first steps are
+/// as those of all.
 void SplitPolicy::share_spread() {
   double squares = kOwnReadings * kAssumedSpread * kAssumedSpread, degrees = kOwnReadings;
+  FirstSteps firsts;
   for (const LearnedCurves& curves : curves_) {
     squares += curves.squares();
     degrees += curves.degrees();
+    firsts.add(curves.first_steps());
   }
-  for (LearnedCurves& curves : curves_) curves.assume_spread(std::sqrt(squares / degrees));
+  for (LearnedCurves& curves : curves_) {
+    curves.assume_spread(std::sqrt(squares / degrees));
+    curves.assume_first(firsts);
+  }
 }
 
 SplitPolicy::Group SplitPolicy::find_group(const policy::StepSeen& seen) const {

@@ -103,7 +103,7 @@ TEST(CInterface, SaysWhatIsWrong) {
   EXPECT_EQ(take(motley_observe(policy, "{"))["error"]["code"], "json.parse");
   EXPECT_EQ(message(motley_observe(policy, R"({"seen": "stop"})")),
             "observation: key 'seen': found 'stop', wanted one of step, noise, refusal, notice, "
-            "loss, arrival, price");
+            "loss, arrival, price, memory");
   motley_drop_policy(policy);
 }
 

@@ -9,6 +9,7 @@
 #include "motley/base/text.h"
 #include "motley/cli/launched.h"
 #include "motley/cli/script.h"
+#include "motley/cli/teller.h"
 #include "motley/cli/verb.h"
 #include "motley/control/worker_build.h"
 
@@ -148,6 +149,7 @@ int run_app(std::vector<std::string> arguments, const Surroundings& surroundings
         context, {ErrorKind::kUsage, "cli.usage",
                   explain(registry, arguments, error) + "; motley --help lists what there is"});
   }
+  if (const auto known = check_phases(context); !known) return report_error(context, known.error());
   for (std::size_t i = 0; i < registry.verbs.size(); ++i) {
     if (!registry.commands[i]->parsed()) continue;
     const Verb& verb = registry.verbs[i];
@@ -155,6 +157,7 @@ int run_app(std::vector<std::string> arguments, const Surroundings& surroundings
       if (const auto done = context.workers->reach_by(context.launcher); !done)
         return report_error(context, done.error());
     const Result<int> code = verb.is_led ? call_launched(verb, context) : verb.call(context);
+    if (!code && is_stop(code.error())) return kDone;
     return code ? *code : report_error(context, code.error());
   }
   return kUsage;

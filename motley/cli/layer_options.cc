@@ -23,14 +23,17 @@ std::string layers_note(const std::string& model) {
       model);
 }
 
-void show_phases(const control::SimulatedLayers& simulated, const Context& context) {
+Result<void> show_phases(const control::SimulatedLayers& simulated, const Context& context) {
   Teller teller(context);
-  teller.phase(control::Phase::kLoad,
-               [&] { return graph::print_graph(simulated.model.layers.graph); });
-  teller.phase(control::Phase::kSearch,
-               [&] { return plan::print_plan(simulated.plan, simulated.cluster); });
-  teller.phase(control::Phase::kSynth, [&] { return program::print_program(simulated.program); });
-  teller.phase(control::Phase::kSimulate, [&] { return trace::print_trace(simulated.trace); });
+  MOTLEY_RETURN_IF_ERROR(teller.phase(
+      control::Phase::kLoad, [&] { return graph::print_graph(simulated.model.layers.graph); }));
+  MOTLEY_RETURN_IF_ERROR(teller.phase(control::Phase::kSearch, [&] {
+    return plan::print_plan(simulated.plan, simulated.cluster);
+  }));
+  MOTLEY_RETURN_IF_ERROR(teller.phase(control::Phase::kSynth,
+                                      [&] { return program::print_program(simulated.program); }));
+  return teller.phase(control::Phase::kSimulate,
+                      [&] { return trace::print_trace(simulated.trace); });
 }
 
 /// Stages over all replicas: of the device that ends last, and the fullest.
@@ -82,12 +85,13 @@ Result<int> plan_layers(const PlanningOptions& options, const LayerOptions& laye
     std::string text = print_stages(answer);
     if (answer.outcome.best) {
       // Programs of all devices only to show them.
-      const bool is_shown = !context.print_phase.empty() || !context.dump_dir.empty();
+      const bool is_shown =
+          !context.print_phase.empty() || !context.dump_dir.empty() || !context.stop_after.empty();
       const auto wanted = is_shown ? control::Simulated::kAll : control::Simulated::kStep;
       MOTLEY_ASSIGN(const control::SimulatedLayers simulated,
                     control::simulate_stages(layers.files, cluster, *answer.outcome.best,
                                              *answer.costs, wanted));
-      if (is_shown) show_phases(simulated, context);
+      if (is_shown) MOTLEY_RETURN_IF_ERROR(show_phases(simulated, context));
       text += fmt::format("its program takes {} (the search took it for {:+.1f} %)\n",
                           format_seconds(simulated.step),
                           100 * (answer.outcome.best->price.step / simulated.step - 1));
@@ -122,7 +126,7 @@ Result<int> simulate_layers(const SimulatedPlan& asked, const LayerOptions& laye
     return usage_error("cli.layers", "simulate with layers wants --plan PLAN.json");
   MOTLEY_ASSIGN(const control::SimulatedLayers simulated,
                 control::simulate_layers(layers.files, asked.plan, asked.cluster, asked.steps));
-  show_phases(simulated, context);
+  MOTLEY_RETURN_IF_ERROR(show_phases(simulated, context));
   if (!asked.trace.empty())
     MOTLEY_RETURN_IF_ERROR(
         write_file_atomic(asked.trace, report::print_chrome_trace(simulated.trace)));

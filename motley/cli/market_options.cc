@@ -13,6 +13,8 @@
 namespace motley::cli {
 namespace {
 
+constexpr const char* kRentGroup = "Rented machines";
+
 using elastic::PricedMix;
 using elastic::print_duration;
 
@@ -117,20 +119,34 @@ std::vector<Flag> market_flags(MarketOptions& options) {
   return flags;
 }
 
-std::vector<Flag> rent_flags(RentOptions& options) {
+std::vector<Flag> simulated_rent_flags(RentOptions& options) {
   std::vector<Flag> flags = {
       {"--market", &options.market.market,
-       "with --elastic: machines for rent (docs/formats/market.md), one of them each node that "
-       "says "
-       "a zone: what to ask for is decided anew after each loss, notice, arrival and price"},
+       "with --elastic, or --adapt of simulate: machines for rent (docs/formats/market.md), one of "
+       "them each node that says a zone: what to ask for is decided anew after each loss, notice, "
+       "arrival and price"},
       {"--deadline", &options.market.deadline,
        "with --market: time from the run's beginning until it must be done: 8h, 90min"},
       {"--budget", &options.market.budget,
        "with --market: what it may cost, in the market's money"},
-      {"--rent-hook", &options.hook,
-       "with --market: command that asks for a machine, which then joins (MOTLEY_RENT_* say what "
-       "is wanted)"}};
-  for (Flag& flag : flags) flag.group = "Rented machines";
+      {"--rent-policy", &options.policy,
+       "with --market: " + join(elastic::renting_rules(), ", ") +
+           ": what is asked for where the deadline forces nothing",
+       kShown}};
+  for (Flag& flag : flags) flag.group = kRentGroup;
+  return flags;
+}
+
+std::vector<Flag> rent_flags(RentOptions& options) {
+  std::vector<Flag> flags = simulated_rent_flags(options);
+  flags.push_back({"--rent-hook", &options.hook,
+                   "with --market: command that asks for a machine, which then joins "
+                   "(MOTLEY_RENT_* say what is wanted)"});
+  flags.push_back(
+      {"--return-hook", &options.return_hook,
+       "with --market: command that gives a machine back that has left the run; without "
+       "it none is given back before the end"});
+  for (Flag& flag : flags) flag.group = kRentGroup;
   return flags;
 }
 
@@ -138,13 +154,14 @@ Result<std::optional<control::RentChoices>> make_rent_choices(const RentOptions&
                                                               Lives lives) {
   const MarketOptions& market = options.market;
   if (!market.is_given()) {
-    if (market.has_others() || !options.hook.empty())
-      return usage_error("cli.market",
-                         "--deadline, --budget and --rent-hook say how to rent machines: give "
-                         "--market");
-    return std::nullopt;
+    if (market.deadline.empty() && !market.budget && options.hook.empty() &&
+        options.return_hook.empty() && options.policy == RentOptions().policy)
+      return std::nullopt;
+    return usage_error("cli.market",
+                       "--deadline, --budget, --rent-policy and hooks say how to rent machines: "
+                       "give --market");
   }
-  if (lives != Lives::kElastic)
+  if (lives == Lives::kAsPlanned)
     return usage_error("cli.market",
                        "--market: rented machines go and come while the run trains: add --elastic");
   if (market.deadline.empty())
@@ -152,7 +169,10 @@ Result<std::optional<control::RentChoices>> make_rent_choices(const RentOptions&
                        "--market: until when must it be done? give --deadline, such as 8h");
   MOTLEY_RETURN_IF_ERROR(check_budget(market));
   control::RentChoices choices{.market = market.market, .budget = market.budget};
+  MOTLEY_ASSIGN(choices.rule, elastic::find_renting_rule(options.policy));
   choices.hook = options.hook;
+  choices.return_hook = options.return_hook;
+  choices.gives_back = lives == Lives::kSimulated || !options.return_hook.empty();
   const auto deadline = parse_seconds(market.deadline);
   if (!deadline) return with_context("--deadline", deadline.error());
   if (!(deadline->value > 0))

@@ -22,13 +22,17 @@ struct MarketOptions {
 };
 std::vector<Flag> market_flags(MarketOptions& options);
 
-/// Of a run that rents machines while it trains.
+/// Of a training that rents machines while it runs.
 struct RentOptions {
   MarketOptions market;
-  std::string hook;  ///< a command that asks for machines
+  std::string policy = "motley";
+  std::string hook;         ///< a command that asks for machines
+  std::string return_hook;  ///< one that gives them back
 };
+/// Of a run, and of a simulated one, which needs no hooks.
 std::vector<Flag> rent_flags(RentOptions& options);
-enum class Lives { kElastic, kAsPlanned };
+std::vector<Flag> simulated_rent_flags(RentOptions& options);
+enum class Lives { kElastic, kSimulated, kAsPlanned };
 /// None: nothing is rented. Usage errors name the flag.
 Result<std::optional<control::RentChoices>> make_rent_choices(const RentOptions& options,
                                                               Lives lives);

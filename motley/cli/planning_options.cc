@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
@@ -12,7 +14,8 @@ namespace motley::cli {
 namespace {
 
 constexpr std::string_view kAutoBucket = "auto";
-constexpr Bytes kMostBucket(16 << 20);  // of those that are tried then
+constexpr Bytes kMostBucket(16 << 20);       // of those that are tried then
+constexpr std::int64_t kMostLost = 1 << 20;  // devices
 
 Result<plan::BatchNormMode> parse_batch_norm(const std::string& text) {
   if (text == "global") return plan::BatchNormMode::kGlobal;
@@ -68,6 +71,10 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
   return flags;
 }
 
+Flag survive_flag(PlanningOptions& options, std::string help) {
+  return {"--survive", &options.survive, std::move(help), kShown};
+}
+
 Flag samples_flag(std::int64_t& samples) {
   return {"--samples", &samples, "samples of an epoch: says what one costs, by price_per_hour"};
 }
@@ -118,6 +125,13 @@ Result<control::Question> make_question(const PlanningOptions& options, GlobalBa
     question.updates = *updates;
   }
   question.tf32 = options.tf32;
+  if (options.survive < 0)
+    return usage_error("cli.survive",
+                       fmt::format("--survive: found {}, wanted how many devices may be lost at "
+                                   "once, 0 or more",
+                                   options.survive));
+  question.survive = static_cast<int>(std::min(options.survive, kMostLost));
+  question.commits = options.survive > 0;  // as an elastic run has them
   if (options.bucket != kAutoBucket) {
     MOTLEY_ASSIGN(question.lowering.bucket_bytes, parse_bytes(options.bucket));
   }
@@ -197,8 +211,7 @@ Result<std::unique_ptr<control::ChosenPlan>> choose_plan(const PlanOrFile& from,
   MOTLEY_ASSIGN(
       control::Question question,
       make_question(from.planning, is_made_now ? GlobalBatch::kGiven : GlobalBatch::kElsewhere));
-  question.commits = from.commits;
-  question.survive = from.survive;
+  question.commits = question.commits || from.commits;
   question.made = from.cluster;
   question.is_whole = from.cluster.has_value();
   MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(from.planning, context));

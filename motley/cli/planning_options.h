@@ -29,10 +29,14 @@ struct PlanningOptions {
   bool tf32 = false;
   std::string bucket = "auto";
   std::string profile = "auto";  ///< what is missing: auto, never, model
+  std::int64_t survive = 0;      ///< devices that may be lost at once
   std::string profile_rounds;    ///< how often it is measured; "": as the environment says, or 3
   RecipeOptions recipe;
 };
 std::vector<Flag> planning_flags(PlanningOptions& options);
+
+/// Of verbs that ask for plans which are to outlive losses.
+Flag survive_flag(PlanningOptions& options, std::string help);
 
 /// How many samples an epoch has, for its cost; 0: not known.
 Flag samples_flag(std::int64_t& samples);
@@ -53,7 +57,6 @@ struct PlanOrFile {
   PlanningOptions planning;
   std::string file;      ///< plan.json; "": model and cluster are planned now
   bool commits = false;  ///< its steps are to happen on all devices or on none
-  int survive = 0;       ///< so many devices may be lost at once
   /// As another process had it, in place of the file.
   std::optional<cluster::Cluster> cluster = {};
 };

@@ -91,7 +91,16 @@ std::string device_cells(const control::DevicePrediction& device) {
 
 }  // namespace
 
+void add_mirrors(const control::Predicted& predicted, Json& object) {
+  if (const auto& mirrors = predicted.mirrors)
+    object["mirrors"] = {{"kept_bytes", mirrors->kept.value},
+                         {"sent_bytes", mirrors->sent.value},
+                         {"keepers", mirrors->keepers},
+                         {"survives", mirrors->survives}};
+}
+
 void add_prediction(const control::Predicted& predicted, Json& object) {
+  add_mirrors(predicted, object);
   object["predicted_step_interval_s"] = interval_to_json(predicted.step);
   object["interval_basis"] = predicted.basis;
   for (const char* key : {"breakdown", "times_from", "peak_interval_bytes", "memory"})
@@ -114,7 +123,9 @@ std::string print_prediction(const control::Predicted& predicted) {
   std::vector<std::pair<std::string, std::string>> rows;
   for (const control::DevicePrediction& device : predicted.devices)
     rows.emplace_back(device.name, device_cells(device));
-  return text + print_rows(rows);
+  text += print_rows(rows);
+  if (predicted.mirrors) text += "\n" + control::print_mirror_price(*predicted.mirrors) + "\n";
+  return text;
 }
 
 }  // namespace motley::cli

@@ -9,6 +9,8 @@ namespace motley::cli {
 
 /// Keys beside the verbs' own: intervals, their basis, and what each device does and holds.
 void add_prediction(const control::Predicted& predicted, Json& object);
+/// Key `mirrors`, of what is to outlive losses.
+void add_mirrors(const control::Predicted& predicted, Json& object);
 /// The same for people: a line a device.
 std::string print_prediction(const control::Predicted& predicted);
 

@@ -7,6 +7,7 @@
 
 #include "motley/base/json.h"
 #include "motley/base/text.h"
+#include "motley/cli/print_prediction.h"
 #include "motley/control/binding.h"
 #include "motley/report/report.h"
 
@@ -269,6 +270,7 @@ Json explained_to_json(const Explained& explained) {
       {"planned_again", consequence_to_json(again, now, explained.samples)},
       {"what_if", Json::array()},
       {"by_cost", Json::array()}};
+  add_mirrors(explained.predicted, object);
   for (const control::Binding& binding :
        control::find_binding(explained.inputs, explained.plan, explained.predicted))
     object["binding"].push_back(binding_to_json(binding));
@@ -290,6 +292,8 @@ std::string print_explained(const Explained& explained) {
   for (const control::Binding& binding :
        control::find_binding(explained.inputs, explained.plan, explained.predicted))
     text += "  " + binding.text + "\n";
+  if (const auto& mirrors = explained.predicted.mirrors)
+    text += "  " + control::print_mirror_price(*mirrors) + "\n";
   if (const auto idle = idle_names(explained); !idle.empty())
     text += "  idle: " + control::name_some(idle) + "\n";
   return text + why_text(explained) + questions_text(explained, now);

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "motley/adapt/batch_policies.h"
@@ -14,6 +16,7 @@
 #include "motley/cli/batch_options.h"
 #include "motley/cli/print_decisions.h"
 #include "motley/control/batches.h"
+#include "motley/control/best_batches.h"
 #include "motley/control/splits.h"
 #include "motley/control/trials.h"
 
@@ -67,17 +70,37 @@ std::string batch_line(const control::Rehearsed& rehearsed, const std::string& n
                      rehearsed.changes, format_seconds(rehearsed.paused), rehearsed.batch);
 }
 
+/// By how much what was decided takes longer than who knows all; none: one of them was stopped.
+std::optional<double> over_bound(const Rehearsals& rehearsals) {
+  const auto& bound = rehearsals.knowing_all;
+  if (!bound || !bound->stopped.empty() || !rehearsals.decided.stopped.empty() ||
+      bound->total.value <= 0)
+    return std::nullopt;
+  return rehearsals.decided.total / bound->total - 1;
+}
+
 std::string batch_table(const Rehearsals& rehearsals) {
   const control::Rehearsed &decided = rehearsals.decided, &still = rehearsals.as_planned;
   std::string text = fmt::format("  {:<14} {:>7} {:>10} {:>10} {:>10} {:>10} {:>8} {:>9} {:>10}\n",
                                  "policy", "steps", "samples", "progress", "total", "progress/s",
                                  "changes", "paused", "last batch");
   text += batch_line(decided, decided.policy) + batch_line(still, "none");
+  if (rehearsals.knowing_all) text += batch_line(*rehearsals.knowing_all, "knowing all");
   const double gain = decided.progress / decided.total.value / (still.progress / still.total.value);
+  if (const auto over = over_bound(rehearsals))
+    text +=
+        fmt::format("  {:.1f} % over the best batch at each moment, knowing all\n", 100 * *over);
   return text + fmt::format(
                     "  progress is in steps of the first batch: {:.3g} times as much a "
                     "second as without decisions\n",
                     gain);
+}
+
+Json rent_to_json(const std::optional<control::RehearsedRent>& rent) {
+  if (!rent) return nullptr;
+  return {{"policy", rent->policy},    {"paid", rent->paid}, {"spare_s", rent->spare.value},
+          {"asked", rent->asked},      {"came", rent->came}, {"lost", rent->lost},
+          {"returned", rent->returned}};
 }
 
 Json rehearsed_to_json(const control::Rehearsed& rehearsed) {
@@ -93,6 +116,7 @@ Json rehearsed_to_json(const control::Rehearsed& rehearsed) {
           {"samples", rehearsed.samples},
           {"last_batch", rehearsed.batch},
           {"progress", rehearsed.progress},
+          {"rent", rent_to_json(rehearsed.rent)},
           {"stopped", rehearsed.stopped.empty() ? Json(nullptr) : Json(rehearsed.stopped)}};
 }
 
@@ -127,7 +151,25 @@ std::vector<Flag> rehearsal_flags(RehearsalOptions& o) {
     flag.group = kRehearsalGroup;
     flags.push_back(std::move(flag));
   }
+  for (Flag& flag : simulated_rent_flags(o.rent)) flags.push_back(std::move(flag));
+  flags.push_back(
+      {"--absent", &o.absent, "with --market: a device whose machine is not rented yet (repeat)"});
+  flags.back().group = flags[flags.size() - 2].group;
   return flags;
+}
+
+/// Of flags that go with rented machines.
+Result<void> check_rent(const RehearsalOptions& options) {
+  const bool splits = options.adapt == "split" || options.adapt == "batch";
+  MOTLEY_ASSIGN(const auto rent, make_rent_choices(options.rent, Lives::kSimulated));
+  if (!rent && options.absent.empty()) return {};
+  if (!rent)
+    return usage_error("cli.absent", "--absent: of machines that may be rented; give --market");
+  if (!splits)
+    return usage_error("cli.market",
+                       "--market: rented machines go and come, and the batch is split again: add "
+                       "--adapt split or batch");
+  return {};
 }
 
 /// Of flags that go with decisions on the batch.
@@ -154,6 +196,7 @@ Result<void> check_batch(const RehearsalOptions& options) {
 }
 
 Result<void> check_rehearsal(const RehearsalOptions& options, std::int64_t steps) {
+  MOTLEY_RETURN_IF_ERROR(check_rent(options));
   if (options.adapt.empty()) {
     if (!options.policy.empty() || !options.decisions.empty())
       return usage_error(options.policy.empty() ? "cli.decisions" : "cli.policy",
@@ -175,6 +218,28 @@ Result<void> check_rehearsal(const RehearsalOptions& options, std::int64_t steps
   return {};
 }
 
+/// None: nothing is rented.
+Result<std::optional<control::RentRehearsal>> find_rent(const RehearsalOptions& options,
+                                                        const control::ChosenPlan& chosen) {
+  MOTLEY_ASSIGN(auto choices, make_rent_choices(options.rent, Lives::kSimulated));
+  std::optional<control::RentRehearsal> rent;
+  if (!choices) return rent;
+  for (const std::string& name : options.absent)
+    MOTLEY_RETURN_IF_ERROR(cluster::find_device(chosen.inputs.cluster, name));
+  MOTLEY_ASSIGN(auto question, control::read_market_question(choices->market));
+  MOTLEY_ASSIGN(auto machines, control::find_machines(question.market, chosen.inputs.cluster,
+                                                      chosen.inputs.devices, options.absent));
+  choices->speed = control::speed_by_prices(chosen, machines);
+  rent = control::RentRehearsal{std::move(question), std::move(machines), std::move(*choices)};
+  return rent;
+}
+
+/// The same where nobody is asked for.
+control::RehearsalChoices without_renting(control::RehearsalChoices choices) {
+  if (choices.rent) choices.rent->choices.rule = elastic::RentingRule::kNone;
+  return choices;
+}
+
 Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
                                      const control::ChosenPlan& chosen,
                                      const control::Predicted& predicted,
@@ -190,18 +255,27 @@ Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
   MOTLEY_ASSIGN(const auto adaptation,
                 make_adaptation(options, choices, chosen, predicted, listener));
   Rehearsals rehearsals{.adapt = options.adapt};
+  MOTLEY_ASSIGN(choices.rent, find_rent(options, chosen));
   if (options.adapt == "batch") {
     MOTLEY_ASSIGN(choices.noise, control::parse_noise_course(options.noise_scale));
   }
   control::SilentListener silent;
-  MOTLEY_ASSIGN(rehearsals.as_planned,
-                control::rehearse_as_planned(chosen, *adaptation, choices, silent));
-  if (options.adapt != "batch") {
+  MOTLEY_ASSIGN(rehearsals.as_planned, control::rehearse_as_planned(
+                                           chosen, *adaptation, without_renting(choices), silent));
+  if (options.adapt != "batch" && !choices.rent) {
     MOTLEY_ASSIGN(rehearsals.knowing_all,
                   control::rehearse_knowing_all(chosen, *adaptation, choices));
   }
+  std::optional<control::BatchSpace> space;
+  if (options.adapt == "batch" && chosen.priced.evaluator && !choices.rent)
+    space = control::batch_space(*adaptation);
   MOTLEY_ASSIGN(rehearsals.decided,
                 control::rehearse(chosen, std::move(*adaptation), choices, listener));
+  if (space) {
+    MOTLEY_ASSIGN(
+        rehearsals.knowing_all,
+        control::rehearse_best_batches(chosen, *space, choices, rehearsals.decided.progress));
+  }
   if (options.decisions.empty()) return rehearsals;
   std::string lines;
   for (const policy::Decision& decision : rehearsals.decided.decisions)
@@ -210,9 +284,28 @@ Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
   return rehearsals;
 }
 
+/// Of machines that are rented; "": none are.
+std::string rent_table(const Rehearsals& rehearsals) {
+  if (!rehearsals.decided.rent) return "";
+  std::string text = fmt::format("  {:<14} {:>10} {:>14} {:>8} {:>6} {:>6} {:>10}\n", "rents",
+                                 "paid", "to deadline", "asked", "came", "lost", "given back");
+  for (const control::Rehearsed* each : {&rehearsals.decided, &rehearsals.as_planned}) {
+    const control::RehearsedRent& rent = *each->rent;
+    const std::string spare = elastic::print_duration(Seconds(std::abs(rent.spare.value)));
+    text +=
+        fmt::format("  {:<14} {:>10.4g} {:>14} {:>8} {:>6} {:>6} {:>10}\n", rent.policy, rent.paid,
+                    !each->stopped.empty() ? "stopped"
+                    : rent.spare.value < 0 ? spare + " late"
+                                           : spare,
+                    rent.asked, rent.came, rent.lost, rent.returned);
+  }
+  return text;
+}
+
 std::string print_rehearsals(const Rehearsals& rehearsals) {
   if (rehearsals.adapt == "batch")
-    return batch_table(rehearsals) + decision_lines(rehearsals.decided.decisions);
+    return batch_table(rehearsals) + rent_table(rehearsals) +
+           decision_lines(rehearsals.decided.decisions);
   std::string text =
       fmt::format("  {:<14} {:>7} {:>10} {:>9} {:>10} {:>8} {:>9} {:>6} {:>10}\n", "policy",
                   "steps", "total", "steps/s", "step", "changes", "paused", "lost", "time lost");
@@ -224,12 +317,14 @@ std::string print_rehearsals(const Rehearsals& rehearsals) {
         rehearsals.knowing_all ? &*rehearsals.knowing_all : nullptr})
     if (each != nullptr && !each->stopped.empty())
       text += fmt::format("  {}: stopped, {}\n", each->policy, each->stopped);
-  return text + decision_lines(rehearsals.decided.decisions);
+  return text + rent_table(rehearsals) + decision_lines(rehearsals.decided.decisions);
 }
 
 void add_rehearsals(const Rehearsals& rehearsals, Json& object) {
   Json decided = rehearsed_to_json(rehearsals.decided);
   decided["adapt"] = rehearsals.adapt;
+  const std::optional<double> over = over_bound(rehearsals);
+  decided["over_bound"] = over ? Json(*over) : Json(nullptr);
   decided["decisions"] = Json::array();
   for (const policy::Decision& decision : rehearsals.decided.decisions)
     decided["decisions"].push_back(decision_to_json(decision));

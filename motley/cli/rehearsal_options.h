@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "motley/base/json_forward.h"
+#include "motley/cli/market_options.h"
 #include "motley/cli/run_options.h"
 #include "motley/cli/verb.h"
 #include "motley/control/chosen_plan.h"
@@ -22,6 +23,8 @@ struct RehearsalOptions {
   BatchOptions batch;
   std::string noise_scale;         ///< of batch: samples, or their course (noise_course.h)
   std::int64_t epoch_samples = 0;  ///< of batch; 0: not known
+  RentOptions rent;
+  std::vector<std::string> absent;  ///< devices that are not there at the beginning
 
   /// What a change takes beside its move; see docs/formats/conditions.md.
   static constexpr double kChangePause = 0.06;
@@ -34,7 +37,8 @@ Result<void> check_rehearsal(const RehearsalOptions& options, std::int64_t steps
 struct Rehearsals {
   std::string adapt;
   control::Rehearsed decided, as_planned;
-  std::optional<control::Rehearsed> knowing_all;  ///< none: where the batch is decided
+  std::optional<control::Rehearsed>
+      knowing_all;  ///< none: the batch is decided, and no split priced
 };
 /// Rehearses them, and writes the decisions. Steps and conditions are those of `choices`.
 Result<Rehearsals> rehearse_training(const RehearsalOptions& options,

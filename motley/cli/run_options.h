@@ -51,7 +51,6 @@ struct RunOptions {
   std::vector<std::string> notices;  ///< who says that machines will be gone
   std::string notice_hook;           ///< command that is started then
   RentOptions rent;                  ///< machines, while it trains
-  std::int64_t survive = 0;          ///< devices that may be lost at once
   int port = 0;                      ///< at which devices may join
   std::vector<std::string> absent;   ///< devices that are not there at the beginning
   std::string succeed;               ///< file of what a lead left that is gone

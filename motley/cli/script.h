@@ -15,6 +15,7 @@ namespace motley::cli {
 ///   motley verify [FLAGS] -- COMMAND           a training of PyTorch's own, by motley.torch
 ///     (python/motley/torch/verify.py)
 struct Script {
+  std::string python;                     ///< by --python; "": MOTLEY_PYTHON, or python3
   std::vector<std::string> flags, words;  ///< words: what the interpreter is given
 };
 /// Empty: the command line names no script.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "motley/base/file.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr Seconds kPlainInterval{5};       // between plain progress lines
 constexpr Seconds kTerminalInterval{0.1};  // between redraws
 constexpr int kBarWidth = 24;
+constexpr const char* kStopCode = "cli.stop-after";
 
 }  // namespace
 
@@ -31,7 +33,7 @@ void Teller::note(const std::string& line) {
   context_.note(line);
 }
 
-void Teller::phase(control::Phase phase, const std::function<std::string()>& text) {
+Result<void> Teller::phase(control::Phase phase, const std::function<std::string()>& text) {
   const std::string_view name = control::phase_name(phase);
   if (!context_.dump_dir.empty()) {
     std::error_code code;
@@ -42,7 +44,26 @@ void Teller::phase(control::Phase phase, const std::function<std::string()>& tex
     if (!written) note("warning: " + written.error().message);
   }
   if (context_.print_phase == name) fmt::print("{}", text());
+  if (context_.stop_after == name) return runtime_error(kStopCode, fmt::format("after {}", name));
+  return {};
 }
+
+Result<void> check_phases(const Context& context) {
+  using control::Phase;
+  std::vector<std::string> names;
+  for (const Phase phase :
+       {Phase::kLoad, Phase::kPrice, Phase::kSearch, Phase::kSynth, Phase::kSimulate})
+    names.emplace_back(control::phase_name(phase));
+  for (const auto& [flag, name] :
+       {std::pair("--print", context.print_phase), std::pair("--stop-after", context.stop_after)})
+    if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end())
+      return usage_error("cli.phase",
+                         fmt::format("{}: no phase is named '{}'{}; wanted {}", flag, name,
+                                     suggestion_clause(name, names), join(names, ", ")));
+  return {};
+}
+
+bool is_stop(const Error& error) { return error.code == kStopCode; }
 
 control::Wish Teller::step(const control::StepReport& report) {
   if (context_.quiet) return control::Wish::kGoOn;

@@ -21,7 +21,7 @@ class Teller : public control::Listener {
   Teller& operator=(const Teller&) = delete;
 
   void note(const std::string& line) override;
-  void phase(control::Phase phase, const std::function<std::string()>& text) override;
+  Result<void> phase(control::Phase phase, const std::function<std::string()>& text) override;
   control::Wish step(const control::StepReport& report) override;
 
   /// The composer's surroundings, with this teller.
@@ -34,6 +34,12 @@ class Teller : public control::Listener {
   std::optional<Seconds> last_;  // progress was shown
   bool is_drawn_ = false;
 };
+
+/// What --print and --stop-after may name; a usage error with a suggestion.
+Result<void> check_phases(const Context& context);
+
+/// The error of a phase behind which nothing is wanted (--stop-after): all was done.
+bool is_stop(const Error& error);
 
 /// "loss: 0.6931  step: 12 ms (plan 11 ms, +9.1%)  busy a:0 98% b:0 97%  eta 3.4 s".
 std::string print_progress(const control::StepReport& report);

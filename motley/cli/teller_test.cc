@@ -90,8 +90,8 @@ TEST(Teller, PhasesArePrintedAndDumpedByNumber) {
   const Context context{.clock = &clock, .print_phase = "search", .dump_dir = directory.file("d")};
   ::testing::internal::CaptureStdout();
   Teller teller(context);
-  teller.phase(control::Phase::kSearch, [] { return "a plan\n"; });
-  teller.phase(control::Phase::kSimulate, [] { return "a trace\n"; });
+  EXPECT_TRUE(teller.phase(control::Phase::kSearch, [] { return "a plan\n"; }));
+  EXPECT_TRUE(teller.phase(control::Phase::kSimulate, [] { return "a trace\n"; }));
   EXPECT_EQ(::testing::internal::GetCapturedStdout(), "a plan\n");
   EXPECT_EQ(read_file(directory.file("d/03-search.txt")).value(), "a plan\n");
   EXPECT_EQ(read_file(directory.file("d/05-simulate.txt")).value(), "a trace\n");
@@ -102,10 +102,10 @@ TEST(Teller, TextThatNobodyWantsIsNotMade) {
   const Context context{.clock = &clock, .print_phase = "load"};
   Teller teller(context);
   bool is_made = false;
-  teller.phase(control::Phase::kSynth, [&] {
+  EXPECT_TRUE(teller.phase(control::Phase::kSynth, [&] {
     is_made = true;
     return "";
-  });
+  }));
   EXPECT_FALSE(is_made);
 }
 

@@ -21,14 +21,15 @@ struct JoinOptions {
   std::optional<double> speed;
   double timeout = 300;
 
-  bool is_new() const { return device == "cpu"; }
+  bool is_new() const { return device == "cpu" || device == "cuda"; }
 };
 std::vector<Flag> join_flags(JoinOptions& options) {
-  constexpr const char* kNew = "A device that the cluster file has not (--device cpu)";
+  constexpr const char* kNew =
+      "A device that the cluster file has not (--device cpu, --device cuda)";
   return {{"address", &options.address, "HOST:PORT, as the run says it"},
           {"--device", &options.device,
-           "of the run's cluster file; without it the first one that is not there; cpu: one that "
-           "the file has not"},
+           "of the run's cluster file; without it the first one that is not there; cpu, cuda: one "
+           "that the file has not"},
           {"--timeout", &options.timeout, "seconds to wait until it takes part", kShown},
           {"--host", &options.host,
            "where it is, as the run's lead reaches it by ssh; this machine's name",
@@ -91,13 +92,16 @@ Result<cluster::Cluster> describe_newcomer(const JoinOptions& options) {
   cluster::Device& device = newcomer.devices.emplace_back();
   device.node = NodeId(0);
   device.name = node.name + ":0";
-  device.kind = "cpu";
+  device.kind = options.device;
   if (options.host.empty()) {
     MOTLEY_ASSIGN(const cluster::ProbeReport found, cluster::probe_this_machine());
     const auto own = std::find_if(found.cluster.devices.begin(), found.cluster.devices.end(),
-                                  [](const auto& each) { return each.kind == "cpu"; });
+                                  [&](const auto& each) { return each.kind == device.kind; });
+    if (own == found.cluster.devices.end() && device.kind == "cuda")
+      return usage_error("cli.device", "--device cuda: this machine has no CUDA device");
     if (own != found.cluster.devices.end()) {
       device.model = own->model;
+      device.uuid = own->uuid;
       device.memory = own->memory;
       device.quota = own->quota;
       device.threads = options.speed ? 1 : own->threads;
@@ -132,7 +136,7 @@ Result<Wanted> find_wanted(const JoinOptions& options, const run::DoorAddress& d
   if (is_described)
     return usage_error("cli.join",
                        "--name, --host, --threads, --speed, --memory, --bandwidth and --latency "
-                       "describe a device that the cluster file has not: add --device cpu");
+                       "describe a device that the cluster file has not: add --device cpu or cuda");
   MOTLEY_ASSIGN(const Json before, ask_run(door, {{"do", "state"}}));
   std::string device = options.device;
   for (const Json& each : before.value("devices", Json::array()))
@@ -141,7 +145,7 @@ Result<Wanted> find_wanted(const JoinOptions& options, const run::DoorAddress& d
   if (device.empty())
     return usage_error("elastic.nobody",
                        "all devices of the run's cluster take part already; one that it has not "
-                       "comes with --device cpu");
+                       "comes with --device cpu or cuda");
   question["device"] = device;
   return Wanted{std::move(question), device};
 }

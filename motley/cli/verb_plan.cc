@@ -29,6 +29,10 @@ std::vector<Flag> plan_flags(PlanOptions& options) {
   for (Flag& flag : layer_flags(options.layers)) flags.push_back(std::move(flag));
   for (Flag& flag : hap_flags(options.hap)) flags.push_back(std::move(flag));
   for (Flag& flag : market_flags(options.market)) flags.push_back(std::move(flag));
+  flags.push_back(survive_flag(options.planning,
+                               "a plan of which so many devices may be lost at once, as run "
+                               "--elastic --survive has it: priced with mirrors of what a device "
+                               "alone has"));
   flags.push_back(samples_flag(options.samples));
   flags.push_back({"-o,--output", &options.output, "plan file to write"});
   return flags;
@@ -46,7 +50,17 @@ std::string add_costs(const control::Inputs& inputs, const plan::PlanOutcome& ou
   return text.empty() ? "" : "\n  cost: " + text + "\n";
 }
 
+/// Of machines that are not there yet, layers and other tools' plans there are no mirrors.
+Result<void> refuse_survive(const PlanOptions& options) {
+  const bool has_mirrors = !options.market.is_given() && !options.layers.is_given() &&
+                           !asks_for_hap(options.planning, options.hap);
+  if (options.planning.survive == 0 || has_mirrors) return {};
+  return usage_error("cli.survive",
+                     "--survive goes with plans of a model on a cluster (-m, -C); leave it out");
+}
+
 Result<int> plan_model(const PlanOptions& options, const Context& context) {
+  MOTLEY_RETURN_IF_ERROR(refuse_survive(options));
   if (options.market.is_given())
     return plan_to_rent(options.market, options.planning, options.layers, context);
   if (options.market.has_others())

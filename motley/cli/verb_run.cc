@@ -72,10 +72,9 @@ std::vector<Flag> run_flags(RunOptions& options) {
        {"--notice-hook", &options.notice_hook, "command to start then, to ask for a replacement"},
        {"--listen", &options.port, "with --elastic: port at which devices may join; 0: any",
         kShown},
-       {"--survive", &options.survive,
-        "with --elastic: so many devices may be lost at once without going back to a checkpoint: "
-        "others keep mirrors of what a device alone has",
-        kShown},
+       survive_flag(options.plan.planning,
+                    "with --elastic: so many devices may be lost at once without going back to a "
+                    "checkpoint: others keep mirrors of what a device alone has"),
        {"--absent", &options.absent, "with --elastic: a device that is not there yet (repeat)"},
        {"--succeed", &options.succeed,
         "what agents call when the host that led an elastic run is lost; not for people"},
@@ -177,7 +176,8 @@ Result<std::shared_ptr<control::Adaptation>> adapt_batch(const RunOptions& optio
                                                          std::int64_t first_batch) {
   MOTLEY_ASSIGN(control::BatchChoices batch, make_batch_choices(options, chosen, choices));
   batch.is_elastic = options.elastic;
-  if (options.elastic) batch.fewest_devices = static_cast<std::size_t>(options.survive) + 1;
+  if (options.elastic)
+    batch.fewest_devices = static_cast<std::size_t>(options.plan.planning.survive) + 1;
   batch.first_batch = first_batch;
   return control::adapt_batch(chosen, batch);
 }
@@ -212,10 +212,6 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
                        "--adapt " + options.adapt +
                            ": a launcher started ranks on other hosts, where a running plan cannot "
                            "be changed; leave it out, or start the run without a launcher");
-  if (is_batch && !are_processors(chosen.inputs))
-    return usage_error("cli.adapt",
-                       "--adapt batch: so far for CPU devices, which say what their steps consist "
-                       "of; leave it out");
   // Where the plan is somebody's own, trying takes longer than it gains, or nobody has seen it.
   if (!is_asked && (!is_here || data::is_loaded(choices.data) || !chosen.outcome ||
                     !are_processors(chosen.inputs)))
@@ -235,14 +231,14 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
   return found;
 }
 
-control::Replan make_replan(const RunOptions& options, const control::ChosenPlan& chosen,
-                            control::PlanChoices choices, const control::Adaptation& adaptation) {
-  const auto survive = static_cast<int>(options.survive);
-  if (!adaptation.batch) return control::make_replanner(chosen, std::move(choices), survive);
+control::Replan make_replan(const control::ChosenPlan& chosen, control::PlanChoices choices,
+                            const control::Adaptation& adaptation) {
+  if (!adaptation.batch) return control::make_replanner(chosen, std::move(choices));
   choices.planner = "split";
-  choices.micro_batches = 0;
+  const std::int64_t times = chosen.planned.plan.replicas.front().micro_batches;
+  choices.micro_batches = times > 1 ? times : 0;
   return control::replan_batch(chosen, adaptation,
-                               control::make_replanner(chosen, std::move(choices), survive));
+                               control::make_replanner(chosen, std::move(choices)));
 }
 
 /// Makes what a run may become one that goes on without devices, too.
@@ -251,9 +247,6 @@ Result<void> make_elastic(const RunOptions& options, const control::TrainChoices
                           const std::optional<control::Predicted>& predicted,
                           const Context& context, bool has_newcomers,
                           std::shared_ptr<control::Adaptation>& adaptation) {
-  if (!are_processors(chosen.inputs))
-    return usage_error("cli.elastic",
-                       "--elastic: so far for CPU devices; others end the run when one is lost");
   if (is_launched(context))
     return usage_error("cli.elastic",
                        "--elastic: a launcher ends all ranks when one is lost; start the run "
@@ -266,9 +259,9 @@ Result<void> make_elastic(const RunOptions& options, const control::TrainChoices
     adaptation->candidates.push_back(std::move(first));
   }
   MOTLEY_ASSIGN(control::PlanChoices choices, make_plan_choices(options.plan.planning, context));
-  adaptation->replan = make_replan(options, chosen, std::move(choices), *adaptation);
+  adaptation->replan = make_replan(chosen, std::move(choices), *adaptation);
   adaptation->spare = chosen.inputs.devices;
-  adaptation->survive = static_cast<int>(options.survive);
+  adaptation->survive = chosen.inputs.survive;
   adaptation->plans_ahead = adaptation->split == nullptr && adaptation->batch == nullptr;
   const auto survives = [&](const control::Planned& planned) {
     return adaptation->survive == 0 ||
@@ -302,8 +295,12 @@ Result<void> make_elastic(const RunOptions& options, const control::TrainChoices
   return {};
 }
 
-/// Decisions begin with a plan of their own: nothing is searched.
+/// Decisions begin with a plan of their own: nothing is searched. Where it is learned how the batch
+/// is split, plans that split it are.
 Result<void> take_first_plan(RunOptions& options) {
+  std::string& planner = options.plan.planning.planner;
+  const bool learns = options.adapt == "split" || options.adapt == "batch";
+  if (learns && options.plan.file.empty() && planner == "auto") planner = "split";
   if (options.decisions.empty()) return {};
   if (!options.plan.file.empty())
     return usage_error("cli.decisions",
@@ -339,7 +336,8 @@ Result<std::optional<control::Continuation>> succeed(RunOptions& options, const 
   options.conditions.clear();
   options.absent.clear();
   options.serve.reset();  // whoever watched did so on the lead's machine
-  options.rent = {};      // the market is a file of the lead that is gone
+  if (found.market.empty()) options.rent = {};
+  options.rent.market.market = found.market;
   if (options.adapt != "split" && options.adapt != "batch") options.adapt = "none";
   return found;
 }
@@ -378,7 +376,7 @@ Result<std::optional<control::RentChoices>> find_renting(const RunOptions& optio
   MOTLEY_ASSIGN(auto renting, make_rent_choices(options.rent, options.elastic ? Lives::kElastic
                                                                               : Lives::kAsPlanned));
   const PlanningOptions& planning = options.plan.planning;
-  if (!renting || planning.cluster.empty()) return renting;
+  if (!renting || planning.cluster.empty() || options.plan.cluster) return renting;
   MOTLEY_ASSIGN(const elastic::Market market, elastic::read_market(renting->market));
   MOTLEY_ASSIGN(const cluster::Cluster cluster, cluster::read_cluster(planning.cluster));
   std::vector<DeviceId> devices = cluster::all_devices(cluster);
@@ -401,6 +399,7 @@ Result<void> prepare_to_rent(const control::ChosenPlan& chosen,
   MOTLEY_ASSIGN(const auto machines,
                 control::find_machines(question.market, chosen.inputs.cluster,
                                        chosen.inputs.devices, adaptation.absent));
+  choices.renting->speed = control::speed_by_prices(chosen, machines);
   if (choices.checkpoint_every > 0 || !predicted) return {};
   const Bytes state = control::state_bytes(chosen.inputs.graph(), chosen.inputs.lowering.recipe);
   const auto steps =
@@ -458,9 +457,9 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   RunOptions options = given;
   MOTLEY_ASSIGN(const auto continued, succeed(options, context));
   options.plan.commits = options.elastic;
-  if (options.survive < 0)
-    return usage_error("cli.elastic", "--survive: so many devices may be lost at once; 0 or more");
-  if (options.elastic) options.plan.survive = static_cast<int>(options.survive);
+  if (options.plan.planning.survive != 0 && !options.elastic)
+    return usage_error("cli.elastic",
+                       "--survive: a run outlives the loss of devices with --elastic; add it");
   MOTLEY_ASSIGN(const std::vector<std::string> earlier, earlier_newcomers(options));
   MOTLEY_RETURN_IF_ERROR(take_first_plan(options));
   MOTLEY_ASSIGN(control::TrainChoices choices,
@@ -501,7 +500,6 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
                    Json{{"run_dir", prepared.directory.path}, {"job", prepared.directory.job()}});
     return kDone;
   }
-  if (context.stop_after == control::phase_name(control::Phase::kSynth)) return kDone;
   MOTLEY_ASSIGN(const control::Measured measured, train_and_show(prepared, options, context));
   if (measured.candidate >= 0)
     predicted = adaptation->candidates[static_cast<std::size_t>(measured.candidate)].predicted;
@@ -515,8 +513,19 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   return measured.stopped ? kStopped : kDone;
 }
 
+/// What was synthesised is found in the run directory.
+Result<int> run_as_asked(const RunOptions& options, const Context& context) {
+  if (context.stop_after != control::phase_name(control::Phase::kSynth))
+    return run_plan(options, context);
+  RunOptions preparing = options;
+  preparing.prepare = true;
+  Context whole = context;
+  whole.stop_after.clear();
+  return run_plan(preparing, whole);
+}
+
 }  // namespace
 
-Verb run_verb() { return led(make_verb("run", "train", run_flags, run_plan)); }
+Verb run_verb() { return led(make_verb("run", "train", run_flags, run_as_asked)); }
 
 }  // namespace motley::cli

@@ -30,6 +30,9 @@ std::vector<Flag> simulate_flags(SimulateOptions& options) {
   std::vector<Flag> flags = planning_flags(options.plan.planning);
   for (Flag& flag : layer_flags(options.layers)) flags.push_back(std::move(flag));
   flags.insert(flags.end(), {{"--plan", &options.plan.file, "plan file"},
+                             survive_flag(options.plan.planning,
+                                          "as an elastic run of which so many devices may be lost "
+                                          "at once: with mirrors"),
                              {"--steps", &options.steps, "steps to simulate", kShown},
                              {"--conditions", &options.conditions,
                               "file of jitter, slow-downs and absences: gives distributions, or "
@@ -124,6 +127,9 @@ Result<int> simulate_plan(const SimulateOptions& options, const Context& context
   if (options.layers.is_given() && decides)
     return usage_error("cli.adapt",
                        "--adapt goes with a model's own plans; leave out the layer profile");
+  if (options.layers.is_given() && options.plan.planning.survive != 0)
+    return usage_error("cli.survive",
+                       "--survive goes with a model's own plans; leave out the layer profile");
   if (options.layers.is_given())
     return simulate_layers(
         {options.plan.file, options.plan.planning.cluster, options.steps, options.trace},
@@ -135,7 +141,8 @@ Result<int> simulate_plan(const SimulateOptions& options, const Context& context
                                  decides ? kPredictedSteps : options.steps));
   const trace::Trace& trace = predicted.trace;
   Teller teller(context);
-  teller.phase(control::Phase::kSimulate, [&] { return trace::print_trace(trace); });
+  MOTLEY_RETURN_IF_ERROR(
+      teller.phase(control::Phase::kSimulate, [&] { return trace::print_trace(trace); }));
   if (!options.trace.empty())
     MOTLEY_RETURN_IF_ERROR(write_file_atomic(options.trace, report::print_chrome_trace(trace)));
   Json object = trace_to_json(predicted);

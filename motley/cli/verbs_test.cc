@@ -160,6 +160,15 @@ TEST_F(VerbTest, APhaseIsPrintedAloneAndOnce) {
   EXPECT_THAT(out_, ::testing::Not(HasSubstr("device     samples")));
 }
 
+TEST_F(VerbTest, NothingIsDoneBehindThePhaseToStopAfter) {
+  ASSERT_EQ(call_with_inputs("plan", {"--stop-after", "load", "--print", "load"}), kDone);
+  EXPECT_THAT(out_, ::testing::StartsWith("motley.graph/1"));
+  EXPECT_THAT(workers_.timed, IsEmpty());
+  EXPECT_EQ(err_, "");
+  EXPECT_EQ(call_with_inputs("plan", {"--print", "serch"}), kUsage);
+  EXPECT_THAT(err_, HasSubstr("--print: no phase is named 'serch', did you mean 'search'?"));
+}
+
 TEST_F(VerbTest, RefusedPricesAreExit2AndNameTheCommand) {
   EXPECT_EQ(call_with_inputs("plan", {"--profile", "never"}), kUsage);
   EXPECT_THAT(err_, HasSubstr("motley profile"));

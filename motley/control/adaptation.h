@@ -83,15 +83,16 @@ struct Adaptation {
   /// What another run decided, to be done again at the same steps, and the candidate of each.
   std::vector<policy::Decision> given = {};
   std::vector<int> given_candidates = {};
-
   /// Makes one of a split that a policy asks for; null: none does.
   std::function<Result<Candidate>(const std::vector<policy::Share>&)> split = nullptr;
   /// The same of another batch; null: the batch stays.
   std::function<Result<Candidate>(const policy::UseBatch&)> batch = nullptr;
   /// Where the batch changes; the learning rate's factor is that of the candidate that runs.
   std::optional<run::Batches> batches = {};
+  std::int64_t least_batch = 1;  ///< samples that a step has at least, where the batch changes
   /// Programs count them (synth/gradient_squares.h), but one device's in one micro-batch.
   bool counts_squares = false;
+  std::int64_t counts_every = 1;     ///< in every so-many-th step, at the beginning
   std::vector<DeviceId> spare = {};  ///< that a split may take, beside those of candidates
   /// The training goes on when devices are lost, come or leave: makes a plan for those that are
   /// there, of the batch that it has (replanning.h). Null: it ends with any of them.
@@ -106,10 +107,9 @@ struct Adaptation {
   /// (growth.h). Nobody else reads cluster or prices meanwhile.
   std::function<Result<Grown>(const cluster::Cluster& newcomer)> grow = nullptr;
   std::function<std::string(DeviceId)> price = nullptr;
-  std::vector<std::string> newcomers =
-      {};                    ///< texts of those that have come, of earlier calls, too
-  int port = 0;              ///< where newcomers and others ask; 0: any
-  std::string version = "";  ///< of the program that runs
+  std::vector<std::string> newcomers = {};  ///< texts of those that came, of earlier calls, too
+  int port = 0;                             ///< where newcomers and others ask; 0: any
+  std::string version = "";                 ///< of the program that runs
   /// Devices that go and come back: as of an emulated cluster (simulate/conditions.h).
   std::vector<simulate::Absence> absences = {};
   /// By which a candidate is predicted once it has a program; null: none is.

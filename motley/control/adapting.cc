@@ -91,16 +91,26 @@ Result<void> settle_traces(const RunDirectory& directory,
   return {};
 }
 
+/// Does it split nothing but the batch, but that not into equal micro-batches?
+bool has_unlike_micro_batches(const plan::Plan& plan) {
+  const std::int64_t times = plan.replicas.front().micro_batches;
+  bool is_unlike = false;
+  for (const plan::Replica& each : plan.replicas) {
+    if (each.regions.size() > 1 || each.regions.front().devices.size() > 1) return false;
+    is_unlike = is_unlike || each.micro_batches != times || each.samples % times != 0;
+  }
+  return is_unlike && plan.state_shares.empty();
+}
+
 }  // namespace
 
 std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluster) {
   const std::vector<plan::Member> members = plan::members(plan);
-  if (members.size() == 1) {
-    const std::int64_t passes = plan.replicas.front().micro_batches;
-    return name_of(cluster, members[0].device) + " alone" +
-           (passes == 1 ? "" : fmt::format(" in {} micro-batches", passes));
-  }
-  if (plan::has_stages(plan)) {
+  const std::int64_t passes = plan.replicas.front().micro_batches;
+  const std::string in_passes = passes == 1 ? "" : fmt::format(" in {} micro-batches", passes);
+  if (members.size() == 1) return name_of(cluster, members[0].device) + " alone" + in_passes;
+  const bool is_unlike = has_unlike_micro_batches(plan);
+  if (plan::has_stages(plan) && !is_unlike) {
     std::size_t stages = 0;
     for (const plan::Replica& replica : plan.replicas)
       stages = std::max(stages, replica.regions.size());
@@ -110,7 +120,7 @@ std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluste
   std::vector<std::string> shares;
   for (const plan::Member& member : members) shares.push_back(std::to_string(member.samples));
   return (plan::splits_operators(plan) ? "operators split over samples " : "the batch split ") +
-         join(shares, ":");
+         join(shares, ":") + (is_unlike ? " in unlike micro-batches" : in_passes);
 }
 
 Result<void> lower_candidate(const Inputs& inputs, const Adaptation& adaptation,
@@ -167,6 +177,7 @@ Adapting::Adapting(Adaptation& adaptation, const Inputs& inputs, const RunDirect
       listener_(listener),
       current_(adaptation.first),
       begun_({{0, adaptation.first}}),
+      tells_counting_(adaptation.counts_every > 1),
       found_(adaptation.candidates.size()),
       absences_(adaptation.absences),
       heirs_(!adaptation.heritage.is_null()) {
@@ -260,6 +271,17 @@ void Adapting::take(std::vector<policy::Choice> choices, std::int64_t steps_done
   for (policy::Choice& choice : choices) {
     if (const auto* tell = std::get_if<policy::Tell>(&choice.action)) {
       choice.why = tell->device + ": " + tell->text;
+      listener_.note(fmt::format("step {}: {}", steps_done, choice.why));
+      record({.policy = std::string(choices_.policy->name()), .choice = std::move(choice)});
+      continue;
+    }
+    if (const auto* noise = std::get_if<policy::MeasureNoise>(&choice.action)) {
+      choices_.counts_every = noise->every;
+      tells_counting_ = true;
+      choice.why =
+          (noise->every == 1 ? "noise is measured in every step: "
+                             : fmt::format("noise is measured once in {} steps: ", noise->every)) +
+          choice.why;
       listener_.note(fmt::format("step {}: {}", steps_done, choice.why));
       record({.policy = std::string(choices_.policy->name()), .choice = std::move(choice)});
       continue;
@@ -424,6 +446,7 @@ std::optional<Order> Adapting::find_order() {
     }
     take_arrivals();
   }
+  if (std::exchange(tells_counting_, false)) return CountEvery{choices_.counts_every};
   if (ready_.empty()) return std::nullopt;
   run::Change change = std::move(ready_.front());
   ready_.pop_front();
@@ -507,6 +530,7 @@ std::string Adapting::policy_text() const {
               {"current", is_found ? current_ : static_cast<int>(found_)},
               {"plans", std::move(plans)},
               {"lr_factor", current().lr_factor},
+              {"counts_every", choices_.counts_every},
               {"state", choices_.policy->state()}}
       .dump();
 }

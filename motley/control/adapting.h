@@ -33,22 +33,19 @@ class Adapting : public Listener {
   Adapting(Adaptation& adaptation, const Inputs& inputs, const RunDirectory& directory,
            const run::Job& job, const Clock& clock, Listener& listener);
 
-  /// Has given changes prepared. Decisions come behind those of the run that is continued; one that
-  /// begins anew has none.
+  /// Has given changes prepared. Decisions come behind those of the run that is continued.
   Result<void> open();
 
   void note(const std::string& line) override { listener_.note(line); }
-  void phase(Phase phase, const std::function<std::string()>& text) override {
-    listener_.phase(phase, text);
+  Result<void> phase(Phase phase, const std::function<std::string()>& text) override {
+    return listener_.phase(phase, text);
   }
   Wish step(const StepReport& report) override;
-  /// `change`, `refused` and `checkpoint` of workers.
-  void on_event(const run::WorkerEvent& event);
+  void on_event(const run::WorkerEvent& event);  ///< `change`, `refused`, `checkpoint`
   /// Tells the policy, if there is one, what no event says: devices that are gone or come.
   void observe(const policy::Observation& seen, std::int64_t steps_done);
   void record(policy::Decision decision);  ///< keeps one by which no plan begins
-  /// What workers are to be told next.
-  std::optional<Order> next_order();
+  std::optional<Order> next_order();       ///< what workers are to be told
   /// A process of an elastic job has ended, or will, for this reason. False: so does the job.
   bool on_loss(int process, const Error& error);
   /// Why the training cannot go on by any plan; none: it can.
@@ -64,12 +61,13 @@ class Adapting : public Listener {
   Result<void> welcome(const cluster::Cluster& newcomer);
   std::vector<DeviceState> device_states() const;
   std::int64_t steps_done() const { return done_; }
+  /// Another lead is to know this, too, under that key; asked for whenever it is told.
+  void leave_also(const std::string& key, std::function<Json()> what);
   const std::string& version() const { return choices_.version; }  ///< of all its processes
   /// No more events come. Traces that ranks left are put in the order of the last plan.
   Result<void> end(bool has_traces);
   /// Of the job's devices those of the plan that runs, by rank.
   std::vector<run::WorkerDevice> current_devices() const;
-
   /// By which the training goes on.
   const Candidate& current() const { return candidates_[static_cast<std::size_t>(current_)]; }
   int current_index() const { return current_; }
@@ -120,6 +118,7 @@ class Adapting : public Listener {
   std::map<int, int> begun_;                       // by number: the candidate
   std::map<int, int> numbered_;                    // of all changes that were asked for, likewise
   std::deque<run::Change> ready_;                  // to be given to workers
+  bool tells_counting_;                            // workers are to be told
   const std::size_t found_;                        // candidates that were there when it began
   std::vector<policy::Decision> kept_;             // the last decision on a plan, and words since
   std::uintmax_t settled_ = 0;                     // bytes of the file before them
@@ -135,6 +134,7 @@ class Adapting : public Listener {
   std::map<std::string, int> came_;  // the last change before a device came, of those that did
   std::set<int> newcomers_;          // that do not know yet which program runs
   Arrivals arrivals_;
+  std::map<std::string, std::function<Json()>> also_left_;
   std::string said_;          // of what losses cost
   std::set<int> told_;        // processes that were told of a change
   run::TrainingPoint saved_;  // of it the latest checkpoint that is here

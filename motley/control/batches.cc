@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "motley/adapt/batch_policies.h"
 #include "motley/adapt/learned_options.h"
 #include "motley/control/splits.h"
+#include "motley/plan/shares.h"
+#include "motley/search/split/micro_batch_steps.h"
 #include "motley/synth/accumulation.h"
 
 namespace motley::control {
@@ -32,8 +35,18 @@ struct Devices {
   std::vector<adapt::LearnedGroup> groups;
 };
 
-Result<adapt::BatchBounds> find_bounds(const Inputs& inputs, const BatchChoices& choices) {
-  const std::int64_t first = choices.first_batch > 0 ? choices.first_batch : inputs.global_batch;
+/// Of each step that several devices do; they stay, and what each device is given is a multiple.
+std::int64_t micro_batches(const plan::Plan& plan) { return plan.replicas.front().micro_batches; }
+
+Result<adapt::BatchBounds> find_bounds(const ChosenPlan& chosen, const BatchChoices& choices) {
+  const std::int64_t batch = chosen.inputs.global_batch;
+  const std::int64_t times = micro_batches(chosen.planned.plan);
+  const std::int64_t first = choices.first_batch > 0 ? choices.first_batch : batch;
+  if (batch % times != 0 || first % times != 0)
+    return usage_error("cli.adapt",
+                       fmt::format("--adapt batch: {} samples cannot be divided into {} equal "
+                                   "micro-batches, which the plan has; take a multiple",
+                                   batch % times != 0 ? batch : first, times));
   const std::int64_t least = choices.least > 0 ? choices.least : first;
   std::int64_t most = choices.most > 0 ? choices.most : kUsualGrowth * first;
   if (choices.most == 0 && choices.samples > 0)
@@ -43,7 +56,9 @@ Result<adapt::BatchBounds> find_bounds(const Inputs& inputs, const BatchChoices&
                        fmt::format("--batch-limits: found {}:{}, the training begins with {}, "
                                    "which must lie between them",
                                    least, most, first));
-  return adapt::BatchBounds{static_cast<double>(least), static_cast<double>(most)};
+  // Between them, as the first batch is.
+  return adapt::BatchBounds{static_cast<double>((least + times - 1) / times * times),
+                            static_cast<double>(most / times * times)};
 }
 
 /// Seconds of a device's own work at its part of an even split; else what its speed says.
@@ -64,21 +79,20 @@ std::optional<DeviceId> only_device(const plan::Plan& plan) {
 
 /// A step of a device alone is done in so many micro-batches.
 std::int64_t micro_batches_alone(const plan::Plan& plan) {
-  return only_device(plan) ? std::max(kFewestMicroBatches, plan.replicas.front().micro_batches)
-                           : kFewestMicroBatches;
+  return std::max(kFewestMicroBatches, micro_batches(plan));
 }
 
-/// Are batch norm's statistics those of micro-batches? Then several devices would train otherwise.
-bool stays_alone(const ChosenPlan& chosen) {
-  return only_device(chosen.planned.plan) &&
-         chosen.planned.plan.replicas.front().micro_batches > 1 &&
-         chosen.planned.plan.batch_norm_span == plan::BatchNormSpan::kMicroBatch &&
-         synth::trains_batch_norm(chosen.inputs.graph());
+/// Are batch norm's statistics those of micro-batches? Then a device alone is asked for the noise
+/// of all gradients, and several devices for that of a few (synth/gradient_squares.h): these are
+/// two things, so a training that begins alone stays so, and one of several devices as well.
+bool has_own_statistics(const ChosenPlan& chosen) {
+  return search::repeats_statistics(
+      search::micro_batches_of(chosen.planned.plan, chosen.inputs.graph()));
 }
 
 Result<Candidate> make_candidate(const Inputs& inputs, plan::Plan plan,
                                  const policy::UseBatch& batch) {
-  const std::int64_t alone = micro_batches_alone(plan);
+  const std::int64_t times = micro_batches(plan), alone = micro_batches_alone(plan);
   std::vector<DeviceId> devices;
   std::vector<std::int64_t> samples;
   plan.global_batch = 0;
@@ -86,9 +100,14 @@ Result<Candidate> make_candidate(const Inputs& inputs, plan::Plan plan,
     MOTLEY_ASSIGN(devices.emplace_back(), cluster::find_device(inputs.cluster, share.device));
     samples.push_back(share.samples);
     plan.global_batch += share.samples;
+    if (share.samples % times != 0)
+      return runtime_error("adapt.micro-batches",
+                           fmt::format("{} samples of {} are no multiple of {} micro-batches",
+                                       share.samples, share.device, times));
   }
   plan.replicas = plan::make_replicas(devices, samples);
-  if (plan.replicas.size() == 1) plan.replicas.front().micro_batches = alone;
+  for (plan::Replica& replica : plan.replicas)
+    replica.micro_batches = plan.replicas.size() == 1 ? alone : times;
   MOTLEY_RETURN_IF_ERROR(plan::verify_plan(plan, inputs.model->hash, inputs.cluster));
   Candidate candidate{describe_plan(plan, inputs.cluster), {std::move(plan), nullptr}};
   candidate.label =
@@ -108,36 +127,33 @@ std::optional<adapt::CurvePrior> prior_alone(const ChosenPlan& chosen, DeviceId 
                                              const adapt::DeviceLimits& limits) {
   const search::StepEvaluator* evaluator = chosen.priced.evaluator.get();
   if (evaluator == nullptr || !limits.prior) return std::nullopt;
-  const cost::Curve& part = evaluator->curves(id, kAmongOthers).end;
-  const cost::Curve& whole = evaluator->curves(id, search::SplitEvaluator::Setting::kAlone).end;
-  const auto times = static_cast<double>(micro_batches_alone(chosen.planned.plan));
-  adapt::CurvePrior prior{{}, limits.prior->trust};
-  for (const auto& [samples, seconds] : part.points) {
-    const double at = times * samples;
-    prior.curves.end.points.emplace_back(
-        at, times * seconds + std::max(0.0, whole.at(at) - part.at(at)));
-  }
-  return prior;
+  search::MicroBatches steps = search::micro_batches_of(chosen.planned.plan, chosen.inputs.graph());
+  steps.times = micro_batches_alone(chosen.planned.plan);
+  const search::MicroBatchSteps prices(*evaluator, steps);
+  return adapt::CurvePrior{
+      cost::stretch_samples(prices.curves(id, search::SplitEvaluator::Setting::kAlone),
+                            steps.times),
+      limits.prior->trust};
 }
 
 /// The most samples a step that a device's memory holds when it trains alone; 0: it cannot, as the
 /// model's step cannot be done in micro-batches or its gradients are not counted.
 std::int64_t most_alone(const ChosenPlan& chosen, const Adaptation& adaptation, DeviceId id,
                         std::int64_t most) {
-  const auto fits = [&](std::int64_t batch) {
-    auto candidate = make_alone(chosen, id, batch);
+  const std::int64_t unit = micro_batches(chosen.planned.plan);
+  const auto fits = [&](std::int64_t units) {
+    auto candidate = make_alone(chosen, id, units * unit);
     return candidate && lower_candidate(chosen.inputs, adaptation, *candidate) &&
            check_memory(chosen.inputs, candidate->planned);
   };
-  const std::int64_t first = chosen.inputs.global_batch;
-  if (!fits(first)) return 0;
-  if (!chosen.inputs.cluster.device(id).memory || fits(most)) return most;
-  std::int64_t holds = first, lacks = most;
+  std::int64_t holds = chosen.inputs.global_batch / unit, lacks = most / unit;
+  if (!fits(holds)) return 0;
+  if (!chosen.inputs.cluster.device(id).memory || fits(lacks)) return lacks * unit;
   while (lacks - holds > 1) {
     const std::int64_t middle = (holds + lacks) / 2;
     (fits(middle) ? holds : lacks) = middle;
   }
-  return holds;
+  return holds * unit;
 }
 
 /// The samples that the model takes at least.
@@ -160,13 +176,19 @@ Result<std::vector<std::pair<DeviceId, adapt::DeviceLimits>>> find_order(const C
   const auto place = [&](DeviceId id) { return id == only ? 0 : slowness(chosen, id); };
   std::stable_sort(found.begin(), found.end(),
                    [&](const auto& a, const auto& b) { return place(a.first) < place(b.first); });
-  if (found.size() > 1 && stays_alone(chosen)) found.resize(1);
+  if (found.size() > 1 && only && has_own_statistics(chosen)) found.resize(1);
   return found;
 }
 
 Result<Devices> find_devices(const ChosenPlan& chosen, const Adaptation& adaptation,
                              std::int64_t most, const BatchChoices& choices) {
   const cluster::Cluster& cluster = chosen.inputs.cluster;
+  const plan::Plan& plan = chosen.planned.plan;
+  const bool may_be_alone =
+      choices.fewest_devices <= 1 && (only_device(plan) || !has_own_statistics(chosen));
+  std::optional<search::MicroBatchSteps> prices;
+  if (chosen.priced.evaluator)
+    prices.emplace(*chosen.priced.evaluator, search::micro_batches_of(plan, chosen.inputs.graph()));
   MOTLEY_ASSIGN(auto found, find_order(chosen, most));
   Devices devices;
   std::vector<DeviceId> ids;
@@ -183,8 +205,8 @@ Result<Devices> find_devices(const ChosenPlan& chosen, const Adaptation& adaptat
     device.machine = node.name;
     device.per_hour = node.price_per_hour.value_or(0);
     // Only the first one is ever alone, unless those before it may go.
-    if ((choices.is_elastic || ids.size() == 1) && choices.fewest_devices <= 1)
-      device.alone = {micro_batches_alone(chosen.planned.plan),
+    if ((choices.is_elastic || ids.size() == 1) && may_be_alone)
+      device.alone = {micro_batches_alone(plan) / micro_batches(plan),
                       most_alone(chosen, adaptation, id, most),
                       prior_alone(chosen, id, device.limits)};
     if (ids.size() < choices.fewest_devices) continue;
@@ -194,8 +216,7 @@ Result<Devices> find_devices(const ChosenPlan& chosen, const Adaptation& adaptat
     } else if (ids.size() % every != 0 && ids.size() != found.size()) {
       continue;
     }
-    if (chosen.priced.evaluator && ids.size() > 1)
-      group.exchanges = chosen.priced.evaluator->group_times(ids);
+    if (prices && ids.size() > 1) group.exchanges = prices->group_times(ids);
     devices.groups.push_back(std::move(group));
   }
   if (devices.groups.empty())
@@ -207,6 +228,20 @@ Result<Devices> find_devices(const ChosenPlan& chosen, const Adaptation& adaptat
               "micro-batches of one device, differ: there is one device, and its step cannot be "
               "done in micro-batches");
   return devices;
+}
+
+/// The same batch, as nearly as can be, in multiples for each device.
+std::vector<policy::Share> in_multiples(std::vector<policy::Share> shares, std::int64_t unit) {
+  std::vector<double> parts;
+  std::int64_t batch = 0;
+  for (const policy::Share& share : shares) {
+    parts.push_back(static_cast<double>(share.samples));
+    batch += share.samples;
+  }
+  const std::vector<std::int64_t> units = plan::round_shares(parts, batch / unit);
+  for (std::size_t i = 0; i < shares.size(); ++i) shares[i].samples = unit * units[i];
+  std::erase_if(shares, [](const policy::Share& share) { return share.samples == 0; });
+  return shares;
 }
 
 /// The chosen plan; of one device in micro-batches or, where that cannot be, the quickest split of
@@ -246,7 +281,7 @@ Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
     return usage_error("cli.policy", "--policy " + choices.policy +
                                          ": knows of no devices that come and go (--elastic)");
   if (!only_device(plan)) MOTLEY_RETURN_IF_ERROR(require_batch_split(chosen, "batch"));
-  MOTLEY_ASSIGN(adapt::BatchBounds bounds, find_bounds(inputs, choices));
+  MOTLEY_ASSIGN(adapt::BatchBounds bounds, find_bounds(chosen, choices));
   auto adaptation = std::make_shared<Adaptation>();
   adaptation->batches =
       run::Batches{.first = choices.first_batch > 0 ? choices.first_batch : inputs.global_batch,
@@ -255,9 +290,11 @@ Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
   adaptation->costs = chosen.priced.costs;
   MOTLEY_ASSIGN(const Devices devices,
                 find_devices(chosen, *adaptation, adaptation->batches->most, choices));
-  if (devices.groups.front().devices == 1)
-    bounds.least = std::max(bounds.least, static_cast<double>(micro_batches_alone(plan) *
-                                                              least_samples(inputs.graph())));
+  const std::int64_t fewest =
+      devices.groups.front().devices == 1 ? micro_batches_alone(plan) : micro_batches(plan);
+  bounds.least =
+      std::max(bounds.least, static_cast<double>(fewest * least_samples(inputs.graph())));
+  adaptation->least_batch = static_cast<std::int64_t>(bounds.least);
   const auto is_sgd = plan.recipe.optimizer.kind == plan::OptimizerKind::kSgd;
   adapt::BatchSetting setting;
   setting.batch.initial_batch = static_cast<double>(adaptation->batches->first);
@@ -268,11 +305,11 @@ Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
   setting.batch.change = kChangeCost;
   setting.batch.iterations = choices.steps;
   setting.samples_per_pass = choices.samples;
-  adaptation->make_policy = [devices, setting, policy = choices.policy](const Adaptation&) {
-    return adapt::make_batch_policy(
-        policy, setting, std::make_unique<adapt::LearnedOptions>(devices.known, devices.groups));
+  const adapt::LearnedOptions believed(devices.known, devices.groups, micro_batches(plan));
+  adaptation->make_policy = [believed, setting, policy = choices.policy](const Adaptation&) {
+    return adapt::make_batch_policy(policy, setting,
+                                    std::make_unique<adapt::LearnedOptions>(believed));
   };
-  const adapt::LearnedOptions believed(devices.known, devices.groups);
   MOTLEY_ASSIGN(Candidate first, first_candidate(chosen, *adaptation, believed));
   adaptation->candidates.push_back(std::move(first));
   MOTLEY_ASSIGN(adaptation->policy, adaptation->make_policy(*adaptation));
@@ -290,9 +327,11 @@ Replan replan_batch(const ChosenPlan& chosen, const Adaptation& adaptation, Repl
   return [&chosen, &adaptation, replan = std::move(replan)](
              const std::vector<DeviceId>& devices, const BatchNow& now) -> Result<Candidate> {
     MOTLEY_ASSIGN(Candidate plain, replan(devices, now));
+    const std::int64_t times = micro_batches(chosen.planned.plan);
     MOTLEY_ASSIGN(
         Candidate made,
-        adaptation.batch({shares_of(plain.planned.plan, chosen.inputs.cluster), now.lr_factor}));
+        adaptation.batch({in_multiples(shares_of(plain.planned.plan, chosen.inputs.cluster), times),
+                          now.lr_factor}));
     const bool is_alone = made.planned.plan.replicas.size() == 1;
     if (is_alone && !lower_candidate(chosen.inputs, adaptation, made)) return plain;
     made.priced = plain.priced;

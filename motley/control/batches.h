@@ -37,14 +37,21 @@ struct BatchChoices {
 /// where there are any, corrected by what is seen; without, the plan's devices are learned from
 /// nothing.
 ///
-/// Usage errors: a plan that does not split the batch alone; one device whose step cannot be done
-/// in micro-batches; a policy that is not there, or knows of no devices that come and go; limits
-/// that leave the first batch out; no price where costs count.
+/// A plan's micro-batches stay as many, and what each device is given is a multiple of them: so
+/// they are alike on all devices, gradients are exchanged once, and each micro-batch is that of one
+/// device. Limits of the batch are taken to multiples between them. Where batch norm's statistics
+/// are those of each micro-batch, a plan of one device stays on it, one of several on several.
+///
+/// Usage errors: a plan that does not split the batch alone; a batch that is no multiple of its
+/// micro-batches; one device whose step cannot be done in micro-batches; a policy that is not
+/// there, or knows of no devices that come and go; limits that leave the first batch out; no price
+/// where costs count.
 Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
                                                 const BatchChoices& choices);
 
 /// Plans for devices that are there, whose steps say the noise of gradients as well: `replan`'s
-/// splits, of one device in micro-batches where its step can be done so. Both outlive it.
+/// splits, in multiples of the chosen plan's micro-batches; of one device in micro-batches where
+/// its step can be done so. Both outlive it.
 Replan replan_batch(const ChosenPlan& chosen, const Adaptation& adaptation, Replan replan);
 
 }  // namespace motley::control

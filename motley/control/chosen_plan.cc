@@ -34,7 +34,7 @@ Result<std::unique_ptr<ChosenPlan>> open_plan(const std::string& file, const Que
   } else {
     return tl::make_unexpected(priced.error());
   }
-  show_plan(chosen->inputs, chosen->planned.plan, outside.listener);
+  MOTLEY_RETURN_IF_ERROR(show_plan(chosen->inputs, chosen->planned.plan, outside.listener));
   return chosen;
 }
 

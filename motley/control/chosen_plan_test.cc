@@ -4,8 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "motley/base/file.h"
-#include "motley/testing/fake_outside.h"
-#include "motley/testing/small_inputs.h"
+#include "motley/testing/small_question.h"
 
 namespace motley::control {
 namespace {
@@ -14,12 +13,8 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-class ChosenPlanTest : public ::testing::Test {
+class ChosenPlanTest : public SmallQuestionTest {
  protected:
-  ChosenPlanTest() {
-    EXPECT_TRUE(write_mlp(question_.model));
-    EXPECT_TRUE(write_file_atomic(question_.cluster, kTwoCpus));
-  }
   /// A plan file of 5 and 3 samples.
   std::string write_plan() {
     PlanChoices manual = choices_;
@@ -33,14 +28,6 @@ class ChosenPlanTest : public ::testing::Test {
     return path;
   }
 
-  TemporaryDirectory directory_;
-  FakeWorkers workers_;
-  FakeClock clock_;
-  RecordingListener listener_;
-  const Outside outside_{workers_, clock_, listener_};
-  Question question_{.model = directory_.file("mlp.motley"),
-                     .cluster = directory_.file("two.toml"),
-                     .global_batch = 8};
   const PlanChoices choices_{.prices = {.profiles = directory_.file("profiles.db")},
                              .planner = "split"};
 };

@@ -214,7 +214,16 @@ Json Adapting::will() const {
   for (int process = 0; process < std::ssize(job_.devices); ++process)
     if (members_->lives(process) || members_->comes(process))
       what["living"].push_back(members_->device(process));
+  for (const auto& [key, make] : also_left_) what[key] = make();
   return what;
+}
+
+void Adapting::leave_also(const std::string& key, std::function<Json()> what) {
+  if (what)
+    also_left_[key] = std::move(what);
+  else
+    also_left_.erase(key);
+  heirs_.renew();
 }
 
 /// All stand still: they go on by the next plan, once enough hosts have said that this process
@@ -586,7 +595,7 @@ void Adapting::follow_absences() {
   const trace::Nanoseconds now = simulate::whole_nanoseconds(clock_.steady() - *first_step_at_);
   while (absences_.next() != nullptr && absences_.next()->at <= now) {
     const Presence::Event event = absences_.take();
-    if (!event.is_loss)
+    if (event.what == Presence::What::kArrival)
       returning_.insert(event.device);
     else if (const auto process = members_->find(event.device))
       members_->kill(*process);

@@ -77,9 +77,9 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   inputs.lowering.updates = question.updates.value_or(
       cluster::are_alike(inputs.cluster, inputs.devices) ? plan::Updates::kNative
                                                          : plan::Updates::kPortable);
-  listener.phase(Phase::kLoad, [&] {
+  MOTLEY_RETURN_IF_ERROR(listener.phase(Phase::kLoad, [&] {
     return graph::print_graph(inputs.graph()) + cluster::print_cluster(inputs.cluster);
-  });
+  }));
   return inputs;
 }
 

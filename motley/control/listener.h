@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "motley/base/result.h"
 #include "motley/base/units.h"
 #include "motley/control/run_directory.h"
 #include "motley/control/wish.h"
@@ -35,8 +36,9 @@ class Listener {
   virtual ~Listener() = default;
   /// A line for people: what begins now, or what went wrong without harm ("warning: ...").
   virtual void note(const std::string& line) = 0;
-  /// A phase's result is there; `text` prints it, which may take long.
-  virtual void phase(Phase phase, const std::function<std::string()>& text) = 0;
+  /// A phase's result is there; `text` prints it, which may take long. An error ends what the
+  /// composer does: nothing behind this phase is wanted.
+  virtual Result<void> phase(Phase phase, const std::function<std::string()>& text) = 0;
   /// A training step is done.
   virtual Wish step(const StepReport& report) = 0;
 };
@@ -45,7 +47,7 @@ class Listener {
 class SilentListener : public Listener {
  public:
   void note(const std::string&) override {}
-  void phase(Phase, const std::function<std::string()>&) override {}
+  Result<void> phase(Phase, const std::function<std::string()>&) override { return {}; }
   Wish step(const StepReport&) override { return Wish::kGoOn; }
 };
 

@@ -104,6 +104,8 @@ run::Commands command_of(const Order& order, const run::Job& job, run::Hosts& ho
     commands.lines.resize(job.devices.size());
     commands.lines[static_cast<std::size_t>(follow->process)] = run::print_follow(follow->number);
   }
+  if (const auto* count = std::get_if<CountEvery>(&order))
+    commands.lines.assign(job.devices.size(), run::print_counting(count->every));
   if (const auto* add = std::get_if<AddDevice>(&order)) commands.added = {add->process};
   if (const auto* start = std::get_if<StartProcess>(&order)) commands.start = {start->process};
   if (const auto* kill = std::get_if<KillProcess>(&order)) commands.kill = {kill->process};

@@ -83,20 +83,31 @@ Result<bool> outlives_losses(const Inputs& inputs, const Planned& planned, int s
   return outlives_losses(*made.program, survive);
 }
 
-std::string describe_mirrors(const program::Program& program) {
+MirrorPrice find_mirror_price(const program::Program& program) {
   const synth::MirrorCost cost = synth::find_mirror_cost(program);
-  Bytes kept(0), sent(0);
-  int keepers = 0, survives = 0;
+  MirrorPrice price{.devices = static_cast<int>(cost.kept.size())};
   for (std::size_t rank = 0; rank < cost.kept.size(); ++rank) {
-    kept += cost.kept[rank];
-    sent += cost.sent[rank];
-    keepers += cost.kept[rank] > Bytes(0) ? 1 : 0;
+    price.kept += cost.kept[rank];
+    price.sent += cost.sent[rank];
+    price.keepers += cost.kept[rank] > Bytes(0) ? 1 : 0;
   }
-  if (keepers == 0) return "";
-  while (survives < static_cast<int>(cost.kept.size()) && outlives_losses(program, survives + 1))
-    ++survives;
+  while (price.survives < price.devices && outlives_losses(program, price.survives + 1))
+    ++price.survives;
+  return price;
+}
+
+std::string print_mirror_price(const MirrorPrice& price) {
+  if (price.keepers == 0)
+    return fmt::format("mirrors: none; any {} of {} devices may be lost", price.survives,
+                       price.devices);
   return fmt::format("mirrors: {} on {} devices, {} a step; any {} of {} may be lost",
-                     format_bytes(kept), keepers, format_bytes(sent), survives, cost.kept.size());
+                     format_bytes(price.kept), price.keepers, format_bytes(price.sent),
+                     price.survives, price.devices);
+}
+
+std::string describe_mirrors(const program::Program& program) {
+  const MirrorPrice price = find_mirror_price(program);
+  return price.keepers == 0 ? "" : print_mirror_price(price);
 }
 
 }  // namespace motley::control

@@ -18,7 +18,19 @@ bool outlives_losses(const program::Program& program, int survive);
 /// made where it is not there.
 Result<bool> outlives_losses(const Inputs& inputs, const Planned& planned, int survive);
 
-/// "mirrors: 1.2 MiB on 3 devices, 300 KiB a step; any 1 of them may be lost"; "": it has none.
+/// What a program's mirrors take, over all its devices.
+struct MirrorPrice {
+  Bytes kept, sent;  ///< the latter in a step
+  int keepers = 0;   ///< devices that have some
+  int survives = 0;  ///< any so many devices may be lost at once, mirrors or not
+  int devices = 0;
+};
+MirrorPrice find_mirror_price(const program::Program& program);
+
+/// "mirrors: 1.2 MiB on 3 devices, 300 KiB a step; any 1 of 3 may be lost", or "mirrors: none; any
+/// 2 of 3 devices may be lost".
+std::string print_mirror_price(const MirrorPrice& price);
+/// The same of a program; "": it has none.
 std::string describe_mirrors(const program::Program& program);
 
 }  // namespace motley::control

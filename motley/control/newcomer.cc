@@ -47,10 +47,12 @@ Result<cluster::Cluster> parse_newcomer(const std::string& text) {
   if (newcomer.devices.size() != 1)
     return usage_error("elastic.newcomer", fmt::format("newcomer: found {} devices, wanted one",
                                                        newcomer.devices.size()));
-  if (newcomer.devices[0].kind != "cpu")
+  const std::string& kind = newcomer.devices[0].kind;
+  if (kind != "cpu" && kind != "cuda")
     return usage_error("elastic.newcomer",
-                       "newcomer: found kind '" + newcomer.devices[0].kind +
-                           "': devices of kind cpu may come to a run that has not named them");
+                       "newcomer: found kind '" + kind +
+                           "': devices of kind cpu or cuda may come to a run that has not named "
+                           "them");
   const bool is_joined =
       newcomer.links.empty() || (newcomer.links.size() == 1 && newcomer.links[0].between.empty());
   if (!is_joined)

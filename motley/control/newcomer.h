@@ -8,8 +8,8 @@
 namespace motley::control {
 
 /// A device that a running job's cluster has not, as a cluster of its own: one node with one CPU
-/// device, and at most a link of all, which says how it is joined to whatever others there are.
-/// Usage errors, with the line.
+/// or CUDA device, and at most a link of all, which says how it is joined to whatever others there
+/// are. Usage errors, with the line.
 Result<cluster::Cluster> parse_newcomer(const std::string& text);
 
 /// "d:0".

@@ -49,7 +49,7 @@ cluster::Route route(const cluster::Cluster& cluster, const char* one, const cha
       cluster, {*cluster::find_device(cluster, one), *cluster::find_device(cluster, other)});
 }
 
-TEST(Newcomer, IsOneCpuDeviceAndAtMostALinkOfAll) {
+TEST(Newcomer, IsOneDeviceAndAtMostALinkOfAll) {
   EXPECT_EQ(device_name(parse_newcomer(text()).value()), "d:0");
   EXPECT_EQ(parse_newcomer(text("  count = 2\n")).error().code, "elastic.newcomer");
   EXPECT_EQ(
@@ -58,6 +58,8 @@ TEST(Newcomer, IsOneCpuDeviceAndAtMostALinkOfAll) {
   std::string gpu = text();
   gpu.replace(gpu.find("cpu"), 3, "cuda");
   gpu.erase(gpu.find("  speed"));
+  EXPECT_EQ(parse_newcomer(gpu).value().devices[0].kind, "cuda");
+  gpu.replace(gpu.find("cuda"), 4, "a100-40g");
   EXPECT_EQ(parse_newcomer(gpu).error().code, "elastic.newcomer");
   EXPECT_THAT(parse_newcomer(text("  memory = \"-3\"\n")).error().message, HasSubstr("newcomer:9"));
   std::string option = text();

@@ -8,6 +8,7 @@
 #include "motley/base/text.h"
 #include "motley/control/measuring.h"
 #include "motley/control/mirroring.h"
+#include "motley/control/survivors.h"
 #include "motley/control/tried_plans.h"
 #include "motley/cost/profile_cost.h"
 #include "motley/program/memory.h"
@@ -33,15 +34,28 @@ Result<std::unique_ptr<plan::Planner>> find_planner(const search::PlannerInputs&
   return planner;
 }
 
+/// Asks the planner, also where the plan is to outlive losses. `problem`: but for what choices say.
+Result<plan::PlanOutcome> search(const Inputs& inputs, const PlanChoices& choices,
+                                 const Priced& priced, const plan::Problem& problem) {
+  const SearchBy once = [&](const search::PlannerInputs& known, const PlanChoices& by,
+                            int copies) -> Result<plan::PlanOutcome> {
+    MOTLEY_ASSIGN(const auto planner, find_planner(known, by));
+    plan::Problem asked = problem;
+    asked.copies = copies;
+    return planner->plan(asked);
+  };
+  return must_survive(inputs) ? find_survivor(inputs, choices, priced, once)
+                              : once(priced.evaluator->inputs(), choices, 0);
+}
+
 /// One search with the answer's prices; its plan is not lowered yet.
 Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const Clock& clock,
                          Answer& answer) {
-  MOTLEY_ASSIGN(const auto planner, find_planner(answer.priced.evaluator->inputs(), choices));
   plan::Problem problem = make_problem(inputs, choices);
   if (answer.outcome.plan) problem.known = {{*answer.outcome.plan, answer.outcome.why}};
   if (choices.time_limit) problem.time_limit = *choices.time_limit - Seconds(answer.elapsed_s);
   const Seconds start = clock.steady();
-  MOTLEY_ASSIGN(answer.outcome, planner->plan(problem));
+  MOTLEY_ASSIGN(answer.outcome, search(inputs, choices, answer.priced, problem));
   if (answer.outcome.plan) answer.outcome.plan->tf32 = inputs.tf32;
   answer.elapsed_s += (clock.steady() - start).value;
   return {};
@@ -72,10 +86,9 @@ plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices) {
 
 Result<plan::PlanOutcome> plan_again(const Inputs& inputs, const PlanChoices& choices,
                                      const Priced& priced) {
-  MOTLEY_ASSIGN(const auto planner, find_planner(priced.evaluator->inputs(), choices));
   plan::Problem problem = make_problem(inputs, choices);
   if (choices.time_limit) problem.time_limit = *choices.time_limit;
-  return planner->plan(problem);
+  return search(inputs, choices, priced, problem);
 }
 
 Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outside& outside) {
@@ -99,7 +112,7 @@ Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outsi
   const plan::Plan searched = *answer.outcome.plan;
   MOTLEY_RETURN_IF_ERROR(prefer_measured(inputs, answer));
   if (*answer.outcome.plan != searched) answer.planned.reset();
-  show_plan(inputs, *answer.outcome.plan, outside.listener);
+  MOTLEY_RETURN_IF_ERROR(show_plan(inputs, *answer.outcome.plan, outside.listener));
   return answer;
 }
 
@@ -148,9 +161,10 @@ Result<void> check_memory(const Inputs& inputs, const Planned& planned) {
   return {};
 }
 
-void show_plan(const Inputs& inputs, const plan::Plan& plan, Listener& listener) {
-  listener.phase(Phase::kSearch, [&] { return plan::print_plan(plan, inputs.cluster); });
-  listener.phase(Phase::kSynth, [&] {
+Result<void> show_plan(const Inputs& inputs, const plan::Plan& plan, Listener& listener) {
+  MOTLEY_RETURN_IF_ERROR(
+      listener.phase(Phase::kSearch, [&] { return plan::print_plan(plan, inputs.cluster); }));
+  return listener.phase(Phase::kSynth, [&] {
     const auto planned = lower_plan(inputs, plan);
     return planned ? program::print_program(*planned->program) : planned.error().message;
   });

@@ -69,7 +69,7 @@ Result<void> check_memory(const Inputs& inputs, const Planned& planned);
 
 /// Tells the listener the phases `search` and `synth`; the plan is lowered if it asks for its
 /// program.
-void show_plan(const Inputs& inputs, const plan::Plan& plan, Listener& listener);
+Result<void> show_plan(const Inputs& inputs, const plan::Plan& plan, Listener& listener);
 
 /// An outcome without a plan, as an error (infeasible) with its arithmetic.
 Error infeasible_error(const plan::PlanOutcome& outcome);

@@ -50,8 +50,8 @@ cost::PredictionEntry prediction_entry(const Inputs& inputs, const char* quantit
   return {profile_subject(inputs), cluster::cluster_hash(inputs.cluster), quantity, 0, 0};
 }
 
-Result<Predicted> predict(const Inputs& inputs, const Planned& planned, const search::Costs& costs,
-                          int steps) {
+Result<PricedPlan> price_planned(const Inputs& inputs, const Planned& planned,
+                                 const search::Costs& costs, int steps) {
   const program::Program& program = *planned.program;
   const cost::ProfileCost model = costs.model(inputs.cluster);
   MOTLEY_ASSIGN(const auto times, model.times(program));
@@ -62,12 +62,23 @@ Result<Predicted> predict(const Inputs& inputs, const Planned& planned, const se
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank) price.of_rank.push_back(rank);
   const search::GroupCost known(model, all, search::known_times(program, times));
   MOTLEY_ASSIGN(price.step, search::expected_step(price.kinds.step, program, known, costs.jitter));
-  MOTLEY_ASSIGN(Predicted predicted, say(inputs, planned.plan, costs, price));
+  return PricedPlan{std::move(price), std::move(priced.trace)};
+}
+
+Result<Predicted> predict(const Inputs& inputs, const Planned& planned, const search::Costs& costs,
+                          int steps) {
+  MOTLEY_ASSIGN(PricedPlan priced, price_planned(inputs, planned, costs, steps));
+  MOTLEY_ASSIGN(Predicted predicted, say(inputs, planned.plan, costs, priced.price));
   predicted.trace = std::move(priced.trace);
+  if (inputs.survive > 0) predicted.mirrors = find_mirror_price(*planned.program);
   return predicted;
 }
 
 Result<Predicted> foresee(const Inputs& inputs, const plan::Plan& plan, const Priced& priced) {
+  if (inputs.survive > 0) {
+    MOTLEY_ASSIGN(const Planned planned, lower_plan(inputs, plan));
+    return predict(inputs, planned, *priced.costs, 1);
+  }
   MOTLEY_ASSIGN(const search::PlanPrice price, priced.evaluator->price_parts(plan));
   return say(inputs, plan, *priced.costs, price);
 }

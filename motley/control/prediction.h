@@ -4,10 +4,11 @@
 #include <string>
 #include <vector>
 
+#include "motley/control/mirroring.h"
 #include "motley/control/planning.h"
 #include "motley/cost/trust/experience.h"
 #include "motley/cost/trust/interval.h"
-#include "motley/search/split/step_price.h"
+#include "motley/search/split/step_evaluator.h"
 #include "motley/trace/trace.h"
 
 namespace motley::control {
@@ -30,17 +31,27 @@ struct Predicted {
   cost::PredictionInterval step;
   std::vector<DevicePrediction> devices;  ///< by rank
   cost::Origin origin = cost::Origin::kMeasured;
-  std::string basis;  ///< what the intervals rest on
+  std::string basis;                   ///< what the intervals rest on
+  std::optional<MirrorPrice> mirrors;  ///< of a program that is to outlive losses
 
   Seconds seconds() const { return Seconds(step.value); }
 };
+
+/// What the plan's program takes and needs, by a simulation of so many steps of it.
+struct PricedPlan {
+  search::PlanPrice price;
+  trace::Trace trace;
+};
+Result<PricedPlan> price_planned(const Inputs& inputs, const Planned& planned,
+                                 const search::Costs& costs, int steps);
 
 /// Simulates the plan's program for so many steps, and puts intervals around the results from what
 /// earlier runs' predictions were off by.
 Result<Predicted> predict(const Inputs& inputs, const Planned& planned, const search::Costs& costs,
                           int steps);
 
-/// The same of one step without a trace, which needs no program of the whole step.
+/// The same of one step without a trace, which needs no program of the whole step, unless it is to
+/// outlive losses: what mirrors and commits take is of all its devices.
 Result<Predicted> foresee(const Inputs& inputs, const plan::Plan& plan, const Priced& priced);
 
 /// The outcome's steps with what devices vary by, which planners leave out: as much as its plan's,

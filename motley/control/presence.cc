@@ -15,6 +15,10 @@ namespace {
 
 constexpr const char* kPresenceState = "motley.presence/1";
 
+bool is_before(const Presence::Event& one, const Presence::Event& other) {
+  return std::tie(one.at, one.device) < std::tie(other.at, other.device);
+}
+
 bool changes_plan(const policy::Choice& choice) {
   return std::holds_alternative<policy::UsePlan>(choice.action) ||
          std::holds_alternative<policy::UseSplit>(choice.action) ||
@@ -23,7 +27,8 @@ bool changes_plan(const policy::Choice& choice) {
 
 }  // namespace
 
-Presence::Presence(const std::vector<simulate::Absence>& absences) {
+Presence::Presence(const std::vector<simulate::Absence>& absences, std::set<std::string> absent)
+    : gone_(std::move(absent)) {
   std::map<std::string, std::vector<std::pair<Seconds, Seconds>>> of_device;
   for (const simulate::Absence& absence : absences)
     of_device[absence.device].emplace_back(absence.from, absence.until);
@@ -34,29 +39,38 @@ Presence::Presence(const std::vector<simulate::Absence>& absences) {
       std::size_t last = i + 1;
       for (; last < spans.size() && spans[last].first <= until; ++last)
         until = std::max(until, spans[last].second);
-      events_.push_back({simulate::whole_nanoseconds(spans[i].first), device, true});
+      events_.push_back({simulate::whole_nanoseconds(spans[i].first), device, What::kLoss});
       if (!std::isinf(until.value))
-        events_.push_back({simulate::whole_nanoseconds(until), device, false});
+        events_.push_back({simulate::whole_nanoseconds(until), device, What::kArrival});
       i = last;
     }
   }
-  std::sort(events_.begin(), events_.end(), [](const Event& one, const Event& other) {
-    return std::tie(one.at, one.device) < std::tie(other.at, other.device);
-  });
+  std::sort(events_.begin(), events_.end(), is_before);
+}
+
+void Presence::add(Event event) {
+  const auto rest = events_.begin() + static_cast<std::ptrdiff_t>(next_);
+  events_.insert(std::upper_bound(rest, events_.end(), event, is_before), std::move(event));
+}
+
+void Presence::leave(const std::string& device) {
+  const auto rest = events_.begin() + static_cast<std::ptrdiff_t>(next_);
+  events_.erase(std::remove_if(rest, events_.end(),
+                               [&](const Event& event) { return event.device == device; }),
+                events_.end());
+  gone_.insert(device);
 }
 
 Presence::Event Presence::take() {
   const Event& event = events_[next_++];
-  if (event.is_loss)
-    gone_.insert(event.device);
-  else
-    gone_.erase(event.device);
+  if (event.what == What::kLoss) gone_.insert(event.device);
+  if (event.what == What::kArrival) gone_.erase(event.device);
   return event;
 }
 
 const Presence::Event* Presence::find_loss(const std::set<std::string>& devices) const {
   for (std::size_t i = next_; i < events_.size(); ++i)
-    if (events_[i].is_loss && devices.contains(events_[i].device)) return &events_[i];
+    if (events_[i].what == What::kLoss && devices.contains(events_[i].device)) return &events_[i];
   return nullptr;
 }
 
@@ -68,9 +82,15 @@ std::vector<policy::Choice> PresencePolicy::observe(const policy::Observation& o
     gone_.insert(loss->device);
     if (back_ == loss->device) back_.clear();
     if (!decides && around_.uses(loss->device)) split_again(loss->device, "is gone", choices);
+  } else if (const auto* notice = std::get_if<policy::NoticeSeen>(&observation)) {
+    gone_.insert(notice->device);
+    if (!decides && around_.uses(notice->device))
+      split_again(notice->device, "will be gone", choices);
   } else if (const auto* arrival = std::get_if<policy::ArrivalSeen>(&observation)) {
     gone_.erase(arrival->device);
     back_ = decides ? "" : arrival->device;
+    if (!decides && std::any_of(gone_.begin(), gone_.end(), around_.uses))  // no step would come
+      split_again(std::exchange(back_, ""), "is there again", choices);
   } else if (const auto* seen = std::get_if<policy::StepSeen>(&observation)) {
     if (back_.empty() || (seen->devices.empty() && !decides)) return choices;
     const std::string back = std::exchange(back_, "");

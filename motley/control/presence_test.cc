@@ -20,15 +20,16 @@ TEST(Presence, GoesFromEventToEvent) {
                      {"b", Seconds(3), Seconds(5)},
                      {"b", Seconds(7), Seconds(8)}});
   ASSERT_NE(presence.next(), nullptr);
-  EXPECT_EQ(*presence.next(), (Presence::Event{1 * kSecond, "c", true}));
-  EXPECT_EQ(*presence.find_loss({"b"}), (Presence::Event{2 * kSecond, "b", true}));
+  EXPECT_EQ(*presence.next(), (Presence::Event{1 * kSecond, "c", Presence::What::kLoss}));
+  EXPECT_EQ(*presence.find_loss({"b"}), (Presence::Event{2 * kSecond, "b", Presence::What::kLoss}));
   EXPECT_EQ(presence.find_loss({"a"}), nullptr);
   presence.take();
   EXPECT_THAT(presence.gone(), ElementsAre("c"));
-  EXPECT_EQ(presence.take(), (Presence::Event{2 * kSecond, "b", true}));
+  EXPECT_EQ(presence.take(), (Presence::Event{2 * kSecond, "b", Presence::What::kLoss}));
   EXPECT_THAT(presence.gone(), ElementsAre("b", "c"));
-  EXPECT_EQ(presence.take(), (Presence::Event{5 * kSecond, "b", false}));
-  EXPECT_EQ(*presence.find_loss({"b", "c"}), (Presence::Event{7 * kSecond, "b", true}));
+  EXPECT_EQ(presence.take(), (Presence::Event{5 * kSecond, "b", Presence::What::kArrival}));
+  EXPECT_EQ(*presence.find_loss({"b", "c"}),
+            (Presence::Event{7 * kSecond, "b", Presence::What::kLoss}));
   presence.take();
   presence.take();
   EXPECT_THAT(presence.gone(), ElementsAre("c"));
@@ -110,6 +111,24 @@ TEST_F(PresencePolicyTest, WhoIsThereAgainIsWaitedForByTheNextStepThatIsKnown) {
   EXPECT_THAT(whys(policy->observe(step())), ElementsAre("own"));
   asking_->at_steps = false;
   EXPECT_THAT(policy->observe(step()), IsEmpty());
+}
+
+// Two of the plan's are gone: without a split with the one that is back no step would be done.
+TEST_F(PresencePolicyTest, WhoIsBackIsNotWaitedForWhereNoStepComes) {
+  const auto policy = make();
+  is_possible_ = false;
+  policy->observe(policy::LossSeen{"b", Seconds(1)});
+  policy->observe(policy::LossSeen{"d", Seconds(1)});
+  is_possible_ = true;
+  EXPECT_THAT(whys(policy->observe(policy::ArrivalSeen{"b", Seconds(2)})),
+              ElementsAre("b is there again"));
+}
+
+TEST_F(PresencePolicyTest, ANoticeIsAsGoodAsALoss) {
+  const auto policy = make();
+  EXPECT_THAT(whys(policy->observe(policy::NoticeSeen{"b", Seconds(1), Seconds(30)})),
+              ElementsAre("b will be gone"));
+  EXPECT_THAT(policy->observe(policy::NoticeSeen{"idle", Seconds(1), Seconds(30)}), IsEmpty());
 }
 
 TEST_F(PresencePolicyTest, NobodyIsAPolicyThatAsksForNothing) {

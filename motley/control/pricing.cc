@@ -77,9 +77,9 @@ Result<Priced> price(Inputs& inputs, const PriceChoices& choices, const Outside&
     priced = load_priced(inputs, choices.missing, store, torch);
   }
   if (!priced) return priced;
-  outside.listener.phase(Phase::kPrice, [&] {
+  MOTLEY_RETURN_IF_ERROR(outside.listener.phase(Phase::kPrice, [&] {
     return search::print_cost_table(search::build_cost_table(*priced->costs, inputs.cluster));
-  });
+  }));
   return priced;
 }
 

@@ -19,6 +19,7 @@
 #include "motley/control/slowed_split.h"
 #include "motley/control/trials.h"
 #include "motley/control/workers.h"
+#include "motley/program/square_count.h"
 #include "motley/program/step_parts.h"
 #include "motley/simulate/drawn_times.h"
 #include "motley/simulate/step_by_step.h"
@@ -30,15 +31,10 @@ using simulate::StepByStep;
 using simulate::whole_nanoseconds;
 using trace::Nanoseconds;
 
-Seconds to_seconds(Nanoseconds time) { return Seconds(static_cast<double>(time) / 1e9); }
-
-/// What a move takes: its messages. Copies within a device are as nothing beside them.
-class MoveCost : public cost::CostModel {
+/// A model but for what operators take.
+class OtherCompute : public cost::CostModel {
  public:
-  explicit MoveCost(const cost::CostModel& model) : model_(model) {}
-  Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& program) const override {
-    return std::vector<Seconds>(program.instructions.size());
-  }
+  explicit OtherCompute(const cost::CostModel& model) : model_(model) {}
   Result<Seconds> collective_time(std::string_view op, Bytes bytes,
                                   const std::vector<std::string>& devices) const override {
     return model_.collective_time(op, bytes, devices);
@@ -49,8 +45,33 @@ class MoveCost : public cost::CostModel {
   }
   std::vector<double> link_capacities() const override { return model_.link_capacities(); }
 
- private:
+ protected:
   const cost::CostModel& model_;
+};
+
+/// What a move takes: its messages. Copies within a device are as nothing beside them.
+class MoveCost : public OtherCompute {
+ public:
+  using OtherCompute::OtherCompute;
+  Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& program) const override {
+    return std::vector<Seconds>(program.instructions.size());
+  }
+};
+
+/// The same model of steps that count no squares of gradients.
+class WithoutSquares : public OtherCompute {
+ public:
+  using OtherCompute::OtherCompute;
+  Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& program) const override {
+    MOTLEY_ASSIGN(std::vector<Seconds> times, model_.compute_times(program));
+    for (std::size_t i = 0; i < times.size(); ++i)
+      if (program::counts_squares(program.instructions[i])) times[i] = Seconds(0);
+    return times;
+  }
+  double interference(const std::string& device,
+                      const std::vector<std::string>& group) const override {
+    return model_.interference(device, group);
+  }
 };
 
 /// Says the simulated time.
@@ -94,9 +115,14 @@ bool share_any(const std::set<std::string>& some, const std::set<std::string>& o
 /// In so many directions gradients vary, all by as much.
 constexpr std::size_t kNoiseDimensions = 200;
 
+std::set<std::string> absent_of(const RehearsalChoices& choices) {
+  return choices.rent ? absent_devices(choices.rent->machines) : std::set<std::string>();
+}
+
 /// A program that steps are done by, for a while.
 struct Stint {
   StepByStep steps;
+  std::optional<StepByStep> uncounted = {};  ///< that count no squares; none: none was done yet
   std::set<std::string> devices;
   std::vector<program::StepShape> shapes;  // by rank
 
@@ -115,7 +141,8 @@ class Rehearsing {
         adaptation_(std::move(adaptation)),
         choices_(choices),
         cost_(chosen.priced.costs->model(chosen.inputs.cluster)),
-        presence_(choices.conditions.absences),
+        market_(make_market(chosen, adaptation_, choices)),
+        presence_(market_ ? market_->other_absences() : choices.conditions.absences, absent()),
         drawn_(std::vector<double>(kNoiseDimensions, 1), choices.conditions.seed),
         first_batch_(adaptation_.batches ? adaptation_.batches->first : chosen.inputs.global_batch),
         listener_(listener),
@@ -124,7 +151,7 @@ class Rehearsing {
         adapting_(adaptation_, chosen.inputs, directory_, job_, clock_, listener_) {
     rehearsed_.policy = adaptation_.policy ? adaptation_.policy->name() : "none";
     const bool may_split = adaptation_.split != nullptr || adaptation_.batch != nullptr;
-    if (may_split && presence_.next() != nullptr) mind_presence();
+    if (may_split && (market_ || presence_.next() != nullptr)) mind_presence();
   }
   Rehearsing(const Rehearsing&) = delete;
   Rehearsing& operator=(const Rehearsing&) = delete;
@@ -133,10 +160,14 @@ class Rehearsing {
     MOTLEY_RETURN_IF_ERROR(adapting_.open());
     adapting_.on_event({"ready", 0, {{"first_step", 0}, {"leads", true}}});
     MOTLEY_RETURN_IF_ERROR(enter(adapting_.current().planned.program));
+    for (const std::string& device : absent())
+      adapting_.observe(policy::LossSeen{device, Seconds(0)}, 0);
+    take_market_events();
     while (!is_over() && rehearsed_.stopped.empty()) MOTLEY_RETURN_IF_ERROR(go_on());
     MOTLEY_RETURN_IF_ERROR(adapting_.end(false));
     MOTLEY_ASSIGN(rehearsed_.decisions, read_decisions(directory_.decisions()));
     rehearsed_.total = to_seconds(now_);
+    if (market_) rehearsed_.rent = market_->end(rehearsed_.total);
     return std::move(rehearsed_);
   }
 
@@ -146,6 +177,19 @@ class Rehearsing {
     run::Change change;
     std::int64_t step = 0;
   };
+
+  /// A step is believed to take what is predicted of the first plan.
+  static std::optional<RehearsedMarket> make_market(const ChosenPlan& chosen,
+                                                    const Adaptation& adaptation,
+                                                    const RehearsalChoices& choices) {
+    if (!choices.rent) return std::nullopt;
+    const Candidate& first = adaptation.candidates[static_cast<std::size_t>(adaptation.first)];
+    const auto predicted = predict(chosen.inputs, first.planned, *chosen.priced.costs, 1);
+    const Seconds step = predicted ? predicted->seconds() : Seconds(0);
+    return RehearsedMarket(*choices.rent, choices.steps, step, choices.conditions);
+  }
+
+  std::set<std::string> absent() const { return absent_of(choices_); }
 
   run::Job make_job() const {
     run::Job job;
@@ -159,25 +203,28 @@ class Rehearsing {
   /// no split has devices that are gone.
   void mind_presence() {
     PresencePolicy::Surroundings around;
-    around.uses = [this](const std::string& device) { return current_->devices.contains(device); };
+    around.uses = [this](const std::string& device) {
+      return (due_.empty() ? current_->devices : devices_of(due_.back().change.program))
+          .contains(device);
+    };
     around.split = [this, first = shares_of(adapting_.current().planned.plan, inputs_.cluster)](
                        const std::set<std::string>& gone) -> Result<policy::Action> {
       const Candidate& now = adapting_.current();
       const bool is_whole =
           std::none_of(first.begin(), first.end(),
                        [&](const policy::Share& share) { return gone.contains(share.device); });
-      if (is_whole && adaptation_.split) return policy::UseSplit{first};
+      if (is_whole && !market_ && adaptation_.split) return policy::UseSplit{first};
       MOTLEY_ASSIGN(std::vector<policy::Share> shares,
                     find_split(chosen_, {gone, nullptr, now.planned.plan.global_batch}));
       if (adaptation_.split) return policy::UseSplit{std::move(shares)};
       return policy::UseBatch{std::move(shares), now.lr_factor};
     };
-    adaptation_.policy =
-        std::make_unique<PresencePolicy>(std::move(adaptation_.policy), std::move(around));
+    adaptation_.policy = std::make_unique<PresencePolicy>(std::move(adaptation_.policy),
+                                                          std::move(around), absent());
     const auto check = [this](const std::vector<policy::Share>& shares) -> Result<void> {
       for (const policy::Share& share : shares)
-        if (presence_.gone().contains(share.device))
-          return runtime_error("rehearsal.gone", share.device + " is gone");
+        if (presence_.gone().contains(share.device) || leaving_.contains(share.device))
+          return runtime_error("rehearsal.gone", share.device + " is gone, or will be");
       return {};
     };
     if (adaptation_.split)
@@ -202,6 +249,7 @@ class Rehearsing {
 
   /// What happens next: devices go or come, a change, a step.
   Result<void> go_on() {
+    if (release_returned()) return {};
     if (const Presence::Event* next = presence_.next(); next && next->at <= now_) {
       see(presence_.take());
       return {};
@@ -234,20 +282,88 @@ class Rehearsing {
       lose(next->at - now_);
   }
 
-  /// A device went or came.
+  /// A device went or came, or it is told that it will go.
   void see(const Presence::Event& event) {
     const Seconds at = to_seconds(event.at);
-    if (event.is_loss) {
+    if (event.what == Presence::What::kNotice) {
+      announce(event.device, to_seconds(presence_.find_loss({event.device})->at) - at);
+    } else if (event.what == Presence::What::kLoss) {
       listener_.note(fmt::format("step {}: {} is gone", step_, event.device));
+      leaving_.erase(event.device);
       if (current_->devices.contains(event.device)) lose(whole_nanoseconds(recovery().detection));
       go_back_if_none_is_left();
       refuse_changes_with(event.device);
-      adapting_.observe(policy::LossSeen{event.device, at}, step_);
+      tell(policy::LossSeen{event.device, at});
     } else {
-      listener_.note(fmt::format("step {}: {} is there again", step_, event.device));
-      adapting_.observe(policy::ArrivalSeen{event.device, at}, step_);
+      listener_.note(fmt::format("step {}: {} is there", step_, event.device));
+      tell(policy::ArrivalSeen{event.device, at});
     }
+  }
+
+  /// It will go, and trains until then or until a plan without it begins.
+  void announce(const std::string& device, Seconds left) {
+    listener_.note(fmt::format("step {}: {} will be gone", step_, device));
+    leaving_.insert(device);
+    refuse_changes_with(device);
+    tell(policy::NoticeSeen{device, to_seconds(now_), left});
+  }
+
+  /// Whoever decides on plans, and whoever rents.
+  void tell(const policy::Observation& seen) {
+    adapting_.observe(seen, step_);
     take_changes();
+    tell_market(seen);
+  }
+
+  void tell_market(const policy::Observation& seen) {
+    if (!market_) return;
+    for (const policy::Choice& choice : market_->observe(seen)) {
+      if (said_ != choice.why) listener_.note(fmt::format("step {}: {}", step_, choice.why));
+      said_ = choice.why;
+      adapting_.record({.policy = std::string(market_->policy().name()), .choice = choice});
+    }
+    take_market_events();
+    if (market_->policy().is_spent()) rehearsed_.stopped = "the budget is spent";
+    for (elastic::JobMachine& machine : market_->take_returns()) give_back(std::move(machine));
+  }
+
+  void take_market_events() {
+    if (!market_) return;
+    for (Presence::Event& event : market_->take_events()) presence_.add(std::move(event));
+  }
+
+  /// Where no plan is possible without it, it stays.
+  void give_back(elastic::JobMachine machine) {
+    for (const std::string& device : machine.devices) {
+      leaving_.insert(device);
+      adapting_.observe(policy::NoticeSeen{device, to_seconds(now_), Seconds(0)}, step_);
+      take_changes();
+    }
+    returned_.push_back(std::move(machine));
+  }
+
+  /// Machines that are to be given back, and that no plan has any more, go. Have any?
+  bool release_returned() {
+    for (auto machine = returned_.begin(); machine != returned_.end(); ++machine) {
+      const std::set<std::string> devices(machine->devices.begin(), machine->devices.end());
+      if (share_any(current_->devices, devices)) {
+        if (!due_.empty()) continue;
+        for (const std::string& device : devices) {
+          leaving_.erase(device);
+          tell(policy::ArrivalSeen{device, to_seconds(now_)});
+        }
+      } else {
+        for (const std::string& device : devices) {
+          listener_.note(fmt::format("step {}: {} is given back", step_, device));
+          leaving_.erase(device);
+          presence_.leave(device);
+          tell(policy::LossSeen{device, to_seconds(now_), true});
+        }
+      }
+      returned_.erase(machine);
+      return true;
+    }
+    return false;
   }
 
   /// Nobody has the state of the last step: it is that of the last checkpoint.
@@ -286,7 +402,9 @@ class Rehearsing {
 
   void take_changes() {
     while (auto order = adapting_.next_order())
-      if (auto* change = std::get_if<run::Change>(&*order))
+      if (const auto* count = std::get_if<CountEvery>(&*order))
+        counts_every_ = count->every;
+      else if (auto* change = std::get_if<run::Change>(&*order))
         due_.push_back({std::move(*change), step_ + choices_.change_steps});
   }
 
@@ -335,9 +453,22 @@ class Rehearsing {
     return {};
   }
 
+  /// The program that does the next step, with or without counting squares.
+  Result<StepByStep*> next_steps() {
+    if (step_ % counts_every_ == 0) return &current_->steps;
+    if (!current_->uncounted) {
+      const auto program = std::make_shared<const program::Program>(current_->steps.program());
+      MOTLEY_ASSIGN(StepByStep steps,
+                    StepByStep::make(program, WithoutSquares(cost_), choices_.conditions));
+      current_->uncounted = std::move(steps);
+    }
+    return &*current_->uncounted;
+  }
+
   Result<void> step() {
+    MOTLEY_ASSIGN(StepByStep * steps, next_steps());
     MOTLEY_ASSIGN(const StepByStep::Times times,
-                  current_->steps.run({.step = step_, .attempt = attempts_[step_]}, now_));
+                  steps->run({.step = step_, .attempt = attempts_[step_]}, now_));
     const Presence::Event* loss = presence_.find_loss(current_->devices);
     if (loss != nullptr && loss->at < times.end) {
       ++attempts_[step_];
@@ -352,11 +483,13 @@ class Rehearsing {
     report.logged.step_s = step_s;
     report.logged.stint = number_;
     rehearsed_.step_s.push_back(step_s);
-    if (adaptation_.batches) report.logged.noise = draw_noise();
+    if (adaptation_.batches && step_ % counts_every_ == 0) report.logged.noise = draw_noise();
     note_progress();
     (void)adapting_.step(report);
     ++step_;
     take_changes();
+    policy::StepSeen seen{.step = report.step, .at = to_seconds(now_), .took = Seconds(step_s)};
+    tell_market(seen);
     return {};
   }
 
@@ -422,6 +555,7 @@ class Rehearsing {
   Adaptation adaptation_;
   const RehearsalChoices& choices_;
   const cost::ProfileCost cost_;
+  std::optional<RehearsedMarket> market_;
   Presence presence_;
   adapt::DrawnNoise drawn_;
   const std::int64_t first_batch_;  // samples
@@ -435,11 +569,15 @@ class Rehearsing {
   std::vector<std::shared_ptr<Stint>> stints_;
   std::shared_ptr<Stint> current_;  // that runs
   int number_ = 0;                  // of the change that brought it
+  std::int64_t counts_every_ = 1;   // in such steps noise is measured
   std::deque<Due> due_;
   std::int64_t step_ = 0;                                          // steps done
   std::map<std::int64_t, std::int64_t> attempts_;                  // of steps that were lost
   std::vector<std::pair<std::int64_t, double>> taken_ = {{0, 0}};  // samples, progress: after steps
   bool is_waiting_ = false;                                        // for devices
+  std::set<std::string> leaving_;                                  // devices, that will go
+  std::vector<elastic::JobMachine> returned_;  // that are given back once no plan has them
+  std::string said_;                           // of who rents
   Rehearsed rehearsed_;
 };
 
@@ -447,6 +585,24 @@ Result<void> check_choices(const ChosenPlan& chosen, const RehearsalChoices& cho
   if (!chosen.priced.costs)
     return usage_error("rehearsal.prices", "the plan has no prices, so it cannot be simulated");
   return simulate::check_conditions(choices.conditions, names_of(chosen.inputs), "the cluster");
+}
+
+/// It begins with the devices that are there, by the best split of the batch over them.
+Result<void> leave_out(const ChosenPlan& chosen, const std::set<std::string>& absent,
+                       Adaptation& adaptation) {
+  if (absent.empty()) return {};
+  if (!adaptation.split && !adaptation.batch)
+    return usage_error("rehearsal.absent", "where devices are absent the batch is split again");
+  const Candidate& planned = adaptation.candidates[static_cast<std::size_t>(adaptation.first)];
+  MOTLEY_ASSIGN(std::vector<policy::Share> shares,
+                find_split(chosen, {absent, nullptr, planned.planned.plan.global_batch}));
+  MOTLEY_ASSIGN(Candidate first, adaptation.split
+                                     ? adaptation.split(shares)
+                                     : adaptation.batch({std::move(shares), planned.lr_factor}));
+  MOTLEY_RETURN_IF_ERROR(lower_candidate(chosen.inputs, adaptation, first));
+  adaptation.candidates = {std::move(first)};
+  adaptation.first = 0;
+  return {};
 }
 
 /// The first plan alone; where the batch is decided as it was before gradients were counted.
@@ -536,21 +692,10 @@ class KnowingAll {
   Result<std::shared_ptr<Stint>> best_split(const std::set<std::string>& without) {
     const std::shared_ptr<Stint> none;
     if (!adaptation_.split) return none;
-    DeviceSetting setting{.gone = without};
-    std::map<std::string, double> slowness;
-    for (const simulate::SlowDown& slow : choices_.conditions.slow_downs) {
-      if (whole_nanoseconds(slow.from) > now_ || whole_nanoseconds(slow.until) <= now_) continue;
-      slowness.emplace(slow.device, 1).first->second *= slow.factor;
-    }
+    const Slowness slowness = slowness_at(choices_.conditions.slow_downs, now_);
     const auto [known, is_new] = splits_.try_emplace({without, slowness});
     if (!is_new) return known->second;
-    setting.slowness = [&](const std::string& device) {
-      const auto found = slowness.find(device);
-      return found == slowness.end() ? 1 : found->second;
-    };
-    const auto shares = find_split(chosen_, setting);
-    if (!shares && shares.error().kind != ErrorKind::kInfeasible)
-      return tl::make_unexpected(shares.error());
+    MOTLEY_ASSIGN(const auto shares, find_split_if_any(chosen_, without, slowness, 0));
     if (!shares) return none;
     MOTLEY_ASSIGN(const Candidate candidate, adaptation_.split(*shares));
     MOTLEY_ASSIGN(known->second, make_stint(candidate.planned));
@@ -563,8 +708,7 @@ class KnowingAll {
   const cost::ProfileCost cost_;
   Presence presence_;
   Stints candidates_;
-  std::map<std::pair<std::set<std::string>, std::map<std::string, double>>, std::shared_ptr<Stint>>
-      splits_;
+  std::map<std::pair<std::set<std::string>, Slowness>, std::shared_ptr<Stint>> splits_;
   Nanoseconds now_ = 0;
 };
 
@@ -577,6 +721,7 @@ double Rehearsed::steps_per_second() const {
 Result<Rehearsed> rehearse(const ChosenPlan& chosen, Adaptation adaptation,
                            const RehearsalChoices& choices, Listener& listener) {
   MOTLEY_RETURN_IF_ERROR(check_choices(chosen, choices));
+  MOTLEY_RETURN_IF_ERROR(leave_out(chosen, absent_of(choices), adaptation));
   MOTLEY_ASSIGN(const bool decides, limit_trials(choices.steps, adaptation));
   if (!decides) adaptation = without_policy(chosen, adaptation);
   return Rehearsing(chosen, std::move(adaptation), choices, listener).run();
@@ -585,7 +730,9 @@ Result<Rehearsed> rehearse(const ChosenPlan& chosen, Adaptation adaptation,
 Result<Rehearsed> rehearse_as_planned(const ChosenPlan& chosen, const Adaptation& adaptation,
                                       const RehearsalChoices& choices, Listener& listener) {
   MOTLEY_RETURN_IF_ERROR(check_choices(chosen, choices));
-  return Rehearsing(chosen, without_policy(chosen, adaptation), choices, listener).run();
+  Adaptation still = without_policy(chosen, adaptation);
+  MOTLEY_RETURN_IF_ERROR(leave_out(chosen, absent_of(choices), still));
+  return Rehearsing(chosen, std::move(still), choices, listener).run();
 }
 
 Result<Rehearsed> rehearse_knowing_all(const ChosenPlan& chosen, const Adaptation& adaptation,

@@ -8,6 +8,7 @@
 #include "motley/control/adapting.h"
 #include "motley/control/chosen_plan.h"
 #include "motley/control/noise_course.h"
+#include "motley/control/rehearsed_market.h"
 #include "motley/simulate/conditions.h"
 
 namespace motley::control {
@@ -23,6 +24,8 @@ struct RehearsalChoices {
   Seconds change_pause;
   /// Of a training whose batch is decided: what its gradients' noise is like.
   std::optional<NoiseCourse> noise = {};
+  /// Of a training whose machines are rented.
+  std::optional<RentRehearsal> rent = {};
 };
 
 /// A training that was simulated step after step.
@@ -43,6 +46,7 @@ struct Rehearsed {
   /// What all steps are worth, in steps of the first batch (adapt/learning_rate.h): as many where
   /// the batch stays.
   double progress = 0;
+  std::optional<RehearsedRent> rent = {};  ///< where machines are rented
 
   /// 0 where nothing was done.
   double steps_per_second() const;
@@ -60,6 +64,10 @@ struct Rehearsed {
 /// by a split that is searched over them (presence.h). Where that is not possible, training waits
 /// until the plan's devices are there (then recovery.restart), or ends. State comes from survivors;
 /// where none of the plan's devices is left, from the last checkpoint.
+///
+/// Where machines are rented (rehearsed_market.h) it begins with those that are there, by the best
+/// split over them. One that is told to be taken back, or is to be given back, is left out as soon
+/// as a split without it can begin. Ends where the budget is spent.
 ///
 /// Where the batch is decided (Adaptation::batches) `noise` must be there: devices say squares
 /// of gradients drawn for its scale (adapt/drawn_noise.h, from the conditions' seed) in a space of

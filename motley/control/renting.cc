@@ -17,122 +17,17 @@ namespace {
 using elastic::print_duration;
 
 constexpr const char* kSchema = "motley.renting/1";
+constexpr const char* kLeft = "renting";
 constexpr std::string_view kVariables = "MOTLEY_RENT_";
 constexpr Seconds kReadEvery{1}, kWriteEvery{10};
-constexpr double kTicks = 1000;  // between the beginning and the deadline, of a second at least
 
-std::string describe(const cluster::Node& node, const std::string& kind) {
-  return fmt::format("{} {} {}", kind, node.spot ? "spot" : "on demand", node.zone);
-}
-
-std::string describe_offers(const elastic::Market& market) {
+std::vector<std::string> names_of(const std::vector<const elastic::JobMachine*>& machines) {
   std::vector<std::string> names;
-  for (const elastic::Offer& offer : market.offers) names.push_back(elastic::name_of(offer));
-  return join(names, ", ");
-}
-
-/// Who was there before this market's machines: their times end where this run begins.
-elastic::Lifetimes before(const elastic::Lifetimes& seen) {
-  Seconds latest(0);
-  for (const auto& [name, machine] : seen.machines())
-    latest = std::max({latest, machine.start, machine.end.value_or(Seconds(0))});
-  elastic::Lifetimes shifted(seen.options());
-  for (auto [name, machine] : seen.machines()) {
-    machine.start -= latest;
-    machine.end = machine.end.value_or(latest) - latest;
-    shifted.add("before: " + name, machine);
-  }
-  return shifted;
-}
-
-/// The offer of a node that says a zone.
-Result<std::size_t> find_offer(const elastic::Market& market, const cluster::Node& node,
-                               const std::vector<const cluster::Device*>& devices) {
-  for (std::size_t offer = 0; offer < market.offers.size(); ++offer) {
-    const elastic::Offer& each = market.offers[offer];
-    if (each.zone != node.zone || each.is_spot != node.spot) continue;
-    const bool fits = each.devices == static_cast<int>(devices.size()) &&
-                      std::all_of(devices.begin(), devices.end(),
-                                  [&](const auto* device) { return device->kind == each.kind; });
-    if (fits) return offer;
-  }
-  const std::string count = devices.size() == 1 ? "" : fmt::format("{}x", devices.size());
-  return usage_error(
-      "market.node",
-      fmt::format("node '{}': the market has no offer of {}{}; it has {}", node.name, count,
-                  describe(node, devices.front()->kind), describe_offers(market)));
-}
-
-/// Beside other devices of this kind.
-double speed_of(const cluster::Device& device) {
-  return device.speed * device.threads * device.quota.value_or(1);
+  for (const elastic::JobMachine* machine : machines) names.push_back(machine->name);
+  return names;
 }
 
 }  // namespace
-
-Result<std::vector<elastic::JobMachine>> find_machines(const elastic::Market& market,
-                                                       const cluster::Cluster& cluster,
-                                                       const std::vector<DeviceId>& ids,
-                                                       const std::vector<std::string>& absent) {
-  if (market.server)
-    return usage_error("market.server",
-                       "a market with [server] is of asynchronous workers, which run does not "
-                       "train with; leave [server] out");
-  for (const elastic::Offer& offer : market.offers)
-    if (std::none_of(ids.begin(), ids.end(),
-                     [&](DeviceId device) { return cluster.device(device).kind == offer.kind; }))
-      return usage_error("market.offer", fmt::format("offer '{}': no device of the cluster is of "
-                                                     "kind '{}'",
-                                                     elastic::name_of(offer), offer.kind));
-  std::vector<elastic::JobMachine> machines;
-  bool rents = false;
-  for (std::size_t n = 0; n < cluster.nodes.size(); ++n) {
-    const cluster::Node& node = cluster.nodes[n];
-    std::vector<const cluster::Device*> devices;
-    elastic::JobMachine machine{.name = node.name, .speed = 0};
-    std::size_t away = 0;
-    for (const DeviceId id : ids) {
-      const cluster::Device& device = cluster.device(id);
-      if (device.node.index() != n) continue;
-      devices.push_back(&device);
-      machine.devices.push_back(device.name);
-      machine.speed += speed_of(device);
-      away += std::find(absent.begin(), absent.end(), device.name) == absent.end() ? 0 : 1;
-    }
-    if (devices.empty()) continue;
-    if (away > 0 && away < devices.size())
-      return usage_error("market.absent", fmt::format("node '{}': {} of its {} devices are absent; "
-                                                      "a rented machine is there or not",
-                                                      node.name, away, devices.size()));
-    machine.is_there = away == 0;
-    if (!node.zone.empty()) {
-      MOTLEY_ASSIGN(machine.offer, find_offer(market, node, devices));
-      rents = true;
-    }
-    machines.push_back(std::move(machine));
-  }
-  if (rents) return machines;
-  return usage_error("market.node",
-                     "no [[node]] of the cluster says a zone, so none is rented; the market has " +
-                         describe_offers(market));
-}
-
-std::optional<std::int64_t> steps_between_checkpoints(
-    const MarketQuestion& question, const std::vector<elastic::JobMachine>& machines, Seconds step,
-    Bytes state) {
-  elastic::Mix mix{std::vector<int>(question.market.offers.size(), 0)};
-  for (const elastic::JobMachine& machine : machines) {
-    if (!machine.is_there) continue;
-    if (!machine.offer) return std::nullopt;
-    ++mix.machines[*machine.offer];
-  }
-  const Seconds every =
-      elastic::save_interval(question.market, mix, before(question.lifetimes).forecast(Seconds(0)),
-                             elastic::checkpoint_time(question.market, state));
-  const double steps = every / step;
-  if (!(steps < 1e12)) return std::nullopt;
-  return std::max<std::int64_t>(1, static_cast<std::int64_t>(steps));
-}
 
 Renting::Renting(RentChoices choices, elastic::JobRenting policy, const Place& place, Seconds began)
     : choices_(std::move(choices)),
@@ -148,17 +43,12 @@ Result<std::unique_ptr<Renting>> Renting::start(const RentChoices& choices, cons
                                                 const run::Job& job, std::optional<Seconds> step,
                                                 const Place& place) {
   MOTLEY_ASSIGN(const MarketQuestion question, read_market_question(choices.market));
-  elastic::RentingJob renting{.market = question.market,
-                              .steps = job.steps,
-                              .step = step,
-                              .deadline = choices.deadline,
-                              .budget = choices.budget};
-  renting.tick = std::max(renting.tick, choices.deadline / kTicks);
   const std::vector<std::string> absent =
       job.changes ? job.changes->absent : std::vector<std::string>();
-  MOTLEY_ASSIGN(renting.machines,
+  MOTLEY_ASSIGN(auto machines,
                 find_machines(question.market, inputs.cluster, inputs.devices, absent));
-  elastic::JobRenting policy(std::move(renting), before(question.lifetimes));
+  elastic::JobRenting policy =
+      make_renting(question, std::move(machines), choices, job.steps, step);
   const Seconds now = place.clock.calendar();
   Seconds began = now;
   const std::string path = place.directory.renting();
@@ -187,7 +77,31 @@ Result<std::unique_ptr<Renting>> Renting::start(const RentChoices& choices, cons
                        fmt::format("the run of {} has paid {:.3g} of {:.3g}: its "
                                    "budget is spent; give a larger --budget",
                                    place.directory.path, policy.paid(), *choices.budget));
-  return std::unique_ptr<Renting>(new Renting(choices, std::move(policy), place, began));
+  std::unique_ptr<Renting> made(new Renting(choices, std::move(policy), place, began));
+  Json left{{"market", elastic::print_market(question.market)},
+            {"lifetimes", question.lifetimes.to_json()}};
+  place.adapting.leave_also(kLeft, [renting = made.get(), left] {
+    Json what = left;
+    what["state"] = renting->to_json();
+    return what;
+  });
+  return made;
+}
+
+Renting::~Renting() { place_.adapting.leave_also(kLeft, nullptr); }
+
+Result<std::string> open_left_market(const Json& left, const RunDirectory& directory) {
+  const std::string path = directory.path + "/market.toml", lifetimes = "lifetimes_before.json";
+  MOTLEY_ASSIGN(elastic::Market market,
+                elastic::parse_market(left.at("market").get<std::string>(), "the lead's market"));
+  if (!market.lifetimes.empty()) {
+    market.lifetimes = lifetimes;
+    MOTLEY_RETURN_IF_ERROR(
+        write_file_atomic(directory.path + "/" + lifetimes, left.at("lifetimes").dump()));
+  }
+  MOTLEY_RETURN_IF_ERROR(write_file_atomic(path, elastic::print_market(market)));
+  MOTLEY_RETURN_IF_ERROR(write_file_atomic(directory.renting(), left.at("state").dump(1)));
+  return path;
 }
 
 Seconds Renting::now() const { return place_.clock.steady() - steady_began_; }
@@ -245,35 +159,55 @@ void Renting::carry_out(const policy::Choice& choice) {
     note(fmt::format("step {}: {}", place_.adapting.steps_done(), choice.why));
   said_ = choice.why;
   place_.adapting.record({.policy = std::string(policy_.name()), .choice = choice});
-  if (const auto* rent = std::get_if<policy::Rent>(&choice.action)) ask(*rent);
+  const auto* rent = std::get_if<policy::Rent>(&choice.action);
+  if (rent != nullptr && rent->count > 0) ask(*rent);
+  if (rent != nullptr && rent->count < 0) give_back(*rent);
 }
 
 void Renting::ask(const policy::Rent& rent) {
   asked_ += rent.count;
-  std::vector<std::string> devices, nodes;
-  double price = 0;
-  for (const elastic::JobMachine* machine : policy_.asked_for(rent)) {
-    nodes.push_back(machine->name);
-    devices.insert(devices.end(), machine->devices.begin(), machine->devices.end());
-    price = policy_.price_of(*machine->offer);
-  }
-  if (choices_.hook.empty()) {
+  const std::vector<const elastic::JobMachine*> machines = policy_.asked_for(rent);
+  if (choices_.hook.empty())
     note(fmt::format("nobody is asked for {}: there is no --rent-hook; they may join at {}",
-                     join(nodes, ", "), place_.door));
-    return;
+                     join(names_of(machines), ", "), place_.door));
+  else
+    start_hook(choices_.hook, machines);
+}
+
+/// The training goes on without it; when it has left (see_machines) it is given back.
+void Renting::give_back(const policy::Rent& rent) {
+  for (const elastic::JobMachine* machine : policy_.asked_for(rent)) {
+    returning_.insert(machine->name);
+    for (const std::string& device : machine->devices) {
+      const auto released = place_.adapting.release(device);
+      if (released) continue;
+      note(fmt::format("warning: {} stays: {}", machine->name, released.error().message));
+      returning_.erase(machine->name);
+      kept_.push_back(machine->devices.front());
+      break;
+    }
   }
+}
+
+void Renting::start_hook(const std::string& command,
+                         const std::vector<const elastic::JobMachine*>& machines) {
+  std::vector<std::string> devices;
+  for (const elastic::JobMachine* machine : machines)
+    devices.insert(devices.end(), machine->devices.begin(), machine->devices.end());
+  const std::size_t offer = *machines.front()->offer;
+  const elastic::Offer& of = policy_.job().market.offers[offer];
   const auto variable = [](std::string_view name, const auto& value) {
     return fmt::format("{}{}={}", kVariables, name, value);
   };
-  const auto started =
-      run::start_hook(choices_.hook,
-                      {variable("KIND", rent.kind), variable("ZONE", rent.zone),
-                       variable("SPOT", rent.spot ? 1 : 0), variable("COUNT", rent.count),
-                       variable("NODES", join(nodes, " ")), variable("DEVICES", join(devices, " ")),
-                       variable("JOIN", place_.door), variable("PRICE_PER_HOUR", price),
-                       variable("LEFT_S", fmt::format("{:.1f}", (choices_.deadline - now()).value)),
-                       variable("RUN_DIR", place_.directory.path)},
-                      kVariables);
+  const auto started = run::start_hook(
+      command,
+      {variable("KIND", of.kind), variable("ZONE", of.zone), variable("SPOT", of.is_spot ? 1 : 0),
+       variable("COUNT", machines.size()), variable("NODES", join(names_of(machines), " ")),
+       variable("DEVICES", join(devices, " ")), variable("JOIN", place_.door),
+       variable("PRICE_PER_HOUR", policy_.price_of(offer)),
+       variable("LEFT_S", fmt::format("{:.1f}", (choices_.deadline - now()).value)),
+       variable("RUN_DIR", place_.directory.path)},
+      kVariables);
   if (!started) note("warning: " + started.error().message);
 }
 
@@ -299,7 +233,10 @@ void Renting::see_machines() {
       observe(policy::ArrivalSeen{device, now()});
     else
       observe(policy::LossSeen{device, now(), was_left && !was_noticed});
+    if (!lives && returning_.erase(name) > 0) start_hook(choices_.return_hook, {&machines[m]});
   }
+  for (const std::string& device : std::exchange(kept_, {}))
+    observe(policy::ArrivalSeen{device, now()});
 }
 
 /// Offers that are not in the market any more are not to be had.
@@ -322,13 +259,16 @@ void Renting::see_prices() {
   }
 }
 
+Json Renting::to_json() const {
+  return {{"schema", kSchema},
+          {"began", began_.value},
+          {"deadline_s", choices_.deadline.value},
+          {"state", policy_.state()}};
+}
+
 void Renting::write() {
   written_ = now();
-  const Json json{{"schema", kSchema},
-                  {"began", began_.value},
-                  {"deadline_s", choices_.deadline.value},
-                  {"state", policy_.state()}};
-  auto done = write_file_atomic(place_.directory.renting(), json.dump(1));
+  auto done = write_file_atomic(place_.directory.renting(), to_json().dump(1));
   if (done)
     done = write_file_atomic(place_.directory.lifetimes(), policy_.lifetimes().to_json().dump(1));
   if (!done) note("warning: " + done.error().message);

@@ -10,36 +10,15 @@
 #include <vector>
 
 #include "motley/control/adapting.h"
-#include "motley/control/market.h"
 #include "motley/control/monitor.h"
-#include "motley/elastic/job_renting.h"
+#include "motley/control/rented_machines.h"
 #include "motley/run/notices/notice.h"
 
 namespace motley::control {
 
-/// How an elastic training rents machines while it runs.
-struct RentChoices {
-  std::string market;  ///< file, which is read again when it has changed
-  Seconds deadline;    ///< since the run began first
-  std::optional<double> budget;
-  std::string hook = "";  ///< a command that asks for machines (docs/formats/market.md)
-};
-
-/// The nodes of a cluster as machines of a market: those that say a zone are rented, by the offer
-/// of their kind, zone and spot; the others are one's own. `absent`: devices that are not there at
-/// the beginning. Usage errors: `market.node`, a node that no offer fits, or no node with a zone;
-/// `market.offer`, an offer of a kind that no device is of; `market.server`, `market.absent`,
-/// a machine of which only some devices are absent.
-Result<std::vector<elastic::JobMachine>> find_machines(const elastic::Market& market,
-                                                       const cluster::Cluster& cluster,
-                                                       const std::vector<DeviceId>& ids,
-                                                       const std::vector<std::string>& absent);
-
-/// Steps between two checkpoints as the hazard of these machines says (elastic/mix.h); none: one's
-/// own are among them, or all stay: nothing is lost.
-std::optional<std::int64_t> steps_between_checkpoints(
-    const MarketQuestion& question, const std::vector<elastic::JobMachine>& machines, Seconds step,
-    Bytes state);
+/// What another lead needs to rent on, as Renting left it (Adapting::leave_also, key "renting"),
+/// put into its run directory: the path of the market.
+Result<std::string> open_left_market(const Json& left, const RunDirectory& directory);
 
 /// Rents for a training while it runs: tells elastic::JobRenting what happens, keeps what it
 /// decides among the run's decisions, and starts a command that asks for machines. Hears what the
@@ -61,8 +40,8 @@ class Renting : public Listener {
                                                 const Place& place);
 
   void note(const std::string& line) override { place_.listener.note(line); }
-  void phase(Phase phase, const std::function<std::string()>& text) override {
-    place_.listener.phase(phase, text);
+  Result<void> phase(Phase phase, const std::function<std::string()>& text) override {
+    return place_.listener.phase(phase, text);
   }
   Wish step(const StepReport& report) override;
   void hear(const run::Notice& notice);
@@ -72,13 +51,20 @@ class Renting : public Listener {
   Wish look();
   /// Writes what is to be gone on with.
   RentedRun end();
+  ~Renting() override;
+  Renting(const Renting&) = delete;
+  Renting& operator=(const Renting&) = delete;
 
  private:
   Renting(RentChoices choices, elastic::JobRenting policy, const Place& place, Seconds began);
   Seconds now() const;
+  Json to_json() const;
   void observe(const policy::Observation& seen);
   void carry_out(const policy::Choice& choice);
   void ask(const policy::Rent& rent);
+  void give_back(const policy::Rent& rent);
+  void start_hook(const std::string& command,
+                  const std::vector<const elastic::JobMachine*>& machines);
   void see_machines();
   void see_prices();
   void write();
@@ -91,6 +77,8 @@ class Renting : public Listener {
   bool trains_ = false;   // from the first step, when all are there, until the run ends
   bool has_ended_ = false;
   std::set<std::string> noticed_, leaving_;  // machines
+  std::set<std::string> returning_;          // machines that are given back once they have left
+  std::vector<std::string> kept_;            // devices of such that cannot leave
   std::filesystem::file_time_type changed_;  // of the market
   Seconds read_, written_;
   std::string said_;

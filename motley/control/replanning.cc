@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "motley/control/mirroring.h"
-#include "motley/control/prediction.h"
 #include "motley/plan/shares.h"
 
 namespace motley::control {
@@ -30,59 +28,22 @@ plan::Plan share_alike(const plan::Plan& plan, const std::vector<DeviceId>& devi
   return plan::split_instead(plan, devices, samples);
 }
 
-/// Of a plan that was found, where it outlives losses, and one that splits the batch alone the
-/// quicker.
-Result<plan::PlanOutcome> find_survivor(const Inputs& inputs, PlanChoices choices,
-                                        const Priced& priced, plan::PlanOutcome found,
-                                        int survive) {
-  bool may_be = false;
-  if (found.plan) {
-    MOTLEY_ASSIGN(const Planned planned, lower_plan(inputs, *found.plan));
-    may_be = outlives_losses(*planned.program, survive) && check_memory(inputs, planned);
-    if (may_be && describe_mirrors(*planned.program).empty()) return found;
-    if (may_be) {
-      const auto predicted = predict(inputs, planned, *priced.costs, 1);
-      if (!predicted) return found;
-      found.predicted_step = predicted->seconds();
-    }
-  }
-  choices.planner = "split";
-  choices.micro_batches = 0;
-  MOTLEY_ASSIGN(plan::PlanOutcome split, plan_again(inputs, choices, priced));
-  const auto is_alone = [&](const plan::PlanOutcome& outcome) {
-    return outcome.plan && plan::members(*outcome.plan).size() <= static_cast<std::size_t>(survive);
-  };
-  if (is_alone(split)) {
-    choices.planner = "proportional";  // all devices have a part
-    MOTLEY_ASSIGN(split, plan_again(inputs, choices, priced));
-  }
-  if (!may_be) return split;
-  const bool is_quicker =
-      split.plan && !is_alone(split) && split.predicted_step < found.predicted_step;
-  return is_quicker ? std::move(split) : std::move(found);
-}
-
 }  // namespace
 
-Replan make_replanner(const ChosenPlan& chosen, PlanChoices choices, int survive) {
+Replan make_replanner(const ChosenPlan& chosen, PlanChoices choices) {
   const bool is_own = !choices.manual.empty() || !choices.stages.empty();
   if (is_own) choices.planner = "auto";
   choices.manual.clear();
   choices.stages.clear();
   choices.time_limit = std::min(choices.time_limit.value_or(kSearch), kSearch);
-  return [&chosen, choices, survive](const std::vector<DeviceId>& devices,
-                                     const BatchNow& batch) -> Result<Candidate> {
+  return [&chosen, choices](const std::vector<DeviceId>& devices,
+                            const BatchNow& batch) -> Result<Candidate> {
     Inputs inputs = chosen.inputs;
     inputs.devices = devices;
     inputs.global_batch = batch.samples;
     Candidate candidate;
     if (chosen.priced.evaluator) {
-      const bool may_survive = survive > 0 && devices.size() > static_cast<std::size_t>(survive);
       MOTLEY_ASSIGN(plan::PlanOutcome outcome, plan_again(inputs, choices, chosen.priced));
-      if (may_survive) {
-        MOTLEY_ASSIGN(outcome,
-                      find_survivor(inputs, choices, chosen.priced, std::move(outcome), survive));
-      }
       if (!outcome.plan) return tl::make_unexpected(infeasible_error(outcome));
       candidate.planned.plan = std::move(*outcome.plan);
       candidate.planned.plan.tf32 = inputs.tf32;

@@ -10,10 +10,7 @@ namespace motley::control {
 /// of the batch keeps the proportions of its shares, and devices that had none get as much as the
 /// middle one of those. Infeasible errors with arithmetic. `chosen` outlives what is returned.
 ///
-/// `survive`: so many devices may be lost at once and those that are left have all that is kept, in
-/// mirrors too (mirroring.h), where there are more devices than that. Of the plan that is found so
-/// and one that splits the batch alone the quicker is taken, with what mirrors take; the latter
-/// where the other does not outlive that.
-Replan make_replanner(const ChosenPlan& chosen, PlanChoices choices, int survive = 0);
+/// They outlive losses as the chosen one is to (survivors.h).
+Replan make_replanner(const ChosenPlan& chosen, PlanChoices choices);
 
 }  // namespace motley::control

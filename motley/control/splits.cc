@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <utility>
 #include <vector>
 
 #include "motley/adapt/policies.h"
 #include "motley/cost/device_keys.h"
-#include "motley/program/memory.h"
-#include "motley/synth/lower.h"
+#include "motley/search/split/micro_batch_steps.h"
 
 namespace motley::control {
 namespace {
@@ -21,26 +21,26 @@ constexpr auto kInAGroup = search::SplitEvaluator::Setting::kShared;
 /// device is off before it is seen.
 constexpr double kTrust = 0.15;
 
-/// What a device needs in a group. Without prices nothing is known of what operators need beside
-/// their results.
-Bytes peak_of(const ChosenPlan& chosen, DeviceId id, std::int64_t samples) {
-  const Inputs& inputs = chosen.inputs;
-  if (const auto* evaluator = chosen.priced.evaluator.get())
-    return evaluator->peak_bytes(id, samples, kInAGroup);
-  const auto program =
-      synth::lower_first(inputs.graph(), {.samples = samples, .ranks = 2}, inputs.lowering);
-  if (!program) return Bytes(std::numeric_limits<std::int64_t>::max());
-  return cost::with_framework(inputs.cluster.device(id), program::find_memory_peak(*program).total);
+/// Samples of a micro-batch to what a device needs.
+using Peak = std::function<Bytes(std::int64_t)>;
+
+/// Without prices nothing is known of what operators need beside their results.
+Peak lowered_peak(const cluster::Device& device, const search::MicroBatches& steps) {
+  return [&](std::int64_t samples) {
+    const Bytes tensors = search::peak_of_tensors(steps, steps.times * samples, kInAGroup);
+    return tensors.value == std::numeric_limits<std::int64_t>::max()
+               ? tensors
+               : cost::with_framework(device, tensors);
+  };
 }
 
-/// The most samples that a device's memory holds in a group.
-std::int64_t find_most(const ChosenPlan& chosen, DeviceId id, std::int64_t batch) {
-  const cluster::Device& device = chosen.inputs.cluster.device(id);
-  if (!device.memory) return batch;
-  std::int64_t fits = 0, lacks = batch + 1;
+/// The most samples of a micro-batch, up to so many, that a device's memory holds in a group.
+std::int64_t find_most(const cluster::Device& device, const Peak& peak, std::int64_t most) {
+  if (!device.memory) return most;
+  std::int64_t fits = 0, lacks = most + 1;
   while (lacks - fits > 1) {
     const std::int64_t middle = (fits + lacks) / 2;
-    (peak_of(chosen, id, middle) <= *device.memory ? fits : lacks) = middle;
+    (peak(middle) <= *device.memory ? fits : lacks) = middle;
   }
   return fits;
 }
@@ -49,9 +49,7 @@ std::int64_t find_most(const ChosenPlan& chosen, DeviceId id, std::int64_t batch
 
 Result<void> require_batch_split(const ChosenPlan& chosen, std::string_view adapt) {
   const plan::Plan& plan = chosen.planned.plan;
-  if (!plan::splits_operators(plan) && !plan::has_stages(plan) &&
-      plan.replicas[0].micro_batches == 1)
-    return {};
+  if (!plan::splits_operators(plan) && !plan::has_stages(plan)) return {};
   return usage_error(
       "cli.adapt",
       fmt::format("--adapt {} goes with plans that split the batch alone, this one is: {}; add "
@@ -61,21 +59,30 @@ Result<void> require_batch_split(const ChosenPlan& chosen, std::string_view adap
 
 std::vector<adapt::DeviceLimits> find_limits(const ChosenPlan& chosen, std::int64_t most) {
   const Inputs& inputs = chosen.inputs;
+  const search::MicroBatches steps = search::micro_batches_of(chosen.planned.plan, inputs.graph());
+  const std::int64_t times = steps.times;
   std::vector<adapt::DeviceLimits> limits;
-  const search::StepEvaluator* evaluator = chosen.priced.evaluator.get();
-  if (evaluator == nullptr) {
-    for (const plan::Member& member : plan::members(chosen.planned.plan))
-      limits.push_back({.device = inputs.cluster.device(member.device).name,
-                        .most = find_most(chosen, member.device, most)});
+  if (chosen.priced.evaluator == nullptr) {
+    for (const plan::Member& member : plan::members(chosen.planned.plan)) {
+      const cluster::Device& device = inputs.cluster.device(member.device);
+      limits.push_back(
+          {.device = device.name,
+           .most = times * find_most(device, lowered_peak(device, steps), most / times)});
+    }
     return limits;
   }
+  const search::MicroBatchSteps prices(*chosen.priced.evaluator, steps);
   for (const DeviceId id : inputs.devices) {
     const cluster::Device& device = inputs.cluster.device(id);
+    const Peak peak = [&](std::int64_t samples) {
+      return prices.peak_bytes(id, samples, kInAGroup);
+    };
     adapt::DeviceLimits& own = limits.emplace_back();
     own.device = device.name;
     own.least = 0;
-    own.most = find_most(chosen, id, most);
-    own.prior = adapt::CurvePrior{evaluator->curves(id, kInAGroup), kTrust};
+    own.most = times * find_most(device, peak, most / times);
+    own.prior =
+        adapt::CurvePrior{cost::stretch_samples(prices.curves(id, kInAGroup), times), kTrust};
   }
   return limits;
 }
@@ -86,6 +93,12 @@ Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
   const Inputs& inputs = chosen.inputs;
   const plan::Plan& plan = chosen.planned.plan;
   MOTLEY_RETURN_IF_ERROR(require_batch_split(chosen, "split"));
+  if (plan.replicas.front().micro_batches > 1)
+    return usage_error(
+        "cli.adapt",
+        fmt::format("--adapt split goes with plans that split the batch alone, and not into "
+                    "micro-batches, this one is: {}; leave --micro-batches out",
+                    describe_plan(plan, inputs.cluster)));
   auto adaptation = std::make_shared<Adaptation>();
   Candidate first{describe_plan(plan, inputs.cluster), chosen.planned};
   first.predicted = predicted;

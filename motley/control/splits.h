@@ -15,19 +15,20 @@ namespace motley::control {
 /// A change takes a gap between two steps, and a first step that is longer (docs/benchmarks.md).
 inline constexpr Seconds kChangeCost{0.06};
 
-/// Usage error `cli.adapt`: the plan splits more than the batch, or that into micro-batches, which
-/// an adaptation of this name does not go with.
+/// Usage error `cli.adapt`: the plan splits more than the batch, or devices' samples unequally into
+/// micro-batches, which an adaptation of this name does not go with.
 Result<void> require_batch_split(const ChosenPlan& chosen, std::string_view adapt);
 
 /// What devices may be given of a batch of so many samples at most, by memory, and what is believed
-/// of them: where there are prices all devices of the question, else those of the plan.
+/// of them, in steps of as many equal micro-batches as the plan has: where there are prices all
+/// devices of the question, else those of the plan.
 std::vector<adapt::DeviceLimits> find_limits(const ChosenPlan& chosen, std::int64_t most);
 
 /// A training whose split of the batch is decided while it runs, by a policy of adapt/policies.h.
 /// It begins as the chosen plan says. Where there are prices, they are what is believed of devices
 /// before they are seen, and devices that the plan leaves idle may be taken; without, the plan's
-/// devices are learned from nothing. Usage errors: a plan that does not split the batch alone; a
-/// policy that is not there.
+/// devices are learned from nothing. Usage errors: a plan that does not split the batch alone, or
+/// has micro-batches; a policy that is not there.
 Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
                                                 const std::optional<Predicted>& predicted,
                                                 const std::string& policy);

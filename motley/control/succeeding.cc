@@ -7,6 +7,7 @@
 #include "motley/base/file.h"
 #include "motley/base/random.h"
 #include "motley/control/newcomer.h"
+#include "motley/control/renting.h"
 #include "motley/control/run_directory.h"
 #include "motley/cost/measured/profile_store.h"
 #include "motley/run/hosts/here.h"
@@ -113,6 +114,9 @@ Result<Continuation> open_continuation(const run::Inheritance& inherited) {
       fs::copy(left, folder, fs::copy_options::recursive, code);
       made.profiles = folder + "/" + kStore;
       made.heritage["profiles"] = folder;
+    }
+    if (memory.contains("renting")) {
+      MOTLEY_ASSIGN(made.market, open_left_market(memory.at("renting"), {made.run_dir}));
     }
     made.newcomers = memory.at("newcomers").get<std::vector<std::string>>();
     MOTLEY_RETURN_IF_ERROR(

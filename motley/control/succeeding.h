@@ -25,6 +25,7 @@ struct Continuation {
   std::string run_dir;   ///< made, with the log until then
   std::string plan;      ///< file of the last one that was to begin
   std::string profiles;  ///< store of prices; "": none was left
+  std::string market;    ///< file, with the lead's state of it beside; "": nothing is rented
   cluster::Cluster cluster;
   run::Job job;                        ///< as this host had it
   std::vector<std::string> absent;     ///< devices without a process

@@ -85,6 +85,7 @@ struct Kept {
   std::vector<std::string> plans;
   std::int64_t current = 0;
   double lr_factor = 1;  ///< of the current one
+  std::int64_t counts_every = 1;
   Json state;
 };
 
@@ -103,6 +104,9 @@ Result<Kept> read_kept(const std::string& path) {
   kept.state = *state;
   if (object.has("lr_factor")) {  // files of before have none
     MOTLEY_ASSIGN(kept.lr_factor, object.number("lr_factor"));
+  }
+  if (object.has("counts_every")) {  // the same
+    MOTLEY_ASSIGN(kept.counts_every, object.integer("counts_every"));
   }
   if (kept.current < 0 || kept.current >= static_cast<std::int64_t>(kept.plans.size()))
     return usage_error("policy.state", path + ": key 'current': there is no such plan");
@@ -132,6 +136,7 @@ Result<void> take_kept(const std::string& path, const ChosenPlan& chosen, Adapta
   }
   adaptation.policy = std::move(*policy);
   adaptation.first = static_cast<int>(kept.current);
+  adaptation.counts_every = std::max<std::int64_t>(1, kept.counts_every);
   return lower_first(chosen.inputs, adaptation);
 }
 

@@ -10,6 +10,7 @@
 
 #include "motley/base/random.h"
 #include "motley/base/text.h"
+#include "motley/control/survivors.h"
 
 namespace motley::control {
 namespace {
@@ -61,6 +62,13 @@ class TriedPlans {
   std::vector<const cost::PredictionEntry*> found_;  ///< the newest first
 };
 
+/// As it will run, where it is to outlive losses.
+Result<plan::Price> price_of(const Inputs& inputs, const Priced& priced, const plan::Plan& plan) {
+  if (!must_survive(inputs)) return priced.evaluator->price(plan);
+  MOTLEY_ASSIGN(const Planned planned, lower_plan(inputs, plan));
+  return price_to_run(inputs, priced, planned);
+}
+
 /// By how much a measured step must be shorter to count against a price.
 constexpr double kWorthAChange = 0.97;
 
@@ -92,7 +100,7 @@ Result<void> prefer_measured(const Inputs& inputs, Answer& answer) {
   const bool is_better = best != nullptr && outcome.measured_step &&
                          best->measured->value < kWorthAChange * outcome.measured_step->value;
   if (!is_better) return {};
-  MOTLEY_ASSIGN(const plan::Price price, answer.priced.evaluator->price(best->plan));
+  MOTLEY_ASSIGN(const plan::Price price, price_of(inputs, answer.priced, best->plan));
   outcome.why.insert(
       outcome.why.begin(),
       fmt::format("{} took {} in an earlier run; {}, of which {} is predicted, took {}",

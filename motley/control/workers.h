@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -43,13 +44,18 @@ struct KillProcess {
 struct Follow {
   int process = 0, number = 0;
 };
+/// Squares of gradients are counted in every so-many-th step (run/change.h).
+struct CountEvery {
+  std::int64_t every = 1;
+};
 /// What another lead would need to go on with the job is left with its hosts
 /// (run/succession.h). When enough of them have said so the job hears an event `leads`.
 struct Leave {
   Json what;
 };
 /// What a running job's processes are told, or what is done with them.
-using Order = std::variant<run::Change, Halt, AddDevice, StartProcess, KillProcess, Follow, Leave>;
+using Order = std::variant<run::Change, Halt, AddDevice, StartProcess, KillProcess, Follow,
+                           CountEvery, Leave>;
 
 /// A rank of a program, to be timed alone.
 struct TimedProgram {

@@ -13,27 +13,52 @@
 namespace motley::elastic {
 namespace {
 
+constexpr std::pair<const char*, RentingRule> kRules[] = {{"motley", RentingRule::kMotley},
+                                                          {"greedy", RentingRule::kGreedy},
+                                                          {"on-demand", RentingRule::kOnDemand},
+                                                          {"uniform", RentingRule::kUniform},
+                                                          {"none", RentingRule::kNone}};
+
 constexpr int kSettling = 2;      // steps that do not count after machines changed
 constexpr double kNewest = 0.2;   // weight of the newest step among those of the machines
 constexpr double kHiccup = 3;     // a step counts as so many times the usual at most
 constexpr double kSlower = 1.25;  // a step takes so many times as long: that is told
 constexpr double kPatience = 2;   // starts that a machine is waited for
+constexpr int kVersion = 2;       // of the state
 constexpr const char* kPlaces[] = {"absent", "asked", "there"};
 
 }  // namespace
 
+std::vector<std::string> renting_rules() {
+  std::vector<std::string> names;
+  for (const auto& [name, rule] : kRules) names.emplace_back(name);
+  return names;
+}
+
+Result<RentingRule> find_renting_rule(const std::string& name) {
+  for (const auto& [known, rule] : kRules)
+    if (name == known) return rule;
+  return usage_error("elastic.policy", fmt::format("no policy that rents is named '{}'{}", name,
+                                                   suggestion_clause(name, renting_rules())));
+}
+
 JobRenting::JobRenting(RentingJob job, Lifetimes lifetimes)
     : job_(std::move(job)), lifetimes_(std::move(lifetimes)), machines_(job_.machines.size()) {
-  double sum = 0;
   for (std::size_t m = 0; m < machines_.size(); ++m) {
     if (!job_.machines[m].is_there) continue;
     begin_life(m);
-    sum += job_.machines[m].speed;
     ++target_;
   }
-  told_sum_ = sum;
-  if (job_.step && sum > 0) measured_[sum] = told_step_ = job_.step->value;
+  told_ = there();
+  if (job_.step && !told_.empty()) measured_[told_] = told_step_ = job_.step->value;
   for (const Offer& offer : job_.market.offers) offers_.push_back({offer.price_per_hour});
+}
+
+std::string_view JobRenting::name() const {
+  if (job_.rule == RentingRule::kMotley) return "market";
+  for (const auto& [name, rule] : kRules)
+    if (rule == job_.rule) return name;
+  return "";
 }
 
 std::vector<policy::Choice> JobRenting::observe(const policy::Observation& seen) {
@@ -74,7 +99,12 @@ std::vector<policy::Choice> JobRenting::see(const policy::NoticeSeen& seen) {
 
 std::vector<policy::Choice> JobRenting::see(const policy::ArrivalSeen& seen) {
   const auto m = find_machine(seen.device);
-  if (!m || machines_[*m].place == Place::kThere) return {};
+  if (!m) return {};
+  if (machines_[*m].place == Place::kThere) {  // it was to be given back, and stays
+    if (machines_[*m].until) machines_[*m].is_kept = true;
+    machines_[*m].until.reset();
+    return {};
+  }
   advance(seen.at);
   begin_life(*m);
   settling_ = kSettling;
@@ -143,11 +173,12 @@ void JobRenting::measure(Seconds took) {
     --settling_;
     return;
   }
-  double sum = 0;
-  for (std::size_t m = 0; m < machines_.size(); ++m)
-    if (machines_[m].place == Place::kThere) sum += job_.machines[m].speed;
-  if (!(sum > 0) || !(took.value > 0)) return;
-  const auto [known, is_new] = measured_.try_emplace(sum, took.value);
+  // Who is to leave may take part no more.
+  const bool leaves = std::any_of(machines_.begin(), machines_.end(), [](const Standing& each) {
+    return each.place == Place::kThere && each.until;
+  });
+  if (leaves || there().empty() || !(took.value > 0)) return;
+  const auto [known, is_new] = measured_.try_emplace(there(), took.value);
   if (!is_new)
     known->second += kNewest * (std::min(took.value, kHiccup * known->second) - known->second);
 }
@@ -178,18 +209,15 @@ std::vector<policy::Choice> JobRenting::look() {
     if (offer.is_there) offer.gaps.end(now_);
   }
   if (const auto missed = give_up_waiting()) return decide("", *missed);
-  double sum = 0;
-  for (std::size_t m = 0; m < machines_.size(); ++m)
-    if (machines_[m].place == Place::kThere) sum += job_.machines[m].speed;
-  const double speed = speed_with(sum);
-  if (settling_ == 0 && speed > 0 && told_step_ > 0 && told_sum_ == sum &&
+  const double speed = speed_with(there());
+  if (settling_ == 0 && speed > 0 && told_step_ > 0 && told_ == there() &&
       1 / speed > kSlower * told_step_)
     return decide("", fmt::format("a step takes {}, not {}", format_seconds(Seconds(1 / speed)),
                                   format_seconds(Seconds(told_step_))));
   if (measured_.empty() || done_ >= job_.steps) return {};
   const Rented rented = choose();
-  return rented.what.empty() ? std::vector<policy::Choice>()
-                             : carry_out("", "time goes by", rented);
+  return rented.what.empty() && !rented.back ? std::vector<policy::Choice>()
+                                             : carry_out("", "time goes by", rented);
 }
 
 std::vector<policy::Choice> JobRenting::decide(const std::string& subject,
@@ -201,10 +229,8 @@ std::vector<policy::Choice> JobRenting::decide(const std::string& subject,
 
 std::vector<policy::Choice> JobRenting::carry_out(const std::string& subject,
                                                   const std::string& event, const Rented& rented) {
-  told_sum_ = 0;
-  for (std::size_t m = 0; m < machines_.size(); ++m)
-    if (machines_[m].place == Place::kThere) told_sum_ += job_.machines[m].speed;
-  const double speed = speed_with(told_sum_);
+  told_ = there();
+  const double speed = speed_with(told_);
   told_step_ = speed > 0 ? 1 / speed : 0;
   const std::vector<policy::Alternative> alternatives = this->alternatives();
   std::string text = event + "; left: ";
@@ -217,22 +243,33 @@ std::vector<policy::Choice> JobRenting::carry_out(const std::string& subject,
       fmt::format("; {} to the deadline, {:.3g} paid", print_duration(job_.deadline - now_), paid_);
   std::vector<policy::Choice> choices;
   std::vector<std::string> asked;
-  double sum = told_sum_;
+  Machines then = told_;
   for (const auto& [offer, count] : rented.what) {
     const Offer& of = job_.market.offers[offer];
     for (const std::size_t m : free_of(offer, static_cast<std::size_t>(count))) {
       machines_[m] = {Place::kAsked, now_, {}, machines_[m].lives};
-      sum += job_.machines[m].speed;
+      then.insert(m);
     }
     asked.push_back(fmt::format("{} {}", count, name_of(of)));
     choices.push_back({policy::Rent{of.kind, of.zone, of.is_spot, count}, std::nullopt, "", {}});
   }
+  if (rented.back) {
+    machines_[*rented.back].until = now_;
+    is_forced_ = false;
+    then.erase(*rented.back);
+    const Offer& of = *offer_of(*rented.back);
+    choices.push_back({policy::Rent{of.kind, of.zone, of.is_spot, -1}, std::nullopt, "", {}});
+  }
   if (choices.empty()) choices.push_back({policy::Tell{subject, ""}, std::nullopt, "", {}});
-  text += ": " + (asked.empty() ? "goes on as it is" : "asks for " + join(asked, " and ")) + ", " +
-          rented.why;
+  text += ": ";
+  if (rented.back)
+    text += "gives back " + job_.machines[*rented.back].name;
+  else
+    text += asked.empty() ? "goes on as it is" : "asks for " + join(asked, " and ");
+  text += ", " + rented.why;
   for (policy::Choice& choice : choices) {
     if (auto* tell = std::get_if<policy::Tell>(&choice.action)) tell->text = text;
-    if (speed_with(sum) > 0) choice.expected = Seconds(1 / speed_with(sum));
+    if (speed_with(then) > 0) choice.expected = Seconds(1 / speed_with(then));
     choice.why = text;
     choice.alternatives = alternatives;
   }
@@ -243,8 +280,10 @@ std::vector<const JobMachine*> JobRenting::asked_for(const policy::Rent& rent) c
   std::vector<const JobMachine*> machines;
   for (std::size_t m = 0; m < machines_.size(); ++m) {
     const Offer* const offer = offer_of(m);
-    if (machines_[m].place == Place::kAsked && machines_[m].since == now_ && offer != nullptr &&
-        offer->kind == rent.kind && offer->zone == rent.zone && offer->is_spot == rent.spot)
+    const bool is_asked = machines_[m].place == Place::kAsked && machines_[m].since == now_;
+    const bool goes = machines_[m].place == Place::kThere && machines_[m].until == now_;
+    if ((rent.count < 0 ? goes : is_asked) && offer != nullptr && offer->kind == rent.kind &&
+        offer->zone == rent.zone && offer->is_spot == rent.spot)
       machines.push_back(&job_.machines[m]);
   }
   return machines;
@@ -254,6 +293,17 @@ namespace {
 
 Json write_optional(const std::optional<Seconds>& time) {
   return time ? Json(time->value) : Json(nullptr);
+}
+
+/// Places of machines, of so many.
+Result<Machines> read_machines(const Json& json, std::size_t most, const std::string& where) {
+  Machines machines;
+  for (const Json& each : json) {
+    if (!each.is_number_unsigned() || each.get<std::size_t>() >= most)
+      return usage_error("policy.state", where + ": a machine has no place among the job's");
+    machines.insert(each.get<std::size_t>());
+  }
+  return machines;
 }
 
 Result<std::optional<Seconds>> read_optional(const Json& json, const std::string& where) {
@@ -271,16 +321,18 @@ Json JobRenting::state() const {
                         {"place", kPlaces[static_cast<int>(machines_[m].place)]},
                         {"since", machines_[m].since.value},
                         {"until", write_optional(machines_[m].until)},
-                        {"lives", machines_[m].lives}});
+                        {"lives", machines_[m].lives},
+                        {"kept", machines_[m].is_kept}});
   for (std::size_t o = 0; o < offers_.size(); ++o)
     offers.push_back({{"name", name_of(job_.market.offers[o])},
                       {"price", offers_[o].price},
                       {"is_there", offers_[o].is_there},
                       {"again", write_optional(offers_[o].again)},
                       {"gaps", offers_[o].gaps.to_json()}});
-  for (const auto& [sum, step] : measured_) measured.push_back({{"speed", sum}, {"step_s", step}});
+  for (const auto& [machines_then, step] : measured_)
+    measured.push_back({{"machines", machines_then}, {"step_s", step}});
   return {{"policy", name()},
-          {"version", 1},
+          {"version", kVersion},
           {"now", now_.value},
           {"looked", looked_.value},
           {"done", done_},
@@ -290,7 +342,7 @@ Json JobRenting::state() const {
           {"was_safe", was_safe_},
           {"is_forced", is_forced_},
           {"told_step", told_step_},
-          {"told_sum", told_sum_},
+          {"told", told_},
           {"machines", std::move(machines)},
           {"offers", std::move(offers)},
           {"measured", std::move(measured)},
@@ -324,10 +376,10 @@ Result<void> JobRenting::restore(const Json& state, const std::string& where) {
   JobRenting made(job_, Lifetimes(lifetimes_.options()));
   MOTLEY_ASSIGN(const std::string policy, object.string("policy"));
   MOTLEY_ASSIGN(const std::int64_t version, object.integer("version"));
-  if (policy != name() || version != 1)
+  if (policy != name() || version != kVersion)
     return usage_error("policy.state",
-                       fmt::format("{}: state of policy '{}', version {}; wanted '{}', version 1",
-                                   where, policy, version, name()));
+                       fmt::format("{}: state of policy '{}', version {}; wanted '{}', version {}",
+                                   where, policy, version, name(), kVersion));
   MOTLEY_ASSIGN(made.now_.value, object.number("now"));
   MOTLEY_ASSIGN(made.looked_.value, object.number("looked"));
   MOTLEY_ASSIGN(made.done_, object.integer("done"));
@@ -339,7 +391,8 @@ Result<void> JobRenting::restore(const Json& state, const std::string& where) {
   MOTLEY_ASSIGN(made.was_safe_, object.boolean("was_safe"));
   MOTLEY_ASSIGN(made.is_forced_, object.boolean("is_forced"));
   MOTLEY_ASSIGN(made.told_step_, object.number("told_step"));
-  MOTLEY_ASSIGN(made.told_sum_, object.number("told_sum"));
+  MOTLEY_ASSIGN(const Json* told, object.member("told"));
+  MOTLEY_ASSIGN(made.told_, read_machines(*told, made.machines_.size(), where));
   MOTLEY_RETURN_IF_ERROR(made.restore_lists(object));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   *this = std::move(made);
@@ -365,6 +418,7 @@ Result<void> JobRenting::restore_lists(JsonObject& object) {
                     {},
                     static_cast<int>(lives)};
     MOTLEY_ASSIGN(machines_[m].until, read_optional(*until, where));
+    MOTLEY_ASSIGN(machines_[m].is_kept, machines[m].boolean("kept"));
   }
   names.clear();
   for (const Offer& offer : job_.market.offers) names.push_back(name_of(offer));
@@ -381,8 +435,9 @@ Result<void> JobRenting::restore_lists(JsonObject& object) {
   measured_.clear();
   for (const Json& each : *measured) {
     MOTLEY_ASSIGN(JsonObject one, JsonObject::make(each, where));
-    MOTLEY_ASSIGN(const double sum, one.number("speed"));
-    MOTLEY_ASSIGN(measured_[sum], one.number("step_s"));
+    MOTLEY_ASSIGN(const Json* by, one.member("machines"));
+    MOTLEY_ASSIGN(const Machines machines_then, read_machines(*by, machines_.size(), where));
+    MOTLEY_ASSIGN(measured_[machines_then], one.number("step_s"));
   }
   MOTLEY_ASSIGN(const Json* lifetimes, object.member("lifetimes"));
   MOTLEY_ASSIGN(lifetimes_, Lifetimes::from_json(*lifetimes, where, lifetimes_.options()));

@@ -14,13 +14,18 @@ namespace motley::elastic {
 struct JobRenting::Choosing {
   double steps = 0;       // left
   Seconds time;           // until the deadline
-  double base = 0;        // sum of speeds of all that stay
+  Machines base;          // all that stay
   double speed = 0;       // theirs, steps/s
-  double reliable = 0;    // sum of speeds of them, one's own and on demand
+  Machines reliable;      // of them one's own and on demand
   double per_second = 0;  // what all that stay cost
   std::size_t missing = 0;
+  Machines on_demand;  // all that are free there
+  Seconds starts;      // until they train
   bool is_in_time() const { return speed * time.value >= steps; }
 };
+
+/// Two that a machine which was given back may cost, if it is wanted again.
+constexpr double kStartsLeft = 2;
 
 /// One way to get what is missing.
 struct JobRenting::Option {
@@ -32,14 +37,35 @@ struct JobRenting::Option {
   Rented rent(const char* why) const { return {{{offer, static_cast<int>(machines.size())}}, why}; }
 };
 
-/// Steps per second; of sums that were not trained with, in proportion to the nearest one that was.
-double JobRenting::speed_with(double sum) const {
-  if (!(sum > 0) || measured_.empty()) return 0;
-  const auto far = [&](double other) { return std::abs(std::log(other / sum)); };
+/// Before anything is measured.
+double JobRenting::believed(const Machines& machines) const {
+  if (job_.speed) return job_.speed(machines);
+  double sum = 0;
+  for (const std::size_t m : machines) sum += job_.machines[m].speed;
+  return sum;
+}
+
+Machines JobRenting::there() const {
+  Machines machines;
+  for (std::size_t m = 0; m < machines_.size(); ++m)
+    if (machines_[m].place == Place::kThere) machines.insert(m);
+  return machines;
+}
+
+/// Steps per second; of sets that were not trained with, in proportion to the nearest one that was.
+double JobRenting::speed_with(const Machines& machines) const {
+  if (const auto known = measured_.find(machines); known != measured_.end())
+    return 1 / known->second;
+  const double speed = believed(machines);
+  if (!(speed > 0) || measured_.empty()) return 0;
+  const auto far = [&](const Machines& other) {
+    return std::abs(std::log(believed(other) / speed));
+  };
   const auto nearest =
       std::min_element(measured_.begin(), measured_.end(),
                        [&](const auto& a, const auto& b) { return far(a.first) < far(b.first); });
-  return sum / nearest->first / nearest->second;
+  const double of_nearest = believed(nearest->first);
+  return of_nearest > 0 ? speed / of_nearest / nearest->second : 0;
 }
 
 /// Is it there or coming, and will be?
@@ -72,7 +98,7 @@ std::vector<std::size_t> JobRenting::free_of(std::size_t offer, std::size_t most
 /// If these are asked for now, too, and nobody else is lost.
 std::optional<LeftToDo> JobRenting::left_with(const std::vector<std::size_t>& asked) const {
   std::vector<MachineAhead> ahead;
-  std::vector<double> speeds;
+  std::vector<std::size_t> places;
   for (std::size_t m = 0; m < machines_.size(); ++m) {
     const Standing& standing = machines_[m];
     const bool is_new = std::find(asked.begin(), asked.end(), m) != asked.end();
@@ -87,13 +113,14 @@ std::optional<LeftToDo> JobRenting::left_with(const std::vector<std::size_t>& as
     if (standing.until)
       machine.presence.until = std::max(*standing.until - now_, machine.presence.from);
     ahead.push_back(machine);
-    speeds.push_back(job_.machines[m].speed);
+    places.push_back(m);
   }
   const auto left = estimate_left(ahead, static_cast<double>(job_.steps - done_),
                                   [&](const std::vector<std::size_t>& present) {
-                                    double sum = 0;
-                                    for (const std::size_t each : present) sum += speeds[each];
-                                    return speed_with(sum);
+                                    Machines then;
+                                    for (const std::size_t each : present)
+                                      then.insert(places[each]);
+                                    return speed_with(then);
                                   });
   if (!left) return std::nullopt;
   return *left;
@@ -125,43 +152,95 @@ std::vector<policy::Alternative> JobRenting::alternatives() const {
   return all;
 }
 
-JobRenting::Rented JobRenting::choose() {
+JobRenting::Choosing JobRenting::stand() const {
   Choosing now{.steps = static_cast<double>(job_.steps - done_), .time = job_.deadline - now_};
   std::size_t there = 0;
   for (std::size_t m = 0; m < machines_.size(); ++m) {
     if (!stays(m)) continue;
     const Offer* const offer = offer_of(m);
     ++there;
-    now.base += job_.machines[m].speed;
-    if (offer == nullptr || !offer->is_spot) now.reliable += job_.machines[m].speed;
+    now.base.insert(m);
+    if (offer == nullptr || !offer->is_spot) now.reliable.insert(m);
     if (offer != nullptr) now.per_second += offers_[*job_.machines[m].offer].price / 3600;
   }
   now.speed = speed_with(now.base);
   now.missing = target_ > there ? target_ - there : 0;
+  for (std::size_t offer = 0; offer < offers_.size(); ++offer) {
+    if (job_.market.offers[offer].is_spot || !is_offered(offer)) continue;
+    for (const std::size_t m : free_of(offer, machines_.size())) {
+      now.on_demand.insert(m);
+      now.starts = std::max(now.starts, job_.market.offers[offer].start.cold);
+    }
+  }
+  return now;
+}
+
+JobRenting::Rented JobRenting::choose() {
+  Choosing now = stand();
+  if (job_.rule == RentingRule::kNone) return {{}, "nobody is asked for"};
   if (must_go_on_demand(now)) return choose_on_demand(now);
   if (!now.is_in_time()) now.missing = std::max<std::size_t>(now.missing, 1);
-  return now.missing > 0 ? choose_missing(now)
-                         : Rented{{}, "there are as many machines as it began with"};
+  if (now.missing == 0) return choose_back(now, "there are as many machines as it began with");
+  if (job_.rule != RentingRule::kMotley) return choose_as_others(now);
+  Rented rented = choose_missing(now);
+  return rented.what.empty() ? choose_back(now, std::move(rented.why)) : rented;
+}
+
+/// Can the others train when any spot machine of them is lost?
+bool JobRenting::outlives_losses(const Machines& machines) const {
+  return std::all_of(machines.begin(), machines.end(), [&](std::size_t m) {
+    const Offer* const offer = offer_of(m);
+    if (offer == nullptr || !offer->is_spot) return true;
+    Machines others = machines;
+    others.erase(m);
+    return speed_with(others) > 0;
+  });
+}
+
+/// The machine without which the rest costs least, where that pays; else `otherwise`.
+JobRenting::Rented JobRenting::choose_back(const Choosing& now, std::string otherwise) const {
+  Rented rented{{}, std::move(otherwise)};
+  if (!job_.gives_back || job_.rule != RentingRule::kMotley || settling_ > 0) return rented;
+  double most = 0;
+  for (std::size_t m = 0; m < machines_.size(); ++m) {
+    const Offer* const offer = offer_of(m);
+    if (offer == nullptr || machines_[m].place != Place::kThere || !stays(m)) continue;
+    if (machines_[m].is_kept) continue;
+    Machines others = now.base, reliable = now.reliable, all = now.on_demand;
+    others.erase(m);
+    reliable.erase(m);
+    if (!offer->is_spot) all.insert(m);
+    all.insert(reliable.begin(), reliable.end());
+    const double price = offers_[*job_.machines[m].offer].price / 3600;
+    const double speed = speed_with(others);
+    if (!(speed > 0) || !outlives_losses(others)) continue;
+    const double saved =
+        now.steps * (now.per_second / now.speed - (now.per_second - price) / speed);
+    const Seconds start = std::max(now.starts, offer->start.cold);
+    const Seconds slack = now.time - Seconds(now.steps / speed);
+    const bool is_safe = slack >= start * kStartsLeft &&
+                         (speed_with(reliable) * now.time.value >= now.steps ||
+                          now.time - Seconds(now.steps / speed_with(all)) >= start * kStartsLeft);
+    if (!is_safe || saved <= std::max(most, kStartsLeft * price * start.value)) continue;
+    most = saved;
+    rented.back = m;
+  }
+  if (rented.back) rented.why = fmt::format("the others are in time and cost {:.3g} less", most);
+  return rented;
 }
 
 /// The last moment at which machines on demand, alone with one's own, would be in time is near. A
 /// job that never could be done so asks for them when it is late as it is.
 bool JobRenting::must_go_on_demand(const Choosing& now) {
-  double on_demand = 0;
-  Seconds starts(0);
-  for (std::size_t offer = 0; offer < offers_.size(); ++offer) {
-    if (job_.market.offers[offer].is_spot || !is_offered(offer)) continue;
-    for (const std::size_t m : free_of(offer, machines_.size())) {
-      on_demand += job_.machines[m].speed;
-      starts = std::max(starts, job_.market.offers[offer].start.cold);
-    }
-  }
-  const double alone = speed_with(now.reliable), all = speed_with(now.reliable + on_demand);
-  if (alone * now.time.value >= now.steps) return false;
-  if (!(on_demand > 0)) return false;
-  const Seconds slack = now.time - Seconds(now.steps / all);
+  if (speed_with(now.reliable) * now.time.value >= now.steps) return false;
+  if (now.on_demand.empty()) return false;
+  Machines all = now.reliable;
+  all.insert(now.on_demand.begin(), now.on_demand.end());
+  const double quickest = speed_with(all);
+  if (!(quickest > 0)) return false;
+  const Seconds slack = now.time - Seconds(now.steps / quickest);
   const Holding holding = now.missing == 0 ? Holding::kSpot : Holding::kNothing;
-  const RentingTerms terms{.change_over = starts, .tick = job_.tick};
+  const RentingTerms terms{.change_over = now.starts, .tick = job_.tick};
   if (is_safe(terms, slack, holding, holding)) {
     was_safe_ = true;
     return is_forced_;
@@ -179,18 +258,18 @@ JobRenting::Rented JobRenting::choose_on_demand(const Choosing& now) const {
   std::sort(offers.begin(), offers.end());
   Rented rented{{}, "on demand, so that the deadline holds whatever is taken back"};
   std::vector<std::size_t> asked;
-  double sum = now.reliable;
+  Machines then = now.reliable;
   bool is_in_time = false;
   for (const auto& [price, offer] : offers) {
     int count = 0;
     for (const std::size_t m : free_of(offer, machines_.size())) {
       if (is_in_time) break;
-      sum += job_.machines[m].speed;
+      then.insert(m);
       asked.push_back(m);
       ++count;
       const Seconds starts = job_.market.offers[offer].start.cold;
       is_in_time =
-          speed_with(now.reliable) * starts.value + speed_with(sum) * (now.time - starts).value >=
+          speed_with(now.reliable) * starts.value + speed_with(then) * (now.time - starts).value >=
           now.steps;
     }
     if (count > 0) rented.what.emplace_back(offer, count);
@@ -219,9 +298,9 @@ std::vector<JobRenting::Option> JobRenting::find_options(const Choosing& now) co
 }
 
 void JobRenting::price(const Choosing& now, Option& option) const {
-  double sum = now.base;
-  for (const std::size_t m : option.machines) sum += job_.machines[m].speed;
-  option.more = speed_with(sum) - now.speed;
+  Machines then = now.base;
+  then.insert(option.machines.begin(), option.machines.end());
+  option.more = speed_with(then) - now.speed;
   option.net = static_cast<double>(option.machines.size()) * offers_[option.offer].price / 3600;
   if (now.speed > 0) option.net -= now.per_second * option.more / now.speed;
 }
@@ -247,10 +326,32 @@ JobRenting::Rented JobRenting::choose_missing(const Choosing& now) const {
   }
   if (pays != nullptr) return pays->rent("the others are then paid for less long");
   if (now.is_in_time()) return {{}, "those that are there are in time"};
-  if (at_once == nullptr) return {{}, "nothing that helps is for rent within the budget"};
+  if (at_once == nullptr && job_.budget)
+    return {{}, "nothing that helps is for rent within the budget"};
+  if (at_once == nullptr) return {{}, "nothing that helps is for rent"};
   if (on_demand == nullptr || !was_safe_)
     return at_once->rent("nothing on demand could make up for a wait");
   return choose_by_plan(now, options, *on_demand);
+}
+
+/// Whatever is missing: on demand, on spot alone, or as progress stands to the line from nothing at
+/// the start to everything at the deadline.
+JobRenting::Rented JobRenting::choose_as_others(const Choosing& now) const {
+  const Option* spot = nullptr;
+  const Option* on_demand = nullptr;
+  const std::vector<Option> options = find_options(now);
+  for (const Option& each : options) {
+    const Option*& best = job_.market.offers[each.offer].is_spot ? spot : on_demand;
+    if (best == nullptr || each.left.cost < best->left.cost) best = &each;
+  }
+  const bool is_behind = static_cast<double>(done_) * job_.deadline.value <
+                         static_cast<double>(job_.steps) * now_.value;
+  const bool wants_any = job_.rule == RentingRule::kUniform && is_behind;
+  if (job_.rule == RentingRule::kOnDemand)
+    return on_demand ? on_demand->rent("on demand") : Rented{{}, "nothing is for rent on demand"};
+  if (spot != nullptr) return spot->rent("spot machines are there");
+  if (wants_any && on_demand != nullptr) return on_demand->rent("progress is behind the line");
+  return {{}, "there are no spot machines"};
 }
 
 /// By the renting plan of each spot offer, beside what is cheapest on demand.

@@ -5,6 +5,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "motley/base/json.h"
 #include "motley/base/random.h"
@@ -206,6 +207,124 @@ TEST(JobRenting, SlowerStepsAreTold) {
   EXPECT_THAT(told[0].why, HasSubstr("a step takes "));
 }
 
+/// The job where d is there, too, and machines may be given back.
+RentingJob giving(double deadline) {
+  RentingJob made = job(deadline);
+  made.machines[3].is_there = true;
+  made.step = Seconds(1 / 3.0);
+  made.gives_back = true;
+  return made;
+}
+
+/// What it does behind its first steps, of which two are not counted.
+policy::Choice settled(JobRenting& policy) {
+  std::vector<policy::Choice> choices;
+  for (int t = 1; t <= 4 && choices.empty(); ++t) choices = policy.observe(step(t - 1, t, 1 / 3.0));
+  return choices.empty() ? policy::Choice{policy::Save{}, {}, ""} : choices[0];
+}
+
+TEST(JobRenting, GivesBackWhatIsDearAsLongAsTheOthersAreInTime) {
+  JobRenting policy = renting(giving(2000));
+  const policy::Choice first = settled(policy);
+  // d costs 3 of 4 an hour for a third of the steps: 997 steps take 332 s at 4 or 499 s at 1.
+  EXPECT_EQ(first.action, policy::Action(policy::Rent{"cpu", "z-a", false, -1}));
+  EXPECT_THAT(first.why, HasSubstr("gives back d, the others are in time and cost 0.231 less"));
+  ASSERT_EQ(policy.asked_for({"cpu", "z-a", false, -1}).size(), 1u);
+  EXPECT_EQ(policy.asked_for({"cpu", "z-a", false, -1})[0]->name, "d");
+  // With one's own alone 990 s cost nothing.
+  policy.observe(policy::LossSeen{"d:0", Seconds(5), true});
+  std::vector<policy::Choice> next;
+  for (int t = 6; t <= 9 && next.empty(); ++t) next = policy.observe(step(t, t, 0.5));
+  ASSERT_EQ(next.size(), 1u);
+  EXPECT_EQ(next[0].action, policy::Action(policy::Rent{"cpu", "z-a", true, -1}));
+}
+
+TEST(JobRenting, KeepsWhatTheDeadlineWants) {
+  JobRenting near = renting(giving(400));  // without d 499 s
+  EXPECT_EQ(settled(near).action, policy::Action(policy::Save{}));
+  RentingJob kept = giving(2000);
+  kept.gives_back = false;
+  JobRenting never = renting(kept);
+  EXPECT_EQ(settled(never).action, policy::Action(policy::Save{}));
+}
+
+// Speeds of sets are as believed: what does not train without d keeps it, and what the others do
+// together is more than a sum.
+TEST(JobRenting, SpeedsOfSetsAreAsBelieved) {
+  RentingJob held = giving(2000);
+  held.speed = [](const Machines& machines) {
+    return machines.contains(3) ? static_cast<double>(machines.size()) : 0.0;
+  };
+  JobRenting keeps = renting(held);
+  EXPECT_EQ(settled(keeps).action, policy::Action(policy::Save{}));
+  // A lost b leaves a and d with a third of the speed, measured as 3 steps/s.
+  held.gives_back = false;
+  held.speed = [](const Machines& machines) { return machines.size() == 3 ? 30.0 : 10.0; };
+  JobRenting less = renting(held);
+  const auto choices = less.observe(kLoss);
+  EXPECT_DOUBLE_EQ(choices.at(0).alternatives.at(0).time.value, 1000);
+}
+
+// Two train at least. With d and a alone the loss of b would end the run.
+TEST(JobRenting, WhoIsLeftOutlivesALoss) {
+  RentingJob frail = giving(2000);
+  frail.speed = [](const Machines& machines) {
+    return machines.size() > 1 ? static_cast<double>(machines.size()) : 0.0;
+  };
+  JobRenting policy = renting(frail);
+  EXPECT_EQ(settled(policy).action, policy::Action(policy::Save{}));
+}
+
+// Steps that are done without who is to leave are none of the machines that are there.
+TEST(JobRenting, WhoIsToLeaveIsNotMeasured) {
+  JobRenting policy = renting(job(2000));
+  for (int t = 1; t <= 4; ++t) policy.observe(step(t - 1, t, 0.5));
+  policy.observe(policy::NoticeSeen{"b:0", Seconds(4), Seconds(30)});
+  for (int t = 5; t <= 30; ++t) EXPECT_TRUE(policy.observe(step(t - 1, t, 1)).empty());
+  const auto choices = policy.observe(policy::LossSeen{"b:0", Seconds(31)});
+  EXPECT_DOUBLE_EQ(choices.at(0).alternatives.at(0).time.value, 970);
+}
+
+TEST(JobRenting, WhatCannotLeaveIsNotGivenBackAgain) {
+  JobRenting policy = renting(giving(2000));
+  ASSERT_TRUE(std::holds_alternative<policy::Rent>(settled(policy).action));
+  policy.observe(policy::ArrivalSeen{"d:0", Seconds(5)});
+  JobRenting restored = renting(giving(2000));
+  ASSERT_TRUE(restored.restore(policy.state(), "x"));
+  for (int t = 6; t <= 9; ++t) EXPECT_TRUE(restored.observe(step(t, t, 1 / 3.0)).empty());
+}
+
+policy::Action asked_by(RentingRule rule, double deadline, bool has_spot = true, double at = 0) {
+  RentingJob made = job(deadline);
+  made.rule = rule;
+  JobRenting policy = renting(made);
+  if (!has_spot) {
+    policy.observe(price("z-a", kNotOffered));
+    policy.observe(price("z-b", kNotOffered));
+  }
+  return action_of(policy, policy::LossSeen{"b:0", Seconds(at)});
+}
+
+TEST(JobRenting, OthersAskForWhateverIsMissing) {
+  const policy::Action spot = policy::Rent{"cpu", "z-b", true, 1};
+  const policy::Action on_demand = policy::Rent{"cpu", "z-a", false, 1};
+  const auto is_nothing = [](const policy::Action& action) {
+    return std::holds_alternative<policy::Tell>(action);
+  };
+  EXPECT_EQ(asked_by(RentingRule::kGreedy, 1e4), spot);
+  EXPECT_EQ(asked_by(RentingRule::kOnDemand, 1e4), on_demand);
+  EXPECT_EQ(asked_by(RentingRule::kUniform, 1e4), spot);
+  EXPECT_TRUE(is_nothing(asked_by(RentingRule::kNone, 300)));
+  EXPECT_TRUE(is_nothing(asked_by(RentingRule::kGreedy, 1e4, false, 10)));
+  EXPECT_EQ(asked_by(RentingRule::kUniform, 1e4, false, 10), on_demand);  // nothing was done yet
+}
+
+TEST(JobRenting, RulesAreFoundByName) {
+  for (const std::string& name : renting_rules()) EXPECT_TRUE(find_renting_rule(name)) << name;
+  EXPECT_EQ(find_renting_rule("greedi").error().message,
+            "no policy that rents is named 'greedi', did you mean 'greedy'?");
+}
+
 /// A job of its own seconds: who is lost or comes, as drawn. Seconds until it is done.
 struct Played {
   double seconds = 0, paid = 0;
@@ -216,13 +335,17 @@ Played play(const RentingJob& job, double leaves, double comes, SplitMix64& rand
   std::vector<double> due(job.machines.size(), -1);
   for (const JobMachine& machine : job.machines) there.push_back(machine.is_there);
   double done = 0;
+  std::vector<std::size_t> returned;
   const auto ask = [&](const std::vector<policy::Choice>& choices, double now) {
     for (const policy::Choice& choice : choices)
       if (const auto* rent = std::get_if<policy::Rent>(&choice.action))
-        for (const JobMachine* machine : policy.asked_for(*rent))
-          if (!rent->spot || random.uniform() < comes)
-            due[static_cast<std::size_t>(machine - policy.job().machines.data())] =
-                now + job.market.offers[*machine->offer].start.cold.value;
+        for (const JobMachine* machine : policy.asked_for(*rent)) {
+          const auto m = static_cast<std::size_t>(machine - policy.job().machines.data());
+          if (rent->count < 0)
+            returned.push_back(m);
+          else if (!rent->spot || random.uniform() < comes)
+            due[m] = now + job.market.offers[*machine->offer].start.cold.value;
+        }
   };
   int now = 0;
   while (done < static_cast<double>(job.steps) && now < 100'000) {
@@ -238,6 +361,10 @@ Played play(const RentingJob& job, double leaves, double comes, SplitMix64& rand
         there[m] = true;
         ask(policy.observe(policy::ArrivalSeen{job.machines[m].devices[0], Seconds(now)}), now);
       }
+    }
+    for (const std::size_t m : std::exchange(returned, {})) {
+      there[m] = false;
+      ask(policy.observe(policy::LossSeen{job.machines[m].devices[0], Seconds(now), true}), now);
     }
     ++now;
     double sum = 0;
@@ -263,6 +390,10 @@ RC_GTEST_PROP(JobRenting, IsInTimeWhereOnDemandAloneCouldBe, ()) {
     drawn.machines.push_back({"o" + n, {"o" + n + ":0"}, 2, 1, false});
   }
   drawn.step = Seconds(1 / sum);
+  drawn.gives_back = random.below(2) == 0;
+  const RentingRule rules[] = {RentingRule::kMotley, RentingRule::kMotley, RentingRule::kGreedy,
+                               RentingRule::kOnDemand, RentingRule::kUniform};
+  drawn.rule = rules[random.below(5)];
   // On demand alone: a start, then all steps.
   drawn.deadline = Seconds((20 + 500 / sum) * (1 + random.uniform()));
   const Played played = play(drawn, 0.01 * random.uniform(), random.uniform(), random);

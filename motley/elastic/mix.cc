@@ -11,12 +11,12 @@
 
 #include "motley/base/random.h"
 #include "motley/elastic/checkpoint_interval.h"
+#include "motley/elastic/spot_risk.h"
 
 namespace motley::elastic {
 namespace {
 
 constexpr Seconds kNeverSeconds{std::numeric_limits<double>::infinity()};
-constexpr std::size_t kFactors = 32;
 constexpr int kMostLosses = 10'000;  // of a draw: then it is as good as never done
 
 void add_mixes(const Market& market, const std::string& region, std::size_t offer, Mix& mix,
@@ -41,42 +41,14 @@ void add_mixes(const Market& market, const std::string& region, std::size_t offe
   mix.machines[offer] = 0;
 }
 
-/// Losses by age of an offer's machines, and the factors that they may share.
-struct OfferRisk {
-  AgeHazard hazard;
-  std::vector<double> factors;
-  Seconds limit = kNeverSeconds;
-};
-OfferRisk risk_of(const Offer& offer, const LifetimeForecast& forecast) {
-  if (!offer.is_spot) return {{{Seconds(0)}, {0}}, {1}, kNeverSeconds};
-  const Seconds limit = offer.limit.value_or(kNeverSeconds);
-  if (offer.losses_per_hour) return {{{Seconds(0)}, {*offer.losses_per_hour / 3600}}, {1}, limit};
-  return {forecast.common(offer.kind), forecast.factors(offer.kind, offer.zone, kFactors), limit};
-}
-
 double mean(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += value;
   return sum / static_cast<double>(values.size());
 }
 
-/// Age at which so much hazard has added up.
-Seconds age_of(const AgeHazard& hazard, double wanted) {
-  for (std::size_t i = 0; i < hazard.ages.size(); ++i) {
-    const bool is_last = i + 1 == hazard.ages.size();
-    const double piece = is_last
-                             ? std::numeric_limits<double>::infinity()
-                             : hazard.per_second[i] * (hazard.ages[i + 1] - hazard.ages[i]).value;
-    if (wanted <= piece)
-      return hazard.per_second[i] > 0 ? hazard.ages[i] + Seconds(wanted / hazard.per_second[i])
-                                      : kNeverSeconds;
-    wanted -= piece;
-  }
-  return kNeverSeconds;
-}
-
 /// When to save: for losses of the one machine there is, or of two at a time.
-Seconds save_interval(const Market& market, const Mix& mix, const std::vector<OfferRisk>& risks,
+Seconds save_interval(const Market& market, const Mix& mix, const std::vector<SpotRisk>& risks,
                       Seconds save) {
   std::vector<AgeHazard> hazards;
   Seconds notice = kNeverSeconds, recovery(0);
@@ -103,16 +75,14 @@ struct Machine {
 /// One draw of all lifetimes, as far as they matter.
 class Replay {
  public:
-  Replay(const Market& market, const std::vector<OfferRisk>& risks, const MixSpeed& speed,
+  Replay(const Market& market, const std::vector<SpotRisk>& risks, const MixSpeed& speed,
          SplitMix64& random)
       : market_(market), risks_(risks), speed_(speed), random_(random) {
     std::map<std::pair<std::string, std::string>, double> shared;
     for (std::size_t o = 0; o < market.offers.size(); ++o) {
       const auto key = std::pair(market.offers[o].kind, market.offers[o].zone);
       const double place = shared.try_emplace(key, random.uniform()).first->second;
-      const auto& factors = risks[o].factors;
-      factors_.push_back(
-          factors[static_cast<std::size_t>(place * static_cast<double>(factors.size()))]);
+      factors_.push_back(risks[o].factor_at(place));
     }
   }
 
@@ -149,8 +119,7 @@ class Replay {
 
  private:
   Machine rent(std::size_t offer, Seconds now) {
-    const double drawn = -std::log1p(-random_.uniform()) / factors_[offer];
-    const Seconds life = std::min(age_of(risks_[offer].hazard, drawn), risks_[offer].limit);
+    const Seconds life = risks_[offer].life(factors_[offer], random_.uniform());
     return {offer, now + market_.offers[offer].start.cold, now + life};
   }
   static Mix present(const Mix& mix, const std::vector<Machine>& machines, Seconds now) {
@@ -165,7 +134,7 @@ class Replay {
   }
 
   const Market& market_;
-  const std::vector<OfferRisk>& risks_;
+  const std::vector<SpotRisk>& risks_;
   const MixSpeed& speed_;
   SplitMix64& random_;
   std::vector<double> factors_;
@@ -187,7 +156,7 @@ bool is_beaten(const PricedMix& one, const PricedMix& by) {
 
 Seconds save_interval(const Market& market, const Mix& mix, const LifetimeForecast& forecast,
                       Seconds save) {
-  std::vector<OfferRisk> risks;
+  std::vector<SpotRisk> risks;
   for (const Offer& offer : market.offers) risks.push_back(risk_of(offer, forecast));
   return save_interval(market, mix, risks, save);
 }
@@ -211,7 +180,7 @@ std::optional<PricedMix> price_mix(const Market& market, const Mix& mix,
                                    const MixJob& job) {
   const double rate = speed(mix);
   if (!(rate > 0)) return std::nullopt;
-  std::vector<OfferRisk> risks;
+  std::vector<SpotRisk> risks;
   for (const Offer& offer : market.offers) risks.push_back(risk_of(offer, forecast));
   PricedMix priced{.mix = mix, .step = Seconds(1 / rate)};
   priced.save_every = save_interval(market, mix, risks, job.save);

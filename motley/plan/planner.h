@@ -57,6 +57,9 @@ struct Problem {
   /// them again, and gives none that is worse.
   std::vector<KnownPlan> known;
   std::uint64_t seed = 0;
+  /// So many others are to have copies of what a device alone has: planners of shardings choose
+  /// ways by a rough price of that, too. Plans are priced without.
+  int copies = 0;
   /// After it a search gives what it has: outcome `limit`. What it gives then depends on how fast
   /// the machine is.
   std::optional<Seconds> time_limit;

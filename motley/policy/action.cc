@@ -40,6 +40,8 @@ Json write(const Tell& action) {
   return {{"do", "tell"}, {"device", action.device}, {"text", action.text}};
 }
 
+Json write(const MeasureNoise& action) { return {{"do", "noise"}, {"every", action.every}}; }
+
 Result<Share> read_share(JsonObject& object) {
   Share share;
   MOTLEY_ASSIGN(share.device, object.string("device"));
@@ -84,9 +86,15 @@ Result<Action> read_tell(JsonObject& object) {
   return action;
 }
 
+Result<Action> read_measuring(JsonObject& object) {
+  MeasureNoise action;
+  MOTLEY_ASSIGN(action.every, object.integer("every"));
+  return action;
+}
+
 constexpr Kind<Action> kActionKinds[] = {
-    {"plan", read_plan}, {"split", read_split}, {"batch", read_batch},
-    {"save", read_save}, {"rent", read_rent},   {"tell", read_tell},
+    {"plan", read_plan}, {"split", read_split}, {"batch", read_batch},     {"save", read_save},
+    {"rent", read_rent}, {"tell", read_tell},   {"noise", read_measuring},
 };
 
 }  // namespace

@@ -49,15 +49,23 @@ struct Rent {
   bool operator==(const Rent&) const = default;
 };
 
+/// Measure the noise of gradients (observation.h) in every so-many-th step, those whose number it
+/// divides. What is trained stays the same.
+struct MeasureNoise {
+  std::int64_t every = 1;
+  bool operator==(const MeasureNoise&) const = default;
+};
+
 /// Say something of a device to people: nothing is done.
 struct Tell {
   std::string device, text;
   bool operator==(const Tell&) const = default;
 };
 
-using Action = std::variant<UsePlan, UseSplit, UseBatch, Save, Rent, Tell>;
+using Action = std::variant<UsePlan, UseSplit, UseBatch, Save, Rent, Tell, MeasureNoise>;
 
-/// An object whose key "do" names the kind: "plan", "split", "batch", "save", "rent", "tell".
+/// An object whose key "do" names the kind: "plan", "split", "batch", "save", "rent", "tell",
+/// "noise".
 Json action_to_json(const Action& action);
 Result<Action> action_from_json(const Json& json, const std::string& where);
 

@@ -67,6 +67,10 @@ Json write(const PriceSeen& seen) {
           {"at", seen.at.value}, {"per_hour", seen.per_hour}, {"spot", seen.is_spot}};
 }
 
+Json write(const MemorySeen& seen) {
+  return {{"seen", "memory"}, {"device", seen.device}, {"most", seen.most}};
+}
+
 Result<DeviceStep> read_device(JsonObject& object) {
   DeviceStep step;
   MOTLEY_ASSIGN(step.device, object.string("device"));
@@ -149,10 +153,17 @@ Result<Observation> read_price(JsonObject& object) {
   return seen;
 }
 
+Result<Observation> read_memory(JsonObject& object) {
+  MemorySeen seen;
+  MOTLEY_ASSIGN(seen.device, object.string("device"));
+  MOTLEY_ASSIGN(seen.most, object.integer("most"));
+  return seen;
+}
+
 constexpr Kind<Observation> kObservationKinds[] = {
-    {"step", read_step},     {"noise", read_noise}, {"refusal", read_refusal},
-    {"notice", read_notice}, {"loss", read_loss},   {"arrival", read_arrival},
-    {"price", read_price},
+    {"step", read_step},     {"noise", read_noise},   {"refusal", read_refusal},
+    {"notice", read_notice}, {"loss", read_loss},     {"arrival", read_arrival},
+    {"price", read_price},   {"memory", read_memory},
 };
 
 }  // namespace

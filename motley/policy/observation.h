@@ -89,11 +89,18 @@ struct PriceSeen {
   bool operator==(const PriceSeen&) const = default;
 };
 
-using Observation =
-    std::variant<StepSeen, NoiseSeen, RefusalSeen, NoticeSeen, LossSeen, ArrivalSeen, PriceSeen>;
+/// What a device's memory holds, as its steps so far show.
+struct MemorySeen {
+  std::string device;
+  std::int64_t most = 0;  ///< samples
+  bool operator==(const MemorySeen&) const = default;
+};
+
+using Observation = std::variant<StepSeen, NoiseSeen, RefusalSeen, NoticeSeen, LossSeen,
+                                 ArrivalSeen, PriceSeen, MemorySeen>;
 
 /// An object whose key "seen" names the kind: "step", "noise", "refusal", "notice", "loss",
-/// "arrival", "price".
+/// "arrival", "price", "memory".
 Json observation_to_json(const Observation& observation);
 Result<Observation> observation_from_json(const Json& json, const std::string& where);
 

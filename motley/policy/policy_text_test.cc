@@ -24,6 +24,7 @@ const std::vector<Observation> kSeen = {
     LossSeen{"b:0", Seconds(3), true},
     ArrivalSeen{"c:0", Seconds(4)},
     PriceSeen{"v100", "west", Seconds(5), 0.74, false},
+    MemorySeen{"b:0", 12},
 };
 
 const std::vector<Action> kActions = {
@@ -33,6 +34,7 @@ const std::vector<Action> kActions = {
     UseBatch{{{"a:0", 60}, {"b:0", 20}}, 1.41},
     Tell{"b:0", "slower than it should be"},
     Rent{"v100", "west", true, -2},
+    MeasureNoise{16},
 };
 
 TEST(PolicyText, ObservationsAndActionsSurviveTheirTexts) {
@@ -63,7 +65,8 @@ std::string fault(std::string_view text) {
 
 TEST(PolicyText, SaysWhatIsWrong) {
   EXPECT_EQ(fault(R"({"do": "dance"})"),
-            "d.jsonl: key 'do': found 'dance', wanted one of plan, split, batch, save, rent, tell");
+            "d.jsonl: key 'do': found 'dance', wanted one of plan, split, batch, save, rent, tell, "
+            "noise");
   EXPECT_EQ(fault(R"({"do": "split", "shares": 3})"), "d.jsonl: key 'shares': wanted a list");
   const auto seen = observation_from_json(
       parse_json(R"({"seen": "step", "step": 1, "at": 1, "took": 1, "plan": 0, "global_batch": 4,

@@ -40,6 +40,26 @@ Result<std::vector<WorkerDevice>> read_devices(JsonObject& object, const char* k
   return devices;
 }
 
+/// An order that is one number alone; none: it is a change.
+Result<std::optional<ChangeOrder>> read_word(const Json& json, JsonObject& object) {
+  ChangeOrder order;
+  if (json.contains("halt")) {
+    MOTLEY_ASSIGN(const std::int64_t halt, object.integer("halt"));
+    order.halt = static_cast<int>(halt);
+  } else if (json.contains("follows")) {
+    MOTLEY_ASSIGN(const std::int64_t follows, object.integer("follows"));
+    order.follows = static_cast<int>(follows);
+  } else if (json.contains("counts_every")) {
+    MOTLEY_ASSIGN(order.counts_every, object.integer("counts_every"));
+    if (*order.counts_every < 1)
+      return usage_error("run.order", object.where() + ": key 'counts_every': wanted at least 1");
+  } else {
+    return std::nullopt;
+  }
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  return order;
+}
+
 }  // namespace
 
 std::vector<WorkerDevice> devices_of(const program::Program& program,
@@ -74,25 +94,17 @@ std::string print_order(const Change& change, const std::string& device) {
 
 std::string print_follow(int number) { return Json{{"follows", number}}.dump(); }
 
+std::string print_counting(std::int64_t every) { return Json{{"counts_every", every}}.dump(); }
+
 std::string print_halt(int number) { return Json{{"halt", number}}.dump(); }
 
 Result<ChangeOrder> parse_order(const std::string& line) {
   const std::string where = "order";
   MOTLEY_ASSIGN(const Json json, parse_json(line, where));
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  MOTLEY_ASSIGN(std::optional<ChangeOrder> word, read_word(json, object));
+  if (word) return std::move(*word);
   ChangeOrder order;
-  if (json.contains("halt")) {
-    MOTLEY_ASSIGN(const std::int64_t halt, object.integer("halt"));
-    order.halt = static_cast<int>(halt);
-    MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-    return order;
-  }
-  if (json.contains("follows")) {
-    MOTLEY_ASSIGN(const std::int64_t follows, object.integer("follows"));
-    order.follows = static_cast<int>(follows);
-    MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-    return order;
-  }
   MOTLEY_ASSIGN(const std::int64_t number, object.integer("change"));
   order.number = static_cast<int>(number);
   MOTLEY_ASSIGN(const std::int64_t after, object.integer("after"));

@@ -45,6 +45,8 @@ struct ChangeOrder {
   int after = 0;
   int halt = 0;                ///< not 0: nothing but that
   std::optional<int> follows;  ///< nothing but that
+  /// Nothing but that: squares of gradients are counted in every so-many-th step.
+  std::optional<std::int64_t> counts_every;
   std::optional<Recovery> recovery;
   std::optional<StoreAddress> keys;
   std::vector<int> processes;
@@ -62,6 +64,8 @@ Result<ChangeOrder> parse_order(const std::string& line);
 /// A command to all processes of a job: they stop where they are and say where that is
 /// (recovery.h). Numbered from 1.
 std::string print_halt(int number);
+/// To all processes, from the step on in which each hears it.
+std::string print_counting(std::int64_t every);
 /// To one who has just come: the number of the program that runs.
 std::string print_follow(int number);
 

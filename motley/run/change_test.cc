@@ -95,6 +95,13 @@ TEST(Change, AHaltIsNothingButThat) {
   EXPECT_FALSE(parse_order(R"({"halt": "4"})"));
 }
 
+TEST(Change, AnOrderSaysInWhichStepsSquaresAreCounted) {
+  EXPECT_EQ(parse_order(print_counting(16))->counts_every, 16);
+  EXPECT_EQ(parse_order(R"({"counts_every": 0})").error().message,
+            "order: key 'counts_every': wanted at least 1");
+  EXPECT_FALSE(parse_order(R"({"counts_every": 2, "halt": 1})"));
+}
+
 // No form of a line brings a worker down but by an error that says why.
 TEST(Change, OrdersOfAnotherFormAreErrors) {
   const Json good = Json::parse(print_order(change(), "a:0"));

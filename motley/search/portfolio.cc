@@ -78,14 +78,6 @@ Result<void> consider_alone(const PlannerInputs& inputs, const plan::Problem& pr
   return {};
 }
 
-/// How plans differ most: prices of one family are wrong in the same way.
-enum class Family { kSplit, kAlone, kSharding, kStages };
-Family family_of(const plan::Plan& plan) {
-  if (plan::has_stages(plan)) return Family::kStages;
-  if (plan::splits_operators(plan)) return Family::kSharding;
-  return plan::members(plan).size() == 1 ? Family::kAlone : Family::kSplit;
-}
-
 /// The best single device, which is a baseline of every answer.
 void add_single(const plan::Problem& problem, PlanOutcome& outcome) {
   if (!outcome.best_single.fits) return;
@@ -112,6 +104,12 @@ void keep_best(PlanOutcome& outcome) {
 }
 
 }  // namespace
+
+Family family_of(const plan::Plan& plan) {
+  if (plan::has_stages(plan)) return Family::kStages;
+  if (plan::splits_operators(plan)) return Family::kSharding;
+  return plan::members(plan).size() == 1 ? Family::kAlone : Family::kSplit;
+}
 
 Result<bool> take_better(const plan::Problem& problem, const plan::Plan& plan,
                          const plan::Price& price, std::vector<std::string> why,

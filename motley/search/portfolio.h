@@ -28,6 +28,10 @@ class Portfolio : public plan::Planner {
   PlannerInputs inputs_;
 };
 
+/// How plans differ most: prices of one family are wrong in the same way.
+enum class Family { kSplit, kAlone, kSharding, kStages };
+Family family_of(const plan::Plan& plan);
+
 /// Puts a plan, priced, in the place of the outcome's if it fits and takes less, or the outcome has
 /// none; its bound is set anew. Returns whether it was.
 Result<bool> take_better(const plan::Problem& problem, const plan::Plan& plan,

@@ -42,14 +42,14 @@ std::vector<char> find_mixed(const DeviceProgram& program) {
 }
 
 /// A bucket that all ranks sum: where it is packed and unpacked.
-struct Bucket {
+struct SummedBucket {
   std::optional<std::size_t> packed, unpacked;
 };
 
 /// By the flat tensor.
-std::map<BufferId, Bucket> find_buckets(const program::Program& whole,
-                                        const DeviceProgram& program) {
-  std::map<BufferId, Bucket> buckets;
+std::map<BufferId, SummedBucket> find_buckets(const program::Program& whole,
+                                              const DeviceProgram& program) {
+  std::map<BufferId, SummedBucket> buckets;
   for (const Instruction& each : program.instructions)
     if (each.op == "motley::all_reduce" &&
         whole.groups[each.group.index()].members.size() == whole.devices.size())

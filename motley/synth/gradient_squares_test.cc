@@ -84,6 +84,38 @@ INSTANTIATE_TEST_SUITE_P(Models, Squares,
                                                               plan::OptimizerKind::kAdamW,
                                                               plan::OptimizerKind::kLamb)));
 
+// Several micro-batches on each device: what a device has added up over them is counted, once, and
+// the sum of all; the rest stays as it was.
+TEST(Squares, OfDevicesInMicroBatchesAreOfAllThatADeviceAddsUp) {
+  for (const char* model : {"mlp", "cnn", "gpt"}) {
+    plan::Plan plan = uneven_split(plan::OptimizerKind::kSgd);
+    for (plan::Replica& replica : plan.replicas) {
+      replica.samples *= 2;
+      replica.micro_batches = 2;
+    }
+    plan.global_batch *= 2;
+    plan.batch_norm_span = plan::BatchNormSpan::kMicroBatch;
+    const program::Program once = lower_unequal(model, uneven_split(plan::OptimizerKind::kSgd));
+    const program::Program twice = lower_unequal(model, plan);
+    const auto of_one = with_gradient_squares(once, uneven_split(plan::OptimizerKind::kSgd));
+    const auto of_two = with_gradient_squares(twice, plan);
+    ASSERT_TRUE(of_one && of_two) << model;
+    for (std::size_t rank = 0; rank < of_two->devices.size(); ++rank) {
+      const program::DeviceProgram &device = of_two->devices[rank], &one = of_one->devices[rank];
+      const std::string op = "motley::square_sums";
+      EXPECT_EQ(count_tensors(device, op, 0), count_tensors(one, op, 0)) << model;
+      const program::Instruction& report = device.instructions.back();
+      EXPECT_EQ(report.arguments.at(5), program::Argument{program::ArgumentList{{device.samples}}});
+      EXPECT_EQ(device.samples, 2 * one.samples);
+      program::DeviceProgram rest = device;
+      std::erase_if(rest.instructions, [](const program::Instruction& each) {
+        return each.label == "gradient squares";
+      });
+      EXPECT_EQ(rest.instructions.size(), twice.devices[rank].instructions.size());
+    }
+  }
+}
+
 /// One device with these micro-batches.
 plan::Plan alone_in(std::int64_t micro_batches, std::int64_t samples,
                     plan::OptimizerKind optimizer = plan::OptimizerKind::kSgd) {

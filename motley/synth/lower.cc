@@ -25,11 +25,13 @@ Result<program::Program> lower_found(const graph::Graph& graph, const RuledShard
 RuledSharding spread_equally(const graph::Graph& graph, const EqualReplicas& replicas,
                              plan::BatchNormMode batch_norm) {
   MOTLEY_CHECK(replicas.samples > 0 && replicas.ranks > 0);
+  MOTLEY_CHECK(replicas.samples % replicas.micro_batches == 0);
   RuledSharding made;
   for (int rank = 0; rank < replicas.ranks; ++rank)
     made.sharding.devices.push_back(std::to_string(rank));
   made.sharding.shares.assign(made.sharding.devices.size(), 1.0);
-  made.sharding.batch = replicas.samples * replicas.ranks;
+  made.sharding.batch = replicas.samples / replicas.micro_batches * replicas.ranks;
+  made.sharding.micro_batches = replicas.micro_batches;
   made.rules = spread_samples(graph, made.sharding, batch_norm);
   return made;
 }

@@ -35,8 +35,9 @@ Result<RankKinds> lower_kinds(const graph::Graph& graph, const plan::Plan& plan,
 /// gradients: what is measured, and priced, before there is a plan. Their programs' instructions
 /// are those of any plan that gives a device so many samples.
 struct EqualReplicas {
-  std::int64_t samples = 1;  ///< > 0
-  int ranks = 1;             ///< 1: alone, nothing is exchanged
+  std::int64_t samples = 1;        ///< > 0
+  int ranks = 1;                   ///< 1: alone, nothing is exchanged
+  std::int64_t micro_batches = 1;  ///< in which each has as many of its samples
 };
 
 /// How many of them stand for a step that devices share: two, or one where no two devices can run

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "motley/program/square_count.h"
 #include "motley/synth/square_writer.h"
 
 namespace motley::synth {
@@ -109,7 +110,7 @@ class PieceCounter {
     sum.overload = "Tensor";
     sum.arguments = {{a}, {b}, {std::int64_t{1}}};
     sum.outputs = {BufferId(static_cast<std::int64_t>(program_.buffers.size()) - 1)};
-    sum.label = kSquaresLabel;
+    sum.label = program::kSquaresLabel;
     for (const BufferId id : {a, b}) keep_until(at + 1, id, sum);
     return sum.outputs[0];
   }

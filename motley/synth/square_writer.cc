@@ -5,6 +5,8 @@
 #include <utility>
 #include <variant>
 
+#include "motley/program/square_count.h"
+
 namespace motley::synth {
 namespace {
 
@@ -85,7 +87,7 @@ std::vector<Instruction> SquareWriter::write(ArgumentList& sums) {
       sum.arguments.insert(sum.arguments.end(), each.constants.begin(), each.constants.end());
     }
     sum.outputs = {BufferId(static_cast<std::int64_t>(program_.buffers.size()) - 1)};
-    sum.label = kSquaresLabel;
+    sum.label = program::kSquaresLabel;
     sums.push_back({sum.outputs[0]});
   }
   return written;

@@ -51,8 +51,6 @@ class SquareWriter {
   std::vector<Counted> counted_;
 };
 
-inline constexpr const char* kSquaresLabel = "gradient squares";
-
 /// All that a device counts in a step.
 struct Squares {
   std::vector<program::ArgumentList> pieces;  ///< sums of its terms of gradients, by piece

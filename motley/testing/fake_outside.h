@@ -29,8 +29,9 @@ class FakeClock : public Clock {
 class RecordingListener : public Listener {
  public:
   void note(const std::string& line) override { notes.push_back(line); }
-  void phase(Phase phase, const std::function<std::string()>& text) override {
+  Result<void> phase(Phase phase, const std::function<std::string()>& text) override {
     phases.emplace_back(phase, text());
+    return {};
   }
   Wish step(const StepReport& report) override {
     steps.push_back(report);

@@ -26,6 +26,9 @@ inline std::string order_word(const Order& order) {
     std::string operator()(const Follow& follow) const {
       return "follow " + std::to_string(follow.process);
     }
+    std::string operator()(const CountEvery& count) const {
+      return "count " + std::to_string(count.every);
+    }
     std::string operator()(const Leave&) const { return "leave"; }
   };
   return std::visit(Word(), order);

@@ -10,7 +10,7 @@
 namespace motley::peers {
 namespace {
 
-constexpr std::int64_t kVocabulary = 50257;
+constexpr std::int64_t kTokenKinds = 50257;
 constexpr int kLeastRanks = 2, kMostRanks = 8;
 
 struct JobColumn {
@@ -31,7 +31,7 @@ constexpr std::array<JobColumn, 9> kJobColumns = {{
 
 Result<TransformerJob> read_job(const CsvTable& table, std::size_t row) {
   TransformerJob job;
-  job.vocabulary = kVocabulary;
+  job.vocabulary = kTokenKinds;
   for (const auto& [name, field] : kJobColumns) {
     MOTLEY_ASSIGN(const std::size_t column, table.column(name));
     MOTLEY_ASSIGN(job.*field, table.positive_integer(row, column));

@@ -107,6 +107,10 @@ class SplitPolicy:
         }
         return call("motley_observe", self._made, json.dumps(seen).encode())["choices"]
 
+    def limit(self, device: int, most: int) -> None:
+        """The device's memory holds so many samples."""
+        call("motley_observe", self._made, json.dumps({"seen": "memory", "device": str(device), "most": most}).encode())
+
     def __del__(self):
         if getattr(self, "_made", None):
             load().motley_drop_policy(self._made)

@@ -51,6 +51,16 @@ def summary_of(host, name):
     return None
 
 
+def wait_until_led(host, name):
+    """Its run directory, once it trains there."""
+    folder = wait_for(lambda: led_directory(host, name))
+    wait_for(lambda: (folder / "door.json").exists())
+    log = folder / "log.jsonl"
+    before = len(log.read_text().splitlines())
+    wait_for(lambda: len(log.read_text().splitlines()) > before + 5)
+    return folder
+
+
 def kill_lead(lead):
     lead.run("pkill -KILL -x motley; pkill -KILL -x motley-worker", check=False)
 
@@ -105,11 +115,7 @@ def test_the_next_lead_knows_a_newcomer(lead, hosts):
     run.goes_on()
     kill_lead(lead)
     run.child.wait(10)
-    folder = wait_for(lambda: led_directory(hosts["b"], "grown"))
-    wait_for(lambda: (folder / "door.json").exists())
-    log = folder / "log.jsonl"
-    before = len(log.read_text().splitlines())
-    wait_for(lambda: len(log.read_text().splitlines()) > before + 5)
+    folder = wait_until_led(hosts["b"], "grown")
     assert "d:0" in (folder / "plan.json").read_text()
     # It leaves and comes back at the new lead.
     hosts["b"].run(f"{MOTLEY} leave {LED}/{folder.name} d:0")
@@ -202,4 +208,30 @@ def test_a_batch_that_grew_is_gone_on_with(lead, hosts):
     assert "is not gone on with" not in run.said()
     decided = [json.loads(line) for line in (folder / "decisions.jsonl").read_text().splitlines()]
     assert all(each["policy"] != "motley" or "alone" not in each["why"] for each in decided)
+    nothing_runs(hosts)
+
+
+@slow
+def test_the_next_lead_rents_on(lead, hosts):
+    """With the prices that the first one knew last; the deadline counts from its beginning, and what it paid is paid."""
+    text = (lead.home() / "cluster.toml").read_text()
+    for name, zone in (("b", "z-1"), ("c", "z-2")):
+        text = text.replace(f'name = "{name}"\n', f'name = "{name}"\nspot = true\nzone = "{zone}"\n')
+    (lead.home() / "rented.toml").write_text(text)
+    offer = '[[offer]]\nkind = "cpu"\nzone = "{}"\nspeed = 0.3\nprice_per_hour = {}\nspot = true\nstart_cold = "20s"\n'
+    (lead.home() / "market.toml").write_text('schema = "motley.market/1"\nname = "here"\n' + offer.format("z-1", 720) + offer.format("z-2", 360))
+    command = ELASTIC.replace("cluster.toml", "rented.toml")
+    run = Running(lead, "rented", f"{command} --steps 100000 --market market.toml --deadline 10h")
+    time.sleep(11)  # what is left is written each ten seconds
+    began = json.loads((lead.home() / "rented/renting.json").read_text())
+    kill_lead(lead)
+    run.child.wait(10)
+    folder = wait_until_led(hosts["b"], "rented")
+    hosts["b"].run("pkill -TERM -f '[-]-succeed'")  # not the agent there
+    found = wait_for(lambda: summary_of(hosts["b"], "rented"))
+    left = json.loads((folder / "renting.json").read_text())
+    assert left["began"] == began["began"]
+    # 0.3 a second of both, and the whole time since the beginning.
+    assert found["rented"]["paid"] > began["state"]["paid"] > 0 and found["rented"]["paid"] > 0.3 * 11
+    assert found["rented"]["spare_s"] < 36000 - 11
     nothing_runs(hosts)

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import torch
-from conftest import ROOT
+from conftest import BUILD, ROOT
 from ranks import start
 
 WORLD = 2
@@ -104,3 +104,15 @@ def test_no_framework_is_imported_before_one_is_given():
     code = "import motley.torch, sys; print([name for name in ('accelerate', 'transformers', 'lightning') if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("case", ["trainer", "accelerate", "lightning"])
+def test_verify_compares_the_first_step_under_two_splits(tmp_path, case):
+    done = subprocess.run(
+        [BUILD / "motley", "verify", "--python", sys.executable, "--json", "--", sys.executable, "-m", "torch.distributed.run",
+         "--nproc-per-node", "2", SCRIPT, tmp_path, case],
+        capture_output=True, text=True, timeout=240, env=os.environ | {"PYTHONPATH": str(ROOT / "python")},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert found["pass"] and found["tensors"] >= 5 and found["splits"] == [[12, 12], [16, 8]]

@@ -16,4 +16,28 @@ double Curve::at(double samples) const {
   return y0 + (y1 - y0) * ((samples - x0) / (x1 - x0));
 }
 
+namespace {
+
+template <typename Change>
+void change_points(StepCurves& curves, const Change& change) {
+  for (Curve& ready : curves.ready)
+    for (auto& [samples, seconds] : ready.points) change(samples, seconds);
+  for (auto& [samples, seconds] : curves.end.points) change(samples, seconds);
+}
+
+}  // namespace
+
+StepCurves behind_passes(StepCurves step, const Curve& pass, std::int64_t passes) {
+  if (passes > 0)
+    change_points(step, [&](double samples, double& seconds) {
+      seconds += static_cast<double>(passes) * pass.at(samples);
+    });
+  return step;
+}
+
+StepCurves stretch_samples(StepCurves curves, std::int64_t times) {
+  change_points(curves, [&](double& samples, double) { samples *= static_cast<double>(times); });
+  return curves;
+}
+
 }  // namespace motley::cost

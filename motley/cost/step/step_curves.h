@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -28,6 +29,17 @@ struct StepCurves {
   std::vector<double> update;
   bool operator==(const StepCurves&) const = default;
 };
+
+/// Of a step behind so many passes, each as long as `pass`: what its last micro-batch does, behind
+/// the others. By the samples of one; straight between the step's own points. O(points).
+///
+///   pass 1 s + 1 s a sample, the step the same, ready at half of it, in three micro-batches
+///   (2 passes before): of 4 samples each end is at 3 * 5 s, ready at 2 * 5 + 2.5 s
+StepCurves behind_passes(StepCurves step, const Curve& pass, std::int64_t passes);
+
+/// The same times for so many times the samples: curves by the samples of a micro-batch become
+/// curves by those of the step.
+StepCurves stretch_samples(StepCurves curves, std::int64_t times);
 
 /// What a group of devices spends on communication in a step.
 struct GroupExchanges {

@@ -22,5 +22,21 @@ TEST(Curve, OnePointIsConstant) {
   EXPECT_DOUBLE_EQ(curve.at(100), 10);
 }
 
+// The example in the header: each pass of 4 samples takes 5 s, the last one's exchange may start
+// at 2.5 s of it. Of 12 samples in three micro-batches that is the same.
+TEST(StepCurves, OfAStepBehindPassesByTheSamplesOfAll) {
+  const Curve pass{{{0, 1}, {4, 5}, {8, 9}}};
+  const StepCurves one{{{{{0, 0.5}, {4, 2.5}, {8, 4.5}}}}, pass, {0.1}};
+  const StepCurves all = behind_passes(one, pass, 2);
+  EXPECT_DOUBLE_EQ(all.end.at(4), 15);
+  EXPECT_DOUBLE_EQ(all.ready[0].at(4), 12.5);
+  EXPECT_EQ(all.update, one.update);
+  const StepCurves by_step = stretch_samples(all, 3);
+  EXPECT_DOUBLE_EQ(by_step.end.at(12), 15);
+  EXPECT_DOUBLE_EQ(by_step.ready[0].at(12), 12.5);
+  EXPECT_EQ(behind_passes(one, pass, 0), one);
+  EXPECT_EQ(stretch_samples(one, 1), one);
+}
+
 }  // namespace
 }  // namespace motley::cost

@@ -31,6 +31,7 @@ Result<std::unique_ptr<WorkerSession>> open_part(const WorkerSession& process,
                                                  std::shared_ptr<std::atomic<bool>> cancelled) {
   auto part = std::make_unique<WorkerSession>();
   part->process = process.process;
+  part->counts_every = process.counts_every;
   part->job = process.job;
   part->job.devices = std::move(devices);
   part->program = std::move(program);
@@ -154,6 +155,10 @@ void OrderReader::read() {
 
 void OrderReader::obey(ChangeOrder order) {
   if (order.halt > 0) return halt(order.halt);
+  if (order.counts_every) {
+    process_.counts_every->store(*order.counts_every, std::memory_order_relaxed);
+    return;
+  }
   const std::vector<int>& processes = order.processes;
   const bool is_meant =
       processes.empty() || std::count(processes.begin(), processes.end(), process_.process) > 0;

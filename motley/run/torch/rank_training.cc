@@ -590,7 +590,8 @@ Result<StepResult> RankTraining::step(const data::Batch& batch, double lr_factor
   if (begun_ns_ == 0) begun_ns_ = monotonic_ns();
   if (const WorkerDevice& device = session_.device(); !device.slow.empty())
     executor_->set_speed(device.speed_at(elapsed_s()));
-  MOTLEY_ASSIGN(const StepResult result, executor_->step({next_step_, lr_factor}, batch));
+  const bool counts = next_step_ % session_.counts_every->load(std::memory_order_relaxed) == 0;
+  MOTLEY_ASSIGN(const StepResult result, executor_->step({next_step_, lr_factor, counts}, batch));
   MOTLEY_RETURN_IF_ERROR(check_finite("loss", result.loss));
   const bool may_overflow = persistent_.contains(std::string(program::kLossScaleState));
   if (result.gradient_norm && !may_overflow)

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -36,9 +38,14 @@ struct WorkerSession {
   int process = 0;  ///< number of this process in the job, of whose programs it may be another rank
   /// Source and target of messages beside those of the programs.
   std::vector<std::pair<int, int>> measured_pairs = {};
-  int stint = 0;         ///< number of the change that brought this program; 0: it is the job's own
-  bool is_idle = false;  ///< the job uses fewer ranks than were started
-  bool joins = false;    ///< the others have begun before
+  int stint = 0;  ///< number of the change that brought this program; 0: it is the job's own
+  /// Of programs that count squares of gradients: in every so-many-th step. One for all sessions of
+  /// the process. Ranks may hear of another number at different steps: no other needs what one
+  /// counts, and steps that not all counted say nothing.
+  std::shared_ptr<std::atomic<std::int64_t>> counts_every =
+      std::make_shared<std::atomic<std::int64_t>>(1);
+  bool is_idle = false;                        ///< the job uses fewer ranks than were started
+  bool joins = false;                          ///< the others have begun before
   std::unique_ptr<Rendezvous> rendezvous;      ///< null when the job has one rank
   std::unique_ptr<Communicator> communicator;  ///< null when the job has one rank
 

@@ -115,8 +115,18 @@ class ChoiceProblem::Pricing {
   double parameter_cost(ValueId id, const Form& form) {
     if (is_bound())
       return objective_.once * weight(kBusy | kBefore | kWork) * mean_update(id, form);
-    return objective_.compute * slowest(prices_.update(id, form, objective_.states)) +
-           memory_price(id, form, 2.0 + objective_.states);
+    const double update = slowest(prices_.update(id, form, objective_.states));
+    return objective_.compute * update + memory_price(id, form, 2.0 + objective_.states) +
+           copies_price(id, form, update);
+  }
+
+  /// A part is sent in about the time in which one of all parts is, as all are gathered.
+  double copies_price(ValueId id, const Form& form, double update) {
+    if (objective_.copies == 0 || form.kind != FormKind::kSharded) return 0;
+    int devices = 0;
+    for (const DeviceClass& each : prices_.classes()) devices += each.count;
+    const double gather = prices_.conversion(id, form, graph::kWholeForm).exchange;
+    return objective_.copies * (update + gather / std::max(1, devices - 1));
   }
 
   double memory_price(ValueId value, const Form& form, double copies) {

@@ -32,6 +32,9 @@ struct SpmdObjective {
                                  ///< however many micro-batches it has
   double seconds_per_byte = 0;   ///< price of memory on the device that holds most
   int states = 0;                ///< tensors that the optimizer keeps beside a parameter
+  /// Copies that others keep of each part of a parameter: they are sent its gradient, and do its
+  /// update again. Not of bounds.
+  int copies = 0;
   /// For bound.h: weights of the bounds (bound_terms.h), in the order of their bits. Nothing then
   /// counts more than it does in any plan, whatever its shares, and compute is the mean over
   /// classes by the weights of `kinds`. Empty: not a bound.

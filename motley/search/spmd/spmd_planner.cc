@@ -346,6 +346,7 @@ SpmdQuestion spmd_question(const PlannerInputs& inputs, const Problem& problem) 
                         problem.devices,
                         {}};
   question.most_bucket_bytes = problem.most_bucket_bytes;
+  question.copies = problem.copies;
   return question;
 }
 

@@ -46,7 +46,7 @@ class Search {
     MOTLEY_RETURN_IF_ERROR(
         search_among(find_device_sets(*question_.cluster, question_.devices, study_.speeds())));
     if (question_.devices.size() > kFewDevices) MOTLEY_RETURN_IF_ERROR(leave_out());
-    if (!must_end()) {
+    if (!must_end() && question_.copies == 0) {
       MOTLEY_ASSIGN(const SpmdPlan hap, find_hap_plan(study_));
       ++answer_.considered;
       keep(hap);
@@ -150,6 +150,7 @@ class Search {
     Bytes least_lack(std::numeric_limits<std::int64_t>::max());  // of all devices together
     SpmdObjective objective;
     objective.states = plan::count_states(question_.lowering.recipe);
+    objective.copies = question_.copies;
     // Does it fit, as far as it is worth knowing? What is hopeless counts as if it did.
     const auto consider = [&](const Opinion& opinion, int price) -> Result<bool> {
       objective.exchange = opinion.others;

@@ -41,6 +41,7 @@ struct SpmdQuestion {
   Seconds known_step{std::numeric_limits<double>::infinity()};
   /// A larger lower bound is of no use.
   Seconds enough_bound{std::numeric_limits<double>::infinity()};
+  int copies = 0;     ///< as the problem's (plan/planner.h)
   Deadline deadline;  ///< of the search
   /// Plans may have larger buckets than the lowering's, up to this: the bound holds for them, too.
   Bytes most_bucket_bytes{0};

@@ -10,9 +10,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
-const Cut kColumns{.dim = 1, .extent = 6};  // 4 and 2 of them
+const Cut kNormColumns{.dim = 1, .extent = 6};  // 4 and 2 of them
 
-SplitLines split_norm(const std::string& lines, const Cut& cut = kColumns) {
+SplitLines split_norm(const std::string& lines, const Cut& cut = kNormColumns) {
   return split_first(small_graph(lines), cut, {2, 1}, 0);
 }
 
@@ -124,7 +124,7 @@ TEST(SplitNorms, OfComplexNumbersRunWhole) {
   const graph::Graph graph = small_graph(
       "param %0: f32[2, 6, 2] \"x\"\nop %1: c64[2, 6] = aten::view_as_complex(%0) fwd \"\"\n"
       "op %2: f32[2] = aten::std.correction(%1, [1], none, false) fwd \"\"\n");
-  EXPECT_FALSE(can_rewrite(graph, graph.ops[1], strategy_of(graph, OpId(1), kColumns)));
+  EXPECT_FALSE(can_rewrite(graph, graph.ops[1], strategy_of(graph, OpId(1), kNormColumns)));
 }
 
 TEST(SplitNorms, OfHalfPrecisionRunWhole) {
@@ -132,7 +132,7 @@ TEST(SplitNorms, OfHalfPrecisionRunWhole) {
     const graph::Graph graph =
         small_graph("param %0: " + dtype + "[2, 6] \"x\"\nop %1: " + dtype +
                     "[2] = aten::var.correction(%0, [1], none, false) fwd \"\"\n");
-    return can_rewrite(graph, graph.ops[0], strategy_of(graph, OpId(0), kColumns));
+    return can_rewrite(graph, graph.ops[0], strategy_of(graph, OpId(0), kNormColumns));
   };
   EXPECT_TRUE(is_rewritten("f32"));
   EXPECT_TRUE(is_rewritten("f64"));

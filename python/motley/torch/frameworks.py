@@ -14,12 +14,13 @@ ADAPTERS = {
     ("lightning", "Trainer"): "with_lightning",
     ("pytorch_lightning", "Trainer"): "with_lightning",
 }
-# Oldest and newest release whose insides the adapters are known to fit; tests/zoo/requirements.txt pins what the tests use.
+# Oldest and newest release whose insides the adapters are known to fit, by tests/zoo/test_frameworks.py under both and some between
+# (docs/scripts.md); tests/zoo/requirements.txt pins what the tests use.
 VERSIONS = {
-    "accelerate": ((1, 15), (1, 15)),
-    "transformers": ((5, 23), (5, 23)),
-    "lightning": ((2, 6), (2, 6)),
-    "pytorch_lightning": ((2, 6), (2, 6)),
+    "accelerate": ((1, 8), (1, 15)),
+    "transformers": ((4, 57), (5, 24)),
+    "lightning": ((2, 2), (2, 6)),
+    "pytorch_lightning": ((2, 2), (2, 6)),
 }
 
 

@@ -41,12 +41,11 @@ class DDP(DistributedDataParallel):
         if weight not in ("samples", "tokens") and not callable(weight):
             raise ValueError(f"motley.torch.DDP: weight={weight!r}; wanted 'samples', 'tokens' or a function of the batch")
         session = session_of(options.get("process_group"))
-        if any(each.device.type != "cpu" for each in module.parameters()) and not session.is_fixed:
-            raise ValueError("motley.torch.DDP: shares are learned on CPUs alone; on GPUs give share(loader, shares=...) or plan=... first")
         if trial := Trial.asked():
             trial.begin(module, session)
         self._skip_statistics(module, session)
         super().__init__(module, **options)
+        session.keep_time(module)
         self._session, self._weight, self._is_checked = session, weight, callable(weight)
         self._sums = Sums(session)
         super().register_comm_hook(self._sums, Sums.reduce)
@@ -71,7 +70,7 @@ class DDP(DistributedDataParallel):
 
     def forward(self, *inputs, **keywords):
         if not (self.module.training and torch.is_grad_enabled()):
-            self._session.mark = None  # what evaluation takes is no training
+            self._session.forget()  # what evaluation takes is no training
             return super().forward(*inputs, **keywords)
         session = self._session
         session.begin(self._count(inputs, keywords), self.require_backward_grad_sync, session.samples is not None)

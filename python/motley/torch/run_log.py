@@ -11,11 +11,11 @@ import json
 import logging
 import math
 import os
-import resource
 import socket
 import statistics
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 
 import torch
@@ -31,24 +31,31 @@ class Record:
 
     def __init__(self, session, log: RunLog | None):
         self.session, self.log = session, log
-        self.taken = self.took = 0.0  # when the coming step's first batch came; seconds of the last one
-        self._losses: list = []
+        self.took = 0.0  # seconds of the last step
+        self._taken = 0.0  # when the coming step's first batch came
+        self._ended: float | None = None  # the step before; none: something else came between
+        self._losses: deque = deque([[]])  # by step, of those that are not told yet
         self._see_losses()
 
     def _see_losses(self) -> None:
-        """Scalars on the CPU that backward passes begin from: elsewhere to look at them would be to wait for them."""
+        """Scalars that backward passes begin from. On an accelerator they are copied in its stream, and there when the step's time is."""
         backward = torch.Tensor.backward
 
         def seen(tensor, *arguments, **keywords):
-            if self.session.micros and tensor.dim() == 0 and tensor.device.type == "cpu":
-                self._losses.append((tensor.item(), self.session.micros[-1]))
+            if self.session.micros and tensor.dim() == 0:
+                own = tensor.device.type == "cpu"
+                value = tensor.detach().clone() if own else tensor.detach().to("cpu", non_blocking=True)
+                self._losses[-1].append((value, self.session.micros[-1]))
             return backward(tensor, *arguments, **keywords)
 
         torch.Tensor.backward = seen
 
-    def of_step(self) -> tuple[float, float]:
-        """This rank's part of the loss, not a number where it is not known; the most memory that it ever held, in bytes."""
-        losses, self._losses = self._losses, []
+    def loss(self, is_over: bool) -> float:
+        """This rank's part of that of the oldest step not told yet, if `is_over`; not a number where it is not known. Begins another step."""
+        self._losses.append([])
+        if not is_over:
+            return math.nan
+        losses = [(value.item(), micro) for value, micro in self._losses.popleft()]
         total = sum(micro.total() for _, micro in losses)
 
         def part(value: float, micro) -> float:
@@ -58,15 +65,18 @@ class Record:
                 return value
             return value / total if micro.is_weighed else value * micro.count / micro.total()
 
-        peak = torch.cuda.max_memory_allocated() if torch.cuda.is_initialized() else 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return sum(part(*each) for each in losses) if losses else math.nan, float(peak)
+        return sum(part(*each) for each in losses) if losses else math.nan
 
     def begin_step(self) -> None:
-        self.taken = time.perf_counter()
+        self._taken = time.perf_counter()
 
-    def end_step(self, mark: float | None) -> None:
-        """`mark`: end of the step before; none: something else came between."""
-        self.took = time.perf_counter() - (self.taken if mark is None else mark)
+    def end_step(self) -> None:
+        now = time.perf_counter()
+        self.took = now - (self._taken if self._ended is None else self._ended)
+        self._ended = now
+
+    def forget(self) -> None:
+        self._ended = None
 
 
 class RunLog:
@@ -81,6 +91,7 @@ class RunLog:
         self.decisions: list[dict] = []
         self.seconds: list[float] = []  # of each step of this start
         self.losses: list[float | None] = []
+        self._untold: list[tuple[dict, int]] = []  # lines of steps whose compute is not known yet, and their passes
         self.how: BaseException | None = None
         for name in ("summary.json", "failure.json"):
             if os.path.exists(path := os.path.join(folder, name)):
@@ -105,19 +116,27 @@ class RunLog:
             file.write(text)
         os.replace(path + ".new", path)
 
-    def step(self, took: float, passes: int, samples: Sequence[int], seconds: Sequence[float], losses: Sequence[float], peaks: Sequence[float]) -> None:
-        """One of `passes` forward passes with so many samples each, which took so many seconds each."""
-        loss = sum(losses)
-        self.losses.append(loss if math.isfinite(loss) else None)
+    def step(self, took: float, passes: int, samples: Sequence[int], peaks: Sequence[float]) -> None:
+        """One of `passes` forward passes with so many samples each. It is written by `tell`."""
         line = {
             "step": self.first + len(self.seconds),
-            "loss": self.losses[-1],
+            "loss": None,
             "step_s": took,
             "samples": [passes * each for each in samples],
-            "compute_s": [passes * each for each in seconds] if min(seconds) > 0 else [],
+            "compute_s": [],
             "peak_bytes": [int(each) for each in peaks],
         }
         self.seconds.append(took)
+        self._untold.append((line, passes))
+
+    def tell(self, seconds: Sequence[float], losses: Sequence[float]) -> None:
+        """Of the oldest step that is not written: what a pass took each rank (0: not known), and the parts of its loss."""
+        line, passes = self._untold.pop(0)
+        loss = sum(losses)
+        line["loss"] = loss if math.isfinite(loss) else None
+        self.losses.append(line["loss"])
+        if min(seconds) > 0:
+            line["compute_s"] = [passes * each for each in seconds]
         self._try(lambda: self.file.write(json.dumps(line) + "\n"))
 
     def decide(self, policy: str, samples: Sequence[float], after: int, why: str, expected: float | None = None) -> None:
@@ -143,6 +162,8 @@ class RunLog:
         """The script ends, or an exception ends it."""
         if self.file is None:
             return  # given up
+        while self._untold:
+            self.tell([0.0], [math.nan])
         stopped = isinstance(self.how, KeyboardInterrupt)
         self._tell_decisions()
         if self.how is not None and not stopped:

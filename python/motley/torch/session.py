@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections import Counter, deque
 
 import torch
 import torch.distributed as dist
 
 from motley.library import SplitPolicy, share_batch
+from motley.torch.clocks import UNKNOWN, DeviceClock, HostClock
+from motley.torch.memory import Memory
 from motley.torch.mesh import Mesh
-from motley.torch.quota import Quota
 
 LOG = logging.getLogger("motley.torch")
 NOTHING = "motley.torch.DDP: the losses of all ranks average over nothing: every target is masked"
@@ -38,19 +40,6 @@ class Micro:
         return self._total
 
 
-class Waiting:
-    """Adds what a wait takes to what is no compute."""
-
-    def __init__(self, session: Session):
-        self.session = session
-
-    def __enter__(self):
-        self.begin = time.perf_counter()
-
-    def __exit__(self, *_):
-        self.session.waited += time.perf_counter() - self.begin
-
-
 class Session:
     def __init__(self, group):
         self.group = group
@@ -65,15 +54,17 @@ class Session:
         self.batch, self.samples = None, None  # what was taken last, and samples of each rank
         self.micros: list[Micro] = []
         self.is_synced = False  # the last forward pass exchanges gradients
-        self.mark: float | None = None  # when this step's own work began; none: not known
-        self.waited = 0.0
-        self.quota = Quota()
+        self.clock: HostClock | DeviceClock = HostClock()
+        self.lag = 0  # steps after which a step's seconds are told; on all ranks the same
+        self.memory: Memory  # of the model in DDP, whose steps these are
         self.passes = 1  # forward passes of the last step
         self.done = 0  # steps whose gradients were exchanged
         self.fitted = 0  # most samples of such a step here
         self.begun = time.perf_counter()
         self.record = None  # of a run directory (run_log.py)
         self._exchange = None
+        self._timed: deque = deque()  # samples and passes of steps whose seconds are not told yet, and how to read them
+        self._told_most: list[int] = []  # samples that the planner knows to fit
         self._why, self._expected = "", None
         self._cache: dict = {}
 
@@ -82,6 +73,18 @@ class Session:
 
     def __reduce__(self):
         return _no_session, ()  # a saved model is opened elsewhere
+
+    def keep_time(self, module: torch.nn.Module) -> None:
+        """Of steps of a model, which all ranks name together, each where it has it."""
+        parameters = [each for each in module.parameters() if each.requires_grad]
+        device = next((each.device for each in parameters if each.device.type != "cpu"), torch.device("cpu"))
+        if device.type != "cpu":
+            self.clock = DeviceClock(device)
+        self.memory = Memory(device, parameters)
+        said = [None] * self.world
+        dist.all_gather_object(said, (self.clock.LAG, self.memory.of.place()), group=self.group)
+        self.lag = max(lag for lag, _ in said)
+        self.memory.sharing = Counter(place for _, place in said)[said[self.rank][1]]
 
     # Loaders.
 
@@ -118,7 +121,7 @@ class Session:
 
     def begin_epoch(self) -> None:
         self.settle()
-        self.mark = None
+        self.forget()
 
     def take(self, samples: list[int], batch) -> None:
         if self.record and not self.micros:
@@ -128,8 +131,15 @@ class Session:
 
     # Steps.
 
-    def waiting(self) -> Waiting:
-        return Waiting(self)
+    def waiting(self):
+        """What a block takes is a wait for other ranks."""
+        return self.clock.waiting()
+
+    def forget(self) -> None:
+        """What comes now is no step's work."""
+        self.clock.forget()
+        if self.record:
+            self.record.forget()
 
     def sum_now(self, tensor: torch.Tensor) -> None:
         """Over all ranks, in place; waiting is no compute."""
@@ -143,6 +153,8 @@ class Session:
         """A forward pass. `count`: what the loss averages over; none: samples that the shared loader gave."""
         if self.is_synced and self.micros:
             self.micros.pop()  # it had no backward pass
+        if not self.micros:
+            self.memory.begin()
         total = None
         if count is None and has_loaded:
             count, total = float(self.samples[self.rank]), float(sum(self.samples))
@@ -195,19 +207,22 @@ class Session:
 
     def end_compute(self) -> None:
         """All gradients are on their way: says what this rank's own work took."""
-        now = time.perf_counter()
         samples, passes = self.samples, max(1, len(self.micros))
         self.passes = passes
-        least = self.quota.least_s()
-        seconds = 0.0 if self.mark is None else max(0.0, now - self.mark - self.waited, least) / passes
+        reading = self.clock.stop()
         if samples is not None:
             begins, weights = 0, [0.0] * self.world
             if self.wanted is not None:
                 begins, weights = self.step + self.ahead, self.wanted
                 self.wanted = None
-            told = self.record.of_step() if self.record else (math.nan, 0.0)
-            row = torch.tensor([seconds, *told, *([begins, *weights] if self.rank == 0 else [0.0] * (self.world + 1))], dtype=torch.float64)
-            self._exchange = (self.mesh.post(row), list(samples))
+            self._timed.append((list(samples), passes, reading))
+            timed = self._timed.popleft() if len(self._timed) > self.lag else None
+            seconds = timed[2]() / timed[1] if timed else UNKNOWN
+            most, peak = self.memory.most(samples[self.rank]), self.memory.of.peak()
+            loss = self.record.loss(timed is not None) if self.record else math.nan
+            plan = [begins, *weights] if self.rank == 0 else [0.0] * (self.world + 1)
+            row = torch.tensor([seconds, most, loss, peak, *plan], dtype=torch.float64)
+            self._exchange = (self.mesh.post(row), list(samples), timed[0] if timed else None)
             self.fitted = max(self.fitted, samples[self.rank])
         self.micros, self.is_synced = [], False
         self.done += 1
@@ -215,21 +230,23 @@ class Session:
     def end_step(self) -> None:
         """All gradients are there: the next step's work begins."""
         if self.record:
-            self.record.end_step(self.mark)
-        self.mark, self.waited = time.perf_counter(), 0.0
+            self.record.end_step()
+        self.clock.begin()
 
     def settle(self) -> None:
         """Takes up what the last exchange said."""
         if self._exchange is None:
             return
-        posted, samples = self._exchange
+        posted, samples, timed = self._exchange
         self._exchange = None
         with self.waiting():
             table = [row.tolist() for row in self.mesh.take(posted)]
-        seconds, losses, peaks, begins, *weights = zip(*table, strict=True)
+        seconds, most, losses, peaks, begins, *weights = zip(*table, strict=True)
         begins, weights = begins[0], [each[0] for each in weights]
         if self.record and self.record.log:
-            self.record.log.step(self.record.took, self.passes, samples, seconds, losses, peaks)
+            self.record.log.step(self.record.took, self.passes, samples, peaks)
+            if timed:
+                self.record.log.tell(seconds, losses)
         if begins > 0:
             self.splits.append((int(begins), weights))
             if self.rank == 0:
@@ -237,12 +254,16 @@ class Session:
                 if self.record:
                     self.record.log.decide("motley", weights, -(-(int(begins) - self.step) // self.passes), self._why, self._expected)
             self.splits = self.splits[-4:]  # steps that are drawn already had theirs
-        if self.rank == 0 and not self.is_fixed and self.world > 1 and min(seconds) > 0:
-            self._learn(samples, seconds)
+        if self.rank == 0 and not self.is_fixed and self.world > 1 and min(seconds) > UNKNOWN:
+            self._learn(timed, seconds, [min(int(a), b) for a, b in zip(most, self.most, strict=True)])
 
-    def _learn(self, samples: list[int], seconds: list[float]) -> None:
+    def _learn(self, samples: list[int], seconds: list[float], most: list[int]) -> None:
         if self.policy is None:
-            self.policy = SplitPolicy(self.most)
+            self.policy, self._told_most = SplitPolicy(self.most), list(self.most)
+        for rank, (told, now) in enumerate(zip(self._told_most, most, strict=True)):
+            if told != now:
+                self.policy.limit(rank, now)
+        self._told_most = most
         for choice in self.policy.observe(self.done, time.perf_counter() - self.begun, samples, seconds):
             if choice["action"]["do"] == "split":
                 self.wanted, self._why, self._expected = [0] * self.world, choice["why"], choice["expected_s"]

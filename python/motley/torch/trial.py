@@ -38,7 +38,11 @@ class Trial:
             else:
                 torch.save(dict(module.state_dict()), self.weights)
 
-        def end(*_):
+        def end(_optimizer, arguments, keywords):
+            closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")  # behind the optimizer
+            if closure is not None:  # which makes the gradients (Lightning, L-BFGS)
+                with torch.enable_grad():
+                    closure()
             if session.rank == 0:
                 found = {name: each.grad for name, each in module.named_parameters() if each.grad is not None}
                 torch.save({"gradients": found, "samples": session.samples}, self.gradients)

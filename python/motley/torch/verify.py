@@ -44,6 +44,8 @@ def try_split(folder: str, split: str, command: list[str]) -> dict:
     if not os.path.exists(trial.gradients):
         raise Refusal("verify.no-step", f"{' '.join(command)}: took no optimizer step of a model in motley.torch.DDP", 1)
     found = torch.load(trial.gradients, weights_only=True)
+    if not found["gradients"]:
+        raise Refusal("verify.no-step", f"{' '.join(command)}: the first optimizer step had no gradients", 1)
     if found["samples"] is None:
         raise Refusal("verify.no-share", f"{' '.join(command)}: shared no loader (motley.torch.share)", 1)
     return found

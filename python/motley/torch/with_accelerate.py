@@ -162,7 +162,7 @@ def check_accelerator(accelerator: Accelerator) -> None:
             f"motley.torch.share: the Accelerator's engine is {kind}, which splits batches or models its own way; wanted plain data "
             "parallelism: leave the DeepSpeed, FSDP or Megatron plugin out"
         )
-    if accelerator.parallelism_config:
+    if getattr(accelerator, "parallelism_config", None):
         raise ValueError("motley.torch.share: parallelism_config does not go with unequal batches; leave it out")
     for name, instead in {
         "split_batches": "leave it out, and give each rank's batch size",

@@ -86,7 +86,8 @@ def share(trainer, split: Split, weight: str | Callable | None):
     strategy = trainer.strategy
     strategy.__class__ = strategy_class(package)
     strategy.split, strategy.weight = split, weight or "samples"
-    set_up, tell_signals = trainer.fit_loop.setup_data, trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor
+    loop = trainer.fit_loop.epoch_loop
+    set_up, tell_signals = trainer.fit_loop.setup_data, getattr(loop, "_broadcast_sigterm_tensor", None)
 
     def setup_data():
         strategy.training_loaders = 0
@@ -100,5 +101,6 @@ def share(trainer, split: Split, weight: str | Callable | None):
             tell_signals()
 
     trainer.fit_loop.setup_data = setup_data
-    trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = wait_for_signals
+    if tell_signals is not None:  # since 2.6
+        loop._broadcast_sigterm_tensor = wait_for_signals
     return trainer

@@ -7,11 +7,13 @@ step at a time, ahead of the forward passes that train on them.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 import torch
 import transformers
 from transformers import Trainer
+from transformers.loss.loss_utils import LOSS_MAPPING, ForCausalLMLoss
 
 from motley.torch.loaders import Split
 from motley.torch.parallel import MASKED
@@ -57,11 +59,20 @@ class SharedTrainer(Trainer):
             if self.weight == "tokens":
                 raise ValueError(f"motley.torch.share: weight='tokens' counts the batch's labels; found {sorted(batch)}")
             return None
-        return float(((labels[..., 1:] if self._loss_shifts_labels else labels) != MASKED).sum())
+        return float(((labels[..., 1:] if shifts_labels(self) else labels) != MASKED).sum())
 
     def _maybe_log_save_evaluate(self, *arguments, **keywords):
         with self.accelerator.session.waiting():
             super()._maybe_log_save_evaluate(*arguments, **keywords)
+
+
+def shifts_labels(trainer: Trainer) -> bool:
+    """Is the first label of a text no target? Trainers say so since 5.1."""
+    if hasattr(trainer, "_loss_shifts_labels"):
+        return trainer._loss_shifts_labels
+    model = trainer.model
+    is_pair = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
+    return LOSS_MAPPING.get(getattr(model, "loss_type", None)) is ForCausalLMLoss and not is_pair
 
 
 def skip_first_batches(dataloader, num_batches=0):
@@ -81,6 +92,12 @@ def check_trainer(trainer: Trainer, weight) -> None:
     arguments = trainer.args
     if not arguments.average_tokens_across_devices:
         raise ValueError("motley.torch.share: average_tokens_across_devices=False makes each rank's mean count alike; leave it at True")
+    smoother = trainer.label_smoother
+    if smoother is not None and "num_items_in_batch" not in inspect.signature(type(smoother).__call__).parameters:
+        raise ValueError(
+            f"motley.torch.share: the label smoothing of transformers {transformers.__version__} averages each rank's tokens alike, and counts them once a "
+            "rank; leave label_smoothing_factor out, or use a newer release"
+        )
     if arguments.auto_find_batch_size:
         raise ValueError("motley.torch.share: auto_find_batch_size tries again on the rank without memory alone; give share(trainer, most=...) there")
     if trainer.is_in_train or trainer.model_wrapped is not trainer.model:

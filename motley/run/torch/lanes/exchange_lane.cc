@@ -143,15 +143,21 @@ Result<void> ExchangeLane::carry_out(const PreparedExchange& exchange) {
   return {};
 }
 
+/// A device's exchange takes from when its kernels have run to when its own have.
+void ExchangeLane::empty_stream() const {
+  if (context_.streams != nullptr) context_.streams->synchronize();
+}
+
 Result<void> ExchangeLane::run(const PreparedExchange& exchange) {
   show(exchange.id);
   context_.frame->meet_fault(exchange.id);
   const bool is_timed = context_.took_s != nullptr && strand_ == program::Strands::kTransfer;
-  const std::int64_t begin = is_timed || context_.timeline->is_on() ? monotonic_ns() : 0;
-  const std::int64_t worked = thread_cpu_ns();
   // On the device, too: that the compute lane has issued a kernel does not mean that it has run.
   if (context_.streams != nullptr)
     for (const StrandWait& wait : exchange.waits) context_.streams->wait_for(wait.id);
+  if (is_timed) empty_stream();
+  const std::int64_t begin = is_timed || context_.timeline->is_on() ? monotonic_ns() : 0;
+  const std::int64_t worked = thread_cpu_ns();
   Result<void> result;
   try {
     result = carry_out(exchange);
@@ -164,9 +170,11 @@ Result<void> ExchangeLane::run(const PreparedExchange& exchange) {
   if (arrived_ns_ != 0) arrived_ns_ += thread_cpu_ns() - worked;
   if (strand_ != program::Strands::kTransfer) show(-1);
   if (context_.streams != nullptr) context_.streams->mark(exchange.id);
-  if (is_timed)
+  if (is_timed) {
+    empty_stream();
     (*context_.took_s)[static_cast<std::size_t>(exchange.id)] =
         static_cast<double>(monotonic_ns() - begin) * 1e-9;
+  }
   if (context_.timeline->is_on())
     context_.timeline->record(static_cast<std::size_t>(exchange.id), begin, monotonic_ns());
   return {};

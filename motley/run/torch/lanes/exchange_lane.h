@@ -69,6 +69,7 @@ class ExchangeLane {
   Result<void> receive(const PreparedExchange& exchange);
   void define(const PreparedExchange& exchange, at::Tensor made) const;
   void show(int id) const;
+  void empty_stream() const;
 
   const std::size_t strand_;
   std::vector<PreparedExchange> exchanges_;

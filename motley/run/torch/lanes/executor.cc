@@ -17,6 +17,7 @@
 #include "motley/program/commit.h"
 #include "motley/program/effects.h"
 #include "motley/program/parts.h"
+#include "motley/program/square_count.h"
 #include "motley/program/state_names.h"
 #include "motley/program/strands.h"
 #include "motley/run/torch/exchange/clock.h"
@@ -47,6 +48,7 @@ struct Compute {
   int id = 0;
   std::vector<StrandWait> waits;
   bool signals = false;  ///< an exchange waits for it
+  bool counts = false;   ///< squares of gradients, which a step may leave out
   Kernel kernel;
   std::vector<int> frees;
 };
@@ -107,6 +109,7 @@ Result<Compute> prepare_compute(const DeviceProgram& program, std::size_t id, at
   Compute compute;
   compute.id = static_cast<int>(id);
   compute.frees = freed(instruction);
+  compute.counts = program::counts_squares(instruction);
   const bool is_ours = instruction.op.starts_with("motley::");
   auto kernel = is_ours ? make_our_operator(program, instruction, device)
                         : make_operator_call(instruction, device);
@@ -194,7 +197,7 @@ class TorchExecutor final : public Executor {
         pauses_every_(options.pauses_every),
         shared_(options.shared) {
     frame_.faults = options.faults;
-    if (options.measures_parts && frame_.device.is_cpu()) parts_.emplace(program);
+    if (options.measures_parts) parts_.emplace(program);
     frame_.seed = options.seed;
     if (options.memory && frame_.device.is_cpu()) allocator_.set_limit(options.memory);
     if (!frame_.device.is_cpu())
@@ -222,6 +225,9 @@ class TorchExecutor final : public Executor {
   Result<void> allocate_persistent();
   void start_masters(const TensorFiles& files) override;
   void start_mirrored(const program::Buffer& mirror, const TensorFiles& files, at::Tensor& into);
+  bool is_left_out(const Compute& compute) const {
+    return compute.counts && !frame_.counts_squares;
+  }
   void copy_written();
   Result<void> end_alone();
   Result<void> run_compute(StepResult& result, std::int64_t begin);
@@ -229,6 +235,7 @@ class TorchExecutor final : public Executor {
   void run_measured(const Compute& compute);
   Result<void> wait_for_others(const Compute& compute, StepResult& result, std::int64_t& now);
   void pause(StepResult& result, std::int64_t& now);
+  void read_streams(StepResult& result);
   void finish(StepResult& result, std::int64_t begin);
   void reset_peak();
   std::int64_t peak() const;
@@ -409,6 +416,7 @@ Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
   const c10::InferenceMode no_autograd;
   frame_.step = at.step;
   frame_.lr_factor = at.lr_factor;
+  frame_.counts_squares = at.counts_squares;
   frame_.batch = &batch;
   progress_.reset();
   StepResult result;
@@ -448,7 +456,7 @@ Result<void> TorchExecutor::run_compute(StepResult& result, std::int64_t begin) 
       if (pauses && i % pauses_every_ == 0) pause(result, now);
       if (!compute.waits.empty()) MOTLEY_RETURN_IF_ERROR(wait_for_others(compute, result, now));
       run_one(compute, now);
-      if (parts_ && parts_->is_marked(compute.id))
+      if (parts_ && !streams_ && parts_->is_marked(compute.id))
         parts_->mark(compute.id,
                      static_cast<double>(clock_.now_ns() - own_begin) * 1e-9 - result.wait_s);
     }
@@ -510,7 +518,7 @@ Executor::Standing TorchExecutor::standing() const {
 Result<void> TorchExecutor::end_alone() {
   for (; at_ < compute_.size(); ++at_) {
     running_ = &compute_[at_];
-    compute_[at_].kernel(frame_);
+    if (!is_left_out(compute_[at_])) compute_[at_].kernel(frame_);
     for (const int id : compute_[at_].frees) frame_.values[static_cast<std::size_t>(id)].reset();
   }
   return {};
@@ -568,7 +576,9 @@ void TorchExecutor::run_measured(const Compute& compute) {
 
 void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
   frame_.meet_fault(compute.id);
-  if (measures_scratch_) {
+  if (is_left_out(compute)) {
+    // Its results are nobody's but the report's; what it frees is freed.
+  } else if (measures_scratch_) {
     run_measured(compute);
   } else {
     compute.kernel(frame_);
@@ -578,12 +588,12 @@ void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
   // Of an emulated device that is when the result is there: who is woken for it may take this
   // thread's processor, which is no work of the operator's.
   std::int64_t there = 0;
+  if (streams_ &&
+      (compute.signals || timeline_.is_on() || (parts_ && parts_->is_marked(compute.id))))
+    streams_->mark(compute.id);
   if (compute.signals) {
-    if (streams_) streams_->mark(compute.id);
     if (clock_.is_emulated()) there = clock_.now_ns();
     progress_.advance(Strands::kCompute, compute.id, there);
-  } else if (streams_ && timeline_.is_on()) {
-    streams_->mark(compute.id);
   }
   if (!timeline_.is_on()) return;
   const std::int64_t end = std::max(now, there != 0 ? there : clock_.about_now_ns());
@@ -619,6 +629,18 @@ void TorchExecutor::pause(StepResult& result, std::int64_t& now) {
   now = there;
 }
 
+/// What the device waited for, and when it was done with what parts are made of: known once it is
+/// empty.
+void TorchExecutor::read_streams(StepResult& result) {
+  for (const Compute& compute : compute_) {
+    if (!compute.waits.empty())
+      result.wait_s += static_cast<double>(streams_->halted(compute.id)) * 1e-9;
+    if (parts_ && parts_->is_marked(compute.id))
+      parts_->mark(compute.id,
+                   static_cast<double>(streams_->done_after(compute.id)) * 1e-9 - result.wait_s);
+  }
+}
+
 void TorchExecutor::finish(StepResult& result, std::int64_t begin) {
   for (const int id : temporaries_) frame_.values[static_cast<std::size_t>(id)].reset();
   frame_.loss.reset();
@@ -630,9 +652,7 @@ void TorchExecutor::finish(StepResult& result, std::int64_t begin) {
   set_status(-1);
   if (streams_) {
     measures_scratch_ = false;  // asking the allocator delays what is queued
-    for (const Compute& compute : compute_)
-      if (!compute.waits.empty())
-        result.wait_s += static_cast<double>(streams_->halted(compute.id)) * 1e-9;
+    read_streams(result);
   }
   const std::int64_t end = monotonic_ns();
   result.step_s = static_cast<double>(end - begin) * 1e-9;

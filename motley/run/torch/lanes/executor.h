@@ -46,9 +46,13 @@ struct ExecutorOptions {
 
 /// Which step it is: a number, where rates are as the program says.
 struct StepPlace {
-  StepPlace(std::int64_t number, double factor = 1) : step(number), lr_factor(factor) {}
+  StepPlace(std::int64_t number, double factor = 1, bool counts = true)
+      : step(number), lr_factor(factor), counts_squares(counts) {}
   std::int64_t step;  ///< from 0 over the whole training
   double lr_factor;   ///< of every learning rate (schedule.h)
+  /// Of a program that counts squares of gradients (program/square_count.h): else the instructions
+  /// for it are left out, and StepResult::squares is none.
+  bool counts_squares;
 };
 
 using program::StepParts;

@@ -36,7 +36,8 @@ class NoSamples final : public data::Batch {
   void read(std::size_t, std::int64_t, std::byte*) const override {}
 };
 
-program::Program parse(const std::vector<std::string>& devices, const std::string& groups = "") {
+program::Program parse_devices(const std::vector<std::string>& devices,
+                               const std::string& groups = "") {
   std::string text = "motley.program/1\nmodel \"m\" plan \"p\" global_batch 0\n" + groups;
   for (std::size_t rank = 0; rank < devices.size(); ++rank)
     text += fmt::format("device \"d:{}\" samples 0 first 0\n", rank) + devices[rank];
@@ -130,7 +131,7 @@ std::vector<std::string> three_stages(const std::string& size) {
 }
 
 TEST_P(Strands, APipelineGivesWhatOneDeviceWould) {
-  run(parse(three_stages("1000")), [](int rank, Executor& executor, Communicator&) {
+  run(parse_devices(three_stages("1000")), [](int rank, Executor& executor, Communicator&) {
     for (int step = 0; step < 3; ++step) {
       const auto x = static_cast<float>(step + 1);
       if (rank == 0) executor.persistent().at("x").fill_(x);
@@ -155,22 +156,22 @@ TEST_P(Strands, AndTheTransferLaneWaitForEachOther) {
       "buffer %2: temporary f32[4]\nbuffer %3: temporary f32[4]\n";
   const std::string tail = "compute ^3: motley::assign([%1], [%2]) wait ^2 free %2\n";
   // 0 gives 1 to 1, which gives it to 2; 0 keeps a copy. All then sum what they have: 3.
-  run(parse({buffers +
-                 "compute ^0: %2 = aten::mul.Tensor(%0, 1.0)\n"
-                 "peer ^1: motley::send(%2, 1) wait ^0\n"
-                 "transfer ^2: motley::all_reduce(%2) group 0 wait ^0 ^1\n" +
-                 tail,
-             buffers +
-                 "peer ^0: %2 = motley::receive(0)\n"
-                 "peer ^1: motley::send(%2, 2) wait ^0\n"
-                 "transfer ^2: motley::all_reduce(%2) group 0 wait ^1\n" +
-                 tail,
-             buffers +
-                 "compute ^0: %3 = aten::mul.Tensor(%0, 1.0) free %3\n"
-                 "peer ^1: %2 = motley::receive(1) wait ^0\n"
-                 "transfer ^2: motley::all_reduce(%2) group 0 wait ^1\n" +
-                 tail},
-            "group 0: 0 1 2\n"),
+  run(parse_devices({buffers +
+                         "compute ^0: %2 = aten::mul.Tensor(%0, 1.0)\n"
+                         "peer ^1: motley::send(%2, 1) wait ^0\n"
+                         "transfer ^2: motley::all_reduce(%2) group 0 wait ^0 ^1\n" +
+                         tail,
+                     buffers +
+                         "peer ^0: %2 = motley::receive(0)\n"
+                         "peer ^1: motley::send(%2, 2) wait ^0\n"
+                         "transfer ^2: motley::all_reduce(%2) group 0 wait ^1\n" +
+                         tail,
+                     buffers +
+                         "compute ^0: %3 = aten::mul.Tensor(%0, 1.0) free %3\n"
+                         "peer ^1: %2 = motley::receive(1) wait ^0\n"
+                         "transfer ^2: motley::all_reduce(%2) group 0 wait ^1\n" +
+                         tail},
+                    "group 0: 0 1 2\n"),
       [](int, Executor& executor, Communicator&) {
         executor.persistent().at("x").fill_(1);
         const auto result = executor.step(0, NoSamples());
@@ -192,7 +193,7 @@ const trace::Interval& find(const trace::Trace& trace, std::int64_t instruction)
 // One after the other they would take 0.6 s.
 TEST_P(Strands, SlowLinksTakeWhatIsPredictedAndNoneBlocksCompute) {
   link_ = {.rate = 1e6, .latency_s = 0.06};
-  run(parse(three_stages("10000")), [](int rank, Executor& executor, Communicator&) {
+  run(parse_devices(three_stages("10000")), [](int rank, Executor& executor, Communicator&) {
     if (rank == 0) executor.persistent().at("x").fill_(1);
     const auto begin = std::chrono::steady_clock::now();
     const auto result = executor.step(0, NoSamples());
@@ -211,7 +212,7 @@ TEST_P(Strands, SlowLinksTakeWhatIsPredictedAndNoneBlocksCompute) {
 }
 
 TEST_P(Strands, ALostPeerEndsAllAndIsNamed) {
-  const auto program = parse(three_stages("1000"));
+  const auto program = parse_devices(three_stages("1000"));
   std::mutex mutex;
   std::vector<std::string> errors(3);
   run(program, [&](int rank, Executor& executor, Communicator& communicator) {
@@ -237,7 +238,7 @@ TEST_P(Strands, ALostPeerEndsAllAndIsNamed) {
 }
 
 TEST_P(Strands, AMessageThatDoesNotComeIsATimeoutThatNamesThePeer) {
-  const auto program = parse(three_stages("1000"));
+  const auto program = parse_devices(three_stages("1000"));
   run(program,
       [&](int rank, Executor& executor, Communicator&) {
         // The last stage never begins; the others have until then what they need of each other.
@@ -260,12 +261,12 @@ TEST_P(Strands, AMessageThatDoesNotComeIsATimeoutThatNamesThePeer) {
 // The compute lane fails while a strand waits for a peer that does not come.
 TEST_P(Strands, AFaultOfComputeWakesThem) {
   const auto program =
-      parse({"buffer %0: model_buffer f32[4] \"x\"\nbuffer %1: temporary f32[4]\n"
-             "buffer %2: temporary f32[3]\nbuffer %3: temporary f32[4]\n"
-             "peer ^0: %1 = motley::receive(1)\n"
-             "compute ^1: %2 = aten::view(%0, [3])\n"
-             "compute ^2: %3 = aten::add.Tensor(%1, %0, 1) wait ^0\n",
-             "buffer %0: model_buffer f32[4] \"x\"\npeer ^0: motley::send(%0, 0)\n"});
+      parse_devices({"buffer %0: model_buffer f32[4] \"x\"\nbuffer %1: temporary f32[4]\n"
+                     "buffer %2: temporary f32[3]\nbuffer %3: temporary f32[4]\n"
+                     "peer ^0: %1 = motley::receive(1)\n"
+                     "compute ^1: %2 = aten::view(%0, [3])\n"
+                     "compute ^2: %3 = aten::add.Tensor(%1, %0, 1) wait ^0\n",
+                     "buffer %0: model_buffer f32[4] \"x\"\npeer ^0: motley::send(%0, 0)\n"});
   run(program, [&](int rank, Executor& executor, Communicator&) {
     if (rank == 1) return std::this_thread::sleep_for(std::chrono::seconds(1));
     const auto begin = std::chrono::steady_clock::now();
@@ -278,7 +279,7 @@ TEST_P(Strands, AFaultOfComputeWakesThem) {
 }
 
 TEST(StrandsAlone, WithoutPeersAReceiveGivesZeros) {
-  const auto program = parse(three_stages("4"));
+  const auto program = parse_devices(three_stages("4"));
   auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
   ASSERT_TRUE(executor.has_value()) << executor.error().message;
   const c10::InferenceMode no_autograd;

@@ -77,6 +77,11 @@ std::int64_t Streams::halted(int id) const {
   return between(steps_[current_].halts[at], steps_[current_].resumptions[at]);
 }
 
+std::int64_t Streams::done_after(int id) const {
+  const Step& step = steps_[current_];
+  return between(step.ends[0], step.marks[static_cast<std::size_t>(id)]);
+}
+
 void Streams::synchronize() const { current().synchronize(); }
 
 std::int64_t Streams::between(const c10::Event& a, const c10::Event& b) {

@@ -37,6 +37,8 @@ class Streams {
   void mark_resumption(int id);
   /// Nanoseconds between the two in the step that ended last.
   std::int64_t halted(int id) const;
+  /// Nanoseconds from the beginning of that step to mark(id).
+  std::int64_t done_after(int id) const;
   /// Blocks the calling thread until its stream is empty.
   void synchronize() const;
 

@@ -241,13 +241,13 @@ double kolmogorov(const at::Tensor& drawn, double (*share_below)(double)) {
   return worst;
 }
 
-double mean(const at::Tensor& x) { return x.mean().item().toDouble(); }
+double mean_of(const at::Tensor& x) { return x.mean().item().toDouble(); }
 
 /// Of standardised numbers: 0 if they have nothing to do with one another, and then it deviates by
 /// 1 / sqrt(n).
 double correlation(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor x = a.sub(a.mean()), y = b.sub(b.mean());
-  return mean(x.mul(y)) / std::sqrt(mean(x.mul(x)) * mean(y.mul(y)));
+  return mean_of(x.mul(y)) / std::sqrt(mean_of(x.mul(x)) * mean_of(y.mul(y)));
 }
 
 struct Continuous {
@@ -273,16 +273,16 @@ TEST(Draw, HasTheMomentsOfItsDistribution) {
   // Standard deviations of the mean of x, x^2, ... are sqrt((E x^2k - (E x^k)^2) / n); five each.
   const double sd = 5 / std::sqrt(static_cast<double>(kMany));
   const at::Tensor u = many(Distribution::kUniform, {1, 2, 3});
-  EXPECT_NEAR(mean(u), 1.0 / 2, sd * std::sqrt(1.0 / 12));
-  EXPECT_NEAR(mean(u.pow(2)), 1.0 / 3, sd * std::sqrt(1.0 / 5 - 1.0 / 9));
+  EXPECT_NEAR(mean_of(u), 1.0 / 2, sd * std::sqrt(1.0 / 12));
+  EXPECT_NEAR(mean_of(u.pow(2)), 1.0 / 3, sd * std::sqrt(1.0 / 5 - 1.0 / 9));
   const at::Tensor e = many(Distribution::kExponential, {1, 2, 3});
-  EXPECT_NEAR(mean(e), 1, sd * std::sqrt(2.0 - 1));
-  EXPECT_NEAR(mean(e.pow(2)), 2, sd * std::sqrt(24.0 - 4));
+  EXPECT_NEAR(mean_of(e), 1, sd * std::sqrt(2.0 - 1));
+  EXPECT_NEAR(mean_of(e.pow(2)), 2, sd * std::sqrt(24.0 - 4));
   const at::Tensor z = many(Distribution::kNormal, {1, 2, 3});
-  EXPECT_NEAR(mean(z), 0, sd);
-  EXPECT_NEAR(mean(z.pow(2)), 1, sd * std::sqrt(3.0 - 1));
-  EXPECT_NEAR(mean(z.pow(3)), 0, sd * std::sqrt(15.0));
-  EXPECT_NEAR(mean(z.pow(4)), 3, sd * std::sqrt(105.0 - 9));
+  EXPECT_NEAR(mean_of(z), 0, sd);
+  EXPECT_NEAR(mean_of(z.pow(2)), 1, sd * std::sqrt(3.0 - 1));
+  EXPECT_NEAR(mean_of(z.pow(3)), 0, sd * std::sqrt(15.0));
+  EXPECT_NEAR(mean_of(z.pow(4)), 3, sd * std::sqrt(105.0 - 9));
 }
 
 TEST(Draw, HasNothingToDoWithNeighboursOtherStepsDrawsAndSeeds) {
@@ -320,7 +320,7 @@ TEST(Draw, BitsAreEvenlySpread) {
       draw({Distribution::kBits, {kMany}, at::kLong, {1, 1, 0, kMany}}, {3, 1, 4}, at::kCPU);
   EXPECT_TRUE(bits.ge(0).all().item().toBool());
   for (std::int64_t i = 0; i < 7; ++i)
-    EXPECT_NEAR(mean(bits.remainder(7).eq(i).to(at::kDouble)), 1.0 / 7,
+    EXPECT_NEAR(mean_of(bits.remainder(7).eq(i).to(at::kDouble)), 1.0 / 7,
                 5 * std::sqrt(6.0 / 49 / static_cast<double>(kMany)));
 }
 

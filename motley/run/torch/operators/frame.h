@@ -29,7 +29,8 @@ struct Frame {
   std::vector<c10::IValue> stack;  ///< of the operator being called; empty in between
   std::uint64_t seed = 0;
   std::int64_t step = 0;
-  double lr_factor = 1;  ///< of every learning rate, in this step
+  double lr_factor = 1;        ///< of every learning rate, in this step
+  bool counts_squares = true;  ///< of gradients, for the report (program/square_count.h)
   const data::Batch* batch = nullptr;
   /// What this rank wants of all after the step: sum of kStop and kChange.
   std::atomic<int> wish = 0;

@@ -482,9 +482,11 @@ Result<Kernel> make_report(InstructionReader& reader, at::Device) {
   MOTLEY_RETURN_IF_ERROR(reader.status());
   return [loss, stop, norm, metrics, pieces, squares](Frame& frame) {
     frame.metrics = pick(frame, metrics);
-    for (const auto& [samples, own] : pieces)
-      frame.pieces.emplace_back(samples, at::cat(pick(frame, own)).sum());
-    if (!squares.empty()) frame.squares = at::cat(pick(frame, squares)).sum();
+    if (!squares.empty() && frame.counts_squares) {
+      for (const auto& [samples, own] : pieces)
+        frame.pieces.emplace_back(samples, at::cat(pick(frame, own)).sum());
+      frame.squares = at::cat(pick(frame, squares)).sum();
+    }
     frame.loss = frame.values[loss];
     frame.stop = value_or_none(frame, stop);
     frame.gradient_norm = value_or_none(frame, norm);

@@ -1,0 +1,56 @@
+#include "motley/adapt/first_steps.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "motley/base/json.h"
+
+namespace motley::adapt {
+namespace {
+
+/// What is believed before any is seen, and how many seen ones that counts as.
+constexpr double kAssumed = 0.05, kReadings = 1;
+
+}  // namespace
+
+void FirstSteps::observe(double excess, double spread) {
+  count_ += 1;
+  sum_ += excess;
+  squares_ += excess * excess;
+  noise_ += 2 * spread * spread;
+}
+
+void FirstSteps::add(const FirstSteps& other) {
+  count_ += other.count_;
+  sum_ += other.sum_;
+  squares_ += other.squares_;
+  noise_ += other.noise_;
+}
+
+double FirstSteps::mean() const { return sum_ / (count_ + kReadings); }
+
+double FirstSteps::deviation() const {
+  const double all = count_ + kReadings, m = mean();
+  // The two steps' own spread is no deviation of first ones.
+  const double own = std::max(squares_ - count_ * m * m - noise_, 0.0);
+  const double square = (own + kReadings * (kAssumed * kAssumed + m * m)) / all;
+  return std::sqrt(square * (1 + 1 / all));
+}
+
+Json FirstSteps::state() const {
+  return {{"count", count_}, {"sum", sum_}, {"squares", squares_}, {"noise", noise_}};
+}
+
+Result<void> FirstSteps::restore(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  MOTLEY_ASSIGN(count_, object.number("count"));
+  MOTLEY_ASSIGN(sum_, object.number("sum"));
+  MOTLEY_ASSIGN(squares_, object.number("squares"));
+  MOTLEY_ASSIGN(noise_, object.number("noise"));
+  const bool is_sound = count_ >= 0 && count_ < 1e9 && std::abs(sum_) < 1e9 && squares_ >= 0 &&
+                        squares_ < 1e9 && noise_ >= 0 && noise_ < 1e9;
+  if (!is_sound) return usage_error("policy.state", where + ": wanted what first steps can take");
+  return object.refuse_unknown();
+}
+
+}  // namespace motley::adapt

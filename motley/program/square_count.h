@@ -1,0 +1,15 @@
+#pragma once
+
+#include "motley/program/program.h"
+
+namespace motley::program {
+
+/// Label of instructions that count squares of gradients for the report (synth/gradient_squares.h).
+inline constexpr const char* kSquaresLabel = "gradient squares";
+
+/// Is it for nothing else? A step that leaves all of these out trains the same.
+inline bool counts_squares(const Instruction& instruction) {
+  return instruction.label == kSquaresLabel;
+}
+
+}  // namespace motley::program

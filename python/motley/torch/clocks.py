@@ -1,0 +1,93 @@
+"""What a rank's own work in a step takes: without its waits for other ranks.
+
+A step's work goes from `begin`, when the gradients of the step before are there, to `stop`, when its own are on their way. On a CPU
+that is told at once. A GPU works behind the program that asks it to, so events in its stream say when it was where; they are read a
+step later (`LAG`), when they are sure to be over, so that nobody waits for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+import torch
+
+from motley.torch.quota import Quota
+
+UNKNOWN = 0.0  # seconds of a step that something else came between
+
+
+class HostClock:
+    LAG = 0
+
+    def __init__(self):
+        self._mark: float | None = None
+        self._waited = 0.0
+        self._quota = Quota()
+
+    def begin(self) -> None:
+        self._mark, self._waited = time.perf_counter(), 0.0
+
+    def forget(self) -> None:
+        """What comes now is no step's work."""
+        self._mark = None
+
+    @contextlib.contextmanager
+    def waiting(self):
+        """What this takes is no work."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._waited += time.perf_counter() - begin
+
+    def stop(self) -> Callable[[], float]:
+        """Gives, `LAG` steps later, the seconds; UNKNOWN if there was no `begin`."""
+        least = self._quota.least_s()
+        seconds = UNKNOWN if self._mark is None else max(0.0, time.perf_counter() - self._mark - self._waited, least)
+        return lambda: seconds
+
+
+class DeviceClock:
+    """By events in the stream of an accelerator. A wait is what its stream stands idle for: work that was asked for before goes on."""
+
+    LAG = 1
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self._mark: torch.Event | None = None
+        self._waits: list[tuple[torch.Event, torch.Event]] = []
+
+    def _now(self) -> torch.Event:
+        event = torch.Event(self.device, enable_timing=True)
+        event.record(torch.accelerator.current_stream(self.device))
+        return event
+
+    def begin(self) -> None:
+        self._mark, self._waits = self._now(), []
+
+    def forget(self) -> None:
+        self._mark, self._waits = None, []
+
+    @contextlib.contextmanager
+    def waiting(self):
+        if self._mark is None:
+            yield
+            return
+        begin = self._now()
+        try:
+            yield
+        finally:
+            self._waits.append((begin, self._now()))
+
+    def stop(self) -> Callable[[], float]:
+        if self._mark is None:
+            return lambda: UNKNOWN
+        begin, end, waits = self._mark, self._now(), self._waits
+
+        def read() -> float:
+            end.synchronize()
+            return max(0.0, begin.elapsed_time(end) - sum(a.elapsed_time(b) for a, b in waits)) / 1000
+
+        return read
