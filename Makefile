@@ -51,7 +51,7 @@ test: ## every test: C++ units, exporter, whole runs, faults; long sweeps are sa
 	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q -n $(TEST_JOBS) --dist loadfile tests $(addprefix --ignore=,$(OTHER_SUITES) $(COMPUTING_TESTS) $(TIMED_TESTS))
 	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q $(TIMED_TESTS)
 	@tools/setup.sh zoo
-	@OMP_NUM_THREADS=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) .venv-zoo/bin/python -m pytest -q -n $(TEST_JOBS) tests/zoo
+	@OMP_NUM_THREADS=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) .venv-zoo/bin/python -m pytest -q -n $(TEST_JOBS) --dist loadfile tests/zoo
 
 check: setup ## format, layers, names, sizes, headers alone: what CI runs before the tests
 	@tools/check_format.sh
@@ -68,6 +68,8 @@ test-slow: ## long sweeps: every model in every sweep, ten times the random case
 	@tools/build.sh product unit_tests
 	@MOTLEY_SLOW=1 RC_PARAMS=max_success=1000 ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
 	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests $(OTHER_SUITES:%=--ignore=%)
+	@tools/setup.sh zoo
+	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) .venv-zoo/bin/python -m pytest -q tests/zoo
 	@tools/fuzz.sh 60
 
 test-zoo: ## models of torchvision, timm and transformers, small, against PyTorch's own loop: an hour; ZOO=resnet18 one of them

@@ -17,9 +17,13 @@ TEXT = EXAMPLES / "data/devils_dictionary.bin"
 SLOW = os.environ.get("MOTLEY_SLOW") == "1"  # make test-slow: sweeps are not sampled
 
 
+# What takes long and is about what other tests are about, too.
+slow = pytest.mark.skipif(not SLOW, reason="make test-slow runs it")
+
+
 def sampled(cases, turn=0):
-    """Every other one, from the first or the second on: two sweeps of different turns have all. All with make test-slow."""
-    return list(cases) if SLOW else list(cases)[turn::2]
+    """Every third one: sweeps of three turns have all. All with make test-slow."""
+    return list(cases) if SLOW else list(cases)[turn % 3 :: 3]
 
 
 CLUSTER = """schema = "motley.cluster/1"

@@ -40,7 +40,7 @@ def decision(step, plan):
             "why": "because", "begins": step, "came_s": None, "before_s": None, "plan": plan}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES if SLOW else ["gpt_tied", "resnet"])
+@pytest.mark.parametrize("name", NAMES if SLOW else ["resnet"])
 def test_changed_plans_equal_one_device(motley, profiled, cluster, environment, tmp_path, name):
     family = Family(name, tmp_path, cluster, environment)
     texts = plans_of(motley, family, cluster)

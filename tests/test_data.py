@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import BUILD, DIGITS
+from conftest import BUILD, DIGITS, sampled, slow
 
 DATASETS = f"""
 import os, signal, time
@@ -91,7 +91,7 @@ def losses(train):
     return lambda *flags, **more: train(DIGITS, *flags, **more).json["losses"]
 
 
-@pytest.mark.parametrize("function", ["dataset", "loader"])
+@pytest.mark.parametrize("function", sampled(["dataset", "loader"]))
 def test_a_dataset_trains_as_its_file_does(train, datasets, losses, function):
     outcome = train(f"python:{datasets}:{function}", "--shuffle", 5, "--loaders", 2)
     assert outcome.code == 0, outcome.stderr
@@ -106,6 +106,7 @@ def test_slices_and_streams(train, datasets, losses):
     assert (refused.code, "is a stream" in refused.stderr) == (2, True)
 
 
+@slow
 def test_transforms_draw_the_same_under_any_plan(train, datasets):
     data = f"python:{datasets}:noisy"
     first = train(data, "--shuffle", 1, "--loaders", 1)
@@ -130,6 +131,7 @@ def test_resume_goes_on_with_the_samples(train, datasets, losses, tmp_path):
     assert resumed.json["losses"] == losses()
 
 
+@slow
 def test_evaluations_load_their_own(train, datasets):
     flags = ("--eval-every", 3)
     ours = train(f"python:{datasets}:dataset[:1500]", "--eval-data", f"python:{datasets}:dataset[1500:]", *flags)
@@ -138,12 +140,12 @@ def test_evaluations_load_their_own(train, datasets):
     assert ours.json["evaluations"] == theirs.json["evaluations"]
 
 
-@pytest.mark.parametrize(("function", "message"), [
+@pytest.mark.parametrize(("function", "message"), sampled([
     ("raises", "sample 100: ValueError: a bad picture"),
     ("dies", "sample 100: loading process"),
     ("hangs", "sample 100 is not loaded after 4 s"),
     ("reshapes", "sample 100: input 'x': found float32[1, 7, 8], wanted float32[1, 8, 8]"),
-])  # fmt: skip
+], 1))  # fmt: skip
 def test_what_goes_wrong_names_the_sample(train, datasets, function, message):
     outcome = train(f"python:{datasets}:{function}", "--timeout", 4)
     assert outcome.code == 1

@@ -35,7 +35,7 @@ AGAINST = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("function, flags, change", AGAINST, ids=str)
+@pytest.mark.parametrize("function, flags, change", sampled(AGAINST), ids=str)
 def test_verify_compares_with_pytorchs_loop(motley, export, cluster, tmp_path, function, flags, change):
     words = ["verify", "-m", export(function), "-C", cluster, "--data", DIGITS, "--global-batch", 28, "--batch-split", "16,8,4",
              "--steps", 4, "--against", "eager", "--python", sys.executable, "--run-dir", tmp_path / "run", *flags]  # fmt: skip
@@ -86,7 +86,7 @@ def test_micro_batches_that_were_asked_for_change_nothing(motley, mlp, cluster, 
     assert (refused.code, "search.micro-batches" in refused.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("plan", [["--batch-split", "32,16,8"], ["--planner", "spmd"]], ids=str)
+@pytest.mark.parametrize("plan", sampled([["--batch-split", "32,16,8"], ["--planner", "spmd"]], 1), ids=str)
 def test_micro_batches_that_were_asked_for_have_their_own_statistics(motley, mlp, cnn, cluster, tmp_path, plan):
     """As in PyTorch's accumulation, and a run goes on from a checkpoint under another plan."""
     assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from conftest import BUILD, DIGITS, EXAMPLES, ROOT, TEXT
+from conftest import BUILD, DIGITS, EXAMPLES, ROOT, TEXT, sampled
 
 
 def arguments(model, cluster, run_dir, *, steps=10, batch=60, data=DIGITS, extra=()):
@@ -51,7 +51,7 @@ PARITY = [
 ]
 
 
-@pytest.mark.parametrize("function, flags", PARITY, ids=lambda value: "-".join(value) if isinstance(value, list) else value)
+@pytest.mark.parametrize("function, flags", sampled(PARITY), ids=lambda value: "-".join(value) if isinstance(value, list) else value)
 def test_three_unequal_devices_equal_pytorch(motley, export, cluster, workspace, tmp_path, function, flags):
     theirs = flags[:flags.index("--transport")] if "--transport" in flags else flags
     losses = reference(function, tmp_path / "reference.safetensors", extra=theirs)
@@ -65,7 +65,7 @@ def test_three_unequal_devices_equal_pytorch(motley, export, cluster, workspace,
         assert key in answer
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
+@pytest.mark.parametrize("optimizer", sampled(["adam", "adamw"], 1))
 def test_adaptive_optimizers_follow_pytorch(motley, mlp, cluster, tmp_path, optimizer):
     flags = ["--optimizer", optimizer, "--lr", "0.001"]
     losses = reference("mlp.py:model", tmp_path / "reference.safetensors", extra=flags)

@@ -10,7 +10,7 @@ import sys
 import lowering_models
 import pytest
 import torch
-from conftest import BUILD, DIGITS, SLOW, sampled
+from conftest import BUILD, DIGITS, SLOW, sampled, slow
 from parity import BATCH, LIMIT, NAMES, Family, Trained, differences
 from safetensors.torch import load_file
 from test_run import start, wait_for_steps, worker_pid
@@ -36,7 +36,7 @@ def family(workspace, cluster, environment):
     return make
 
 
-# Every other model, under one of the plans; make test-slow takes all.
+# Every third model, under one of the plans; make test-slow takes all.
 SEEDS_OF = {name: list(SEEDS) if SLOW else [list(SEEDS)[i % len(SEEDS)]] for i, name in enumerate(sampled(NAMES))}
 
 
@@ -90,6 +90,7 @@ def test_models_that_draw_equal_pytorch(drawing, flags):
     assert loss < LIMIT and worst < LIMIT, (flags, loss, worst, where)
 
 
+@slow
 def test_verify_takes_models_that_draw(motley, drawing, cluster, tmp_path):
     outcome = motley("verify", "-m", drawing.path, "-C", cluster, "--data", drawing.data, "--global-batch", 6, "--steps", 4,
                      "--planner", "random", "--seed", 3, "--run-dir", tmp_path / "verify", "--json")

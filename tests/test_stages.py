@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import torch
-from conftest import SLOW
+from conftest import SLOW, sampled, slow
 from parity import LIMIT, NAMES, Family, Result, Trained, differences
 from safetensors.torch import load_file
 from torch import nn
@@ -53,7 +53,7 @@ def profiled(motley, mlp, cluster):
     assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
 
 
-@pytest.mark.parametrize("name", NAMES if SLOW else ["gpt_tied", "lstm"])
+@pytest.mark.parametrize("name", NAMES if SLOW else ["gpt_tied"])
 def test_drawn_stages_equal_one_device(motley, profiled, cluster, environment, tmp_path, name):
     family = Family(name, tmp_path, cluster, environment)
     for i, seed in enumerate(drawn_stages(motley, family, cluster, 6 if SLOW else 2)):
@@ -84,7 +84,7 @@ def shares_states(plan):
     return "state_shares" in plan and len(plan["replicas"]) > 1 and has_stages(plan)
 
 
-@pytest.mark.parametrize("is_wanted", [has_stages, shares_states])
+@pytest.mark.parametrize("is_wanted", sampled([has_stages, shares_states], 1))
 def test_stages_go_on_under_another_plan(motley, profiled, cluster, environment, tmp_path, is_wanted):
     """Adam's states are kept by the devices that have the parameters, or shared over replicas, and found by others."""
     family = Family("gpt_tied", tmp_path, cluster, environment)
@@ -205,6 +205,7 @@ class Deep(nn.Module):
         return self.layers(x).square().mean()
 
 
+@slow
 def test_copies_gathered_again_take_less_memory(motley, profiled, cluster, environment, tmp_path):
     """A plan that was drawn with parameters in parts, gathered once or for each pass: the second holds less, as is
     predicted and measured, and both have one device's result."""
@@ -389,6 +390,7 @@ def test_what_fits_in_no_micro_batches_is_done_again(motley, profiled, environme
     assert loss < LIMIT and worst < LIMIT, (loss, worst, where)
 
 
+@slow
 def test_interleaved_stages_equal_one_device(motley, profiled, environment, tmp_path):
     """Devices that have several stages in turns, as rounds and as a wave with a tied weight in both stages of one."""
     cluster = tmp_path / "small.toml"
@@ -439,7 +441,7 @@ latency = "10us"
 """
 
 
-@pytest.mark.parametrize("planner", ["stages", "auto"])
+@pytest.mark.parametrize("planner", sampled(["stages", "auto"], 1))
 def test_why_there_are_no_stages_is_told_once(motley, environment, tmp_path, planner):
     """Of a model that needs all samples at once, though stages of micro-batches would be quicker than what is chosen."""
     (tmp_path / "whole.py").write_text(WHOLE_BATCH)

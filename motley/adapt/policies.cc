@@ -15,7 +15,7 @@ namespace {
 using Made = std::unique_ptr<policy::Policy>;
 
 Made make_motley(std::string_view, const SplitSetting& setting) {
-  return std::make_unique<SplitPolicy>(setting.devices, setting.change_cost);
+  return std::make_unique<SplitPolicy>(setting.devices, setting.change_cost, setting.exchanges);
 }
 
 template <typename Policy>

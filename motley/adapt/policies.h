@@ -16,6 +16,7 @@ struct SplitSetting {
   std::vector<DeviceLimits> devices;
   std::int64_t epoch_steps = 100;  ///< for those that decide once an epoch
   Seconds change_cost{0};          ///< that training stands still for one; motley counts it
+  std::vector<cost::GroupExchanges> exchanges = {};  ///< believed (learned_exchanges.h), of motley
 };
 
 /// All policies of the split by name, in the order to show them:

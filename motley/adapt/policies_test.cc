@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <functional>
@@ -20,7 +21,7 @@ using ::testing::ElementsAre;
 struct Toy {
   std::vector<double> fixed, seconds;
   std::int64_t batch = 0;
-  double noise = 0;
+  double noise = 0, exchange = 0.001;
   SplitMix64 random{1};
 
   std::vector<DeviceLimits> limits() const {
@@ -33,7 +34,9 @@ struct Toy {
     return fixed[i] + seconds[i] * static_cast<double>(samples);
   }
   policy::StepSeen see(std::int64_t step, const std::vector<std::int64_t>& samples) {
-    policy::StepSeen seen{.step = step, .global_batch = batch, .exchange = {0.001}};
+    policy::StepSeen seen{.step = step, .global_batch = batch};
+    if (std::count(samples.begin(), samples.end(), 0) + 1 < std::ssize(samples))
+      seen.exchange = {exchange};
     for (std::size_t i = 0; i < samples.size(); ++i) {
       if (samples[i] == 0) continue;
       const double radius = std::sqrt(-2 * std::log(1 - random.uniform()));
@@ -275,6 +278,42 @@ TEST(SplitPolicy, IdlesWhoMayAndHoldsUp) {
   SplitPolicy policy(limits);
   drive.run(policy, 12);
   EXPECT_THAT(drive.samples, ElementsAre(40, 0));
+}
+
+// The second device is as quick, but an exchange takes more than all the work: 40 samples take 0.4
+// s on one, and 0.2 s and the exchange on both. Where nothing is believed of exchanges this is
+// tried once, and known from then on.
+TEST(SplitPolicy, LeavesOneAloneWhereExchangesTakeMoreThanTheySave) {
+  Toy toy{.fixed = {0, 0}, .seconds = {0.01, 0.011}, .batch = 40, .exchange = 0.5};
+  std::vector<DeviceLimits> limits = toy.limits();
+  for (DeviceLimits& each : limits) each.least = 0;
+  for (const bool is_believed : {false, true}) {
+    SplitPolicy policy(limits, Seconds(0),
+                       is_believed ? std::vector<cost::GroupExchanges>{{{0.5}, 0}}
+                                   : std::vector<cost::GroupExchanges>());
+    Drive drive(toy);
+    drive.samples = {40, 0};
+    int changes = 0, together = 0;
+    for (int i = 0; i < 100; ++i) {
+      drive.take(policy.observe(drive.next()));
+      changes += static_cast<int>(!drive.last.empty());
+      together += static_cast<int>(drive.samples[1] > 0);
+    }
+    EXPECT_THAT(drive.samples, ElementsAre(40, 0));
+    EXPECT_EQ(changes, is_believed ? 0 : 2);
+    EXPECT_LE(together, 8);
+  }
+}
+
+// The same devices take all of what an exchange that is short saves, and stay together.
+TEST(SplitPolicy, TakesInWhoSavesMoreThanExchangesTake) {
+  Toy toy{.fixed = {0, 0}, .seconds = {0.01, 0.01}, .batch = 40, .exchange = 0.01};
+  std::vector<DeviceLimits> limits = toy.limits();
+  for (DeviceLimits& each : limits) each.least = 0;
+  SplitPolicy policy(limits, Seconds(0), {{{0.3}, 0}});  // believed too long
+  Drive drive(toy);
+  drive.run(policy, 40);
+  EXPECT_THAT(drive.samples, ElementsAre(20, 20));
 }
 
 /// After one step at new numbers of samples, of which some may be what first steps take more.

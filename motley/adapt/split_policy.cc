@@ -8,13 +8,14 @@
 #include <optional>
 #include <utility>
 
-#include "motley/base/statistics.h"
+#include "motley/cost/step/closed_form.h"
 
 namespace motley::adapt {
 namespace {
 
-/// Steps over which exchanges are taken in the middle.
-constexpr std::size_t kExchangeWindow = 16;
+/// Numbers of devices that a split is looked for with, at most: all, or so many evenly, and those
+/// next to the present one.
+constexpr std::size_t kNumbers = 16;
 /// How many times the most samples that it had a device is given.
 constexpr std::int64_t kReach = 3;
 /// A split is asked for where it gains so many standard deviations of what the present one takes,
@@ -30,12 +31,19 @@ using policy::Choice;
 std::string percent(double ratio) { return fmt::format("{:.1f} %", 100 * ratio); }
 
 /// Curves with as many exchanges as their group has: where they have others, all may start at the
-/// end.
+/// end; without any, updates are part of it.
 cost::StepCurves with_exchanges(cost::StepCurves curves, std::size_t exchanges) {
   if (curves.ready.size() == exchanges) return curves;
+  if (exchanges == 0)
+    for (auto& [samples, seconds] : curves.end.points) seconds += cost::total_update(curves);
   curves.ready.assign(exchanges, curves.end);
   curves.update.assign(exchanges, 0.0);
   return curves;
+}
+
+std::size_t devices_of(const std::vector<std::int64_t>& samples) {
+  return samples.size() -
+         static_cast<std::size_t>(std::count(samples.begin(), samples.end(), std::int64_t{0}));
 }
 
 }  // namespace
@@ -44,11 +52,37 @@ cost::StepCurves with_exchanges(cost::StepCurves curves, std::size_t exchanges) 
 struct SplitPolicy::Group {
   std::vector<std::size_t> places;  // among the devices
   std::vector<LearnedCurves::Estimated> estimated;
-  std::vector<cost::GroupMember> members;
+  std::vector<DeviceLimits> limits;  // as far as curves are trusted
 };
 
-SplitPolicy::SplitPolicy(std::vector<DeviceLimits> devices, Seconds change_cost)
-    : change_cost_(change_cost) {
+/// The devices of a group as they are among so many with samples.
+class SplitPolicy::Priced {
+ public:
+  Priced(const Group& group, cost::GroupExchanges times) : times_(std::move(times)) {
+    for (const LearnedCurves::Estimated& each : group.estimated)
+      curves_.push_back(with_exchanges(each.curves, times_.exchange.size()));
+    for (std::size_t i = 0; i < curves_.size(); ++i)
+      members_.push_back({&curves_[i], group.limits[i].least, group.limits[i].most});
+  }
+  Priced(const Priced&) = delete;
+  Priced& operator=(const Priced&) = delete;
+
+  double step(const std::vector<std::int64_t>& samples) const {
+    return cost::group_step(members_, times_, samples);
+  }
+  std::optional<cost::GroupSplit> best(std::int64_t batch, std::size_t most_devices) const {
+    return cost::find_group_split(members_, times_, batch, most_devices);
+  }
+
+ private:
+  cost::GroupExchanges times_;
+  std::vector<cost::StepCurves> curves_;
+  std::vector<cost::GroupMember> members_;
+};
+
+SplitPolicy::SplitPolicy(std::vector<DeviceLimits> devices, Seconds change_cost,
+                         std::vector<cost::GroupExchanges> exchanges)
+    : exchanges_(std::move(exchanges)), change_cost_(change_cost) {
   for (DeviceLimits& limits : devices) add(std::move(limits));
 }
 
@@ -103,32 +137,8 @@ void SplitPolicy::learn(const policy::StepSeen& seen, std::vector<Choice>& choic
     tell(fmt::format("takes {:.2f} times as long as predicted, which allowed for {}", *over,
                      percent(allowed)));
   }
-  learn_exchanges(seen);
+  exchanges_.observe(seen);
   share_spread();
-}
-
-void SplitPolicy::learn_exchanges(const policy::StepSeen& seen) {
-  const auto members = static_cast<std::int64_t>(seen.devices.size());
-  if (members != members_ ||
-      (!exchanges_.empty() && exchanges_.back().size() != seen.exchange.size() + 1))
-    exchanges_.clear();
-  members_ = members;
-  std::vector<double> row = seen.exchange;
-  row.push_back(seen.blocking);
-  exchanges_.push_back(std::move(row));
-  if (exchanges_.size() > kExchangeWindow) exchanges_.erase(exchanges_.begin());
-}
-
-cost::GroupExchanges SplitPolicy::exchanges() const {
-  cost::GroupExchanges middle;
-  for (std::size_t k = 0; k < exchanges_.back().size(); ++k) {
-    std::vector<double> column;
-    for (const std::vector<double>& row : exchanges_) column.push_back(row[k]);
-    middle.exchange.push_back(median(std::move(column)));
-  }
-  middle.blocking = middle.exchange.back();
-  middle.exchange.pop_back();
-  return middle;
 }
 
 /// Each device's spread is assumed to be as that of all until it is measured, and first steps are
@@ -164,7 +174,8 @@ SplitPolicy::Group SplitPolicy::find_group(const policy::StepSeen& seen) const {
     else if (curves.is_known())
       most = seen.global_batch;
     most = std::min({most, devices_[i].most, seen.global_batch});
-    group.members.push_back({nullptr, devices_[i].least, most});
+    group.limits.push_back(
+        {.device = devices_[i].device, .least = devices_[i].least, .most = most});
     if (!curves.is_known()) continue;
     group.estimated.back() = curves.estimate(std::max(most, curves.largest_seen()));
     known.emplace_back(group.estimated.back().curves.end.at(static_cast<double>(even)),
@@ -172,37 +183,58 @@ SplitPolicy::Group SplitPolicy::find_group(const policy::StepSeen& seen) const {
   }
   if (known.empty()) return {};  // no device has said anything of use yet
   std::sort(known.begin(), known.end());
-  for (std::size_t i = 0; i < group.places.size(); ++i) {
-    LearnedCurves::Estimated& estimated = group.estimated[i];
+  for (LearnedCurves::Estimated& estimated : group.estimated)
     if (estimated.curves.end.points.empty())
       estimated = group.estimated[known[known.size() / 2].second];
-    estimated.curves = with_exchanges(std::move(estimated.curves), seen.exchange.size());
-    group.members[i].curves = &estimated.curves;
-  }
   return group;
+}
+
+/// The best split over at most so many devices for each number of them, by what so many exchange.
+std::optional<cost::GroupSplit> SplitPolicy::find_best(const Group& group, std::int64_t batch,
+                                                       std::size_t present) const {
+  const std::size_t all = group.places.size();
+  const auto must = static_cast<std::size_t>(
+      std::count_if(group.limits.begin(), group.limits.end(),
+                    [](const DeviceLimits& limits) { return limits.least > 0; }));
+  const std::size_t every = (all + kNumbers - 1) / kNumbers;
+  std::optional<cost::GroupSplit> best;
+  for (std::size_t number = all; number >= std::max<std::size_t>(must, 1); --number) {
+    const bool is_near = number + 1 >= present && number <= present + 1;
+    if (number % every != 0 && number != all && number != 1 && !is_near) continue;
+    auto found = Priced(group, exchanges_.of(number)).best(batch, number);
+    if (!found) continue;
+    // Fewer may be quicker than so many: they exchange as so few.
+    const std::size_t used = devices_of(found->samples);
+    if (used < number) found->seconds = Priced(group, exchanges_.of(used)).step(found->samples);
+    const bool has_all_that_must = std::equal(
+        found->samples.begin(), found->samples.end(), group.limits.begin(),
+        [](std::int64_t samples, const DeviceLimits& limits) { return samples >= limits.least; });
+    if (has_all_that_must && (!best || found->seconds < best->seconds)) best = std::move(found);
+  }
+  return best;
 }
 
 void SplitPolicy::choose(const policy::StepSeen& seen, std::vector<Choice>& choices) {
   const Group group = find_group(seen);
-  if (group.members.empty()) return;
-  const cost::GroupExchanges times = exchanges();
-  const auto best = cost::find_group_split(group.members, times, seen.global_batch);
-  if (!best) return;
+  if (group.places.empty()) return;
   std::vector<DeviceLimits> limits;
   for (const std::size_t place : group.places) limits.push_back(devices_[place]);
   const std::vector<std::int64_t> now = samples_in(seen, limits);
+  const auto best = find_best(group, seen.global_batch, devices_of(now));
+  if (!best) return;
   if (now == best->samples) {
     lost_ = 0;
     return;
   }
-  const double present = cost::group_step(group.members, times, now);
+  const Priced priced(group, exchanges_.of(devices_of(now)));
+  const double present = priced.step(now);
   // What is not known of the device that the present step waits for.
   double latest = 0, unknown = 0;
   bool is_allowed = true;
   for (std::size_t i = 0; i < now.size(); ++i) {
     std::vector<std::int64_t> alone(now.size(), 0);
     alone[i] = now[i];
-    const double seconds = cost::group_step(group.members, times, alone);
+    const double seconds = priced.step(alone);
     is_allowed = is_allowed && now[i] >= limits[i].least && now[i] <= limits[i].most;
     if (now[i] == 0 || seconds <= latest) continue;
     latest = seconds;

@@ -11,7 +11,7 @@
 namespace motley::adapt {
 namespace {
 
-constexpr const char* kVersion = "motley.split/1";
+constexpr const char* kVersion = "motley.split/2";
 
 }  // namespace
 
@@ -22,9 +22,11 @@ Json SplitPolicy::state() const {
                        {"learned", curves_[i].state()},
                        {"told", is_told_[i] != 0},
                        {"gone", is_gone_[i] != 0}});
-  return {{"schema", kVersion},      {"devices", std::move(devices)},
-          {"exchanges", exchanges_}, {"members", members_},
-          {"lost", lost_},           {"asked", asked_.state()}};
+  return {{"schema", kVersion},
+          {"devices", std::move(devices)},
+          {"exchanges", exchanges_.state()},
+          {"lost", lost_},
+          {"asked", asked_.state()}};
 }
 
 Result<void> SplitPolicy::restore(const Json& state, const std::string& where) {
@@ -44,11 +46,8 @@ Result<void> SplitPolicy::restore(const Json& state, const std::string& where) {
     is_gone_[i] = static_cast<char>(is_gone);
     MOTLEY_RETURN_IF_ERROR(each.refuse_unknown());
   }
-  MOTLEY_ASSIGN(exchanges_, policy::read_rows(object, "exchanges"));
-  for (const std::vector<double>& row : exchanges_)
-    if (row.empty() || row.size() != exchanges_.front().size())
-      return usage_error("policy.state", where + ": wanted as many exchanges in each step");
-  MOTLEY_ASSIGN(members_, object.integer("members"));
+  MOTLEY_ASSIGN(const Json* exchanges, object.member("exchanges"));
+  MOTLEY_RETURN_IF_ERROR(exchanges_.restore(*exchanges, where + ": exchanges"));
   if (object.has("lost")) {  // states of before have none
     MOTLEY_ASSIGN(lost_, object.number("lost"));
   }

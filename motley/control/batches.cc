@@ -18,7 +18,6 @@
 namespace motley::control {
 namespace {
 
-constexpr auto kAmongOthers = search::SplitEvaluator::Setting::kShared;
 
 /// A batch grows to so many times the first one unless more is allowed.
 constexpr std::int64_t kUsualGrowth = 16;
@@ -59,16 +58,6 @@ Result<adapt::BatchBounds> find_bounds(const ChosenPlan& chosen, const BatchChoi
   // Between them, as the first batch is.
   return adapt::BatchBounds{static_cast<double>((least + times - 1) / times * times),
                             static_cast<double>(most / times * times)};
-}
-
-/// Seconds of a device's own work at its part of an even split; else what its speed says.
-double slowness(const ChosenPlan& chosen, DeviceId id) {
-  const Inputs& inputs = chosen.inputs;
-  if (const auto* evaluator = chosen.priced.evaluator.get())
-    return evaluator->curves(id, kAmongOthers)
-        .end.at(static_cast<double>(inputs.global_batch) /
-                static_cast<double>(inputs.devices.size()));
-  return 1 / inputs.cluster.device(id).speed;
 }
 
 /// The plan's only device, if it has one.

@@ -86,6 +86,15 @@ TEST_F(BatchesTest, SplitInMultiplesWhereADeviceIsGone) {
             "45 samples cannot be divided into 4 equal micro-batches");
 }
 
+TEST_F(BatchesTest, OfASplitAreKept) {
+  const auto made = adapt_split(*chosen_, std::nullopt, "motley");
+  ASSERT_TRUE(made) << made.error().message;
+  const auto other = (*made)->split({{"a:0", 20}, {"a:1", 12}});
+  ASSERT_TRUE(other) << other.error().message;
+  EXPECT_EQ(other->label, "the batch split 20:12 in 4 micro-batches");
+  EXPECT_THAT(micro_batches_of_replicas(*(*made)->split({{"a:0", 32}})), Each(4));
+}
+
 // A plan for whoever is there has any split: the batch stays, in multiples.
 TEST_F(BatchesTest, PlanAgainInMultiples) {
   const auto made = adapt({});
@@ -108,11 +117,6 @@ TEST_F(BatchesTest, SayWhatCannotBe) {
       why_not({.first_batch = 30}),
       "--adapt batch: 30 samples cannot be divided into 4 equal micro-batches, which the plan "
       "has; take a multiple");
-  const auto split = adapt_split(*chosen_, std::nullopt, "motley");
-  ASSERT_FALSE(split);
-  EXPECT_EQ(split.error().message,
-            "--adapt split goes with plans that split the batch alone, and not into micro-batches, "
-            "this one is: the batch split 24:8 in 4 micro-batches; leave --micro-batches out");
   // By hand: of unequal ones.
   chosen_->planned.plan.replicas[0].samples = 23;
   chosen_->planned.plan.replicas[1].samples = 9;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "motley/adapt/policies.h"
+#include "motley/adapt/unit_policy.h"
 #include "motley/cost/device_keys.h"
 #include "motley/search/split/micro_batch_steps.h"
 
@@ -45,7 +46,45 @@ std::int64_t find_most(const cluster::Device& device, const Peak& peak, std::int
   return fits;
 }
 
+/// Limits of a step in so many micro-batches become those of one of them; times stay.
+void limit_one_of(std::int64_t micro_batches, adapt::DeviceLimits& limits) {
+  const auto shorten = [&](cost::Curve& curve) {
+    for (auto& [samples, seconds] : curve.points) samples /= static_cast<double>(micro_batches);
+  };
+  limits.most /= micro_batches;
+  if (!limits.prior) return;
+  shorten(limits.prior->curves.end);
+  for (cost::Curve& ready : limits.prior->curves.ready) shorten(ready);
+}
+
+/// What is believed of the exchanges of the quickest two, three, ... devices; none without prices.
+std::vector<cost::GroupExchanges> believed_exchanges(const ChosenPlan& chosen) {
+  std::vector<cost::GroupExchanges> believed;
+  if (chosen.priced.evaluator == nullptr) return believed;
+  const search::MicroBatchSteps prices(
+      *chosen.priced.evaluator,
+      search::micro_batches_of(chosen.planned.plan, chosen.inputs.graph()));
+  std::vector<DeviceId> devices = chosen.inputs.devices;
+  std::stable_sort(devices.begin(), devices.end(), [&](DeviceId a, DeviceId b) {
+    return slowness(chosen, a) < slowness(chosen, b);
+  });
+  for (std::size_t number = 2; number <= devices.size(); ++number) {
+    const auto end = devices.begin() + static_cast<std::ptrdiff_t>(number);
+    believed.push_back(prices.group_times({devices.begin(), end}));
+  }
+  return believed;
+}
+
 }  // namespace
+
+double slowness(const ChosenPlan& chosen, DeviceId id) {
+  const Inputs& inputs = chosen.inputs;
+  if (const auto* evaluator = chosen.priced.evaluator.get())
+    return evaluator->curves(id, kInAGroup)
+        .end.at(static_cast<double>(inputs.global_batch) /
+                static_cast<double>(inputs.devices.size()));
+  return 1 / inputs.cluster.device(id).speed;
+}
 
 Result<void> require_batch_split(const ChosenPlan& chosen, std::string_view adapt) {
   const plan::Plan& plan = chosen.planned.plan;
@@ -93,25 +132,30 @@ Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
   const Inputs& inputs = chosen.inputs;
   const plan::Plan& plan = chosen.planned.plan;
   MOTLEY_RETURN_IF_ERROR(require_batch_split(chosen, "split"));
-  if (plan.replicas.front().micro_batches > 1)
-    return usage_error(
-        "cli.adapt",
-        fmt::format("--adapt split goes with plans that split the batch alone, and not into "
-                    "micro-batches, this one is: {}; leave --micro-batches out",
-                    describe_plan(plan, inputs.cluster)));
+  const std::int64_t times = plan.replicas.front().micro_batches;
+  if (inputs.global_batch % times != 0)
+    return usage_error("cli.adapt",
+                       fmt::format("--adapt split: {} samples cannot be divided into {} equal "
+                                   "micro-batches, which the plan has; take a multiple",
+                                   inputs.global_batch, times));
   auto adaptation = std::make_shared<Adaptation>();
   Candidate first{describe_plan(plan, inputs.cluster), chosen.planned};
   first.predicted = predicted;
   adaptation->candidates.push_back(std::move(first));
   adapt::SplitSetting setting{.devices = find_limits(chosen, inputs.global_batch),
-                              .change_cost = kChangeCost};
-  adaptation->make_policy = [policy, setting](const Adaptation&) {
-    return adapt::make_split_policy(policy, setting);
+                              .change_cost = kChangeCost,
+                              .exchanges = believed_exchanges(chosen)};
+  for (adapt::DeviceLimits& limits : setting.devices) limit_one_of(times, limits);
+  adaptation->make_policy = [policy, setting,
+                             times](const Adaptation&) -> Result<std::unique_ptr<policy::Policy>> {
+    MOTLEY_ASSIGN(auto made, adapt::make_split_policy(policy, setting));
+    if (times > 1) made = std::make_unique<adapt::UnitPolicy>(std::move(made), times);
+    return made;
   };
   MOTLEY_ASSIGN(adaptation->policy, adaptation->make_policy(*adaptation));
   if (chosen.priced.evaluator) adaptation->spare = inputs.devices;
-  adaptation->split = [&inputs,
-                       plan](const std::vector<policy::Share>& shares) -> Result<Candidate> {
+  adaptation->split = [&inputs, plan,
+                       times](const std::vector<policy::Share>& shares) -> Result<Candidate> {
     std::vector<DeviceId> devices;
     std::vector<std::int64_t> samples;
     for (const policy::Share& share : shares) {
@@ -120,6 +164,7 @@ Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
     }
     plan::Plan split = plan;
     split.replicas = plan::make_replicas(devices, samples);
+    for (plan::Replica& replica : split.replicas) replica.micro_batches = times;
     MOTLEY_RETURN_IF_ERROR(plan::verify_plan(split, inputs.model->hash, inputs.cluster));
     return Candidate{describe_plan(split, inputs.cluster), {std::move(split), nullptr}};
   };

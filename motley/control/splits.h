@@ -19,6 +19,9 @@ inline constexpr Seconds kChangeCost{0.06};
 /// micro-batches, which an adaptation of this name does not go with.
 Result<void> require_batch_split(const ChosenPlan& chosen, std::string_view adapt);
 
+/// Seconds of a device's own work at its part of an even split; else what its speed says.
+double slowness(const ChosenPlan& chosen, DeviceId id);
+
 /// What devices may be given of a batch of so many samples at most, by memory, and what is believed
 /// of them, in steps of as many equal micro-batches as the plan has: where there are prices all
 /// devices of the question, else those of the plan.
@@ -27,8 +30,9 @@ std::vector<adapt::DeviceLimits> find_limits(const ChosenPlan& chosen, std::int6
 /// A training whose split of the batch is decided while it runs, by a policy of adapt/policies.h.
 /// It begins as the chosen plan says. Where there are prices, they are what is believed of devices
 /// before they are seen, and devices that the plan leaves idle may be taken; without, the plan's
-/// devices are learned from nothing. Usage errors: a plan that does not split the batch alone, or
-/// has micro-batches; a policy that is not there.
+/// devices are learned from nothing. The plan's micro-batches stay, and are split alike. Usage
+/// errors: a plan that does not split the batch alone, or not into equal micro-batches; a policy
+/// that is not there.
 Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
                                                 const std::optional<Predicted>& predicted,
                                                 const std::string& policy);

@@ -1,7 +1,8 @@
-"""Six quick models of the zoo, one of each kind: exported, and trained by a random plan as PyTorch's loop does."""
+"""Quick models of the zoo, one of each kind (all with make test-slow): exported, and trained by a random plan as PyTorch's loop does."""
 
 import pytest
 import run
+from conftest import sampled
 
 MODELS = [
     "torchvision.mobilenet_v3",  # convolutions, dropout
@@ -13,7 +14,7 @@ MODELS = [
 ]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sampled(MODELS))
 def test_model_trains_as_pytorch_does(motley, mlp, cluster, environment, tmp_path, name):
     # Times of one model, from which those of all others are modelled.
     assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0

@@ -34,7 +34,8 @@ double group_step(const std::vector<GroupMember>& group, const GroupExchanges& e
 }
 
 std::optional<GroupSplit> find_group_split(const std::vector<GroupMember>& group,
-                                           const GroupExchanges& exchanges, std::int64_t batch) {
+                                           const GroupExchanges& exchanges, std::int64_t batch,
+                                           std::optional<std::size_t> most_devices) {
   const std::vector<double> tails = group_tails(group, exchanges);
   std::vector<StepRamp> ramps;
   std::vector<DeviceId> ids;
@@ -53,7 +54,8 @@ std::optional<GroupSplit> find_group_split(const std::vector<GroupMember>& group
                      std::span(&ids.back(), 1), member.least == 0});
   }
   if (least > batch) return std::nullopt;
-  const Filling filling(std::move(crews), {batch, static_cast<std::int64_t>(group.size())});
+  const Filling filling(std::move(crews),
+                        {batch, static_cast<std::int64_t>(most_devices.value_or(group.size()))});
   const auto solution =
       filling.solve(std::numeric_limits<double>::infinity(), filling.least_of_all());
   if (!solution) return std::nullopt;

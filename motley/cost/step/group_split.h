@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -25,8 +26,10 @@ struct GroupSplit {
 /// (filling.h). Members who idle are not waited for; exchanges are taken as those of the whole
 /// group. Empty where the members' limits do not allow the batch.
 /// All curves have as many exchanges as `exchanges`. O(members * log(batch)).
+/// With `most_devices` no more of them have samples; who must have some may then be left out.
 std::optional<GroupSplit> find_group_split(const std::vector<GroupMember>& group,
-                                           const GroupExchanges& exchanges, std::int64_t batch);
+                                           const GroupExchanges& exchanges, std::int64_t batch,
+                                           std::optional<std::size_t> most_devices = {});
 
 /// The step of a split by the closed form.
 double group_step(const std::vector<GroupMember>& group, const GroupExchanges& exchanges,

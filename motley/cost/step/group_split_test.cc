@@ -42,17 +42,20 @@ TEST(GroupSplit, IsAbsentWhereTheLimitsForbidIt) {
   EXPECT_FALSE(find_group_split({{&a, 4, 3}, {&b, 1, 9}}, {}, 7));  // 4 of at most 3
 }
 
-/// The least step of all splits.
+/// The least step of all splits over at most so many devices.
 double least_of_all_splits(const std::vector<GroupMember>& group, const GroupExchanges& exchanges,
-                           std::int64_t left, std::vector<std::int64_t>& samples) {
+                           std::int64_t left, std::vector<std::int64_t>& samples,
+                           std::size_t most_devices) {
   const std::size_t i = samples.size();
+  const auto used = std::count_if(samples.begin(), samples.end(), [](auto b) { return b > 0; });
   if (i == group.size())
-    return left == 0 ? group_step(group, exchanges, samples)
-                     : std::numeric_limits<double>::infinity();
+    return left == 0 && static_cast<std::size_t>(used) <= most_devices
+               ? group_step(group, exchanges, samples)
+               : std::numeric_limits<double>::infinity();
   double least = std::numeric_limits<double>::infinity();
   for (std::int64_t b = group[i].least; b <= std::min(left, group[i].most); ++b) {
     samples.push_back(b);
-    least = std::min(least, least_of_all_splits(group, exchanges, left - b, samples));
+    least = std::min(least, least_of_all_splits(group, exchanges, left - b, samples, most_devices));
     samples.pop_back();
   }
   return least;
@@ -76,7 +79,7 @@ TEST(GroupSplit, IsTheBestOfAllSplits) {
     for (std::size_t k = 0; k < exchanges; ++k) times.exchange.push_back(random.uniform());
     const auto batch = 1 + static_cast<std::int64_t>(random.below(14));
     std::vector<std::int64_t> samples;
-    const double best = least_of_all_splits(group, times, batch, samples);
+    const double best = least_of_all_splits(group, times, batch, samples, group.size());
     const auto found = find_group_split(group, times, batch);
     ASSERT_EQ(found.has_value(), best < std::numeric_limits<double>::infinity());
     if (!found) continue;
@@ -86,6 +89,14 @@ TEST(GroupSplit, IsTheBestOfAllSplits) {
     EXPECT_EQ(sum, batch);
     EXPECT_DOUBLE_EQ(found->seconds, best);
     EXPECT_EQ(found->seconds, group_step(group, times, found->samples));
+    for (GroupMember& member : group) member.least = 0;
+    const std::size_t fewer = group.size() - 1;
+    const double best_of_fewer = least_of_all_splits(group, times, batch, samples, fewer);
+    const auto of_fewer = find_group_split(group, times, batch, fewer);
+    ASSERT_EQ(of_fewer.has_value(), best_of_fewer < std::numeric_limits<double>::infinity());
+    if (of_fewer) {
+      EXPECT_DOUBLE_EQ(of_fewer->seconds, best_of_fewer);
+    }
   }
   EXPECT_GT(allowed, 200);
 }
