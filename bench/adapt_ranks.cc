@@ -15,8 +15,8 @@ namespace motley::bench {
 namespace {
 
 constexpr double kSpeeds[] = {0.8, 0.4, 0.2};
-constexpr double kBound = 0.05;
-constexpr std::int64_t kSteps = 44, kSlowAt = 21;
+constexpr double kRanksBound = 0.05;
+constexpr std::int64_t kSteps = 44, kRankSlowsAt = 21;
 constexpr std::uint64_t kTrainings = 200;
 
 /// Seconds of a core: fixed and of each sample.
@@ -55,7 +55,7 @@ SimulatedCluster cluster_of(const Script& script) {
 void add_ranks_rows(RanksKind kind, Json& rows) {
   const bool is_slow = kind == RanksKind::kSlow;
   const std::string name = is_slow ? "ranks-slow" : "ranks";
-  const std::int64_t first = is_slow ? kSlowAt : 1;
+  const std::int64_t first = is_slow ? kRankSlowsAt : 1;
   fmt::print("{:<11} {:<10} {:<7} median   90 %  worst    <=10  changes  over best\n", "kind",
              "script", "machine");
   for (const Noise& noise : kNoises)
@@ -70,11 +70,11 @@ void add_ranks_rows(RanksKind kind, Json& rows) {
                                           .first = noise.first,
                                           .late = noise.late,
                                           .lag = 1,
-                                          .slow_at = is_slow ? kSlowAt : -1,
+                                          .slow_at = is_slow ? kRankSlowsAt : -1,
                                           .slow_device = 0,
                                           .seen_from = 2,
                                           .seed = seed});
-        steps.push_back(static_cast<double>(steps_to(course, first, kBound)));
+        steps.push_back(static_cast<double>(steps_to(course, first, kRanksBound)));
         changes.push_back(static_cast<double>(course.changes));
         excess.push_back(
             std::accumulate(course.excess.begin() + (first - 1), course.excess.end(), 0.0) /

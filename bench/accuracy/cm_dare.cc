@@ -38,7 +38,7 @@ peers::DeviceRates rates_of(const CmDareSpeed& speed) {
   return rates(speed.peak_flops_per_second, speed.gpu == "K80" ? kK80 : kP100);
 }
 
-double mean(const std::vector<double>& values) {
+double mean_seconds(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += value;
   return sum / static_cast<double>(values.size());
@@ -85,7 +85,7 @@ FitWithout roofline_fit(const std::vector<CmDareSpeed>& speeds, Host host) {
     for (const CmDareSpeed& speed : speeds)
       if (!left_out.contains(speed.model))
         samples.push_back(
-            {work_of(speed), rates_of(speed), Seconds(mean(speed.step_s)), speed.session});
+            {work_of(speed), rates_of(speed), Seconds(mean_seconds(speed.step_s)), speed.session});
     MOTLEY_ASSIGN(const peers::RooflineFit fit, peers::fit_roofline(samples));
     std::vector<double> predicted;
     for (const CmDareSpeed& speed : speeds) {
@@ -132,13 +132,13 @@ Result<std::vector<Row>> v100_rows(const std::string& folder,
   std::vector<peers::RooflineSample> samples;
   for (const CmDareSpeed& speed : speeds)
     samples.push_back(
-        {work_of(speed), rates_of(speed), Seconds(mean(speed.step_s)), speed.session});
+        {work_of(speed), rates_of(speed), Seconds(mean_seconds(speed.step_s)), speed.session});
   MOTLEY_ASSIGN(const peers::RooflineFit fit, peers::fit_roofline(samples));
   const peers::DeviceRates v100 = rates(kV100Peak, kV100);
   MOTLEY_ASSIGN(const std::vector<double> predicted, roofline_fit(speeds, Host::kUnknown)({}));
   std::vector<double> residuals;
   for (std::size_t i = 0; i < speeds.size(); ++i)
-    residuals.push_back(mean(speeds[i].step_s) / predicted[i] - 1);
+    residuals.push_back(mean_seconds(speeds[i].step_s) / predicted[i] - 1);
   Row analytic{"cm-dare: V100",
                "time",
                "fitted on K80 and P100 of all models; no fit sees a V100 step, but the scaling of "
@@ -161,9 +161,9 @@ Result<std::vector<Row>> v100_rows(const std::string& folder,
                       fmt::format("{}/speed/base/{}v100.csv", folder, names.at(speed.model))));
     const peers::StepWork work = work_of(speed);
     const double from_fit = peers::estimate_time(fit.model, work, v100).value;
-    const double from_p100 =
-        peers::carried_time(Seconds(mean(speed.step_s)), work, fit.model, rates_of(speed), v100)
-            .value;
+    const double from_p100 = peers::carried_time(Seconds(mean_seconds(speed.step_s)), work,
+                                                 fit.model, rates_of(speed), v100)
+                                 .value;
     analytic.cases.push_back({cost::conformal_interval(from_fit, residuals), 1 / steps});
     transferred.cases.push_back({cost::conformal_interval(from_p100, residuals), 1 / steps});
   }
@@ -177,7 +177,7 @@ FitWithout checkpoint_fit(const std::vector<CmDareCheckpoint>& checkpoints, Host
     for (const CmDareCheckpoint& checkpoint : checkpoints)
       if (!left_out.contains(checkpoint.model))
         samples.push_back(
-            {checkpoint.size, Seconds(mean(checkpoint.seconds)), checkpoint.campaign});
+            {checkpoint.size, Seconds(mean_seconds(checkpoint.seconds)), checkpoint.campaign});
     MOTLEY_ASSIGN(const peers::CheckpointFit fit, peers::fit_checkpoint(samples));
     std::vector<double> predicted;
     for (const CmDareCheckpoint& checkpoint : checkpoints) {

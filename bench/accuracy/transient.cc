@@ -16,7 +16,7 @@
 namespace motley::bench {
 namespace {
 
-double mean(const std::vector<double>& values) {
+double mean_duration(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += value;
   return sum / static_cast<double>(values.size());
@@ -37,7 +37,7 @@ struct Fitted {
 Result<double> mean_speed(const std::string& folder, const std::string& cluster) {
   MOTLEY_ASSIGN(const std::vector<double> durations,
                 peers::read_transient_durations(folder, cluster));
-  return peers::kTransientSteps / mean(durations);
+  return peers::kTransientSteps / mean_duration(durations);
 }
 
 Result<Fitted> fit(const std::string& data) {

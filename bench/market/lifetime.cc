@@ -13,7 +13,7 @@
 namespace motley::bench {
 namespace {
 
-constexpr double kHour = 3600, kAskedUntil = 86040;
+constexpr double kAnHour = 3600, kAskedUntil = 86040;
 
 /// Sum of logarithms over the answers, and their number: of all, and of either half of the zones.
 struct Score {
@@ -35,7 +35,7 @@ Score score(const std::vector<peers::DatedLife>& lives, Seconds horizon,
   double last = 0;
   for (const auto& life : lives) last = std::max(last, life.machine.end->value);
   Score result;
-  for (Seconds now(0); now.value <= last; now += Seconds(kHour)) {
+  for (Seconds now(0); now.value <= last; now += Seconds(kAnHour)) {
     const Forecast forecast = forecast_at(now);
     for (const auto& life : lives) {
       const elastic::RentedMachine& machine = life.machine;
@@ -101,7 +101,7 @@ MarketResult lifetime_rows(const std::string& data) {
   for (const double hours : {4.0, 12.0}) {
     const double to_reach = hours == 4 ? -0.135 : -0.258;
     for (const auto& [name, forecast] : policies) {
-      const Score found = score(lives, Seconds(hours * kHour), forecast);
+      const Score found = score(lives, Seconds(hours * kAnHour), forecast);
       made.rows.push_back({{"kind", "lifetime"},
                            {"case", fmt::format("{} h", hours)},
                            {"policy", name},

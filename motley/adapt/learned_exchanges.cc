@@ -40,8 +40,7 @@ void LearnedExchanges::observe(const policy::StepSeen& step) {
   std::vector<double> row = step.exchange;
   row.push_back(step.blocking);
   // Of programs that exchange in other parts nothing is comparable.
-  std::erase_if(seen_,
-                [&](const auto& each) { return each.second.front().size() != row.size(); });
+  std::erase_if(seen_, [&](const auto& each) { return each.second.front().size() != row.size(); });
   Rows& rows = seen_[devices];
   rows.push_back(std::move(row));
   if (rows.size() > kExchangeWindow) rows.erase(rows.begin());

@@ -18,7 +18,6 @@
 namespace motley::control {
 namespace {
 
-
 /// A batch grows to so many times the first one unless more is allowed.
 constexpr std::int64_t kUsualGrowth = 16;
 
