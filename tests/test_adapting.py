@@ -43,9 +43,9 @@ def test_split_is_learned_from_nothing(motley, cnn, three, equal, tmp_path):
     """Speeds 0.6 : 0.4 : 0.2 from 40:40:40; a, which is slowed, is given less; the losses stay those of one device."""
     slow = tmp_path / "slow.json"
     slow.write_text(json.dumps({"schema": "motley.conditions/1",
-                                "slow_downs": [{"device": "a:0", "from_s": 2, "factor": 3}]}))  # fmt: skip
+                                "slow_downs": [{"device": "a:0", "from_s": 1.5, "factor": 3}]}))  # fmt: skip
     folder = tmp_path / "run"
-    done = run(motley, cnn, three, folder, "--plan", equal, "--steps", 160, "--adapt", "split",
+    done = run(motley, cnn, three, folder, "--plan", equal, "--steps", 110, "--adapt", "split",
                "--profiles", tmp_path / "none.db", "--conditions", slow)  # fmt: skip
     assert done.code == 0, done.stderr
     shares = [each for each in lines(folder / "decisions.jsonl") if each["action"]["do"] == "split"]
@@ -54,14 +54,14 @@ def test_split_is_learned_from_nothing(motley, cnn, three, equal, tmp_path):
     assert max(each["a:0"] for each in samples) > 1.5 * samples[-1]["a:0"]
     assert any(each["action"]["do"] == "tell" and "a:0" == each["action"]["device"]
                for each in lines(folder / "decisions.jsonl"))  # fmt: skip
-    alone = run(motley, cnn, three, tmp_path / "alone", "--plan", equal, "--steps", 160, "--adapt", "none",
+    alone = run(motley, cnn, three, tmp_path / "alone", "--plan", equal, "--steps", 110, "--adapt", "none",
                 "--profiles", tmp_path / "none.db")  # fmt: skip
     np.testing.assert_allclose(done.json["losses"], alone.json["losses"], rtol=2e-3)
     report = motley("report", folder)
     assert "decisions" in report.stdout and "a:0" in report.stdout, report.stdout
     found = motley("report", folder, "--json").json["decisions"]
     assert [each["begins"] for each in found] == [each["begins"] for each in lines(folder / "decisions.jsonl")]
-    again = run(motley, cnn, three, tmp_path / "again", "--decisions", folder / "decisions.jsonl", "--steps", 160)
+    again = run(motley, cnn, three, tmp_path / "again", "--decisions", folder / "decisions.jsonl", "--steps", 110)
     assert again.code == 0, again.stderr
     assert again.json["losses"] == done.json["losses"]
 

@@ -4,6 +4,7 @@ with the same batches and learning rates, and every sample comes once an epoch."
 import importlib
 import itertools
 import json
+import pathlib
 import sys
 
 import numpy as np
@@ -13,6 +14,12 @@ from conftest import CLUSTER, DIGITS, EXAMPLES, SLOW, sampled
 from safetensors.torch import load_file
 
 LIMIT = 1e-5
+SMOOTH = f"{pathlib.Path(__file__).with_name('smooth.py')}:model"  # for trainings of many steps
+
+
+@pytest.fixture
+def smooth(export):
+    return export(SMOOTH)
 
 
 @pytest.fixture
@@ -74,7 +81,7 @@ class Reference:
         self.micro_batches = micro_batches
         sys.path[:0] = [str(EXAMPLES)]
         file, name = function.split(":")
-        self.module, _ = getattr(importlib.import_module(file.removesuffix(".py")), name)()
+        self.module, _ = getattr(importlib.import_module(pathlib.Path(file).stem), name)()
         self.module.to(dtype).train()
         self.optimizer = optimizer(self.module.parameters())
         arrays = np.load(data)
@@ -312,11 +319,11 @@ def shares_of(folder):
 @pytest.mark.parametrize(
     "function, policy, micro_batches",
     [
-        ("mlp.py:model", "motley", 3),
+        (SMOOTH, "motley", 3),
         ("digits_cnn.py:model", "motley", 2),  # batch norm of each micro-batch
-        ("mlp.py:model", "simigrad", 2),
-        ("mlp.py:model", "cannikin", 2),
-        ("mlp.py:model", "jabas", 2),
+        (SMOOTH, "simigrad", 2),
+        (SMOOTH, "cannikin", 2),
+        (SMOOTH, "jabas", 2),
         ("digits_cnn.py:model", "adaptdl", 2),
     ][: None if SLOW else 3],
 )
@@ -447,14 +454,14 @@ def test_a_batch_of_one_sample(motley, mlp, one, tmp_path):
     assert done.code == 2 and "its step cannot be done in micro-batches" in done.stderr, done.stderr
 
 
-def test_one_device_decides(motley, mlp, one, tmp_path):
+def test_one_device_decides(motley, smooth, one, tmp_path):
     """Labels are noise, so the batch grows to its limit, and the result is that of the batches."""
     rng = np.random.default_rng(0)
     data = tmp_path / "noise.npz"
     np.savez(data, x=rng.normal(size=(600, 1, 8, 8)).astype(np.float32), y=rng.integers(0, 10, 600))
     folder = tmp_path / "run"
     flags = ["--global-batch", 12, "--adapt", "batch", "--batch-limits", "12:200", "--profiles", tmp_path / "p.db"]
-    done = run(motley, mlp, one, folder, *flags, "--steps", 900, lr=0.01, data=data)
+    done = run(motley, smooth, one, folder, *flags, "--steps", 900, lr=0.01, data=data)
     assert done.code == 0, done.stderr
     steps = steps_of(folder)
     batches = [each["batch"] for each in steps]
@@ -462,8 +469,8 @@ def test_one_device_decides(motley, mlp, one, tmp_path):
     assert measured(folder)[:32] == list(range(32))
     assert all(len(each["noise"]["pieces"]) == 2 for each in steps if "noise" in each)
     # Labels that are noise are learned by heart: rounding grows, by other batches in each run.
-    check_as_exact_as_torch(steps, done.json["losses"], folder, "mlp.py:model", sgd, data)
-    more = run(motley, mlp, one, folder, *flags, "--steps", 1200, lr=0.01, data=data)
+    check_as_exact_as_torch(steps, done.json["losses"], folder, SMOOTH, sgd, data)
+    more = run(motley, smooth, one, folder, *flags, "--steps", 1200, lr=0.01, data=data)
     assert more.code == 0 and "is not gone on with" not in more.stderr, more.stderr
     assert steps_of(folder)[len(steps)]["batch"] == batches[-1]
 
@@ -580,7 +587,7 @@ def test_says_what_is_wrong(motley, mlp, three, tmp_path, flags, message):
 
 
 @pytest.mark.parametrize("micro_batches", [1, 2])
-def test_devices_go_and_come_while_the_batch_changes(motley, mlp, three, tmp_path, micro_batches):
+def test_devices_go_and_come_while_the_batch_changes(motley, smooth, three, tmp_path, micro_batches):
     """The quickest device is lost and comes back: batch and learning rate go on, no sample is lost, and the result is
     that of one device with these batches. A second call knows what the first one had learned."""
     folder = tmp_path / "run"
@@ -589,7 +596,7 @@ def test_devices_go_and_come_while_the_batch_changes(motley, mlp, three, tmp_pat
                                 "absences": [{"device": "a:0", "from_s": 1, "until_s": 1.8}]}))  # fmt: skip
     flags = ["--global-batch", 12, "--adapt", "batch", "--batch-limits", "12:200", "--elastic", "--survive", 1,
              "--conditions", away, "--micro-batches", micro_batches]  # fmt: skip
-    done = run(motley, mlp, three, folder, *flags, "--steps", 6000, lr=0.004)
+    done = run(motley, smooth, three, folder, *flags, "--steps", 6000, lr=0.004)
     assert done.code == 0, done.stderr
     assert [(each["lost"], each["joined"]) for each in done.json["membership"]] == [(["a:0"], []), ([], ["a:0"])]
     steps = steps_of(folder)
@@ -605,8 +612,8 @@ def test_devices_go_and_come_while_the_batch_changes(motley, mlp, three, tmp_pat
     assert any(each["policy"] == "motley" and each["begins"] > lost for each in kept), "nobody decided any more"
     for replicas in shares_of(folder) if micro_batches > 1 else []:
         assert all(samples % 2 == 0 and times == 2 for samples, times in replicas), replicas
-    check_as_exact_as_torch(steps, done.json["losses"], folder, "mlp.py:model", sgd, micro_batches=micro_batches)
-    more = run(motley, mlp, three, folder, *flags, "--steps", 6200, lr=0.004)
+    check_as_exact_as_torch(steps, done.json["losses"], folder, SMOOTH, sgd, micro_batches=micro_batches)
+    more = run(motley, smooth, three, folder, *flags, "--steps", 6200, lr=0.004)
     assert more.code == 0 and "is not gone on with" not in more.stderr, more.stderr
     assert steps_of(folder)[len(steps)]["batch"] == batches[-1]
 

@@ -58,6 +58,7 @@ def answer(said):
     return json.loads(out[out.index("{") : out.rindex("}") + 1])
 
 
+@slow
 def test_torchrun_in_another_order(hosts, by_ssh):
     said, codes = by_torchrun(hosts, "cab", f"{train('all')} --steps 5 --run-dir torchrun", 29701)
     assert codes == [0, 0, 0], said

@@ -135,6 +135,7 @@ def b_is_ahead(hosts):
     hosts["b"].run(f"umount {MOTLEY}")
 
 
+@slow
 def test_a_clock_that_is_off_is_said_and_disturbs_nothing(hosts, lead, b_is_ahead):
     found, _, _ = probe(hosts, "a,b")
     assert [round(host["clock_ahead_s"]) for host in found["hosts"]] == [0, 90]
