@@ -11,7 +11,7 @@
   split, change, jabas, ranks, ranks-slow   simulated clusters (adapt.cc)
   noise, batch, replay, set   noise scale and batches (adapt.cc), beside AdaptDL's module
 
-Prints a table a kind and writes build/bench/adapt.json. MOTLEY_FULL=1: all models and clusters.
+Prints a table a kind and writes build/bench/adapt.json. MOTLEY_FULL=1: all models on all clusters.
 """
 
 import json
@@ -75,13 +75,13 @@ def steps_of(run_dir):
 
 
 def plan_rows(folder):
-    models = MODELS if FULL else MODELS[:4]
     rows = []
-    for i, (model, batch) in enumerate(models):
+    for i, (model, batch) in enumerate(MODELS):
         own = folder / str(i)
         own.mkdir()
         data = samples_of(model, own / "m.motley", own)
-        for name, (speeds, bandwidth) in list(CLUSTERS.items())[: None if FULL else 1]:
+        clusters = list(CLUSTERS.items())
+        for name, (speeds, bandwidth) in clusters if FULL else [clusters[i % len(clusters)]]:
             cluster = own / "cluster.toml"
             cluster.write_text(cluster_text(speeds, bandwidth))
             words = ["run", "-m", own / "m.motley", "-C", cluster, "--data", data, "--steps", STEPS, "--lr", 0.001,
@@ -92,7 +92,7 @@ def plan_rows(folder):
             decisions = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
             plans = list(dict.fromkeys(each["plan"] for each in decisions if each["plan"]))
             if len(plans) < 2:
-                print(f"  {model} on {name}: no other plan is worth a trial")
+                print(f"  {model} on {name}: no other plan is worth a trial", flush=True)
                 continue
             ends = [[] for _ in plans]
             for turn in range(3 if FULL else 2):
@@ -111,7 +111,7 @@ def plan_rows(folder):
                          "step_s": whole[last], "best_step_s": min(whole), "planned_step_s": first,
                          "trial_steps": cost, "decided_at": decided})  # fmt: skip
             print(f"  {rows[-1]['case']:<42} {len(plans)} plans  chosen {1e3 * whole[last]:6.1f} ms, best "
-                  f"{1e3 * min(whole):6.1f}, planned {1e3 * first:6.1f}; decided at {decided}, cost {cost:.1f} steps")  # fmt: skip
+                  f"{1e3 * min(whole):6.1f}, planned {1e3 * first:6.1f}; decided at {decided}, cost {cost:.1f} steps", flush=True)  # fmt: skip
     return rows
 
 

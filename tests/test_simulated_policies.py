@@ -195,7 +195,6 @@ def test_batches_in_micro_batches(simulate, policy, tmp_path):
          "unknown policy 'evn', wanted one of motley even hetseq adaptdl lb-bsp cannikin, did you mean 'even'?"),
         (["--adapt", "split"], {"slow_downs": [{"device": "z:0", "factor": 2}]},
          "slow-down of z:0: the cluster has no such device"),
-        (["--adapt", "split", "--micro-batches", 2], None, "and not into micro-batches, this one is: the batch split "),
         (["--adapt", "plan"], {"absences": [{"device": "a:0", "from_s": 1}]},
          "--adapt plan: device 'a:0' goes away"),
     ],

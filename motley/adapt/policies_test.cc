@@ -284,7 +284,7 @@ TEST(SplitPolicy, IdlesWhoMayAndHoldsUp) {
 // s on one, and 0.2 s and the exchange on both. Where nothing is believed of exchanges this is
 // tried once, and known from then on.
 TEST(SplitPolicy, LeavesOneAloneWhereExchangesTakeMoreThanTheySave) {
-  Toy toy{.fixed = {0, 0}, .seconds = {0.01, 0.011}, .batch = 40, .exchange = 0.5};
+  Toy toy{.fixed = {0, 0}, .seconds = {0.01, 0.015}, .batch = 40, .exchange = 0.5};
   std::vector<DeviceLimits> limits = toy.limits();
   for (DeviceLimits& each : limits) each.least = 0;
   for (const bool is_believed : {false, true}) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -55,29 +56,45 @@ struct SplitPolicy::Group {
   std::vector<DeviceLimits> limits;  // as far as curves are trusted
 };
 
-/// The devices of a group as they are among so many with samples.
-class SplitPolicy::Priced {
+/// Steps of a group's splits, by what as many devices as have samples exchange.
+class SplitPolicy::Prices {
  public:
-  Priced(const Group& group, cost::GroupExchanges times) : times_(std::move(times)) {
-    for (const LearnedCurves::Estimated& each : group.estimated)
-      curves_.push_back(with_exchanges(each.curves, times_.exchange.size()));
-    for (std::size_t i = 0; i < curves_.size(); ++i)
-      members_.push_back({&curves_[i], group.limits[i].least, group.limits[i].most});
+  /// The group must outlive it.
+  Prices(const Group& group, const LearnedExchanges& exchanges) : exchanges_(exchanges) {
+    take(group, 0, alone_, alone_curves_);
+    take(group, exchanges.of(2).exchange.size(), several_, several_curves_);
   }
-  Priced(const Priced&) = delete;
-  Priced& operator=(const Priced&) = delete;
+  Prices(const Prices&) = delete;
+  Prices& operator=(const Prices&) = delete;
 
-  double step(const std::vector<std::int64_t>& samples) const {
-    return cost::group_step(members_, times_, samples);
+  double step(const std::vector<std::int64_t>& samples) const { return step(samples, samples); }
+  /// Of those of them alone who have samples here.
+  double step(const std::vector<std::int64_t>& samples,
+              const std::vector<std::int64_t>& part) const {
+    const std::size_t devices = devices_of(samples);
+    return cost::group_step(members(devices), exchanges_.of(devices), part);
   }
-  std::optional<cost::GroupSplit> best(std::int64_t batch, std::size_t most_devices) const {
-    return cost::find_group_split(members_, times_, batch, most_devices);
+  std::optional<cost::GroupSplit> best(std::int64_t batch,
+                                       const cost::GroupSplitLimits& limits) const {
+    return cost::find_group_split(members(limits.devices), exchanges_.of(limits.devices), batch,
+                                  limits);
   }
 
  private:
-  cost::GroupExchanges times_;
-  std::vector<cost::StepCurves> curves_;
-  std::vector<cost::GroupMember> members_;
+  static void take(const Group& group, std::size_t exchanges,
+                   std::vector<cost::GroupMember>& members, std::vector<cost::StepCurves>& curves) {
+    for (const LearnedCurves::Estimated& each : group.estimated)
+      curves.push_back(with_exchanges(each.curves, exchanges));
+    for (std::size_t i = 0; i < curves.size(); ++i)
+      members.push_back({&curves[i], group.limits[i].least, group.limits[i].most});
+  }
+  const std::vector<cost::GroupMember>& members(std::size_t devices) const {
+    return devices < 2 ? alone_ : several_;
+  }
+
+  const LearnedExchanges& exchanges_;
+  std::vector<cost::StepCurves> alone_curves_, several_curves_;
+  std::vector<cost::GroupMember> alone_, several_;
 };
 
 SplitPolicy::SplitPolicy(std::vector<DeviceLimits> devices, Seconds change_cost,
@@ -190,26 +207,32 @@ SplitPolicy::Group SplitPolicy::find_group(const policy::StepSeen& seen) const {
 }
 
 /// The best split over at most so many devices for each number of them, by what so many exchange.
-std::optional<cost::GroupSplit> SplitPolicy::find_best(const Group& group, std::int64_t batch,
-                                                       std::size_t present) const {
+/// That of the present number comes first: most others need only be seen to be no better.
+std::optional<cost::GroupSplit> SplitPolicy::find_best(const Group& group, const Prices& prices,
+                                                       std::int64_t batch, std::size_t present) {
   const std::size_t all = group.places.size();
   const auto must = static_cast<std::size_t>(
       std::count_if(group.limits.begin(), group.limits.end(),
                     [](const DeviceLimits& limits) { return limits.least > 0; }));
   const std::size_t every = (all + kNumbers - 1) / kNumbers;
-  std::optional<cost::GroupSplit> best;
+  std::vector<std::size_t> numbers = {present};
   for (std::size_t number = all; number >= std::max<std::size_t>(must, 1); --number) {
     const bool is_near = number + 1 >= present && number <= present + 1;
-    if (number % every != 0 && number != all && number != 1 && !is_near) continue;
-    auto found = Priced(group, exchanges_.of(number)).best(batch, number);
+    if (number != present && (number % every == 0 || number == all || number == 1 || is_near))
+      numbers.push_back(number);
+  }
+  std::optional<cost::GroupSplit> best;
+  for (const std::size_t number : numbers) {
+    if (number < must) continue;
+    const double limit = best ? best->seconds : std::numeric_limits<double>::infinity();
+    auto found = prices.best(batch, {number, limit});
     if (!found) continue;
     // Fewer may be quicker than so many: they exchange as so few.
-    const std::size_t used = devices_of(found->samples);
-    if (used < number) found->seconds = Priced(group, exchanges_.of(used)).step(found->samples);
+    if (devices_of(found->samples) < number) found->seconds = prices.step(found->samples);
     const bool has_all_that_must = std::equal(
         found->samples.begin(), found->samples.end(), group.limits.begin(),
         [](std::int64_t samples, const DeviceLimits& limits) { return samples >= limits.least; });
-    if (has_all_that_must && (!best || found->seconds < best->seconds)) best = std::move(found);
+    if (has_all_that_must && found->seconds < limit) best = std::move(found);
   }
   return best;
 }
@@ -220,21 +243,21 @@ void SplitPolicy::choose(const policy::StepSeen& seen, std::vector<Choice>& choi
   std::vector<DeviceLimits> limits;
   for (const std::size_t place : group.places) limits.push_back(devices_[place]);
   const std::vector<std::int64_t> now = samples_in(seen, limits);
-  const auto best = find_best(group, seen.global_batch, devices_of(now));
+  const Prices prices(group, exchanges_);
+  const auto best = find_best(group, prices, seen.global_batch, devices_of(now));
   if (!best) return;
   if (now == best->samples) {
     lost_ = 0;
     return;
   }
-  const Priced priced(group, exchanges_.of(devices_of(now)));
-  const double present = priced.step(now);
+  const double present = prices.step(now);
   // What is not known of the device that the present step waits for.
   double latest = 0, unknown = 0;
   bool is_allowed = true;
   for (std::size_t i = 0; i < now.size(); ++i) {
     std::vector<std::int64_t> alone(now.size(), 0);
     alone[i] = now[i];
-    const double seconds = priced.step(alone);
+    const double seconds = prices.step(now, alone);
     is_allowed = is_allowed && now[i] >= limits[i].least && now[i] <= limits[i].most;
     if (now[i] == 0 || seconds <= latest) continue;
     latest = seconds;

@@ -39,14 +39,14 @@ class SplitPolicy : public policy::Policy {
 
  private:
   struct Group;
-  class Priced;
+  class Prices;
 
   void add(DeviceLimits limits);
   void learn(const policy::StepSeen& seen, std::vector<policy::Choice>& choices);
   void share_spread();
   Group find_group(const policy::StepSeen& seen) const;
-  std::optional<cost::GroupSplit> find_best(const Group& group, std::int64_t batch,
-                                            std::size_t present) const;
+  static std::optional<cost::GroupSplit> find_best(const Group& group, const Prices& prices,
+                                                   std::int64_t batch, std::size_t present);
   void choose(const policy::StepSeen& seen, std::vector<policy::Choice>& choices);
 
   std::vector<DeviceLimits> devices_;

@@ -34,8 +34,14 @@ double group_step(const std::vector<GroupMember>& group, const GroupExchanges& e
 }
 
 std::optional<GroupSplit> find_group_split(const std::vector<GroupMember>& group,
+                                           const GroupExchanges& exchanges, std::int64_t batch) {
+  return find_group_split(group, exchanges, batch,
+                          {group.size(), std::numeric_limits<double>::infinity()});
+}
+
+std::optional<GroupSplit> find_group_split(const std::vector<GroupMember>& group,
                                            const GroupExchanges& exchanges, std::int64_t batch,
-                                           std::optional<std::size_t> most_devices) {
+                                           const GroupSplitLimits& limits) {
   const std::vector<double> tails = group_tails(group, exchanges);
   std::vector<StepRamp> ramps;
   std::vector<DeviceId> ids;
@@ -54,10 +60,8 @@ std::optional<GroupSplit> find_group_split(const std::vector<GroupMember>& group
                      std::span(&ids.back(), 1), member.least == 0});
   }
   if (least > batch) return std::nullopt;
-  const Filling filling(std::move(crews),
-                        {batch, static_cast<std::int64_t>(most_devices.value_or(group.size()))});
-  const auto solution =
-      filling.solve(std::numeric_limits<double>::infinity(), filling.least_of_all());
+  const Filling filling(std::move(crews), {batch, static_cast<std::int64_t>(limits.devices)});
+  const auto solution = filling.solve(limits.seconds - exchanges.blocking, filling.least_of_all());
   if (!solution) return std::nullopt;
   GroupSplit split{std::vector<std::int64_t>(group.size(), 0), 0};
   for (const auto& [device, samples] : filling.hand_out(*solution))

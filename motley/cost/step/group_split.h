@@ -26,10 +26,17 @@ struct GroupSplit {
 /// (filling.h). Members who idle are not waited for; exchanges are taken as those of the whole
 /// group. Empty where the members' limits do not allow the batch.
 /// All curves have as many exchanges as `exchanges`. O(members * log(batch)).
-/// With `most_devices` no more of them have samples; who must have some may then be left out.
+std::optional<GroupSplit> find_group_split(const std::vector<GroupMember>& group,
+                                           const GroupExchanges& exchanges, std::int64_t batch);
+
+/// What is asked of a split beside that.
+struct GroupSplitLimits {
+  std::size_t devices = 0;  ///< that have samples, at most; who must have some may be left out
+  double seconds = 0;       ///< its step is below; else there is none, found in O(members)
+};
 std::optional<GroupSplit> find_group_split(const std::vector<GroupMember>& group,
                                            const GroupExchanges& exchanges, std::int64_t batch,
-                                           std::optional<std::size_t> most_devices = {});
+                                           const GroupSplitLimits& limits);
 
 /// The step of a split by the closed form.
 double group_step(const std::vector<GroupMember>& group, const GroupExchanges& exchanges,

@@ -92,11 +92,13 @@ TEST(GroupSplit, IsTheBestOfAllSplits) {
     for (GroupMember& member : group) member.least = 0;
     const std::size_t fewer = group.size() - 1;
     const double best_of_fewer = least_of_all_splits(group, times, batch, samples, fewer);
-    const auto of_fewer = find_group_split(group, times, batch, fewer);
-    ASSERT_EQ(of_fewer.has_value(), best_of_fewer < std::numeric_limits<double>::infinity());
-    if (of_fewer) {
-      EXPECT_DOUBLE_EQ(of_fewer->seconds, best_of_fewer);
-    }
+    const double infinity = std::numeric_limits<double>::infinity();
+    const auto of_fewer = find_group_split(group, times, batch, {fewer, infinity});
+    ASSERT_EQ(of_fewer.has_value(), best_of_fewer < infinity);
+    if (!of_fewer) continue;
+    EXPECT_DOUBLE_EQ(of_fewer->seconds, best_of_fewer);
+    EXPECT_TRUE(find_group_split(group, times, batch, {fewer, 1.001 * best_of_fewer}));
+    EXPECT_FALSE(find_group_split(group, times, batch, {fewer, 0.999 * best_of_fewer}));
   }
   EXPECT_GT(allowed, 200);
 }
