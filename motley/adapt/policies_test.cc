@@ -280,8 +280,8 @@ TEST(SplitPolicy, IdlesWhoMayAndHoldsUp) {
   EXPECT_THAT(drive.samples, ElementsAre(40, 0));
 }
 
-// The second device is as quick, but an exchange takes more than all the work: 40 samples take 0.4
-// s on one, and 0.2 s and the exchange on both. Where nothing is believed of exchanges this is
+// The second device is of use, but an exchange takes more than all the work: 40 samples take 0.4 s
+// on the first, and 0.24 s and the exchange on both. Where nothing is believed of exchanges this is
 // tried once, and known from then on.
 TEST(SplitPolicy, LeavesOneAloneWhereExchangesTakeMoreThanTheySave) {
   Toy toy{.fixed = {0, 0}, .seconds = {0.01, 0.015}, .batch = 40, .exchange = 0.5};
