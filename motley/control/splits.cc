@@ -46,15 +46,33 @@ std::int64_t find_most(const cluster::Device& device, const Peak& peak, std::int
   return fits;
 }
 
-/// Limits of a step in so many micro-batches become those of one of them; times stay.
-void limit_one_of(std::int64_t micro_batches, adapt::DeviceLimits& limits) {
-  const auto shorten = [&](cost::Curve& curve) {
-    for (auto& [samples, seconds] : curve.points) samples /= static_cast<double>(micro_batches);
-  };
-  limits.most /= micro_batches;
-  if (!limits.prior) return;
-  shorten(limits.prior->curves.end);
-  for (cost::Curve& ready : limits.prior->curves.ready) shorten(ready);
+/// find_limits of one of the plan's micro-batches, of which samples and limits are.
+std::vector<adapt::DeviceLimits> limits_of_one(const ChosenPlan& chosen,
+                                               const search::MicroBatches& steps,
+                                               std::int64_t most) {
+  const Inputs& inputs = chosen.inputs;
+  std::vector<adapt::DeviceLimits> limits;
+  if (chosen.priced.evaluator == nullptr) {
+    for (const plan::Member& member : plan::members(chosen.planned.plan)) {
+      const cluster::Device& device = inputs.cluster.device(member.device);
+      limits.push_back(
+          {.device = device.name, .most = find_most(device, lowered_peak(device, steps), most)});
+    }
+    return limits;
+  }
+  const search::MicroBatchSteps prices(*chosen.priced.evaluator, steps);
+  for (const DeviceId id : inputs.devices) {
+    const cluster::Device& device = inputs.cluster.device(id);
+    const Peak peak = [&](std::int64_t samples) {
+      return prices.peak_bytes(id, samples, kInAGroup);
+    };
+    adapt::DeviceLimits& own = limits.emplace_back();
+    own.device = device.name;
+    own.least = 0;
+    own.most = find_most(device, peak, most);
+    own.prior = adapt::CurvePrior{prices.curves(id, kInAGroup), kTrust};
+  }
+  return limits;
 }
 
 /// What is believed of the exchanges of the quickest two, three, ... devices; none without prices.
@@ -97,31 +115,13 @@ Result<void> require_batch_split(const ChosenPlan& chosen, std::string_view adap
 }
 
 std::vector<adapt::DeviceLimits> find_limits(const ChosenPlan& chosen, std::int64_t most) {
-  const Inputs& inputs = chosen.inputs;
-  const search::MicroBatches steps = search::micro_batches_of(chosen.planned.plan, inputs.graph());
-  const std::int64_t times = steps.times;
-  std::vector<adapt::DeviceLimits> limits;
-  if (chosen.priced.evaluator == nullptr) {
-    for (const plan::Member& member : plan::members(chosen.planned.plan)) {
-      const cluster::Device& device = inputs.cluster.device(member.device);
-      limits.push_back(
-          {.device = device.name,
-           .most = times * find_most(device, lowered_peak(device, steps), most / times)});
-    }
-    return limits;
-  }
-  const search::MicroBatchSteps prices(*chosen.priced.evaluator, steps);
-  for (const DeviceId id : inputs.devices) {
-    const cluster::Device& device = inputs.cluster.device(id);
-    const Peak peak = [&](std::int64_t samples) {
-      return prices.peak_bytes(id, samples, kInAGroup);
-    };
-    adapt::DeviceLimits& own = limits.emplace_back();
-    own.device = device.name;
-    own.least = 0;
-    own.most = times * find_most(device, peak, most / times);
-    own.prior =
-        adapt::CurvePrior{cost::stretch_samples(prices.curves(id, kInAGroup), times), kTrust};
+  const search::MicroBatches steps =
+      search::micro_batches_of(chosen.planned.plan, chosen.inputs.graph());
+  std::vector<adapt::DeviceLimits> limits = limits_of_one(chosen, steps, most / steps.times);
+  for (adapt::DeviceLimits& each : limits) {
+    each.most *= steps.times;
+    if (each.prior)
+      each.prior->curves = cost::stretch_samples(std::move(each.prior->curves), steps.times);
   }
   return limits;
 }
@@ -142,10 +142,11 @@ Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
   Candidate first{describe_plan(plan, inputs.cluster), chosen.planned};
   first.predicted = predicted;
   adaptation->candidates.push_back(std::move(first));
-  adapt::SplitSetting setting{.devices = find_limits(chosen, inputs.global_batch),
-                              .change_cost = kChangeCost,
-                              .exchanges = believed_exchanges(chosen)};
-  for (adapt::DeviceLimits& limits : setting.devices) limit_one_of(times, limits);
+  adapt::SplitSetting setting{
+      .devices = limits_of_one(chosen, search::micro_batches_of(plan, inputs.graph()),
+                               inputs.global_batch / times),
+      .change_cost = kChangeCost,
+      .exchanges = believed_exchanges(chosen)};
   adaptation->make_policy = [policy, setting,
                              times](const Adaptation&) -> Result<std::unique_ptr<policy::Policy>> {
     MOTLEY_ASSIGN(auto made, adapt::make_split_policy(policy, setting));
