@@ -12,6 +12,10 @@ namespace {
 
 /// So many measured steps are waited for behind a change.
 constexpr std::int64_t kCalm = 32;
+/// So many do not suffice for |G|^2 to be told from zero: more may never. From then on they may
+/// cost such a part of training.
+constexpr std::int64_t kLong = 256;
+constexpr double kInVain = 0.05;
 /// So many of the last steps say what measuring costs.
 constexpr std::size_t kKept = 16;
 /// So much of a memory may pass between two measured steps that four count (noise_scale.h).
@@ -70,19 +74,23 @@ double NoisePace::steps_in(double memory) const {
 
 /// 1 also where so many steps are not yet known as it would keep.
 double NoisePace::find_best(const NoiseInterval& noise) const {
-  const bool is_known = noise.low > 0 && std::isfinite(noise.high);
-  if (!is_known || measured_ < kCalm || batch_ <= 0) return 1;
+  const bool is_known = std::isfinite(noise.high);
+  if (measured_ < (is_known ? kCalm : kLong) || batch_ <= 0) return 1;
   const std::optional<double> added = cost();
   if (!added) return 2;
-  const double horizon = steps_in(noise.memory);
+  const double widest = kWidest * steps_in(shortest_memory_);
+  if (!is_known) return std::min(*added / kInVain, widest);
+  // Below one sample no batch can follow it.
+  const double low = std::max(1.0, noise.low), high = std::max(1.0, noise.high);
   const double deviation =
-      std::log(noise.high / noise.low) / (2 * NoiseOptions().deviations);  // of the logarithm
+      std::log(high / low) / (2 * NoiseOptions().deviations);  // of the logarithm
   const double of_one = deviation * deviation * noise.steps;
-  const double best =
-      std::min(std::sqrt(32 * horizon * *added / of_one), kWidest * steps_in(shortest_memory_));
+  const double horizon = steps_in(noise.memory);
+  if (of_one == 0) return widest;
+  const double best = std::sqrt(32 * horizon * *added / of_one);
   // Where it is done already fewer count for a while, and as the step between powers of two has it.
   const double wanted = 2 * horizon / best / (every_ > 1 ? 3 : 1);
-  return noise.steps >= wanted ? best : 1;
+  return noise.steps >= wanted ? std::min(best, widest) : 1;
 }
 
 bool NoisePace::decide(const NoiseInterval& noise) {

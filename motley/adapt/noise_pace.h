@@ -28,8 +28,10 @@ namespace motley::adapt {
 /// to a power of two, and so that the shortest memory has the four steps that it needs, since a
 /// change of the scale shows there first. Each step is measured until as many count as k keeps; so
 /// also, for a while, after another plan or learning rate, and where the scale moves: when a
-/// shorter memory comes into use, as longer ones contradict it. What measuring adds shows between
-/// steps with and without it, at first in every second step.
+/// shorter memory comes into use, as longer ones contradict it. Where the scale has no upper bound
+/// after 256 such steps, c / (T k) may be a twentieth from then on. Scales below one sample are as
+/// one: no batch can follow them. What measuring adds shows between steps with and without it, at
+/// first in every second step.
 class NoisePace {
  public:
   /// As of the scale's options.

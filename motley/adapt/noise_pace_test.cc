@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "motley/adapt/batch_choice.h"
 #include "motley/adapt/drawn_noise.h"
@@ -101,6 +102,27 @@ TEST(NoisePace, MeasuresEachStepWhereThatAddsNothing) {
   }
   pace.decide({99, 100, 101, 1000, 1000});
   EXPECT_EQ(pace.every(), 1);
+}
+
+TEST(NoisePace, GoesOnSeldomWhereNothingComesOfIt) {
+  const auto every_after = [](int steps, const NoiseInterval& noise) {
+    NoisePace pace(96, 62.5);
+    for (int i = 0; i < steps; ++i) {
+      const bool is_measured = i % pace.every() == 0;
+      pace.see_step(Seconds(is_measured ? 1.3 : 1), 96);
+      if (!is_measured) continue;
+      pace.see_noise();
+      pace.decide(noise);
+    }
+    return pace.every();
+  };
+  constexpr double kEndless = std::numeric_limits<double>::infinity();
+  // A batch of one sample is the least: scales below are all alike, known or not.
+  EXPECT_EQ(every_after(100, {0, 0, 0, 60, 62.5}), 16);
+  EXPECT_EQ(every_after(100, {0.01, 0.1, 0.9, 60, 62.5}), 16);
+  // Without an upper bound: 0.3 at most 0.05 in each step.
+  EXPECT_EQ(every_after(200, {50, kEndless, kEndless, 200, 1000}), 1);
+  EXPECT_EQ(every_after(400, {50, kEndless, kEndless, 300, 1000}), 8);
 }
 
 TEST(NoisePace, MeasuresEachStepAsSoonAsTheScaleMoves) {

@@ -54,9 +54,9 @@ std::vector<Choice> PlanTrials::observe_step(const StepSeen& seen) {
   std::vector<double>& own = steps_[static_cast<std::size_t>(wanted_)];
   own.push_back(seen.took.value);
   const auto quickest = find_quickest();
-  const bool is_hopeless = quickest && *quickest != wanted_ &&
-                           seen.took.value > options_.hopeless * measured(*quickest)->value;
   const bool is_closer = own.size() > static_cast<std::size_t>(options_.looking);
+  const bool is_hopeless = !is_closer && quickest && *quickest != wanted_ &&
+                           seen.took.value > options_.hopeless * measured(*quickest)->value;
   const auto enough = static_cast<std::size_t>(is_closer ? options_.closer : options_.looking);
   return is_hopeless || own.size() >= enough ? look_further() : std::vector<Choice>();
 }
@@ -110,24 +110,21 @@ std::optional<int> PlanTrials::find_quickest() const {
   return quickest;
 }
 
-/// A plan, the quickest itself too, that has not been looked at closely and may be the quickest.
+/// A plan that may be the quickest and was not looked at closely. The quickest itself is one where
+/// another is near: it may be the quickest by chance.
 std::optional<int> PlanTrials::find_close(int quickest) const {
   const auto& best = steps_[static_cast<std::size_t>(quickest)];
-  const auto wants_more = [&](int plan) {
-    const auto& own = steps_[static_cast<std::size_t>(plan)];
-    return static_cast<int>(own.size()) < options_.closer && !own.empty();
+  const auto wants_more = [&](const std::vector<double>& own) {
+    return static_cast<int>(own.size()) < options_.closer;
   };
-  std::optional<int> close;
+  bool is_alone = true;
   for (int i = 0; i < static_cast<int>(plans_.size()); ++i) {
     const auto& own = steps_[static_cast<std::size_t>(i)];
-    if (i == quickest || own.empty()) continue;
-    const double gap = median(own) - median(best);
-    // A median of three steps is off by about as much as they differ.
-    if (gap > spread_of(own) + spread_of(best) || gap > 0.1 * median(best)) continue;
-    if (wants_more(i) && static_cast<int>(own.size()) >= options_.looking && !close) close = i;
+    if (i == quickest || own.empty() || median(own) > (1 + options_.near) * median(best)) continue;
+    is_alone = false;
+    if (wants_more(own)) return i;
   }
-  if (close) return close;
-  return std::nullopt;
+  return !is_alone && wants_more(best) ? std::optional(quickest) : std::nullopt;
 }
 
 /// After the decision: is it still right?

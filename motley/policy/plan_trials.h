@@ -19,7 +19,10 @@ struct TriedPlan {
 struct TrialOptions {
   int settling = 1;  ///< steps of a plan that do not count: the first touches memory
   int looking = 3;   ///< steps that do, before the next is tried
-  int closer = 6;    ///< steps that do, of each that is about as quick as the quickest
+  int closer = 10;   ///< steps that do, of each that is about as quick as the quickest
+  /// What "about" is: a part of the quickest's. Of three steps neither the median nor how they
+  /// differ is known better, and a few steps of a plan that is so near cost less than one.
+  double near = 0.15;
   /// A plan whose first step that counts takes so many times the quickest's is left at once.
   double hopeless = 1.5;
   /// Steps of the plan that was taken, of which the median says whether it still is the quickest.
@@ -27,10 +30,10 @@ struct TrialOptions {
 };
 
 /// Which plan is the quickest is measured, not believed: each is trained by for a few steps, the
-/// first one first, and the quickest goes on. Where the medians of two differ by less than their
-/// steps do among themselves, both get a closer look. Afterwards it watches: where the steps become
-/// slower than what another one took, by more than the spread, it is tried again (each time twice
-/// as many steps later at the earliest).
+/// first one first, and the quickest goes on. Where the medians of two are near each other, both
+/// get a closer look. Afterwards it watches: where the steps become slower than what another one
+/// took, by more than the spread, it is tried again (each time twice as many steps later at the
+/// earliest).
 ///
 /// What it costs: (settling + looking) steps of each plan, less what the quickest would have taken,
 /// and for hopeless ones one step. While the next plan is prepared the quickest known is not gone

@@ -17,13 +17,14 @@ struct Course {
   double jitter = 0;
   int lag = 3;
   std::map<int, double> later = {};  ///< seconds of plans from step 200 on
+  int seed = 7;
 
   int plan = 0, steps = 0;
   double spent = 0;
   std::vector<int> begun = {};
 
   void run(Policy& policy, int until) {
-    std::mt19937 random(7);
+    std::mt19937 random(static_cast<unsigned>(seed));
     std::normal_distribution<double> normal;
     int asked = -1, begins = 0;
     for (; steps < until; ++steps) {
@@ -77,14 +78,21 @@ TEST(PlanTrials, LeavesAHopelessPlanAfterOneStep) {
   EXPECT_NEAR(course.spent, 28 * 0.05 + 2 * 0.5, 1e-9);
 }
 
+// Steps of a mixture of experts differ by a tenth with their samples: three of each choose the
+// slower of two plans that are a ninth apart in a tenth of the runs.
 TEST(PlanTrials, LooksCloserAtPlansThatTakeAboutAsLong) {
-  int right = 0;
-  PlanTrials policy(plans(2));
-  Course course{.seconds = {0.051, 0.049}, .jitter = 0.02};
-  course.run(policy, 60);
-  right += course.plan == 1;
-  EXPECT_EQ(right, 1);
-  EXPECT_GE(course.begun.size(), 1u);
+  int wrong = 0;
+  double extra = 0;
+  for (int seed = 0; seed < 200; ++seed) {
+    PlanTrials policy(plans(2));
+    Course course{.seconds = {0.112, 0.1}, .jitter = 0.1, .seed = seed};
+    course.run(policy, 60);
+    EXPECT_TRUE(policy.is_decided());
+    wrong += course.plan != 1;
+    extra += course.spent / 0.1 - 60;
+  }
+  EXPECT_LE(wrong, 6);
+  EXPECT_LE(extra / 200, 4);
 }
 
 TEST(PlanTrials, TriesAgainWhatWasQuickerThanStepsAreNow) {
