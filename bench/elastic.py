@@ -28,6 +28,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -242,6 +243,13 @@ def campaign_rows(folder, faults=None):
     return [show(row)]
 
 
+LONG_S, SLOW = 0.3, 20  # a step where devices come back: 20 of them are longer than that takes; by so much slower devices at most
+
+
+def slowed(factor):
+    return [{"device": device, "from_s": 0, "factor": factor} for device in DEVICES[:3]]
+
+
 def plan_ways():
     return [["--planner", "equal"], ["--planner", "split"], *(["--planner", "random"] for _ in range(8))]
 
@@ -253,29 +261,47 @@ def sequence_rows(folder):
     cluster.write_text(cluster_text((0.5, 0.4, 0.3)))
     parity.profile(cluster, folder, ENVIRONMENT)
     names = ["mlp", "gpt_tied", "resnet"] if not FULL else [n for n in parity.NAMES]
-    families = {}
+    families, slower, path = {}, {}, folder / "conditions.json"
     for number in range(200 if FULL else 20):
         name = draws.choice(names)
         if name not in families:
             families[name] = parity.Family(name, folder / f"f{name}", cluster, ENVIRONMENT)
+            path.write_text(json.dumps({"schema": "motley.conditions/1", "slow_downs": slowed(SLOW)}))
+            families[name].run("slow", 0, "--adapt", "none", "--planner", "equal", "--conditions", path)
+            slower[name] = min(SLOW, max(1.0, SLOW * LONG_S / statistics.median(steps_of(families[name].folder / "slow"))))
         family, way = families[name], draws.choice(plan_ways())
         faults = [{"device": draws.choice(DEVICES[:3]), "step": draws.randrange(1, 19),
                    "instruction": draws.randrange(0, 60), "in_move": draws.random() < 0.2}
                   for _ in range(draws.choice([1, 1, 2]))]  # fmt: skip
         devices = {fault["device"] for fault in faults}
-        path = folder / "conditions.json"
-        path.write_text(json.dumps({"schema": "motley.conditions/1", "faults": faults}))
-        flags = ["--elastic", "--adapt", "none", "--conditions", path, "--checkpoint-every", draws.choice([0, 5]), *way]
-        found = family.run(f"run{number}", number, *flags)
+        run_dir, notice, conditions = f"run{number}", folder / f"notice{number}", {"faults": faults}
+        if number % 2:
+            goes, leaves = draws.sample(DEVICES[:3], 2)
+            gone, back = draws.uniform(0.2, 2), draws.uniform(0.2, 1)
+            conditions["absences"] = [{"device": goes, "from_s": gone, "until_s": gone + back}]
+            conditions["slow_downs"] = slowed(slower[name])
+            threading.Thread(target=give_notice, args=(notice, leaves, family.folder / run_dir / "log.jsonl", draws.randrange(1, 15)), daemon=True).start()
+        path.write_text(json.dumps({"schema": "motley.conditions/1", **conditions}))
+        flags = ["--elastic", "--adapt", "none", "--conditions", path, "--notice", f"file:{notice}", "--checkpoint-every", draws.choice([0, 5]), *way]
+        found = family.run(run_dir, number, *flags)
         loss, worst, where = parity.differences(found, family.reference(number))
         summary = json.loads((family.folder / f"run{number}/summary.json").read_text())
         events = summary["membership"]
         rows.append(show({"kind": "sequence", "case": f"{name} {way[1]} {number}", "policy": "motley",
-                          "faults": len(devices), "events": len(events),
+                          "faults": len(devices), "events": len(events), "left": sum(bool(each["left"]) for each in events),
+                          "joined": sum(bool(each["joined"]) for each in events),
                           "lost_steps": sum(each["lost_steps"] for each in events),
                           "max_param_diff": max(loss, worst)}))  # fmt: skip
     print(f"  worst {max(row['max_param_diff'] for row in rows):.2g} of {len(rows)}")
     return rows
+
+
+def give_notice(path, device, log, steps):
+    """That a device will be gone, when so many steps were done."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end and not (log.exists() and len(log.read_text().splitlines()) >= steps):
+        time.sleep(0.02)
+    path.write_text(f"20 {device}")
 
 
 def instruction_rows(folder):

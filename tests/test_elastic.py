@@ -7,6 +7,7 @@ import random
 import re
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -117,6 +118,26 @@ def test_evaluations_and_checkpoints_are_made_once(family):
     whole = json.loads((family.folder / "whole/summary.json").read_text())
     for found, wanted in zip(summary["evaluations"], whole["evaluations"], strict=True):
         assert found["loss"] == pytest.approx(wanted["loss"], rel=1e-5)
+
+
+def kill_when(run_dir, rank, steps):
+    """The process of a rank, when so many steps were done."""
+    log, status = run_dir / "log.jsonl", run_dir / f"status/rank-{rank}"
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not (log.exists() and len(log.read_text().splitlines()) >= steps):
+        pass
+    os.kill(int.from_bytes(status.read_bytes()[:8], "little"), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("rank", "seed"), [(0, 3), (1, 3), (2, 3)] if SLOW else [(0, 3), (2, 3)])
+def test_a_kill_while_a_checkpoint_is_written_does_not_show(family, rank, seed):
+    """One a step, which takes longer than the step, with parts of each device: what is killed behind a step is in one."""
+    killing = threading.Thread(target=kill_when, args=(family.folder / "kept", rank, 6))
+    killing.start()
+    (lost,) = train(family, "kept", [], "--planner", "random", "--checkpoint-every", 1, seed=seed)
+    killing.join()
+    assert " part " in (family.folder / "kept/program.txt").read_text()
+    assert lost["lost_steps"] <= 1
 
 
 class Running:

@@ -252,3 +252,34 @@ def test_the_library_needs_no_torch():
         "[5, 4, 1] False",
         "adapt.policy unknown policy 'motly', wanted one of motley even hetseq adaptdl lb-bsp cannikin, did you mean 'motley'?",
     ]
+
+
+def test_a_script_ends_when_gloo_s_threads_are_idle():
+    script = """
+import ctypes, json, threading, time
+from motley.torch import ending
+
+def spin(name, seconds):
+    ctypes.CDLL(None).prctl(15, name, 0, 0, 0)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        ctypes.CDLL(None).getpid()  # and no interpreter
+
+def waited(name, seconds):
+    thread = threading.Thread(target=spin, args=(name, seconds))
+    thread.start()
+    time.sleep(0.05)
+    begin = time.monotonic()
+    is_idle = ending.await_idle()
+    took = time.monotonic() - begin
+    thread.join()
+    return is_idle, took
+
+print(json.dumps([waited(b"pt_gloo_runloop", 0.5), waited(b"another", 0.5), waited(b"pt_gloo_runloop", 3)]))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT / "python")}, timeout=60)
+    assert done.returncode == 0, done.stderr
+    (first, first_s), (other, other_s), (late, late_s) = json.loads(done.stdout)
+    assert first and first_s > 0.3
+    assert other and other_s < 0.3
+    assert not late and 2 <= late_s < 2.9  # it is not waited for for ever

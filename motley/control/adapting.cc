@@ -378,11 +378,20 @@ Result<void> Adapting::ask(int candidate, policy::Decision decision) {
 
 Result<void> Adapting::make_programs(Candidate& candidate) const {
   if (candidate.planned.program) return {};
-  MOTLEY_RETURN_IF_ERROR(lower_candidate(inputs_, choices_, candidate));
-  MOTLEY_RETURN_IF_ERROR(check_memory(inputs_, candidate.planned));
-  if (choices_.complete) MOTLEY_RETURN_IF_ERROR(choices_.complete(candidate));
-  if (!candidate.predicted) predict_candidate(inputs_, choices_, candidate);
+  Candidate made = candidate;
+  MOTLEY_RETURN_IF_ERROR(lower_candidate(inputs_, choices_, made));
+  MOTLEY_RETURN_IF_ERROR(check_memory(inputs_, made.planned));
+  if (choices_.complete) MOTLEY_RETURN_IF_ERROR(choices_.complete(made));
+  if (!made.predicted) predict_candidate(inputs_, choices_, made);
+  candidate = std::move(made);
   return {};
+}
+
+/// While processes start nobody waits for the programs of plans that are to be tried.
+void Adapting::make_ahead() {
+  if (!steps_.empty()) return;
+  // What is wrong with one is said when it is asked for.
+  if (made_ahead_ < found_) (void)make_programs(candidates_[made_ahead_++]);
 }
 
 /// All of a change but the move and its numbers.
@@ -427,6 +436,7 @@ Result<run::Change> Adapting::make_change(int before, int candidate,
 }
 
 std::optional<Order> Adapting::next_order() {
+  make_ahead();
   if (auto held = heirs_.take_held()) return held;
   return heirs_.first(find_order(), [this] { return will(); });
 }

@@ -77,6 +77,7 @@ class Adapting : public Listener {
   Result<int> find_candidate(const policy::Action& action);
   Result<void> ask(int candidate, policy::Decision decision);
   Result<void> make_programs(Candidate& candidate) const;
+  void make_ahead();
   Result<run::Change> make_change(int from, int to, const std::set<std::string>& lost);
   Result<int> keep_candidate(Result<Candidate> made);
   Result<run::Change> begin_change(int candidate);
@@ -120,6 +121,7 @@ class Adapting : public Listener {
   std::deque<run::Change> ready_;                  // to be given to workers
   bool tells_counting_;                            // workers are to be told
   const std::size_t found_;                        // candidates that were there when it began
+  std::size_t made_ahead_ = 0;                     // of these, whose programs were made
   std::vector<policy::Decision> kept_;             // the last decision on a plan, and words since
   std::uintmax_t settled_ = 0;                     // bytes of the file before them
   std::map<std::int64_t, policy::StepSeen> seen_;  // what ranks said of steps that are not done

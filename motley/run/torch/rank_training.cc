@@ -800,6 +800,9 @@ Result<std::string> RankTraining::write_checkpoint() {
   auto written = finish_checkpoint();
   if (written) return written;
   Error error = checkpoints_.give_up(next_step_, written.error());
+  // Where others are lost meanwhile, that is what is wrong, and those that are left may go on.
+  const bool is_elastic = session_.job.changes && session_.job.changes->is_elastic;
+  if (is_elastic) error.code = written.error().code;
   if (!session_.device().host.empty()) error.message = name_of(0) + ": " + error.message;
   return tl::make_unexpected(std::move(error));
 }

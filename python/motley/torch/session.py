@@ -17,6 +17,7 @@ import torch.distributed as dist
 
 from motley.library import SplitPolicy, share_batch
 from motley.torch.clocks import UNKNOWN, DeviceClock, HostClock
+from motley.torch.ending import end_idle
 from motley.torch.memory import Memory
 from motley.torch.mesh import Mesh
 
@@ -285,6 +286,8 @@ _sessions: dict = {}
 
 def session_of(group=None) -> Session:
     """That of a process group, which all its ranks make together; without a group the default one's."""
+    if not _sessions:
+        end_idle()
     if group not in _sessions:
         _sessions[group] = Session(group)
     return _sessions[group]
