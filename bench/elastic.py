@@ -276,7 +276,8 @@ def sequence_rows(folder):
         devices = {fault["device"] for fault in faults}
         run_dir, notice, conditions = f"run{number}", folder / f"notice{number}", {"faults": faults}
         if number % 2:
-            goes, leaves = draws.sample(DEVICES[:3], 2)
+            goes, leaves, stays = draws.sample(DEVICES[:3], 3)
+            conditions["faults"] = [each for each in faults if each["device"] != stays]  # the job ends with the last one
             gone, back = draws.uniform(0.2, 2), draws.uniform(0.2, 1)
             conditions["absences"] = [{"device": goes, "from_s": gone, "until_s": gone + back}]
             conditions["slow_downs"] = slowed(slower[name])
