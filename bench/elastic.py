@@ -180,19 +180,33 @@ class Running:
 
 
 def notice_rows(folder):
+    """Devices of the cluster file; then one that neither it nor the profile has."""
     place, rows = Place(folder), []
     for device in DEVICES[: None if FULL else 2]:
         running = Running(place, 600)
         running.wait_for_steps(20)
         running.leave(device)
         running.join(device)
-        running.child.send_signal(signal.SIGTERM)
-        running.child.communicate(timeout=60)
-        summary = json.loads((running.run_dir / "summary.json").read_text())
-        for each in summary["membership"]:
-            kind = "notice" if each["left"] else "join"
-            rows.append(show({"kind": kind, "case": device, "policy": "motley", "pause_s": each["pause_s"],
-                              "lost_steps": each["lost_steps"]}))  # fmt: skip
+        rows += change_rows(running, device)
+    for speed in (0.5, 0.3, 0.2)[: None if FULL else 2]:
+        running = Running(place, 600)
+        running.wait_for_steps(20)
+        address = f"127.0.0.1:{running.door()['port']}"
+        running.ask("join", address, "--device", "cpu", "--name", "new", "--speed", speed)
+        rows += change_rows(running, f"unknown, {speed} of a core")
+    return rows
+
+
+def change_rows(running, case):
+    """A row for each change of who trains, when the run is stopped now."""
+    running.child.send_signal(signal.SIGTERM)
+    running.child.communicate(timeout=60)
+    summary = json.loads((running.run_dir / "summary.json").read_text())
+    rows = []
+    for each in summary["membership"]:
+        kind = "notice" if each["left"] else "join"
+        rows.append(show({"kind": kind, "case": case, "policy": "motley", "pause_s": each["pause_s"],
+                          "lost_steps": each["lost_steps"]}))  # fmt: skip
     return rows
 
 

@@ -1,5 +1,6 @@
 """Packages for pip: what `make wheel` builds, in an environment that has nothing else."""
 
+import importlib.util
 import os
 import pathlib
 import subprocess
@@ -21,13 +22,20 @@ def wheels():
 @pytest.fixture(scope="module")
 def empty(wheels, tmp_path_factory):
     folder = tmp_path_factory.mktemp("empty")
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
-    subprocess.run([folder / "venv/bin/pip", "install", "-q", "--no-deps", wheels["motley"]], check=True)
+    make_venv(folder, wheels["motley"])
     return folder
 
 
-def call(folder, *words):
-    environment = {"PATH": f"{folder}/venv/bin:/usr/bin:/bin", "HOME": str(folder)}
+def make_venv(folder, *packages):
+    """An environment that has only these; where its packages lie."""
+    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
+    subprocess.run([folder / "venv/bin/pip", "install", "-q", "--no-deps", *packages], check=True)
+    (own,) = (folder / "venv/lib").glob("python*/site-packages")
+    return own
+
+
+def call(folder, *words, **environment):
+    environment |= {"PATH": f"{folder}/venv/bin:/usr/bin:/bin", "HOME": str(folder)}
     return subprocess.run(list(map(str, words)), cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 
@@ -58,3 +66,18 @@ def test_the_worker_has_no_torch_in_it(wheels):
     assert "motley/bin/motley-worker" in names and "motley/bin/motley-worker.json" in names
     assert not [name for name in names if "torch" in pathlib.Path(name).name or "libc10" in name]
     assert worker.stat().st_size < 20e6
+
+
+def test_the_worker_finds_a_torch_that_lies_elsewhere(wheels, tmp_path, mlp, cluster):
+    """As in an environment over a system's packages; the program is called as a shell does, and as ssh does on another host."""
+    own, program = make_venv(tmp_path, *wheels.values()), tmp_path / "venv/bin/motley"
+    before = call(tmp_path, program, "doctor")
+    assert "pip install torch==2.15.*" in before.stdout and "worker.torch" in before.stdout, before.stdout
+    (own / "elsewhere.pth").write_text(f"{pathlib.Path(importlib.util.find_spec('torch').origin).parents[1]}\n")
+    for path in (program, own / "motley/bin/motley"):
+        assert "motley-worker runs PyTorch 2.15" in call(tmp_path, path, "doctor").stdout, path
+    measured = call(tmp_path, own / "motley/bin/motley", "profile", "-m", mlp, "-C", cluster, "--global-batch", 8, "-q")
+    assert measured.returncode == 0, measured.stderr
+    named = {"MOTLEY_TORCH": importlib.util.find_spec("torch").submodule_search_locations[0]}
+    (own / "elsewhere.pth").unlink()
+    assert "motley-worker runs PyTorch 2.15" in call(tmp_path, program, "doctor", **named).stdout

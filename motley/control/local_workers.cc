@@ -212,9 +212,15 @@ Result<std::string> LocalWorkers::torch_version() const {
                        worker_ +
                            ": not there; it trains and measures: build it with make, or "
                            "install the package motley-worker-2-15 for PyTorch 2.15, ...");
-  MOTLEY_ASSIGN(const std::string text, read_file(root + "/version.py"));
+  const auto text = read_file(root + "/version.py");
+  if (!text)
+    return usage_error(
+        "worker.torch",
+        fmt::format("{}: no PyTorch there, and no interpreter that has one: pip install "
+                    "torch=={}.*, or name one in MOTLEY_PYTHON, or its folder in {}",
+                    root, minor_of(built), kTorchVariable));
   std::smatch match;
-  if (!std::regex_search(text, match, std::regex("__version__ = '([0-9]+\\.[0-9]+)[^']*'")))
+  if (!std::regex_search(*text, match, std::regex("__version__ = '([0-9]+\\.[0-9]+)[^']*'")))
     return usage_error("worker.version", root + "/version.py: found no version of PyTorch");
   if (match[1] != minor_of(built))
     return usage_error(
