@@ -113,17 +113,15 @@ class Adapting : public Listener {
   run::Job job_;  // with the devices that came to it
   const Clock& clock_;
   Listener& listener_;
-  int current_ = 0;                                // that runs
-  int number_ = 0;                                 // of the last change that was asked for
-  std::map<int, AskedChange> asked_;               // by number of the change; that has not begun
-  std::map<int, int> begun_;                       // by number: the candidate
-  std::map<int, int> numbered_;                    // of all changes that were asked for, likewise
-  std::deque<run::Change> ready_;                  // to be given to workers
-  bool tells_counting_;                            // workers are to be told
-  const std::size_t found_;                        // candidates that were there when it began
-  std::size_t made_ahead_ = 0;                     // of these, whose programs were made
-  std::vector<policy::Decision> kept_;             // the last decision on a plan, and words since
-  std::uintmax_t settled_ = 0;                     // bytes of the file before them
+  int current_ = 0, number_ = 0;         // that runs; of the last change that was asked for
+  std::map<int, AskedChange> asked_;     // by number of the change; that has not begun
+  std::map<int, int> begun_, numbered_;  // by number: the candidate; of all that were asked for
+  std::deque<run::Change> ready_;        // to be given to workers
+  bool tells_counting_;                  // workers are to be told
+  const std::size_t found_;              // candidates that were there when it began
+  std::size_t made_ahead_ = 0;           // of these, whose programs were made
+  std::vector<policy::Decision> kept_;   // the last decision on a plan, and words since
+  std::uintmax_t settled_ = 0;           // bytes of the file before them
   std::map<std::int64_t, policy::StepSeen> seen_;  // what ranks said of steps that are not done
   std::vector<double> steps_;                      // of the plan that runs
   double spent_ = 0;                               // seconds of steps
