@@ -100,6 +100,11 @@ def test_two_at_once(family):
     assert sorted(lost["lost"]) == ["a:0", "c:0"]
 
 
+def test_a_loss_in_the_first_step(family):
+    (lost,) = train(family, "first", [fault("a:0", 0, 9)], "--planner", "equal")
+    assert lost["lost"] == ["a:0"] and lost["step"] == 0
+
+
 def test_one_that_hangs_is_found_by_the_timeout(family):
     (lost,) = train(family, "hangs", [fault("b:0", 5, 9, hangs=True)], "--planner", "equal", "--timeout", 2)
     assert lost["lost"] == ["b:0"]

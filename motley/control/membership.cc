@@ -91,6 +91,7 @@ void Membership::on_event(const run::WorkerEvent& event, Seconds now) {
   const int process = event.rank;
   if (event.event == "ready" && started_.contains(process) && !dismissed_.contains(process)) {
     const bool has_just_come = living_.insert(process).second;
+    has_begun_ = has_begun_ || living_.size() == started_.size();
     // It was not there when the others were told, or could not answer yet.
     if (has_just_come && phase_ == Phase::kHalting) halt(now);
   }

@@ -68,6 +68,17 @@ TEST_F(MembershipTest, NothingIsToldWhileAllIsWell) {
   EXPECT_EQ(members_.find("d9"), std::nullopt);
 }
 
+TEST_F(MembershipTest, ALossBeforeAllAreReadyEndsTheJob) {
+  Membership none({"d0", "d1"}, {}, kTimeout);
+  EXPECT_FALSE(none.lose(0, now_));
+  for (const int ready : {2, 3}) {
+    Membership members({"d0", "d1", "d2", "d3"}, {"d3"}, kTimeout);
+    for (int process = 0; process < ready; ++process)
+      members.on_event(member_says("ready", process), now_);
+    EXPECT_EQ(members.lose(1, now_), ready == 3);
+  }
+}
+
 TEST_F(MembershipTest, FromALossToTraining) {
   EXPECT_TRUE(lose(0));
   EXPECT_FALSE(members_.is_training());
@@ -209,15 +220,6 @@ TEST_F(MembershipTest, NobodyLeftEndsTheJob) {
   EXPECT_TRUE(lose(0));
   EXPECT_TRUE(lose(1));
   EXPECT_FALSE(lose(2));
-}
-
-TEST(Memberships, ALossBeforeTheFirstStepEndsTheJob) {
-  Membership members({"d0", "d1"}, {}, kTimeout);
-  EXPECT_FALSE(members.lose(0, Seconds(0))) << "before it was ready";
-  Membership others({"d0", "d1"}, {}, kTimeout);
-  others.on_event(member_says("ready", 0), Seconds(0));
-  others.on_event(member_says("ready", 1), Seconds(0));
-  EXPECT_FALSE(others.lose(0, Seconds(1)));
 }
 
 TEST_F(MembershipTest, ANewcomerLivesWhenItIsReady) {

@@ -358,6 +358,16 @@ Result<Measured> conclude(const PreparedRun& prepared, const run::JobOutcome& ou
   return measured;
 }
 
+/// Where a run that failed has a checkpoint, and would go on from it.
+void note_way_on(const PreparedRun& prepared, Listener& listener) {
+  std::error_code code;
+  const RunDirectory& directory = prepared.directory;
+  const auto target = std::filesystem::read_symlink(directory.latest_checkpoint(), code);
+  if (code || prepared.choices.resume == TrainChoices::Resume::kNever) return;
+  listener.note(fmt::format("{}/checkpoint/{} is there: the same command goes on from it",
+                            directory.path, target.filename().string()));
+}
+
 }  // namespace
 
 Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
@@ -417,8 +427,10 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
         return adapting && adapting->on_loss(process, error);
       });
   monitor.end();
-  return conclude(prepared, outcome, monitor.result(), adapting ? &*adapting : nullptr,
-                  renting.get());
+  auto measured = conclude(prepared, outcome, monitor.result(), adapting ? &*adapting : nullptr,
+                           renting.get());
+  if (!measured) note_way_on(prepared, outside.listener);
+  return measured;
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "motley/base/json.h"
+#include "motley/base/quiet_thread.h"
 #include "motley/run/change.h"
 #include "motley/run/torch/exchange/clock.h"
 
@@ -200,9 +201,25 @@ void Stints::enter() {
   number_ = entering_->next.number;
   has_left_ = entering_->next.moving != nullptr && entering_->next.session->is_idle;
   training_ = std::move(entering_->training);
+  entering_->next.mover.reset();
+  let_go(std::move(session_), std::move(entering_->next.moving));
   session_ = std::move(entering_->next.session);
   entering_.reset();
   show_present();
+}
+
+/// Of sessions that nothing uses any more: closing what they exchanged by takes tens of
+/// milliseconds, for which nobody waits.
+void Stints::let_go(std::unique_ptr<WorkerSession> one, std::unique_ptr<WorkerSession> other) {
+  if (letting_go_.joinable()) letting_go_.join();
+  letting_go_ = start_quiet_thread([one = std::move(one), other = std::move(other)]() mutable {
+    one.reset();
+    other.reset();
+  });
+}
+
+Stints::~Stints() {
+  if (letting_go_.joinable()) letting_go_.join();
 }
 
 /// Is it the loss of others that stopped this one?

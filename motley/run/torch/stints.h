@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <thread>
 
 #include "motley/run/torch/order_reader.h"
 #include "motley/run/torch/rank_training.h"
@@ -24,6 +25,9 @@ class Stints {
   using OnTraining = std::function<void(RankTraining*)>;
   static Result<std::unique_ptr<Stints>> open(WorkerSession& process, const Reporter& reporter,
                                               OnTraining on_training);
+  ~Stints();
+  Stints(const Stints&) = delete;
+  Stints& operator=(const Stints&) = delete;
   /// Events: those of RankTraining; `change` of the first rank of a new program; `refused`;
   /// `stalled`, `heard` and `halted` of an elastic job.
   Result<RankTraining::End> run();
@@ -43,6 +47,7 @@ class Stints {
   Result<void> change(const Json& word);
   Result<void> go_on(Next next, TrainingPoint point, bool after_loss);
   void enter();
+  void let_go(std::unique_ptr<WorkerSession> one, std::unique_ptr<WorkerSession> other);
   bool may_recover(const Error& error) const;
   Result<void> recover(const Error& error);
   Standing standing() const;
@@ -62,6 +67,7 @@ class Stints {
   std::unique_ptr<RankTraining> training_;  // null: idle
   TrainingPoint point_;                     // where it began
   std::optional<Entering> entering_;
+  std::thread letting_go_;
   bool has_left_ = false;  // had a part in the move into this stint, in which it is idle
 };
 
