@@ -10,6 +10,7 @@
 #include "motley/cli/verb.h"
 #include "motley/control/chosen_plan.h"
 #include "motley/control/rehearsal.h"
+#include "motley/control/splits.h"
 
 namespace motley::cli {
 
@@ -27,7 +28,7 @@ struct RehearsalOptions {
   std::vector<std::string> absent;  ///< devices that are not there at the beginning
 
   /// What a change takes beside its move; see docs/formats/conditions.md.
-  static constexpr double kChangePause = 0.06;
+  static constexpr double kChangePause = control::kChangeCost.value;
 };
 std::vector<Flag> rehearsal_flags(RehearsalOptions& options);
 /// What can be said of the flags before anything is read.

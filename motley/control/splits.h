@@ -13,7 +13,7 @@
 namespace motley::control {
 
 /// A change takes a gap between two steps, and a first step that is longer (docs/benchmarks.md).
-inline constexpr Seconds kChangeCost{0.06};
+inline constexpr Seconds kChangeCost{0.02};
 
 /// Usage error `cli.adapt`: the plan splits more than the batch, or devices' samples unequally into
 /// micro-batches, which an adaptation of this name does not go with.
