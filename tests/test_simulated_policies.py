@@ -144,7 +144,7 @@ def test_a_batch_grows_with_its_noise(simulate, tmp_path):
     text = simulate(*flags, "--noise-scale", "0:20000,400000:80000", batch=600, steps=2000).stdout
     assert "progress is in steps of the first batch" in text and "samples, the batch split" in text, text
     assert "knowing all" in text and "over the best batch at each moment" in text, text
-    still = simulate(*flags, "--noise-scale", 0, "--json", batch=600, steps=300).json["under_policy"]
+    still = simulate(*flags[:2], "--batch-limits", "600:20000", "--noise-scale", 0, "--json", batch=600, steps=300).json["under_policy"]
     assert (still["last_batch"], still["progress"]) == (600, pytest.approx(300))
 
 

@@ -62,9 +62,10 @@ bool Membership::lose(int process, Seconds now) {
   const bool lived = living_.erase(process) > 0;
   if (dismissed_.erase(process) > 0) return true;
   if (!lived) return has_begun_ || come_.contains(process);  // one that was coming
-  if (!has_begun_ || living_.empty()) return false;
   // Where some are through, others may be as well; who is not will say so.
-  if (ended_.empty()) halt(now);
+  if (!ended_.empty()) return true;
+  if (!has_begun_ || living_.empty()) return false;
+  halt(now);
   return true;
 }
 

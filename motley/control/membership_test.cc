@@ -222,6 +222,13 @@ TEST_F(MembershipTest, NobodyLeftEndsTheJob) {
   EXPECT_FALSE(lose(2));
 }
 
+TEST_F(MembershipTest, NobodyIsNeededOnceSomeAreThrough) {
+  say("done", 0);
+  EXPECT_TRUE(lose(1));
+  EXPECT_TRUE(lose(2)) << "the last one, too";
+  EXPECT_EQ(orders(), Orders{});
+}
+
 TEST_F(MembershipTest, ANewcomerLivesWhenItIsReady) {
   EXPECT_FALSE(members_.start(1)) << "it lives";
   EXPECT_TRUE(members_.start(3));
