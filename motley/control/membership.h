@@ -51,8 +51,8 @@ class Membership {
   Membership(std::vector<std::string> devices, const std::vector<std::string>& absent,
              Seconds timeout);
 
-  /// A process has ended or will. False: with it the job ends, as nobody is left, or as not all were
-  /// ready yet.
+  /// A process has ended or will. False: with it the job ends, as nobody is left, or as not all
+  /// were ready yet.
   bool lose(int process, Seconds now);
   void on_event(const run::WorkerEvent& event, Seconds now);
 

@@ -328,15 +328,27 @@ std::optional<Order> next_order(Adapting& adapting, Monitor& monitor) {
   return order;
 }
 
+/// Says where a run that failed has a checkpoint, and would go on from it.
+void note_way_on(const PreparedRun& prepared, Listener& listener) {
+  std::error_code code;
+  const RunDirectory& directory = prepared.directory;
+  const auto target = std::filesystem::read_symlink(directory.latest_checkpoint(), code);
+  if (code || prepared.choices.resume == TrainChoices::Resume::kNever) return;
+  listener.note(fmt::format("{}/checkpoint/{} is there: the same command goes on from it",
+                            directory.path, target.filename().string()));
+}
+
 /// Writes what is said of a run that has ended.
 Result<Measured> conclude(const PreparedRun& prepared, const run::JobOutcome& outcome,
-                          Measured measured, Adapting* adapting, Renting* renting) {
+                          Measured measured, Adapting* adapting, Renting* renting,
+                          Listener& listener) {
   if (renting) measured.rented = renting->end();
   const bool has_ended = outcome.end != run::JobEnd::kFailed;
   if (adapting) MOTLEY_RETURN_IF_ERROR(adapting->end(has_ended && prepared.job.trace_steps > 0));
   if (!has_ended) {
     const Error& fault = adapting && adapting->fault() ? *adapting->fault() : outcome.error;
     (void)write_failure(prepared.directory, fault);  // a full disk is no reason to hide the fault
+    note_way_on(prepared, listener);
     return tl::make_unexpected(fault);
   }
   if (adapting) {
@@ -356,16 +368,6 @@ Result<Measured> conclude(const PreparedRun& prepared, const run::JobOutcome& ou
   MOTLEY_RETURN_IF_ERROR(
       write_file_atomic(prepared.directory.summary(), summary_to_json(measured, prepared).dump(2)));
   return measured;
-}
-
-/// Where a run that failed has a checkpoint, and would go on from it.
-void note_way_on(const PreparedRun& prepared, Listener& listener) {
-  std::error_code code;
-  const RunDirectory& directory = prepared.directory;
-  const auto target = std::filesystem::read_symlink(directory.latest_checkpoint(), code);
-  if (code || prepared.choices.resume == TrainChoices::Resume::kNever) return;
-  listener.note(fmt::format("{}/checkpoint/{} is there: the same command goes on from it",
-                            directory.path, target.filename().string()));
 }
 
 }  // namespace
@@ -427,10 +429,8 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
         return adapting && adapting->on_loss(process, error);
       });
   monitor.end();
-  auto measured = conclude(prepared, outcome, monitor.result(), adapting ? &*adapting : nullptr,
-                           renting.get());
-  if (!measured) note_way_on(prepared, outside.listener);
-  return measured;
+  return conclude(prepared, outcome, monitor.result(), adapting ? &*adapting : nullptr,
+                  renting.get(), outside.listener);
 }
 
 namespace {
