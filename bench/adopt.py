@@ -120,15 +120,15 @@ def train(script, case, slow=False):
             if slow and outputs[0].read_text().count("\n") > SLOWED:
                 slow = False
                 (groups[0] / "cpu.cfs_quota_us").write_text(str(int(PERIOD_US * SPEEDS[0] / 2)))
+        lines = [output.read_text().splitlines() for output in outputs]
+        told = [[json.loads(line) for line in each if line.startswith("[")] for each in lines]
         codes = [rank.returncode for rank in ranks]
-        is_done = all(output.read_text().count("\n[") >= case["steps"] - 1 for output in outputs)
+        is_done = all(len(each) == case["steps"] for each in told)
         if any(codes) and is_done and "motley" not in script:
             # PyTorch's threads at the interpreter's end, as python/motley/torch/ending.py says.
             print(f"adopt: all steps done, ranks ended with {codes}", file=sys.stderr)
         elif any(codes):
             sys.exit(f"adopt: a rank ended with {codes}")
-        lines = [output.read_text().splitlines() for output in outputs]
-        told = [[json.loads(line) for line in each if line.startswith("[")] for each in lines]
         found = torch.load(state) if state.exists() else {}
         log = run_dir / "log.jsonl"
         steps = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []

@@ -2,7 +2,7 @@
 
   kill      one of four devices is killed in a step, rank 0 too: pause until training goes on, steps lost
   silent    one stops answering: the same, beside the timeout of a wait
-  notice, join   one leaves when it is told to, and comes back
+  notice, join   one leaves when it is told to, and comes back; and a machine comes that nobody knew
   campaign  random faults one after another, two at once too, while the training goes on
   sequence  drawn sequences of kills, leavings and comings in 20 SGD steps, of plans of all families, and a kill before
             each instruction, against one device
@@ -123,6 +123,16 @@ def silent_rows(folder):
     return rows
 
 
+def wait_for_steps(run_dir, count, limit, goes_on=lambda: True):
+    """Until so many were done. False: they were not in time, or it did not go on."""
+    end, log = time.monotonic() + limit, run_dir / "log.jsonl"
+    while time.monotonic() < end and goes_on():
+        if log.exists() and len(log.read_text().splitlines()) >= count:
+            return True
+        time.sleep(0.02)
+    return False
+
+
 class Running:
     """An elastic run under way, whose devices are killed, leave and come."""
 
@@ -141,19 +151,13 @@ class Running:
         return json.loads((self.run_dir / "door.json").read_text())
 
     def wait_for_steps(self, count, limit=60):
-        end = time.monotonic() + limit
-        log = self.run_dir / "log.jsonl"
-        while time.monotonic() < end and self.child.poll() is None:
-            if log.exists() and len(log.read_text().splitlines()) >= count:
-                return True
-            time.sleep(0.02)
-        return False
+        return wait_for_steps(self.run_dir, count, limit, lambda: self.child.poll() is None)
 
     def leave(self, device):
         return self.ask("leave", self.run_dir, device)
 
-    def join(self, device):
-        return self.ask("join", f"127.0.0.1:{self.door()['port']}", "--device", device)
+    def join(self, device, *flags):
+        return self.ask("join", f"127.0.0.1:{self.door()['port']}", "--device", device, *flags)
 
     def pid(self, rank):
         name = f"{self.run_dir}/job.json --rank {rank} "
@@ -191,8 +195,7 @@ def notice_rows(folder):
     for speed in (0.5, 0.3, 0.2)[: None if FULL else 2]:
         running = Running(place, 600)
         running.wait_for_steps(20)
-        address = f"127.0.0.1:{running.door()['port']}"
-        running.ask("join", address, "--device", "cpu", "--name", "new", "--speed", speed)
+        running.join("cpu", "--name", "new", "--speed", speed)
         rows += change_rows(running, f"unknown, {speed} of a core")
     return rows
 
@@ -295,12 +298,12 @@ def sequence_rows(folder):
             gone, back = draws.uniform(0.2, 2), draws.uniform(0.2, 1)
             conditions["absences"] = [{"device": goes, "from_s": gone, "until_s": gone + back}]
             conditions["slow_downs"] = slowed(slower[name])
-            threading.Thread(target=give_notice, args=(notice, leaves, family.folder / run_dir / "log.jsonl", draws.randrange(1, 15)), daemon=True).start()
+            threading.Thread(target=give_notice, args=(notice, leaves, family.folder / run_dir, draws.randrange(1, 15)), daemon=True).start()
         path.write_text(json.dumps({"schema": "motley.conditions/1", **conditions}))
         flags = ["--elastic", "--adapt", "none", "--conditions", path, "--notice", f"file:{notice}", "--checkpoint-every", draws.choice([0, 5]), *way]
         found = family.run(run_dir, number, *flags)
         loss, worst, where = parity.differences(found, family.reference(number))
-        summary = json.loads((family.folder / f"run{number}/summary.json").read_text())
+        summary = json.loads((family.folder / run_dir / "summary.json").read_text())
         events = summary["membership"]
         rows.append(show({"kind": "sequence", "case": f"{name} {way[1]} {number}", "policy": "motley",
                           "faults": len(devices), "events": len(events), "left": sum(bool(each["left"]) for each in events),
@@ -311,11 +314,9 @@ def sequence_rows(folder):
     return rows
 
 
-def give_notice(path, device, log, steps):
+def give_notice(path, device, run_dir, steps):
     """That a device will be gone, when so many steps were done."""
-    end = time.monotonic() + 120
-    while time.monotonic() < end and not (log.exists() and len(log.read_text().splitlines()) >= steps):
-        time.sleep(0.02)
+    wait_for_steps(run_dir, steps, 120)
     path.write_text(f"20 {device}")
 
 

@@ -73,11 +73,11 @@ def test_the_worker_finds_a_torch_that_lies_elsewhere(wheels, tmp_path, mlp, clu
     own, program = make_venv(tmp_path, *wheels.values()), tmp_path / "venv/bin/motley"
     before = call(tmp_path, program, "doctor")
     assert "pip install torch==2.15.*" in before.stdout and "worker.torch" in before.stdout, before.stdout
-    (own / "elsewhere.pth").write_text(f"{pathlib.Path(importlib.util.find_spec('torch').origin).parents[1]}\n")
+    (torch,) = importlib.util.find_spec("torch").submodule_search_locations
+    (own / "elsewhere.pth").write_text(f"{pathlib.Path(torch).parent}\n")
     for path in (program, own / "motley/bin/motley"):
         assert "motley-worker runs PyTorch 2.15" in call(tmp_path, path, "doctor").stdout, path
     measured = call(tmp_path, own / "motley/bin/motley", "profile", "-m", mlp, "-C", cluster, "--global-batch", 8, "-q")
     assert measured.returncode == 0, measured.stderr
-    named = {"MOTLEY_TORCH": importlib.util.find_spec("torch").submodule_search_locations[0]}
     (own / "elsewhere.pth").unlink()
-    assert "motley-worker runs PyTorch 2.15" in call(tmp_path, program, "doctor", **named).stdout
+    assert "motley-worker runs PyTorch 2.15" in call(tmp_path, program, "doctor", MOTLEY_TORCH=torch).stdout

@@ -20,15 +20,13 @@ struct RehearsalOptions {
   std::string policy;     ///< of split and batch; "": motley
   std::string decisions;  ///< file to write
   std::int64_t change_steps = 3;
-  double change_pause = kChangePause;  ///< seconds
+  /// Seconds that a change takes beside its move; see docs/formats/conditions.md.
+  double change_pause = control::kChangeCost.value;
   BatchOptions batch;
   std::string noise_scale;         ///< of batch: samples, or their course (noise_course.h)
   std::int64_t epoch_samples = 0;  ///< of batch; 0: not known
   RentOptions rent;
   std::vector<std::string> absent;  ///< devices that are not there at the beginning
-
-  /// What a change takes beside its move; see docs/formats/conditions.md.
-  static constexpr double kChangePause = control::kChangeCost.value;
 };
 std::vector<Flag> rehearsal_flags(RehearsalOptions& options);
 /// What can be said of the flags before anything is read.

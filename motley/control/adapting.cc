@@ -387,9 +387,10 @@ Result<void> Adapting::make_programs(Candidate& candidate) const {
   return {};
 }
 
-/// While processes start nobody waits for the programs of plans that are to be tried.
+/// While processes start nobody waits for the programs of plans that are to be tried. Where
+/// another led they have started, and wait.
 void Adapting::make_ahead() {
-  if (!steps_.empty()) return;
+  if (done_ > 0 || !steps_.empty() || choices_.succeeds) return;
   // What is wrong with one is said when it is asked for.
   if (made_ahead_ < found_) (void)make_programs(candidates_[made_ahead_++]);
 }

@@ -328,14 +328,18 @@ std::optional<Order> next_order(Adapting& adapting, Monitor& monitor) {
   return order;
 }
 
+/// "": there is none.
+std::string find_checkpoint(const RunDirectory& directory) {
+  std::error_code code;
+  const auto target = std::filesystem::read_symlink(directory.latest_checkpoint(), code);
+  return code ? "" : directory.path + "/checkpoint/" + target.filename().string();
+}
+
 /// Says where a run that failed has a checkpoint, and would go on from it.
 void note_way_on(const PreparedRun& prepared, Listener& listener) {
-  std::error_code code;
-  const RunDirectory& directory = prepared.directory;
-  const auto target = std::filesystem::read_symlink(directory.latest_checkpoint(), code);
-  if (code || prepared.choices.resume == TrainChoices::Resume::kNever) return;
-  listener.note(fmt::format("{}/checkpoint/{} is there: the same command goes on from it",
-                            directory.path, target.filename().string()));
+  const std::string path = find_checkpoint(prepared.directory);
+  if (path.empty() || prepared.choices.resume == TrainChoices::Resume::kNever) return;
+  listener.note(path + " is there: the same command goes on from it");
 }
 
 /// Writes what is said of a run that has ended.
@@ -361,10 +365,8 @@ Result<Measured> conclude(const PreparedRun& prepared, const run::JobOutcome& ou
         write_file_atomic(prepared.directory.job(), run::job_to_json(job).dump(2)));
   }
   measured.stopped = outcome.end == run::JobEnd::kStopped;
-  std::error_code code;
-  const auto target = std::filesystem::read_symlink(prepared.directory.latest_checkpoint(), code);
-  if (!code)
-    measured.checkpoint = prepared.directory.path + "/checkpoint/" + target.filename().string();
+  if (std::string path = find_checkpoint(prepared.directory); !path.empty())
+    measured.checkpoint = std::move(path);
   MOTLEY_RETURN_IF_ERROR(
       write_file_atomic(prepared.directory.summary(), summary_to_json(measured, prepared).dump(2)));
   return measured;

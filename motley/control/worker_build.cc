@@ -61,7 +61,8 @@ WorkerBuild read_worker_build(const std::string& worker) {
 void use_torch_elsewhere(const std::string& worker) {
   const WorkerBuild build = read_worker_build(worker);
   std::string folder = variable(kTorchVariable);
-  if (build.torch.empty() || (folder.empty() && has_torch(build.folder))) return;
+  const bool is_beside = has_torch(build.folder) && build.folder != folder;
+  if (build.torch.empty() || is_beside) return;
   if (folder.empty()) {
     const auto said = run::run_program(interpreter_of(worker), {"-c", kAsk}, kAsking);
     folder = trim(said.value_or(""));

@@ -53,7 +53,7 @@ class OrderReader {
     std::function<void()> request_change;
   };
 
-  /// `process` outlives the object, or the process ends first: see let_go.
+  /// `process` outlives the object, or the process ends first, with a thread that waits for orders.
   static Result<std::unique_ptr<OrderReader>> start(const WorkerSession& process,
                                                     const Reporter& reporter);
   ~OrderReader();

@@ -7,7 +7,6 @@ wait for its processor between telling that an exchange is over and letting go, 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import time
@@ -39,8 +38,3 @@ def await_idle() -> bool:
         if time.monotonic() > until:
             return False
     return True
-
-
-def end_idle() -> None:
-    """The interpreter ends when they are."""
-    atexit.register(await_idle)

@@ -7,6 +7,7 @@ step, behind whatever loaders have drawn: with c batches taken and P drawn ahead
 
 from __future__ import annotations
 
+import atexit
 import logging
 import math
 import time
@@ -17,7 +18,7 @@ import torch.distributed as dist
 
 from motley.library import SplitPolicy, share_batch
 from motley.torch.clocks import UNKNOWN, DeviceClock, HostClock
-from motley.torch.ending import end_idle
+from motley.torch.ending import await_idle
 from motley.torch.memory import Memory
 from motley.torch.mesh import Mesh
 
@@ -287,7 +288,7 @@ _sessions: dict = {}
 def session_of(group=None) -> Session:
     """That of a process group, which all its ranks make together; without a group the default one's."""
     if not _sessions:
-        end_idle()
+        atexit.register(await_idle)
     if group not in _sessions:
         _sessions[group] = Session(group)
     return _sessions[group]
