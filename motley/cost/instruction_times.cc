@@ -130,6 +130,9 @@ InstructionTimes InstructionTimes::slowed(const Pace& pace) const {
     const double speed = pace.at(total(batches_[b]));
     for (std::vector<double>& seconds : slow.seconds_) seconds[b] /= speed;
   }
+  // What hardly grows with the batch would take less where whole steps are done faster, and beyond
+  // the last batch less than nothing.
+  for (std::vector<double>& seconds : slow.seconds_) make_nondecreasing(seconds);
   return slow;
 }
 

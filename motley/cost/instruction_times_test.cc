@@ -63,6 +63,13 @@ TEST(InstructionTimes, SlowsByThePaceOfWholeSteps) {
   EXPECT_EQ(times.total(8), Seconds(3.0));
 }
 
+TEST(InstructionTimes, DoesNotFallWhereAPaceRisesFaster) {
+  const InstructionTimes times = times_of({{2, 1.0}, {4, 1.1}});
+  const InstructionTimes slow = times.slowed(Pace({{Seconds(1), 0.5}, {Seconds(1.1), 1.0}}));
+  for (const double samples : {1, 2, 3, 4, 8, 100})
+    EXPECT_DOUBLE_EQ(slow.at(0, samples).value, 1.55) << samples;  // 2 s and 1.1 s, pooled
+}
+
 TEST(InstructionTimes, SpreadIsWeightedByTime) {
   ProfileStore store = memory_store();
   std::vector<OpEntry> entries = product_entries(kOneCpu, 4, {1.0, 3.0});
