@@ -94,7 +94,10 @@ Result<InstructionTimes> InstructionTimes::build(
   if (!missing.empty()) return missing_keys(missing, device);
   // More samples cannot take less time; where measurements say so it is noise, and a planner would
   // follow it. Scratch is not made so: a kernel for larger sizes may need less.
-  for (std::vector<double>& seconds : times.seconds_) make_nondecreasing(seconds);
+  for (std::vector<double>& seconds : times.seconds_) {
+    make_nondecreasing(seconds);
+    times.slopes_.push_back(times.slope_beyond(seconds));
+  }
   return times;
 }
 
@@ -103,11 +106,12 @@ bool InstructionTimes::fits(const program::DeviceProgram& program) const {
 }
 
 Seconds InstructionTimes::at(std::size_t instruction, double samples) const {
-  return Seconds(between(seconds_[instruction], samples));
+  return Seconds(within(seconds_[instruction], samples) + slopes_[instruction] * beyond(samples));
 }
 
 Bytes InstructionTimes::scratch_at(std::size_t instruction, double samples) const {
-  const double bytes = between(scratch_[instruction], samples);
+  const std::vector<double>& scratch = scratch_[instruction];
+  const double bytes = within(scratch, samples) + slope_beyond(scratch) * beyond(samples);
   return Bytes(static_cast<std::int64_t>(std::ceil(std::max(0.0, bytes))));
 }
 
@@ -130,29 +134,34 @@ InstructionTimes InstructionTimes::slowed(const Pace& pace) const {
     const double speed = pace.at(total(batches_[b]));
     for (std::vector<double>& seconds : slow.seconds_) seconds[b] /= speed;
   }
-  // What hardly grows with the batch would take less where whole steps are done faster, and beyond
-  // the last batch less than nothing.
-  for (std::vector<double>& seconds : slow.seconds_) make_nondecreasing(seconds);
+  // What hardly grows falls where the pace rises. Beyond the last batch the pace stays, and nothing
+  // falls: its slope is that at full speed, not the slowed last segment's.
+  const double last = pace.at(total(batches_.back()));
+  for (double& slope : slow.slopes_) slope /= last;
   return slow;
 }
 
-double InstructionTimes::between(const std::vector<double>& values, double samples) const {
+double InstructionTimes::within(const std::vector<double>& values, double samples) const {
   // Not in proportion downwards: launches and fixed parts do not shrink with the samples.
   if (samples <= batches_.front()) return values.front();
   const auto next = std::lower_bound(batches_.begin(), batches_.end(), samples);
-  if (next == batches_.end()) {
-    const std::size_t last = batches_.size() - 1;
-    // At most in proportion: two noisy points could otherwise predict any slope for large batches.
-    double slope = values[last] / batches_[last];
-    if (last > 0) {
-      slope = std::min(slope,
-                       (values[last] - values[last - 1]) / (batches_[last] - batches_[last - 1]));
-    }
-    return values[last] + slope * (samples - batches_[last]);
-  }
+  if (next == batches_.end()) return values.back();
   const auto right = static_cast<std::size_t>(next - batches_.begin());
   const double share = (samples - batches_[right - 1]) / (batches_[right] - batches_[right - 1]);
   return values[right - 1] + share * (values[right] - values[right - 1]);
+}
+
+double InstructionTimes::slope_beyond(const std::vector<double>& values) const {
+  const std::size_t last = batches_.size() - 1;
+  // At most in proportion: two noisy points could otherwise predict any slope for large batches.
+  const double proportion = values[last] / batches_[last];
+  if (last == 0) return proportion;
+  return std::min(proportion,
+                  (values[last] - values[last - 1]) / (batches_[last] - batches_[last - 1]));
+}
+
+double InstructionTimes::beyond(double samples) const {
+  return std::max(0.0, samples - batches_.back());
 }
 
 }  // namespace motley::cost

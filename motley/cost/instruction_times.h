@@ -38,16 +38,21 @@ class InstructionTimes {
   Seconds total(double samples) const;
   /// Spread of an instruction, mean over the largest batch's, weighted by time.
   double spread() const { return spread_; }
-  /// The same on a device of that pace, at the batches' whole steps.
+  /// The same on a device of that pace, at the batches' whole steps, as slow beyond the largest.
   InstructionTimes slowed(const Pace& pace) const;
   const std::vector<double>& batches() const { return batches_; }
 
  private:
-  double between(const std::vector<double>& values, double samples) const;
+  /// Of values by batch: constant outside the batches.
+  double within(const std::vector<double>& values, double samples) const;
+  /// A sample, after the largest batch.
+  double slope_beyond(const std::vector<double>& values) const;
+  double beyond(double samples) const;  // the largest batch, samples >= 0
 
   std::uint64_t operators_ = 0;               // hash of their names in order
   std::vector<double> batches_;               // increasing
   std::vector<std::vector<double>> seconds_;  // [instruction][batch]
+  std::vector<double> slopes_;                // [instruction]; seconds a sample, beyond the largest
   std::vector<std::vector<double>> scratch_;  // [instruction][batch]; bytes
   double spread_ = 0;
 };

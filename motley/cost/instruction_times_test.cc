@@ -63,11 +63,21 @@ TEST(InstructionTimes, SlowsByThePaceOfWholeSteps) {
   EXPECT_EQ(times.total(8), Seconds(3.0));
 }
 
-TEST(InstructionTimes, DoesNotFallWhereAPaceRisesFaster) {
-  const InstructionTimes times = times_of({{2, 1.0}, {4, 1.1}});
-  const InstructionTimes slow = times.slowed(Pace({{Seconds(1), 0.5}, {Seconds(1.1), 1.0}}));
-  for (const double samples : {1, 2, 3, 4, 8, 100})
-    EXPECT_DOUBLE_EQ(slow.at(0, samples).value, 1.55) << samples;  // 2 s and 1.1 s, pooled
+// One operator grows tenfold, another one not at all, which falls as the pace rises.
+TEST(InstructionTimes, OperatorsThatHardlyGrowDoNotFallBeyondTheLastBatch) {
+  ProfileStore store = memory_store();
+  for (const auto& [samples, grows] : {std::pair{2, 1.0}, {4, 10.0}})
+    ASSERT_TRUE(store.put(product_entries(kOneCpu, samples, {grows, 1.0})));
+  const auto times = InstructionTimes::build({product_program(2, 2), product_program(4, 2)},
+                                             *MeasuredTimes::load(store, kOneCpu), kOneCpu);
+  ASSERT_TRUE(times) << times.error().message;
+  const InstructionTimes slow = times->slowed(Pace({{Seconds(2), 0.5}, {Seconds(11), 1.0}}));
+  EXPECT_EQ(slow.at(1, 2), Seconds(2.0));
+  EXPECT_EQ(slow.at(1, 4), Seconds(1.0));  // whole steps are as measured
+  EXPECT_EQ(slow.total(2), Seconds(4.0));
+  EXPECT_EQ(slow.total(4), Seconds(11.0));
+  EXPECT_EQ(slow.at(1, 8), Seconds(1.0));
+  EXPECT_EQ(slow.total(8), Seconds(21.0));  // at most in proportion
 }
 
 TEST(InstructionTimes, SpreadIsWeightedByTime) {

@@ -53,45 +53,6 @@ TEST_F(SpmdPlannerTest, BeatsSplitsOfTheBatchWhereWeightsAreLarge) {
   EXPECT_THAT(best.why, ::testing::Contains(::testing::HasSubstr("second: split by")));
 }
 
-/// Layers of a product and a relu, all as wide; the loss is the sum.
-std::string deep_text(int layers, int width) {
-  std::string text = "motley.graph/1\nname \"deep\"\nsize batch 1 4096\n";
-  const std::string shape = fmt::format("f32[batch, {}]", width);
-  const std::string weight = fmt::format("f32[{0}, {0}]", width);
-  text += fmt::format("input %0: {} \"x\"\n", shape);
-  for (int l = 0; l < layers; ++l) text += fmt::format("param %{}: {} \"w{}\"\n", 1 + l, weight, l);
-  int next = layers + 1;
-  text += fmt::format("tangent %{}: f32[]\n", next++);
-  const auto add = [&](const std::string& type, const std::string& what, const std::string& where) {
-    text += fmt::format("op %{}: {} = aten::{} {}\n", next, type, what, where);
-    return next++;
-  };
-  std::vector<int> inputs = {0};
-  for (int l = 0; l < layers; ++l) {
-    const std::string module = fmt::format("fwd \"l{}\"", l);
-    const int product = add(shape, fmt::format("mm(%{}, %{})", inputs.back(), 1 + l), module);
-    inputs.push_back(add(shape, fmt::format("relu(%{})", product), module));
-  }
-  const int loss = add("f32[]", fmt::format("sum(%{}, none)", inputs.back()), "fwd \"\"");
-  int gradient = add(shape, fmt::format("expand(%{}, [size(batch), {}], false)", layers + 1, width),
-                     "bwd \"\"");
-  std::string outputs = fmt::format("output loss %{}\n", loss);
-  for (int l = layers; l-- > 0;) {
-    const std::string module = fmt::format("bwd \"l{}\"", l);
-    const auto layer = static_cast<std::size_t>(l);
-    gradient = add(
-        shape, fmt::format("threshold_backward(%{}, %{}, 0)", gradient, inputs[layer + 1]), module);
-    const int turned =
-        add(fmt::format("f32[{}, batch]", width), fmt::format("t(%{})", inputs[layer]), module);
-    const int of_weight = add(weight, fmt::format("mm(%{}, %{})", turned, gradient), module);
-    outputs += fmt::format("output gradient %{} of \"w{}\"\n", of_weight, l);
-    if (l == 0) break;
-    const int back = add(weight, fmt::format("t(%{})", 1 + l), module);
-    gradient = add(shape, fmt::format("mm(%{}, %{})", gradient, back), module);
-  }
-  return text + outputs;
-}
-
 // Activations are exchanged for half as long as a layer computes: the other micro-batch's layer
 // hides that. In as many micro-batches one after the other it is waited for.
 TEST_F(SpmdPlannerTest, MicroBatchesTakeTurnsWhereExchangesWouldBeWaitedFor) {

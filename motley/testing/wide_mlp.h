@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "motley/cost/measured/profile_store.h"
 #include "motley/graph/graph_text.h"
@@ -35,6 +36,46 @@ inline std::string mlp_text(int width) {
       "output loss %7\noutput gradient %15 of \"a\"\noutput gradient %10 of \"b\"\n",
       width);
   return text;
+}
+
+/// Layers of a product and a relu, all as wide; the loss is the sum.
+inline std::string deep_text(int layers, int width) {
+  std::string text = "motley.graph/1\nname \"deep\"\nsize batch 1 4096\n";
+  const std::string shape = fmt::format("f32[batch, {}]", width);
+  const std::string weight = fmt::format("f32[{0}, {0}]", width);
+  text += fmt::format("input %0: {} \"x\"\n", shape);
+  for (int l = 0; l < layers; ++l)
+    text += fmt::format("param %{}: {} \"h.{}.w\"\n", 1 + l, weight, l);
+  int next = layers + 1;
+  text += fmt::format("tangent %{}: f32[]\n", next++);
+  const auto add = [&](const std::string& type, const std::string& what, const std::string& where) {
+    text += fmt::format("op %{}: {} = aten::{} {}\n", next, type, what, where);
+    return next++;
+  };
+  std::vector<int> inputs = {0};
+  for (int l = 0; l < layers; ++l) {
+    const std::string module = fmt::format("fwd \"h.{}\"", l);
+    const int product = add(shape, fmt::format("mm(%{}, %{})", inputs.back(), 1 + l), module);
+    inputs.push_back(add(shape, fmt::format("relu(%{})", product), module));
+  }
+  const int loss = add("f32[]", fmt::format("sum(%{}, none)", inputs.back()), "fwd \"head\"");
+  int gradient = add(shape, fmt::format("expand(%{}, [size(batch), {}], false)", layers + 1, width),
+                     "bwd \"head\"");
+  std::string outputs = fmt::format("output loss %{}\n", loss);
+  for (int l = layers; l-- > 0;) {
+    const std::string module = fmt::format("bwd \"h.{}\"", l);
+    const auto layer = static_cast<std::size_t>(l);
+    gradient = add(
+        shape, fmt::format("threshold_backward(%{}, %{}, 0)", gradient, inputs[layer + 1]), module);
+    const int turned =
+        add(fmt::format("f32[{}, batch]", width), fmt::format("t(%{})", inputs[layer]), module);
+    const int of_weight = add(weight, fmt::format("mm(%{}, %{})", turned, gradient), module);
+    outputs += fmt::format("output gradient %{} of \"h.{}.w\"\n", of_weight, l);
+    if (l == 0) break;
+    const int back = add(weight, fmt::format("t(%{})", 1 + l), module);
+    gradient = add(shape, fmt::format("mm(%{}, %{})", gradient, back), module);
+  }
+  return text + outputs;
 }
 
 class WideMlpTest : public ::testing::Test {

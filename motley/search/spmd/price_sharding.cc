@@ -115,6 +115,31 @@ Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& d
   return plan;
 }
 
+Result<synth::ExchangeWays> choose_ways(SpmdStudy& study, const std::vector<DeviceId>& devices,
+                                        synth::Sharding sharding) {
+  const SpmdQuestion& question = study.question();
+  const DeviceClasses classes = study.kinds().classes(devices, sharding.shares);
+  std::vector<std::size_t> ranks;
+  for (const DeviceClass& each : classes.all) ranks.push_back(static_cast<std::size_t>(each.rank));
+  const auto rules = synth::find_rules_of(*question.graph, sharding, question.lowering.batch_norm);
+  ExchangeTimes& exchanges = study.exchanges(devices);
+  const std::int64_t times = sharding.micro_batches;
+  std::vector<std::int64_t> numbers;
+  for (const synth::Accumulation& each : study.programs().back().accumulations)
+    numbers.push_back(each.micro_batches);
+  if (numbers.empty() || numbers.back() == times) numbers = {times};
+  std::optional<synth::ExchangeWays> ways;
+  for (const std::int64_t number : numbers) {
+    sharding.micro_batches = number;
+    MOTLEY_ASSIGN(const program::Program program,
+                  synth::lower_ranks(*question.graph, sharding, rules, ranks, question.lowering));
+    const synth::ExchangeWays chosen = synth::choose_methods(
+        program, [&](std::string_view name, double bytes) { return exchanges.at(name, bytes); });
+    ways = ways ? synth::common_ways(*std::move(ways), chosen) : chosen;
+  }
+  return *std::move(ways);
+}
+
 namespace {
 
 /// Parameters that are kept in parts and, as they are or as operators turn them, wanted whole; in

@@ -5,6 +5,7 @@
 #include "motley/base/result.h"
 #include "motley/plan/planner.h"
 #include "motley/search/spmd/study.h"
+#include "motley/synth/exchange_methods.h"
 #include "motley/synth/step/sharding.h"
 
 namespace motley::search {
@@ -28,6 +29,12 @@ struct SpmdPlan {
 /// graph that is searched in fewer layers (depths.h).
 Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& devices,
                                 synth::Sharding sharding);
+
+/// How the exchanges of a sharding of all of the graph are carried out the quickest, whatever the
+/// study searches: in fewer layers (depths.h) they may be of other kinds. Of more than
+/// kPricedMicroBatches those that the shorter steps have in common.
+Result<synth::ExchangeWays> choose_ways(SpmdStudy& study, const std::vector<DeviceId>& devices,
+                                        synth::Sharding sharding);
 
 /// A plan that lacks memory with its parameters in parts gathered again for each pass, if it
 /// gathers any: with as many as it needs to fit, those that are used first, as they are held

@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "motley/search/region/random_region.h"
+#include "motley/search/spmd/depths.h"
+#include "motley/synth/lower_sharded.h"
 #include "motley/synth/sharded_plan.h"
+#include "motley/testing/invented_profile.h"
 #include "motley/testing/wide_mlp.h"
 
 namespace motley::search {
@@ -43,6 +48,41 @@ TEST_P(ManyMicroBatches, AreOnALineThroughFewer) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Turns, ManyMicroBatches, ::testing::Values(1, 2));
+
+// What was found in fewer layers is a plan of all of them: buckets of more layers are of other
+// kinds, whose ways are their own.
+TEST(FewerLayers, HaveOtherExchangesThanAll) {
+  const auto graph = graph::parse_graph(deep_text(8, 64), "deep");
+  ASSERT_TRUE(graph) << graph.error().message;
+  const InventedProfile invented(*graph, three_devices("far"), 64);
+  const plan::Problem problem = invented.problem();
+  SpmdQuestion question{
+      &invented.model().graph, problem.cluster, &invented.costs(), {}, 64, problem.devices, {}};
+  question.depths = find_depths(*graph);
+  ASSERT_TRUE(question.depths);
+  auto study = SpmdStudy::make(question);
+  ASSERT_TRUE(study) << study.error().message;
+  const std::vector<double> shares = {4, 2, 1};
+  const SpmdChoices& choices = study->choices(shares);
+  std::mt19937 random(3);
+  int others = 0;
+  for (int i = 0; i < 60; ++i) {
+    std::vector<int> choice;
+    for (const int domain : choices.problem.layout().domains)
+      choice.push_back(static_cast<int>(random() % static_cast<unsigned>(domain)));
+    const auto found = price_sharding(*study, problem.devices,
+                                      study->sharding(choices, choice, problem.devices, shares));
+    ASSERT_TRUE(found) << found.error().message;
+    synth::Sharding whole = spread_over_whole(found->sharding, question.depths->searched);
+    others += !synth::lower_sharded(*graph, whole, question.lowering);
+    const auto ways = choose_ways(*study, problem.devices, whole);
+    ASSERT_TRUE(ways) << ways.error().message;
+    whole.exchanges = *ways;
+    const auto lowered = synth::lower_sharded(*graph, whole, question.lowering);
+    EXPECT_TRUE(lowered) << lowered.error().message;
+  }
+  EXPECT_GT(others, 0);
+}
 
 }  // namespace
 }  // namespace motley::search

@@ -158,6 +158,16 @@ plan::Plan make_plan(const Problem& problem, const Inquiry& inquiry, const SpmdP
   return plan;
 }
 
+/// Has the exchanges of a plan carried out as is best in the program of all layers.
+Result<void> set_ways(Inquiry& inquiry, SpmdPlan& plan) {
+  const std::shared_ptr<const Depths>& depths = inquiry.question.depths;
+  if (!depths) return {};
+  MOTLEY_ASSIGN(plan.sharding.exchanges,
+                choose_ways(*inquiry.study, plan.devices,
+                            spread_over_whole(plan.sharding, depths->searched)));
+  return {};
+}
+
 /// An inquiry's best plan with the price of its program, in place of an estimate. Searched in fewer
 /// layers (depths.h), its layers may fit each other worse than was seen, as what one gives the next
 /// changes its form: where all of them take clearly longer than was said, all are searched.
@@ -165,6 +175,7 @@ Result<plan::Price> price_best(SpmdMethod method, const PlannerInputs& inputs,
                                const Problem& problem, std::unique_ptr<Inquiry>& inquiry) {
   const auto take_price = [&](Inquiry& from) -> Result<plan::Price> {
     SpmdPlan& best = *from.answer.best;
+    MOTLEY_RETURN_IF_ERROR(set_ways(from, best));
     MOTLEY_ASSIGN(plan::Price price, inputs.evaluator->price(make_plan(problem, from, best)));
     best = with_price(*from.study, std::move(best), price);
     return price;
@@ -208,6 +219,7 @@ Result<void> try_larger_buckets(const PlannerInputs& inputs, const Problem& prob
   SpmdPlan& best = *inquiry.answer.best;
   const Bytes before = std::exchange(bucket, problem.most_bucket_bytes);
   MOTLEY_ASSIGN(SpmdPlan larger, price_sharding(*inquiry.study, best.devices, best.sharding));
+  MOTLEY_RETURN_IF_ERROR(set_ways(inquiry, larger));
   MOTLEY_ASSIGN(plan::Price other, inputs.evaluator->price(make_plan(problem, inquiry, larger)));
   larger = with_price(*inquiry.study, std::move(larger), other);
   ++inquiry.answer.considered;
