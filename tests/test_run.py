@@ -84,6 +84,31 @@ def test_verify_dropout_and_batch_norm(motley, gpt, cnn, cluster, tmp_path):
     assert not outcome.json["pass"]
 
 
+def test_verify_knows_what_rounding_decides(motley, export, cluster, tmp_path):
+    """The gradient of a bias before a batch norm is 0 but for rounding, whose sign Adam follows."""
+    model = tmp_path / "net.py"
+    model.write_text("""
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.SiLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 10))
+    def forward(self, x, y):
+        z = self.net(x)
+        return nn.functional.cross_entropy(z, y), z
+def model():
+    torch.manual_seed(11)
+    return Net(), (torch.rand(4, 1, 8, 8), torch.randint(0, 10, (4,)))
+""")
+    path = export(f"{model}:model")
+    outcome = motley("verify", "-m", path, "-C", cluster, "--data", DIGITS, "--global-batch", 28, "--batch-split", "16,8,4", "--steps", 5,
+                     "--optimizer", "adam", "--lr", 0.01, "--run-dir", tmp_path / "run", "--json")  # fmt: skip
+    assert outcome.code == 0, outcome.stdout + outcome.stderr
+    assert outcome.json["worst_tensor"] in ("net.0.bias", "net.1.running_mean")
+    assert outcome.json["param_limit"] > outcome.json["max_param_diff"] > 1e-5
+
+
 def test_run_directory_report_and_trace(motley, mlp, cluster, tmp_path):
     run_dir = tmp_path / "run"
     assert motley(*arguments(mlp, cluster, run_dir)).code == 0

@@ -67,10 +67,7 @@ Result<void> compare_models(const std::string& ours, const std::string& referenc
       return runtime_error("verify.tensors", fmt::format("{}: tensor '{}' differs in shape or is "
                                                          "missing from {}",
                                                          reference, name, ours));
-    const double d = tensor_difference(it->second, tensor);
-    if (!difference.tensor.empty() && d <= difference.parameters) continue;
-    difference.parameters = d;
-    difference.tensor = name;
+    difference.tensors[name] = tensor_difference(it->second, tensor);
   }
   return {};
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,10 +10,9 @@ namespace motley::control {
 
 /// How far two trainings of the same samples are apart, relative to the second.
 struct Difference {
-  double loss = 0;             ///< the largest over the steps that both have
-  double parameters = 0;       ///< ||a - b|| / ||b|| of the tensor that differs most
-  std::string tensor;          ///< that one
-  bool has_all_steps = false;  ///< both have the same number of steps
+  double loss = 0;                        ///< the largest over the steps that both have
+  std::map<std::string, double> tensors;  ///< ||a - b|| / ||b|| by name
+  bool has_all_steps = false;             ///< both have the same number of steps
 };
 
 /// What a training gave.

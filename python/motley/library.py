@@ -88,14 +88,16 @@ class SplitPolicy:
         self._made = ctypes.c_void_p()
         call("motley_make_split_policy", json.dumps({"policy": policy, "devices": devices}).encode(), ctypes.byref(self._made))
 
-    def observe(self, step: int, at: float, samples: Sequence[int], seconds: Sequence[float]) -> list[dict]:
-        """What it wants done after a step in which device i took so long for its samples, as
-        [{"action", "expected_s", "why"}]; a split's action is {"do": "split", "shares": [{"device", "samples"}]}."""
+    def observe(self, step: int, at: float, samples: Sequence[int], seconds: Sequence[float], took: float = 0.0) -> list[dict]:
+        """What it wants done after a step in which device i took so long for its samples, as [{"action", "expected_s", "why"}]; a split's
+        action is {"do": "split", "shares": [{"device", "samples"}]}. `took`: the whole step; what it took beyond its devices' work is
+        an exchange, which splits do not change."""
+        took = max(took, *seconds)
         seen = {
             "seen": "step",
             "step": step,
             "at": at,
-            "took": max(seconds),
+            "took": took,
             "plan": 0,
             "global_batch": sum(samples),
             "devices": [
@@ -103,7 +105,7 @@ class SplitPolicy:
                 for i, (n, end) in enumerate(zip(samples, seconds, strict=True))
             ],
             "exchange": [],
-            "blocking": 0.0,
+            "blocking": took - max(seconds),
         }
         return call("motley_observe", self._made, json.dumps(seen).encode())["choices"]
 

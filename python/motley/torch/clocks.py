@@ -1,4 +1,4 @@
-"""What a rank's own work in a step takes: without its waits for other ranks.
+"""What a rank's own work in a step takes: without its waits for other ranks. And what the whole step takes.
 
 A step's work goes from `begin`, when the gradients of the step before are there, to `stop`, when its own are on their way. On a CPU
 that is told at once. A GPU works behind the program that asks it to, so events in its stream say when it was where; they are read a
@@ -91,3 +91,25 @@ class DeviceClock:
             return max(0.0, begin.elapsed_time(end) - sum(a.elapsed_time(b) for a, b in waits)) / 1000
 
         return read
+
+
+class StepClock:
+    """Of whole steps, by the program's clock: from the end of the step before, or where something else came between from its first batch."""
+
+    def __init__(self):
+        self.took = UNKNOWN  # seconds of the last step
+        self._taken = 0.0
+        self._ended: float | None = None
+
+    def take(self) -> None:
+        """The coming step's first batch is there."""
+        self._taken = time.perf_counter()
+
+    def end(self) -> None:
+        now = time.perf_counter()
+        self.took = now - (self._taken if self._ended is None else self._ended)
+        self._ended = now
+
+    def forget(self) -> None:
+        """What comes now is no step's."""
+        self._ended = None

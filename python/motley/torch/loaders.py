@@ -60,12 +60,13 @@ class SharedBatches:
         return max(0, len(self.together) - self.skipped)
 
     def __iter__(self) -> Iterator[list[int]]:
-        rank, first = self.session.rank, self.session.step
+        rank, first, trial = self.session.rank, self.session.step, Trial.asked()
         self.drawn.clear()
         for k, batch in enumerate(itertools.islice(self.together, self.skipped, None)):
             samples = self.session.samples_of(first + k, len(batch))
             self.drawn[first + k] = samples
             begin = sum(samples[:rank])
+            batch = trial.order(batch) if trial else batch
             yield batch[begin : begin + samples[rank]]
 
     def take(self, batch) -> None:

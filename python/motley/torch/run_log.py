@@ -31,9 +31,6 @@ class Record:
 
     def __init__(self, session, log: RunLog | None):
         self.session, self.log = session, log
-        self.took = 0.0  # seconds of the last step
-        self._taken = 0.0  # when the coming step's first batch came
-        self._ended: float | None = None  # the step before; none: something else came between
         self._losses: deque = deque([[]])  # by step, of those that are not told yet
         self._see_losses()
 
@@ -66,17 +63,6 @@ class Record:
             return value / total if micro.is_weighed else value * micro.count / micro.total()
 
         return sum(part(*each) for each in losses) if losses else math.nan
-
-    def begin_step(self) -> None:
-        self._taken = time.perf_counter()
-
-    def end_step(self) -> None:
-        now = time.perf_counter()
-        self.took = now - (self._taken if self._ended is None else self._ended)
-        self._ended = now
-
-    def forget(self) -> None:
-        self._ended = None
 
 
 class RunLog:

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from motley.library import SplitPolicy, share_batch
-from motley.torch.clocks import UNKNOWN, DeviceClock, HostClock
+from motley.torch.clocks import UNKNOWN, DeviceClock, HostClock, StepClock
 from motley.torch.ending import await_idle
 from motley.torch.memory import Memory
 from motley.torch.mesh import Mesh
@@ -57,6 +57,7 @@ class Session:
         self.micros: list[Micro] = []
         self.is_synced = False  # the last forward pass exchanges gradients
         self.clock: HostClock | DeviceClock = HostClock()
+        self.steps = StepClock()
         self.lag = 0  # steps after which a step's seconds are told; on all ranks the same
         self.memory: Memory  # of the model in DDP, whose steps these are
         self.passes = 1  # forward passes of the last step
@@ -65,6 +66,7 @@ class Session:
         self.begun = time.perf_counter()
         self.record = None  # of a run directory (run_log.py)
         self._exchange = None
+        self._took: deque = deque()  # a pass of these, whole
         self._timed: deque = deque()  # samples and passes of steps whose seconds are not told yet, and how to read them
         self._told_most: list[int] = []  # samples that the planner knows to fit
         self._why, self._expected = "", None
@@ -126,8 +128,8 @@ class Session:
         self.forget()
 
     def take(self, samples: list[int], batch) -> None:
-        if self.record and not self.micros:
-            self.record.begin_step()
+        if not self.micros:
+            self.steps.take()
         self.samples, self.batch = samples, batch
         self.step += 1
 
@@ -140,8 +142,7 @@ class Session:
     def forget(self) -> None:
         """What comes now is no step's work."""
         self.clock.forget()
-        if self.record:
-            self.record.forget()
+        self.steps.forget()
 
     def sum_now(self, tensor: torch.Tensor) -> None:
         """Over all ranks, in place; waiting is no compute."""
@@ -231,8 +232,7 @@ class Session:
 
     def end_step(self) -> None:
         """All gradients are there: the next step's work begins."""
-        if self.record:
-            self.record.end_step()
+        self.steps.end()
         self.clock.begin()
 
     def settle(self) -> None:
@@ -245,8 +245,10 @@ class Session:
             table = [row.tolist() for row in self.mesh.take(posted)]
         seconds, most, losses, peaks, begins, *weights = zip(*table, strict=True)
         begins, weights = begins[0], [each[0] for each in weights]
+        self._took.append(self.steps.took / self.passes)
+        took = self._took.popleft() if timed else UNKNOWN
         if self.record and self.record.log:
-            self.record.log.step(self.record.took, self.passes, samples, peaks)
+            self.record.log.step(self.steps.took, self.passes, samples, peaks)
             if timed:
                 self.record.log.tell(seconds, losses)
         if begins > 0:
@@ -257,18 +259,18 @@ class Session:
                     self.record.log.decide("motley", weights, -(-(int(begins) - self.step) // self.passes), self._why, self._expected)
             self.splits = self.splits[-4:]  # steps that are drawn already had theirs
         if self.rank == 0 and not self.is_fixed and self.world > 1 and min(seconds) > UNKNOWN:
-            self._learn(timed, seconds, [min(int(a), b) for a, b in zip(most, self.most, strict=True)])
+            self._learn(timed, seconds, took, [min(int(a), b) for a, b in zip(most, self.most, strict=True)])
 
-    def _learn(self, samples: list[int], seconds: list[float], most: list[int]) -> None:
+    def _learn(self, samples: list[int], seconds: list[float], took: float, most: list[int]) -> None:
         if self.policy is None:
             self.policy, self._told_most = SplitPolicy(self.most), list(self.most)
         for rank, (told, now) in enumerate(zip(self._told_most, most, strict=True)):
             if told != now:
                 self.policy.limit(rank, now)
         self._told_most = most
-        for choice in self.policy.observe(self.done, time.perf_counter() - self.begun, samples, seconds):
+        for choice in self.policy.observe(self.done, time.perf_counter() - self.begun, samples, seconds, took):
             if choice["action"]["do"] == "split":
-                self.wanted, self._why, self._expected = [0] * self.world, choice["why"], choice["expected_s"]
+                self.wanted, self._why, self._expected = [0] * self.world, choice["why"], choice["expected_s"] * self.passes
                 for each in choice["action"]["shares"]:
                     self.wanted[int(each["device"])] = each["samples"]
 

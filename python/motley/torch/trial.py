@@ -10,7 +10,7 @@ import torch
 from torch.nn.modules.dropout import _DropoutNd
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-VARIABLE = "MOTLEY_TORCH_TRIAL"  # {"folder", "split"}
+VARIABLE = "MOTLEY_TORCH_TRIAL"  # {"folder", "split": "even", "uneven" or "turned"}
 
 
 class Trial:
@@ -25,7 +25,11 @@ class Trial:
 
     def shares(self, world: int) -> list[int]:
         """The uneven split gives the first ranks more: W, W - 1, ..., 1."""
-        return [1] * world if self.split == "even" else list(range(world, 0, -1))
+        return list(range(world, 0, -1)) if self.split == "uneven" else [1] * world
+
+    def order(self, batch: list[int]) -> list[int]:
+        """Of all ranks' samples of a step; turned: ranks sum up others."""
+        return batch[::2] + batch[1::2] if self.split == "turned" else batch
 
     def begin(self, module: torch.nn.Module, session) -> None:
         """Rank 0's weights of the first trial are those of the second; the first optimizer step ends the process."""
