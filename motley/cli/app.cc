@@ -50,6 +50,12 @@ void add_flag(const Flag& flag, CLI::App& command) {
   if (!flag.group.empty()) option->group(flag.group);
 }
 
+/// Then a flag that may be repeated takes one value each time, as the next may be such a word.
+bool takes_words(const Verb& verb) {
+  return std::any_of(verb.flags.begin(), verb.flags.end(),
+                     [](const Flag& flag) { return !flag.names.starts_with("-"); });
+}
+
 void add_verbs(Registry& registry) {
   registry.verbs = all_verbs();
   for (const Verb& verb : registry.verbs) {
@@ -57,6 +63,8 @@ void add_verbs(Registry& registry) {
     command->fallthrough();
     command->footer("Every verb takes --json, --quiet and --print PHASE too: motley --help\n");
     for (const Flag& flag : verb.flags) add_flag(flag, *command);
+    if (takes_words(verb))
+      for (CLI::Option* option : command->get_options()) option->allow_extra_args(false);
     registry.commands.push_back(command);
   }
 }
@@ -90,11 +98,21 @@ std::string explain(const Registry& registry, const std::vector<std::string>& ar
   }
   for (const std::string& argument : arguments) {
     const std::string flag = argument.substr(0, argument.find('='));
-    if (flag.starts_with("--") && std::find(flags.begin(), flags.end(), flag) == flags.end())
-      if (const auto suggestion = find_suggestion(flag, flags))
-        return fmt::format("unknown flag '{}', did you mean '{}'?", flag, *suggestion);
+    if (!flag.starts_with("--") || std::find(flags.begin(), flags.end(), flag) != flags.end())
+      continue;
+    auto suggestion = find_suggestion(flag, flags);
+    const auto longer = std::find_if(flags.begin(), flags.end(), [&](const std::string& known) {
+      return known.ends_with(flag.substr(1));  // --global-batch for --batch
+    });
+    if (!suggestion && longer != flags.end()) suggestion = *longer;
+    return fmt::format("unknown flag '{}'{}", flag,
+                       suggestion ? fmt::format(", did you mean '{}'?", *suggestion) : "");
   }
-  return text;
+  // CLI11 has them in the order of its own stack.
+  std::vector<std::string> words;
+  for (const std::string_view word : split(std::string_view(text).substr(text.find(": ") + 2), ' '))
+    words.emplace(words.begin(), word);
+  return fmt::format("found {}, which no flag takes", join(words, " "));
 }
 
 std::string default_store(const std::map<std::string, std::string>& environment) {

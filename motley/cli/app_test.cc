@@ -65,7 +65,17 @@ TEST(App, MistypedVerbAndFlagAreAnswered) {
   outcome = call({"plan", "--global-bach", "4"});
   EXPECT_EQ(outcome.code, kUsage);
   EXPECT_THAT(outcome.err, HasSubstr("did you mean '--global-batch'?"));
+  EXPECT_THAT(call({"plan", "--batch", "4"}).err,
+              HasSubstr("unknown flag '--batch', did you mean '--global-batch'?"));
+  EXPECT_THAT(call({"plan", "--colour"}).err, HasSubstr("unknown flag '--colour'; motley --help"));
+  EXPECT_THAT(call({"plan", "a.motley", "c.toml"}).err,
+              HasSubstr("found a.motley c.toml, which no flag takes; motley --help"));
   EXPECT_EQ(call({}).code, kUsage);
+}
+
+TEST(App, WordsMayFollowAFlagThatMayBeRepeated) {
+  EXPECT_THAT(call({"explain", "--what-if", "-c:0", "--what-if", "batch 4", "plan.json"}).err,
+              HasSubstr("[cli.model]"));
 }
 
 TEST(App, UnderscoresAreHyphens) {
