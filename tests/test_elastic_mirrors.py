@@ -130,7 +130,7 @@ def test_a_run_begins_by_the_plan_that_is_found_with_mirrors(motley, tmp_path, c
     assert sum(kept) == found["mirrors"]["kept_bytes"]
     family.run("run", 1, *SURVIVE, steps=2)
     assert family.plan("run") == json.loads(path.read_text())
-    simulated = motley("simulate", *asked, "--plan", path, "--survive", 1, "--json")
+    simulated = motley("simulate", *asked, "--plan", path, "--survive", 1, "--steps", 1, "--json")  # as `plan` does
     assert json.loads(simulated.stdout)["step_s"] == pytest.approx(found["predicted_step_s"])
     explained = motley("explain", path, "-m", family.path, "-C", cluster, "--survive", 1, "--what-if", "-c:0")
     assert explained.code == 0, explained.stderr

@@ -21,12 +21,14 @@ def reader(environment, tmp_path_factory):
     for name, content in files(PAGE.read_text()):
         (folder / name).write_text(content)
 
-    # Without a buffer, print writes a line's end by itself, and the lines of two ranks on one pipe run into each other.
-    shell = environment | {"PATH": path, "GLOO_SOCKET_IFNAME": "lo", "PYTHONUNBUFFERED": ""}
+    shell = environment | {"PATH": path, "GLOO_SOCKET_IFNAME": "lo"}
 
     def call(command):
-        return subprocess.run(["bash", "-c", command], cwd=folder, env=shell,
+        done = subprocess.run(["bash", "-c", command], cwd=folder, env=shell,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300, check=False)  # fmt: skip
+        # torchrun's ranks have no buffer: print writes a line's end by itself, and their lines run into each other.
+        done.stdout = re.sub(r"(?<=[^\n])(?=rank \d+, step)", "\n", done.stdout)
+        return done
 
     return call
 
