@@ -78,13 +78,35 @@ std::vector<Choice> PlanTrials::look_further() {
   if (const auto close = find_close(*quickest))
     return use(*close, fmt::format("a closer look: {} takes about as long", describe(*quickest)));
   is_decided_ = true;
+  const int taken = find_likeliest();
   std::vector<std::string> others;
-  for (std::size_t i = 0; i < plans_.size(); ++i)
-    if (static_cast<int>(i) != *quickest && !steps_[i].empty())
-      others.push_back(
-          fmt::format("{} {}", plans_[i].label, format_seconds(*measured(static_cast<int>(i)))));
-  return use(*quickest, others.empty() ? "no other can be had"
-                                       : "the quickest of those tried: " + join(others, ", "));
+  for (int i = 0; i < static_cast<int>(plans_.size()); ++i)
+    if (i != taken && measured(i))
+      others.push_back(fmt::format("{} {}", describe(i), format_seconds(*measured(i))));
+  if (others.empty()) return use(taken, "no other can be had");
+  return use(taken, (taken == *quickest ? "the quickest of those tried: "
+                                        : "as quick as any tried, and predicted to be quicker: ") +
+                        join(others, ", "));
+}
+
+/// The quickest by what was measured and predicted; some plan was measured.
+int PlanTrials::find_likeliest() const {
+  const bool is_predicted = std::all_of(plans_.begin(), plans_.end(), [](const TriedPlan& plan) {
+    return plan.predicted && plan.predicted->value > 0;
+  });
+  std::optional<int> likeliest;
+  double least = 0;
+  for (int i = 0; i < static_cast<int>(plans_.size()); ++i) {
+    const auto own = measured(i);
+    if (!own) continue;
+    double seconds = std::log(own->value);
+    if (is_predicted)
+      seconds += options_.belief * std::log(plans_[static_cast<std::size_t>(i)].predicted->value);
+    if (likeliest && seconds >= least) continue;
+    likeliest = i;
+    least = seconds;
+  }
+  return *likeliest;
 }
 
 std::vector<Choice> PlanTrials::use(int plan, std::string why) {
