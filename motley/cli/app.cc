@@ -100,13 +100,12 @@ std::string explain(const Registry& registry, const std::vector<std::string>& ar
     const std::string flag = argument.substr(0, argument.find('='));
     if (!flag.starts_with("--") || std::find(flags.begin(), flags.end(), flag) != flags.end())
       continue;
-    auto suggestion = find_suggestion(flag, flags);
+    std::string clause = suggestion_clause(flag, flags);
     const auto longer = std::find_if(flags.begin(), flags.end(), [&](const std::string& known) {
       return known.ends_with(flag.substr(1));  // --global-batch for --batch
     });
-    if (!suggestion && longer != flags.end()) suggestion = *longer;
-    return fmt::format("unknown flag '{}'{}", flag,
-                       suggestion ? fmt::format(", did you mean '{}'?", *suggestion) : "");
+    if (clause.empty() && longer != flags.end()) clause = suggestion_clause(*longer, flags);
+    return fmt::format("unknown flag '{}'{}", flag, clause);
   }
   // CLI11 has them in the order of its own stack.
   std::vector<std::string> words;

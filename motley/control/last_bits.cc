@@ -35,7 +35,7 @@ void change_numbers(DType dtype, std::vector<std::byte>& numbers, SplitMix64& ra
 }  // namespace
 
 Result<Inputs> change_last_bits(const Inputs& inputs, const std::string& path, std::uint64_t seed) {
-  MOTLEY_ASSIGN(const Safetensors file, Safetensors::open(inputs.model_path));
+  const Safetensors& file = *inputs.model->weights;
   std::map<std::string, std::vector<std::byte>> changed;
   SplitMix64 random(seed);
   for (const graph::Value& value : inputs.graph().values) {
@@ -54,9 +54,11 @@ Result<Inputs> change_last_bits(const Inputs& inputs, const std::string& path, s
       tensors.back().tensor.bytes = found->second;
   }
   MOTLEY_RETURN_IF_ERROR(write_safetensors(path, tensors, file.metadata()));
+  graph::Model model = *inputs.model;
+  MOTLEY_ASSIGN(Safetensors weights, Safetensors::open(path));
+  model.weights = std::make_shared<const Safetensors>(std::move(weights));
   Inputs made = inputs;
   made.model_path = path;
-  MOTLEY_ASSIGN(graph::Model model, graph::read_model(path));
   made.model = std::make_shared<const graph::Model>(std::move(model));
   return made;
 }

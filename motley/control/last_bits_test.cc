@@ -29,6 +29,7 @@ TEST(LastBits, MovesEveryWeightToTheNextNumber) {
     }
     ASSERT_TRUE(write_safetensors(inputs.model_path, tensors, zeros.metadata()));
   }
+  inputs.model = std::make_shared<const graph::Model>(graph::read_model(inputs.model_path).value());
   const auto changed = change_last_bits(inputs, directory.file("changed.motley"), 1);
   ASSERT_TRUE(changed) << changed.error().message;
   EXPECT_EQ(changed->model_path, directory.file("changed.motley"));

@@ -49,17 +49,11 @@ Result<void> Accumulating::choose_exchanges(const plan::Problem& problem, plan::
   question.devices = region.devices;
   question.micro_batches = times_;
   MOTLEY_ASSIGN(SpmdStudy study, SpmdStudy::make(question));
-  ExchangeTimes& times = study.exchanges(region.devices);
-  std::optional<synth::ExchangeWays> ways;
-  for (const std::int64_t fewer : {std::int64_t{2}, std::min(times_, kPricedMicroBatches)}) {
-    MOTLEY_ASSIGN(
-        const program::Program program,
-        synth::lower(*inputs_.graph, plan::in_micro_batches(plan, fewer), *problem.cluster));
-    const synth::ExchangeWays chosen = synth::choose_methods(
-        program, [&](std::string_view name, double bytes) { return times.at(name, bytes); });
-    ways = ways ? synth::common_ways(*std::move(ways), chosen) : chosen;
-  }
-  region.exchanges = *std::move(ways);
+  const auto lower = [&](std::int64_t fewer) {
+    return synth::lower(*inputs_.graph, plan::in_micro_batches(plan, fewer), *problem.cluster);
+  };
+  MOTLEY_ASSIGN(region.exchanges, quickest_ways({2, std::min(times_, kPricedMicroBatches)}, lower,
+                                                study.exchanges(region.devices)));
   return {};
 }
 

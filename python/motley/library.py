@@ -88,7 +88,7 @@ class SplitPolicy:
         self._made = ctypes.c_void_p()
         call("motley_make_split_policy", json.dumps({"policy": policy, "devices": devices}).encode(), ctypes.byref(self._made))
 
-    def observe(self, step: int, at: float, samples: Sequence[int], seconds: Sequence[float], took: float = 0.0) -> list[dict]:
+    def observe(self, step: int, at: float, samples: Sequence[int], seconds: Sequence[float], took: float) -> list[dict]:
         """What it wants done after a step in which device i took so long for its samples, as [{"action", "expected_s", "why"}]; a split's
         action is {"do": "split", "shares": [{"device", "samples"}]}. `took`: the whole step; what it took beyond its devices' work is
         an exchange, which splits do not change."""

@@ -5,7 +5,10 @@
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <optional>
+#include <utility>
 
+#include "motley/base/check.h"
 #include "motley/program/parts.h"
 
 namespace motley::search {
@@ -77,6 +80,24 @@ QuickestExchange ExchangeTimes::quickest(std::string_view op, const ExchangeByte
     if (seconds < best.seconds) best = {seconds, method};
   }
   return best;
+}
+
+synth::ExchangeWays quickest_ways(const program::Program& program, ExchangeTimes& times) {
+  return synth::choose_methods(
+      program, [&](std::string_view name, double bytes) { return times.at(name, bytes); });
+}
+
+Result<synth::ExchangeWays> quickest_ways(
+    const std::vector<std::int64_t>& numbers,
+    const std::function<Result<program::Program>(std::int64_t)>& lower, ExchangeTimes& times) {
+  MOTLEY_CHECK(!numbers.empty());
+  std::optional<synth::ExchangeWays> ways;
+  for (const std::int64_t number : numbers) {
+    MOTLEY_ASSIGN(const program::Program program, lower(number));
+    synth::ExchangeWays chosen = quickest_ways(program, times);
+    ways = ways ? synth::common_ways(*std::move(ways), chosen) : std::move(chosen);
+  }
+  return *std::move(ways);
 }
 
 }  // namespace motley::search

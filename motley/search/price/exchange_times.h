@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -7,6 +9,7 @@
 
 #include "motley/base/exchange_method.h"
 #include "motley/cost/profile_cost.h"
+#include "motley/synth/exchange_methods.h"
 
 namespace motley::search {
 
@@ -50,5 +53,14 @@ class ExchangeTimes {
   bool is_alone() const;
   std::map<std::string, Result<Curves>, std::less<>> known_;
 };
+
+/// The quickest way of each exchange of a program.
+synth::ExchangeWays quickest_ways(const program::Program& program, ExchangeTimes& times);
+
+/// What the quickest ways of a step in several numbers of micro-batches (one or more) have in
+/// common; `lower` makes the programs.
+Result<synth::ExchangeWays> quickest_ways(
+    const std::vector<std::int64_t>& numbers,
+    const std::function<Result<program::Program>(std::int64_t)>& lower, ExchangeTimes& times);
 
 }  // namespace motley::search

@@ -45,6 +45,12 @@ Result<DeviceKinds> DeviceKinds::find(const cluster::Cluster& cluster, const Cos
   return kinds;
 }
 
+std::vector<std::size_t> DeviceClasses::ranks() const {
+  std::vector<std::size_t> ranks;
+  for (const DeviceClass& each : all) ranks.push_back(static_cast<std::size_t>(each.rank));
+  return ranks;
+}
+
 DeviceClasses DeviceKinds::classes(const std::vector<DeviceId>& devices,
                                    const std::vector<double>& shares) const {
   DeviceClasses found;

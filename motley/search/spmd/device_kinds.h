@@ -34,6 +34,8 @@ struct DeviceClass {
 struct DeviceClasses {
   std::vector<DeviceClass> all;      ///< in order of first occurrence
   std::vector<std::size_t> of_rank;  ///< positions in `all`
+
+  std::vector<std::size_t> ranks() const;  ///< one of each class
 };
 
 class DeviceKinds {

@@ -31,14 +31,11 @@ Result<SpmdPlan> price_lowered(SpmdStudy& study, const SpmdStudy::Programs& prog
     accumulation = &*gathering;
   }
   const DeviceClasses classes = study.kinds().classes(devices, sharding.shares);
-  std::vector<std::size_t> ranks;  // one of each class
-  for (const DeviceClass& each : classes.all) ranks.push_back(static_cast<std::size_t>(each.rank));
-  program::Program program = synth::lower_some_ranks(
-      *programs.graph, sharding, programs.rules, ranks, study.question().lowering, accumulation);
+  program::Program program =
+      synth::lower_some_ranks(*programs.graph, sharding, programs.rules, classes.ranks(),
+                              study.question().lowering, accumulation);
   if (programs.shortened != nullptr) set_origins(*programs.shortened, program);
-  ExchangeTimes& exchanges = study.exchanges(devices);
-  sharding.exchanges = synth::choose_methods(
-      program, [&](std::string_view name, double bytes) { return exchanges.at(name, bytes); });
+  sharding.exchanges = quickest_ways(program, study.exchanges(devices));
   MOTLEY_RETURN_IF_ERROR(synth::set_methods(program, sharding.exchanges));
   MOTLEY_ASSIGN(const auto times, study.model().times(program));
   MOTLEY_ASSIGN(const PricedProgram priced,
@@ -118,26 +115,18 @@ Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& d
 Result<synth::ExchangeWays> choose_ways(SpmdStudy& study, const std::vector<DeviceId>& devices,
                                         synth::Sharding sharding) {
   const SpmdQuestion& question = study.question();
-  const DeviceClasses classes = study.kinds().classes(devices, sharding.shares);
-  std::vector<std::size_t> ranks;
-  for (const DeviceClass& each : classes.all) ranks.push_back(static_cast<std::size_t>(each.rank));
+  const std::vector<std::size_t> ranks = study.kinds().classes(devices, sharding.shares).ranks();
   const auto rules = synth::find_rules_of(*question.graph, sharding, question.lowering.batch_norm);
-  ExchangeTimes& exchanges = study.exchanges(devices);
-  const std::int64_t times = sharding.micro_batches;
   std::vector<std::int64_t> numbers;
   for (const synth::Accumulation& each : study.programs().back().accumulations)
     numbers.push_back(each.micro_batches);
-  if (numbers.empty() || numbers.back() == times) numbers = {times};
-  std::optional<synth::ExchangeWays> ways;
-  for (const std::int64_t number : numbers) {
-    sharding.micro_batches = number;
-    MOTLEY_ASSIGN(const program::Program program,
-                  synth::lower_ranks(*question.graph, sharding, rules, ranks, question.lowering));
-    const synth::ExchangeWays chosen = synth::choose_methods(
-        program, [&](std::string_view name, double bytes) { return exchanges.at(name, bytes); });
-    ways = ways ? synth::common_ways(*std::move(ways), chosen) : chosen;
-  }
-  return *std::move(ways);
+  if (numbers.empty() || numbers.back() == sharding.micro_batches)
+    numbers = {sharding.micro_batches};
+  const auto lower = [&](std::int64_t micro_batches) {
+    sharding.micro_batches = micro_batches;
+    return synth::lower_ranks(*question.graph, sharding, rules, ranks, question.lowering);
+  };
+  return quickest_ways(numbers, lower, study.exchanges(devices));
 }
 
 namespace {

@@ -66,7 +66,7 @@ class Session:
         self.begun = time.perf_counter()
         self.record = None  # of a run directory (run_log.py)
         self._exchange = None
-        self._took: deque = deque()  # a pass of these, whole
+        self._took: deque = deque()  # what a pass of steps whose seconds are not told yet took in all
         self._timed: deque = deque()  # samples and passes of steps whose seconds are not told yet, and how to read them
         self._told_most: list[int] = []  # samples that the planner knows to fit
         self._why, self._expected = "", None

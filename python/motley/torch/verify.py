@@ -74,17 +74,20 @@ def compare(ours: dict, reference: dict) -> dict[str, tuple[float, float]]:
     return {name: difference(name) for name in sorted(reference.keys() | ours.keys())}
 
 
+def find_rounding(folder: str, command: list[str], even: dict, differences: dict[str, tuple[float, float]]) -> set[str]:
+    """Those beyond the limit of which another order of the samples makes as much; none where all are beyond, or one is by much."""
+    beyond = {name: apart for name, (apart, relative) in differences.items() if relative > LIMIT}
+    if not beyond or len(beyond) == len(differences) or max(beyond.values()) > LEAST * norm_of(even):
+        return set()
+    turned = compare(try_split(folder, "turned", command)["gradients"], even)
+    return {name for name, apart in beyond.items() if apart <= ROUNDING * turned[name][0] < math.inf}
+
+
 def verify(command: list[str]) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         even, uneven = (try_split(folder, split, command) for split in ("even", "uneven"))
         differences = compare(uneven["gradients"], even["gradients"])
-        beyond = {name: apart for name, (apart, relative) in differences.items() if relative > LIMIT}
-        rounding: set[str] = set()
-        if beyond and max(beyond.values()) <= LEAST * norm_of(even["gradients"]):
-            turned = compare(try_split(folder, "turned", command)["gradients"], even["gradients"])
-            rounding = {name for name, apart in beyond.items() if apart <= ROUNDING * turned[name][0] < math.inf}
-        if len(rounding) == len(differences):
-            rounding = set()
+        rounding = find_rounding(folder, command, even["gradients"], differences)
     compared = {name: relative for name, (_, relative) in differences.items() if name not in rounding}
     name = max(compared, key=compared.get)
     return {
