@@ -90,12 +90,13 @@ std::string explain(const Registry& registry, const std::vector<std::string>& ar
                        suggestion_clause(arguments[0], names), join(names, " "));
   std::string text = error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return text;
+  std::vector<const CLI::App*> asked = {&registry.app};  // --json is one of every verb's
+  for (const CLI::App* command : registry.commands)
+    if (command->parsed()) asked.push_back(command);
   std::vector<std::string> flags;
-  for (const CLI::App* command : registry.commands) {
-    if (!command->parsed()) continue;
+  for (const CLI::App* command : asked)
     for (const CLI::Option* option : command->get_options())
       for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
-  }
   for (const std::string& argument : arguments) {
     const std::string flag = argument.substr(0, argument.find('='));
     if (!flag.starts_with("--") || std::find(flags.begin(), flags.end(), flag) != flags.end())

@@ -67,6 +67,8 @@ TEST(App, MistypedVerbAndFlagAreAnswered) {
   EXPECT_THAT(outcome.err, HasSubstr("did you mean '--global-batch'?"));
   EXPECT_THAT(call({"plan", "--batch", "4"}).err,
               HasSubstr("unknown flag '--batch', did you mean '--global-batch'?"));
+  EXPECT_THAT(call({"plan", "--json", "--optimiser", "adam"}).out,
+              HasSubstr("unknown flag '--optimiser'"));
   EXPECT_THAT(call({"plan", "--colour"}).err, HasSubstr("unknown flag '--colour'; motley --help"));
   EXPECT_THAT(call({"plan", "a.motley", "c.toml"}).err,
               HasSubstr("found a.motley c.toml, which no flag takes; motley --help"));
