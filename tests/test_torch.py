@@ -27,12 +27,18 @@ def rows_of(*names, **environment):
 
 @pytest.fixture(scope="module")
 def results():
-    return rows_of("exchange", "mlp", "static", "workers", "cnn", "gpt", "accumulated", "norms", "sharded", "unused", "evaluates")
+    return rows_of("exchange", "mlp", "static", "workers", "cnn", "gpt", "accumulated", "norms", "sharded", "unused", "evaluates", "several")
 
 
 @pytest.mark.parametrize("case", ["mlp", "static", "workers", "cnn", "gpt", "accumulated", "norms", "sharded", "unused"])
 def test_it_is_what_one_device_gives(results, case):
     assert results[case]["max_param_diff"] <= LIMIT
+
+
+def test_several_models_and_passes_are_what_one_device_gives(results):
+    found = {name: apart for name, apart in results["several"].items() if name != "case"}
+    assert len(found) == 5 and max(found.values()) <= LIMIT, found
+    assert found["doubles"] < 1e-12
 
 
 def test_batches_are_shared_as_asked(results):
@@ -112,6 +118,7 @@ def test_faults_say_what_to_do(others):
         "hook": "another one does not go with unequal batches",
         "join": "join() is for ranks with other numbers of steps",
         "mixed": "mixed_precision does not go with unequal batches; use torch.autocast",
+        "unlike": "a step trains on batches of several loaders, which the ranks share as 12:8:4 and 5:3:1: their losses would weigh unlike",
         "weight": "weight='words'; wanted 'samples', 'tokens' or a function of the batch",
     }
     assert {name: text for name, text in wanted.items() if text not in found[name]} == {}, found
@@ -314,11 +321,11 @@ def waited(name, seconds):
     thread.join()
     return is_idle, took
 
-print(json.dumps([waited(b"pt_gloo_runloop", 0.5), waited(b"another", 0.5), waited(b"pt_gloo_runloop", 3)]))
+print(json.dumps([waited(b"pt_gloo_runloop", 0.5), waited(b"another", 1.5), waited(b"pt_gloo_runloop", 3)]))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT / "python")}, timeout=60)
     assert done.returncode == 0, done.stderr
     (first, first_s), (other, other_s), (late, late_s) = json.loads(done.stdout)
     assert first and first_s > 0.3
-    assert other and other_s < 0.3
+    assert other and other_s < 1
     assert not late and 2 <= late_s < 2.9  # it is not waited for for ever

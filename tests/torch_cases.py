@@ -6,6 +6,7 @@ Rank 0 prints a line of JSON a case.
 
 import copy
 import io
+import itertools
 import json
 import os
 import socket
@@ -69,33 +70,32 @@ def loss_of(outputs, y):
     return F.cross_entropy(outputs.flatten(0, -2), y.flatten())
 
 
-def one_device(model, data, steps, passes=1):
-    """The plain loop; `passes` batches a step. Losses are means over all that is not masked; gives those of the steps."""
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    done, epoch, waiting, losses = 0, 0, [], []
-    while done < steps:
+def global_batches(data):
+    """Indices that DistributedSampler gives all ranks together, one epoch after the other."""
+    for epoch in itertools.count():
         orders = []
         for rank in range(WORLD):
             sampler = DistributedSampler(data, WORLD, rank, seed=3)
             sampler.set_epoch(epoch)
             orders.append(list(sampler))
         for k in range(0, len(orders[0]), BATCH):
-            waiting.append(sum((order[k : k + BATCH] for order in orders), []))
-            if len(waiting) < passes:
-                continue
-            optimizer.zero_grad()
-            counts = [(data[batch][1] != -100).sum() for batch in waiting]
-            losses.append(0.0)
-            for batch, count in zip(waiting, counts, strict=True):
-                x, y = data[batch]
-                loss = loss_of(model(x), y) * count / sum(counts)
-                losses[-1] += loss.item()
-                loss.backward()
-            optimizer.step()
-            waiting, done = [], done + 1
-            if done == steps:
-                break
-        epoch += 1
+            yield sum((order[k : k + BATCH] for order in orders), [])
+
+
+def one_device(model, data, steps, passes=1):
+    """The plain loop; `passes` batches a step. Losses are means over all that is not masked; gives those of the steps."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    batches, losses = global_batches(data), []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        waiting = [data[next(batches)] for _ in range(passes)]
+        counts = [(y != -100).sum() for _, y in waiting]
+        losses.append(0.0)
+        for (x, y), count in zip(waiting, counts, strict=True):
+            loss = loss_of(model(x), y) * count / sum(counts)
+            losses[-1] += loss.item()
+            loss.backward()
+        optimizer.step()
     return losses
 
 
@@ -192,6 +192,88 @@ def unused():
         return {"max_param_diff": difference(model, reference), "said": said}
 
 
+def against_one_device(models, data, train, **options):
+    """`train(models, batches)` of some models in DDP, and of copies of them on one device. Largest difference of a parameter."""
+    alone = [copy.deepcopy(each) for each in models]
+    wrapped = [motley.torch.DDP(each) for each in models]
+    loader = shared_loader(data, [4, 2, 1], **options)
+    train(wrapped, loader)
+    if RANK == 0:
+        train(alone, (data[batch] for batch in itertools.islice(global_batches(data), len(loader))))
+        return max(map(difference, models, alone))
+
+
+def optimizers(models):
+    return [torch.optim.SGD(each.parameters(), lr=0.1) for each in models]
+
+
+def chain(models, batches):
+    """Each model takes what the one before gives."""
+    own = optimizers(models)
+    for x, y in batches:
+        for model in models:
+            x = model(x)
+        loss_of(x, y).backward()
+        for each in own:
+            each.step()
+            each.zero_grad()
+
+
+def adversaries(models, batches):
+    """A generator and a discriminator: three backward passes a step, the last one through both."""
+    (generator, discriminator), (own, others) = models, optimizers(models)
+
+    def loss(x, wanted):
+        found = discriminator(x)
+        return F.binary_cross_entropy_with_logits(found, torch.full_like(found, wanted))
+
+    for noise, _ in batches:
+        others.zero_grad()
+        loss(noise**2, 1.0).backward()
+        made = generator(noise)
+        loss(made.detach(), 0.0).backward()
+        others.step()
+        own.zero_grad()
+        loss(made, 1.0).backward()
+        own.step()
+
+
+def several():
+    """Models of their own in DDP, and a model that is called twice, or in evaluation mode, in a step."""
+    data = mlp()[1]
+    torch.manual_seed(1)
+
+    def two():
+        return [nn.Sequential(nn.Linear(12, 16), nn.BatchNorm1d(16), nn.Tanh()), nn.Linear(16, 5)]
+
+    def in_evaluation_mode(models, batches):
+        for each in models:
+            each.eval()
+        chain(models, batches)
+
+    def twice(models, batches):
+        (optimizer,) = optimizers(models)
+        for x, _ in batches:
+            F.mse_loss(models[0](x), models[0](x**2 - 1)).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    found = {
+        "chain": against_one_device(two(), data, chain),
+        "doubles": against_one_device([each.double() for each in two()], double(data), chain),
+        "evaluation": against_one_device(two(), data, in_evaluation_mode),
+        "twice": against_one_device(two()[:1], data, twice),
+        "adversaries": against_one_device([nn.Sequential(*two(), nn.Linear(5, 12)), nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 1))],
+                                          data, adversaries),
+    }  # fmt: skip
+    return found if RANK == 0 else None
+
+
+def double(data):
+    x, y = data.tensors
+    return TensorDataset(x.double(), y)
+
+
 def sharded():
     """fully_shard averages over ranks; `weigh` makes that the mean over the batch."""
     from torch.distributed.fsdp import fully_shard
@@ -279,6 +361,12 @@ def refuses():
                 F.cross_entropy(wrapped(data[:n][0]), data[:n][1]).backward()
         F.cross_entropy(wrapped(data[:8][0]), data[:8][1]).backward()
 
+    def unlike():
+        wrapped = motley.torch.DDP(model())
+        small = share(DataLoader(data, 3, sampler=sampler), shares=[3, 2, 1])
+        for (x, y), (u, v) in zip(share(loader, shares=[3, 2, 1]), small, strict=False):
+            (loss_of(wrapped(x), y) + loss_of(wrapped(u), v)).backward()
+
     found = {
         "unequal": said(unequal),
         "sum": said(summed),
@@ -293,6 +381,7 @@ def refuses():
         "join": said(lambda: motley.torch.DDP(model()).join()),
         "mixed": said(lambda: motley.torch.DDP(model(), mixed_precision=object())),
         "weight": said(lambda: motley.torch.DDP(model(), weight="words")),
+        "unlike": said(unlike),
     }
     return found if RANK == 0 else None
 
@@ -371,6 +460,7 @@ CASES = {
     "norms": lambda: compare(cnn, [19, 7, 2], weight=lambda batch: len(batch[1]), passes=1, steps=10),
     "evaluates": evaluates,
     "unused": unused,
+    "several": several,
     "sharded": sharded,
     "learns": learns,
     "ahead": lambda: learns(workers=1),

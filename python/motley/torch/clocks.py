@@ -98,17 +98,17 @@ class StepClock:
 
     def __init__(self):
         self.took = UNKNOWN  # seconds of the last step
-        self._taken = 0.0
+        self._begun = 0.0
         self._ended: float | None = None
 
     def take(self) -> None:
         """The coming step's first batch is there."""
-        self._taken = time.perf_counter()
+        self._begun = time.perf_counter() if self._ended is None else self._ended
 
     def end(self) -> None:
-        now = time.perf_counter()
-        self.took = now - (self._taken if self._ended is None else self._ended)
-        self._ended = now
+        """Of a step of several backward passes the last time counts."""
+        self._ended = time.perf_counter()
+        self.took = self._ended - self._begun
 
     def forget(self) -> None:
         """What comes now is no step's."""

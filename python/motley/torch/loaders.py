@@ -54,24 +54,24 @@ class SharedBatches:
     def __init__(self, together, session: Session, skipped: int = 0):
         self.together, self.session, self.skipped = together, session, skipped
         self.sampler, self.batch_size, self.drop_last = together.sampler, together.batch_size, together.drop_last
-        self.drawn: dict[int, list[int]] = {}  # samples of each rank, of steps that are drawn and not taken yet
+        self.drawn = session.new_drawn()
 
     def __len__(self) -> int:
         return max(0, len(self.together) - self.skipped)
 
     def __iter__(self) -> Iterator[list[int]]:
-        rank, first, trial = self.session.rank, self.session.step, Trial.asked()
-        self.drawn.clear()
-        for k, batch in enumerate(itertools.islice(self.together, self.skipped, None)):
-            samples = self.session.samples_of(first + k, len(batch))
-            self.drawn[first + k] = samples
+        rank, trial = self.session.rank, Trial.asked()
+        self.drawn.begin(self.session.weights)
+        for batch in itertools.islice(self.together, self.skipped, None):
+            samples = self.session.samples_of(self.drawn.next_weights(), len(batch))
+            self.drawn.draw(samples)
             begin = sum(samples[:rank])
             batch = trial.order(batch) if trial else batch
             yield batch[begin : begin + samples[rank]]
 
     def take(self, batch) -> None:
         """The next batch in order is what the coming step trains on."""
-        self.session.take(self.drawn.pop(self.session.step), batch)
+        self.session.take(self.drawn, batch)
 
 
 class DrawingLoader(DataLoader):
@@ -85,6 +85,7 @@ class DrawingLoader(DataLoader):
             try:
                 batch = next(iterator)
             except StopIteration:
+                self.session.leave(self.batch_sampler.drawn)
                 return
             yield batch
 

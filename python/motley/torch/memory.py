@@ -13,6 +13,7 @@ import os
 import resource
 import socket
 import time
+from collections.abc import Callable
 
 import torch
 
@@ -87,12 +88,12 @@ class CudaMemory:
 
 
 class Memory:
-    """`parameters`: those that are trained."""
+    """`parameters`: gives those that are trained."""
 
-    def __init__(self, device: torch.device, parameters):
+    def __init__(self, device: torch.device, parameters: Callable[[], list[torch.nn.Parameter]]):
         self.of = CudaMemory(device) if device.type == "cuda" else HostMemory()
         self.sharing = 1  # processes with the same `place`
-        self._parameters = list(parameters)
+        self._parameters = parameters
         self._rest, self._steps = 0, 0
         self._largest, self._peak = 0, 0  # most samples, and what they took
         self._there, self._read_at = 0.0, -1e9
@@ -101,12 +102,15 @@ class Memory:
         """A step's first forward pass begins."""
         if self._rest and self.of.keeps_rest:
             return
-        gradients = sum(each.nbytes for each in self._parameters if each.grad is None)
+        gradients = sum(each.nbytes for each in self._parameters() if each.grad is None)
         self._rest = self.of.in_use() + gradients
 
-    def most(self, samples: int) -> int:
-        """That fit, as far as it is known; called when the gradients of so many are there."""
+    def end(self) -> None:
+        """A step's gradients are there."""
         self._steps += 1
+
+    def most(self, samples: int) -> int:
+        """That fit, as far as it is known; called when gradients of so many are there."""
         self._largest, self._peak = max(self._largest, samples), max(self._peak, self.of.peak())
         now = time.monotonic()
         if now - self._read_at > EVERY_S:
@@ -115,6 +119,6 @@ class Memory:
             return NO_MOST
         room = SPARE * self._there - self._peak
         if self._steps < STATES_BY:
-            room -= 2 * sum(each.nbytes for each in self._parameters)
+            room -= 2 * sum(each.nbytes for each in self._parameters())
         each = max(self._peak - self._rest, 1) / max(self._largest, 1)
         return min(NO_MOST, self._largest + max(0, int(room / each)))

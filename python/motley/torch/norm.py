@@ -14,16 +14,22 @@ import torch
 from torch import nn
 
 
+def wide(x: torch.Tensor) -> torch.dtype:
+    """What statistics of such values are kept in."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
 def sums_of(x: torch.Tensor) -> torch.Tensor:
     """[1 + 2 C] float64 of x [N, C, ...]: samples of a channel, and for each channel sum x and sum x^2.
 
-    Squares are summed around the local mean, in float32: several times as quick as torch.var_mean over these dimensions.
+    Squares are summed around the local mean, in float32 (of float64: in that): several times as quick as torch.var_mean over these dimensions.
     """
-    rows = x.float().flatten(2) if x.dim() > 2 else x.float().unsqueeze(2)
+    rows = x.to(wide(x))
+    rows = rows.flatten(2) if x.dim() > 2 else rows.unsqueeze(2)
     own = x.numel() // x.shape[1]
     mean = rows.sum(2).double().sum(0) / own
-    centred = rows - mean.float().unsqueeze(1)
-    shift = mean - mean.float().double()  # of float32's mean
+    centred = rows - mean.to(wide(x)).unsqueeze(1)
+    shift = mean - mean.to(wide(x)).double()  # of the rounded mean
     squares = torch.linalg.vector_norm(centred, dim=2).double().square().sum(0) - own * shift**2
     return torch.cat([torch.tensor([own], dtype=torch.float64, device=x.device), mean * own, squares + own * mean**2])
 
@@ -39,9 +45,10 @@ class GlobalStatistics(torch.autograd.Function):
         count = sums[0]
         mean = sums[1 : channels + 1] / count
         variance = (sums[channels + 1 :] / count - mean**2).clamp_(min=0)
-        mean, variance = mean.float(), variance.float()
+        mean, variance = mean.to(wide(x)), variance.to(wide(x))
+        weight, bias = (None if each is None else each.to(wide(x)) for each in (weight, bias))
         context.save_for_backward(x, weight, mean, variance, count)
-        context.eps, context.session = eps, session
+        context.eps, context.session, context.micro = eps, session, session.latest
         out = torch.native_batch_norm(x, weight, bias, mean, variance, False, 0.0, eps)[0]
         context.mark_non_differentiable(mean, variance, count)
         return out, mean, variance, count
@@ -52,16 +59,20 @@ class GlobalStatistics(torch.autograd.Function):
         own, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(
             gradient.contiguous(), x, weight, mean, variance, None, None, False, context.eps, [True, True, True]
         )
-        part = context.session.loss_part()
+        part = context.micro.loss_part()
         sums = torch.cat([of_bias, of_weight]).double() * part
         context.session.sum_now(sums)
-        of_bias_all, of_weight_all = (sums / (count * part)).float().chunk(2)
+        of_bias_all, of_weight_all = (sums / (count * part)).to(wide(x)).chunk(2)
         if weight is not None:
-            of_weight_all, of_bias_all = of_weight_all * weight.float(), of_bias_all * weight.float()
+            of_weight_all, of_bias_all = of_weight_all * weight, of_bias_all * weight
         # What all samples' statistics owe to this one is affine in xhat: a batch norm's kernel is the quickest for that.
         invstd = torch.rsqrt(variance + context.eps)
         owed = torch.native_batch_norm(x, of_weight_all * invstd, of_bias_all * invstd, mean, variance, False, 0.0, context.eps)[0]
         return own.sub_(owed), of_weight if weight is not None else None, of_bias if weight is not None else None, None, None
+
+
+# Who compiles the model cannot compile an exchange.
+normalise = torch.compiler.disable(GlobalStatistics.apply)
 
 
 class GlobalBatchNorm(nn.modules.batchnorm._BatchNorm):
@@ -78,11 +89,11 @@ class GlobalBatchNorm(nn.modules.batchnorm._BatchNorm):
         # Without running statistics, too, evaluation is each rank's own; a model that was saved whole has no group.
         if not self.training or self.session is None:
             return super().forward(x)
-        out, mean, variance, count = GlobalStatistics.apply(x, self.weight, self.bias, self.eps, self.session)
+        out, mean, variance, count = normalise(x, self.weight, self.bias, self.eps, self.session)
         if self.track_running_stats and self.running_mean is not None:
             self.num_batches_tracked.add_(1)
             momentum = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-            unbiased = variance * (count / (count - 1)).float()
+            unbiased = variance * (count / (count - 1)).to(variance.dtype)
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
             self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
         return out

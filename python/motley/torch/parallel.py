@@ -7,6 +7,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from motley.torch.norm import make_global
+from motley.torch.passes import Passes
 from motley.torch.refusals import check_first_loss, check_group, check_options, explain_unused, tell_on_memory
 from motley.torch.session import Session, session_of
 from motley.torch.trial import Trial
@@ -45,9 +46,9 @@ class DDP(DistributedDataParallel):
             trial.begin(module, session)
         self._skip_statistics(module, session)
         super().__init__(module, **options)
-        session.keep_time(module)
+        self._passes = session.add_model(module)
         self._session, self._weight, self._is_checked = session, weight, callable(weight)
-        self._sums = Sums(session)
+        self._sums = Sums(session, self._passes)
         super().register_comm_hook(self._sums, Sums.reduce)
         tell_on_memory(session)
 
@@ -68,12 +69,14 @@ class DDP(DistributedDataParallel):
     def join(self, *_, **__):
         raise ValueError("motley.torch.DDP: join() is for ranks with other numbers of steps; the ranks of a shared loader have the same")
 
+    @torch.compiler.disable(recursive=False)  # who compiles this one compiles the module in it
     def forward(self, *inputs, **keywords):
-        if not (self.module.training and torch.is_grad_enabled()):
-            self._session.forget()  # what evaluation takes is no training
+        session, trains = self._session, self.module.training
+        if not torch.is_grad_enabled():
+            if not trains:
+                session.forget()  # what evaluation takes is no training
             return super().forward(*inputs, **keywords)
-        session = self._session
-        session.begin(self._count(inputs, keywords), self.require_backward_grad_sync, session.samples is not None)
+        session.begin(self._passes, self._count(inputs, keywords), self.require_backward_grad_sync, trains)
         self._sums.is_static = self.static_graph
         self._sums.under_way = []  # of a backward pass that failed
         if not self._is_checked:
@@ -109,13 +112,13 @@ class Sums:
     the process group's, which may outlive the interpreter.
     """
 
-    def __init__(self, session: Session):
-        self.session = session
+    def __init__(self, session: Session, passes: Passes):
+        self.session, self.passes = session, passes
         self.is_static = False  # then DDP exchanges all at the end of its first backward pass, and waits at once
         self.under_way: list[tuple] = []
 
     def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-        buffer, factor = bucket.buffer(), self.session.factor()
+        buffer, factor = bucket.buffer(), self.passes.factor()
         if factor == 0:
             buffer.zero_()  # a mean over nothing is no number
         else:
@@ -123,7 +126,7 @@ class Sums:
         done = torch.futures.Future(devices=[] if buffer.device.type == "cpu" else [buffer.device])
         self.under_way.append((dist.all_reduce(buffer, group=self.session.group, async_op=True), buffer, done))
         if bucket.is_last():
-            self.session.end_compute()
+            self.session.end_compute(self.passes)
         if not self.is_static:
             if len(self.under_way) == 1:
                 torch.autograd.Variable._execution_engine.queue_callback(self.finish)
@@ -140,6 +143,7 @@ class Sums:
         self.under_way = []
 
     def finish(self) -> None:
+        self.session.post()
         self.take()
         self.session.end_step()
 
@@ -155,7 +159,7 @@ def weigh(loss: torch.Tensor, weight: float | None = None) -> torch.Tensor:
     """
     check_group()
     session = session_of()
-    if session.micros:
+    if session.is_in_step:
         return session.weigh(loss, weight)
     count = float(session.samples[session.rank]) if weight is None and session.samples is not None else weight
     if count is None:

@@ -15,7 +15,6 @@ import socket
 import statistics
 import sys
 import time
-from collections import deque
 from collections.abc import Sequence
 
 import torch
@@ -23,46 +22,26 @@ import torch.distributed as dist
 
 LOG = logging.getLogger("motley.torch")
 VARIABLE = "MOTLEY_RUN_DIR"
+MOST_LOSSES = 64  # of a step
 MEDIAN_OF = 20  # steps before and after a decision
 
 
 class Record:
-    """What one rank knows of its steps beside times."""
+    """What one rank knows of its steps beside times: scalars that backward passes begin from."""
 
     def __init__(self, session, log: RunLog | None):
-        self.session, self.log = session, log
-        self._losses: deque = deque([[]])  # by step, of those that are not told yet
-        self._see_losses()
-
-    def _see_losses(self) -> None:
-        """Scalars that backward passes begin from. On an accelerator they are copied in its stream, and there when the step's time is."""
+        self.log = log
         backward = torch.Tensor.backward
 
         def seen(tensor, *arguments, **keywords):
-            if self.session.micros and tensor.dim() == 0:
+            if session.is_in_step and tensor.dim() == 0 and len(session.work.losses) < MOST_LOSSES:
+                # On an accelerator it is copied in its stream, and there when the step's time is.
                 own = tensor.device.type == "cpu"
                 value = tensor.detach().clone() if own else tensor.detach().to("cpu", non_blocking=True)
-                self._losses[-1].append((value, self.session.micros[-1]))
+                session.work.losses.append((value, session.latest))
             return backward(tensor, *arguments, **keywords)
 
         torch.Tensor.backward = seen
-
-    def loss(self, is_over: bool) -> float:
-        """This rank's part of that of the oldest step not told yet, if `is_over`; not a number where it is not known. Begins another step."""
-        self._losses.append([])
-        if not is_over:
-            return math.nan
-        losses = [(value.item(), micro) for value, micro in self._losses.popleft()]
-        total = sum(micro.total() for _, micro in losses)
-
-        def part(value: float, micro) -> float:
-            if micro.count == 0:
-                return 0.0  # a mean over nothing is no number
-            if micro.is_part:
-                return value
-            return value / total if micro.is_weighed else value * micro.count / micro.total()
-
-        return sum(part(*each) for each in losses) if losses else math.nan
 
 
 class RunLog:
@@ -194,7 +173,7 @@ def begin_record(session, run_dir: str | None, batch: int) -> None:
     if log is None:
         return
     how = "as given" if session.is_fixed else "even, until the ranks' times are known"
-    split = session.samples_of(session.step, batch)
+    split = session.samples_of(session.weights, batch)
     log.decide("start", split, 0, f"the batch split {':'.join(map(str, split))}: {how}")
     before = sys.excepthook
 

@@ -2,7 +2,8 @@
 
 One small exchange a step says what each rank's compute took. Rank 0 shows that to Motley's planner (motley/adapt, through
 motley.library) and its decision goes with a later exchange: so ranks need not be machines that round alike. All change at one
-step, behind whatever loaders have drawn: with c batches taken and P drawn ahead at most, step c + P is the first that nobody has.
+step, behind whatever loaders have drawn: with c batches of a loader taken and P drawn ahead at most, its batch c + P is the first that
+nobody has.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import atexit
 import logging
 import math
 import time
+import weakref
 from collections import Counter, deque
 
 import torch
@@ -21,25 +23,37 @@ from motley.torch.clocks import UNKNOWN, DeviceClock, HostClock, StepClock
 from motley.torch.ending import await_idle
 from motley.torch.memory import Memory
 from motley.torch.mesh import Mesh
+from motley.torch.passes import NOTHING, Micro, Passes, Work, add_known, add_seconds
 
 LOG = logging.getLogger("motley.torch")
-NOTHING = "motley.torch.DDP: the losses of all ranks average over nothing: every target is masked"
+MOST_ROWS = 64  # backward passes of a step that are told; a loop over batches that nobody shared has no end
 
 
-class Micro:
-    """One forward pass: what its loss averages over here, and on all ranks."""
+class Drawn:
+    """What is drawn of a loader, in one pass over it."""
 
-    def __init__(self, count: float, total: float | None, session: Session):
-        self.count, self.is_weighed, self.is_part = count, False, False
-        self._total, self._session = total, session
-        if total is None:
-            self._posted = session.mesh.post(torch.tensor([count], dtype=torch.float64))
+    def __init__(self):
+        self.begin([])
 
-    def total(self) -> float:
-        if self._total is None:
-            with self._session.waiting():
-                self._total = self._session.mesh.sum(self._posted).item()
-        return self._total
+    def begin(self, weights: list[float]) -> None:
+        self._taken, self._drawn = 0, 0  # batches
+        self._samples: deque[list[int]] = deque()  # of each rank, of what is drawn and not taken
+        self._splits = [(0, weights)]  # from which batch on
+
+    def change(self, ahead: int, weights: list[float]) -> None:
+        """From the batch on that no rank has drawn."""
+        self._splits = [*self._splits[-3:], (self._taken + ahead, weights)]
+
+    def next_weights(self) -> list[float]:
+        return next(weights for begins, weights in reversed(self._splits) if begins <= self._drawn)
+
+    def draw(self, samples: list[int]) -> None:
+        self._samples.append(samples)
+        self._drawn += 1
+
+    def take(self) -> list[int]:
+        self._taken += 1
+        return self._samples.popleft()
 
 
 class Session:
@@ -47,27 +61,29 @@ class Session:
         self.group = group
         self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
         self.mesh = Mesh(group)
-        self.step = 0  # batches taken from shared loaders; on all ranks the same
-        self.splits: list[tuple[int, list[float]]] = [(0, [1.0] * self.world)]  # from which step on
+        self.weights = [1.0] * self.world  # of the ranks, in what is drawn next
+        self.loaders: weakref.WeakSet[Drawn] = weakref.WeakSet()
         self.most, self.ahead = [], 0
         self.policy: SplitPolicy | None = None
         self.is_fixed = False
         self.wanted: list[int] | None = None  # by the planner, of rank 0; not told yet
         self.batch, self.samples = None, None  # what was taken last, and samples of each rank
-        self.micros: list[Micro] = []
-        self.is_synced = False  # the last forward pass exchanges gradients
+        self._taken: dict[Drawn, list[int]] = {}  # samples of each rank, by loader, that no forward pass had a part in yet
+        self.models: weakref.WeakSet[Passes] = weakref.WeakSet()  # in DDP
+        self.latest: Micro | None = None  # of the last forward pass
         self.clock: HostClock | DeviceClock = HostClock()
         self.steps = StepClock()
         self.lag = 0  # steps after which a step's seconds are told; on all ranks the same
-        self.memory: Memory  # of the model in DDP, whose steps these are
-        self.passes = 1  # forward passes of the last step
+        self.memory: Memory  # of the models in DDP, whose steps these are
+        self.work = Work()  # of the step that runs
         self.done = 0  # steps whose gradients were exchanged
         self.fitted = 0  # most samples of such a step here
         self.begun = time.perf_counter()
         self.record = None  # of a run directory (run_log.py)
-        self._exchange = None
+        self._exchange: list[int] = []  # rows that were posted in the step that runs
+        self._reading = None  # of a backward pass, that is not posted yet
         self._took: deque = deque()  # what a pass of steps whose seconds are not told yet took in all
-        self._timed: deque = deque()  # samples and passes of steps whose seconds are not told yet, and how to read them
+        self._untold: deque[Work] = deque()  # the step that runs, behind those that are told later
         self._told_most: list[int] = []  # samples that the planner knows to fit
         self._why, self._expected = "", None
         self._cache: dict = {}
@@ -78,17 +94,23 @@ class Session:
     def __reduce__(self):
         return _no_session, ()  # a saved model is opened elsewhere
 
-    def keep_time(self, module: torch.nn.Module) -> None:
-        """Of steps of a model, which all ranks name together, each where it has it."""
-        parameters = [each for each in module.parameters() if each.requires_grad]
+    def add_model(self, module: torch.nn.Module) -> Passes:
+        """Of whose steps time and memory are kept. All ranks name it together, each where it has it."""
+        passes = Passes(module)
+        self.models.add(passes)
+        parameters = self._parameters()
         device = next((each.device for each in parameters if each.device.type != "cpu"), torch.device("cpu"))
         if device.type != "cpu":
             self.clock = DeviceClock(device)
-        self.memory = Memory(device, parameters)
+        self.memory = Memory(device, self._parameters)
         said = [None] * self.world
         dist.all_gather_object(said, (self.clock.LAG, self.memory.of.place()), group=self.group)
         self.lag = max(lag for lag, _ in said)
         self.memory.sharing = Counter(place for _, place in said)[said[self.rank][1]]
+        return passes
+
+    def _parameters(self) -> list[torch.nn.Parameter]:
+        return [each for passes in self.models for each in passes.parameters]
 
     # Loaders.
 
@@ -113,25 +135,36 @@ class Session:
 
     def fix(self, weights: list[float]) -> None:
         self.is_fixed = True
-        self.splits = [(self.step, weights)]
+        self.weights = weights
 
-    def samples_of(self, step: int, batch: int) -> list[int]:
+    def samples_of(self, weights: list[float], batch: int) -> list[int]:
         """Samples of each rank in a step of `batch`."""
-        weights = next(weights for begins, weights in reversed(self.splits) if begins <= step)
         key = (*weights, batch)
         if key not in self._cache:
             self._cache[key] = share_batch(batch, weights, self.most)
         return self._cache[key]
 
+    def new_drawn(self) -> Drawn:
+        drawn = Drawn()
+        self.loaders.add(drawn)
+        return drawn
+
     def begin_epoch(self) -> None:
         self.settle()
         self.forget()
 
-    def take(self, samples: list[int], batch) -> None:
-        if not self.micros:
+    def take(self, loader: Drawn, batch) -> None:
+        """The loader's next batch is what comes next."""
+        if self.work.is_posted or not self.work.is_begun:
+            self.work = Work()
+            self.work.is_begun = True
             self.steps.take()
-        self.samples, self.batch = samples, batch
-        self.step += 1
+        self._taken[loader] = self.samples = loader.take()
+        self.batch = batch
+
+    def leave(self, loader: Drawn) -> None:
+        """It has no more batches: what was taken of it last is no part of what comes."""
+        self._taken.pop(loader, None)
 
     # Steps.
 
@@ -143,6 +176,7 @@ class Session:
         """What comes now is no step's work."""
         self.clock.forget()
         self.steps.forget()
+        self._taken.clear()
 
     def sum_now(self, tensor: torch.Tensor) -> None:
         """Over all ranks, in place; waiting is no compute."""
@@ -152,83 +186,93 @@ class Session:
             else:
                 dist.all_reduce(tensor, group=self.group)
 
-    def begin(self, count: float | None, is_synced: bool, has_loaded: bool) -> None:
-        """A forward pass. `count`: what the loss averages over; none: samples that the shared loader gave."""
-        if self.is_synced and self.micros:
-            self.micros.pop()  # it had no backward pass
-        if not self.micros:
+    @property
+    def is_in_step(self) -> bool:
+        """Has some forward pass no backward pass yet?"""
+        return any(passes.micros for passes in self.models)
+
+    def begin(self, passes: Passes, count: float | None, is_synced: bool, is_sure: bool) -> None:
+        """A forward pass of a model. `count`: what the loss averages over; none: samples that the shared loader gave."""
+        unused = passes.drop_unused()
+        if unused and not unused.is_sure:
+            self.forget()  # it was an evaluation
+        if not self.is_in_step:
             self.memory.begin()
         total = None
-        if count is None and has_loaded:
+        if count is None:
+            self._check_alike()
             count, total = float(self.samples[self.rank]), float(sum(self.samples))
-        self.micros.append(Micro(count, total, self))
-        self.is_synced = is_synced
+        self._taken.clear()
+        self.latest = Micro(count, total, self, is_sure)
+        passes.begin(self.latest, is_synced)
 
-    def loss_part(self) -> float:
-        """Of this rank's loss in that of all ranks; of a weighed loss 1, as its sums need no more."""
-        micro = self.micros[-1]
-        return 1.0 if micro.is_weighed or micro.is_part else micro.count / micro.total()
+    def _check_alike(self) -> None:
+        """One part of a loss is all that a rank's gradients are weighed by."""
+        parts = [[each / sum(samples) for each in samples] for samples in self._taken.values()]
+        if any(abs(a - b) > 1e-9 for part in parts for a, b in zip(part, parts[0], strict=True)):
+            found = " and ".join(":".join(map(str, samples)) for samples in self._taken.values())
+            raise ValueError(
+                f"motley.torch.share: a step trains on batches of several loaders, which the ranks share as {found}: their losses would weigh "
+                "unlike. Use loaders of one batch size, or one of torch.utils.data.StackDataset"
+            )
+
+    def _open(self) -> list[Micro]:
+        """Forward passes that the next backward pass may begin from: the last one of each model."""
+        return [passes.micros[-1] for passes in self.models if passes.micros]
 
     def weigh(self, loss: torch.Tensor, count: float | None) -> torch.Tensor:
-        if count is not None:
-            self.micros[-1] = Micro(float(count), None, self)
-        micro = self.micros[-1]
-        micro.is_weighed = True
-        return loss * micro.count
+        for micro in self._open():
+            if count is not None:
+                micro.recount(float(count))
+            micro.is_weighed = True
+        return loss * self.latest.count
 
     def part(self, loss: torch.Tensor, count: float | None = None, total: float | None = None) -> tuple[torch.Tensor, float]:
         """Of a local mean in that of all ranks, and its factor; micro-batches count alike, as a loop on one device has them.
         `count` of `total`, where what the forward pass said does not hold."""
-        if count is not None:
-            self.micros[-1] = Micro(count, total, self)
-        micro = self.micros[-1]
-        micro.is_part = True
-        if micro.total() == 0:
+        for micro in self._open():
+            if count is not None:
+                micro.recount(count, total)
+            micro.is_part = True
+        if self.latest.total() == 0:
             raise ValueError(NOTHING)
-        factor = micro.count / micro.total()
+        factor = self.latest.count / self.latest.total()
         return loss * factor, factor
 
-    def factor(self) -> float:
-        """Of the gradients here, summed over the micro-batches, in those of all ranks."""
-        if all(micro.is_part for micro in self.micros):
-            return 1.0
-        weighed = sum(micro.is_weighed for micro in self.micros)
-        total = sum(micro.total() for micro in self.micros)
-        if total == 0:
-            raise ValueError(NOTHING)
-        if weighed == len(self.micros):
-            return 1.0 / total
-        if weighed:
-            raise ValueError(f"motley.torch.weigh: {weighed} of {len(self.micros)} micro-batches were weighed; weigh the loss of each")
-        if len({(micro.count, micro.total()) for micro in self.micros}) > 1:
-            found = [micro.count for micro in self.micros]
-            raise ValueError(
-                f"motley.torch.DDP: micro-batches that average over {found} are accumulated; a mean of their means is not the mean. "
-                "Write motley.torch.weigh(loss).backward(), without a division by the number of micro-batches"
-            )
-        return sum(micro.count for micro in self.micros) / total
+    def end_compute(self, passes: Passes) -> None:
+        """All gradients of a model are on their way. In a backward pass through several the last one's time counts."""
+        self.work.passes = max(self.work.passes, passes.end())
+        self._reading = self.clock.stop()
 
-    def end_compute(self) -> None:
-        """All gradients are on their way: says what this rank's own work took."""
-        samples, passes = self.samples, max(1, len(self.micros))
-        self.passes = passes
-        reading = self.clock.stop()
-        if samples is not None:
-            begins, weights = 0, [0.0] * self.world
+    def post(self) -> None:
+        """A backward pass is over: says what this rank's own work took."""
+        reading, self._reading = self._reading, None
+        if reading is None:
+            return  # it was through several models
+        self.done += not self.work.is_posted
+        if self.samples is None or len(self._exchange) >= MOST_ROWS:
+            return
+        changes, weights = 0.0, [0.0] * self.world
+        if not self.work.is_posted:
             if self.wanted is not None:
-                begins, weights = self.step + self.ahead, self.wanted
+                changes, weights = 1.0, self.wanted
                 self.wanted = None
-            self._timed.append((list(samples), passes, reading))
-            timed = self._timed.popleft() if len(self._timed) > self.lag else None
-            seconds = timed[2]() / timed[1] if timed else UNKNOWN
-            most, peak = self.memory.most(samples[self.rank]), self.memory.of.peak()
-            loss = self.record.loss(timed is not None) if self.record else math.nan
-            plan = [begins, *weights] if self.rank == 0 else [0.0] * (self.world + 1)
-            row = torch.tensor([seconds, most, loss, peak, *plan], dtype=torch.float64)
-            self._exchange = (self.mesh.post(row), list(samples), timed[0] if timed else None)
-            self.fitted = max(self.fitted, samples[self.rank])
-        self.micros, self.is_synced = [], False
-        self.done += 1
+            self._untold.append(self.work)
+            if len(self._untold) > self.lag + 1:
+                self._untold.popleft()
+            self.memory.end()
+            self.fitted = max(self.fitted, self.samples[self.rank])
+        self.work.is_posted, self.work.samples = True, list(self.samples)
+        self.work.readings.append(reading)
+        told = self._told()
+        seconds, loss = (told.seconds(), told.loss()) if told else (UNKNOWN, math.nan)
+        most, peak = self.memory.most(self.samples[self.rank]), self.memory.of.peak()
+        plan = [changes, *weights] if self.rank == 0 else [0.0] * (self.world + 1)
+        self._exchange.append(self.mesh.post(torch.tensor([seconds, most, loss, peak, *plan], dtype=torch.float64)))
+
+    def _told(self) -> Work | None:
+        """The step whose seconds are told now."""
+        return self._untold[0] if len(self._untold) > self.lag else None
 
     def end_step(self) -> None:
         """All gradients are there: the next step's work begins."""
@@ -237,31 +281,39 @@ class Session:
 
     def settle(self) -> None:
         """Takes up what the last exchange said."""
-        if self._exchange is None:
+        if not self._exchange:
             return
-        posted, samples, timed = self._exchange
-        self._exchange = None
+        posted, self._exchange = self._exchange, []
         with self.waiting():
-            table = [row.tolist() for row in self.mesh.take(posted)]
-        seconds, most, losses, peaks, begins, *weights = zip(*table, strict=True)
-        begins, weights = begins[0], [each[0] for each in weights]
-        self._took.append(self.steps.took / self.passes)
-        took = self._took.popleft() if timed else UNKNOWN
+            tables = [[row.tolist() for row in self.mesh.take(each)] for each in posted]
+        _, most, _, peaks, *_ = zip(*tables[-1], strict=True)
+        changes, *weights = tables[0][0][4:]
+        seconds = [add_seconds(table[rank][0] for table in tables) for rank in range(self.world)]
+        losses = [add_known(table[rank][2] for table in tables) for rank in range(self.world)]
+        passes, told = self.work.passes, self._told()
+        self._took.append(self.steps.took / passes)
+        took = self._took.popleft() if told else UNKNOWN
         if self.record and self.record.log:
-            self.record.log.step(self.steps.took, self.passes, samples, peaks)
-            if timed:
+            self.record.log.step(self.steps.took, passes, self.work.samples, peaks)
+            if told:
                 self.record.log.tell(seconds, losses)
-        if begins > 0:
-            self.splits.append((int(begins), weights))
-            if self.rank == 0:
-                LOG.info("from step %d on %s samples: %s", begins, ":".join(f"{each:.0f}" for each in weights), self._why)
-                if self.record:
-                    self.record.log.decide("motley", weights, -(-(int(begins) - self.step) // self.passes), self._why, self._expected)
-            self.splits = self.splits[-4:]  # steps that are drawn already had theirs
+        if changes:
+            self._change(weights, passes)
         if self.rank == 0 and not self.is_fixed and self.world > 1 and min(seconds) > UNKNOWN:
-            self._learn(timed, seconds, took, [min(int(a), b) for a, b in zip(most, self.most, strict=True)])
+            self._learn(told.samples, seconds, took, passes, [min(int(a), b) for a, b in zip(most, self.most, strict=True)])
 
-    def _learn(self, samples: list[int], seconds: list[float], took: float, most: list[int]) -> None:
+    def _change(self, weights: list[float], passes: int) -> None:
+        """Behind what is drawn."""
+        self.weights = weights
+        for each in self.loaders:
+            each.change(self.ahead, weights)
+        if self.rank == 0:
+            after = -(-self.ahead // passes)
+            LOG.info("from step %d on %s samples: %s", self.done + after, ":".join(f"{each:.0f}" for each in weights), self._why)
+            if self.record:
+                self.record.log.decide("motley", weights, after, self._why, self._expected)
+
+    def _learn(self, samples: list[int], seconds: list[float], took: float, passes: int, most: list[int]) -> None:
         if self.policy is None:
             self.policy, self._told_most = SplitPolicy(self.most), list(self.most)
         for rank, (told, now) in enumerate(zip(self._told_most, most, strict=True)):
@@ -270,7 +322,7 @@ class Session:
         self._told_most = most
         for choice in self.policy.observe(self.done, time.perf_counter() - self.begun, samples, seconds, took):
             if choice["action"]["do"] == "split":
-                self.wanted, self._why, self._expected = [0] * self.world, choice["why"], choice["expected_s"] * self.passes
+                self.wanted, self._why, self._expected = [0] * self.world, choice["why"], choice["expected_s"] * passes
                 for each in choice["action"]["shares"]:
                     self.wanted[int(each["device"])] = each["samples"]
 

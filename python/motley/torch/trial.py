@@ -12,11 +12,13 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 VARIABLE = "MOTLEY_TORCH_TRIAL"  # {"folder", "split": "even", "uneven" or "turned"}
 
+_models: list[torch.nn.Module] = []  # in DDP, in the order in which the script makes them
+
 
 class Trial:
     def __init__(self, folder: str, split: str):
         self.folder, self.split = folder, split
-        self.weights, self.gradients = os.path.join(folder, "weights.pt"), os.path.join(folder, f"{split}.pt")
+        self.gradients = os.path.join(folder, f"{split}.pt")
 
     @staticmethod
     def asked() -> Trial | None:
@@ -36,11 +38,15 @@ class Trial:
         for each in module.modules():
             if isinstance(each, _DropoutNd):
                 each.p = 0.0
+        weights = os.path.join(self.folder, f"weights-{len(_models)}.pt")
+        _models.append(module)
         if session.rank == 0:
-            if os.path.exists(self.weights):
-                module.load_state_dict(torch.load(self.weights, weights_only=True))
+            if os.path.exists(weights):
+                module.load_state_dict(torch.load(weights, weights_only=True))
             else:
-                torch.save(dict(module.state_dict()), self.weights)
+                torch.save(dict(module.state_dict()), weights)
+        if len(_models) > 1:
+            return
 
         def end(_optimizer, arguments, keywords):
             closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")  # behind the optimizer
@@ -48,7 +54,9 @@ class Trial:
                 with torch.enable_grad():
                     closure()
             if session.rank == 0:
-                found = {name: each.grad for name, each in module.named_parameters() if each.grad is not None}
+                of_all = ((f"{i}: " if len(_models) > 1 else "", model) for i, model in enumerate(_models))
+                named = ((f"{of}{name}", each.grad) for of, model in of_all for name, each in model.named_parameters())
+                found = {name: gradient for name, gradient in named if gradient is not None}
                 torch.save({"gradients": found, "samples": session.samples}, self.gradients)
             sys.stdout.flush()
             sys.stderr.flush()

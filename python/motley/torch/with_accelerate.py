@@ -96,7 +96,7 @@ class SharedAccelerator(Accelerator):
             return super().prepare_model(model, *arguments, **keywords)
 
     def backward(self, loss, **keywords):
-        if not self.session.micros:  # a model that is not in DDP
+        if not self.session.is_in_step:  # a model that is not in DDP
             return super().backward(loss, **keywords)
         if not (self.is_weighed or self.is_checked):
             self.is_checked = True
