@@ -26,7 +26,7 @@ torch.set_num_threads(1)
 torch.manual_seed(1)
 model = nn.Sequential(nn.Linear(16, WIDTH), *(layer for _ in range(DEPTH) for layer in (nn.Linear(WIDTH, WIDTH), nn.GELU())), nn.Linear(WIDTH, 5))
 optimizer = torch.optim.Adam(model.parameters())
-memory = Memory(torch.device("cpu"), model.parameters())
+memory = Memory(torch.device("cpu"), lambda: list(model.parameters()))
 memory.of = Limited()
 samples, rows = 256, []
 for _ in range(12):
@@ -34,6 +34,7 @@ for _ in range(12):
     optimizer.zero_grad()
     memory.begin()
     F.cross_entropy(model(x), y).backward()
+    memory.end()
     most = memory.most(samples)
     optimizer.step()
     rows.append([samples, most, memory.of.peak()])
