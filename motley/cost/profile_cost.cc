@@ -250,7 +250,9 @@ Result<ProfileCost::Times> ProfileCost::other_times(const DeviceTimes& times,
     found.scratch.push_back(answers[i]->scratch);
     total += answers[i]->seconds;
   }
-  const double speed = times.pace.at(total);
+  double speed = times.pace.at(total);
+  if (times.most_alone && !program::is_in_group(program))
+    speed = std::min(speed, *times.most_alone);
   for (Seconds& seconds : found.seconds) seconds = seconds / speed;
   if (times.pause > Seconds(0)) add_pauses(program, times.pause, found.seconds);
   return found;

@@ -47,6 +47,7 @@ class ProfileCost : public CostModel {
     bool is_paced = false;                        ///< the tables have the pace in them already
     std::vector<InterferenceEntry> interference;  ///< of the device; none: it has none
     Seconds pause;  ///< more for an instruction that waits for what another device sends
+    std::optional<double> most_alone = {};  ///< a pace that alone is not exceeded
     /// The one setting by which all instructions of a program are priced.
     const SettingTimes& of(const program::DeviceProgram& program) const {
       return program::is_in_group(program) ? shared : alone;
@@ -56,7 +57,7 @@ class ProfileCost : public CostModel {
     /// Does a program take the same on both?
     bool is_same(const DeviceTimes& other) const {
       return alone == other.alone && shared == other.shared && pace == other.pace &&
-             pause == other.pause && is_paced == other.is_paced;
+             most_alone == other.most_alone && pause == other.pause && is_paced == other.is_paced;
     }
   };
   /// `devices`: by name.

@@ -32,4 +32,10 @@ double Pace::fastest() const {
   return most;
 }
 
+Pace Pace::at_most(double speed) const {
+  Pace limited = *this;
+  for (Sample& sample : limited.samples_) sample.speed = std::min(sample.speed, speed);
+  return limited;
+}
+
 }  // namespace motley::cost

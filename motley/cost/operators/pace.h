@@ -29,6 +29,7 @@ class Pace {
   /// Linear in the logarithm of the compute between samples, constant outside.
   double at(Seconds compute) const;
   double fastest() const;
+  Pace at_most(double speed) const;
   const std::vector<Sample>& samples() const { return samples_; }
   bool is_constant() const { return samples_.size() == 1; }
   bool operator==(const Pace&) const = default;

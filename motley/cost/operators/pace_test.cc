@@ -23,6 +23,12 @@ TEST(Pace, IsConstantOutside) {
   EXPECT_DOUBLE_EQ(Pace(0.7).at(Seconds(3)), 0.7);
 }
 
+TEST(Pace, MayBeLimited) {
+  const Pace pace = Pace({{Seconds(0.010), 0.4}, {Seconds(0.090), 0.2}}).at_most(0.3);
+  EXPECT_DOUBLE_EQ(pace.at(Seconds(0.010)), 0.3);
+  EXPECT_DOUBLE_EQ(pace.at(Seconds(0.090)), 0.2);
+}
+
 TEST(Pace, TakesTheFirstOfEqualAmounts) {
   const Pace pace({{Seconds(1), 0.4}, {Seconds(1), 0.2}});
   EXPECT_TRUE(pace.is_constant());

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "motley/base/statistics.h"
@@ -295,17 +296,21 @@ Result<Tempo> find_tempo(const graph::Model& model, const cluster::Cluster& clus
   return Tempo{cost::Pace(std::move(samples)), pause, find_jitter(times, spread)};
 }
 
-/// A device's times, with its pace in them; devices of one pace for all share their tables.
+/// A device's times, with its pace in them; devices of one pace for all share their tables. A pace
+/// was measured beside others, over what operators took beside others that were not slowed: it may
+/// be above the speed that is emulated (`most_alone`), and alone a device has no more than that.
 cost::ProfileCost::DeviceTimes paced(const Table& alone, const Table& shared,
-                                     const cost::Pace& pace) {
+                                     const cost::Pace& pace, std::optional<double> most_alone) {
   cost::ProfileCost::DeviceTimes times;
   times.pace = pace;
-  times.is_paced = !pace.is_constant();
+  times.most_alone = most_alone;
+  times.is_paced = !pace.is_constant() || (most_alone && pace.fastest() > *most_alone);
   times.alone = alone.of_setting();
   times.shared = shared.of_setting();
   if (!times.is_paced) return times;
-  for (cost::ProfileCost::SettingTimes* each : {&times.alone, &times.shared})
-    each->table = std::make_shared<const InstructionTimes>(each->table->slowed(pace));
+  const cost::Pace own = most_alone ? pace.at_most(*most_alone) : pace;
+  times.alone.table = std::make_shared<const InstructionTimes>(times.alone.table->slowed(own));
+  times.shared.table = std::make_shared<const InstructionTimes>(times.shared.table->slowed(pace));
   return times;
 }
 
@@ -435,9 +440,12 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
     MOTLEY_ASSIGN(const Tempo tempo,
                   find_tempo(model, cluster, store, options, id, *shared->times));
     if (tempo.jitter != simulate::Jitter{}) costs.jitter[device.name] = tempo.jitter;
-    auto times = paced(*alone, *shared, tempo.pace);
+    // A pace is of whole steps among busy neighbours.
+    const bool has_pace = cost::has_pace(cluster, id);
+    auto times =
+        paced(*alone, *shared, tempo.pace, has_pace ? std::optional(device.speed) : std::nullopt);
     times.pause = tempo.pause;
-    if (!cost::has_pace(cluster, id))  // a pace is of whole steps among busy neighbours
+    if (!has_pace)
       times.interference = entries_of(interference, cost::device_key(device, options.torch));
     if (alone->by_work && shared->by_work)
       costs.by_work[device.name] = by_work(*alone, *shared, tempo.pace,

@@ -191,6 +191,22 @@ TEST_F(CpuCostsTest, ThePaceIsThatOfWholeSteps) {
   EXPECT_NEAR(found.full_speed.at("a:0")->total(kBatch).value, 1e-3 * instructions(), 1e-12);
 }
 
+// b:0, of a quarter, goes at half of what operators take beside others that are not slowed: they
+// make it that slow. Alone it has its quarter.
+TEST_F(CpuCostsTest, AloneNoDeviceIsQuickerThanItsSpeed) {
+  profile_all();
+  measure_step(DeviceId(0), 2e-3 * instructions());
+  measure_step(DeviceId(1), 2e-3 * instructions());
+  const Costs found = costs();
+  const auto total = [&](const char* device, bool is_alone) {
+    const auto& times = found.devices.at(device);
+    const auto& setting = is_alone ? times.alone : times.shared;
+    return setting.table->total(kBatch).value / times.table_speed();
+  };
+  EXPECT_NEAR(total("b:0", false), 2e-3 * instructions(), 1e-12);
+  EXPECT_NEAR(total("b:0", true) / total("a:0", true), 2, 1e-9);  // a:0 goes at its half
+}
+
 // Whole steps that scatter by 0.2 beside instructions that do not: all that is shared, 1.4826 times
 // the median deviation.
 TEST_F(CpuCostsTest, WhatStepsVaryByIsShared) {

@@ -42,6 +42,7 @@ void price_alike(Costs& costs, const cluster::Cluster& cluster, DeviceId device,
   std::vector<cost::Pace::Sample> samples = times.pace.samples();
   for (cost::Pace::Sample& sample : samples) sample.speed *= ratio;
   times.pace = cost::Pace(std::move(samples));
+  if (times.most_alone) *times.most_alone *= ratio;
   if (times.is_paced)  // their tables have it in them
     for (cost::ProfileCost::SettingTimes* each : {&times.alone, &times.shared})
       each->table =
