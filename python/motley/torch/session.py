@@ -216,23 +216,24 @@ class Session:
                 "unlike. Use loaders of one batch size, or one of torch.utils.data.StackDataset"
             )
 
-    def _open(self) -> list[Micro]:
-        """Forward passes that the next backward pass may begin from: the last one of each model."""
-        return [passes.micros[-1] for passes in self.models if passes.micros]
+    def _open(self, count: float | None, total: float | None = None) -> list[Micro]:
+        """Forward passes that the next backward pass may begin from, the last one of each model, with what they are now said to average over."""
+        others = [passes.micros[-1] for passes in self.models if passes.micros and passes.micros[-1] is not self.latest]
+        if count is not None:
+            self.latest.recount(count, total)
+            for micro in others:
+                micro.count_as(self.latest)
+        return [self.latest, *others]
 
     def weigh(self, loss: torch.Tensor, count: float | None) -> torch.Tensor:
-        for micro in self._open():
-            if count is not None:
-                micro.recount(float(count))
+        for micro in self._open(None if count is None else float(count)):
             micro.is_weighed = True
         return loss * self.latest.count
 
     def part(self, loss: torch.Tensor, count: float | None = None, total: float | None = None) -> tuple[torch.Tensor, float]:
         """Of a local mean in that of all ranks, and its factor; micro-batches count alike, as a loop on one device has them.
         `count` of `total`, where what the forward pass said does not hold."""
-        for micro in self._open():
-            if count is not None:
-                micro.recount(count, total)
+        for micro in self._open(count, total):
             micro.is_part = True
         if self.latest.total() == 0:
             raise ValueError(NOTHING)
