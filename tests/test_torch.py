@@ -37,7 +37,7 @@ def test_it_is_what_one_device_gives(results, case):
 
 def test_several_models_and_passes_are_what_one_device_gives(results):
     found = {name: apart for name, apart in results["several"].items() if name != "case"}
-    assert len(found) == 5 and max(found.values()) <= LIMIT, found
+    assert len(found) == 7 and max(found.values()) <= LIMIT, found
     assert found["doubles"] < 1e-12
 
 

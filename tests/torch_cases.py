@@ -238,6 +238,25 @@ def adversaries(models, batches):
         own.step()
 
 
+class ActiveNorm(nn.BatchNorm1d):
+    """A batch norm with a forward pass of its own."""
+
+    def forward(self, x):
+        return torch.tanh(super().forward(x))
+
+
+class BareNorm(nn.Module):
+    """A batch norm that no module of PyTorch's computes."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(channels))
+        self.register_buffer("variance", torch.ones(channels))
+
+    def forward(self, x):
+        return torch.tanh(F.batch_norm(x, self.mean, self.variance, training=self.training))
+
+
 def several():
     """Models of their own in DDP, and a model that is called twice, or in evaluation mode, in a step."""
     data = mlp()[1]
@@ -262,6 +281,8 @@ def several():
         "chain": against_one_device(two(), data, chain),
         "doubles": against_one_device([each.double() for each in two()], double(data), chain),
         "evaluation": against_one_device(two(), data, in_evaluation_mode),
+        "own norms": against_one_device([nn.Sequential(nn.Linear(12, 16), ActiveNorm(16), BareNorm(16), nn.Linear(16, 5))], data, chain),
+        "compiled": against_one_device([torch.compile(two()[0], backend="eager"), two()[1]], data, chain),
         "twice": against_one_device(two()[:1], data, twice),
         "adversaries": against_one_device([nn.Sequential(*two(), nn.Linear(5, 12)), nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 1))],
                                           data, adversaries),

@@ -10,8 +10,13 @@ is the gradient of this rank's loss that, weighed by w_i and summed over ranks, 
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+
 import torch
 from torch import nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 
 def wide(x: torch.Tensor) -> torch.dtype:
@@ -75,6 +80,16 @@ class GlobalStatistics(torch.autograd.Function):
 normalise = torch.compiler.disable(GlobalStatistics.apply)
 
 
+def batch_norm(session, x, running_mean, running_var, weight, bias, momentum, eps):
+    """F.batch_norm in training."""
+    out, mean, variance, count = normalise(x, weight, bias, eps, session)
+    if running_mean is not None:
+        unbiased = variance * (count / (count - 1)).to(variance.dtype)
+        running_mean.lerp_(mean.to(running_mean.dtype), momentum)
+        running_var.lerp_(unbiased.to(running_var.dtype), momentum)
+    return out
+
+
 class GlobalBatchNorm(nn.modules.batchnorm._BatchNorm):
     """Takes the place of BatchNorm1d, 2d, 3d and SyncBatchNorm: the same parameters, buffers and names."""
 
@@ -89,18 +104,47 @@ class GlobalBatchNorm(nn.modules.batchnorm._BatchNorm):
         # Without running statistics, too, evaluation is each rank's own; a model that was saved whole has no group.
         if not self.training or self.session is None:
             return super().forward(x)
-        out, mean, variance, count = normalise(x, self.weight, self.bias, self.eps, self.session)
+        running, momentum = (None, None), self.momentum
         if self.track_running_stats and self.running_mean is not None:
             self.num_batches_tracked.add_(1)
-            momentum = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-            unbiased = variance * (count / (count - 1)).to(variance.dtype)
-            self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
-            self.running_var.lerp_(unbiased.to(self.running_var.dtype), momentum)
-        return out
+            running = self.running_mean, self.running_var
+            momentum = 1.0 / float(self.num_batches_tracked) if momentum is None else momentum
+        return batch_norm(self.session, x, *running, self.weight, self.bias, momentum, self.eps)
+
+
+class GlobalNorms(TorchFunctionMode):
+    """Within it F.batch_norm takes the statistics of all ranks, whoever calls it."""
+
+    def __init__(self, session):
+        super().__init__()
+        self.session, self.found = session, False
+
+    def __torch_function__(self, function, _types, arguments=(), keywords=None):
+        keywords = keywords or {}
+        if function is F.batch_norm and (given := BATCH_NORM.bind(*arguments, **keywords).arguments).get("training"):
+            self.found = True
+            given = {name: given.get(name, each.default) for name, each in BATCH_NORM.parameters.items() if name != "training"}
+            return batch_norm(self.session, given.pop("input"), **given)
+        return function(*arguments, **keywords)
+
+
+BATCH_NORM = inspect.signature(F.batch_norm)
+
+
+def begin_norm(module: nn.Module, _inputs) -> None:
+    """Before the forward pass of a batch norm with a forward pass of its own (timm's, with an activation in it)."""
+    if module.training and module._motley_session is not None:
+        module.__dict__["_motley_mode"] = GlobalNorms(module._motley_session)
+        module._motley_mode.__enter__()
+
+
+def end_norm(module: nn.Module, *_) -> None:
+    if mode := module.__dict__.pop("_motley_mode", None):
+        mode.__exit__(None, None, None)
 
 
 def make_global(module: nn.Module, session) -> list[str]:
-    """Gives every batch norm the statistics of all ranks, in place; the names of their buffers."""
+    """Gives every batch norm the statistics of all ranks, in place; the names of the buffers that surely are those of all ranks."""
     buffers = []
     for name, each in module.named_modules():
         if type(each) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm):
@@ -108,4 +152,28 @@ def make_global(module: nn.Module, session) -> list[str]:
             each.session = session
         if isinstance(each, GlobalBatchNorm):
             buffers += [f"{name}.{buffer}" if name else buffer for buffer, _ in each.named_buffers()]
+        elif isinstance(each, nn.modules.batchnorm._BatchNorm) and not hasattr(each, "_motley_session"):
+            each._motley_session = session
+            each.register_forward_pre_hook(begin_norm)
+            each.register_forward_hook(end_norm, always_call=True)
     return buffers
+
+
+class OwnNorms:
+    """Batch norms of a model that no module of PyTorch's computes: seen in its first forward pass, and from then on where there are any.
+
+    Not looked for in compiled models: each function called costs some microseconds, and they would be compiled twice.
+    """
+
+    def __init__(self, module: nn.Module, session):
+        is_compiled = any(hasattr(each, "_orig_mod") or each._compiled_call_impl is not None for each in module.modules())
+        self._session, self._are_there = session, False if is_compiled else None  # None: not known
+
+    @contextlib.contextmanager
+    def made_global(self):
+        if self._are_there is False:
+            yield
+            return
+        with GlobalNorms(self._session) as mode:
+            yield
+        self._are_there = self._are_there or mode.found

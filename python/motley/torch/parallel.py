@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from motley.torch.norm import make_global
+from motley.torch.norm import OwnNorms, make_global
 from motley.torch.passes import Passes
 from motley.torch.refusals import check_first_loss, check_group, check_options, explain_unused, tell_on_memory
 from motley.torch.session import Session, session_of
@@ -47,6 +47,7 @@ class DDP(DistributedDataParallel):
         self._skip_statistics(module, session)
         super().__init__(module, **options)
         self._passes = session.add_model(module)
+        self._norms = OwnNorms(module, session)
         self._session, self._weight, self._is_checked = session, weight, callable(weight)
         self._sums = Sums(session, self._passes)
         super().register_comm_hook(self._sums, Sums.reduce)
@@ -83,7 +84,8 @@ class DDP(DistributedDataParallel):
             self._is_checked = True
             check_first_loss()
         try:
-            return super().forward(*inputs, **keywords)
+            with self._norms.made_global():
+                return super().forward(*inputs, **keywords)
         except RuntimeError as error:
             if "Expected to have finished reduction" not in str(error):
                 raise
