@@ -160,7 +160,7 @@ def make_global(module: nn.Module, session) -> list[str]:
 
 
 class OwnNorms:
-    """Batch norms of a model that no module of PyTorch's computes: seen in its first forward pass, and from then on where there are any.
+    """Batch norms of a model that no module of PyTorch's computes: seen in its first pass in training, and from then on where there are any.
 
     Not looked for in compiled models: each function called costs some microseconds, and they would be compiled twice.
     """
@@ -170,8 +170,8 @@ class OwnNorms:
         self._session, self._are_there = session, False if is_compiled else None  # None: not known
 
     @contextlib.contextmanager
-    def made_global(self):
-        if self._are_there is False:
+    def made_global(self, trains: bool):
+        if self._are_there is False or not trains:
             yield
             return
         with GlobalNorms(self._session) as mode:

@@ -84,7 +84,7 @@ class DDP(DistributedDataParallel):
             self._is_checked = True
             check_first_loss()
         try:
-            with self._norms.made_global():
+            with self._norms.made_global(trains):
                 return super().forward(*inputs, **keywords)
         except RuntimeError as error:
             if "Expected to have finished reduction" not in str(error):
