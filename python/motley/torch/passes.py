@@ -110,9 +110,7 @@ class Work:
     def seconds(self) -> float:
         """Of a pass; not a number: nothing is new, UNKNOWN: something else came between."""
         new, self.readings = [read() for read in self.readings], []
-        if not new:
-            return math.nan
-        return UNKNOWN if UNKNOWN in new else sum(new) / self.passes
+        return add_seconds(new) / self.passes if new else math.nan
 
     def loss(self) -> float:
         """This rank's part in the sum of the losses that backward passes began from; not a number: none did."""
@@ -122,9 +120,7 @@ class Work:
         def part(value: float, micro: Micro) -> float:
             if micro.count == 0:
                 return 0.0  # a mean over nothing is no number
-            if micro.is_part:
-                return value
-            return value / total if micro.is_weighed else value * micro.count / micro.total()
+            return value / total if micro.is_weighed and not micro.is_part else value * micro.loss_part()
 
         return sum(part(*each) for each in losses) if losses else math.nan
 
