@@ -1,13 +1,18 @@
 """What the whole-run tests share: the built programs, exported models, small clusters."""
 
+import contextlib
+import io
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
+from kept import EXPORTER, kept
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = pathlib.Path(os.environ.get("MOTLEY_BUILD", ROOT / "build"))
@@ -97,23 +102,28 @@ def cluster(workspace):
 
 
 @pytest.fixture(scope="session")
-def export(workspace, environment):
-    """Model file of FILE.py:FUNCTION under examples/, exported once a session."""
-    done = {}
+def export(workspace):
+    """Model file of FILE.py:FUNCTION under examples/, exported once for all sessions (kept.py)."""
 
     def call(function, *flags):
-        key = (function, *flags)
-        if key not in done:
-            path = workspace / (function.replace(".py:", "_").replace("/", "_") + "".join(flags) + ".motley")
-            result = subprocess.run(
-                [sys.executable, "-m", "motley.export", str(EXAMPLES / function), "-o", str(path), *flags],
-                capture_output=True, text=True, env=environment,
-            )
-            assert result.returncode == 0, result.stderr
-            done[key] = path
-        return done[key]
+        name = function.replace(".py:", "_").replace("/", "_") + "".join(flags) + ".motley"
+        if not (workspace / name).exists():
+            made = kept([*EXPORTER, EXAMPLES, str(EXAMPLES), function, flags], partial(export_example, function, flags, name))
+            shutil.copy(made / name, workspace)
+        return workspace / name
 
     return call
+
+
+def export_example(function, flags, name, folder):
+    sys.path[:0] = [str(ROOT / "python")]
+    from motley import command
+
+    folder.mkdir()
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = command.main([str(EXAMPLES / function), "-o", str(folder / name), "--no-cache", *flags])
+    assert code == 0, said.getvalue()
 
 
 @pytest.fixture(scope="session")
