@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import shutil
+import sqlite3
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -26,9 +27,28 @@ SLOW = os.environ.get("MOTLEY_SLOW") == "1"  # make test-slow: sweeps are not sa
 slow = pytest.mark.skipif(not SLOW, reason="make test-slow runs it")
 
 
+def turn_of_commit():
+    """Which third of the sweeps this commit tests: MOTLEY_SAMPLE, else a number from the commit's name."""
+    if "MOTLEY_SAMPLE" in os.environ:
+        return int(os.environ["MOTLEY_SAMPLE"])
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    return int(commit or "0", 16) % 3
+
+
+TURN = turn_of_commit()
+
+
 def sampled(cases, turn=0):
-    """Every third one: sweeps of three turns have all. All with make test-slow."""
-    return list(cases) if SLOW else list(cases)[turn % 3 :: 3]
+    """Every third one, another third with another commit; sweeps of three turns have all. All with make test-slow."""
+    return list(cases) if SLOW else list(cases)[(turn + TURN) % 3 :: 3]
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "timed: its outcome depends on how fast devices are, so it has the machine to itself")
+
+
+def pytest_report_header():
+    return "sweeps: all cases" if SLOW else f"sweeps: third {TURN % 3} of 0 to 2 (MOTLEY_SAMPLE={TURN % 3} takes the same, MOTLEY_SLOW=1 all)"
 
 
 CLUSTER = """schema = "motley.cluster/1"
@@ -90,6 +110,33 @@ def motley(environment):
             capture_output=True, text=True, timeout=timeout, env=dict(environment, **(env or {})), cwd=cwd,
         )
         return Outcome(done.returncode, done.stdout, done.stderr)
+
+    return call
+
+
+@pytest.fixture(scope="session")
+def profiled(motley, environment):
+    """profiled(model, cluster, *flags): the session's profile store has their times, measured once for these programs.
+
+    They may have been measured beside other work. A test that compares times takes a profile of its own.
+    """
+
+    def measure(words, path):
+        outcome = motley("profile", *words, env={"MOTLEY_PROFILES": str(path)})
+        assert outcome.code == 0, outcome.stderr
+
+    def call(model, cluster, *flags):
+        programs = [BUILD / "motley", BUILD / "motley-worker"]
+        words = ["-m", model, "-C", cluster, *flags]
+        store = kept(["profile", *programs, pathlib.Path(model), pathlib.Path(cluster), flags], partial(measure, words))
+        own = pathlib.Path(environment["MOTLEY_PROFILES"])
+        if not own.exists():
+            shutil.copy(store, own)
+            return
+        with contextlib.closing(sqlite3.connect(own, timeout=60)) as database, database:
+            database.execute("ATTACH ? AS kept", [str(store)])
+            for table in ("op", "collective", "profiled_batch", "interference"):
+                database.execute(f"INSERT OR REPLACE INTO main.{table} SELECT * FROM kept.{table}")
 
     return call
 
