@@ -417,10 +417,11 @@ namespace {
 /// Changes the job as a host has it: its places there stay.
 Result<void> change_job(HostLink& link, double patience, const std::function<void(Job&)>& change) {
   const Outbox outbox;
-  const std::string name = link.host() + ": job.json";
+  const std::string name = fmt::format("host {}: job.json", link.host());
   MOTLEY_RETURN_IF_ERROR(link.fetch("run/job.json", outbox.folder(), patience));
-  MOTLEY_ASSIGN(const std::string text, read_file(outbox.folder() + "/job.json"));
-  MOTLEY_ASSIGN(const Json json, parse_json(text, name));
+  const auto text = read_file(outbox.folder() + "/job.json");
+  if (!text) return runtime_error("run.job", name + " is no more there");
+  MOTLEY_ASSIGN(const Json json, parse_json(*text, name));
   MOTLEY_ASSIGN(Job there, job_from_json(json, name));
   change(there);
   return link.put_text(job_to_json(there).dump(), "run/job.json");

@@ -7,9 +7,11 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "motley/run/hosts/agent.h"
 #include "motley/run/hosts/host_link.h"
+#include "motley/run/hosts/hosts.h"
 
 namespace motley::run {
 
@@ -28,7 +30,9 @@ class ForkedAgent {
     }
     ::close(ends[1]);
     link_ = HostLink::over(host, Descriptor(ends[0]));
-    EXPECT_TRUE(link_->greet(10).has_value());
+    auto hello = link_->greet(10);
+    EXPECT_TRUE(hello.has_value());
+    if (hello) hello_ = std::move(*hello);
   }
   ~ForkedAgent() {
     link_.reset();
@@ -44,10 +48,20 @@ class ForkedAgent {
   void settle() {
     EXPECT_TRUE(link_->ask({{"do", "exists"}, {"path", "/"}}, "exists", 10).has_value());
   }
+  /// Its lead is gone; it may outlive that.
+  void leave() { link_.reset(); }
+  /// Gives it to an object of Hosts, which ends first: as a machine of its own that the lead sees
+  /// at 127.0.0.2, as `lead` is seen from there.
+  Hosts::Reached give(const std::string& lead = "127.0.0.1") {
+    hello_["machine"] = "the machine " + link_->host();
+    hello_["ssh_connection"] = lead + " 40000 127.0.0.2 22";
+    return {std::move(link_), hello_};
+  }
 
  private:
   pid_t pid_ = -1;
   std::unique_ptr<HostLink> link_;
+  Json hello_;
 };
 
 }  // namespace motley::run

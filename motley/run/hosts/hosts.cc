@@ -27,8 +27,7 @@ namespace motley::run {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr double kGreeting = 30;      // seconds; a login may ask slow services
-constexpr double kLeastPatience = 1;  // what has come in the meantime is yet to be read
+constexpr double kLeastPatience = 1;  // seconds: what has come in the meantime is yet to be read
 
 }  // namespace
 
@@ -99,7 +98,7 @@ std::map<std::string, Error> Hosts::reach_some(const std::set<std::string>& host
   const auto begin = Clock::now();
   for (const std::string& host : started) {
     auto hello =
-        greet(*links_.at(host), std::max(kLeastPatience, kGreeting - seconds_since(begin)));
+        greet(*links_.at(host), std::max(kLeastPatience, patience_ - seconds_since(begin)));
     if (hello) {
       hellos_[host] = std::move(*hello);
       agents_[host] = {host};
@@ -114,7 +113,7 @@ std::map<std::string, Error> Hosts::reach_some(const std::set<std::string>& host
 Result<Hosts::Reached> Hosts::start_agent(const std::string& host) const {
   Reached reached;
   MOTLEY_ASSIGN(reached.link, HostLink::start(host, command_(host)));
-  MOTLEY_ASSIGN(reached.hello, greet(*reached.link, kGreeting));
+  MOTLEY_ASSIGN(reached.hello, greet(*reached.link, patience_));
   return reached;
 }
 
@@ -304,7 +303,7 @@ Result<void> Hosts::gather(const std::string& worker, int ranks, double patience
   for (const int rank : there) {
     launched_.push_back(rank_agent(rank));
     HostLink& link = at(launched_.back());
-    MOTLEY_ASSIGN(Json hello, greet(link, kGreeting));
+    MOTLEY_ASSIGN(Json hello, greet(link, patience_));
     link.rename(fmt::format("{} ({})", hello.value("host", ""), link.host()));
     hellos_[launched_.back()] = std::move(hello);
   }

@@ -34,6 +34,9 @@ class Hosts {
   Hosts(const Hosts&) = delete;
   Hosts& operator=(const Hosts&) = delete;
 
+  /// How long agents may take to say hello; for tests, else half a minute.
+  void set_patience(double seconds) { patience_ = seconds; }
+
   /// Takes the other ranks of an external launcher's job as agents, by a relay beside this process
   /// (motley-worker relay). Errors: the store cannot be reached; `run.timeout` names the ranks that
   /// did not come within `patience` seconds; `host.version`.
@@ -85,6 +88,7 @@ class Hosts {
   std::vector<std::string> launched_hosts() const;
 
  private:
+  static constexpr double kGreeting = 30;  // seconds; a login may ask slow services
   Result<Json> greet(HostLink& link, double patience) const;
   Result<std::set<int>> accept(int listener, int ranks, double patience);
   std::map<std::string, Error> find_launched(const std::vector<std::string>& hosts);
@@ -94,6 +98,7 @@ class Hosts {
 
   Command command_;
   Versions versions_;
+  double patience_ = kGreeting;
   bool is_launched_ = false;
   std::string lead_address_;  ///< that a launcher's ranks see
   std::optional<Child> relay_;

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "motley/run/hosts/frame.h"
+#include "motley/run/hosts/hosts.h"
+
+namespace motley::run {
+
+/// For tests: what a lead takes for an agent, a thread of this process that says what a test wants
+/// it to say. It ends with its lead, or with the object.
+class ScriptedAgent {
+ public:
+  /// What it answers, by what it is to do. Of other requests it takes note alone.
+  using Answers = std::map<std::string, std::function<Json(const Json& asked)>>;
+
+  ScriptedAgent(const Json& hello, Answers answers = {})
+      : hello_(hello), answers_(std::move(answers)) {
+    hello_["is"] = "hello";
+  }
+  ~ScriptedAgent() { end(); }
+  ScriptedAgent(const ScriptedAgent&) = delete;
+  ScriptedAgent& operator=(const ScriptedAgent&) = delete;
+
+  /// Begins, with its end of a connection from `connect`.
+  void begin(std::function<Descriptor()> connect) {
+    thread_ = std::thread([this, connect = std::move(connect)] {
+      if (const Descriptor socket = connect(); socket.is_open()) serve(socket.number());
+    });
+  }
+  /// Begins, and gives it as Hosts takes it.
+  Hosts::Reached give(const std::string& host) {
+    int ends[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    begin([end = ends[1]] { return Descriptor(end); });
+    return {HostLink::over(host, Descriptor(ends[0])), hello_};
+  }
+  void end() {
+    is_over_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+  /// What it was told to do, without beats.
+  std::vector<Json> heard() const {
+    const std::scoped_lock lock(mutex_);
+    return heard_;
+  }
+  bool is_over() const { return is_over_; }
+
+ private:
+  void serve(int socket) {
+    FrameWriter words;
+    words.add(hello_);
+    FrameReader reader;
+    constexpr int kLookMs = 10;
+    while (!is_over_ && words.write_all(socket, 5)) {
+      pollfd wait{socket, POLLIN, 0};
+      if (::poll(&wait, 1, kLookMs) > 0 && !reader.read_some(socket)) return;
+      while (const auto frame = reader.next()) answer(frame->head, words);
+    }
+  }
+  void answer(const Json& asked, FrameWriter& words) {
+    const std::string what = asked.value("do", "");
+    if (what != "beat") {
+      const std::scoped_lock lock(mutex_);
+      heard_.push_back(asked);
+    }
+    if (const auto found = answers_.find(what); found != answers_.end())
+      words.add(found->second(asked));
+  }
+
+  Json hello_;
+  const Answers answers_;
+  mutable std::mutex mutex_;  // of what was heard
+  std::vector<Json> heard_;
+  std::atomic<bool> is_over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace motley::run
