@@ -818,13 +818,11 @@ class Accumulator {
       if (output.kind == graph::OutputKind::kExtra) continue;
       for (std::size_t r = 0; r < passes_.replicas.size(); ++r)
         for (const ValueId leaf : leaves_[o]) {
-          const auto first = static_cast<std::int64_t>(
-              std::find(passes_.replica_of.begin(), passes_.replica_of.end(), r) -
-              passes_.replica_of.begin());
           const bool has_sum = is_summed(output) && is_summed(leaf);
-          ValueId value = has_sum             ? sums_[leaf.index()][r]
-                          : is_summed(output) ? mapped(leaf, first)
-                                              : mapped(leaf, times_ - 1);
+          // Of a loss or gradient without samples, which all have alike, one term counts.
+          if (is_summed(output) && !has_sum && r > 0) continue;
+          ValueId value =
+              has_sum ? sums_[leaf.index()][r] : mapped(leaf, is_summed(output) ? 0 : times_ - 1);
           if (is_loop_ && is_summed(output) && !has_sum)
             value = scaled(value, static_cast<double>(times_), producer_of(leaf));
           if (made_.part != 1 && output.kind == graph::OutputKind::kLoss)

@@ -69,8 +69,8 @@ Passes find_passes(const plan::Plan& plan);
 /// to
 ///   is summed over the replicas by "motley::sum_replicas"([a term of each]), there once, too;
 /// - outputs stay terms: of a loss or gradient each replica has one, or several where it is itself
-/// a
-///   sum (of a weight's uses); of what has no samples, or is of the only pass, all have the same.
+///   a sum (of a weight's uses), or the first has all, where there are no samples in it; of another
+///   output without samples, or of the only pass, all have the same.
 Result<Accumulation> accumulate_replicas(const graph::Graph& graph, const Passes& passes,
                                          plan::BatchNormSpan batch_norm);
 inline constexpr std::string_view kSumReplicas = "motley::sum_replicas";

@@ -685,6 +685,32 @@ TEST(StageGraphs, AMeanOverLabelsIsThatOfAllReplicas) {
   expect_same_step(step, graph, 9);
 }
 
+// The loss has a penalty of a weight that no sample meets: its gradient is the same in all
+// replicas, and one of them has it.
+TEST(StageGraphs, AGradientWithoutSamplesCountsOnce) {
+  const graph::Graph graph = step_of_lines(
+      "input %0: f32[batch, 3] \"x\"\nparam %1: f32[3] \"w\"\nparam %2: f32[3] \"c\"\n"
+      "op %3: f32[batch, 3] = aten::mul.Tensor(%0, %1) fwd \"l0\"\n"
+      "op %4: f32[] = aten::sum(%3, none) fwd \"l0\"\n"
+      "op %5: f32[3] = aten::mul.Tensor(%2, %2) fwd \"l1\"\n"
+      "op %6: f32[] = aten::sum(%5, none) fwd \"l1\"\n"
+      "op %7: f32[] = aten::add.Tensor(%4, %6, 1) fwd \"l1\"\n"
+      "op %8: f32[1, 3] = aten::sum.dim_IntList(%0, [0], true, none) bwd \"l0\"\n"
+      "op %9: f32[3] = aten::view(%8, [3]) bwd \"l0\"\n"
+      "op %10: f32[3] = aten::mul.Scalar(%2, 2) bwd \"l1\"\n"
+      "output loss %7\noutput gradient %9 of \"w\"\noutput gradient %10 of \"c\"\n");
+  for (const std::int64_t times : {1, 2}) {
+    expect_same_step(cut_up(graph, two_stages_of(graph, 4, times)), graph, 4);
+    const StagedStep step = cut_up(
+        graph,
+        plan_of_replicas({{4, {modules_on(graph, 0, {"l0"}), modules_on(graph, 1, {"l1"})}, times},
+                          {2, {modules_on(graph, 2, {"l0"}), modules_on(graph, 3, {"l1"})}, 1}}));
+    expect_same_step(step, graph, 6);
+    // The second replica has the weight, as it adds zeros of the penalty's size to its loss.
+    EXPECT_EQ(outputs_in(step, 3), "loss c");
+  }
+}
+
 // Of the sum of products of two weights each is the gradient of the other: nobody makes them, and
 // the first stage has them.
 TEST(StageGraphs, AGradientThatNobodyMakesIsTheFirstStages) {
