@@ -5,12 +5,15 @@ Rank 0 prints a line of JSON a case.
 """
 
 import copy
+import functools
 import io
 import itertools
 import json
 import os
+import pathlib
 import socket
 import sys
+import tempfile
 import threading
 import time
 
@@ -22,7 +25,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 import motley.torch
-from motley.torch import clocks, mesh, session
+from motley.torch import clocks, ending, mesh, session
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 BATCH = 8  # of a rank, for DistributedSampler
@@ -314,16 +317,48 @@ def sharded():
         return {"max_param_diff": max(float((whole[name] - each).abs().max()) for name, each in reference.state_dict().items())}
 
 
-class Slow(nn.Module):
-    """Takes a time for each sample, which may change with the step."""
+class Slept:
+    """A pace that clocks measure."""
+
+    def compute(self, seconds):
+        time.sleep(seconds)
+
+
+class Told:
+    """A pace in place of `time` where steps are measured: nothing takes any but what is told."""
+
+    EXCHANGE_S = 0.002
+
+    def __init__(self, session_, seconds):
+        self._now, self._begun, self._seconds = 0.0, 0.0, seconds
+        self._session, self._end_step = session_, session_.end_step
+        session_.end_step = self.end_step
+        session_.clock._quota.least_s = lambda: 0.0
+        clocks.time = session.time = self
+
+    def perf_counter(self):
+        return self._now
+
+    def compute(self, seconds):
+        self._now += seconds
+
+    def end_step(self):
+        """The slowest rank is there, and gradients are exchanged."""
+        slowest = max(n * self._seconds(rank) for rank, n in enumerate(self._session.samples))
+        self._now = self._begun = self._begun + slowest + self.EXCHANGE_S
+        self._end_step()
+
+
+class Paced(nn.Module):
+    """Takes a time for each sample."""
 
     def __init__(self, seconds):
         super().__init__()
-        self.line, self.seconds, self.steps = nn.Linear(12, 5), seconds, 0
+        self.line, self.seconds, self.step, self.pace = nn.Linear(12, 5), seconds, -1, Slept()
 
     def forward(self, x):
-        time.sleep(len(x) * self.seconds(self.steps))
-        self.steps += 1
+        self.step += 1
+        self.pace.compute(len(x) * self.seconds(RANK))
         return self.line(x)
 
 
@@ -333,14 +368,15 @@ class LateClock(clocks.HostClock):
     LAG = 1
 
 
-def learns(workers=0, clock=clocks.HostClock):
+def learns(workers=0, clock=clocks.HostClock, is_told=True):
     """Ranks of 1, 2 and 4 ms a sample; from step 30 on the first takes twice as long. Samples of each step."""
-    session._sessions.clear()  # as a script of its own
     torch.manual_seed(2)
     data = TensorDataset(torch.randn(BATCH * WORLD * 100, 12), torch.randint(5, (BATCH * WORLD * 100,)))
-    own = 0.001 * 2**RANK
+    paced = Paced(lambda rank: 0.001 * 2**rank * (2 if rank == 0 and paced.step >= 30 else 1))
     session.session_of().clock = clock()
-    model = motley.torch.DDP(Slow(lambda step: own * (2 if RANK == 0 and step >= 30 else 1)))
+    model = motley.torch.DDP(paced)
+    if is_told:
+        paced.pace = Told(session.session_of(), paced.seconds)
     samples = train(model, shared_loader(data, workers=workers), 70)
     found = [None] * WORLD
     dist.all_gather_object(found, samples)
@@ -348,62 +384,104 @@ def learns(workers=0, clock=clocks.HostClock):
         return {"samples": found, "ahead": 2 * workers}
 
 
-def refuses():
-    """What each fault says."""
-    session._sessions.clear()
-    data = mlp()[1]
-    sampler = DistributedSampler(data, WORLD, RANK)
+def said(call):
+    try:
+        call()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+def refused_loaders():
+    """What `share` says of what it is given."""
+    data, share = mlp()[1], motley.torch.share
 
     class Stream(torch.utils.data.IterableDataset):
         def __iter__(self):
             return iter(data)
 
-    def said(call):
-        try:
-            call()
-        except Exception as error:
-            return f"{type(error).__name__}: {error}"
-        return "nothing"
+    class Mine(torch.utils.data.BatchSampler):
+        pass
 
-    share, model = motley.torch.share, lambda: nn.Linear(12, 5)
-    by_rank = DataLoader(data, BATCH + RANK, sampler=sampler)
-    own = torch.utils.data.BatchSampler(sampler, BATCH, False)
-    loader = DataLoader(data, BATCH, sampler=sampler)
+    sampler = DistributedSampler(data, WORLD, RANK)
+    loader, own = DataLoader(data, BATCH, sampler=sampler), Mine(sampler, BATCH, False)
+    alone = {"regions": [{"devices": [0]}], "samples": 12}
+    plans = {"two": [alone, alone], "stages": [alone, {"regions": [{"devices": [1]}, {"devices": [2]}], "samples": 12}]}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, replicas in plans.items():
+            pathlib.Path(folder, name).write_text(json.dumps({"replicas": replicas}))
+        return {
+            "iterable": said(lambda: share(DataLoader(Stream(), BATCH))),
+            "batches": said(lambda: share(DataLoader(data, batch_sampler=own))),
+            "order": said(lambda: share(DataLoader(data, BATCH, shuffle=True))),
+            "loader": said(lambda: share([own])),
+            "others": said(lambda: share(DataLoader(data, BATCH, sampler=DistributedSampler(data, 2, 0)))),
+            "differ": said(lambda: share(DataLoader(data, BATCH + RANK, sampler=sampler))),
+            "memory": said(lambda: share(loader, most=7)),
+            "none": said(lambda: share(loader, most=99 if RANK else 0)),
+            "shares": said(lambda: share(loader, shares=[1, 2])),
+            "no share": said(lambda: share(loader, shares=[1, 0, 2])),
+            "both": said(lambda: share(loader, shares=[1, 2, 3], plan=f"{folder}/two")),
+            "other plan": said(lambda: share(loader, plan=f"{folder}/two")),
+            "stages": said(lambda: share(loader, plan=f"{folder}/stages")),
+            "loader's weight": said(lambda: share(loader, weight="tokens")),
+        }  # fmt: skip
 
-    def summed():
-        wrapped = motley.torch.DDP(model())
-        x, y = data[:8]
-        F.cross_entropy(wrapped(x), y, reduction="sum").backward()
+
+def refused_steps():
+    """What is said of models, and of steps as they are taken."""
+    data, wrap = mlp()[1], motley.torch.DDP
+    sampler = DistributedSampler(data, WORLD, RANK)
+
+    def model():
+        return nn.Linear(12, 5)
+
+    def step(wrapped, n, loss=loss_of):
+        x, y = data[:n]
+        return loss(wrapped(x), y)
 
     def unequal():
-        wrapped = motley.torch.DDP(model())
+        wrapped = wrap(model())
         for n in (8, 4):
             with wrapped.no_sync():
-                F.cross_entropy(wrapped(data[:n][0]), data[:n][1]).backward()
-        F.cross_entropy(wrapped(data[:8][0]), data[:8][1]).backward()
+                step(wrapped, n).backward()
+        step(wrapped, 8).backward()
+
+    def half_weighed():
+        wrapped = wrap(model())
+        with wrapped.no_sync():
+            motley.torch.weigh(step(wrapped, 8)).backward()
+        step(wrapped, 8).backward()
+
+    def masked():
+        wrapped = wrap(model(), weight=lambda batch: 0)
+        step(wrapped, 8).backward()
 
     def unlike():
-        wrapped = motley.torch.DDP(model())
-        small = share(DataLoader(data, 3, sampler=sampler), shares=[3, 2, 1])
-        for (x, y), (u, v) in zip(share(loader, shares=[3, 2, 1]), small, strict=False):
+        wrapped = wrap(model())
+        both = [motley.torch.share(DataLoader(data, size, sampler=sampler), shares=[3, 2, 1]) for size in (BATCH, 3)]
+        for (x, y), (u, v) in zip(*both, strict=False):
             (loss_of(wrapped(x), y) + loss_of(wrapped(u), v)).backward()
 
     found = {
+        "over what": said(lambda: motley.torch.weigh(torch.ones(()))),  # before anything is shared
         "unequal": said(unequal),
-        "sum": said(summed),
-        "iterable": said(lambda: share(DataLoader(Stream(), BATCH))),
-        "batches": said(lambda: share(DataLoader(data, batch_sampler=type("Mine", (torch.utils.data.BatchSampler,), {})(sampler, BATCH, False)))),
-        "order": said(lambda: share(DataLoader(data, BATCH, shuffle=True))),
-        "loader": said(lambda: share([own])),
-        "differ": said(lambda: share(by_rank)),
-        "memory": said(lambda: share(loader, most=7)),
-        "shares": said(lambda: share(loader, shares=[1, 2])),
-        "hook": said(lambda: motley.torch.DDP(model()).register_comm_hook(None, None)),
-        "join": said(lambda: motley.torch.DDP(model()).join()),
-        "mixed": said(lambda: motley.torch.DDP(model(), mixed_precision=object())),
-        "weight": said(lambda: motley.torch.DDP(model(), weight="words")),
-        "unlike": said(unlike),
+        "half weighed": said(half_weighed),
+        "masked": said(masked),
+        "sum": said(lambda: step(wrap(model()), 8, functools.partial(F.cross_entropy, reduction="sum")).backward()),
+        "hook": said(lambda: wrap(model()).register_comm_hook(None, None)),
+        "join": said(lambda: wrap(model()).join()),
+        "mixed": said(lambda: wrap(model(), mixed_precision=object())),
+        "delayed": said(lambda: wrap(model(), delay_all_reduce_named_params=[("weight", None)])),
+        "weight": said(lambda: wrap(model(), weight="words")),
+        "norm": said(lambda: wrap(nn.Sequential(nn.BatchNorm1d(12)))(torch.ones(12))),
     }
+    return found | {"unlike": said(unlike), "frame": said(lambda: session.session_of().mesh.post(torch.ones(8193, dtype=torch.float64)))}
+
+
+def refuses():
+    """What each fault says."""
+    found = refused_steps() | refused_loaders()
     return found if RANK == 0 else None
 
 
@@ -456,7 +534,8 @@ def exchange():
     dist.all_gather_object(all_values, values)
     wanted = [sum(rank[i] for rank in all_values) for i in (2, 0, 1)]
     group.close()
-    return {"apart": max((a - b).abs().max().item() for a, b in zip(sums, wanted, strict=True)),
+    threads = [pathlib.Path(ending.TASKS, task, "comm").read_text().strip() for task in os.listdir(ending.TASKS)]
+    return {"named": ending.THREADS in threads, "apart": max((a - b).abs().max().item() for a, b in zip(sums, wanted, strict=True)),
             "equal": all(each[0] == told[0][0] for each in told), "refused": all(each[1] for each in told)}  # fmt: skip
 
 
@@ -484,6 +563,7 @@ CASES = {
     "several": several,
     "sharded": sharded,
     "learns": learns,
+    "learns by the clock": lambda: learns(is_told=False),
     "ahead": lambda: learns(workers=1),
     "late": lambda: learns(clock=LateClock if RANK == 1 else clocks.HostClock),
     "refuses": refuses,
