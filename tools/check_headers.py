@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wno-missing-field-initializers", '-DMOTLEY_SOURCE_DIR=""', "-I."]
+FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-I."]
 # Names of the standard library by the header that is for them.
 NAMES = {
     "algorithm": "sort stable_sort find_if all_of any_of none_of min_element max_element clamp",

@@ -9,6 +9,7 @@
 #include "motley/base/file.h"
 #include "motley/cluster/cluster.h"
 #include "motley/cluster/kinds.h"
+#include "motley/testing/places.h"
 
 namespace motley::cluster {
 namespace {
@@ -86,8 +87,7 @@ bandwidth = 1000
 
 // MOTLEY_RECAPTURE=1 writes the expected texts anew; read the difference before committing it.
 TEST(ClusterText, GoldenFilesPrintAsCaptured) {
-  const std::filesystem::path root =
-      std::filesystem::path(MOTLEY_SOURCE_DIR) / "tests" / "golden" / "cluster";
+  const std::filesystem::path root = testing::source_path("tests/golden/cluster");
   int cases = 0;
   for (const auto& entry : std::filesystem::directory_iterator(root)) {
     SCOPED_TRACE(entry.path().filename().string());

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "motley/base/text.h"
+#include "motley/testing/places.h"
 
 namespace motley::cluster {
 namespace {
@@ -435,17 +436,17 @@ std::string tables() {
 }
 
 TEST(PlanningKinds, AreInTheDocumentation) {
-  const std::string page = read_file(MOTLEY_SOURCE_DIR "/docs/device_kinds.md");
+  const std::string page = read_file(testing::source_path("docs/device_kinds.md"));
   const auto start = page.find("## GPUs\n");
   const std::string wanted = tables();
   if (start != std::string::npos && page.substr(start) == wanted) return;
-  const std::string path = MOTLEY_BUILD_DIR "/device_kinds.md";
+  const std::string path = testing::build_path("device_kinds.md");
   std::ofstream(path) << page.substr(0, std::min(start, page.size())) << wanted;
   FAIL() << "docs/device_kinds.md is not what the table says; wanted: " << path;
 }
 
 TEST(PlanningKinds, AreInTheClusterFormat) {
-  const std::string page = read_file(MOTLEY_SOURCE_DIR "/docs/formats/cluster.md");
+  const std::string page = read_file(testing::source_path("docs/formats/cluster.md"));
   const auto start = page.find("Kinds to plan for:");
   ASSERT_NE(start, std::string::npos);
   std::string listed;

@@ -13,14 +13,14 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const DeviceId kA(0), kB(1), kC(2);
+const DeviceId kFirst(0), kSecond(1), kThird(2);
 
 EqualTimes times_of(DeviceId id, std::vector<double> rounds) {
   return {id, {{"step", std::move(rounds)}}};
 }
 
 TEST(CompareTimes, OfTwoTheSlowerIsNamed) {
-  const auto compared = compare_times({times_of(kA, {1, 1, 1}), times_of(kB, {2, 2, 2})});
+  const auto compared = compare_times({times_of(kFirst, {1, 1, 1}), times_of(kSecond, {2, 2, 2})});
   ASSERT_THAT(compared, SizeIs(2));
   EXPECT_EQ(compared[0].ratio, 0.5);
   EXPECT_FALSE(compared[0].is_slower());
@@ -32,7 +32,8 @@ TEST(CompareTimes, OfTwoTheSlowerIsNamed) {
 TEST(CompareTimes, WhatRoundsDifferByIsNoSlowness) {
   // Of b to a: ratios 1.0, 1.2 and 1.4, whose median deviation from 1.2 is 0.2: three standard
   // deviations are 0.89, so that 1.2 is none.
-  const auto compared = compare_times({times_of(kA, {1, 1, 1}), times_of(kB, {1.0, 1.2, 1.4})});
+  const auto compared =
+      compare_times({times_of(kFirst, {1, 1, 1}), times_of(kSecond, {1.0, 1.2, 1.4})});
   EXPECT_DOUBLE_EQ(compared[1].ratio, 1.2);
   EXPECT_NEAR(compared[1].limit, 1 + 3 * 1.4826 * 0.2, 1e-9);
   EXPECT_FALSE(compared[1].is_slower());
@@ -43,8 +44,8 @@ TEST(CompareTimes, TheMedianOperatorAndTheMedianOfTheOthersCount) {
     return EqualTimes{id, {{"mm", {mm}}, {"add", {add}}, {"exp", {exp}}}};
   };
   // c takes 1.5, 1.2 and 9 times what the others take in the middle.
-  const auto compared =
-      compare_times({device(kA, 1, 10, 100), device(kB, 3, 10, 100), device(kC, 3, 12, 900)});
+  const auto compared = compare_times(
+      {device(kFirst, 1, 10, 100), device(kSecond, 3, 10, 100), device(kThird, 3, 12, 900)});
   EXPECT_DOUBLE_EQ(compared[2].ratio, 1.5);
   EXPECT_TRUE(compared[2].is_slower());
 }
@@ -82,7 +83,7 @@ class EqualsTest : public ::testing::Test {
 
 TEST_F(EqualsTest, DevicesOfOneKeyAreTimedAtTheSameTime) {
   const Inputs inputs = small_inputs(kThreeHosts, 8);
-  EXPECT_THAT(find_equals(inputs, "2.15"), ElementsAre(ElementsAre(kA, kB)));
+  EXPECT_THAT(find_equals(inputs, "2.15"), ElementsAre(ElementsAre(kFirst, kSecond)));
   const auto compared = compare_equals(inputs, 3, outside_);
   ASSERT_TRUE(compared) << compared.error().message;
   EXPECT_THAT(listener_.notes, ElementsAre("profile: 2 devices like a:0 against each other"));
@@ -98,14 +99,14 @@ TEST_F(EqualsTest, TheSlowHostIsFoundAndMeasuredLast) {
   ASSERT_TRUE(compared) << compared.error().message;
   EXPECT_TRUE((*compared)[0].is_slower());
   EXPECT_DOUBLE_EQ((*compared)[0].ratio, 2);
-  EXPECT_THAT(with_slower_last(inputs, *compared).devices, ElementsAre(kB, kC, kA));
+  EXPECT_THAT(with_slower_last(inputs, *compared).devices, ElementsAre(kSecond, kThird, kFirst));
 }
 
 TEST_F(EqualsTest, DevicesThatAreHaltedAreComparedByWholeSteps) {
   std::string cluster = kThreeHosts;
   cluster.replace(cluster.find("kind"), 4, "quota = 0.5\n  kind");
   const Inputs inputs = small_inputs(cluster, 8);
-  EXPECT_THAT(find_equals(inputs, "2.15"), ElementsAre(ElementsAre(kA, kC)));
+  EXPECT_THAT(find_equals(inputs, "2.15"), ElementsAre(ElementsAre(kFirst, kThird)));
   ASSERT_TRUE(compare_equals(inputs, 1, outside_));
   // One round was asked for: of fewer than three nobody knows how they differ.
   EXPECT_THAT(workers_.calls, ElementsAre(2, 2, 2));
@@ -114,7 +115,7 @@ TEST_F(EqualsTest, DevicesThatAreHaltedAreComparedByWholeSteps) {
 
 TEST_F(EqualsTest, WithoutEqualsNothingIsTimed) {
   Inputs inputs = small_inputs(kThreeHosts, 8);
-  inputs.devices = {kA, kC};
+  inputs.devices = {kFirst, kThird};
   EXPECT_THAT(compare_equals(inputs, 3, outside_).value(), IsEmpty());
   EXPECT_THAT(workers_.timed, IsEmpty());
 }

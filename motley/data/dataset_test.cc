@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "motley/base/safetensors.h"
+#include "motley/testing/places.h"
 
 namespace motley::data {
 namespace {
@@ -47,7 +48,7 @@ class DatasetTest : public ::testing::Test {
 };
 
 std::string test_file(const std::string& name) {
-  return std::string(MOTLEY_SOURCE_DIR) + "/motley/data/testdata/" + name;
+  return testing::source_path("motley/data/testdata/") + name;
 }
 
 const std::vector<InputSpec> kInputs = {{"x", DType::kF32, {2, 3}}, {"y", DType::kI64, {}}};

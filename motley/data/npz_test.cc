@@ -7,6 +7,8 @@
 
 #include <cstring>
 
+#include "motley/testing/places.h"
+
 namespace motley::data {
 namespace {
 
@@ -192,7 +194,7 @@ std::string npz_message(const std::string& archive) {
 Zip one_array() { return Zip{{{.name = "x.npy", .contents = npy(kHeader, floats(6))}}}; }
 
 TEST(Npz, ReadsWhatNumpyWrites) {
-  const std::string folder = std::string(MOTLEY_SOURCE_DIR) + "/motley/data/testdata/";
+  const std::string folder = testing::source_path("motley/data/testdata/");
   for (const auto& [file, x, y] :
        {std::tuple("stored.npz", "x", "y"), std::tuple("deflated.npz", "x0", "x1")}) {
     SCOPED_TRACE(file);
@@ -216,7 +218,7 @@ TEST(Npz, ReadsWhatNumpyWrites) {
 }
 
 TEST(Npz, ViewsStayValidWhenTheArchiveMoves) {
-  auto npz = Npz::open(std::string(MOTLEY_SOURCE_DIR) + "/motley/data/testdata/deflated.npz");
+  auto npz = Npz::open(testing::source_path("motley/data/testdata/deflated.npz"));
   ASSERT_TRUE(npz);
   const auto before = npz->array("x1");
   const Npz moved = std::move(*npz);

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "motley/base/file.h"
+#include "motley/testing/places.h"
 
 namespace motley::graph {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 class GoldenGraph : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenGraph, PrintsAsItWasRead) {
-  const std::string path = MOTLEY_SOURCE_DIR "/tests/golden/graph/" + GetParam() + ".txt";
+  const std::string path = testing::source_path("tests/golden/graph/") + GetParam() + ".txt";
   const auto text = read_file(path);
   ASSERT_TRUE(text) << text.error().message;
   const auto graph = parse_graph(*text, path);

@@ -5,6 +5,7 @@
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/graph/graph_text.h"
+#include "motley/testing/places.h"
 
 namespace motley::graph {
 namespace {
@@ -63,7 +64,7 @@ TEST(FindLayers, GivesEachParameterToItsFirstUse) {
 }
 
 TEST(FindLayers, FindsTheBlocksOfATransformer) {
-  const std::string path = MOTLEY_SOURCE_DIR "/tests/golden/graph/gpt_dropout.txt";
+  const std::string path = testing::source_path("tests/golden/graph/gpt_dropout.txt");
   const Graph graph = *parse_graph(*read_file(path), path);
   std::size_t ops = 0;
   std::vector<std::string> found;

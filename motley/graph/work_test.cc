@@ -6,6 +6,7 @@
 
 #include "motley/base/file.h"
 #include "motley/graph/graph_text.h"
+#include "motley/testing/places.h"
 
 namespace motley::graph {
 namespace {
@@ -165,7 +166,7 @@ TEST(Work, MalformedOperatorsAreCountedByElements) {
 // 2 * (2 * (384 + 160) + 160) = 2496. The rest by elements: relu and its backward 32 each, sums of
 // gradients 5 and 32, log-softmax and loss with their backwards 5 each: 64 + 37 + 20 = 121.
 TEST(Work, TotalOfAnMlp) {
-  const std::string path = MOTLEY_SOURCE_DIR "/tests/golden/graph/mlp.txt";
+  const std::string path = testing::source_path("tests/golden/graph/mlp.txt");
   const Graph graph = *parse_graph(*read_file(path), path);
   EXPECT_EQ(total_work(graph, {{"batch", 1}}).flops.value, 2496 + 121);
 }

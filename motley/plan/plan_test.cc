@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "motley/base/file.h"
+#include "motley/testing/places.h"
 
 namespace motley::plan {
 namespace {
@@ -74,7 +75,7 @@ TEST(Plan, MembersOfARegionHaveRoundedShares) {
 void expect_golden(Plan plan, const cluster::Cluster& cluster, const std::string& name) {
   plan.cluster_hash = "00000000000000bb";
   const auto golden =
-      read_file(fmt::format("{}/tests/golden/plan/{}.json", MOTLEY_SOURCE_DIR, name));
+      read_file(testing::source_path(fmt::format("tests/golden/plan/{}.json", name)));
   ASSERT_TRUE(golden.has_value()) << golden.error().message;
   EXPECT_EQ(print_plan(plan, cluster), *golden);
   const auto parsed = parse_plan(*golden, "golden", cluster);

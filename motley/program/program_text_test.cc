@@ -4,6 +4,7 @@
 #include <rapidcheck/gtest.h>
 
 #include "motley/base/file.h"
+#include "motley/testing/places.h"
 #include "motley/testing/program_generator.h"
 
 namespace motley::program {
@@ -21,7 +22,7 @@ std::string error_of_instruction(const std::string& line) {
 }
 
 TEST(ProgramText, GoldenProgramReadsAndPrintsAsItWas) {
-  const std::string path = MOTLEY_SOURCE_DIR "/tests/golden/program/two_devices.txt";
+  const std::string path = testing::source_path("tests/golden/program/two_devices.txt");
   const std::string text = read_file(path).value();
   const auto program = parse_program(text, path);
   ASSERT_TRUE(program) << program.error().message;
@@ -36,7 +37,7 @@ TEST(ProgramText, GoldenProgramReadsAndPrintsAsItWas) {
 }
 
 TEST(ProgramText, GoldenProgramOfUnevenParts) {
-  const std::string path = MOTLEY_SOURCE_DIR "/tests/golden/program/uneven.txt";
+  const std::string path = testing::source_path("tests/golden/program/uneven.txt");
   const std::string text = read_file(path).value();
   const auto program = parse_program(text, path);
   ASSERT_TRUE(program) << program.error().message;

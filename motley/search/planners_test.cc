@@ -9,6 +9,7 @@
 
 #include "motley/base/file.h"
 #include "motley/graph/graph_text.h"
+#include "motley/testing/places.h"
 #include "motley/testing/random_problem.h"
 #include "motley/testing/test_name.h"
 
@@ -288,7 +289,7 @@ TEST(Random, EverySplitCanCome) {
 }
 
 graph::Graph read_mlp() {
-  const auto text = read_file(MOTLEY_SOURCE_DIR "/tests/golden/synth/mlp.graph.txt");
+  const auto text = read_file(testing::source_path("tests/golden/synth/mlp.graph.txt"));
   return *graph::parse_graph(*text, "mlp");
 }
 

@@ -8,6 +8,7 @@
 #include "motley/base/file.h"
 #include "motley/program/program_text.h"
 #include "motley/testing/label_cost.h"
+#include "motley/testing/places.h"
 #include "motley/testing/program_generator.h"
 
 namespace motley::simulate {
@@ -23,7 +24,7 @@ program::Program parse(const std::string& body) {
 }
 
 std::string golden(const std::string& name) {
-  return read_file(MOTLEY_SOURCE_DIR "/tests/golden/simulate/" + name).value();
+  return read_file(testing::source_path("tests/golden/simulate/") + name).value();
 }
 
 // Latency 10 ns and 50 bytes: the sum takes 60 ns.

@@ -11,6 +11,7 @@
 
 #include "motley/program/program_text.h"
 #include "motley/testing/golden.h"
+#include "motley/testing/places.h"
 #include "motley/testing/run_program.h"
 
 namespace motley::synth {
@@ -153,7 +154,7 @@ TEST(LowerSharded, AlikeRanksAreLoweredOnce) {
 /// The small MLP that other tests plan: 12 features, 32 hidden, 5 classes.
 TEST(LowerSharded, AStepOfTheMlpIsThatOfOneDevice) {
   const auto graph =
-      graph::parse_graph(read_text(MOTLEY_SOURCE_DIR "/tests/golden/graph/mlp.txt"), "mlp");
+      graph::parse_graph(read_text(testing::source_path("tests/golden/graph/mlp.txt")), "mlp");
   ASSERT_TRUE(graph) << graph.error().message;
   for (const std::vector<std::int64_t>& samples :
        {std::vector<std::int64_t>{6, 0}, {4, 2}, {1, 0, 5}, {2, 2, 1, 1}})

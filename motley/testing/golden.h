@@ -11,11 +11,12 @@
 #include "motley/graph/graph_text.h"
 #include "motley/synth/lower_sharded.h"
 #include "motley/synth/sample_sharding.h"
+#include "motley/testing/places.h"
 
 namespace motley::synth {
 
 /// Folder of the golden files of lowering, which tests read.
-inline const std::string kGolden = MOTLEY_SOURCE_DIR "/tests/golden/synth/";
+inline const std::string kGolden = testing::source_path("tests/golden/synth/");
 
 inline std::string read_text(const std::string& path) {
   const auto text = read_file(path);

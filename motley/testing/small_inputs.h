@@ -15,6 +15,7 @@
 #include "motley/base/safetensors.h"
 #include "motley/control/inputs.h"
 #include "motley/graph/graph_text.h"
+#include "motley/testing/places.h"
 
 namespace motley::control {
 
@@ -79,7 +80,7 @@ latency = "50us"
 
 /// Text of the golden MLP: 12 features, 32 hidden, 5 classes.
 inline std::string mlp_text() {
-  return read_file(std::string(MOTLEY_SOURCE_DIR) + "/tests/golden/graph/mlp.txt").value();
+  return read_file(testing::source_path("tests/golden/graph/mlp.txt")).value();
 }
 
 /// Writes a model file of the MLP, with all weights 0.

@@ -54,6 +54,7 @@
 #include "tests/fuzz/fuzz_tensor_files.cc"
 #undef LLVMFuzzerTestOneInput
 #define LLVMFuzzerTestOneInput fuzz_trace
+#include "motley/testing/places.h"
 #include "tests/fuzz/fuzz_trace.cc"
 #undef LLVMFuzzerTestOneInput
 
@@ -82,7 +83,7 @@ const std::map<std::string, Target> kTargets = {{"cluster", fuzz_cluster},
                                                 {"trace", fuzz_trace}};
 constexpr int kChangedInputs = 300;  // of a target, shared out among its files
 
-const std::filesystem::path kTests = std::filesystem::path(MOTLEY_SOURCE_DIR) / "tests";
+const std::filesystem::path kTests = testing::source_path("tests");
 
 /// What lies in the goldens and the seeds of a target, in the order of names.
 std::vector<std::string> kept_inputs(const std::string& target) {

@@ -10,6 +10,7 @@
 #include "motley/run/torch/operators/distributions.h"
 #include "motley/run/torch/operators/dropout.h"
 #include "motley/run/torch/worker_session.h"
+#include "motley/testing/places.h"
 
 namespace motley::run {
 namespace {
@@ -46,10 +47,10 @@ TEST(CudaLibrary, FindsAGpuByItsUuidWhateverItsOrdinal) {
 /// libmotley_cuda.so with what it needs, as load_cuda loads it, but for the driver: the compiler of
 /// kernels needs none. Null where it was left out of the build.
 const CudaLibrary* load_without_driver() {
-  constexpr const char* kPath = MOTLEY_BUILD_DIR "/libmotley_cuda.so";
+  const std::string kPath = testing::build_path("libmotley_cuda.so");
   if (!std::filesystem::exists(kPath)) return nullptr;
   ::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
-  void* library = ::dlopen(kPath, RTLD_NOW);
+  void* library = ::dlopen(kPath.c_str(), RTLD_NOW);
   if (library == nullptr) {
     ADD_FAILURE() << ::dlerror();
     return nullptr;

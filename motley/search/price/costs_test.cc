@@ -10,6 +10,7 @@
 #include "motley/graph/graph_text.h"
 #include "motley/program/program_text.h"
 #include "motley/search/price/profile_batches.h"
+#include "motley/testing/places.h"
 
 namespace motley::search {
 namespace {
@@ -35,9 +36,9 @@ latency = "50us"
 class CostsTest : public ::testing::Test {
  protected:
   CostsTest() {
-    model_.graph =
-        graph::parse_graph(*read_file(MOTLEY_SOURCE_DIR "/tests/golden/synth/mlp.graph.txt"), "mlp")
-            .value();
+    model_.graph = graph::parse_graph(
+                       *read_file(testing::source_path("tests/golden/synth/mlp.graph.txt")), "mlp")
+                       .value();
     model_.hash = "00000000000000aa";
     cluster_ = cluster::parse_cluster(kCluster, "two").value();
     options_ = {.lowering = {},

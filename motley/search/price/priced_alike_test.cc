@@ -5,6 +5,7 @@
 #include "motley/base/file.h"
 #include "motley/graph/graph_text.h"
 #include "motley/testing/invented_profile.h"
+#include "motley/testing/places.h"
 
 namespace motley::search {
 namespace {
@@ -16,7 +17,7 @@ class PricedAlikeTest : public ::testing::Test {
  protected:
   PricedAlikeTest()
       : profile_(graph::parse_graph(
-                     *read_file(MOTLEY_SOURCE_DIR "/tests/golden/synth/mlp.graph.txt"), "mlp")
+                     *read_file(testing::source_path("tests/golden/synth/mlp.graph.txt")), "mlp")
                      .value(),
                  three_devices("emulated"), 64),
         cluster_(profile_.cluster()),

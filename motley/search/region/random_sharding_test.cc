@@ -11,6 +11,7 @@
 #include "motley/synth/lower.h"
 #include "motley/synth/sharded_plan.h"
 #include "motley/testing/golden.h"
+#include "motley/testing/places.h"
 #include "motley/testing/rounds.h"
 #include "motley/testing/run_program.h"
 
@@ -156,7 +157,7 @@ TEST(ShardedPlanErrors, NameTheParameter) {
 // split somehow, over unequal devices, with parameters in parts.
 TEST(DrawnShardings, GiveTheStepOfOneDevice) {
   const auto graph =
-      graph::parse_graph(read_text(MOTLEY_SOURCE_DIR "/tests/golden/graph/mlp.txt"), "mlp");
+      graph::parse_graph(read_text(testing::source_path("tests/golden/graph/mlp.txt")), "mlp");
   ASSERT_TRUE(graph) << graph.error().message;
   for (std::uint64_t seed = 0; seed < testing::rounds(40, 1000); ++seed) {
     SCOPED_TRACE(seed);

@@ -15,6 +15,7 @@
 #include "motley/search/split/split_planner.h"
 #include "motley/search/split/water_filling.h"
 #include "motley/synth/lower.h"
+#include "motley/testing/places.h"
 
 namespace motley::search {
 namespace {
@@ -26,7 +27,7 @@ constexpr std::int64_t kSamples = 40;
 constexpr double kNanosecond = 1e-9;
 
 std::string text_of(const std::string& path) {
-  return read_file(std::string(MOTLEY_SOURCE_DIR) + path).value();
+  return read_file(testing::source_path(path)).value();
 }
 
 /// A golden model on three emulated devices, with a store of made-up times: an instruction takes

@@ -26,6 +26,7 @@
 #include "motley/run/torch/memory/allocator.h"
 #include "motley/run/torch/operators/distributions.h"
 #include "motley/run/torch/operators/dropout.h"
+#include "motley/testing/places.h"
 
 namespace motley::run {
 namespace {
@@ -310,7 +311,7 @@ std::vector<std::vector<float>> rows_of(const at::Tensor& tensor) {
 // tests/golden/program/uneven.txt: samples 3, 1 and 1 become columns 3, 2 and 0; the weights are
 // summed and gathered by column.
 TEST(Executor, UnevenPartsArriveWhereTheyBelong) {
-  const std::string path = MOTLEY_SOURCE_DIR "/tests/golden/program/uneven.txt";
+  const std::string path = testing::source_path("tests/golden/program/uneven.txt");
   const auto program = program::parse_program(read_file(path).value(), path);
   ASSERT_TRUE(program) << program.error().message;
   const at::Tensor x = count_up(5), w = count_up(2).mul(-1);
