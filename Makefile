@@ -17,10 +17,6 @@ export MOTLEY_DATA ?= $(CURDIR)/../shared/data
 
 export TORCH_VERSION VENV BUILD JOBS
 
-# Tests run side by side, a gigabyte each, but for those whose outcome is a matter of how quick devices are.
-TEST_JOBS := $(shell nproc | awk '{ print $$1 < 8 ? $$1 : 8 }')
-COMPUTING_TESTS := tests/test_lowering.py tests/test_rules.py tests/test_program_interpreter.py
-TIMED_TESTS := $(patsubst %,tests/test_%.py,adapting adapting_batch completion prediction renting torch torch_memory) tests/hosts
 OTHER_SUITES := tests/zoo tests/gpu
 
 # Models of packages that need an environment of their own: tests/zoo.
@@ -43,33 +39,29 @@ demo: build ## trains two models on three emulated devices and checks itself
 	@echo "[demo] two models on three emulated devices, checked"
 	@$(BUILD)/motley demo --python $(PYTHON) --examples examples
 
-test: ## every test: C++ units, exporter, whole runs, faults; long sweeps are sampled
+test: ## C++ units, exporter, whole runs, faults, in about 15 minutes; long sweeps are sampled. PARTS="units runs": some of it
 	@tools/build.sh product unit_tests
-	@ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	@OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -n $(TEST_JOBS) python/tests
-	@OMP_NUM_THREADS=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q -n $(TEST_JOBS) $(COMPUTING_TESTS)
-	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q -n $(TEST_JOBS) --dist loadfile tests $(addprefix --ignore=,$(OTHER_SUITES) $(COMPUTING_TESTS) $(TIMED_TESTS))
-	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q $(TIMED_TESTS)
-	@tools/setup.sh zoo
-	@OMP_NUM_THREADS=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) .venv-zoo/bin/python -m pytest -q -n $(TEST_JOBS) --dist loadfile tests/zoo
+	@PYTHON=$(PYTHON) tools/test.sh $(PARTS)
 
-check: setup ## format, layers, names, sizes, headers alone: what CI runs before the tests
+check: ## format, layers, names, sizes: what CI runs before the tests
+	@tools/setup.sh packages
 	@tools/check_format.sh
 	@python3 tools/check_layers.py
 	@python3 tools/check_names.py
 	@python3 tools/check_sizes.py
-	@python3 tools/check_headers.py
 
 sanitize: ## fast tests under ASan and UBSan (without PyTorch)
 	@BUILD=$(BUILD)-asan CONFIGURE="-DMOTLEY_WORKER=OFF -DCMAKE_BUILD_TYPE=Debug -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DMOTLEY_SANITIZE=address,undefined" tools/build.sh unit_tests
 	@ctest --test-dir $(BUILD)-asan --output-on-failure -j $(JOBS) -L fast
 
-test-slow: ## long sweeps: every model in every sweep, ten times the random cases, a minute of fuzzing each parser
-	@tools/build.sh product unit_tests
+test-slow: ## before a release: every model in every sweep, ten times the random cases, headers alone, benches compiled, pages, fuzzing
+	@tools/build.sh product unit_tests benches
+	@python3 tools/check_headers.py
 	@MOTLEY_SLOW=1 RC_PARAMS=max_success=1000 ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests $(OTHER_SUITES:%=--ignore=%)
+	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q python/tests tests $(OTHER_SUITES:%=--ignore=%)
 	@tools/setup.sh zoo
 	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) .venv-zoo/bin/python -m pytest -q tests/zoo
+	@$(MAKE) docs
 	@tools/fuzz.sh 60
 
 test-zoo: ## models of torchvision, timm and transformers, small, against PyTorch's own loop: an hour; ZOO=resnet18 one of them

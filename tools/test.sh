@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# The parts of `make test`, one after the other: what each took, how long the rest will take, and in the end a table.
+# A part that fails does not keep the others from running; the exit status says whether all passed.
+#   tools/test.sh [PART...]    some parts alone: units exporter lowering runs timed zoo
+# Reads BUILD, JOBS, PYTHON. MOTLEY_SAMPLE: which third of the long sweeps (of this commit, by default).
+set -uo pipefail
+cd "$(dirname "$0")/.."
+BUILD=${BUILD:-build}
+JOBS=${JOBS:-$(nproc)}
+PYTHON=${PYTHON:-.venv/bin/python}
+export MOTLEY_BUILD=$PWD/$BUILD PYTHONPATH=$PWD/python
+export MOTLEY_SAMPLE=${MOTLEY_SAMPLE:-$((16#0$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % 3))}
+
+# Seconds on two cores, of which the forecast is made: the first part says how fast this machine is.
+declare -A seconds=([units]=100 [exporter]=100 [lowering]=130 [runs]=500 [timed]=200 [zoo]=60)
+parts=(units exporter lowering runs timed zoo)
+if (($# > 0)); then parts=("$@"); fi
+
+# Emulated devices sleep for most of a step, so one more process than cores keeps these busy.
+tests() { "$PYTHON" -m pytest -q "$@"; }
+computing=(tests/test_lowering.py tests/test_rules.py tests/test_program_interpreter.py)
+run_part() {
+  case $1 in
+    units) ctest --test-dir "$BUILD" --output-on-failure -j "$JOBS" ;;
+    exporter) OMP_NUM_THREADS=1 tests -n "$JOBS" python/tests ;;
+    lowering) OMP_NUM_THREADS=1 tests -n "$JOBS" "${computing[@]}" ;;
+    runs) tests -n "$((JOBS + 1))" --dist loadfile -m "not timed" tests "${computing[@]/#/--ignore=}" --ignore=tests/zoo --ignore=tests/gpu --ignore=tests/hosts ;;
+    timed) tests -m timed tests --ignore=tests/zoo --ignore=tests/gpu --ignore=tests/hosts && tests tests/hosts ;;
+    zoo) tools/setup.sh zoo && OMP_NUM_THREADS=1 .venv-zoo/bin/python -m pytest -q -n "$JOBS" --dist loadfile tests/zoo ;;
+    *) echo "test: no part '$1'; there are: ${!seconds[*]}" >&2; exit 2 ;;
+  esac
+}
+
+minutes() { echo "$((($1 + 59) / 60)) min"; }
+rows=() failed=0 began=$SECONDS
+for part in "${parts[@]}"; do
+  start=$SECONDS
+  if run_part "$part"; then result=passed; else result=FAILED failed=1; fi
+  took=$((SECONDS - start))
+  rows+=("$(printf '  %-10s %6d s  %s' "$part" "$took" "$result")")
+  left=0
+  for each in "${parts[@]:${#rows[@]}}"; do left=$((left + seconds[$each])); done
+  echo "test: $part $result, $took s$( ((left > 0)) && echo "; about $(minutes $((left * (took > 0 ? took : 1) / seconds[$part]))) to go")"
+done
+printf '%s\n' "test: what each part took (docs/benchmarks.md has other machines')" "${rows[@]}" "$(printf '  %-10s %6d s' all $((SECONDS - began)))"
+exit "$failed"
