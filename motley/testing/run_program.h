@@ -47,6 +47,41 @@ class ProgramRun {
                                   count_of(buffer.shape) / before / after)};
   }
 
+  /// What a member gets by an exchange, of what each member gives.
+  static Tensor received(const std::string& op, std::size_t rank,
+                         const std::vector<const program::Instruction*>& own,
+                         const std::vector<const Tensor*>& given) {
+    const auto add = [](std::vector<double>& to, const std::vector<double>& from,
+                        const Shape& counts, std::size_t part) {
+      const auto first =
+          from.begin() + std::accumulate(counts.begin(),
+                                         counts.begin() + static_cast<std::ptrdiff_t>(part),
+                                         std::int64_t{0});
+      to.insert(to.end(), first, first + counts[part]);
+    };
+    if (op == program::kAllReduce || op == program::kReduceScatter) {
+      Tensor sum = filled(given[rank]->shape, 0);
+      for (const Tensor* each : given)
+        std::transform(each->at.begin(), each->at.end(), sum.at.begin(), sum.at.begin(),
+                       std::plus<>());
+      if (op == program::kAllReduce) return sum;
+      Tensor part;
+      add(part.at, sum.at, program::find_exchange_parts(*own[rank])->counts, rank);
+      part.shape = {static_cast<std::int64_t>(part.at.size())};
+      return part;
+    }
+    Tensor all;
+    for (std::size_t r = 0; r < given.size(); ++r) {
+      const auto parts = program::find_exchange_parts(*own[r]);
+      if (op == program::kAllGather)
+        all.at.insert(all.at.end(), given[r]->at.begin(), given[r]->at.end());
+      else
+        add(all.at, given[r]->at, parts->counts, rank);
+    }
+    all.shape = {static_cast<std::int64_t>(all.at.size())};
+    return all;
+  }
+
  private:
   const program::DeviceProgram& device(std::size_t rank) const { return program_.devices[rank]; }
   bool is_over(std::size_t rank) const { return next_[rank] == device(rank).instructions.size(); }
@@ -133,40 +168,6 @@ class ProgramRun {
       EXPECT_EQ(made[r].shape, device(r).buffer(to).shape) << op << " on rank " << r;
       values_[r][to] = std::move(made[r]);
     }
-  }
-
-  static Tensor received(const std::string& op, std::size_t rank,
-                         const std::vector<const program::Instruction*>& own,
-                         const std::vector<const Tensor*>& given) {
-    const auto add = [](std::vector<double>& to, const std::vector<double>& from,
-                        const Shape& counts, std::size_t part) {
-      const auto first =
-          from.begin() + std::accumulate(counts.begin(),
-                                         counts.begin() + static_cast<std::ptrdiff_t>(part),
-                                         std::int64_t{0});
-      to.insert(to.end(), first, first + counts[part]);
-    };
-    if (op == program::kAllReduce || op == program::kReduceScatter) {
-      Tensor sum = filled(given[rank]->shape, 0);
-      for (const Tensor* each : given)
-        std::transform(each->at.begin(), each->at.end(), sum.at.begin(), sum.at.begin(),
-                       std::plus<>());
-      if (op == program::kAllReduce) return sum;
-      Tensor part;
-      add(part.at, sum.at, program::find_exchange_parts(*own[rank])->counts, rank);
-      part.shape = {static_cast<std::int64_t>(part.at.size())};
-      return part;
-    }
-    Tensor all;
-    for (std::size_t r = 0; r < given.size(); ++r) {
-      const auto parts = program::find_exchange_parts(*own[r]);
-      if (op == program::kAllGather)
-        all.at.insert(all.at.end(), given[r]->at.begin(), given[r]->at.end());
-      else
-        add(all.at, given[r]->at, parts->counts, rank);
-    }
-    all.shape = {static_cast<std::int64_t>(all.at.size())};
-    return all;
   }
 
   const program::Program& program_;
