@@ -7,6 +7,7 @@ import hashlib
 import importlib.metadata
 import os
 import pathlib
+import pickle
 import platform
 import shutil
 import tempfile
@@ -71,3 +72,20 @@ def _drop_unused(cache):
         with contextlib.suppress(FileNotFoundError):
             if time.time() - each.stat().st_mtime > UNUSED_DAYS * 86400:
                 shutil.rmtree(each) if each.is_dir() else each.unlink()
+
+
+def kept_model(name, make, *sources):
+    """A folder with NAME.motley, the model that `motley.export` writes of what `make()` returns, (module, inputs), with torch's seed 0,
+    and exported.pickle, what it answers (motley.Exported). `sources`: the files that make it."""
+
+    def write(folder):
+        import motley  # noqa: PLC0415
+        import torch  # noqa: PLC0415
+
+        folder.mkdir()
+        torch.manual_seed(0)
+        module, inputs = make()
+        exported = motley.export(module, inputs, folder / f"{name}.motley", name=name)
+        (folder / "exported.pickle").write_bytes(pickle.dumps(exported))
+
+    return kept([*EXPORTER, name, *sources], write)

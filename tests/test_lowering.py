@@ -8,41 +8,33 @@ import copy
 import json
 import subprocess
 import sys
-from functools import partial
+from functools import cache, partial
 
-import lowering_models
 import numpy as np
 import pytest
 import torch
 from conftest import BUILD, ROOT, SLOW, sampled
+from sweep import DRAWN, FAMILIES, MODELS, make, model_file
 
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
+sys.path[:0] = [str(ROOT / "python")]
 
-import families  # noqa: E402
-import motley  # noqa: E402
 from motley.draws import DrawnEagerly  # noqa: E402
 from motley.eager import Loop  # noqa: E402
 from motley.micro_batches import MicroBatches  # noqa: E402
 from motley.model_file import read_model_file  # noqa: E402
 from motley.philox import PhiloxDraws  # noqa: E402
 from program_interpreter import SEED, STEP, run_program  # noqa: E402
-from random_models import draw_model  # noqa: E402
 from recipes import disturb  # noqa: E402
 
 LR = 0.1  # of lower_tool
-FAMILIES = {family.__name__: family for family in families.FAMILIES}
-DRAWN = {f"drawn_{seed}": partial(draw_model, seed, lowering_models.BATCH) for seed in range(40 if SLOW else 6)}
-MODELS = FAMILIES | {model.__name__: model for model in lowering_models.MODELS} | DRAWN
 SPLITS = [("3,1,2",), ("1,5", "512")]  # the second with small buckets
 
 
 class Case:
-    def __init__(self, name, folder):
-        torch.manual_seed(0)
+    def __init__(self, name):
         self.name = name
-        self.module, self.inputs = MODELS[name]()
-        self.path = folder / f"{name}.motley"
-        motley.export(copy.deepcopy(self.module), self.inputs, self.path, name=name)
+        self.module, self.inputs = make(name)
+        self.path = model_file(name)
         self.tensors = read_model_file(self.path)[1]
         self.tolerance = 2e-2 if name == "bf16" else 1e-5
 
@@ -88,16 +80,8 @@ class Case:
 
 
 @pytest.fixture(scope="module")
-def case(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("lowering")
-    made = {}
-
-    def make(name):
-        if name not in made:
-            made[name] = Case(name, folder)
-        return made[name]
-
-    return make
+def case():
+    return cache(Case)
 
 
 def assert_close(found, wanted, tolerance, where):

@@ -1,12 +1,16 @@
 """Paths of the package and the examples, and model files that several tests read."""
 
+import functools
+import pickle
 import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
+EXAMPLES = ROOT / "examples"
+sys.path[:0] = [str(ROOT / "python"), str(EXAMPLES)]
+sys.path.append(str(ROOT / "tests"))  # kept.py
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,22 +27,19 @@ def own_cache(tmp_path_factory, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def exported(tmp_path_factory):
-    """exported("bert") is (result, graph, tensors) of the model family; each is exported once."""
+def exported():
+    """exported("bert") is (result, graph, tensors) of the model family; each is exported once, by whichever process asks first."""
     import families
-    import motley
+    from kept import kept_model
     from motley.model_file import read_model_file
     from motley.parse import parse_graph
 
-    folder = tmp_path_factory.mktemp("models")
-    made = {}
-
+    @functools.cache
     def export(name: str):
-        if name not in made:
-            module, inputs = getattr(families, name)()
-            result = motley.export(module, inputs, folder / f"{name}.motley", name=name)
-            text, tensors = read_model_file(result.path)
-            made[name] = (result, parse_graph(text), tensors)
-        return made[name]
+        folder = kept_model(name, getattr(families, name), EXAMPLES / "families.py")
+        result = pickle.loads((folder / "exported.pickle").read_bytes())
+        result.path = str(folder / f"{name}.motley")
+        text, tensors = read_model_file(result.path)
+        return result, parse_graph(text), tensors
 
     return export
