@@ -1,4 +1,4 @@
-"""`motley completion` and `motley man`: what shells and groff make of them."""
+"""`motley completion` and `motley man`: what shells and groff make of them. A shell is started once, with all questions."""
 
 import shutil
 import subprocess
@@ -6,20 +6,20 @@ import subprocess
 import pytest
 
 
-def shell(program, *arguments):
-    """What it prints; None where it is not installed."""
+def said_by(program, flag, code):
+    """Its lines; none where it is not installed."""
     if shutil.which(program) is None:
         return None
-    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([program, flag, code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.splitlines()
 
 
-@pytest.fixture(scope="module")
-def script(motley, tmp_path_factory):
-    def write(name):
-        path = tmp_path_factory.mktemp("completion") / f"_motley.{name}"
-        outcome = motley("completion", name)
+@pytest.fixture
+def script(motley, tmp_path):
+    def write(shell):
+        path = tmp_path / f"_motley.{shell}"
+        outcome = motley("completion", shell)
         assert outcome.code == 0
         path.write_text(outcome.stdout)
         return path
@@ -27,32 +27,29 @@ def script(motley, tmp_path_factory):
     return write
 
 
-def in_bash(script, *words):
-    line = " ".join(f"'{word}'" for word in words)
-    return set(shell("bash", "-c", f'source {script("bash")}; COMP_WORDS=(motley {line}); COMP_CWORD={len(words)}; _motley; printf "%s\\n" "${{COMPREPLY[@]}}"').split())
-
-
 def test_bash_completes_verbs_and_flags(script, tmp_path):
-    assert in_bash(script, "ex") == {"explain", "export-plan"}
-    assert in_bash(script, "explain", "--what") == {"--what-if"}
-    assert in_bash(script, "plan", "--time") == {"--time-limit"}
-    assert {"--json", "--quiet"} <= in_bash(script, "-q", "plan", "--") and in_bash(script, "--js") == {"--json"}
     (tmp_path / "lab.toml").touch()
-    assert in_bash(script, "plan", "-C", f"{tmp_path}/l") == {f"{tmp_path}/lab.toml"}
+    questions = ["ex", "explain --what", "plan --time", "-q plan --", "--js", f"plan -C {tmp_path}/l"]
+    ask = 'ask() { COMP_WORDS=(motley "$@"); COMP_CWORD=$#; _motley; echo "${COMPREPLY[*]}"; }; '
+    said = said_by("bash", "-c", f"source {script('bash')}; {ask}" + "; ".join(f"ask {words}" for words in questions))
+    verbs, what, time, flags, json, files = (set(line.split()) for line in said)
+    assert (verbs, what, time, json) == ({"explain", "export-plan"}, {"--what-if"}, {"--time-limit"}, {"--json"})
+    assert {"--json", "--quiet", "--global-batch"} <= flags and "--what-if" not in flags
+    assert files == {f"{tmp_path}/lab.toml"}
 
 
 def test_zsh_reads_it(script):
     path = script("zsh")
     assert "'*--what-if[" in path.read_text()
-    said = shell("zsh", "-fc", f'autoload -U compinit; compinit -D -u; source {path}; print $_comps[motley]; whence -w _motley')
-    assert said is None or said.split() == ["_motley", "_motley:", "function"]
+    said = said_by("zsh", "-fc", f"autoload -U compinit; compinit -D -u; source {path}; print $_comps[motley]; whence -w _motley")
+    assert said is None or said == ["_motley", "_motley: function"]
 
 
 def test_fish_completes_verbs_and_flags(script):
     path = script("fish")
     assert "complete -c motley -n '__fish_seen_subcommand_from explain' -l what-if -r" in path.read_text()
-    said = shell("fish", "-c", f'source {path}; complete -C "motley ex"; complete -C "motley explain --what"; complete -C "motley plan --time"')
-    assert said is None or [line.split("\t")[0] for line in said.splitlines()] == ["explain", "export-plan", "--what-if", "--time-limit"]
+    said = said_by("fish", "-c", f'source {path}; complete -C "motley ex"; complete -C "motley explain --what"; complete -C "motley plan --time"')
+    assert said is None or [line.split("\t")[0] for line in said] == ["explain", "export-plan", "--what-if", "--time-limit"]
 
 
 def test_another_shell(motley):
@@ -65,7 +62,7 @@ def test_the_manual_page(motley):
     assert page.startswith(".TH MOTLEY 1")
     assert "\n\\fB\\-\\-what\\-if\\fR \\fIVALUE\\fR\n" in page and "\n.PP\n\\fIDevices that come and go\\fR\n" in page
     if shutil.which("groff") is not None:
-        done = subprocess.run(["groff", "-man", "-Tascii", "-ww", "-P-cbou"], input=page, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["groff", "-man", "-Tascii", "-ww", "-P-cbou"], input=page, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0 and done.stderr == ""
         assert "--what-if VALUE" in done.stdout and "Devices that come and go" in done.stdout
 
