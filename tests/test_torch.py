@@ -11,7 +11,7 @@ import sys
 import pytest
 import ranks
 import warm
-from conftest import BUILD, EXAMPLES, ROOT, SLOW
+from conftest import BUILD, EXAMPLES, ROOT
 
 WORLD = 3
 LIMIT = 1e-5
@@ -19,8 +19,7 @@ SCRIPT = pathlib.Path(__file__).with_name("torch_cases.py")
 
 
 def start(*names, **environment):
-    how = ranks.Fresh if SLOW else ranks.start_warm
-    return ranks.start(SCRIPT, names, WORLD, how, **environment)
+    return ranks.start(SCRIPT, names, WORLD, ranks.Fresh if warm.IS_REAL else ranks.start_warm, **environment)
 
 
 def rows_of(*names, **environment):
@@ -214,25 +213,16 @@ def test_a_rank_without_memory_says_what_fits(tmp_path):
 
 
 def verify(*words):
-    """`motley verify WORDS`, whose Python is a fork."""
-    python = sys.executable if SLOW else warm.server().python
     return subprocess.run(
         [str(BUILD / "motley"), "verify", *map(str, words)], capture_output=True, text=True, timeout=300,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "python"), "MOTLEY_PYTHON": python, "GLOO_SOCKET_IFNAME": "lo"},
+        env=os.environ | {"PYTHONPATH": str(ROOT / "python"), "MOTLEY_PYTHON": warm.python(), "GLOO_SOCKET_IFNAME": "lo"},
     )  # fmt: skip
 
 
-def two_ranks(script):
-    """The command that starts them."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run"] if SLOW else [warm.server().torchrun]
-    return ["--", *torchrun, "--nproc-per-node", "2", script]
-
-
 def test_verify_compares_gradients_under_two_splits():
-    # PyTorch's own torchrun; the ranks that it starts are forks.
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    ranks = [] if SLOW else ["--no-python", warm.server().python]
-    done = verify("--json", "--", *torchrun, *ranks, EXAMPLES / "ddp_digits.py")
+    # PyTorch's own torchrun, which starts any program.
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python", warm.python()]
+    done = verify("--json", "--", *torchrun, EXAMPLES / "ddp_digits.py")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["pass"] and found["max_grad_diff"] <= found["grad_limit"] == 1e-4
@@ -244,7 +234,7 @@ def test_verify_finds_a_wrong_weight(tmp_path):
     script = tmp_path / "train.py"
     text = (EXAMPLES / "ddp_digits.py").read_text().replace("DDP(model)", "DDP(model, weight=lambda batch: 1)")
     script.write_text(text.replace("pathlib.Path(__file__).resolve().parent", repr(str(EXAMPLES)) + " / pathlib.Path('')"))
-    done = verify(*two_ranks(script))
+    done = verify("--", *warm.torchrun_here(2), script)
     assert done.returncode == 5, done.stderr
     assert done.stdout.startswith("FAIL: 6 gradients of the first step under 43:21 and 32:32 samples differ by ")
 
@@ -266,7 +256,7 @@ for x, y in loader:
     nn.functional.cross_entropy(model(x), y).backward()
     optimizer.step()
 """)
-    done = verify("--json", *two_ranks(script))
+    done = verify("--json", "--", *warm.torchrun_here(2), script)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
     assert "0.bias" in found["rounding"] and set(found["rounding"]) <= {"0.bias", "0.weight"}

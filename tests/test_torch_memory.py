@@ -4,21 +4,20 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 
+import warm
 from conftest import BUILD, ROOT
 
-LIMIT = 1500 << 20
+LIMIT = 1000 << 20
+SCRIPT = pathlib.Path(__file__).with_name("torch_memory.py")
 
 
 def test_what_fits_is_found_from_below():
-    done = subprocess.run(
-        [sys.executable, pathlib.Path(__file__).with_name("torch_memory.py"), str(LIMIT)], capture_output=True, text=True, timeout=120,
-        env=os.environ | {"PYTHONPATH": str(ROOT / "python"), "MOTLEY_PROGRAM": str(BUILD / "motley")},
-    )  # fmt: skip
+    done = subprocess.run([warm.python(), SCRIPT, str(LIMIT)], capture_output=True, text=True, timeout=300,
+                          env=os.environ | {"PYTHONPATH": str(ROOT / "python"), "MOTLEY_PROGRAM": str(BUILD / "motley")})  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)
-    # No step takes more than there is, and the last ones take most of it: 3.2 KB a sample and layer.
+    # No step takes more than there is, and the last ones take most of it: 12.3 KB a sample, what autograd keeps of two layers 24 times.
     assert max(peak for _, _, peak in rows) <= LIMIT, rows
-    assert rows[-1][0] > 4000 and rows[-1][2] > 0.8 * LIMIT, rows
+    assert rows[-1][0] > 15000 and rows[-1][2] > 0.9 * LIMIT, rows
     assert all(samples <= most for samples, most, _ in rows)

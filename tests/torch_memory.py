@@ -3,6 +3,7 @@
 Prints, of each step, its samples, what is said to fit after it and the highest memory so far.
 """
 
+import ctypes
 import json
 import sys
 
@@ -12,7 +13,8 @@ from torch.nn import functional as F
 
 from motley.torch.memory import HostMemory, Memory
 
-WIDTH, DEPTH = 512, 8
+WIDTH, DEPTH = 64, 24
+M_MMAP_THRESHOLD, OWN_PAGES = -3, 1 << 18
 
 
 class Limited(HostMemory):
@@ -22,14 +24,15 @@ class Limited(HostMemory):
         return min(super().there_is(sharing), float(sys.argv[1]) / sharing)
 
 
+ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, OWN_PAGES)  # no tensor leaves a hole in the heap when it goes
 torch.set_num_threads(1)
 torch.manual_seed(1)
-model = nn.Sequential(nn.Linear(16, WIDTH), *(layer for _ in range(DEPTH) for layer in (nn.Linear(WIDTH, WIDTH), nn.GELU())), nn.Linear(WIDTH, 5))
+model = nn.Sequential(nn.Linear(16, WIDTH), *(layer for _ in range(DEPTH) for layer in (nn.Linear(WIDTH, WIDTH), nn.LeakyReLU())), nn.Linear(WIDTH, 5))
 optimizer = torch.optim.Adam(model.parameters())
 memory = Memory(torch.device("cpu"), lambda: list(model.parameters()))
 memory.of = Limited()
-samples, rows = 256, []
-for _ in range(12):
+samples, rows = 1024, []
+for _ in range(7):
     x, y = torch.randn(samples, 16), torch.randint(5, (samples,))
     optimizer.zero_grad()
     memory.begin()

@@ -103,7 +103,20 @@ def server():
     return Server()
 
 
-def torchrun(path, arguments):
+IS_REAL = os.environ.get("MOTLEY_SLOW") == "1"  # then interpreters are started
+
+
+def python():
+    """The program that stands for the interpreter."""
+    return sys.executable if IS_REAL else server().python
+
+
+def torchrun_here(world):
+    """The words before a script that start so many ranks of it."""
+    return [*([sys.executable, "-m", "torch.distributed.run"] if IS_REAL else [server().torchrun]), "--nproc-per-node", str(world)]
+
+
+def start_ranks(path, arguments):
     """Starts the ranks of `--nproc-per-node N SCRIPT ARGUMENT...`; the first exit code that is not 0."""
     flag, world, *arguments = arguments
     assert flag == "--nproc-per-node", flag
@@ -238,7 +251,7 @@ def main(verb, path, *words):
     if verb == "serve":
         run_to_the_end(serve(path, words))
     elif verb == "torchrun":
-        leave(torchrun(path, words))
+        leave(start_ranks(path, words))
     else:
         leave(Started(path, words).wait())
 
