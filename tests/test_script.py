@@ -1,14 +1,17 @@
 """Motley's engine under a script's own loop: the numbers of `motley run`, bit for bit."""
 
+import functools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
 import time
 
 import pytest
+import warm
 from conftest import BUILD, DIGITS
 
 SCRIPT = f"""
@@ -37,16 +40,17 @@ SPLIT = ("--batch-split", "30,20,6")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def profile(motley, mlp, cluster):
+def profile(profiled, mlp, cluster):
     """Times of one model, from which those of all others are modelled."""
-    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
+    profiled(mlp, cluster, "--global-batch", 60)
 
 
 @pytest.fixture(scope="module")
 def by_motley(motley, cnn, cluster, tmp_path_factory):
-    def call(*flags, steps=6, plan=SPLIT):
+    @functools.cache
+    def call(*flags, plan=SPLIT):
         outcome = motley("run", "-m", cnn, "-C", cluster, "--data", f"{DIGITS}[:1500]", "--shuffle", 5, "--global-batch", 56,
-                         "--steps", steps, "--lr", 0.05, "--profile", "model", "--eval-data", f"{DIGITS}[1500:]", "--json", "-q",
+                         "--steps", 6, "--lr", 0.05, "--profile", "model", "--eval-data", f"{DIGITS}[1500:]", "--json", "-q",
                          "--run-dir", tmp_path_factory.mktemp("run"), *plan, *flags)  # fmt: skip
         assert outcome.code == 0, outcome.stderr
         return outcome.json
@@ -63,7 +67,7 @@ def script(tmp_path, environment, cnn, cluster):
     def call(body, *command, split="batch_split='30,20,6'", env=None):
         path = tmp_path / "train.py"
         path.write_text(SCRIPT + textwrap.dedent(body).replace("RUN(", f"{run}, {split}, "))
-        done = subprocess.run([*(command or [sys.executable]), str(path)], capture_output=True, text=True, timeout=240,
+        done = subprocess.run([*(command or [warm.python()]), str(path)], capture_output=True, text=True, timeout=240,
                               env={**environment, "MOTLEY_PROGRAM": str(BUILD / "motley"), **(env or {})}, cwd=tmp_path)  # fmt: skip
         return done.returncode, [json.loads(line) for line in done.stdout.splitlines() if line[:1] == "{"], done.stderr
 
@@ -125,14 +129,17 @@ def test_started_by_motley_run(script, by_motley):
         with RUN() as run:
             say(losses=take(run, 6), arguments=sys.argv[1:])
         """, str(BUILD / "motley"), "run", "--batch-split", "6,20,30",
-        env={"MOTLEY_PYTHON": sys.executable})  # fmt: skip
+        env={"MOTLEY_PYTHON": warm.python()})  # fmt: skip
     assert code == 0, errors
     assert said[0]["losses"] == by_motley(plan=("--batch-split", "6,20,30"))["losses"]
 
 
 def test_started_by_torchrun(script, by_motley):
     """A process a device, each with its own samples; the fourth has nothing to do."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4", "--master-port", "29533"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4", "--master-port", str(port), "--no-python", warm.python()]
     code, said, errors = script("""
         with RUN(evaluation_samples=len(test)) as run:
             losses = take(run, 6)
@@ -148,21 +155,30 @@ def test_started_by_torchrun(script, by_motley):
     assert {line["loss"] for line in said} == {theirs["evaluations"][-1]["loss"]}
 
 
-@pytest.mark.parametrize(("call", "message"), [
-    ("run.step((X[:5], Y[:5]))", "a batch of 5 samples; wanted 56"),
-    ("run.step((X[:56], Y[:55]))", "inputs of [56, 55] samples"),
-    ("run.step(X[:56])", "a batch of 1 values; wanted 2: x, y"),
-    ("run.step((X[:56].double(), Y[:56]))", "input 'x': found float64[56, 1, 8, 8], wanted float32[samples, 1, 8, 8]"),
-    ("run.evaluate(test)", "samples to evaluate on: found 297, the run was made for 0"),
-    ("run.step((X[:56] * float('nan'), Y[:56]))", "loss is nan at step 0"),
-])  # fmt: skip
-def test_what_is_wrong_is_an_exception(script, call, message):
-    code, _, errors = script(f"""
+WRONG = {
+    "run.step((X[:5], Y[:5]))": "ValueError: a batch of 5 samples; wanted 56",
+    "run.step((X[:56], Y[:55]))": "ValueError: inputs of [56, 55] samples",
+    "run.step(X[:56])": "ValueError: a batch of 1 values; wanted 2: x, y",
+    "run.step((X[:56].double(), Y[:56]))": "ValueError: input 'x': found float64[56, 1, 8, 8], wanted float32[samples, 1, 8, 8]",
+    "run.evaluate(test)": "ValueError: samples to evaluate on: found 297, the run was made for 0",
+}
+
+
+def test_what_is_wrong_is_an_exception(script):
+    code, said, errors = script(f"""
         with RUN() as run:
-            {call}
+            for call in {list(WRONG)!r}:
+                try:
+                    eval(call)
+                except Exception as error:
+                    say(call=call, error=f"{{type(error).__name__}}: {{error}}")
+            run.step((X[:56] * float("nan"), Y[:56]))
         """)
     assert code == 1
-    assert message in errors
+    assert "motley.run.RunError: loss is nan at step 0" in errors
+    assert len(said) == len(WRONG)
+    for each in said:
+        assert WRONG[each["call"]] in each["error"]
 
 
 def test_flags_are_those_of_motley_run(script):

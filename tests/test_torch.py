@@ -234,7 +234,7 @@ def test_verify_finds_a_wrong_weight(tmp_path):
     script = tmp_path / "train.py"
     text = (EXAMPLES / "ddp_digits.py").read_text().replace("DDP(model)", "DDP(model, weight=lambda batch: 1)")
     script.write_text(text.replace("pathlib.Path(__file__).resolve().parent", repr(str(EXAMPLES)) + " / pathlib.Path('')"))
-    done = verify("--", *warm.torchrun_here(2), script)
+    done = verify("--", *warm.torchrun(2), script)
     assert done.returncode == 5, done.stderr
     assert done.stdout.startswith("FAIL: 6 gradients of the first step under 43:21 and 32:32 samples differ by ")
 
@@ -256,7 +256,7 @@ for x, y in loader:
     nn.functional.cross_entropy(model(x), y).backward()
     optimizer.step()
 """)
-    done = verify("--json", "--", *warm.torchrun_here(2), script)
+    done = verify("--json", "--", *warm.torchrun(2), script)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
     assert "0.bias" in found["rounding"] and set(found["rounding"]) <= {"0.bias", "0.weight"}

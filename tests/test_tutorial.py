@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import warm
 from conftest import BUILD, ROOT, SLOW
 from pages import commands, files, missing_line
 
@@ -17,7 +18,7 @@ PAGE = ROOT / "docs/tutorial.md"
 def reader(environment, tmp_path_factory):
     """Runs a command as somebody does who has installed Motley; in a directory where only the files of the page are."""
     folder = tmp_path_factory.mktemp("reader")
-    path = f"{BUILD}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    path = f"{BUILD}:{warm.folder()}:{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
     for name, content in files(PAGE.read_text()):
         (folder / name).write_text(content)
 

@@ -70,7 +70,7 @@ class Started:
 
 
 class Server:
-    """Serves for as long as who makes it lives. `python`, `torchrun`: programs that do as theirs."""
+    """Serves for as long as who makes it lives. In `folder` are `python`, `python3` and `torchrun` that do as those."""
 
     def __init__(self, modules=MODULES):
         self._folder = tempfile.TemporaryDirectory(prefix="warm")
@@ -78,11 +78,11 @@ class Server:
         self._process = subprocess.Popen([sys.executable, __file__, "serve", self.path, *modules], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                          text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})  # fmt: skip
         assert self._process.stdout.readline() == "serving\n", self._process.wait()
-        for verb in ("python", "torchrun"):
-            program = pathlib.Path(self._folder.name, verb)
+        for name, verb in (("python", "python"), ("python3", "python"), ("torchrun", "torchrun")):
+            program = pathlib.Path(self._folder.name, name)
             program.write_text(f'#!/bin/sh\nexec {sys.executable} -SE {os.path.abspath(__file__)} {verb} {self.path} "$@"\n')
             program.chmod(0o755)
-        self.python, self.torchrun = (os.path.join(self._folder.name, verb) for verb in ("python", "torchrun"))
+        self.folder = self._folder.name
 
     def run(self, arguments, timeout, environment=None, folder=None):
         """As subprocess.run with what it printed, as text."""
@@ -106,14 +106,19 @@ def server():
 IS_REAL = os.environ.get("MOTLEY_SLOW") == "1"  # then interpreters are started
 
 
+def folder():
+    """Where `python`, `python3` and `torchrun` lie."""
+    return os.path.dirname(sys.executable) if IS_REAL else server().folder
+
+
 def python():
     """The program that stands for the interpreter."""
-    return sys.executable if IS_REAL else server().python
+    return os.path.join(folder(), "python")
 
 
-def torchrun_here(world):
+def torchrun(world):
     """The words before a script that start so many ranks of it."""
-    return [*([sys.executable, "-m", "torch.distributed.run"] if IS_REAL else [server().torchrun]), "--nproc-per-node", str(world)]
+    return [os.path.join(folder(), "torchrun"), "--nproc-per-node", str(world)]
 
 
 def start_ranks(path, arguments):
@@ -242,7 +247,8 @@ def run_to_the_end(arguments):
 
 def leave(code):
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # SIGKILL cannot be heard
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)
 
