@@ -15,6 +15,7 @@
 #include "motley/base/text.h"
 #include "motley/graph/reach.h"
 #include "motley/program/state_names.h"
+#include "motley/run/hosts/here.h"
 #include "motley/run/input_specs.h"
 #include "motley/run/torch/exchange/clock.h"
 #include "motley/run/torch/exchange/copies.h"
@@ -874,7 +875,7 @@ Result<void> RankTraining::compare_whole() {
       "are "
       "{:.2g}; so did {} of its tensors, and those of {} ranks in all",
       next_step_, told.name, told.rank, device.name,
-      device.host.empty() ? this_machine() : device.host, told.difference, told.allowed,
+      device.host.empty() ? own_host_name() : device.host, told.difference, told.allowed,
       told.tensors, found.size());
   if (worst != found.end())
     return runtime_error(
