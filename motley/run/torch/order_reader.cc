@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iostream>
 #include <utility>
 
 #include "motley/base/exit_code.h"
@@ -59,9 +58,10 @@ void Next::halt() {
 }
 
 Result<std::unique_ptr<OrderReader>> OrderReader::start(const WorkerSession& process,
-                                                        const Reporter& reporter) {
+                                                        const Reporter& reporter,
+                                                        std::istream& orders) {
   std::unique_ptr<OrderReader> reader(new OrderReader(process, reporter));
-  reader->thread_ = std::thread([raw = reader.get()] { raw->read(); });
+  reader->thread_ = std::thread([raw = reader.get(), &orders] { raw->read(orders); });
   return reader;
 }
 
@@ -141,9 +141,9 @@ Result<Next> OrderReader::take(Seconds patience) {
   return next;
 }
 
-void OrderReader::read() {
+void OrderReader::read(std::istream& orders) {
   std::string line;
-  while (std::getline(std::cin, line)) {
+  while (std::getline(orders, line)) {
     Result<ChangeOrder> order = parse_order(line);
     if (!order) {
       reporter_.error(order.error(), "");
@@ -275,6 +275,8 @@ Result<void> OrderReader::prepare_program(const Preparation& preparation, const 
   WorkerSession& session = *next.session;
   Handover& handover = next.handover;
   MOTLEY_RETURN_IF_ERROR(join_groups(session));
+  // The last that needs the others: where one of them fails with the rest, all hear why (agree).
+  MOTLEY_ASSIGN(handover.some_have_parts, find_parts(session));
   const auto rank = static_cast<std::size_t>(session.rank);
   const program::DeviceProgram& program = session.program.devices[rank];
   ExecutorOptions options = executor_options(session);
@@ -303,15 +305,19 @@ Result<void> OrderReader::prepare_program(const Preparation& preparation, const 
     MOTLEY_RETURN_IF_ERROR(
         load_model(session.job, *handover.model, Masters::kMoved, *handover.evaluators.back()));
   }
-  const bool has_parts =
-      std::any_of(program.buffers.begin(), program.buffers.end(),
-                  [](const program::Buffer& buffer) { return buffer.part.has_value(); });
-  std::vector<std::string> keepers = {has_parts ? "some" : "none"};
-  if (session.rendezvous) {
-    MOTLEY_ASSIGN(keepers, session.rendezvous->share("parts", keepers[0], session.patience()));
-  }
-  handover.some_have_parts = std::count(keepers.begin(), keepers.end(), "some") > 0;
   return {};
+}
+
+/// Has any rank of the session parts of tensors?
+Result<bool> OrderReader::find_parts(const WorkerSession& session) {
+  const auto& buffers = session.program.devices[static_cast<std::size_t>(session.rank)].buffers;
+  const bool has_parts = std::any_of(buffers.begin(), buffers.end(),
+                                     [](const auto& buffer) { return buffer.part.has_value(); });
+  if (!session.rendezvous) return has_parts;
+  MOTLEY_ASSIGN(
+      const std::vector<std::string> keepers,
+      session.rendezvous->share("parts", has_parts ? "some" : "none", session.patience()));
+  return std::count(keepers.begin(), keepers.end(), "some") > 0;
 }
 
 /// From the checkpoint that all go on from.

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -38,10 +39,10 @@ Result<std::unique_ptr<WorkerSession>> open_part(
     program::Program program, std::vector<program::Program> evaluations,
     std::shared_ptr<std::atomic<bool>> cancelled = nullptr);
 
-/// Reads orders (change.h) from standard input in a thread of its own, and has each prepared in
-/// another, one at a time, together with the other processes; asks for the change when all are
-/// ready. An order to halt drops what is being prepared - its thread may wait for one that died,
-/// and is left to itself - and ends what training waits for; then only a recovery is prepared.
+/// Reads orders (change.h), a line each, in a thread of its own, and has each prepared in another,
+/// one at a time, together with the other processes; asks for the change when all are ready. An
+/// order to halt drops what is being prepared - its thread may wait for one that died, and is left
+/// to itself - and ends what training waits for; then only a recovery is prepared.
 class OrderReader {
  public:
   /// What training has at the moment, which stays as it is until `take`.
@@ -53,9 +54,11 @@ class OrderReader {
     std::function<void()> request_change;
   };
 
-  /// `process` outlives the object, or the process ends first, with a thread that waits for orders.
+  /// `process` outlives the object, or the process ends first, with a thread that waits for orders;
+  /// `orders` outlive both. A line that is no order ends the process.
   static Result<std::unique_ptr<OrderReader>> start(const WorkerSession& process,
-                                                    const Reporter& reporter);
+                                                    const Reporter& reporter,
+                                                    std::istream& orders = std::cin);
   ~OrderReader();
   void set_present(Present present);
   /// What ends the waits of whatever this process now does, when it is told to halt; at once where
@@ -83,7 +86,7 @@ class OrderReader {
   };
   OrderReader(const WorkerSession& process, const Reporter& reporter)
       : process_(process), reporter_(reporter) {}
-  void read();
+  void read(std::istream& orders);
   void obey(ChangeOrder order);
   void halt(int number);
   void begin_next(const std::lock_guard<std::mutex>& lock);
@@ -94,6 +97,7 @@ class OrderReader {
                             Next& next) const;
   Result<void> prepare_program(const Preparation& preparation, const Present& present,
                                Next& next) const;
+  static Result<bool> find_parts(const WorkerSession& session);
   Result<void> load_kept(const Recovery& recovery, Next& next) const;
   Result<void> agree(const Preparation& preparation, const Result<void>& own) const;
 
