@@ -243,29 +243,29 @@ TEST_F(HostsTest, TheClockIsReadFromTheQuickestAnswer) {
   int asked = 0;
   ScriptedAgent agent({}, {{"clock", [&](const Json&) {
                               const bool is_quick = ++asked == 3;
-                              if (!is_quick) ::usleep(50'000);
+                              if (!is_quick) ::usleep(150'000);
                               const double time = is_quick ? calendar_now() + 90 : 0;
                               return Json{{"is", "clock"}, {"time", time}};
                             }}});
   hosts_->take_in("b", agent.give("b"));
   const auto ahead = hosts_->clock_ahead("b");
   ASSERT_TRUE(ahead) << ahead.error().message;
-  EXPECT_NEAR(ahead->value, 90, 0.03);
+  EXPECT_NEAR(ahead->value, 90, 0.1);
   EXPECT_EQ(asked, 5);
   hosts_.reset();
 }
 
-// It is told at the beginning of a tenth of a second, whose middle it is taken for: 90 - 0.05.
+// It is told at the beginning of a fifth of a second, and taken for that of its middle: 90 - 0.1.
 TEST_F(HostsTest, TheClockIsToldInTheMiddleOfARoundTrip) {
   ScriptedAgent agent({}, {{"clock", [](const Json&) {
                               const double time = calendar_now() + 90;
-                              ::usleep(100'000);
+                              ::usleep(200'000);
                               return Json{{"is", "clock"}, {"time", time}};
                             }}});
   hosts_->take_in("b", agent.give("b"));
   const auto ahead = hosts_->clock_ahead("b");
   ASSERT_TRUE(ahead) << ahead.error().message;
-  EXPECT_NEAR(ahead->value, 89.95, 0.03);
+  EXPECT_NEAR(ahead->value, 89.9, 0.08);
   hosts_.reset();
 }
 
