@@ -214,31 +214,29 @@ TEST(GradientExchange, SumsWaitUntilOperatorsHaveUsedTheLane) {
   expect_sums(bench);
 }
 
-// Three sums: of devices 0 and 1 from time 1 on, of 0 and 2 from 2 on, of 2 and 3 from 3 on. The
-// first one takes 2 * 16 bytes / 4 = 8: device 0 is in it until 9, and so the third goes first.
-// Where times of sums are not known they come in the order in which they are there.
+// Three sums: of devices 0 and 1 from time 1 on, of 0 and 2 from 2 on, of 2 and 3 from 3 on. At 12
+// bytes a unit of time the first one, of 16 bytes that go out and come back, takes 32 / 12: device
+// 0 is in it until 3.7, so the third goes first. At 1000 it is over at once, and where rates are
+// not known all are: then they come in the order in which they are there.
 TEST(GradientExchange, ASumWhoseHoldersAreFreeGoesBeforeOneThatWouldWait) {
   Bench bench = alone_with({{{"a", 0}, {"b", 1}}, {{"a", 0}}, {{"b", 1}, {"c", 2}}, {{"c", 2}}});
   bench.times = {1, 2, 3};
-  EXPECT_THAT(lines_without_positions(lower_bench(bench), 2),
-              ElementsAre("pack 4", "all_reduce 0 2: 4", "pack 4", "all_reduce 2 3: 4", "update b",
-                          "update c"));
-  for (BenchRegion& region : bench.regions) region.rate = 4;
-  const program::Program program = lower_bench(bench);
-  EXPECT_THAT(lines_without_positions(program, 2),
-              ElementsAre("pack 4", "pack 4", "all_reduce 2 3: 4", "all_reduce 0 2: 4", "update c",
-                          "update b"));
-  // The slowest holder counts: with one device at half the rate it is over at 17; with all but one
-  // unknown at the known one.
-  EXPECT_THAT(lines_without_positions(program, 0),
-              ElementsAre("pack 4", "all_reduce 0 1: 4", "pack 4", "all_reduce 0 2: 4", "update a",
-                          "update b"));
-  expect_sums(bench);
-  for (BenchRegion& region : bench.regions) region.rate = 0;
-  bench.regions[1].rate = 4;
-  EXPECT_THAT(lines_without_positions(lower_bench(bench), 2),
-              ElementsAre("pack 4", "pack 4", "all_reduce 2 3: 4", "all_reduce 0 2: 4", "update c",
-                          "update b"));
+  const auto lines_at = [&](const std::vector<double>& rates) {
+    for (std::size_t r = 0; r < rates.size(); ++r) bench.regions[r].rate = rates[r];
+    expect_sums(bench);
+    return lines_without_positions(lower_bench(bench), 2);
+  };
+  const auto in_order = ElementsAre("pack 4", "all_reduce 0 2: 4", "pack 4", "all_reduce 2 3: 4",
+                                    "update b", "update c");
+  const auto third_first = ElementsAre("pack 4", "pack 4", "all_reduce 2 3: 4", "all_reduce 0 2: 4",
+                                       "update c", "update b");
+  EXPECT_THAT(lines_at({0, 0, 0, 0}), in_order);
+  EXPECT_THAT(lines_at({12, 12, 12, 12}), third_first);
+  EXPECT_THAT(lines_at({1000, 1000, 1000, 1000}), in_order);
+  // The slowest holder counts, of those that are known.
+  EXPECT_THAT(lines_at({1000, 12, 1000, 1000}), third_first);
+  EXPECT_THAT(lines_at({0, 12, 0, 0}), third_first);
+  EXPECT_THAT(lines_at({12, 0, 0, 0}), third_first);
 }
 
 // Devices 0 and 1 share a region and have the same gradient: one gives it, the other zeros. Of
@@ -287,6 +285,18 @@ TEST(GradientExchange, AWholeGradientIsSummedPartByPart) {
   EXPECT_THAT(
       lines_without_positions(lower_bench(bench), 2),
       ElementsAre("pack 5", "all_reduce 0 2: 5", "pack 3", "all_reduce 1 2: 3", "update a"));
+  expect_sums(bench);
+}
+
+// The last rows are there first: their sum comes first, and the whole has all in their places.
+TEST(GradientExchange, PartsComeBackInTheirPlaces) {
+  Bench bench{{{"a", "f32[8]"}},
+              {{{0, 1}, {5.0, 3.0}, {{"a", 0, by_rows(8)}}}, {{2}, {1.0}, {{"a", 0}}}}};
+  bench.regions[0].gradients[0].by_member = {6, 2};
+  const program::Program program = lower_bench(bench);
+  EXPECT_THAT(
+      lines_without_positions(program, 2),
+      ElementsAre("pack 3", "pack 5", "all_reduce 1 2: 3", "all_reduce 0 2: 5", "update a"));
   expect_sums(bench);
 }
 
@@ -388,6 +398,17 @@ TEST(GradientExchange, WhoHasNoShareOfStatesOwnsNone) {
               ElementsAre("pack 8", "reduce_scatter 0 1: 8 0", "zeros 0", "all_gather 0 1: 8 0",
                           "assign a"));
   for (const program::Buffer& buffer : program.devices[1].buffers)
+    EXPECT_NE(buffer.kind, program::BufferKind::kState) << buffer.name;
+  expect_sums(bench);
+}
+
+// Device 0 has the weight in two regions and no share of its states: it has none for either.
+TEST(GradientExchange, NoRegionOfADeviceHasStatesThatOthersOwn) {
+  Bench bench = alone_with({{{"a", 0}}, {{"a", 0}}, {{"a", 0}}});
+  bench.regions[2].ranks = {0};
+  bench.state_shares = {0, 1};
+  bench.options.recipe.optimizer.momentum = 0.9;
+  for (const program::Buffer& buffer : lower_bench(bench).devices[0].buffers)
     EXPECT_NE(buffer.kind, program::BufferKind::kState) << buffer.name;
   expect_sums(bench);
 }
@@ -532,6 +553,9 @@ class BenchDraw {
       if (how == 1) each.is_term = true;
       if (how == 2 && name == "a") each.form = by_rows(8);
       if (how == 2 && name == "m") each.form = by_columns(8);
+      if (below(3) == 0)
+        for (std::size_t m = 0; m < region.ranks.size(); ++m)
+          each.by_member.push_back(static_cast<std::int64_t>(below(10)));
       region.gradients.push_back(each);
     }
   }
@@ -626,6 +650,24 @@ TEST(GradientExchange, UnevenSharesBesideStagesTrainAsOneDevice) {
           plan.state_shares[DeviceId(device)] = static_cast<double>(device);
         expect_trains_as_one(graph, plan, 7);
       }
+}
+
+// However many micro-batches there are, a step exchanges each gradient once.
+TEST(GradientExchange, MicroBatchesAreAddedUpBeforeTheyAreExchanged) {
+  const graph::Graph graph = layered_step({.layers = 2});
+  for (const std::int64_t times : {1, 4}) {
+    plan::Plan plan = plan_of_replicas(
+        {{4, {modules_on(graph, 0, {"l0"}), modules_on(graph, 1, {"l1", "loss"})}, times},
+         {3, {modules_on(graph, 2, {"l0"}), modules_on(graph, 3, {"l1", "loss"})}, 3}});
+    const auto program = lower(graph, plan, many_devices(4));
+    ASSERT_TRUE(program) << program.error().message;
+    std::vector<std::string> lines = lines_without_positions(*program, 1);
+    std::erase_if(lines, [](const std::string& line) { return line.starts_with("add"); });
+    // The weight of l1; then the loss and the wish to stop.
+    EXPECT_THAT(lines, ElementsAre("pack 9", "all_reduce 1 3: 9", "update w1", "pack 2",
+                                   "all_reduce 0 1 2 3: 2"))
+        << times;
+  }
 }
 
 TEST(GradientExchange, DrawnReplicasTrainAsOneDevice) {

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "motley/base/random.h"
+#include "motley/graph/work.h"
+#include "motley/synth/stage_order.h"
 #include "motley/testing/drawn_stages.h"
 #include "motley/testing/golden.h"
 #include "motley/testing/layered_step.h"
@@ -319,6 +321,23 @@ TEST(StageGraphs, ATermOfWhatAStageDoesNotReadGoesToWhoDoes) {
   expect_same_step(step, graph, 6);
 }
 
+// Three samples as 2 and 1: the second stage gets [2, 3] and [1, 3] f32, 24 bytes at most. The view
+// of the weight, 36 bytes, comes once a step and does not count. The lag is of the work on a
+// micro-batch, half of all.
+TEST(StageGraphs, TheRateIsThatOfWhatComesInAMicroBatch) {
+  const graph::Graph graph = step_with_view();
+  plan::Plan plan = two_stages_of(graph, 3, 2);
+  plan.replicas[0].regions[1].lag = 3;
+  const StagedStep step = cut_up(graph, plan);
+  double work = 0;
+  const StageGraph& second = step.stages[1];
+  for (std::size_t i = 0; i < second.graph.ops.size(); ++i)
+    if (second.tasks[i] > 0 && !second.origins[i].is_none())
+      work += order_seconds(
+          graph::op_work(second.graph, OpId(static_cast<std::int64_t>(i)), graph::Sizes{}));
+  EXPECT_NEAR(second.rate, 24 / (3 * work / 2), 1e-6 * second.rate);
+}
+
 // Of three stages the last reads what the first makes: it goes there by itself, once for several
 // readers.
 TEST(StageGraphs, AValueGoesToEveryStageThatReadsIt) {
@@ -494,6 +513,24 @@ TEST(StageGraphs, WhatABackwardPassMakesOfTheForwardPassWaits) {
       "output loss %5\noutput gradient %10 of \"w\"\n");
   const StagedStep step = cut_up(graph, two_stages_of(graph, 4, 1));
   EXPECT_EQ(work_in(step, 0), "mm mul | mul' mul' t' mm'");
+  expect_same_step(step, graph, 4);
+}
+
+// But what another stage reads does not wait: the second stage multiplies with the slope, too, and
+// the first one with what that gives.
+TEST(StageGraphs, WhatAnotherStageReadsIsMadeAtOnce) {
+  const graph::Graph graph = step_of_lines(
+      "input %0: f32[batch, 3] \"x\"\nparam %1: f32[3, 3] \"w\"\ntangent %2: f32[]\n"
+      "op %3: f32[batch, 3] = aten::mm(%0, %1) fwd \"l0\"\n"
+      "op %4: f32[] = aten::sum(%3, none) fwd \"l1\"\n"
+      "op %5: f32[batch, 3] = aten::mul.Scalar(%3, 2) bwd \"l0\"\n"
+      "op %6: f32[batch, 3] = aten::mul.Tensor(%5, %2) bwd \"l1\"\n"
+      "op %7: f32[batch, 3] = aten::mul.Tensor(%6, %5) bwd \"l0\"\n"
+      "op %8: f32[3, batch] = aten::t(%0) bwd \"l0\"\n"
+      "op %9: f32[3, 3] = aten::mm(%8, %7) bwd \"l0\"\n"
+      "output loss %4\noutput gradient %9 of \"w\"\n");
+  const StagedStep step = cut_up(graph, two_stages_of(graph, 4, 1));
+  EXPECT_EQ(work_in(step, 0), "mm | mul' | mul' t' mm'");
   expect_same_step(step, graph, 4);
 }
 
@@ -683,6 +720,24 @@ TEST(StageGraphs, AMeanOverLabelsIsThatOfAllReplicas) {
     EXPECT_EQ(sources_in(step, s).substr(0, 3), "1 b") << sources_in(step, s);
   }
   expect_same_step(step, graph, 9);
+}
+
+// A gradient that is made of the mean alone is the first replica's; the second one does not need
+// the mean, and gives its samples' part of it all the same.
+TEST(StageGraphs, AllReplicasTakePartInASumThatOneNeeds) {
+  const graph::Graph graph = step_of_lines(
+      "input %0: f32[batch, 3] \"x\"\nparam %1: f32[3] \"w\"\nparam %2: f32[3] \"c\"\n"
+      "op %3: f32[3] = aten::sum.dim_IntList(%0, [0], false, none) fwd \"l0\"\n"
+      "op %4: f32[3] = aten::exp(%3) fwd \"l0\"\n"
+      "op %5: f32[] = aten::sum(%0, none) fwd \"l1\"\n"
+      "output loss %5\noutput gradient %4 of \"c\"\n");
+  const StagedStep step = cut_up(
+      graph,
+      plan_of_replicas({{4, {modules_on(graph, 0, {"l0"}), modules_on(graph, 1, {"l1"})}, 1},
+                        {3, {modules_on(graph, 2, {"l0"}), modules_on(graph, 3, {"l1"})}, 1}}));
+  EXPECT_EQ(work_in(step, 0), "slice sum sum_replicas exp");
+  EXPECT_EQ(work_in(step, 2), "slice sum sum_replicas");
+  expect_same_step(step, graph, 7);
 }
 
 // The loss has a penalty of a weight that no sample meets: its gradient is the same in all

@@ -22,6 +22,11 @@ struct BenchGradient {
   graph::Form form = graph::kWholeForm;  ///< of the parameter
   bool is_term = false;
   int bucket = -1;
+  std::vector<std::int64_t> by_member = {};  ///< instead of `ready`, where these differ
+
+  std::int64_t ready_on(std::size_t member) const {
+    return by_member.empty() ? ready : by_member[member];
+  }
 };
 struct BenchRegion {
   std::vector<std::size_t> ranks;

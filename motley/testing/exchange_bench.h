@@ -32,7 +32,9 @@ class ExchangeBench {
       stage.graph = opened_.back().graph;
       stage.ranks = region.ranks;
       stage.rate = region.rate;
-      for (const BenchGradient& each : region.gradients) last_ = std::max(last_, each.ready);
+      for (const BenchGradient& each : region.gradients)
+        for (std::size_t member = 0; member < region.ranks.size(); ++member)
+          last_ = std::max(last_, each.ready_on(member));
     }
   }
 
@@ -108,8 +110,8 @@ class ExchangeBench {
         for (std::size_t i = 0; i < bench_.regions[s].gradients.size(); ++i) {
           const BenchGradient& each = bench_.regions[s].gradients[i];
           exchange.add({s, member, bench_.regions[s].ranks[member],
-                        static_cast<std::int64_t>(i) + 1, each.form, each.is_term, each.ready,
-                        each.bucket});
+                        static_cast<std::int64_t>(i) + 1, each.form, each.is_term,
+                        each.ready_on(member), each.bucket});
         }
   }
 
