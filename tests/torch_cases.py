@@ -9,6 +9,7 @@ import functools
 import io
 import itertools
 import json
+import logging
 import os
 import pathlib
 import socket
@@ -107,7 +108,7 @@ def shared_loader(data, shares=None, workers=0, **options):
     return motley.torch.share(DataLoader(data, BATCH, sampler=sampler, num_workers=workers), shares=shares, **options)
 
 
-def train(model, loader, steps, passes=1):
+def train(model, loader, steps, passes=1, after=lambda step: None):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     done, epoch, taken, samples = 0, 0, 0, []
     while done < steps:
@@ -123,6 +124,7 @@ def train(model, loader, steps, passes=1):
             (loss if passes == 1 else motley.torch.weigh(loss)).backward()
             optimizer.step()
             optimizer.zero_grad()
+            after(done)
             taken, done = 0, done + 1
             if done == steps:
                 break
@@ -140,9 +142,9 @@ def difference(ours, reference):
 def compare(build, shares, weight="samples", steps=20, passes=1, workers=0, **options):
     model, data = build()
     reference = copy.deepcopy(model)
-    if RANK:  # the first rank's weights count, as with DistributedDataParallel
+    if RANK:  # the first rank's weights and statistics count, as with DistributedDataParallel
         with torch.no_grad():
-            for each in model.parameters():
+            for each in model.state_dict().values():
                 each.add_(1)
     wrapped = motley.torch.DDP(model, weight=weight, **options)
     samples = train(wrapped, shared_loader(data, shares, workers), steps, passes)
@@ -167,7 +169,8 @@ def evaluates():
             copies = [copy.deepcopy(wrapped.module), torch.load(saved, weights_only=False)]
             wanted = wrapped.module(data[:4][0])
             trained = copies[1].train()(data[:4][0])
-            return {"outputs": list(wanted.shape), "copied": all(torch.equal(each.eval()(data[:4][0]), wanted) for each in copies[:1]),
+            sharing = session.session_of().memory.sharing
+            return {"sharing": sharing, "outputs": list(wanted.shape), "copied": all(torch.equal(each.eval()(data[:4][0]), wanted) for each in copies[:1]),
                     "apart": (trained - wanted).abs().max().item()}  # fmt: skip
 
 
@@ -368,20 +371,37 @@ class LateClock(clocks.HostClock):
     LAG = 1
 
 
-def learns(workers=0, clock=clocks.HostClock, is_told=True):
-    """Ranks of 1, 2 and 4 ms a sample; from step 30 on the first takes twice as long. Samples of each step."""
+def learns(workers=0, clock=clocks.HostClock, is_told=True, most=None):
+    """Ranks of 1, 2 and 4 ms a sample; from step 30 on the first takes twice as long. After step 39 the second one evaluates.
+    `workers`: of the second rank; `most`: samples that the first one's memory is found to hold. Samples of each step, and what is logged."""
     torch.manual_seed(2)
     data = TensorDataset(torch.randn(BATCH * WORLD * 100, 12), torch.randint(5, (BATCH * WORLD * 100,)))
     paced = Paced(lambda rank: 0.001 * 2**rank * (2 if rank == 0 and paced.step >= 30 else 1))
-    session.session_of().clock = clock()
+    ours = session.session_of()
+    ours.clock = clock()
     model = motley.torch.DDP(paced)
     if is_told:
-        paced.pace = Told(session.session_of(), paced.seconds)
-    samples = train(model, shared_loader(data, workers=workers), 70)
+        paced.pace = Told(ours, paced.seconds)
+    if most and RANK == 0:
+        ours.memory.most = lambda samples: most
+    logged = []
+    session.LOG.setLevel(logging.INFO)
+    session.LOG.addHandler(type("Kept", (logging.Handler,), {"emit": lambda self, record: logged.append(record.getMessage())})())
+    loader = shared_loader(data, workers=workers if RANK == 1 else 0)
+    samples = train(model, loader, 70, after=lambda step: step == 39 and RANK == 1 and evaluate(model, data))
     found = [None] * WORLD
     dist.all_gather_object(found, samples)
     if RANK == 0:
-        return {"samples": found, "ahead": 2 * workers}
+        return {"samples": found, "ahead": 2 * workers, "logged": logged}
+
+
+def evaluate(model, data):
+    model.eval()
+    step = model.module.step
+    with torch.no_grad():
+        model(data[:100][0])
+    model.module.step = step
+    model.train()
 
 
 def said(call):
@@ -539,6 +559,12 @@ def exchange():
             "equal": all(each[0] == told[0][0] for each in told), "refused": all(each[1] for each in told)}  # fmt: skip
 
 
+def idle():
+    """A script that leaves its groups as they are."""
+    session.await_idle = lambda: RANK or print('{"case": "waited"}', flush=True)
+    session.session_of()
+
+
 def ends():
     model, data = cnn()
     wrapped, loader = motley.torch.DDP(model), shared_loader(data, [3, 2, 1])
@@ -551,6 +577,7 @@ def ends():
 CASES = {
     "exchange": exchange,
     "ends": ends,
+    "idle": idle,
     "mlp": lambda: compare(mlp, [5, 2, 1]),
     "workers": lambda: compare(mlp, [1, 4, 2], workers=2),
     "static": lambda: compare(mlp, [5, 2, 1], steps=6, static_graph=True),
@@ -565,6 +592,7 @@ CASES = {
     "learns": learns,
     "learns by the clock": lambda: learns(is_told=False),
     "ahead": lambda: learns(workers=1),
+    "limited": lambda: learns(most=10),
     "late": lambda: learns(clock=LateClock if RANK == 1 else clocks.HostClock),
     "refuses": refuses,
     "memory": memory,

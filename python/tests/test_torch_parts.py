@@ -13,7 +13,7 @@ import motley.torch
 import pytest
 import torch
 from motley.library import NO_MOST
-from motley.torch import clocks, ending, memory, mesh, norm, quota, refusals, run_log, session, trial, verify
+from motley.torch import clocks, ending, memory, mesh, norm, parallel, quota, refusals, run_log, session, trial, verify
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import TensorDataset
@@ -371,6 +371,13 @@ def test_many_unused_parameters_are_counted():
     said = refusals.explain_unused(module, "... did not receive grad for rank 0: 0 1 2 3 4 5 6 ...")
     assert "loss: 0.weight, 0.bias, 1.weight, 1.bias, 2.weight and 2 more; its gradients" in said
     assert "loss: some; its" in refusals.explain_unused(module, "otherwise")
+
+
+def test_what_a_loss_is_a_mean_over_is_counted():
+    """Of labels all but -100; of samples the first tensor that has some."""
+    x, labels = torch.ones(3, 2), torch.tensor([[1, -100], [2, 2], [-100, -100]])
+    assert parallel.count_tokens({"labels": labels, "x": x}) == parallel.count_tokens((x, labels)) == 3
+    assert parallel.count_samples((torch.tensor(7.0), x)) == parallel.count_samples({"scale": 2, "x": x}) == 3
 
 
 def test_another_pytorch_is_refused():
