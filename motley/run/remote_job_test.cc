@@ -210,6 +210,19 @@ TEST_F(RemoteJobTest, WhatAHostKeepsIsNotSentAgain) {
   EXPECT_EQ(read_file(job_on("b").model_path).value(), read_file(job_.model_path).value());
 }
 
+TEST_F(RemoteJobTest, FilesThatAreWrittenToBeSentAreGone) {
+  const std::string out = dir_ + "/out";
+  fs::create_directory(out);
+  const char* before = ::getenv("TMPDIR");
+  const std::string usual = before == nullptr ? "" : before;
+  ::setenv("TMPDIR", out.c_str(), 1);
+  come("b");
+  come("c");
+  placed();
+  EXPECT_TRUE(fs::is_empty(out));
+  usual.empty() ? ::unsetenv("TMPDIR") : ::setenv("TMPDIR", usual.c_str(), 1);
+}
+
 TEST_F(RemoteJobTest, TheHostOfRankZeroHasTheModelAndTheCheckpoint) {
   const std::string checkpoint = write_checkpoint(2);
   std::swap(job_.devices[0].host, job_.devices[1].host);  // b, here, c
