@@ -10,11 +10,6 @@ from parity import LIMIT, NAMES, Family, differences
 BEGINS = [0, 3, 4, 9, 13, 17]  # of 20 steps
 
 
-@pytest.fixture
-def profiled(motley, mlp, cluster):
-    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
-
-
 def plans_of(motley, family, cluster):
     """Texts of plans that differ as much as plans can."""
     ways = [
@@ -41,7 +36,8 @@ def decision(step, plan):
 
 
 @pytest.mark.parametrize("name", NAMES if SLOW else ["resnet"])
-def test_changed_plans_equal_one_device(motley, profiled, cluster, environment, tmp_path, name):
+def test_changed_plans_equal_one_device(motley, profiled, mlp, cluster, environment, tmp_path, name):
+    profiled(mlp, cluster, "--global-batch", 60)
     family = Family(name, tmp_path, cluster, environment)
     texts = plans_of(motley, family, cluster)
     path = tmp_path / "decisions.jsonl"

@@ -155,6 +155,18 @@ def test_a_kill_while_a_checkpoint_is_written_does_not_show(family, rank, seed):
     assert lost["lost_steps"] <= 1
 
 
+RUNNING = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_on():
+    """A run that a test leaves behind, as it fails, ends with it."""
+    yield
+    while RUNNING:
+        with RUNNING.pop() as child:
+            child.kill()
+
+
 class Running:
     """A long elastic run under way."""
 
@@ -166,6 +178,7 @@ class Running:
                  "--planner", "equal", *flags]  # fmt: skip
         self.child = subprocess.Popen([str(BUILD / "motley"), *map(str, words)], stdout=subprocess.PIPE,
                                       stderr=subprocess.PIPE, text=True, env=environment)  # fmt: skip
+        RUNNING.append(self.child)
         self.wait_for(3)
 
     def steps(self):

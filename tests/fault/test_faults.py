@@ -15,6 +15,23 @@ from safetensors.numpy import load_file
 from conftest import BUILD, DIGITS
 
 
+@pytest.fixture(scope="module", autouse=True)
+def priced(profiled, mlp, cluster):
+    profiled(mlp, cluster, "--global-batch", 60)
+
+
+RUNNING = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_on():
+    """A run that a test leaves behind, as it fails, ends with it."""
+    yield
+    while RUNNING:
+        with RUNNING.pop() as child:
+            child.kill()
+
+
 class Run:
     """`motley run` of the MLP on three devices, in the background."""
 
@@ -24,6 +41,7 @@ class Run:
                  "--batch-split", "30,20,10", "--run-dir", run_dir, *extra]
         self.process = subprocess.Popen([str(BUILD / "motley"), *map(str, words)], env=environment, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        RUNNING.append(self.process)
 
     def wait_for_step(self, step, seconds=60):
         until = time.time() + seconds
