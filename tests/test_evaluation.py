@@ -36,9 +36,9 @@ def by_pytorch(model):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def profile(motley, mlp, cluster):
+def priced(profiled, mlp, cluster):
     """Times of one model, from which those of all others are modelled."""
-    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
+    profiled(mlp, cluster, "--global-batch", 60)
 
 
 @pytest.mark.parametrize("plan", [["--batch-split", "30,20,6"], ["--batch-split", "56,0,0"],
