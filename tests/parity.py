@@ -3,6 +3,7 @@ benchmark share."""
 
 import copy
 import json
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from conftest import BUILD, ROOT
+from kept import kept_model
 from safetensors.torch import load_file
 
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "examples")]
@@ -51,10 +53,13 @@ class Trained:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.module, self.inputs = made
         self.path = self.folder / "model.motley"
-        self.exported = motley.export(copy.deepcopy(self.module), self.inputs, self.path, name=name)
+        self.export()
         self.data = self.folder / "data.npz"
         np.savez(self.data, **{f"x{i}": value.numpy() for i, value in enumerate(self.inputs)})
         self._references = {}
+
+    def export(self):
+        self.exported = motley.export(copy.deepcopy(self.module), self.inputs, self.path, name=self.name)
 
     def run(self, run_dir, seed, *flags, steps=None):
         """`motley run`; its answer, with the trained model."""
@@ -107,6 +112,11 @@ class Family(Trained):
     def __init__(self, name, folder, cluster, environment):
         self.is_random = name in RANDOM
         super().__init__(name, getattr(families, name)(), folder, (cluster, environment))
+
+    def export(self):
+        """Once for all tests (kept.py)."""
+        folder = kept_model(self.name, getattr(families, self.name), ROOT / "examples/families.py")
+        shutil.copy(folder / f"{self.name}.motley", self.path)
 
 
 def profile(cluster, folder, environment):

@@ -19,9 +19,9 @@ SEEDS = {1: "auto", 2: "gloo"}  # of plans that split operators, and how their r
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _profiled(motley, mlp, cluster):
+def _priced(profiled, mlp, cluster):
     """Times of one model, from which those of the others are modelled."""
-    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
+    profiled(mlp, cluster, "--global-batch", 60)
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from torch import nn
 
 from motley.model_file import read_model_file
 
+
 def emulated(*nodes):
     """A cluster's text: nodes a, b, ... of CPUs, each (speed, memory)."""
     lines = ['schema = "motley.cluster/1"', 'name = "small"']
@@ -48,13 +49,14 @@ def drawn_stages(motley, family, cluster, count, is_wanted=has_stages):
     raise AssertionError(f"only {seeds} of 200 draws are stages")
 
 
-@pytest.fixture
-def profiled(motley, mlp, cluster):
-    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
+@pytest.fixture(scope="session")
+def priced(profiled, mlp, cluster):
+    """Times of one model, from which those of the others are modelled."""
+    profiled(mlp, cluster, "--global-batch", 60)
 
 
 @pytest.mark.parametrize("name", NAMES if SLOW else ["gpt_tied"])
-def test_drawn_stages_equal_one_device(motley, profiled, cluster, environment, tmp_path, name):
+def test_drawn_stages_equal_one_device(motley, priced, cluster, environment, tmp_path, name):
     family = Family(name, tmp_path, cluster, environment)
     for i, seed in enumerate(drawn_stages(motley, family, cluster, 6 if SLOW else 2)):
         found = family.run("run", seed, "--planner", "random", "--resume", "never",
@@ -69,7 +71,7 @@ def takes_turns(plan):
                for replica in plan["replicas"] for region in replica["regions"])  # fmt: skip
 
 
-def test_stages_of_which_two_micro_batches_take_turns_equal_one_device(motley, profiled, cluster, environment, tmp_path):
+def test_stages_of_which_two_micro_batches_take_turns_equal_one_device(motley, priced, cluster, environment, tmp_path):
     family = Family("gpt_tied", tmp_path, cluster, environment)
     seed = drawn_stages(motley, family, cluster, 1, takes_turns)[0]
     table = motley("plan", "-m", family.path, "-C", cluster, "--global-batch", family.batch, "--planner", "random",
@@ -85,7 +87,7 @@ def shares_states(plan):
 
 
 @pytest.mark.parametrize("is_wanted", sampled([has_stages, shares_states], 1))
-def test_stages_go_on_under_another_plan(motley, profiled, cluster, environment, tmp_path, is_wanted):
+def test_stages_go_on_under_another_plan(motley, priced, cluster, environment, tmp_path, is_wanted):
     """Adam's states are kept by the devices that have the parameters, or shared over replicas, and found by others."""
     family = Family("gpt_tied", tmp_path, cluster, environment)
     seed = drawn_stages(motley, family, cluster, 1, is_wanted)[0]
@@ -102,7 +104,7 @@ def test_stages_go_on_under_another_plan(motley, profiled, cluster, environment,
     assert loss < 1e-4 and worst < 1e-3, (loss, worst, where)
 
 
-def test_a_model_that_fits_no_device_trains(motley, profiled, environment, tmp_path):
+def test_a_model_that_fits_no_device_trains(motley, priced, environment, tmp_path):
     """With Adam's states it fits no device, in no split of the batch."""
     cluster = tmp_path / "small.toml"
     cluster.write_text(three("560KiB", "520KiB", "480KiB"))
@@ -173,7 +175,7 @@ def regions_with(plan, operator):
     return found
 
 
-def test_a_tied_weight_is_one_stages(motley, profiled, environment, tmp_path):
+def test_a_tied_weight_is_one_stages(motley, priced, environment, tmp_path):
     """The head reads a view of the embedding's weight, which it is given: it keeps no copy, and the result is
     that of one device."""
     cluster = tmp_path / "small.toml"
@@ -206,7 +208,7 @@ class Deep(nn.Module):
 
 
 @slow
-def test_copies_gathered_again_take_less_memory(motley, profiled, cluster, environment, tmp_path):
+def test_copies_gathered_again_take_less_memory(motley, priced, cluster, environment, tmp_path):
     """A plan that was drawn with parameters in parts, gathered once or for each pass: the second holds less, as is
     predicted and measured, and both have one device's result."""
     torch.manual_seed(0)
@@ -283,7 +285,7 @@ class Nested(nn.Module):
         return self.out(self.trunk(self.into(x))).square().mean()
 
 
-def test_a_layer_that_fits_no_device_is_cut(motley, profiled, environment, tmp_path):
+def test_a_layer_that_fits_no_device_is_cut(motley, priced, environment, tmp_path):
     """Most of the model is one layer, with Adam's states too large for each device: stages are cut in it, as the plan
     says, which can be said again; the result is that of one device."""
     torch.manual_seed(0)
@@ -334,7 +336,7 @@ class OneLayer(nn.Module):
         return self.fc(x).square().mean()
 
 
-def test_replicas_that_lack_memory_share_states(motley, profiled, environment, tmp_path):
+def test_replicas_that_lack_memory_share_states(motley, priced, environment, tmp_path):
     """One layer, of which no device has room for Adam's states beside all else: replicas keep a part each."""
     torch.manual_seed(0)
     cluster = tmp_path / "small.toml"
@@ -354,7 +356,7 @@ def test_replicas_that_lack_memory_share_states(motley, profiled, environment, t
     assert loss < LIMIT and worst < LIMIT, (loss, worst, where)
 
 
-def test_unlike_devices_of_a_host_share_a_stage(motley, profiled, environment, tmp_path):
+def test_unlike_devices_of_a_host_share_a_stage(motley, priced, environment, tmp_path):
     """In parts by their speeds; the model trains as on one device, in stages that somebody gives."""
     cluster = tmp_path / "mixed.toml"
     cluster.write_text(emulated([(0.6, "1GiB"), (0.3, "1GiB")], [(0.5, "1GiB")]))
@@ -373,7 +375,7 @@ def test_unlike_devices_of_a_host_share_a_stage(motley, profiled, environment, t
     assert refused.code == 2 and "devices a:0, b:0: wanted ones of one host" in refused.stderr, refused.stderr
 
 
-def test_what_fits_in_no_micro_batches_is_done_again(motley, profiled, environment, tmp_path):
+def test_what_fits_in_no_micro_batches_is_done_again(motley, priced, environment, tmp_path):
     """One device with less memory than one sample takes: it does some of the forward pass again, draws the same
     numbers there, and gives PyTorch's result."""
     cluster = tmp_path / "one.toml"
@@ -391,7 +393,7 @@ def test_what_fits_in_no_micro_batches_is_done_again(motley, profiled, environme
 
 
 @slow
-def test_interleaved_stages_equal_one_device(motley, profiled, environment, tmp_path):
+def test_interleaved_stages_equal_one_device(motley, priced, environment, tmp_path):
     """Devices that have several stages in turns, as rounds and as a wave with a tied weight in both stages of one."""
     cluster = tmp_path / "small.toml"
     cluster.write_text(three("1GiB", "1GiB", "1GiB"))
