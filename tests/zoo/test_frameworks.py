@@ -8,8 +8,9 @@ import sys
 
 import pytest
 import torch
+import warm
 from conftest import BUILD, ROOT, sampled
-from ranks import start
+from ranks import Fresh, start
 
 WORLD = 2
 EVEN = 24  # samples of all ranks in a step
@@ -22,12 +23,24 @@ SHARED = ["learns_trainer", "learns_accelerate", "learns_lightning", "refuses"]
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def frameworks():
+    """A Python that has them imported, which takes ten seconds, and starts others by a fork; none with make test-slow."""
+    return None if warm.IS_REAL else warm.Server((*warm.MODULES, "lightning.pytorch", "transformers", "accelerate"))
+
+
+@pytest.fixture(scope="module")
+def results(frameworks, tmp_path_factory):
     """Rows of one process and of two, and the folder that has what they trained."""
+
+    def forked(words, environment, files):
+        with open(os.devnull) as nothing:
+            return warm.Started(frameworks.path, words, environment, files=[each.fileno() for each in (nothing, *files)])
+
     folder, rows = tmp_path_factory.mktemp("frameworks"), {}
     for world in (1, WORLD):
         more = {"MOTLEY_RUN_DIR": str(folder / "run")} if world > 1 else {}
-        ends, rows[world] = start(SCRIPT, [str(folder), *CASES, *(SHARED if world > 1 else [])], world, **more)
+        names = [str(folder), *CASES, *(SHARED if world > 1 else [])]
+        ends, rows[world] = start(SCRIPT, names, world, forked if frameworks else Fresh, **more)
         assert [code for code, _ in ends] == [0] * world, "\n".join(errors[-3000:] for _, errors in ends)
     return rows, folder
 
@@ -107,10 +120,11 @@ def test_no_framework_is_imported_before_one_is_given():
 
 
 @pytest.mark.parametrize("case", sampled(["trainer", "accelerate", "lightning"], 1))
-def test_verify_compares_the_first_step_under_two_splits(tmp_path, case):
+def test_verify_compares_the_first_step_under_two_splits(frameworks, tmp_path, case):
+    python = pathlib.Path(frameworks.folder, "python") if frameworks else pathlib.Path(sys.executable)
+    torchrun = [python.with_name("torchrun")] if frameworks else [python, "-m", "torch.distributed.run"]
     done = subprocess.run(
-        [BUILD / "motley", "verify", "--python", sys.executable, "--json", "--", sys.executable, "-m", "torch.distributed.run",
-         "--nproc-per-node", "2", SCRIPT, tmp_path, case],
+        [BUILD / "motley", "verify", "--python", python, "--json", "--", *torchrun, "--nproc-per-node", "2", SCRIPT, tmp_path, case],
         capture_output=True, text=True, timeout=240, env=os.environ | {"PYTHONPATH": str(ROOT / "python")},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
