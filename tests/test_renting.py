@@ -39,11 +39,11 @@ CLUSTER = 'schema = "motley.cluster/1"\nname = "four"\n' + "".join(
 
 
 @pytest.fixture(scope="module")
-def profiled(motley, cnn, tmp_path_factory):
+def priced(profiled, cnn, tmp_path_factory):
     """Times of four devices of this machine, by which plans are priced."""
-    path = tmp_path_factory.mktemp("profiled") / "cluster.toml"
+    path = tmp_path_factory.mktemp("priced") / "cluster.toml"
     path.write_text(CLUSTER)
-    assert motley("profile", "-m", cnn, "-C", path, "--global-batch", 60).code == 0
+    profiled(cnn, path, "--global-batch", 60)
 
 
 @pytest.fixture
@@ -54,11 +54,27 @@ def files(tmp_path):
     return tmp_path
 
 
-def words_of(files, model, *flags, steps=1_000_000, absent=("c:0", "d:0")):
+# A deadline of hours is kept in so many steps also beside other work, by which each takes ten times as long.
+STEPS = 100_000
+
+
+def words_of(files, model, *flags, steps=STEPS, absent=("c:0", "d:0")):
     away = [word for device in absent for word in ("--absent", device)]
     return ["run", "-m", model, "-C", files / "cluster.toml", "--data", DIGITS, "--global-batch", 240, "--steps", steps,
             "--profile", "model", "--run-dir", files / "run", "--elastic", "--adapt", "none", "--planner", "equal",
             *away, "--market", files / "market.toml", *flags]  # fmt: skip
+
+
+RUNNING = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs_on():
+    """A run that a test leaves behind, as it fails, ends with it."""
+    yield
+    while RUNNING:
+        with RUNNING.pop() as child:
+            child.kill()
 
 
 class Renting:
@@ -72,6 +88,7 @@ class Renting:
         words = words_of(files, model, *flags, "--rent-hook", hook, **more)
         self.child = subprocess.Popen([str(BUILD / "motley"), *map(str, words)], stdout=subprocess.PIPE,
                                       stderr=subprocess.PIPE, text=True, env=environment)  # fmt: skip
+        RUNNING.append(self.child)
         self.until(lambda: self.steps() > 5)
 
     def steps(self):
@@ -116,7 +133,7 @@ class Renting:
         return err
 
 
-@pytest.mark.usefixtures("profiled")
+@pytest.mark.usefixtures("priced")
 def test_a_loss_is_replaced_where_that_is_cheapest_and_prices_decide(files, cnn, environment):
     """A second machine makes the first be paid for less long. Which one, prices say."""
     run = Renting(files, cnn, environment, "--deadline", "100h")
@@ -146,7 +163,7 @@ def test_a_loss_is_replaced_where_that_is_cheapest_and_prices_decide(files, cnn,
     assert {(each["name"], each.get("lost", False)) for each in lives} >= {("b life 1", True), ("c life 1", True)}
 
 
-@pytest.mark.usefixtures("profiled")
+@pytest.mark.usefixtures("priced")
 def test_a_deadline_that_is_too_near_goes_on_demand(files, cnn, environment):
     """And then, as that is late, too, spot machines are asked for beside."""
     run = Renting(files, cnn, environment, "--deadline", "10min", steps=1_000_000_000)
@@ -157,7 +174,7 @@ def test_a_deadline_that_is_too_near_goes_on_demand(files, cnn, environment):
     run.stop()
 
 
-@pytest.mark.usefixtures("profiled")
+@pytest.mark.usefixtures("priced")
 def test_who_is_in_time_goes_on_alone(files, cnn, environment, motley):
     """A machine of one's own costs nothing: a loss that the deadline allows is not replaced."""
     path = files / "cluster.toml"
@@ -180,7 +197,7 @@ def test_who_is_in_time_goes_on_alone(files, cnn, environment, motley):
     assert done.code == 2 and "its budget is spent; give a larger --budget" in done.stderr
 
 
-@pytest.mark.usefixtures("profiled")
+@pytest.mark.usefixtures("priced")
 def test_a_notice_asks_before_the_machine_is_gone(files, cnn, environment):
     notice = files / "notice"
     run = Renting(files, cnn, environment, "--deadline", "100h", "--notice", f"file:{notice}")
@@ -191,7 +208,7 @@ def test_a_notice_asks_before_the_machine_is_gone(files, cnn, environment):
     run.stop()
 
 
-@pytest.mark.usefixtures("profiled")
+@pytest.mark.usefixtures("priced")
 def test_a_dear_machine_is_given_back(files, cnn, environment):
     """One's own is in time alone. The run goes on without the machine, which leaves before the hook is told, and without a loss."""
     path = files / "cluster.toml"
@@ -200,7 +217,7 @@ def test_a_dear_machine_is_given_back(files, cnn, environment):
     (files / "market.toml").write_text(market_of(STAYS, *others))
     returned = files / "returned"
     hook = f'echo "$MOTLEY_RENT_SPOT $MOTLEY_RENT_ZONE $MOTLEY_RENT_NODES $MOTLEY_RENT_DEVICES" >> {returned}'
-    run = Renting(files, cnn, environment, "--deadline", "25min", "--return-hook", hook, steps=2000)
+    run = Renting(files, cnn, environment, "--deadline", "5h", "--return-hook", hook, steps=2000)
     run.until(returned.exists)
     assert returned.read_text() == "0 z-3 a a:0\n" and run.asked() == []
     (gives,) = [each for each in run.decisions() if each["action"]["do"] == "rent"]
@@ -211,12 +228,12 @@ def test_a_dear_machine_is_given_back(files, cnn, environment):
     assert summary["lost_steps"] == 0
 
 
-@pytest.mark.usefixtures("profiled")
+@pytest.mark.usefixtures("priced")
 def test_a_spent_budget_stops_the_run(files, cnn, environment):
     (files / "market.toml").write_text(market_of(STAYS, offer("z-1", 3600, "spot = true"), offer("z-2", 3600, "spot = true")))
     path = files / "cluster.toml"
     path.write_text(path.read_text().replace('name = "d"\nzone = "z-1"', 'name = "d"\nspot = true\nzone = "z-2"'))
-    run = Renting(files, cnn, environment, "--deadline", "1h", "--budget", 8, joins=False)
+    run = Renting(files, cnn, environment, "--deadline", "1h", "--budget", 8, joins=False, steps=10 * STEPS)
     out, err = run.child.communicate(timeout=60)
     assert run.child.returncode == 75 and "the budget of 8 is spent: stopping, with a checkpoint" in err, (out, err)
     assert json.loads((run.run_dir / "summary.json").read_text())["rented"]["paid"] >= 8
