@@ -20,7 +20,8 @@ namespace motley::run {
 /// this process, by a relay that is a script.
 class LaunchedRanks {
  public:
-  /// Of an empty folder. `relay`: what the script does once it has said where the lead listens.
+  /// Of an empty folder, where a file `came` is once a rank has spoken. `relay`: what the script
+  /// does when it has said where the lead listens.
   explicit LaunchedRanks(std::string folder, const std::string& relay = kReaches)
       : folder_(std::move(folder)) {
     std::ofstream(worker()) << "#!/bin/sh\necho \"$2\" > " << there() << ".part\nmv " << there()
@@ -64,6 +65,7 @@ class LaunchedRanks {
     if (::connect(socket.number(), lead, sizeof address) != 0 ||
         ::send(socket.number(), word.data(), word.size(), MSG_NOSIGNAL) < 0)
       socket.reset();
+    std::ofstream(folder_ + "/came");
     return socket;
   }
 

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -37,6 +39,8 @@ class PlacedJob : public ::testing::Test {
   void SetUp() override {
     ::signal(SIGPIPE, SIG_IGN);
     dir_ = make_folder();
+    std::filesystem::create_directory(dir_ + "/out");
+    ::setenv("TMPDIR", (dir_ + "/out").c_str(), 1);
     job_.run_dir = dir_ + "/run";
     job_.program_path = files_ + "/program.txt";
     job_.model_path = files_ + "/small.motley";
@@ -52,6 +56,7 @@ class PlacedJob : public ::testing::Test {
   void TearDown() override {
     hosts_.reset();
     agents_.clear();
+    usual_.empty() ? ::unsetenv("TMPDIR") : ::setenv("TMPDIR", usual_.c_str(), 1);
     std::filesystem::remove_all(dir_);
   }
 
@@ -152,13 +157,22 @@ class PlacedJob : public ::testing::Test {
     return store.finish(state, written).value();
   }
 
+  /// In memory, if there is such a place: files are synced one by one, for which disks take longer
+  /// than all else.
   static std::string make_folder() {
-    std::string pattern = ::testing::TempDir() + "motley-job-XXXXXX";
+    constexpr const char* kMemory = "/dev/shm/";
+    std::string pattern = (::access(kMemory, W_OK) == 0 ? kMemory : ::testing::TempDir());
+    pattern += "motley-job-XXXXXX";
     return ::mkdtemp(pattern.data());
+  }
+  static std::string temporary_folder() {
+    const char* folder = ::getenv("TMPDIR");
+    return folder == nullptr ? "" : folder;
   }
 
   static inline std::string files_;
-  std::string dir_;
+  std::string dir_;  ///< where "out" is for temporary files
+  const std::string usual_ = temporary_folder();
   Job job_;
   std::map<std::string, std::unique_ptr<ForkedAgent>> agents_;
   std::unique_ptr<Hosts> hosts_;

@@ -443,12 +443,13 @@ TEST_F(LaunchedTest, ASingleRankNeedsNoRelay) {
   EXPECT_TRUE(hosts_->launched_hosts().empty());
 }
 
+// Rank 1 has spoken before others are waited for.
 TEST_F(LaunchedTest, RanksThatDoNotComeAreNamed) {
-  start();
+  start(waits_for("came") + LaunchedRanks::kReaches);
   ranks_->add("rank 1", hello_of("m", "machine m"));
-  const Error error = gather_error(3, 1);
+  const Error error = gather_error(3, 0.2);
   EXPECT_EQ(error.code, "run.timeout");
-  EXPECT_EQ(error.message, "rank 0 waited 1 s for rank 2");
+  EXPECT_EQ(error.message, "rank 0 waited 0.2 s for rank 2");
 }
 
 // Eight of eleven by number.
