@@ -4,68 +4,16 @@
 #include <filesystem>
 #include <fstream>
 
-#include "motley/base/json.h"
-#include "motley/cli/app.h"
-#include "motley/cli/context.h"
 #include "motley/cli/verb.h"
 #include "motley/cost/measured/profile_store.h"
-#include "motley/testing/fake_outside.h"
-#include "motley/testing/small_inputs.h"
+#include "motley/testing/verb_calls.h"
 
 namespace motley::cli {
 namespace {
 
-using control::step_event;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-/// Whole verbs over fake workers: the MLP on two CPUs.
-class VerbTest : public ::testing::Test {
- protected:
-  VerbTest() {
-    EXPECT_TRUE(control::write_mlp(model_));
-    EXPECT_TRUE(control::write_mlp_data(data_));
-    std::ofstream(cluster_) << control::kTwoCpus;
-    environment_["MOTLEY_PROFILES"] = directory_.file("profiles.db");
-    workers_.events = {{"ready", 0, {{"first_step", 0}}}};
-    for (std::int64_t step = 0; step < 3; ++step)
-      for (const int rank : {0, 1})
-        workers_.events.push_back(step_event(rank, step, 0.5, 0.25, 2.0 - 0.5 * step));
-  }
-
-  int call(std::vector<std::string> arguments) {
-    ::testing::internal::CaptureStdout();
-    ::testing::internal::CaptureStderr();
-    const int code = run_app(std::move(arguments),
-                             {.environment = environment_, .workers = &workers_, .clock = &clock_});
-    out_ = ::testing::internal::GetCapturedStdout();
-    err_ = ::testing::internal::GetCapturedStderr();
-    return code;
-  }
-  /// With model, cluster and batch.
-  int call_with_inputs(const std::string& verb, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments = {
-        verb, "-m", model_, "-C", cluster_, "--global-batch", "8", "--planner", "split"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    return call(arguments);
-  }
-  int call_run(std::vector<std::string> more = {}) {
-    more.insert(more.end(), {"--data", data_, "--steps", "3", "--run-dir", run_dir_});
-    return call_with_inputs("run", more);
-  }
-  Json json() const { return parse_json(out_, "stdout").value(); }
-
-  control::TemporaryDirectory directory_;
-  const std::string model_ = directory_.file("mlp.motley");
-  const std::string data_ = directory_.file("data.safetensors");
-  const std::string cluster_ = directory_.file("two.toml");
-  const std::string run_dir_ = directory_.file("run");
-  std::map<std::string, std::string> environment_;
-  control::FakeWorkers workers_;
-  control::FakeClock clock_{Seconds(1)};
-  std::string out_, err_;
-};
 
 TEST_F(VerbTest, ProfileSaysHowMuchItMeasured) {
   ASSERT_EQ(call_with_inputs("profile", {"--json"}), kDone) << err_;

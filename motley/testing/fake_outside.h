@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -45,9 +46,9 @@ class RecordingListener : public Listener {
 };
 
 /// Workers without processes. Every instruction of the compute lane takes `per_instruction`
-/// seconds, a whole step as much as its instructions over the device's speed, a pause 60 us more
-/// so; a sum among n devices takes 100 us (n - 1) and 1 ns a byte. A training plays `events`, as
-/// far as it is let, and ends as `outcome` says.
+/// seconds and `per_byte` for each byte that it writes, a whole step as much as its instructions
+/// over the device's speed, a pause 60 us more so; a sum among n devices takes 100 us (n - 1) and 1
+/// ns a byte. A training plays `events`, as far as it is let, and ends as `outcome` says.
 class FakeWorkers : public Workers {
  public:
   Result<std::string> torch_version() const override { return torch; }
@@ -64,6 +65,8 @@ class FakeWorkers : public Workers {
   Result<run::MeasuredGroup> time_exchanges(const run::Job& job) override {
     groups.push_back(job);
     run::MeasuredGroup times{.backend = "gloo"};
+    for (int rank = 0; beside && rank < static_cast<int>(job.devices.size()); ++rank)
+      times.overlaps.push_back({rank, Seconds(1), Seconds(1 + *beside), Seconds(1 + *beside)});
     for (int ranks = 2; ranks <= static_cast<int>(job.devices.size()); ++ranks)
       for (const std::string_view op :
            {program::kAllReduce, program::kAllGather, program::kReduceScatter, program::kAllToAll})
@@ -89,9 +92,8 @@ class FakeWorkers : public Workers {
   }
   std::vector<run::Change> changes;  ///< that were asked for
 
-  Result<run::Inheritance> take_over(const std::string&) override {
-    return usage_error("test", "there is none");
-  }
+  Result<run::Inheritance> take_over(const std::string&) override { return inherited; }
+  Result<run::Inheritance> inherited = usage_error("test", "there is none");
   Result<std::string> bring_left_checkpoint(const std::string&) override { return std::string(); }
   Result<void> reach_by(const std::string&) override { return {}; }
   Result<void> gather(const run::RankPlace&) override { return {}; }
@@ -109,7 +111,8 @@ class FakeWorkers : public Workers {
   std::map<std::string, Seconds> clocks;
 
   Result<std::string> torch = "2.15";
-  double per_instruction = 1e-5;
+  double per_instruction = 1e-5, per_byte = 0;
+  std::optional<double> beside;  ///< compute beside an exchange takes 1 + so many times as long
   std::map<std::string, double> slowness;  ///< by device: how many times as long it takes
   std::vector<run::WorkerEvent> events;
   run::JobOutcome outcome{.end = run::JobEnd::kFinished};
@@ -121,16 +124,20 @@ class FakeWorkers : public Workers {
   std::vector<run::OpTime> times_of(const TimingTask& task) const {
     std::vector<run::OpTime> times;
     const auto slow = slowness.find(task.device.name);
-    const double each_takes = per_instruction * (slow == slowness.end() ? 1 : slow->second);
+    const double times_slower = slow == slowness.end() ? 1 : slow->second;
     for (const TimedProgram& each : task.programs) {
       const program::DeviceProgram& program = each.device();
       double total = 0;
       for (const program::Instruction& instruction : program.instructions) {
         if (instruction.lane != Lane::kCompute) continue;
-        total += each_takes;
+        double bytes = 0;
+        for (const BufferId output : instruction.outputs)
+          bytes += static_cast<double>(program.buffer(output).bytes().value);
+        const double takes = times_slower * (per_instruction + per_byte * bytes);
+        total += takes;
         if (task.what == TimingTask::What::kOperators)
           times.push_back({.key = program::cost_key(program, instruction),
-                           .median = Seconds(each_takes),
+                           .median = Seconds(takes),
                            .samples = 3});
       }
       if (task.what == TimingTask::What::kWholeSteps) {
