@@ -670,6 +670,27 @@ TEST(GradientExchange, MicroBatchesAreAddedUpBeforeTheyAreExchanged) {
   }
 }
 
+// c is in a penalty and meets no sample: each replica could make its gradient, and one does.
+TEST(GradientExchange, APenaltysGradientCountsOnce) {
+  const graph::Graph graph = step_of_lines(
+      "input %0: f32[batch, 3] \"x\"\nparam %1: f32[3] \"w\"\nparam %2: f32[3] \"c\"\n"
+      "op %3: f32[batch, 3] = aten::mul.Tensor(%0, %1) fwd \"l0\"\n"
+      "op %4: f32[] = aten::sum(%3, none) fwd \"l0\"\n"
+      "op %5: f32[3] = aten::mul.Tensor(%2, %2) fwd \"l1\"\n"
+      "op %6: f32[] = aten::sum(%5, none) fwd \"l1\"\n"
+      "op %7: f32[] = aten::add.Tensor(%4, %6, 1) fwd \"l1\"\n"
+      "op %8: f32[1, 3] = aten::sum.dim_IntList(%0, [0], true, none) bwd \"l0\"\n"
+      "op %9: f32[3] = aten::view(%8, [3]) bwd \"l0\"\n"
+      "op %10: f32[3] = aten::mul.Scalar(%2, 2) bwd \"l1\"\n"
+      "output loss %7\noutput gradient %9 of \"w\"\noutput gradient %10 of \"c\"\n");
+  const plan::Replica alone{3, {plan::Region{{DeviceId(2)}, {1.0}}}, 2};
+  expect_trains_as_one(
+      graph,
+      plan_of_replicas(
+          {{4, {modules_on(graph, 0, {"l0"}), modules_on(graph, 1, {"l1"})}, 2}, alone}),
+      1);
+}
+
 TEST(GradientExchange, DrawnReplicasTrainAsOneDevice) {
   const std::vector<graph::Graph> graphs = {layered_step({.layers = 3, .weights = 2}),
                                             layered_step({.layers = 2, .width = 5})};
