@@ -345,10 +345,9 @@ class BatchDecisionsTest : public ::testing::Test {
   const Outside outside_{workers_, clock_, listener_};
 };
 
-/// Nothing that was asked for was refused, and nothing that was known was
-/// forgotten.
+/// Something that was asked for was refused, or something that was known forgotten.
 MATCHER(IsARefusal, "") {
-  return arg.find("is not gone on with") != std::string::npos ||
+  return arg.starts_with("warning: ") || arg.find("is not gone on with") != std::string::npos ||
          arg.find("cannot be had") != std::string::npos ||
          arg.find("not possible") != std::string::npos;
 }
@@ -562,13 +561,15 @@ TEST_F(BatchDecisionsTest, OneDeviceWhoseStepCannotBeDividedIsRefused) {
 /// Plans that are priced by what fake workers take: 10 us an instruction.
 class PricedBatchTest : public SmallQuestionTest {
  protected:
-  std::unique_ptr<ChosenPlan> choose(const std::string& cluster, std::vector<std::int64_t> split) {
+  std::unique_ptr<ChosenPlan> choose(const std::string& cluster, std::vector<std::int64_t> split,
+                                     std::int64_t micro_batches = 0) {
     EXPECT_TRUE(write_file_atomic(question_.cluster, cluster));
     question_.global_batch = std::accumulate(split.begin(), split.end(), std::int64_t{0});
-    auto chosen = choose_plan(
-        question_,
-        {.prices = {.profiles = directory_.file("profiles.db")}, .manual = std::move(split)},
-        outside_);
+    auto chosen = choose_plan(question_,
+                              {.prices = {.profiles = directory_.file("profiles.db")},
+                               .manual = std::move(split),
+                               .micro_batches = micro_batches},
+                              outside_);
     EXPECT_TRUE(chosen) << chosen.error().message;
     return chosen ? *std::move(chosen) : nullptr;
   }
@@ -593,6 +594,37 @@ TEST_F(PricedBatchTest, WhatIsCountedIsPredicted) {
     EXPECT_THAT(trace::print_trace(predicted->trace), HasSubstr("square_sums"));
     EXPECT_THAT(trace::print_trace((*plain)->trace), Not(HasSubstr("square_sums")));
   }
+}
+
+// Where there are prices all devices of the cluster may be taken, but for a device alone whose
+// batch norm has the statistics of each micro-batch: that one stays alone.
+TEST_F(PricedBatchTest, OwnStatisticsLeaveADeviceAlone) {
+  const auto may_take = [&](std::int64_t micro_batches) {
+    const auto chosen = choose(kEmulated, {12, 0, 0}, micro_batches);
+    const auto made = adapt_batch(*chosen, {.least = 12, .most = 96});
+    EXPECT_TRUE(made) << made.error().message;
+    return made ? (*made)->spare.size() : 0;
+  };
+  EXPECT_EQ(may_take(3), 3u);
+  const std::string text =
+      read_file(motley::testing::source_path("tests/golden/graph/cnn.txt")).value();
+  const graph::Graph graph = graph::parse_graph(text, "cnn").value();
+  const std::vector<std::byte> zeros(4 * 16 * 8 * 3 * 3);  // the largest tensor
+  std::vector<NamedTensor> tensors;
+  for (const graph::ValueRole role : {graph::ValueRole::kParameter, graph::ValueRole::kBuffer})
+    for (const ValueId id : graph::values_with_role(graph, role)) {
+      const graph::Value& value = graph.value(id);
+      TensorView tensor{.dtype = value.dtype};
+      std::size_t bytes = value.dtype == DType::kI64 ? 8 : 4;
+      for (const auto& size : value.shape) {
+        tensor.shape.push_back(size.evaluate_integer({}));
+        bytes *= static_cast<std::size_t>(tensor.shape.back());
+      }
+      tensor.bytes = std::span(zeros).first(bytes);
+      tensors.push_back({value.name, tensor});
+    }
+  ASSERT_TRUE(write_safetensors(question_.model, tensors, {{"motley.graph", text}}));
+  EXPECT_EQ(may_take(3), 1u);
 }
 
 // A batch of one sample is profiled and planned; that it cannot be divided is said then.
