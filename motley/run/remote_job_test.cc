@@ -26,9 +26,9 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Of each rank its agent and the job's path there.
-using Places = std::vector<std::pair<std::string, std::string>>;
-Places places_of(const std::vector<Seat>& seats) {
-  Places places;
+using SeatPlaces = std::vector<std::pair<std::string, std::string>>;
+SeatPlaces seat_places(const std::vector<Seat>& seats) {
+  SeatPlaces places;
   for (const Seat& seat : seats) places.emplace_back(seat.agent, seat.job);
   return places;
 }
@@ -41,7 +41,7 @@ class RemoteJobTest : public PlacedJob {
     EXPECT_TRUE(placed) << placed.error().message;
     return placed.value_or(std::vector<Seat>());
   }
-  Places::value_type seat_on(const std::string& host) {
+  SeatPlaces::value_type seat_on(const std::string& host) {
     return {host, scratch(host) + "/run/job.json"};
   }
   Error place_error() {
@@ -97,7 +97,7 @@ class RemoteJobTest : public PlacedJob {
 TEST_F(RemoteJobTest, RanksOfThisMachineNeedNobody) {
   for (WorkerDevice& device : job_.devices) device.host = "";
   job_.kept = "run-1";
-  EXPECT_EQ(places_of(placed()), Places(3, {"", dir_ + "/run/job.json"}));
+  EXPECT_EQ(seat_places(placed()), SeatPlaces(3, {"", dir_ + "/run/job.json"}));
   EXPECT_FALSE(job_.store);  // they share the run directory
   EXPECT_EQ(job_.kept, "");  // and the checkpoint is whole there
 }
@@ -107,8 +107,8 @@ TEST_F(RemoteJobTest, EachRankIsSeatedOnItsHost) {
   job_.program_path = "";  // they measure, say
   come("b");
   come("c");
-  EXPECT_EQ(places_of(placed()),
-            (Places{{"", dir_ + "/run/job.json"}, seat_on("b"), seat_on("c"), seat_on("b")}));
+  EXPECT_EQ(seat_places(placed()),
+            (SeatPlaces{{"", dir_ + "/run/job.json"}, seat_on("b"), seat_on("c"), seat_on("b")}));
 }
 
 TEST_F(RemoteJobTest, AHostThatDoesNotAnswerIsNamed) {
@@ -222,8 +222,8 @@ TEST_F(RemoteJobTest, TheHostOfRankZeroHasTheModelAndTheCheckpoint) {
   std::swap(job_.devices[0].host, job_.devices[1].host);  // b, here, c
   come("b");
   come("c");
-  EXPECT_EQ(places_of(placed()),
-            (Places{seat_on("b"), {"", dir_ + "/run/job.json"}, seat_on("c")}));
+  EXPECT_EQ(seat_places(placed()),
+            (SeatPlaces{seat_on("b"), {"", dir_ + "/run/job.json"}, seat_on("c")}));
   const Job there = job_on("b");
   EXPECT_EQ(there.model_path, scratch("b") + "/run/in/model/small.motley");
   EXPECT_EQ(read_file(there.model_path).value(), read_file(job_.model_path).value());
@@ -411,9 +411,10 @@ TEST_F(RemoteJobTest, AHostWhoseDevicesAreAbsentNeedNotAnswer) {
   let_plans_change();
   job_.changes->absent = {"c:0"};
   come("b");
-  EXPECT_EQ(places_of(placed()), (Places{{"", dir_ + "/run/job.json"}, seat_on("b"), {"c", ""}}));
+  EXPECT_EQ(seat_places(placed()),
+            (SeatPlaces{{"", dir_ + "/run/job.json"}, seat_on("b"), {"c", ""}}));
   come("c");  // where it answers it is given the job
-  EXPECT_EQ(places_of(placed())[2], seat_on("c"));
+  EXPECT_EQ(seat_places(placed())[2], seat_on("c"));
 }
 
 TEST_F(RemoteJobTest, RanksKeepTheirPartsInAFolderOfTheirCut) {
@@ -488,7 +489,7 @@ TEST_F(ChangingJobTest, AnotherLeadTellsHostsWhereItsProcessesMeet) {
   job_.devices.push_back({.name = "d:0", .kind = "cpu", .host = "d"});
   const auto seats = find_job(*hosts_, job_);
   ASSERT_TRUE(seats) << seats.error().message;
-  EXPECT_EQ(places_of(*seats), (Places{{"", ""}, seat_on("b"), seat_on("c"), {"d", ""}}));
+  EXPECT_EQ(seat_places(*seats), (SeatPlaces{{"", ""}, seat_on("b"), seat_on("c"), {"d", ""}}));
   before_.changes->keys = StoreAddress{"127.0.0.3", 8888, "another word"};
   before_.devices.push_back(job_.devices[3]);
   EXPECT_EQ(job_to_json(job_on("c")), job_to_json(before_));
@@ -652,11 +653,11 @@ TEST_F(RemoteJobTest, RanksOfALauncherShareTheDevicesOfTheirMachine) {
   const auto seats = place();
   ASSERT_TRUE(seats) << seats.error().message;
   const std::string here = dir_ + "/run/job.json", placed = "/two/run/job.json";
-  EXPECT_EQ(places_of(*seats), (Places{{"", here},
-                                       {"rank 1", here},
-                                       {"rank 2", placed},
-                                       {"rank 3", placed},
-                                       {"rank 2", placed}}));
+  EXPECT_EQ(seat_places(*seats), (SeatPlaces{{"", here},
+                                             {"rank 1", here},
+                                             {"rank 2", placed},
+                                             {"rank 3", placed},
+                                             {"rank 2", placed}}));
   hosts_.reset();  // what was said has been heard
   const auto reset_to = [](const std::string& run) {
     return std::vector<Json>{(Json{{"do", "reset"}, {"run", run}})};
