@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -27,6 +28,8 @@ INSTRUCTION = re.compile(
     r"(?: group (\d+))?( list)?(?: wait ((?:\^\d+ ?)+))?( origin \d+)?(?: ?\"(.*?)\")?"
     r"(?: ?free ((?:%\d+ ?)+))?"
 )
+
+DIGITS = re.compile(r"\d+")
 
 
 @dataclass
@@ -73,32 +76,39 @@ class Device:
     instructions: list[Instruction] = field(default_factory=list)
 
 
+@lru_cache(maxsize=100_000)
+def parse_arguments(text: str) -> list:
+    """Devices, and programs of a model, have most of them in common; nobody changes them."""
+    return [parse_argument(item) for item in split_top(text)]
+
+
 def parse_program(text: str) -> tuple[list[list[int]], list[Device]]:
     """The ranks of each group, and the devices."""
     groups, devices = [], []
     header = text.splitlines()[1].split()
     sizes = [int(header[5]), int(header[7]) if len(header) > 6 else 1]
     for line in text.splitlines()[2:]:
-        if line.startswith("device"):
+        kind = line.partition(" ")[0]
+        if kind == "device":
             words = line.split(" ")
             devices.append(Device(int(words[3]), int(words[5]), *sizes))
-        elif match := BUFFER.fullmatch(line):
+        elif kind == "buffer":
+            match = BUFFER.fullmatch(line)
             shape = [int(size) for size in match[4].split(", ")] if match[4] else []
             part = [int(match[i]) for i in range(7, 11)] if match[7] else None
             devices[-1].buffers[int(match[1])] = Buffer(
                 match[2], match[3], shape, match[5] or "", part
             )
-        elif match := INSTRUCTION.fullmatch(line):
-            ids = [re.findall(r"\d+", match[group] or "") for group in (3, 8, 11)]
-            outputs, waits, frees = ([int(id) for id in group] for group in ids)
-            arguments = [parse_argument(item) for item in split_top(match[5])]
+        elif kind == "group":
+            groups.append([int(rank) for rank in line.split(":")[1].split()])
+        else:
+            match = INSTRUCTION.fullmatch(line)
+            assert match, line
+            outputs, waits, frees = ([int(id) for id in DIGITS.findall(match[group] or "")] for group in (3, 8, 11))
             group = int(match[6]) if match[6] else None
             devices[-1].instructions.append(
-                Instruction(int(match[2]), match[1], match[4], arguments, outputs, waits, frees, group)
+                Instruction(int(match[2]), match[1], match[4], parse_arguments(match[5]), outputs, waits, frees, group)
             )
-        else:
-            assert line.startswith("group"), line
-            groups.append([int(rank) for rank in line.split(":")[1].split()])
     return groups, devices
 
 

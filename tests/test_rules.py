@@ -17,7 +17,7 @@ import pytest
 import torch
 from conftest import BUILD, ROOT, SLOW
 from kept import EXPORTER, kept
-from sweep import BATCH, SOURCES, WRITTEN, case_of, graph_and_rules, make, model_file
+from sweep import BATCH, COVER, SOURCES, WRITTEN, case_of, find_cover, graph_and_rules, make, model_file
 
 sys.path[:0] = [str(ROOT / "python")]
 
@@ -315,6 +315,10 @@ def test_every_case_is_checked(checked_operators):
     checked = [case for name in WRITTEN for i, case in cases(name) if i in checked_operators[name]]
     assert len(checked) == len(set(checked))
     assert set(checked) == {case for name in WRITTEN for _, case in cases(name)}
+
+
+def test_the_cover_has_every_split_of_every_operator():
+    assert find_cover() == COVER
 
 
 # Random by their tag, and never in an exported graph: they are taken apart, or are of other devices.
