@@ -11,6 +11,7 @@
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <ostream>
 #include <set>
 #include <stdexcept>
 #include <thread>
@@ -150,16 +151,16 @@ TEST_F(RankTrainingTest, OneRankTrainsWhatItsGraphSays) {
     expect_like(states.at(name + "/momentum"), wanted.momenta.at(name), name);
   EXPECT_THAT(voices[0]->names(),
               ElementsAre("ready", "step", "step", "step", "step", "checkpoint", "done"));
-  const Json ready = voices[0]->events("ready")[0];
+  const Json ready = voices[0]->events("ready").at(0);
   EXPECT_EQ(ready, (Json{{"event", "ready"},
                          {"rank", 0},
                          {"first_step", 0},
                          {"device", "a:0"},
                          {"leads", true},
                          {"memory_limit", nullptr}}));
-  EXPECT_EQ(voices[0]->events("checkpoint")[0].at("path"), path_of(run_dir(), 4));
-  EXPECT_EQ(voices[0]->events("done")[0].at("reason"), "finished");
-  EXPECT_EQ(voices[0]->events("done")[0].at("steps"), 4);
+  EXPECT_EQ(voices[0]->events("checkpoint").at(0).at("path"), path_of(run_dir(), 4));
+  EXPECT_EQ(voices[0]->events("done").at(0).at("reason"), "finished");
+  EXPECT_EQ(voices[0]->events("done").at(0).at("steps"), 4);
 }
 
 TEST_F(RankTrainingTest, WhatNoOperatorUsesIsSavedAsItCame) {
@@ -172,6 +173,7 @@ struct Sharing {
   SmallSplit split;
   std::string transport = "auto";
 };
+void PrintTo(const Sharing& sharing, std::ostream* out) { *out << sharing.name; }
 
 class TrainsAlike : public RankTrainingTest, public ::testing::WithParamInterface<Sharing> {};
 
@@ -231,7 +233,7 @@ TEST_F(RankTrainingTest, WhereTheBatchChangesStepsCountSamples) {
   job.steps = 3;
   const Voices voices = train(job, second);
   const DirectTraining wanted = direct().run(2, 4).run(2, 2);
-  EXPECT_EQ(voices[0]->events("ready")[0].at("first_step"), 2);
+  EXPECT_EQ(voices[0]->events("ready").at(0).at("first_step"), 2);
   expect_losses(voices[0]->losses(), {wanted.losses[2], wanted.losses[3]});
   expect_weights(floats_of_file(published()), wanted);
 }
@@ -336,11 +338,11 @@ TEST_F(RankTrainingTest, ARerunContinuesAndEqualsAnUndisturbedTraining) {
   for (std::size_t rank = 0; rank < 2; ++rank) {
     const std::vector<double> all = whole[rank]->losses();
     EXPECT_EQ(rest[rank]->losses(), std::vector<double>(all.begin() + 2, all.end()));
-    EXPECT_EQ(rest[rank]->events("ready")[0].at("first_step"), 2);
+    EXPECT_EQ(rest[rank]->events("ready").at(0).at("first_step"), 2);
   }
   EXPECT_EQ(read_file(job.run_dir + "/model.safetensors").value(), undisturbed);
   EXPECT_EQ(read_file(path_of(job.run_dir, 5) + "/optimizer.safetensors").value(), states);
-  const Json ready = rest[0]->events("ready")[0];
+  const Json ready = rest[0]->events("ready").at(0);
   EXPECT_EQ(ready.at("resumed_from"), path_of(job.run_dir, 2));
   EXPECT_EQ(ready.at("note"), "resumed from " + path_of(job.run_dir, 2));
 }
@@ -617,7 +619,7 @@ TEST_F(RankTrainingTest, AGradientNormThatIsNotFiniteIsNamed) {
   const Voices voices = train(job, programs);
   // Of the gradients before they are clipped.
   const double norm = std::sqrt(square_of(direct().gradients(0, 4)));
-  EXPECT_NEAR(voices[0]->events("step")[0].at("gradient_norm").get<double>(), norm, 1e-5 * norm);
+  EXPECT_NEAR(voices[0]->events("step").at(0).at("gradient_norm").get<double>(), norm, 1e-5 * norm);
 }
 
 /// Rank 1 has a parameter that differs by what `change` does to its first element.
@@ -673,8 +675,8 @@ TEST_F(RankTrainingTest, LastBitsThatDifferAreMadeEqualAndSaid) {
       });
   EXPECT_EQ(last[0], last[1]);
   ASSERT_EQ(voices[0]->events("copies").size(), 1u);
-  EXPECT_EQ(voices[0]->events("copies")[0].at("step"), 2);
-  EXPECT_THAT(voices[0]->events("copies")[0].at("note").get<std::string>(),
+  EXPECT_EQ(voices[0]->events("copies").at(0).at("step"), 2);
+  EXPECT_THAT(voices[0]->events("copies").at(0).at("note").get<std::string>(),
               HasSubstr("'net.2.bias' on rank 1 (a:1, host"));
   EXPECT_THAT(voices[1]->events("copies"), IsEmpty());
 }
@@ -731,7 +733,7 @@ TEST_F(RankTrainingTest, PatienceEndsATrainingAndAResumedOneKnows) {
   job.steps = 40;
   const Voices rest = train(job, programs);
   EXPECT_THAT(evaluated(*rest[0]), ElementsAre(6));
-  for (const auto& each : rest) EXPECT_EQ(each->events("done")[0].at("steps"), 6);
+  for (const auto& each : rest) EXPECT_EQ(each->events("done").at(0).at("steps"), 6);
   EXPECT_EQ(CheckpointStore(run_dir()).best(), path_of(run_dir(), 2));
   // Nothing is left to do.
   EXPECT_THAT(train(job, programs)[1]->names(), ElementsAre("ready", "done"));
@@ -769,8 +771,8 @@ TEST_F(RankTrainingTest, AStopOfOneRankIsAStopOfAllWithACheckpoint) {
       });
   for (const auto& each : part) {
     EXPECT_EQ(each->losses().size(), 1u);
-    EXPECT_EQ(each->events("done")[0].at("reason"), "stopped");
-    EXPECT_EQ(each->events("done")[0].at("steps"), 1);
+    EXPECT_EQ(each->events("done").at(0).at("reason"), "stopped");
+    EXPECT_EQ(each->events("done").at(0).at("steps"), 1);
   }
   EXPECT_FALSE(fs::exists(published())) << "it has not ended";
   train(job, programs);
@@ -987,8 +989,8 @@ TEST_F(RankTrainingTest, GoesOnByAnotherProgramWithTheTensorsAsTheyAre) {
   expect_losses(voice.losses(), wanted.losses);
   expect_weights(floats_of_file(published()), wanted);
   EXPECT_EQ(voice.events("ready").size(), 1u);
-  EXPECT_FALSE(voice.events("step")[2].contains("stint"));
-  EXPECT_EQ(voice.events("step")[3].at("stint"), 1);
+  EXPECT_FALSE(voice.events("step").at(2).contains("stint"));
+  EXPECT_EQ(voice.events("step").at(3).at("stint"), 1);
 }
 
 // After a loss what was due after the last step is done first: here a checkpoint, and then, where
@@ -1014,7 +1016,7 @@ TEST_F(RankTrainingTest, WhatIsDueAfterALossIsDoneFirst) {
     if (!stops) wanted.insert(wanted.end(), {"step", "step", "checkpoint"});
     wanted.emplace_back("done");
     EXPECT_EQ(voice.names(), wanted);
-    EXPECT_EQ(voice.events("checkpoint")[0].at("step"), 2);
+    EXPECT_EQ(voice.events("checkpoint").at(0).at("step"), 2);
   }
 }
 
