@@ -102,7 +102,7 @@ Result<int> demonstrate(const std::vector<DemoModel>& models, const DemoSetting&
   context.note(
       "Three emulated devices on this machine's CPU: a:0 gets 0.8 of a core, b:0 0.4, c:0 "
       "0.2 and 96 MiB.\nTwo models are trained with an equal split and with the split Motley "
-      "finds, in turns. About two minutes.");
+      "finds, in turns, each going on from where it was. About two minutes.");
   const Seconds start = context.clock->steady();
   std::error_code code;
   std::filesystem::create_directories(directory, code);

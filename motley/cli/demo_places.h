@@ -26,21 +26,23 @@ struct DemoPlaces {
   bool operator==(const DemoPlaces&) const = default;
 };
 
-/// Has this interpreter PyTorch? "": it has; else why not, in words ("has no package torch").
-using AskPython = std::function<std::string(const std::string& python)>;
+/// Can this interpreter import all of these modules? "": it can; else why not, in words ("has no
+/// torch").
+using AskPython =
+    std::function<std::string(const std::string& python, const std::vector<std::string>& modules)>;
 
 /// Finds all of it, from any working directory:
 /// - the examples beside the folder of the program, where they are both in the sources (build/) and
 ///   as they are installed (motley/bin/);
 /// - the package in python/ beside the folder of the program, which is the sources'; one that is
 ///   installed is its interpreter's own;
-/// - the interpreter that was named, and no other; else the one of the environment whose PyTorch
-///   the worker runs, .venv/bin/python beside the folder of the program, python3: the first that
-///   has PyTorch.
+/// - the interpreter that was named, and no other; else that of the environment in which motley is
+///   installed, the one beside the PyTorch that the worker runs, .venv/bin/python of the sources,
+///   python3: the first that has PyTorch, and the package where that is its own.
 /// Usage errors say what was tried, and what to type: demo.python, demo.examples.
 Result<DemoPlaces> find_demo_places(const DemoSearch& search, const AskPython& ask);
 
 /// Asks the interpreter itself, without loading PyTorch, which would take seconds.
-std::string ask_python(const std::string& python);
+std::string ask_python(const std::string& python, const std::vector<std::string>& modules);
 
 }  // namespace motley::cli

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <tuple>
 
 #include "motley/testing/small_inputs.h"
 
@@ -31,19 +30,22 @@ class DemoPlacesTest : public ::testing::Test {
     put("python/motley/export.py");
     search_.program = directory_.file("build/motley");
   }
-  /// What comes of it where these interpreters have PyTorch.
-  Result<DemoPlaces> find(const std::vector<std::string>& with_torch) {
+  /// What comes of it where these interpreters have all modules that they are asked for.
+  Result<DemoPlaces> find(const std::vector<std::string>& complete) {
     asked_.clear();
-    return find_demo_places(search_, [&](const std::string& python) -> std::string {
-      asked_.push_back(python);
-      const bool has = std::count(with_torch.begin(), with_torch.end(), python) > 0;
-      return has ? "" : "has no package torch";
-    });
+    return find_demo_places(
+        search_,
+        [&](const std::string& python, const std::vector<std::string>& modules) -> std::string {
+          asked_.push_back(python);
+          wanted_ = modules;
+          const bool has = std::count(complete.begin(), complete.end(), python) > 0;
+          return has ? "" : "has no torch";
+        });
   }
 
   control::TemporaryDirectory directory_;
   DemoSearch search_{.torch = "2.15"};
-  std::vector<std::string> asked_;
+  std::vector<std::string> asked_, wanted_;
 };
 
 TEST_F(DemoPlacesTest, OfTheSourcesLieBesideTheBuild) {
@@ -51,6 +53,7 @@ TEST_F(DemoPlacesTest, OfTheSourcesLieBesideTheBuild) {
   const std::string python = put(".venv/bin/python");
   const DemoPlaces wanted{python, directory_.file("python"), directory_.file("examples")};
   EXPECT_EQ(find({python, "python3"}).value(), wanted);
+  EXPECT_THAT(wanted_, ElementsAre("torch"));
 }
 
 TEST_F(DemoPlacesTest, OfAPackageLieInItAndItsInterpreterHasThePackage) {
@@ -62,6 +65,12 @@ TEST_F(DemoPlacesTest, OfAPackageLieInItAndItsInterpreterHasThePackage) {
   const DemoPlaces wanted{python, "",
                           directory_.file("lib/python3.11/site-packages/motley/examples")};
   EXPECT_EQ(find({python, "python3"}).value(), wanted);
+  EXPECT_THAT(wanted_, ElementsAre("torch", "motley.export"));
+  // Over a system's packages, whose interpreter has no motley.
+  search_.torch_folder = directory_.file("system/lib/python3.11/dist-packages/torch");
+  put("system/bin/python3");
+  EXPECT_EQ(find({python, "python3"}).value(), wanted);
+  EXPECT_THAT(asked_, ElementsAre(python));
 }
 
 TEST_F(DemoPlacesTest, TheFirstInterpreterWithPyTorchIsTaken) {
@@ -95,9 +104,11 @@ TEST_F(DemoPlacesTest, WithoutPyTorchItSaysWhatWasTriedAndWhatToType) {
             "no interpreter that has PyTorch, which exports the demo's models: " +
                 directory_.file("env/bin/python3") +
                 " (beside the worker's PyTorch) is not there; " + own +
-                " (of the sources) has no package torch; python3 (in PATH) has no package torch. "
-                "In the sources type make setup; elsewhere pip install torch==2.15.*; or name one: "
-                "motley demo --python PYTHON");
+                " (of the sources) has no torch; python3 (in PATH) has no torch; type make setup, "
+                "or name one: motley demo --python PYTHON");
+  std::filesystem::remove(directory_.file("python/motley/export.py"));  // it is installed
+  EXPECT_THAT(find({}).error().message,
+              HasSubstr("; type pip install torch==2.15.*, or name one: motley demo --python"));
 }
 
 TEST_F(DemoPlacesTest, WithoutExamplesNobodyIsAsked) {
@@ -115,16 +126,12 @@ TEST_F(DemoPlacesTest, WithoutExamplesNobodyIsAsked) {
   EXPECT_EQ(find({"python3"}).value().examples, search_.examples);
 }
 
-/// Interpreters that answer as they exit.
-TEST_F(DemoPlacesTest, AnInterpreterIsAskedByRunningIt) {
-  for (const auto& [name, code, said] :
-       {std::tuple("with", 0, ""), {"without", 1, "has no package torch"}}) {
-    const std::string path = put(name);
-    std::ofstream(path) << "#!/bin/sh\nexit " << code << "\n";
-    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-    EXPECT_EQ(ask_python(path), said);
-  }
-  EXPECT_EQ(ask_python("no-such-python-anywhere"), "has no package torch, or is not there");
+TEST(AskPython, NamesTheFirstModuleThatIsMissing) {
+  EXPECT_EQ(ask_python("python3", {"json", "json.tool"}), "");
+  EXPECT_EQ(ask_python("python3", {"json", "no_such", "json.no_such"}), "has no no_such");
+  EXPECT_EQ(ask_python("python3", {"json.no_such"}), "has no json.no_such");
+  EXPECT_EQ(ask_python("python3", {"no_such.module"}), "has no no_such.module");
+  EXPECT_EQ(ask_python("no-such-python-anywhere", {"json"}), "cannot be run");
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ struct DemoOptions {
 
 std::vector<Flag> demo_flags(DemoOptions& options) {
   return {{"--python", &options.python,
-           "interpreter with PyTorch (default: MOTLEY_PYTHON, else the one beside the worker's "
-           "PyTorch, else .venv of the sources, else python3)"},
+           "interpreter with PyTorch (default: MOTLEY_PYTHON, else that of motley's environment or "
+           "of the worker's PyTorch, else python3)"},
           {"--examples", &options.examples,
            "folder of examples (default: those of the sources, or that were installed with "
            "motley)"},
