@@ -9,6 +9,8 @@ from motley.rounding import change_last_bits
 from parity import LIMIT, Family, differences
 from safetensors.torch import load_file
 
+torch.set_num_threads(1)  # other tests run beside these: threads that wait for each other would wait for them, too
+
 # Those that draw nothing.
 FAMILIES = ["mlp", "cnn", "gpt_tied", "vit", "moe", "recommender"]
 # Optimizer: its usual rate, and whether its step of an element depends on the size of a gradient

@@ -1,5 +1,6 @@
 """Data as people have it: datasets in Python, streams, tables, arrays; whatever it is, the training is the same."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+import warm
 from conftest import BUILD, DIGITS, sampled, slow
 
 DATASETS = f"""
@@ -63,9 +65,9 @@ SPLIT = ("--batch-split", "30,20,6")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def profile(motley, mlp, cluster):
+def priced(profiled, mlp, cluster):
     """Times of one model, from which those of all others are modelled."""
-    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
+    profiled(mlp, cluster, "--global-batch", 60)
 
 
 @pytest.fixture(scope="module")
@@ -76,19 +78,28 @@ def datasets(workspace):
 
 
 @pytest.fixture(scope="module")
-def train(motley, cnn, cluster, tmp_path_factory):
+def python(workspace):
+    """An interpreter that has PyTorch already, but for those who load, as they end with the process that started them."""
+    path = workspace / "python"
+    path.write_text(f'#!/bin/sh\n[ "$3" = serve ] && exec {sys.executable} "$@"\nexec {warm.python()} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture(scope="module")
+def train(motley, cnn, cluster, python, tmp_path_factory):
     def call(data, *flags, steps=6, run_dir=None, plan=SPLIT):
         run_dir = run_dir or tmp_path_factory.mktemp("run")
         return motley("run", "-m", cnn, "-C", cluster, "--data", data, "--global-batch", 56, "--steps", steps, "--lr", 0.05,
-                      "--profile", "model", "--run-dir", run_dir, "--python", sys.executable, "--json", "-q", *plan, *flags)  # fmt: skip
+                      "--profile", "model", "--run-dir", run_dir, "--python", python, "--json", "-q", *plan, *flags)  # fmt: skip
 
     return call
 
 
 @pytest.fixture(scope="module")
 def losses(train):
-    """Of the file, by flags."""
-    return lambda *flags, **more: train(DIGITS, *flags, **more).json["losses"]
+    """Of the file, by flags and plan."""
+    return functools.cache(lambda *flags, plan=SPLIT: train(DIGITS, *flags, plan=plan).json["losses"])
 
 
 @pytest.mark.parametrize("function", sampled(["dataset", "loader"]))
@@ -196,9 +207,9 @@ def test_loading_processes_end_with_the_training(train, datasets, cnn, cluster, 
     assert left.stdout == ""
 
 
-def test_verify_against_the_users_own_loop(motley, cnn, cluster, datasets, tmp_path):
+def test_verify_against_the_users_own_loop(motley, cnn, cluster, datasets, python, tmp_path):
     outcome = motley("verify", "-m", cnn, "-C", cluster, "--data", f"python:{datasets}:noisy", "--global-batch", 56, "--steps",
-                     4, "--profile", "model", "--run-dir", tmp_path, "--python", sys.executable, *SPLIT, "--against", "eager",
+                     4, "--profile", "model", "--run-dir", tmp_path, "--python", python, *SPLIT, "--against", "eager",
                      "--json")  # fmt: skip
     assert outcome.code == 0, outcome.stderr
     assert outcome.json["against"] == "eager"

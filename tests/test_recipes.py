@@ -1,13 +1,20 @@
 """Trainings with recipes under random plans follow PyTorch's own loop with the same recipe."""
 
 import json
-import sys
 
 import pytest
+import warm
 from conftest import DIGITS, EXAMPLES, SLOW, sampled
 from parity import Family, differences
 from recipes import FAMILIES, OPTIMIZERS, compare_recipe, draw_recipe, rounding
 from safetensors.torch import load_file
+
+
+@pytest.fixture(scope="module", autouse=True)
+def priced(profiled, mlp, cluster):
+    """Times of one model, from which those of all others are modelled."""
+    profiled(mlp, cluster, "--global-batch", 60)
+
 
 # A kind of optimizer each, over the families in turn.
 CASES = [(seed, kind, FAMILIES[seed % len(FAMILIES)]) for seed, kind in enumerate(OPTIMIZERS)]
@@ -15,9 +22,7 @@ CASES += [(seed, None, FAMILIES[seed % len(FAMILIES)]) for seed in range(9, 69)]
 
 
 @pytest.mark.parametrize("seed, kind, name", sampled(CASES))
-def test_recipe_equals_pytorch(motley, mlp, cluster, environment, tmp_path, seed, kind, name):
-    # Times of one model, from which those of all others are modelled.
-    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
+def test_recipe_equals_pytorch(cluster, environment, tmp_path, seed, kind, name):
     family = Family(name, tmp_path, cluster, environment)
     flags = draw_recipe(seed, kind)
     row = compare_recipe(family, seed, flags)
@@ -38,7 +43,7 @@ AGAINST = [
 @pytest.mark.parametrize("function, flags, change", sampled(AGAINST), ids=str)
 def test_verify_compares_with_pytorchs_loop(motley, export, cluster, tmp_path, function, flags, change):
     words = ["verify", "-m", export(function), "-C", cluster, "--data", DIGITS, "--global-batch", 28, "--batch-split", "16,8,4",
-             "--steps", 4, "--against", "eager", "--python", sys.executable, "--run-dir", tmp_path / "run", *flags]  # fmt: skip
+             "--steps", 4, "--against", "eager", "--profile", "model", "--python", warm.python(), "--run-dir", tmp_path / "run", *flags]  # fmt: skip
     outcome = motley(*words, "--json")
     assert outcome.code == 0, outcome.stdout + outcome.stderr
     assert outcome.json["pass"] and outcome.json["against"] == "eager"
@@ -50,8 +55,7 @@ def test_verify_compares_with_pytorchs_loop(motley, export, cluster, tmp_path, f
 
 
 @pytest.mark.parametrize("name, optimizer", sampled([("mlp", "adamw"), ("moe", "muon"), ("vit", "adafactor")], 1))
-def test_a_recipe_goes_on_under_another_plan(motley, mlp, cluster, environment, tmp_path, name, optimizer):
-    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
+def test_a_recipe_goes_on_under_another_plan(cluster, environment, tmp_path, name, optimizer):
     family = Family(name, tmp_path, cluster, environment)
     flags = [flag if flag != "adamw" else optimizer for flag in WHOLE]
     if optimizer == "muon":
@@ -72,9 +76,8 @@ def test_a_recipe_goes_on_under_another_plan(motley, mlp, cluster, environment, 
 
 @pytest.mark.parametrize("plan", sampled([["--batch-split", "32,16,8"], ["--planner", "spmd"], ["--planner", "random", "--seed", 2]]), ids=str)
 def test_micro_batches_that_were_asked_for_change_nothing(motley, mlp, cluster, tmp_path, plan):
-    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
     words = ["-m", mlp, "-C", cluster, "--data", DIGITS, "--global-batch", 56, "--steps", 4, "--lr", 0.05, "--profile", "model", *plan]
-    outcome = motley("verify", *words, "--micro-batches", 4, "--against", "eager", "--python", sys.executable,
+    outcome = motley("verify", *words, "--micro-batches", 4, "--against", "eager", "--python", warm.python(),
                      "--run-dir", tmp_path / "run", "--json")  # fmt: skip
     assert outcome.code == 0, outcome.stdout + outcome.stderr
     made = tmp_path / "run/split/plan.json"
@@ -87,12 +90,11 @@ def test_micro_batches_that_were_asked_for_change_nothing(motley, mlp, cluster, 
 
 
 @pytest.mark.parametrize("plan", sampled([["--batch-split", "32,16,8"], ["--planner", "spmd"]], 1), ids=str)
-def test_micro_batches_that_were_asked_for_have_their_own_statistics(motley, mlp, cnn, cluster, tmp_path, plan):
+def test_micro_batches_that_were_asked_for_have_their_own_statistics(motley, cnn, cluster, tmp_path, plan):
     """As in PyTorch's accumulation, and a run goes on from a checkpoint under another plan."""
-    assert motley("profile", "-m", mlp, "-C", cluster, "--global-batch", 60).code == 0
     words = ["-m", cnn, "-C", cluster, "--data", DIGITS, "--global-batch", 56, "--lr", 0.05, "--profile", "model", "--micro-batches", 2]
     for against in ("eager", "one"):
-        outcome = motley("verify", *words, *plan, "--steps", 4, "--against", against, "--python", sys.executable,
+        outcome = motley("verify", *words, *plan, "--steps", 4, "--against", against, "--python", warm.python(),
                          "--run-dir", tmp_path / against, "--json")  # fmt: skip
         assert outcome.code == 0, outcome.stdout + outcome.stderr
     made = json.loads((tmp_path / "eager/split/plan.json").read_text())
