@@ -16,16 +16,18 @@ latency = "100us"
 FAST = CLUSTER.replace("0.8", "0.6")
 
 
-@pytest.fixture
-def three(tmp_path):
-    path = tmp_path / "three.toml"
+@pytest.fixture(scope="module")
+def three(workspace, profiled, cnn):
+    """Three devices, and what the model's steps take on them."""
+    path = workspace / "fast_three.toml"
     path.write_text(FAST + LINKS.format(bandwidth="20Gbps"))
+    profiled(cnn, path, "--global-batch", 120)
     return path
 
 
-@pytest.fixture
-def equal(motley, cnn, three, tmp_path):
-    path = tmp_path / "equal.json"
+@pytest.fixture(scope="module")
+def equal(motley, cnn, three, workspace):
+    path = workspace / "equal.json"
     done = motley("plan", "-m", cnn, "-C", three, "--global-batch", 120, "--lr", 0.02, "--planner", "equal", "-o", path)
     assert done.code == 0, done.stderr
     return path
@@ -39,6 +41,7 @@ def run(motley, cnn, three, folder, *flags):
     return motley("run", "-m", cnn, "-C", three, "--data", DIGITS, "--run-dir", folder, "--json", *flags)
 
 
+@pytest.mark.timed
 def test_split_is_learned_from_nothing(motley, cnn, three, equal, tmp_path):
     """Speeds 0.6 : 0.4 : 0.2 from 40:40:40; a, which is slowed, is given less; the losses stay those of one device."""
     slow = tmp_path / "slow.json"
@@ -84,6 +87,7 @@ def test_micro_batches_are_split_alike(motley, cnn, three, tmp_path):
     np.testing.assert_allclose(done.json["losses"], alone.json["losses"], rtol=2e-3)
 
 
+@pytest.mark.timed
 def test_plans_are_tried_in_turn_and_remembered(motley, cnn, three, tmp_path):
     """The batch split and one device alone are trained by; what they took counts when a plan is made again."""
     folder, store = tmp_path / "run", tmp_path / "p.db"
@@ -130,39 +134,3 @@ def test_a_stopped_run_goes_on_by_the_plan_it_had(motley, cnn, three, equal, tmp
     assert [kept[at]["begins"] for at in start] == [0, 40]
     before = [each["plan"] for each in kept[: start[1]] if each["plan"]]
     assert kept[start[1]]["plan"] == before[-1] == state["plans"][state["current"]]
-
-
-@pytest.mark.parametrize(
-    "flags, conditions, message",
-    [
-        (["--adapt", "dance"], None, "--adapt: found 'dance', wanted auto, none, plan, split or batch [cli.adapt]"),
-        (["--adapt", "split", "--policy", "canikin"], None, "'canikin'"),
-        (["--policy", "even"], None, "--policy goes with --adapt split or batch [cli.policy]"),
-        ([], {"absences": [{"device": "a:0", "from_s": 1}]},
-         "conditions: device 'a:0' goes away: a run ends when a device does; add --elastic, or leave absences out"),
-        ([], {"slow_downs": [{"device": "z:0", "from_s": 1, "factor": 2}]}, "z:0"),
-        ([], {"slow_downs": [{"device": "a:0", "from_s": 1, "factor": 0.5}]},
-         "conditions: 'a:0': a factor of 0.5: a run can only be slowed"),
-    ],
-)  # fmt: skip
-def test_says_what_is_wrong(motley, cnn, three, equal, tmp_path, flags, conditions, message):
-    words = ["run", "-m", cnn, "-C", three, "--data", DIGITS, "--run-dir", tmp_path / "r", "--plan", equal, "--steps", 4]
-    if conditions is not None:
-        path = tmp_path / "conditions.json"
-        path.write_text(json.dumps({"schema": "motley.conditions/1"} | conditions))
-        words += ["--conditions", path]
-    done = motley(*words, *flags)
-    assert done.code != 0 and message in done.stderr, done.stderr
-
-
-def test_decisions_that_are_none(motley, cnn, three, equal, tmp_path):
-    path = tmp_path / "decisions.jsonl"
-    path.write_text("")
-    words = ["run", "-m", cnn, "-C", three, "--data", DIGITS, "--run-dir", tmp_path / "r", "--steps", 4, "--decisions", path]
-    done = motley(*words)
-    assert done.code == 2 and f"{path}: has no decision [decisions.none]" in done.stderr
-    done = motley(*words, "--plan", equal)
-    assert done.code == 2 and "--decisions has plans of its own, --plan is another" in done.stderr
-    path.write_text('{"policy": 1}\n')
-    done = motley(*words)
-    assert done.code == 2 and f"{path}:1: key 'policy'" in done.stderr, done.stderr

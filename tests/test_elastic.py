@@ -400,24 +400,7 @@ def test_too_small_survivors_save_and_stop(motley, cnn, cluster, tmp_path):
     assert answer["first_step"] == 9 and len(answer["losses"]) == 20
 
 
-@pytest.mark.parametrize(
-    ("flags", "code", "words"),
-    [
-        (["--absent", "z:0"], 2, "z:0"),
-        (["--absent", "a:0", "--absent", "b:0", "--absent", "c:0"], 2, "none of the devices is left"),
-        (["--notice", "moon"], 2, "moon"),
-    ],
-)
-def test_bad_input(motley, family, flags, code, words):
+def test_nobody_gives_such_notices(motley, family):
     done = motley("run", "-m", family.path, "-C", family.cluster, "--data", family.data, "--global-batch", family.batch,
-                  "--steps", 4, "--profile", "model", "--elastic", "--adapt", "none", *flags)  # fmt: skip
-    assert done.code == code
-    assert words in done.stderr
-
-
-def test_absences_want_an_elastic_run(motley, family):
-    path = conditions(family.folder, absences=[{"device": "b:0", "from_s": 1}])
-    done = motley("run", "-m", family.path, "-C", family.cluster, "--data", family.data, "--global-batch", family.batch,
-                  "--steps", 4, "--profile", "model", "--adapt", "none", "--conditions", path)  # fmt: skip
-    assert done.code == 2
-    assert "--elastic" in done.stderr
+                  "--steps", 4, "--profile", "model", "--elastic", "--adapt", "none", "--notice", "moon")  # fmt: skip
+    assert done.code == 2 and "moon" in done.stderr, done.stderr

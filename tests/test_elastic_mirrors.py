@@ -130,9 +130,7 @@ def test_a_run_begins_by_the_plan_that_is_found_with_mirrors(motley, family, clu
     assert "may be lost" in explained.stdout
 
 
-@pytest.mark.parametrize(
-    "words", [["plan", "--survive", -1], ["plan", "--survive", 1, "--market", "m.toml"], ["run", "--survive", 1]]
-)
-def test_survive_is_for_elastic_runs_of_a_model(motley, mlp, cluster, words):
-    done = motley(*words, "-m", mlp, "-C", cluster, "--global-batch", 6)
+@pytest.mark.parametrize("words", [["--survive", -1], ["--survive", 1, "--market", "m.toml"]])
+def test_survive_is_of_plans_of_a_model(motley, mlp, cluster, words):
+    done = motley("plan", *words, "-m", mlp, "-C", cluster, "--global-batch", 6)
     assert done.code == 2 and "--survive" in done.stderr, done.stderr

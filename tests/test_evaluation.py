@@ -82,7 +82,6 @@ def test_patience_ends_a_training_and_a_resumed_one_knows(motley, cnn, cluster, 
 
 
 BAD = [
-    (["--best", "acuracy"], "--best: the model has no metric 'acuracy', only loss, accuracy, top3, did you mean 'accuracy'?"),
     (["--patience", 2], "--patience wants --eval-every N"),
     (["--eval-data", "nothing.npz"], "nothing.npz"),
     (["--eval-data", f"{DIGITS}[5000:]"], "the slice has no sample; the data has 1797"),

@@ -237,30 +237,3 @@ def test_a_spent_budget_stops_the_run(files, cnn, environment):
     out, err = run.child.communicate(timeout=60)
     assert run.child.returncode == 75 and "the budget of 8 is spent: stopping, with a checkpoint" in err, (out, err)
     assert json.loads((run.run_dir / "summary.json").read_text())["rented"]["paid"] >= 8
-
-
-@pytest.mark.parametrize(("market", "flags", "message"), [
-    (CHEAP, ["--budget", 3], "--market: until when must it be done? give --deadline, such as 8h"),
-    (CHEAP, ["--deadline", "0s"], "--deadline: found 0s, wanted a time after the run's beginning"),
-    (CHEAP, ["--deadline", "soon"], "--deadline: found 'soon', wanted a time"),
-    (CHEAP, ["--deadline", "1h", "--budget", 0], "--budget: found 0, wanted more than 0"),
-    (CHEAP, ["--deadline", "1h", "--rent-policy", "greed"], "no policy that rents is named 'greed', did you mean 'greedy'?"),
-    (CHEAP.replace("price_per_hour = 3\n", ""), ["--deadline", "1h"], "[[offer]] has no key 'price_per_hour'"),
-    (CHEAP + offer("z-1", 2, start="1s").replace('"cpu"', '"k80"'), ["--deadline", "1h"], "offer 'k80 on demand z-1': no device of the cluster is of kind 'k80'"),
-    (market_of(STAYS, offer("z-1", 1, "spot = true"), offer("z-1", 3)), ["--deadline", "1h"],
-     "node 'c': the market has no offer of cpu spot z-2; it has cpu on demand z-3, cpu spot z-1, cpu on demand z-1"),
-])  # fmt: skip
-def test_bad_input(files, cnn, motley, market, flags, message):
-    (files / "market.toml").write_text(market)
-    done = motley(*words_of(files, cnn, *flags, steps=5))
-    assert done.code == 2 and message in done.stderr, done.stderr
-
-
-def test_what_goes_with_a_market_wants_one(files, cnn, motley, cluster):
-    words = ["run", "-m", cnn, "-C", cluster, "--data", DIGITS, "--global-batch", 60, "--steps", 5, "--profile", "model"]
-    done = motley(*words, "--deadline", "1h")
-    assert done.code == 2 and "give --market" in done.stderr
-    done = motley(*words, "--market", files / "market.toml", "--deadline", "1h")
-    assert done.code == 2 and "add --elastic" in done.stderr
-    done = motley(*words, "--elastic", "--market", files / "market.toml", "--deadline", "1h")
-    assert done.code == 2 and "no [[node]] of the cluster says a zone, so none is rented" in done.stderr
