@@ -35,16 +35,16 @@ double spare_processors(int processors) {
 }
 
 Judged judge_prediction(const TimedInTurns& timed, double limit, Profile profile) {
-  Judged judged{Finding::kRight, INFINITY, limit + timed.plan.apart()};
+  Judged judged{Verdict::kRight, INFINITY, limit + timed.plan.apart()};
   for (const Seconds step : timed.plan.steps)
     judged.value = std::min(judged.value, std::abs(timed.predicted / step - 1));
   if (timed.noisiest().apart() > limit) {
-    judged.finding = Finding::kNoise;
+    judged.verdict = Verdict::kNoise;
     judged.allowed = limit;
   } else if (judged.value > judged.allowed) {
-    judged.finding = timed.is_shared()            ? Finding::kNoise
-                     : profile == Profile::kFirst ? Finding::kProfileAgain
-                                                  : Finding::kWrong;
+    judged.verdict = timed.is_shared()            ? Verdict::kNoise
+                     : profile == Profile::kFirst ? Verdict::kProfileAgain
+                                                  : Verdict::kWrong;
   }
   return judged;
 }
@@ -53,11 +53,11 @@ Judged judge_speedup(const TimedInTurns& timed, double wanted, double noise) {
   const bool is_noisy = timed.noisiest().apart() > noise;
   const double kindest = timed.equal.longest() / timed.plan.shortest();
   const double least = timed.is_shared() ? 0 : is_noisy ? 1 : wanted;
-  Judged judged{Finding::kRight, timed.equal.typical() / timed.plan.typical(), wanted};
+  Judged judged{Verdict::kRight, timed.equal.typical() / timed.plan.typical(), wanted};
   if (kindest < least) {
-    judged.finding = Finding::kWrong;
+    judged.verdict = Verdict::kWrong;
   } else if (least < wanted && judged.value < wanted) {
-    judged.finding = Finding::kNoise;
+    judged.verdict = Verdict::kNoise;
   }
   return judged;
 }

@@ -38,7 +38,7 @@ struct TimedInTurns {
 double spare_processors(int processors);
 
 /// What timings say of something that was to be so.
-enum class Finding {
+enum class Verdict {
   kRight,
   kProfileAgain,  ///< wrong, but what the prediction rests on may be of a machine that was busy
   kNoise,         ///< it may be wrong or the machine busy: they do not tell
@@ -48,7 +48,7 @@ enum class Finding {
 enum class Profile { kFirst, kRenewed };
 
 struct Judged {
-  Finding finding;
+  Verdict verdict;
   double value;    ///< what was measured
   double allowed;  ///< beyond it, on every timing, it is wrong
 };

@@ -47,7 +47,7 @@ struct JudgedCase {
   double predicted;  // milliseconds, like the timings
   std::vector<double> plan, equal;
   Profile profile;
-  Finding finding;
+  Verdict verdict;
   double others = 0;
 };
 
@@ -58,49 +58,49 @@ TEST_P(JudgePredictionTest, TellsNoiseFromError) {
   const JudgedCase& at = GetParam();
   const auto judged = judge_prediction(timed_in_turns(at.predicted, at.plan, at.equal, at.others),
                                        0.25, at.profile);
-  EXPECT_EQ(judged.finding, at.finding) << "error " << judged.value << " of " << judged.allowed;
+  EXPECT_EQ(judged.verdict, at.verdict) << "error " << judged.value << " of " << judged.allowed;
 }
 
 constexpr Profile kFirst = Profile::kFirst, kRenewed = Profile::kRenewed;
 INSTANTIATE_TEST_SUITE_P(
     Cases, JudgePredictionTest,
     ::testing::Values(
-        JudgedCase{"NearBoth", 101, {100, 104}, {200, 204}, kFirst, Finding::kRight},
+        JudgedCase{"NearBoth", 101, {100, 104}, {200, 204}, kFirst, Verdict::kRight},
         JudgedCase{
-            "WithinTheLimitOfOneTiming", 76, {100, 104}, {200, 204}, kFirst, Finding::kRight},
+            "WithinTheLimitOfOneTiming", 76, {100, 104}, {200, 204}, kFirst, Verdict::kRight},
         // 1 - 60/100 = 40 % of the nearer one; the limit and 16 % that they are apart are 41 %.
         JudgedCase{"BeyondTheLimitByNoMoreThanTimingsAreApart",
                    60,
                    {100, 116},
                    {200, 200},
                    kFirst,
-                   Finding::kRight},
+                   Verdict::kRight},
         // 42 % of the nearer one.
         JudgedCase{
-            "BeyondBothByMoreThanThat", 58, {100, 116}, {200, 200}, kFirst, Finding::kProfileAgain},
+            "BeyondBothByMoreThanThat", 58, {100, 116}, {200, 200}, kFirst, Verdict::kProfileAgain},
         // 150/104 - 1 = 44 % of the nearer one, beyond 25 + 4 %.
         JudgedCase{
-            "TooLongIsAnErrorToo", 150, {100, 104}, {200, 200}, kFirst, Finding::kProfileAgain},
+            "TooLongIsAnErrorToo", 150, {100, 104}, {200, 200}, kFirst, Verdict::kProfileAgain},
         JudgedCase{
-            "StillSoAfterANewProfile", 58, {100, 116, 110}, {200, 200}, kRenewed, Finding::kWrong},
+            "StillSoAfterANewProfile", 58, {100, 116, 110}, {200, 200}, kRenewed, Verdict::kWrong},
         JudgedCase{
-            "RightAfterANewProfile", 98, {100, 104, 101}, {200, 200}, kRenewed, Finding::kRight},
+            "RightAfterANewProfile", 98, {100, 104, 101}, {200, 200}, kRenewed, Verdict::kRight},
         // The third timing shows that the machine has changed since the first two.
         JudgedCase{"ChangedSinceTheNewProfile",
                    58,
                    {100, 104, 130},
                    {200, 200},
                    kRenewed,
-                   Finding::kNoise},
+                   Verdict::kNoise},
         JudgedCase{"TimingsOfThePlanContradictEachOther",
                    115,
                    {100, 131},
                    {200, 200},
                    kFirst,
-                   Finding::kNoise},
-        JudgedCase{"ThoseOfTheEqualSplitDo", 58, {100, 104}, {200, 262}, kFirst, Finding::kNoise},
+                   Verdict::kNoise},
+        JudgedCase{"ThoseOfTheEqualSplitDo", 58, {100, 104}, {200, 262}, kFirst, Verdict::kNoise},
         JudgedCase{
-            "ApartByJustTheLimit", 48, {100, 125}, {200, 200}, kFirst, Finding::kProfileAgain}),
+            "ApartByJustTheLimit", 48, {100, 125}, {200, 200}, kFirst, Verdict::kProfileAgain}),
     [](const auto& each) { return std::string(each.param.what); });
 
 TEST(JudgePrediction, SaysTheErrorOfTheNearerTiming) {
@@ -116,7 +116,7 @@ TEST(JudgePrediction, SaysTheErrorOfTheNearerTiming) {
 struct SpeedupCase {
   const char* what;
   std::vector<double> plan, equal;
-  Finding finding;
+  Verdict verdict;
   double value;
   double others = 0;
 };
@@ -126,31 +126,31 @@ class JudgeSpeedupTest : public ::testing::TestWithParam<SpeedupCase> {};
 TEST_P(JudgeSpeedupTest, IsWrongOnlyWhereNoTimingLetsItBeRight) {
   const SpeedupCase& at = GetParam();
   const auto judged = judge_speedup(timed_in_turns(0, at.plan, at.equal, at.others), 1.5, 0.25);
-  EXPECT_EQ(judged.finding, at.finding);
+  EXPECT_EQ(judged.verdict, at.verdict);
   EXPECT_NEAR(judged.value, at.value, 1e-12);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, JudgeSpeedupTest,
     ::testing::Values(
-        SpeedupCase{"QuickEnough", {100, 100}, {200, 220}, Finding::kRight, 2.1},
+        SpeedupCase{"QuickEnough", {100, 100}, {200, 220}, Verdict::kRight, 2.1},
         // 152 / 100 would be enough; 146 / 105 is typical of them.
         SpeedupCase{
-            "QuickEnoughByTheKindestTimings", {100, 110}, {140, 152}, Finding::kRight, 146.0 / 105},
-        SpeedupCase{"TooLittleByAnyTimings", {100, 110}, {140, 148}, Finding::kWrong, 144.0 / 105},
+            "QuickEnoughByTheKindestTimings", {100, 110}, {140, 152}, Verdict::kRight, 146.0 / 105},
+        SpeedupCase{"TooLittleByAnyTimings", {100, 110}, {140, 148}, Verdict::kWrong, 144.0 / 105},
         // Apart by 30 %: nothing is said but that it may be quicker.
         SpeedupCase{
-            "TooLittleOnABusyMachine", {100, 130}, {140, 144}, Finding::kNoise, 142.0 / 115},
-        SpeedupCase{"EnoughOnABusyMachine", {100, 130}, {210, 204}, Finding::kRight, 1.8},
-        SpeedupCase{"SlowerEvenThere", {100, 130}, {90, 98}, Finding::kWrong, 94.0 / 115},
+            "TooLittleOnABusyMachine", {100, 130}, {140, 144}, Verdict::kNoise, 142.0 / 115},
+        SpeedupCase{"EnoughOnABusyMachine", {100, 130}, {210, 204}, Verdict::kRight, 1.8},
+        SpeedupCase{"SlowerEvenThere", {100, 130}, {90, 98}, Verdict::kWrong, 94.0 / 115},
         // Three devices and ten processes on two processors: 530 and 489 ms beside 419 and 443.
         SpeedupCase{"SlowerOnAMachineThatIsShared",
                     {530, 489},
                     {419, 443},
-                    Finding::kNoise,
+                    Verdict::kNoise,
                     862.0 / 1019,
                     1.6},
-        SpeedupCase{"EnoughThere", {100, 100}, {210, 210}, Finding::kRight, 2.1, 1.6}),
+        SpeedupCase{"EnoughThere", {100, 100}, {210, 210}, Verdict::kRight, 2.1, 1.6}),
     [](const auto& each) { return std::string(each.param.what); });
 
 TEST(DemoNoise, NamesTheNoisierThingAndTheOthers) {

@@ -83,7 +83,7 @@ Result<void> DemoTraining::run() {
     MOTLEY_RETURN_IF_ERROR(train_on(plan_, model_.steps));
   }
   prediction_ = judge_prediction(timed(), kTimeError, Profile::kFirst);
-  if (prediction_.finding == Finding::kProfileAgain) {
+  if (prediction_.verdict == Verdict::kProfileAgain) {
     MOTLEY_RETURN_IF_ERROR(profile_again());
     MOTLEY_RETURN_IF_ERROR(train_on(plan_, model_.steps));
     prediction_ = judge_prediction(timed(), kTimeError, Profile::kRenewed);
@@ -196,7 +196,7 @@ std::vector<DemoCheck> DemoTraining::checks() const {
   using Wanted = DemoCheck::Wanted;
   const Judged quicker = judge_speedup(timed(), kSpeedup, kTimeError);
   const auto noise = [&](const Judged& judged, const char* what) {
-    return judged.finding == Finding::kNoise ? print_noise(timed(), kTimeError, what)
+    return judged.verdict == Verdict::kNoise ? print_noise(timed(), kTimeError, what)
                                              : std::string();
   };
   const std::vector<double>& losses = plan_.measured.losses;
