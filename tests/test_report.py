@@ -1,16 +1,15 @@
-"""Reports of runs that finished, failed, were killed, or go on; pages of them and of plans; pages that follow a run."""
+"""Reports of runs that finished, failed, were killed, or go on, by what their processes leave; pages that follow a run. What
+reports say: motley/cli/verb_report_test.cc."""
 
 import html.parser
 import http.client
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import time
-import xml.etree.ElementTree
 
 import pytest
 from conftest import BUILD, DIGITS
@@ -100,87 +99,6 @@ def test_a_finished_run_as_a_page(motley, finished, tmp_path):
     assert figures["command"].startswith("motley run -m ")
     assert page.stat().st_size < 300_000
     check_page(page, figures)
-
-
-def test_shares_are_those_of_the_text(motley, finished):
-    figures = motley("report", finished, "--json").json
-    lines = motley("report", finished).stdout.splitlines()
-    begin = next(i for i, line in enumerate(lines) if line.startswith("  of a step "))
-    for line, shares in zip(lines[begin + 1 :], figures["time_shares"]):
-        name, *shown = line.replace("%", "").split()
-        parts = [(shares["predicted"][part], shares["measured"][part])
-                 for part in ("compute_share", "exchange_share", "waiting_share", "idle_share")]
-        assert name == shares["name"]
-        assert [float(each) for each in shown] == pytest.approx([100 * each for pair in parts for each in pair], abs=0.051)
-        for which in zip(*parts):
-            assert sum(which) == pytest.approx(1)
-    assert [each["name"] for each in figures["time_shares"]] == ["a:0", "b:0", "c:0"]
-    operators = figures["operator_shares"]
-    begin = next(i for i, line in enumerate(lines) if line.startswith("  operators, of what"))
-    for line, share in zip(lines[begin + 1 :], operators[:10]):
-        name, *shown = line.replace("%", "").split()
-        wanted = [share["predicted"], share["measured"], share["predicted"] - share["measured"]]
-        assert name == share["name"]
-        assert [float(each) for each in shown] == pytest.approx([100 * each for each in wanted], abs=0.051)
-    off = [abs(each["predicted"] - each["measured"]) for each in operators]
-    assert off == sorted(off, reverse=True) and len(operators) > 10
-    for which in ("predicted", "measured"):
-        assert sum(each[which] for each in operators) == pytest.approx(1)
-
-
-def test_a_step_as_a_picture(motley, finished, tmp_path):
-    picture = tmp_path / "step.svg"
-    assert motley("report", finished, "-o", picture, "--json").json["picture"] == str(picture)
-    names = {element.tag.rpartition("}")[2] for element in xml.etree.ElementTree.parse(picture).iter()}
-    assert {"svg", "style", "rect", "text"} <= names and not {"script", "a", "image", "foreignObject"} & names
-    prepared = tmp_path / "prepared"
-    shutil.copytree(finished, prepared, symlinks=True)
-    for path in (prepared / "predicted.txt", *(prepared / "trace").iterdir()):
-        path.unlink()
-    outcome = motley("report", prepared, "-o", picture)
-    assert outcome.code == 2 and "no step of it was recorded" in outcome.stderr
-
-
-def test_a_plan_as_a_page(motley, mlp, cluster, finished, tmp_path):
-    page, plan = tmp_path / "page.html", finished / "plan.json"
-    figures = motley("report", plan, "-m", mlp, "-C", cluster, "-o", page, "--json").json
-    assert [each["name"] for each in figures["timelines"]] == ["equal split", "plan"]
-    labels = [each["plan"] for each in figures["neighbours"]]
-    assert {"this plan", "equal split", "without c:0", "a:0 alone", "3 from a:0 to b:0"} <= set(labels)
-    assert [each["step_s"] for each in figures["neighbours"]] == sorted(each["step_s"] for each in figures["neighbours"])
-    check_page(page, figures)
-    outcome = motley("report", plan)
-    assert outcome.code == 2 and "with its model (-m) and its cluster (-C)" in outcome.stderr
-
-
-def test_directories_half_written_or_older(motley, finished, tmp_path):
-    older = tmp_path / "older"
-    shutil.copytree(finished, older, symlinks=True)
-    for name in ("cluster.toml", "start.json", "predicted.txt"):
-        (older / name).unlink()
-    figures = motley("report", older, "-o", tmp_path / "older.html", "--json").json
-    assert figures["state"] == "finished" and figures["command"] is None and figures["links"] == []
-    (older / "summary.json").write_text('{"steps": 1')
-    (older / "program.txt").write_text("motley.pro")
-    (older / "log.jsonl").write_text((older / "log.jsonl").read_text()[:-20])
-    figures = motley("report", older, "-o", tmp_path / "older.html", "--json").json
-    assert figures["state"] == "ended" and figures["steps"] == 11 and len(figures["remarks"]) >= 2
-    (older / "job.json").write_text("<b>")
-    outcome = motley("report", older)
-    assert outcome.code == 2 and "is no run directory" in outcome.stderr
-
-
-def test_names_with_markup_are_text(motley, mlp, finished, tmp_path):
-    evil = tmp_path / "<img src=x onerror=alert(1)>"
-    shutil.copytree(finished, evil, symlinks=True)
-    for name in ("program.txt", "predicted.txt", "trace/rank-0.txt", "plan.json", "job.json", "cluster.toml", "summary.json"):
-        path = evil / name
-        path.write_text(path.read_text().replace("net.1", "<script>1").replace('"a:0"', '"<u>:0"').replace('name = "a"', 'name = "<u>"'))
-    page = tmp_path / "page.html"
-    assert motley("report", evil, "-o", page).code == 0
-    text = page.read_text()
-    assert "&lt;u&gt;:0" in text and "&lt;img src=x" in text
-    assert "<u>" not in text and "<img" not in text and text.count("<script") == 1
 
 
 def test_a_failed_and_a_killed_run_say_where_each_rank_was(motley, started, tmp_path):

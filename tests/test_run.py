@@ -1,8 +1,7 @@
-"""Training: parity with PyTorch, checkpoints, signals, killed workers, bad data."""
+"""Training: parity with PyTorch, checkpoints, signals, killed workers. Messages: motley/cli/verb_run_test.cc."""
 
 import json
 import os
-import pathlib
 import re
 import signal
 import subprocess
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from conftest import BUILD, DIGITS, EXAMPLES, ROOT, TEXT, sampled
+from conftest import BUILD, DIGITS, EXAMPLES, TEXT, sampled
 
 
 def arguments(model, cluster, run_dir, *, steps=10, batch=60, data=DIGITS, extra=()):
@@ -199,20 +198,12 @@ def worker_pid(run_dir, rank):
 
 
 
-def test_links_are_held_by_the_workers_or_outside(motley, mlp, cluster, tmp_path):
+def test_links_are_held_by_the_workers(motley, mlp, cluster, tmp_path):
     linked = tmp_path / "linked.toml"
     linked.write_text(cluster.read_text() + '[[link]]\nall = true\nbandwidth = "10Gbps"\nlatency = "1ms"\n')
-    for enforce, rate in (("worker", 1.25e9), ("speeds", None)):
-        flags = [*SPLIT, "--enforce", enforce, "--json"]
-        outcome = motley(*arguments(mlp, linked, tmp_path / enforce, steps=4, extra=flags))
-        assert outcome.code == 0, outcome.stderr
-        devices = json.loads((tmp_path / enforce / "job.json").read_text())["devices"]
-        assert [device["rate"] for device in devices] == [rate] * 3
-        assert [device["speed"] for device in devices] == [0.8, 0.4, 0.2]
-        if rate:  # a step has an exchange at least
-            assert outcome.json["step_s_median"] > 1e-3
-    outcome = motley(*arguments(mlp, linked, tmp_path / "none", extra=["--enforce", "nothing"]))
-    assert outcome.code == 2 and "wanted worker, speeds or outside" in outcome.stderr
+    outcome = motley(*arguments(mlp, linked, tmp_path / "run", steps=4, extra=[*SPLIT, "--json"]))
+    assert outcome.code == 0, outcome.stderr
+    assert outcome.json["step_s_median"] > 1e-3  # a step has an exchange at least
 
 
 def test_sigterm_leaves_a_checkpoint_and_exit_75(motley, environment, mlp, cluster, tmp_path):
@@ -251,17 +242,6 @@ def test_killed_worker_is_named_and_the_rerun_is_the_same(transport, motley, env
 def test_nan_loss_is_exit_1(motley, mlp, cluster, tmp_path):
     outcome = motley(*arguments(mlp, cluster, tmp_path / "run", steps=200, extra=["--lr", "1e12"]))
     assert outcome.code == 1 and "loss" in outcome.stderr and "nan" in outcome.stderr.lower()
-
-
-def test_bad_data_is_exit_2(motley, mlp, cluster, tmp_path):
-    cut = tmp_path / "cut.npz"
-    cut.write_bytes(DIGITS.read_bytes()[:5000])
-    outcome = motley(*arguments(mlp, cluster, tmp_path / "run", data=cut))
-    assert outcome.code == 2 and "cut.npz" in outcome.stderr
-    other = tmp_path / "other.npz"
-    np.savez(other, x=np.zeros((8, 3), np.float32), y=np.zeros(8, np.int64))
-    outcome = motley(*arguments(mlp, cluster, tmp_path / "run", data=other))
-    assert outcome.code == 2 and "other.npz" in outcome.stderr and "'x'" in outcome.stderr
 
 
 def test_corrupt_checkpoint_is_exit_2(motley, mlp, cluster, tmp_path):
