@@ -1,7 +1,9 @@
 """How a module is called and what it returns: every form gives the step of the plain one."""
 
 import collections
+import copy
 import dataclasses
+import functools
 import types
 
 import motley
@@ -46,6 +48,12 @@ def steps(graph) -> str:
     return print_graph(graph)
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """The graph of the plain module."""
+    return functools.partial(copy.deepcopy, exported(tmp_path_factory.mktemp("plain"), Net(), inputs())[1])
+
+
 @dataclasses.dataclass
 class Data:
     loss: torch.Tensor
@@ -77,7 +85,7 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("case", RESULTS)
-def test_results(tmp_path, case):
+def test_results(tmp_path, plain, case):
     """The step is the same whatever holds the loss, and the other tensors keep their names."""
     make, names = RESULTS[case]
     result, graph, _ = exported(tmp_path, Net(make), inputs())
@@ -85,7 +93,7 @@ def test_results(tmp_path, case):
     assert [output.name for output in graph.outputs if output.kind == "extra"] == names
     logits = next(op.results[0].id for op in graph.ops if op.name == "aten::addmm")
     assert {output.value for output in graph.outputs if output.kind == "extra"} == {logits}
-    assert steps(graph) == steps(exported(tmp_path, Net(), inputs())[1])
+    assert steps(graph) == steps(plain())
 
 
 def test_two_outputs_of_one_name(tmp_path):
@@ -115,11 +123,11 @@ def test_complex_tables_and_outputs(tmp_path):
     assert [output.name for output in evaluated.outputs if output.kind == "metric"] == ["scale"]
 
 
-def test_keyword_inputs(tmp_path):
+def test_keyword_inputs(tmp_path, plain):
     """In the order of the dict, under their names; what they compute is the same."""
     x, y = inputs()
     result, graph, _ = exported(tmp_path, Net(), {"x": x, "y": y})
-    assert steps(graph) == steps(exported(tmp_path, Net(), (x, y))[1])
+    assert steps(graph) == steps(plain())
     assert result.inputs == {"x": "f32[batch, 4]", "y": "i64[batch]"}
     result, graph, _ = exported(tmp_path, Net(), {"y": y, "x": x})
     assert result.inputs == {"y": "i64[batch]", "x": "f32[batch, 4]"}
@@ -180,13 +188,13 @@ def test_samples_in_another_dimension_and_values_that_all_share(tmp_path):
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_graph_without_weights(tmp_path, device):
+def test_graph_without_weights(tmp_path, plain, device):
     """The graph of a module that has none is that of the module that has them."""
     with torch.device(device):
         module = Net()
     result, graph, tensors = exported(tmp_path, module, inputs(), graph_only=True)
     assert tensors == {} and result.check is None
-    assert print_graph(graph) == print_graph(exported(tmp_path, Net(), inputs())[1])
+    assert print_graph(graph) == print_graph(plain())
     assert module.fc.weight.device.type == device  # the module stays as it was
 
 
