@@ -781,7 +781,7 @@ TEST_F(RankTrainingTest, AStopOfOneRankIsAStopOfAllWithACheckpoint) {
 
 TEST_F(RankTrainingTest, AStopAtAnyMomentIsAfterOneStepOfAll) {
   const SmallPrograms programs = lower_small(model_, {{2, 1, 1}});
-  const Job job = small_job(dir_, programs, 20000);
+  const Job job = small_job(dir_, programs, 5000);
   const Voices voices =
       run_ranks(job, programs, [&](WorkerSession& session, const Reporter& reporter) {
         const auto training = RankTraining::open(session, reporter);
