@@ -221,7 +221,7 @@ TEST_F(DemoTest, APlanThatIsSlowerThanTheEqualSplitFails) {
 }
 
 TEST_F(DemoTest, LossesAndMemoryFailOnAnyMachine) {
-  EXPECT_EQ(call({{}, {}, {}, {.times = 1.3, .memory = 1.2}}), kCheckFailed);
+  EXPECT_EQ(call({{}, {.memory = 1.2}, {}, {.times = 1.3}}), kCheckFailed);
   EXPECT_THAT(checks_with("pass", false),
               ElementsAre("error of the predicted peak memory, worst device"));
   workers_ = {};
