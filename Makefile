@@ -58,7 +58,8 @@ test-slow: ## before a release: every model in every sweep, ten times the random
 	@tools/build.sh product unit_tests benches
 	@python3 tools/check_headers.py
 	@MOTLEY_SLOW=1 RC_PARAMS=max_success=1000 ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS)
-	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q python/tests tests $(OTHER_SUITES:%=--ignore=%)
+	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q python/tests
+	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q tests $(OTHER_SUITES:%=--ignore=%)
 	@tools/setup.sh zoo
 	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) .venv-zoo/bin/python -m pytest -q tests/zoo
 	@$(MAKE) docs
