@@ -11,7 +11,7 @@ import time
 import warm
 from conftest import BUILD, ROOT
 
-LIMIT_S = 300  # of a hang
+LIMIT_S = 600  # of a hang
 
 
 class Fresh:

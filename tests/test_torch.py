@@ -231,7 +231,7 @@ def test_a_rank_without_memory_says_what_fits(tmp_path):
 
 def verify(*words):
     return subprocess.run(
-        [str(BUILD / "motley"), "verify", *map(str, words)], capture_output=True, text=True, timeout=300,
+        [str(BUILD / "motley"), "verify", *map(str, words)], capture_output=True, text=True, timeout=600,
         env=os.environ | {"PYTHONPATH": str(ROOT / "python"), "MOTLEY_PYTHON": warm.python(), "GLOO_SOCKET_IFNAME": "lo"},
     )  # fmt: skip
 
