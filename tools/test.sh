@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 BUILD=${BUILD:-build}
 JOBS=${JOBS:-$(nproc)}
 PYTHON=${PYTHON:-.venv/bin/python}
-export MOTLEY_BUILD=$PWD/$BUILD PYTHONPATH=$PWD/python
+export MOTLEY_BUILD=$PWD/$BUILD PYTHONPATH=$PWD/python OMP_NUM_THREADS=1
 export MOTLEY_SAMPLE=${MOTLEY_SAMPLE:-$((16#0$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % 3))}
 
 # Seconds on two cores, of which the forecast is made: the first part says how fast this machine is.
@@ -22,11 +22,11 @@ computing=(tests/test_lowering.py tests/test_rules.py tests/test_program_interpr
 run_part() {
   case $1 in
     units) ctest --test-dir "$BUILD" --output-on-failure -j "$JOBS" ;;
-    exporter) OMP_NUM_THREADS=1 tests -n "$JOBS" python/tests ;;
-    lowering) OMP_NUM_THREADS=1 tests -n "$JOBS" "${computing[@]}" ;;
+    exporter) tests -n "$JOBS" python/tests ;;
+    lowering) tests -n "$JOBS" "${computing[@]}" ;;
     runs) tests -n "$((JOBS + 1))" --dist loadfile -m "not timed" tests "${computing[@]/#/--ignore=}" --ignore=tests/zoo --ignore=tests/gpu --ignore=tests/hosts ;;
     timed) tests -m timed tests --ignore=tests/zoo --ignore=tests/gpu --ignore=tests/hosts && tests tests/hosts ;;
-    zoo) tools/setup.sh zoo && OMP_NUM_THREADS=1 .venv-zoo/bin/python -m pytest -q -n "$JOBS" --dist loadfile tests/zoo ;;
+    zoo) tools/setup.sh zoo && .venv-zoo/bin/python -m pytest -q -n "$JOBS" --dist loadfile tests/zoo ;;
     *) echo "test: no part '$1'; there are: ${!seconds[*]}" >&2; exit 2 ;;
   esac
 }
