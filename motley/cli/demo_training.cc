@@ -46,13 +46,16 @@ Result<control::Predicted> predict(const control::ChosenPlan& chosen) {
   return control::predict(chosen.inputs, chosen.planned, *chosen.priced.costs, kSimulatedSteps);
 }
 
-double largest_memory_error(const control::Measured& measured,
-                            const control::Predicted& predicted) {
+/// Between stages as much is on its way as the simulated step has, or less where a device is late:
+/// there only what goes beyond is an error.
+double largest_memory_error(const control::Measured& measured, const control::Predicted& predicted,
+                            const plan::Plan& plan) {
   double worst = 0;
-  for (std::size_t r = 0; r < measured.peak_bytes.size(); ++r)
-    worst = std::max(worst, std::abs(predicted.devices[r].peak.value /
-                                         static_cast<double>(measured.peak_bytes[r]) -
-                                     1));
+  for (std::size_t r = 0; r < measured.peak_bytes.size(); ++r) {
+    const auto peak = static_cast<double>(measured.peak_bytes[r]);
+    const double error = predicted.devices[r].peak.value / peak - 1;
+    worst = std::max(worst, plan::has_stages(plan) ? -error : std::abs(error));
+  }
   return worst;
 }
 
@@ -152,7 +155,8 @@ Result<void> DemoTraining::train_on(Trainee& trainee, std::int64_t steps) {
   trainee.timings.others =
       std::max(trainee.timings.others, others_between(begin, setting_.processor_time()));
   trainee.memory_error =
-      std::max(trainee.memory_error, largest_memory_error(trainee.measured, trainee.predicted));
+      std::max(trainee.memory_error,
+               largest_memory_error(trainee.measured, trainee.predicted, chosen.planned.plan));
   note_run(trainee);
   return {};
 }
