@@ -13,14 +13,15 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-const DeviceId kFirst(0), kSecond(1), kThird(2);
+const DeviceId kDeviceA(0), kDeviceB(1), kDeviceC(2);
 
 EqualTimes times_of(DeviceId id, std::vector<double> rounds) {
   return {id, {{"step", std::move(rounds)}}};
 }
 
 TEST(CompareTimes, OfTwoTheSlowerIsNamed) {
-  const auto compared = compare_times({times_of(kFirst, {1, 1, 1}), times_of(kSecond, {2, 2, 2})});
+  const auto compared =
+      compare_times({times_of(kDeviceA, {1, 1, 1}), times_of(kDeviceB, {2, 2, 2})});
   ASSERT_THAT(compared, SizeIs(2));
   EXPECT_EQ(compared[0].ratio, 0.5);
   EXPECT_FALSE(compared[0].is_slower());
@@ -33,7 +34,7 @@ TEST(CompareTimes, WhatRoundsDifferByIsNoSlowness) {
   // Of b to a: ratios 1.0, 1.2 and 1.4, whose median deviation from 1.2 is 0.2: three standard
   // deviations are 0.89, so that 1.2 is none.
   const auto compared =
-      compare_times({times_of(kFirst, {1, 1, 1}), times_of(kSecond, {1.0, 1.2, 1.4})});
+      compare_times({times_of(kDeviceA, {1, 1, 1}), times_of(kDeviceB, {1.0, 1.2, 1.4})});
   EXPECT_DOUBLE_EQ(compared[1].ratio, 1.2);
   EXPECT_NEAR(compared[1].limit, 1 + 3 * 1.4826 * 0.2, 1e-9);
   EXPECT_FALSE(compared[1].is_slower());
@@ -45,7 +46,7 @@ TEST(CompareTimes, TheMedianOperatorAndTheMedianOfTheOthersCount) {
   };
   // c takes 1.5, 1.2 and 9 times what the others take in the middle.
   const auto compared = compare_times(
-      {device(kFirst, 1, 10, 100), device(kSecond, 3, 10, 100), device(kThird, 3, 12, 900)});
+      {device(kDeviceA, 1, 10, 100), device(kDeviceB, 3, 10, 100), device(kDeviceC, 3, 12, 900)});
   EXPECT_DOUBLE_EQ(compared[2].ratio, 1.5);
   EXPECT_TRUE(compared[2].is_slower());
 }
@@ -83,7 +84,7 @@ class EqualsTest : public ::testing::Test {
 
 TEST_F(EqualsTest, DevicesOfOneKeyAreTimedAtTheSameTime) {
   const Inputs inputs = small_inputs(kThreeHosts, 8);
-  EXPECT_THAT(find_equals(inputs, "2.15"), ElementsAre(ElementsAre(kFirst, kSecond)));
+  EXPECT_THAT(find_equals(inputs, "2.15"), ElementsAre(ElementsAre(kDeviceA, kDeviceB)));
   const auto compared = compare_equals(inputs, 3, outside_);
   ASSERT_TRUE(compared) << compared.error().message;
   EXPECT_THAT(listener_.notes, ElementsAre("profile: 2 devices like a:0 against each other"));
@@ -99,14 +100,15 @@ TEST_F(EqualsTest, TheSlowHostIsFoundAndMeasuredLast) {
   ASSERT_TRUE(compared) << compared.error().message;
   EXPECT_TRUE((*compared)[0].is_slower());
   EXPECT_DOUBLE_EQ((*compared)[0].ratio, 2);
-  EXPECT_THAT(with_slower_last(inputs, *compared).devices, ElementsAre(kSecond, kThird, kFirst));
+  EXPECT_THAT(with_slower_last(inputs, *compared).devices,
+              ElementsAre(kDeviceB, kDeviceC, kDeviceA));
 }
 
 TEST_F(EqualsTest, DevicesThatAreHaltedAreComparedByWholeSteps) {
   std::string cluster = kThreeHosts;
   cluster.replace(cluster.find("kind"), 4, "quota = 0.5\n  kind");
   const Inputs inputs = small_inputs(cluster, 8);
-  EXPECT_THAT(find_equals(inputs, "2.15"), ElementsAre(ElementsAre(kFirst, kThird)));
+  EXPECT_THAT(find_equals(inputs, "2.15"), ElementsAre(ElementsAre(kDeviceA, kDeviceC)));
   ASSERT_TRUE(compare_equals(inputs, 1, outside_));
   // One round was asked for: of fewer than three nobody knows how they differ.
   EXPECT_THAT(workers_.calls, ElementsAre(2, 2, 2));
@@ -115,7 +117,7 @@ TEST_F(EqualsTest, DevicesThatAreHaltedAreComparedByWholeSteps) {
 
 TEST_F(EqualsTest, WithoutEqualsNothingIsTimed) {
   Inputs inputs = small_inputs(kThreeHosts, 8);
-  inputs.devices = {kFirst, kThird};
+  inputs.devices = {kDeviceA, kDeviceC};
   EXPECT_THAT(compare_equals(inputs, 3, outside_).value(), IsEmpty());
   EXPECT_THAT(workers_.timed, IsEmpty());
 }
