@@ -128,7 +128,7 @@ class Launch {
   std::map<std::string, Carrying> carriers_;            // by host that has written some
   HostReturns returns_;
   std::map<int, Clock::time_point> dying_;  // ranks elsewhere: since when
-  std::set<int> joining_;                   // ranks elsewhere that are not ready yet
+  std::set<int> joining_;                   // ranks that join what runs and are not ready yet
   std::vector<int> exit_codes_;             // by rank; -1: it runs
   std::vector<bool> spoke_error_;           // rank sent an error event
   std::vector<bool> is_ready_;              // by rank
@@ -227,8 +227,10 @@ void Launch::join(int rank) {
   const std::string& agent = seat_of(at).agent;
   if (!returns_.is_lost(agent)) {
     const auto started = start(at, {"--joins"});
-    if (started && !agent.empty()) joining_.insert(rank);
-    if (started) return;
+    if (started) {
+      joining_.insert(rank);
+      return;
+    }
     if (agent.empty()) return lose(rank, started.error());
     // It went while nothing of it was listened to, as nothing ran there.
     returns_.lose(agent);
@@ -402,9 +404,11 @@ void Launch::take_exit(int rank, int status) {
   const auto at = static_cast<std::size_t>(rank);
   exit_codes_[at] = exit_code_of(status);
   is_ready_[at] = true;  // nobody waits for it
+  const bool joins = joining_.erase(rank) > 0;
   const bool fine = exit_codes_[at] == 0 || exit_codes_[at] == kStopped;
   if (fine || spoke_error_[at] || (told_to_end_ && WIFSIGNALED(status))) return;
   if (interrupts_ > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) {
+    if (joins) return;  // it could not heed the signal yet; the others save and stop without it
     blame(Blame::kError, Error{ErrorKind::kRuntime, "run.interrupted", "interrupted"});
     return;
   }

@@ -102,6 +102,32 @@ while true; do sleep 0.1; done)");
   EXPECT_EQ(outcome.exit_codes, (std::vector<int>{75, 75}));
 }
 
+// Rank 0 trains, rank 1 is just being started: a signal kills it, as it does not heed signals yet.
+TEST_F(LauncherTest, AJobStopsAlsoWhileARankJoins) {
+  worker(R"(if [ $4 = 1 ]; then echo $$ > $2.joins; exec sleep 20; fi
+trap 'echo "{\"event\":\"done\",\"rank\":$4,\"reason\":\"stopped\"}"; exit 75' TERM
+echo '{"event":"ready","rank":0}'
+while true; do sleep 0.1; done)");
+  job_.changes.emplace().absent = {"b:0"};
+  options_.on_loss = [](int, const Error&) { return false; };
+  bool is_ready = false, is_asked = false, is_stopped = false;
+  options_.orders = [&]() -> std::optional<Commands> {
+    if (is_ready && !is_asked) {
+      is_asked = true;
+      return Commands{.start = {1}};
+    }
+    if (is_asked && !is_stopped && fs::exists(options_.job_path + ".joins")) {
+      is_stopped = true;
+      ::kill(::getpid(), SIGTERM);
+    }
+    return std::nullopt;
+  };
+  const JobOutcome outcome =
+      launch(job_, options_, [&](const WorkerEvent& event) { is_ready |= event.event == "ready"; });
+  EXPECT_EQ(outcome.end, JobEnd::kStopped) << outcome.error.message;
+  EXPECT_EQ(outcome.exit_codes, (std::vector<int>{75, 128 + SIGTERM}));
+}
+
 TEST_F(LauncherTest, MissingWorkerIsOneMessage) {
   const JobOutcome outcome = start();
   EXPECT_EQ(outcome.end, JobEnd::kFailed);
