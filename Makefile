@@ -39,7 +39,7 @@ demo: build ## trains two models on three emulated devices and checks itself
 	@echo "[demo] two models on three emulated devices, checked"
 	@$(BUILD)/motley demo --python $(PYTHON) --examples examples
 
-test: ## C++ units, exporter, whole runs, faults, in about 15 minutes; long sweeps are sampled. PARTS="units runs": some of it
+test: ## C++ units, exporter, whole runs, faults, in a quarter of an hour; long sweeps are sampled. PARTS="units runs": some of it
 	@tools/build.sh product unit_tests
 	@PYTHON=$(PYTHON) tools/test.sh $(PARTS)
 

@@ -48,10 +48,6 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "timed: its outcome depends on how fast devices are, so it has the machine to itself")
 
 
-def pytest_report_header():
-    return "sweeps: all cases" if SLOW else f"sweeps: third {TURN % 3} of 0 to 2 (MOTLEY_SAMPLE={TURN % 3} takes the same, MOTLEY_SLOW=1 all)"
-
-
 CLUSTER = """schema = "motley.cluster/1"
 name = "three"
 [[node]]
