@@ -38,6 +38,7 @@ Judged judge_prediction(const TimedInTurns& timed, double limit, Profile profile
   Judged judged{Verdict::kRight, INFINITY, limit + timed.plan.apart()};
   for (const Seconds step : timed.plan.steps)
     judged.value = std::min(judged.value, std::abs(timed.predicted / step - 1));
+  if (judged.value <= limit && timed.plan.apart() <= limit) return judged;
   if (timed.noisiest().apart() > limit) {
     judged.verdict = Verdict::kNoise;
     judged.allowed = limit;

@@ -58,6 +58,9 @@ struct Judged {
 /// What else is at work makes a step longer, by a part that nobody knows and that changes. Two
 /// timings of one thing with a run of another between them saw the machine at two times, so what
 /// they are apart is a sample of that part:
+/// - where the plan's timings agree within `limit` with each other, and one with the prediction,
+/// that
+///   is right;
 /// - apart by more than `limit`: an error of `limit` could not be seen (kNoise), whichever of the
 ///   two things it is, as both ran in turns;
 /// - else the prediction is off where even the timing nearest to it is off by more than `limit`

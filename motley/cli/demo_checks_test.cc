@@ -98,6 +98,13 @@ INSTANTIATE_TEST_SUITE_P(
                    {200, 200},
                    kFirst,
                    Verdict::kNoise},
+        // 115 is 10 % beyond 104: what was timed is what was predicted, whatever the other does.
+        JudgedCase{"ThePlanIsAsPredictedBesideAnEqualSplitThatContradictsItself",
+                   115,
+                   {100, 104},
+                   {200, 262},
+                   kFirst,
+                   Verdict::kRight},
         JudgedCase{"ThoseOfTheEqualSplitDo", 58, {100, 104}, {200, 262}, kFirst, Verdict::kNoise},
         JudgedCase{
             "ApartByJustTheLimit", 48, {100, 125}, {200, 200}, kFirst, Verdict::kProfileAgain}),
