@@ -4,6 +4,7 @@ of this one, which join as a hook of the run has them join."""
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -204,7 +205,8 @@ def test_a_notice_asks_before_the_machine_is_gone(files, cnn, environment):
     notice.write_text("20 b:0")
     run.until(lambda: run.asked() == ["1 z-2 1 c:0"])
     (asks,) = [each for each in run.decisions() if each["action"]["do"] == "rent"]
-    assert "b will be gone in 20" in asks["why"]
+    left = float(re.search(r"b will be gone in ([0-9.]+) s", asks["why"])[1])
+    assert 10 < left <= 20  # of the 20 s of the notice some have passed, more on a busy machine
     run.stop()
 
 
