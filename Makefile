@@ -35,7 +35,8 @@ build: ## build/motley and build/motley-worker, with what that needs
 wheel: ## packages for pip, into build/wheels: motley, and motley-worker-X-Y for the build's PyTorch
 	@tools/wheel.sh
 
-demo: build ## trains two models on three emulated devices and checks itself
+demo: ## trains two models on three emulated devices and checks itself; builds what that needs
+	@tools/build.sh motley motley-worker
 	@echo "[demo] two models on three emulated devices, checked"
 	@$(BUILD)/motley demo --python $(PYTHON) --examples examples
 

@@ -59,8 +59,8 @@ compile() {  # STEP WHAT TARGETS...
   if [ "$warnings" != 0 ]; then echo "      $warnings warnings, in $BUILD/build.log"; fi
 }
 
-lists=(tools/packages.txt)
-if [ "$*" != product ]; then lists+=(tools/packages_test.txt); fi
+lists=(tools/packages.txt tools/packages_test.txt)
+case "$*" in product | "motley motley-worker") lists=(tools/packages.txt) ;; esac
 missing=$(tools/setup.sh packages --check "${lists[@]}")
 if [ -n "$missing" ]; then
   step 1 "Debian packages: $(wc -w <<< "$missing") are missing: $missing"
