@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "motley/base/file.h"
+#include "motley/control/tried_plans.h"
 #include "motley/cost/profile_cost.h"
 #include "motley/program/memory.h"
 #include "motley/program/program_text.h"
@@ -65,6 +66,36 @@ TEST_F(PlanningTest, TheProgramIsThePlansLowering) {
   EXPECT_EQ(program::print_program(*answer.planned->program), program::print_program(lowered));
   ASSERT_THAT(answer.planned->program->devices, SizeIs(2));
   EXPECT_EQ(answer.planned->program->devices[0].samples, 4);
+}
+
+// An earlier run tried the chosen plan and the best other one: a step of the first took 1 s.
+TEST_F(PlanningTest, APlanThatWasFasterInAnEarlierRunIsChosen) {
+  Inputs inputs = small_inputs(kTwoCpus, 8);
+  const plan::PlanOutcome first = find_plan(inputs, choices("auto"), outside_).value().outcome;
+  ASSERT_FALSE(first.alternatives.empty());
+  EXPECT_EQ(first.measured_step, std::nullopt);
+  const plan::Alternative& other = first.alternatives.front();
+  const auto plan_after = [&](double other_took) {
+    Adaptation tried;
+    for (const auto& [plan, step, took] : {std::tuple{*first.plan, first.predicted_step, 1.0},
+                                           std::tuple{other.plan, other.step, other_took}}) {
+      Candidate& candidate = tried.candidates.emplace_back();
+      candidate.planned.plan = plan;
+      candidate.predicted.emplace().step.value = step.value;
+      candidate.measured = Seconds(took);
+    }
+    auto store = cost::ProfileStore::open(directory_.file("profiles.db")).value();
+    EXPECT_TRUE(remember_tried(inputs, tried, store));
+    return find_plan(inputs, choices("auto"), outside_).value().outcome;
+  };
+  const plan::PlanOutcome faster = plan_after(0.5);
+  EXPECT_EQ(*faster.plan, other.plan);
+  EXPECT_EQ(faster.measured_step, Seconds(0.5));
+  EXPECT_THAT(faster.why.front(), HasSubstr("took 500 ms in an earlier run; "));
+  // What a later run measured counts; 2 % are less than runs differ by.
+  const plan::PlanOutcome alike = plan_after(0.98);
+  EXPECT_EQ(*alike.plan, *first.plan);
+  EXPECT_EQ(alike.measured_step, Seconds(1));
 }
 
 TEST_F(PlanningTest, PhasesAreToldInOrderWithTheirText) {
