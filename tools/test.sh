@@ -26,7 +26,10 @@ run_part() {
     exporter) tests -n "$JOBS" python/tests ;;
     lowering) tests -n "$JOBS" "${computing[@]}" ;;
     runs) tests -n "$((JOBS + 1))" --dist loadfile -m "not timed" tests "${computing[@]/#/--ignore=}" --ignore=tests/zoo --ignore=tests/gpu --ignore=tests/hosts ;;
-    timed) tests -m timed tests --ignore=tests/zoo --ignore=tests/gpu --ignore=tests/hosts && tests tests/hosts ;;
+    timed)
+      tests -m timed tests --ignore=tests/zoo --ignore=tests/gpu --ignore=tests/hosts
+      local code=$?
+      tests tests/hosts && return "$code" ;;
     zoo) tools/setup.sh zoo && .venv-zoo/bin/python -m pytest -q -n "$JOBS" --dist loadfile tests/zoo ;;
     *) echo "test: no part '$1'; there are: ${!seconds[*]}" >&2; exit 2 ;;
   esac
