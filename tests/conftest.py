@@ -31,7 +31,7 @@ def turn_of_commit():
     """Which third of the sweeps this commit tests: MOTLEY_SAMPLE, else a number from the commit's name."""
     if "MOTLEY_SAMPLE" in os.environ:
         return int(os.environ["MOTLEY_SAMPLE"])
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
     return int(commit or "0", 16) % 3
 
 
