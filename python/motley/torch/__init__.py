@@ -11,10 +11,11 @@ import sys
 if importlib.util.find_spec("torch") is None:
     raise ImportError(f"motley.torch: {sys.executable} has no PyTorch; for `motley verify --` MOTLEY_PYTHON names an interpreter that has")
 
-from motley.torch.loaders import share
+from motley.torch.gather import gather
+from motley.torch.loaders import share, shares
 from motley.torch.parallel import DDP, weigh
 from motley.torch.refusals import check_version
 
-__all__ = ["DDP", "share", "weigh"]
+__all__ = ["DDP", "gather", "share", "shares", "weigh"]
 
 check_version()

@@ -12,22 +12,33 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 
+import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 from motley.library import NO_MOST
 from motley.torch.frameworks import adapter_of
-from motley.torch.refusals import check_group, check_loader
+from motley.torch.gather import explain_gathers
+from motley.torch.refusals import check_group, check_loader, is_distributed
 from motley.torch.run_log import begin_record
 from motley.torch.session import Session, session_of
-from motley.torch.trial import Trial
+from motley.torch.trial import EPOCH, Trial
 
 
 class DistributedBatches:
     """The global batches of a DistributedSampler."""
 
-    def __init__(self, loader: DataLoader, world: int):
-        self.sampler, self.world = loader.sampler, world
+    def __init__(self, loader: DataLoader, session: Session):
+        self.sampler, self.world, self.batch_sampler = loader.sampler, session.world, loader.batch_sampler
         self.batch_size, self.drop_last = loader.batch_size, loader.drop_last
+
+    def facts(self) -> dict:
+        """What all ranks must say alike."""
+        return {"batch_size": self.batch_size, "drop_last": self.drop_last, "seed": self.sampler.seed, "shuffle": self.sampler.shuffle}
+
+    def sizes(self) -> set[int]:
+        """Of the global batches."""
+        whole, every = self.batch_size * self.world, self.sampler.total_size
+        return {whole} if self.drop_last or every % whole == 0 else {whole, every % whole}
 
     def __len__(self) -> int:
         each = self.sampler.num_samples
@@ -45,6 +56,31 @@ class DistributedBatches:
         return list(alone)
 
 
+class DrawnBatches:
+    """Of any other sampler, or batch sampler: what the ranks draw in a step, together. They tell each other where an epoch begins."""
+
+    def __init__(self, loader: DataLoader, session: Session):
+        self.sampler, self.batch_sampler, self.session = loader.sampler, loader.batch_sampler, session
+        self.batch_size, self.drop_last = getattr(loader, "batch_size", None), getattr(loader, "drop_last", False)
+
+    def facts(self) -> dict:
+        return {"batches": len(self)}
+
+    def sizes(self) -> set[int]:
+        return set()  # not known before they are drawn
+
+    def __len__(self) -> int:
+        return len(self.batch_sampler)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        drawn = [None] * self.session.world
+        dist.all_gather_object(drawn, [list(each) for each in self.batch_sampler], group=self.session.group)
+        if len({len(each) for each in drawn}) > 1:
+            raise ValueError(f"motley.torch.share: the ranks' samplers gave {' : '.join(str(len(each)) for each in drawn)} batches; wanted as many on each")
+        for batches in zip(*drawn, strict=True):
+            yield sum(batches, [])
+
+
 class SharedBatches:
     """Batch sampler: this rank's indices of each step. Lives in the main process, which draws ahead of loading workers.
 
@@ -57,17 +93,25 @@ class SharedBatches:
         self.drawn = session.new_drawn()
 
     def __len__(self) -> int:
-        return max(0, len(self.together) - self.skipped)
+        steps = max(0, len(self.together) - self.skipped)
+        return min(steps, EPOCH) if Trial.asked() else steps
 
     def __iter__(self) -> Iterator[list[int]]:
         rank, trial = self.session.rank, Trial.asked()
         self.drawn.begin(self.session.weights)
-        for batch in itertools.islice(self.together, self.skipped, None):
+        batches = itertools.islice(self.together, self.skipped, None)
+        for batch in trial.shorten(list(batches)) if trial else batches:
+            self.session.draw()
             samples = self.session.samples_of(self.drawn.next_weights(), len(batch))
             self.drawn.draw(samples)
             begin = sum(samples[:rank])
-            batch = trial.order(batch) if trial else batch
-            yield batch[begin : begin + samples[rank]]
+            yield trial.part(batch, samples, rank) if trial else batch[begin : begin + samples[rank]]
+
+    def __getattr__(self, name: str):
+        """Of the batch sampler that was there: `set_epoch` of a script's own."""
+        if name.startswith("__") or name == "together":
+            raise AttributeError(name)
+        return getattr(self.together.batch_sampler, name)
 
     def take(self, batch) -> None:
         """The next batch in order is what the coming step trains on."""
@@ -81,11 +125,10 @@ class DrawingLoader(DataLoader):
         self.session.begin_epoch()
         iterator = super().__iter__()
         while True:
-            self.session.settle()  # what was decided is in force before the next batch is drawn
+            self.session.read()
             try:
                 batch = next(iterator)
             except StopIteration:
-                self.session.leave(self.batch_sampler.drawn)
                 return
             yield batch
 
@@ -137,6 +180,8 @@ class Split:
     plan: str | None = None
     most: int | None = None
     run_dir: str | None = None
+    start: Sequence[float] | None = None
+    multiple_of: int = 1
 
     def given(self, world: int) -> list[float] | None:
         """Of each rank; none: they are learned."""
@@ -145,21 +190,32 @@ class Split:
         given = read_plan(self.plan, world) if self.plan is not None else self.shares
         if trial := Trial.asked():
             given = trial.shares(world)
-        if given is not None and (len(given) != world or not all(each > 0 for each in given)):
-            raise ValueError(f"motley.torch.share: shares {list(given)}; wanted {world} numbers above 0, one a rank")
+        for found in (given, self.start):
+            if found is not None and (len(found) != world or not all(each > 0 for each in found)):
+                raise ValueError(f"motley.torch.share: shares {list(found)}; wanted {world} numbers above 0, one a rank")
         return None if given is None else [float(each) for each in given]
 
 
-def begin_sharing(session: Session, loader: DataLoader, together, split: Split, ahead: int, **facts) -> SharedBatches:
+def begin_sharing(session: Session, loader: DataLoader, together, split: Split, ahead: int) -> SharedBatches:
     """What all ranks must say alike of a loader is compared; `ahead`: batches that are drawn before the step that trains on them asks."""
-    given = split.given(session.world)
-    facts |= {"samples": len(loader.dataset), "batch_size": together.batch_size, "drop_last": together.drop_last, "shares": given}
+    given, multiple = split.given(session.world), split.multiple_of
+    facts = {"samples": len(loader.dataset), **together.facts(), "shares": given, "start": split.start, "multiple_of": multiple}
     session.agree(facts, ahead, NO_MOST if split.most is None else split.most)
-    session.limit(together.batch_size * session.world)
+    if any(size % multiple for size in together.sizes()):
+        raise ValueError(
+            f"motley.torch.share: multiple_of={multiple} does not divide global batches of {sorted(together.sizes())} samples; "
+            "use another batch size, and drop_last=True"
+        )
+    explain_gathers(session)
+    session.multiple = multiple
+    for size in together.sizes():
+        session.limit(size)
     if given is not None:
         session.fix(given)
+    elif split.start is not None:
+        session.weights = [float(each) for each in split.start]
     if not Trial.asked():
-        begin_record(session, split.run_dir, together.batch_size * session.world)
+        begin_record(session, split.run_dir, max(together.sizes(), default=session.world * multiple))
     return SharedBatches(together, session)
 
 
@@ -171,19 +227,22 @@ def share(
     most: int | None = None,
     weight: str | Callable | None = None,
     run_dir: str | None = None,
+    start: Sequence[float] | None = None,
+    multiple_of: int = 1,
     group=None,
 ):
     """The same loader with unequal batches: `sampler`, `set_epoch`, workers, `len` and collate stay.
 
     Called by all ranks. `shares`: of each rank, only ratios count. `plan`: a plan.json whose replicas are the ranks, in their order.
     Neither: Motley's planner learns them from what the ranks' steps take, from an even split on. `most`: samples that this rank's memory
-    holds. All but the number of samples a rank is as before: a step's global batch is that of DistributedSampler.
+    holds. `start`: shares to begin from, as `shares` gave them before. `multiple_of`: each rank's samples are a multiple of it. All but the
+    number of samples a rank is as before: a step's global batch is what the ranks' samplers would have given them together.
     `run_dir` (or MOTLEY_RUN_DIR): where rank 0 writes what `motley report` reads.
     In place of a loader, the same of what draws and weighs for a framework (docs/scripts.md): a `Trainer` of transformers, an
     `Accelerator` and loaders that it prepared, a `Trainer` of Lightning; `weight` is DDP's there.
     TypeError, ValueError, ImportError: a loader, a framework, shares or limits that do not go.
     """
-    split = Split(shares, plan, most, run_dir)
+    split = Split(shares, plan, most, run_dir, start, multiple_of)
     if adapter := adapter_of(loader):
         if group is not None:
             raise ValueError("motley.torch.share: a framework's ranks are those of the default group; leave group out")
@@ -193,7 +252,11 @@ def share(
     check_group()
     session = session_of(group)
     check_loader(loader, session.world)
-    together = DistributedBatches(loader, session.world)
-    facts = {"seed": loader.sampler.seed, "shuffle": loader.sampler.shuffle}
-    batches = begin_sharing(session, loader, together, split, prefetched(loader), **facts)
-    return draw_from(loader, batches, SharedLoader)
+    kind = DistributedBatches if is_distributed(loader) else DrawnBatches
+    return draw_from(loader, begin_sharing(session, loader, kind(loader, session), split, prefetched(loader)), SharedLoader)
+
+
+def shares(group=None) -> list[float]:
+    """Of the ranks, as they are now: to be kept, and given to share(loader, start=...) after a restart."""
+    check_group()
+    return list(session_of(group).weights)

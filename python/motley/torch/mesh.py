@@ -3,17 +3,18 @@
 A batch norm waits for the other ranks twice; all_reduce of gloo wakes some 25 threads for that, 1 to 5 ms of a processor, whatever
 the size. A message to each rank and one from each are one hop, and 0.1 ms. All ranks have the same bits.
 
-A frame is its length in bytes (u32, little-endian) and float64 values. Frames are posted in the same order by all ranks, as collectives are.
+A frame is its length in bytes and that of the words that say what it is of (u32 each, little-endian), these, and float64 values. Frames are
+posted in the same order by all ranks, as collectives are; ranks at different places are told so.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import datetime
 import fcntl
 import os
 import secrets
+import select
 import socket
 import struct
 import time
@@ -24,7 +25,7 @@ import torch.distributed as dist
 CONNECT_S = 60.0
 LARGEST = 1 << 16  # bytes of a frame: what sockets hold without anyone reading
 SIOCGIFADDR = 0x8915
-HEAD = struct.Struct("<I")
+HEAD = struct.Struct("<II")
 HELLO = struct.Struct("<16sI")  # token of the rank that is called, rank of the caller
 HELLO_S = 5.0
 
@@ -44,6 +45,15 @@ def own_addresses() -> list[str]:
     with contextlib.suppress(OSError):
         found += socket.gethostbyname_ex(socket.gethostname())[2]
     return list(dict.fromkeys(found))
+
+
+def timeout_of(group) -> float:
+    """Seconds that the process group waits for a rank."""
+    group = group or dist.distributed_c10d._get_default_group()
+    for device in group._device_types:
+        with contextlib.suppress(AttributeError, RuntimeError):
+            return group._get_backend(device).options._timeout.total_seconds()
+    return dist.distributed_c10d.default_pg_timeout.total_seconds()
 
 
 def read_exactly(connection: socket.socket, size: int) -> bytearray:
@@ -77,7 +87,7 @@ class Mesh:
         if any(failures):
             self.close()
             raise RuntimeError("motley.torch: " + "; ".join(each for each in failures if each))
-        seconds = (getattr(dist.distributed_c10d, "default_pg_timeout", None) or datetime.timedelta(minutes=30)).total_seconds()
+        seconds = timeout_of(group)
         for peer in self.peers.values():
             peer.settimeout(seconds)
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -127,24 +137,32 @@ class Mesh:
                 return
         connection.close()  # a stranger
 
-    def post(self, values: torch.Tensor) -> int:
-        """Sends values (float64, on the CPU) to all ranks without waiting; the number by which `take` wants them."""
-        data = ctypes.string_at(values.data_ptr(), values.numel() * 8)
+    def post(self, values: torch.Tensor, what: str) -> int:
+        """Sends values (float64, on the CPU) to all ranks without waiting; the number by which `take` wants them. `what`: alike on all ranks."""
+        words = what.encode()
+        data = words + ctypes.string_at(values.data_ptr(), values.numel() * 8)
         if len(data) > LARGEST:
             raise ValueError(f"motley.torch: {values.numel()} numbers at once; ranks exchange at most {LARGEST // 8}")
-        frame = HEAD.pack(len(data)) + data
+        frame = HEAD.pack(len(data), len(words)) + data
         for rank, peer in self.peers.items():
             try:
                 peer.sendall(frame)
             except OSError as error:
-                raise self._lost(rank, error) from None
-        self._own[self._posted] = bytearray(data)
+                raise self._lost(rank, error, what) from None
+        self._own[self._posted] = what, bytearray(data[len(words) :])
         self._posted += 1
         return self._posted - 1
 
     def take(self, number: int) -> list[torch.Tensor]:
-        """What each rank posted under that number, in their order. Waits for them."""
-        return [torch.frombuffer(self._frame(rank, number), dtype=torch.float64) for rank in range(self.world)]
+        """What each rank posted under that number, in their order. Waits for them. RuntimeError: one of them is at another place."""
+        what, own = self._own.pop(number)
+        frames = []
+        for rank in range(self.world):
+            theirs, values = (what, own) if rank == self.rank else self._frame(rank, number, what)
+            if theirs != what:
+                raise RuntimeError(f"motley.torch: rank {self.rank} is at {what}, rank {rank} at {theirs}: the ranks do not do the same")
+            frames.append(torch.frombuffer(values, dtype=torch.float64) if values else torch.empty(0, dtype=torch.float64))
+        return frames
 
     def sum(self, number: int) -> torch.Tensor:
         first, *others = self.take(number)
@@ -152,25 +170,35 @@ class Mesh:
             first += each
         return first
 
-    def _frame(self, rank: int, number: int) -> bytearray:
-        if rank == self.rank:
-            return self._own.pop(number)
+    def _frame(self, rank: int, number: int, what: str) -> tuple[str, bytearray]:
         while (rank, number) not in self._frames:
-            self._frames[rank, self._read[rank]] = self._receive(rank)
+            self._frames[rank, self._read[rank]] = self._receive(rank, what)
             self._read[rank] += 1
         return self._frames.pop((rank, number))
 
-    def _receive(self, rank: int) -> bytearray:
+    def _receive(self, rank: int, what: str) -> tuple[str, bytearray]:
         try:
-            (size,) = HEAD.unpack(read_exactly(self.peers[rank], HEAD.size))
-            return read_exactly(self.peers[rank], size)
+            size, words = HEAD.unpack(read_exactly(self.peers[rank], HEAD.size))
+            data = read_exactly(self.peers[rank], size)
         except OSError as error:
-            raise self._lost(rank, error) from None
+            raise self._lost(rank, error, what) from None
+        return data[:words].decode(), data[words:]
 
-    def _lost(self, rank: int, error: OSError) -> RuntimeError:
+    def _lost(self, rank: int, error: OSError, what: str) -> RuntimeError:
         if isinstance(error, TimeoutError):
-            return RuntimeError(f"motley.torch: rank {self.rank} waited {self.peers[rank].gettimeout():.0f} s for rank {rank}")
-        return RuntimeError(f"motley.torch: rank {rank} has ended; rank {self.rank} waited for it")
+            return RuntimeError(f"motley.torch: rank {self.rank} waited {self.peers[rank].gettimeout():.0f} s for rank {rank}, at {what}")
+        return RuntimeError(f"motley.torch: rank {rank} has ended; rank {self.rank} waited for it, at {what}")
+
+    def find_ended(self) -> list[int]:
+        """Ranks that closed their sockets, or whose machines did."""
+        ended = []
+        for rank, peer in self.peers.items():
+            try:
+                if select.select([peer], [], [], 0)[0] and not peer.recv(1, socket.MSG_PEEK):
+                    ended.append(rank)
+            except OSError:
+                ended.append(rank)
+        return ended
 
     def close(self) -> None:
         for peer in self.peers.values():

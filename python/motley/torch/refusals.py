@@ -6,18 +6,10 @@ import re
 import sys
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, IterableDataset
+from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
 OLDEST, NEWEST = (2, 11), (2, 15)
-
-# Options of DistributedDataParallel that take gradients past what weighs them.
-OPTIONS = {
-    "mixed_precision": "use torch.autocast around forward and loss",
-    "delay_all_reduce_named_params": "leave it out",
-    "param_to_hook_all_reduce": "leave it out",
-}
-
 
 def check_version(version: str = torch.__version__) -> None:
     found = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
@@ -33,62 +25,34 @@ def check_group() -> None:
         )
 
 
+def is_distributed(loader: DataLoader) -> bool:
+    """Is it known without asking what other ranks draw?"""
+    sampler = loader.sampler
+    is_own = type(sampler).__iter__ is DistributedSampler.__iter__ if isinstance(sampler, DistributedSampler) else False
+    return is_own and type(loader.batch_sampler) is BatchSampler
+
+
 def check_loader(loader: DataLoader, world: int) -> None:
     """Only a loader whose steps are known for all ranks can be shared."""
     if not isinstance(loader, DataLoader):
         raise TypeError(f"motley.torch.share: found a {type(loader).__name__}, wanted a torch.utils.data.DataLoader")
     if isinstance(loader.dataset, IterableDataset):
         raise TypeError(
-            "motley.torch.share: the data set is iterable: nobody knows which samples another rank would take. "
-            "Use one with __getitem__ and __len__, and a DistributedSampler"
+            "motley.torch.share: the data set is iterable: nobody knows which samples another rank would take. Leave share out, and give each rank's "
+            "DataLoader its own batch_size: motley.torch.DDP weighs what comes. Or use one with __getitem__ and __len__, and a DistributedSampler"
         )
-    if loader.batch_size is None or type(loader.batch_sampler) is not BatchSampler:
-        kind = type(loader.batch_sampler).__name__ if loader.batch_sampler is not None else "none"
+    if loader.batch_sampler is None:
+        raise TypeError("motley.torch.share: the loader makes no batches (batch_size=None); wanted batch_size= or batch_sampler=, which the ranks share")
+    if type(loader.batch_sampler) is BatchSampler and type(loader.sampler) in (RandomSampler, SequentialSampler):
         raise TypeError(
-            f"motley.torch.share: the loader's batch sampler is an own one ({kind}); "
-            "wanted batch_size= and sampler=DistributedSampler(dataset), whose global batches can be shared"
-        )
-    sampler = loader.sampler
-    if not isinstance(sampler, DistributedSampler) or type(sampler).__iter__ is not DistributedSampler.__iter__:
-        raise TypeError(
-            f"motley.torch.share: the loader's sampler is a {type(sampler).__name__}; "
+            f"motley.torch.share: the loader's sampler is a {type(loader.sampler).__name__}, so every rank draws all samples; "
             "wanted torch.utils.data.DistributedSampler, which says what the ranks train on together"
         )
+    sampler = loader.sampler
+    if not is_distributed(loader):
+        return
     if sampler.num_replicas != world:
         raise ValueError(f"motley.torch.share: the sampler is for {sampler.num_replicas} ranks; there are {world}")
-
-
-def check_options(options: dict) -> None:
-    for name, instead in OPTIONS.items():
-        if options.get(name):
-            raise ValueError(f"motley.torch.DDP: {name} does not go with unequal batches; {instead}")
-
-
-def refuse_sums(root) -> None:
-    """A loss that is a sum grows with a rank's samples: weighing it by them would count them twice."""
-    node = root
-    while node is not None:
-        name = node.name()
-        if name == "SumBackward0" or getattr(node, "_saved_reduction", None) == 2:
-            raise ValueError(
-                "motley.torch.DDP: the loss is a sum over this rank's samples; wanted their mean (reduction='mean'). "
-                "If it is a mean by your own count, say what it averages over: DDP(model, weight=function of the batch)"
-            )
-        if not name.startswith(("Mul", "Neg")):  # what a GradScaler or a factor puts on top
-            return
-        node = next((each for each, _ in node.next_functions if each is not None and each.name() != "torch::autograd::AccumulateGrad"), None)
-
-
-def check_first_loss() -> None:
-    """Looks at the loss of the next backward pass, once."""
-    backward = torch.Tensor.backward
-
-    def checked(self, *arguments, **keywords):
-        torch.Tensor.backward = backward
-        refuse_sums(self.grad_fn)
-        return backward(self, *arguments, **keywords)
-
-    torch.Tensor.backward = checked
 
 
 def explain_unused(module: torch.nn.Module, said: str) -> str:

@@ -29,19 +29,16 @@ MEDIAN_OF = 20  # steps before and after a decision
 class Record:
     """What one rank knows of its steps beside times: scalars that backward passes begin from."""
 
-    def __init__(self, session, log: RunLog | None):
+    def __init__(self, log: RunLog | None):
         self.log = log
-        backward = torch.Tensor.backward
 
-        def seen(tensor, *arguments, **keywords):
-            if session.is_in_step and tensor.dim() == 0 and len(session.work.losses) < MOST_LOSSES:
+    def see(self, roots: Sequence[torch.Tensor], part: float, work) -> None:
+        """`part`: of this rank's loss in that of all."""
+        for root in roots:
+            if root.numel() == 1 and len(work.losses) < MOST_LOSSES:
                 # On an accelerator it is copied in its stream, and there when the step's time is.
-                own = tensor.device.type == "cpu"
-                value = tensor.detach().clone() if own else tensor.detach().to("cpu", non_blocking=True)
-                session.work.losses.append((value, session.latest))
-            return backward(tensor, *arguments, **keywords)
-
-        torch.Tensor.backward = seen
+                own = root.device.type == "cpu"
+                work.losses.append((root.detach().clone() if own else root.detach().to("cpu", non_blocking=True), part))
 
 
 class RunLog:
@@ -132,7 +129,7 @@ class RunLog:
         stopped = isinstance(self.how, KeyboardInterrupt)
         self._tell_decisions()
         if self.how is not None and not stopped:
-            message = f"{type(self.how).__name__}: {self.how}".splitlines()[0]
+            message = f"exit code {self.how.code}" if isinstance(self.how, SystemExit) else f"{type(self.how).__name__}: {self.how}".splitlines()[0]
             self._try(lambda: self._write("failure.json", {"code": "script.failed", "message": message}))
         else:
             steps = self.first + len(self.seconds)
@@ -160,6 +157,22 @@ def device_names(session) -> list[str]:
     return [f"{host}:{hosts[:rank].count(host)}" for rank, host in enumerate(hosts)]
 
 
+def watch_end(log: RunLog) -> None:
+    """An error that nothing catches, or an exit code: of a script, or of a process that torch.multiprocessing started."""
+    before, leave = sys.excepthook, sys.exit
+
+    def hook(kind, error, trace):
+        log.how = error
+        before(kind, error, trace)
+
+    def exit(code=None):
+        if code not in (None, 0):
+            log.how = log.how or SystemExit(code)
+        leave(code)
+
+    sys.excepthook, sys.exit = hook, exit
+
+
 def begin_record(session, run_dir: str | None, batch: int) -> None:
     """Called by all ranks, with a directory or without one. The first loader that has one counts. `batch`: samples of a step."""
     asked = [None] * session.world
@@ -169,21 +182,16 @@ def begin_record(session, run_dir: str | None, batch: int) -> None:
         return
     devices = device_names(session)
     log = RunLog(run_dir, devices) if session.rank == 0 else None
-    session.record = Record(session, log)
+    session.record = Record(log)
     if log is None:
         return
     how = "as given" if session.is_fixed else "even, until the ranks' times are known"
     split = session.samples_of(session.weights, batch)
     log.decide("start", split, 0, f"the batch split {':'.join(map(str, split))}: {how}")
-    before = sys.excepthook
-
-    def hook(kind, error, trace):
-        log.how = error
-        before(kind, error, trace)
-
-    sys.excepthook = hook
+    watch_end(log)
 
     def end():
+        log.how = log.how or getattr(sys, "last_value", None)  # of a notebook
         if log.how is None:  # else its peers may be gone
             try:
                 session.settle()  # the last step's exchange

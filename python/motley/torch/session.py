@@ -9,24 +9,58 @@ nobody has.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import dataclasses
 import logging
 import math
+import threading
 import time
 import weakref
 from collections import Counter, deque
+from collections.abc import Callable, Mapping
 
 import torch
 import torch.distributed as dist
+from torch.utils._pytree import tree_leaves
 
 from motley.library import SplitPolicy, share_batch
+from motley.torch.backward import weigh_backward_passes
 from motley.torch.clocks import UNKNOWN, DeviceClock, HostClock, StepClock
 from motley.torch.ending import await_idle
 from motley.torch.memory import Memory
 from motley.torch.mesh import Mesh
-from motley.torch.passes import NOTHING, Micro, Passes, Work, add_known, add_seconds
+from motley.torch.norm import Norms
+from motley.torch.trial import Trial
+from motley.torch.work import Work, add_known, add_seconds
 
 LOG = logging.getLogger("motley.torch")
+MOST_AHEAD = 16  # batches that were given, of which one is in the next forward pass
 MOST_ROWS = 64  # backward passes of a step that are told; a loop over batches that nobody shared has no end
+
+
+def tensors_of(batch) -> list[torch.Tensor]:
+    return [each for each in tree_leaves(batch) if isinstance(each, torch.Tensor) and each.numel()]
+
+
+def storages_of(batch) -> set[int]:
+    return {each.untyped_storage().data_ptr() for each in tensors_of(batch)}
+
+
+def count_samples(arguments) -> int:
+    """The length of the first tensor of a model's arguments."""
+    found = next((each for each in tensors_of(arguments) if each.dim()), None)
+    if found is None:
+        raise ValueError(
+            "motley.torch.DDP: weight='samples' counts along the first tensor of the model's arguments, and there is none; give weight= a function of "
+            "the batch that gives the number of its samples"
+        )
+    return found.shape[0]
+
+
+def accumulator_of(parameter: torch.nn.Parameter):
+    """The node that adds to its gradient."""
+    with torch.enable_grad():
+        return parameter.view_as(parameter).grad_fn.next_functions[0][0]
 
 
 class Drawn:
@@ -56,21 +90,46 @@ class Drawn:
         return self._samples.popleft()
 
 
+@dataclasses.dataclass(eq=False)
+class Given:
+    """A batch that a shared loader has given."""
+
+    samples: list[int]  # of each rank
+    batch: object  # none: nobody will ask
+    tensors: list  # weak references
+
+
 class Session:
+    """Of one process group. All ranks make it together."""
+
     def __init__(self, group):
         self.group = group
         self.rank, self.world = dist.get_rank(group), dist.get_world_size(group)
         self.mesh = Mesh(group)
+        trial = Trial.asked()
+        self.is_alone = trial is not None and trial.is_plain  # then no exchange is motley.torch's
         self.weights = [1.0] * self.world  # of the ranks, in what is drawn next
+        self.multiple = 1  # samples of a rank are a multiple of it
         self.loaders: weakref.WeakSet[Drawn] = weakref.WeakSet()
         self.most, self.ahead = [], 0
         self.policy: SplitPolicy | None = None
         self.is_fixed = False
         self.wanted: list[int] | None = None  # by the planner, of rank 0; not told yet
-        self.batch, self.samples = None, None  # what was taken last, and samples of each rank
-        self._taken: dict[Drawn, list[int]] = {}  # samples of each rank, by loader, that no forward pass had a part in yet
-        self.models: weakref.WeakSet[Passes] = weakref.WeakSet()  # in DDP
-        self.latest: Micro | None = None  # of the last forward pass
+        self.samples: list[int] | None = None  # of each rank, in the batch of the last forward pass
+        self._given: list[Given] = []
+        self._current: Given | None = None  # of the last forward pass
+        self.keeps_batches = False  # for a function of the batch
+        self._taken = 0  # batches that loaders have given, on all ranks alike
+        self.refusal: str | None = None  # found where it cannot be raised
+        self.models: list = []  # in DDP, with their batch norms
+        self.weight: str | Callable | None = None  # of the last one that had a forward pass
+        self._counts: list[float] = []  # of forward passes since the last backward pass, by that weight; of none, what was last
+        self._is_counted = True  # they had a backward pass
+        self._forwards: Counter = Counter()  # passes of each model whose gradients are not exchanged
+        self._is_synced = True
+        self.part = 1.0 / self.world  # of this rank's last loss in that of all
+        self.has_nested = False  # backward passes within one another
+        self.accumulated = 0.0  # what the gradients that are there average over, of losses that `weigh` marked
         self.clock: HostClock | DeviceClock = HostClock()
         self.steps = StepClock()
         self.lag = 0  # steps after which a step's seconds are told; on all ranks the same
@@ -81,36 +140,56 @@ class Session:
         self.begun = time.perf_counter()
         self.record = None  # of a run directory (run_log.py)
         self._exchange: list[int] = []  # rows that were posted in the step that runs
-        self._reading = None  # of a backward pass, that is not posted yet
         self._took: deque = deque()  # what a pass of steps whose seconds are not told yet took in all
         self._untold: deque[Work] = deque()  # the step that runs, behind those that are told later
         self._told_most: list[int] = []  # samples that the planner knows to fit
         self._why, self._expected = "", None
+        self._thread = threading.get_ident()  # that trains
+        self.is_read_elsewhere = False  # loaders, by another thread
         self._cache: dict = {}
 
     def __deepcopy__(self, _memo):
-        return self  # batch norms of a copied model (averages of weights) are in the same group
+        return self  # of a copied model (averages of weights)
 
     def __reduce__(self):
         return _no_session, ()  # a saved model is opened elsewhere
 
-    def add_model(self, module: torch.nn.Module) -> Passes:
-        """Of whose steps time and memory are kept. All ranks name it together, each where it has it."""
-        passes = Passes(module)
-        self.models.add(passes)
-        parameters = self._parameters()
-        device = next((each.device for each in parameters if each.device.type != "cpu"), torch.device("cpu"))
+    # Models.
+
+    def watch(self) -> None:
+        """Weighs backward passes from now on."""
+        weigh_backward_passes(self)
+
+    def add_model(self, module: torch.nn.Module, norms: Norms) -> None:
+        """Whose steps' time and memory are kept. All ranks name it together, each where it has it."""
+        self.watch()
+        self.models.append((weakref.ref(module), norms))
+        device = next((each.device for each in self.parameters() if each.device.type != "cpu"), torch.device("cpu"))
         if device.type != "cpu":
             self.clock = DeviceClock(device)
-        self.memory = Memory(device, self._parameters)
+        self.memory = Memory(device, self.parameters)
         said = [None] * self.world
         dist.all_gather_object(said, (self.clock.LAG, self.memory.of.place()), group=self.group)
         self.lag = max(lag for lag, _ in said)
         self.memory.sharing = Counter(place for _, place in said)[said[self.rank][1]]
-        return passes
 
-    def _parameters(self) -> list[torch.nn.Parameter]:
-        return [each for passes in self.models for each in passes.parameters]
+    def parameters(self) -> list[torch.nn.Parameter]:
+        modules = [module for each, _ in self.models if (module := each()) is not None]
+        return [each for module in modules for each in module.parameters() if each.requires_grad]
+
+    def within_models(self) -> contextlib.ExitStack:
+        """A backward pass, which may compute forward passes again (checkpoints)."""
+        stack = contextlib.ExitStack()
+        for _, norms in self.models:
+            stack.enter_context(norms.within())
+        return stack
+
+    def reaches_model(self) -> bool:
+        """Does the backward pass that runs derive a parameter? Behind reentrant checkpoints nobody sees, so there it does."""
+        if self.has_nested:
+            return bool(self._forwards)
+        executes = torch._C._will_engine_execute_node
+        return any(executes(accumulator_of(each)) for each in self.parameters())
 
     # Loaders.
 
@@ -128,10 +207,13 @@ class Session:
 
     def limit(self, batch: int) -> None:
         """ValueError: the ranks' memory does not hold the batch."""
-        if min(self.most) < 1 or sum(self.most) < batch:
-            raise ValueError(f"motley.torch.share: a global batch of {batch} samples; the ranks hold at most {self.most}: fewer than 1, or too few together")
-        if batch < self.world:
-            raise ValueError(f"motley.torch.share: a global batch of {batch} samples for {self.world} ranks; wanted one each at least")
+        most = [each - each % self.multiple for each in self.most]
+        if min(most) < 1 or sum(most) < batch:
+            least = f"fewer than {self.multiple}, or too few together"
+            raise ValueError(f"motley.torch.share: a global batch of {batch} samples; the ranks hold at most {self.most}: {least}")
+        if batch < self.world * self.multiple:
+            wanted = "one" if self.multiple == 1 else self.multiple
+            raise ValueError(f"motley.torch.share: a global batch of {batch} samples for {self.world} ranks; wanted {wanted} each at least")
 
     def fix(self, weights: list[float]) -> None:
         self.is_fixed = True
@@ -141,7 +223,8 @@ class Session:
         """Samples of each rank in a step of `batch`."""
         key = (*weights, batch)
         if key not in self._cache:
-            self._cache[key] = share_batch(batch, weights, self.most)
+            m = self.multiple
+            self._cache[key] = [m * each for each in share_batch(batch // m, weights, [most // m for most in self.most])]
         return self._cache[key]
 
     def new_drawn(self) -> Drawn:
@@ -149,9 +232,23 @@ class Session:
         self.loaders.add(drawn)
         return drawn
 
+    def read(self) -> None:
+        """A loader is asked for a batch: what was decided is in force before it is drawn."""
+        if threading.get_ident() == self._thread:
+            self.settle()
+
     def begin_epoch(self) -> None:
-        self.settle()
+        self.read()
         self.forget()
+
+    def draw(self) -> None:
+        """A batch is drawn. Shares that change must find all ranks at one place: a thread of the script's may be anywhere."""
+        self.is_read_elsewhere = threading.get_ident() != self._thread
+        if not self.is_fixed and self.world > 1 and self.is_read_elsewhere:
+            self.refusal = (
+                "motley.torch.share: a thread of its own reads the loader, so that ranks would change shares at different batches. Give "
+                "shares=[...], or read ahead by num_workers and prefetch_factor"
+            )
 
     def take(self, loader: Drawn, batch) -> None:
         """The loader's next batch is what comes next."""
@@ -159,12 +256,8 @@ class Session:
             self.work = Work()
             self.work.is_begun = True
             self.steps.take()
-        self._taken[loader] = self.samples = loader.take()
-        self.batch = batch
-
-    def leave(self, loader: Drawn) -> None:
-        """It has no more batches: what was taken of it last is no part of what comes."""
-        self._taken.pop(loader, None)
+        self._taken += 1
+        self._given = [*self._given[-MOST_AHEAD:], Given(loader.take(), batch if self.keeps_batches else None, [weakref.ref(each) for each in tensors_of(batch)])]
 
     # Steps.
 
@@ -176,80 +269,105 @@ class Session:
         """What comes now is no step's work."""
         self.clock.forget()
         self.steps.forget()
-        self._taken.clear()
 
-    def sum_now(self, tensor: torch.Tensor) -> None:
+    def exchange(self, what: str, row: list[float]) -> list[list[float]]:
+        """What all ranks say; waiting is no compute."""
+        if self.is_alone:
+            return [row]
+        with self.waiting():
+            return [each.tolist() for each in self.mesh.take(self.mesh.post(torch.tensor(row, dtype=torch.float64), what))]
+
+    def sum_now(self, tensor: torch.Tensor, what: str) -> torch.Tensor:
         """Over all ranks, in place; waiting is no compute."""
         with self.waiting():
             if tensor.device.type == "cpu":
-                tensor.copy_(self.mesh.sum(self.mesh.post(tensor)))
-            else:
-                dist.all_reduce(tensor, group=self.group)
+                return tensor.copy_(self.mesh.sum(self.mesh.post(tensor, what)))
+            dist.all_reduce(tensor, group=self.group)
+            return tensor
 
-    @property
-    def is_in_step(self) -> bool:
-        """Has some forward pass no backward pass yet?"""
-        return any(passes.micros for passes in self.models)
-
-    def begin(self, passes: Passes, count: float | None, is_synced: bool, is_sure: bool) -> None:
-        """A forward pass of a model. `count`: what the loss averages over; none: samples that the shared loader gave."""
-        unused = passes.drop_unused()
-        if unused and not unused.is_sure:
-            self.forget()  # it was an evaluation
-        if not self.is_in_step:
+    def begin_forward(self, model, weight: str | Callable | None, arguments, is_synced: bool) -> None:
+        """A forward pass of a model that is trained."""
+        if self.refusal is not None:
+            raise ValueError(self.refusal)
+        if self.is_read_elsewhere:
+            self.settle()
+        if not self._forwards:
             self.memory.begin()
-        total = None
-        if count is None:
-            self._check_alike()
-            count, total = float(self.samples[self.rank]), float(sum(self.samples))
-        self._taken.clear()
-        self.latest = Micro(count, total, self, is_sure)
-        passes.begin(self.latest, is_synced)
+        self._forwards[model] += 1
+        self.weight, self._is_synced, self._thread = weight, is_synced, threading.get_ident()
+        batch, is_sure = self._find_given(arguments)
+        if batch is not None:
+            self._current, self.samples = batch, batch.samples
+        if callable(weight) or weight == "samples":
+            if callable(weight) and not is_sure:
+                raise ValueError(
+                    "motley.torch.DDP: several batches were read ahead, and the model's arguments are none of them: nobody knows which one weight= "
+                    "is to be asked of. Write motley.torch.weigh(loss, weight=what it averages over).backward()"
+                )
+            count = count_samples(arguments) if weight == "samples" else weight(arguments if batch is None else batch.batch)
+            self._counts = [float(count)] if self._is_counted else [*self._counts, float(count)]
+            self._is_counted = False
 
-    def _check_alike(self) -> None:
-        """One part of a loss is all that a rank's gradients are weighed by."""
-        parts = [[each / sum(samples) for each in samples] for samples in self._taken.values()]
-        if any(abs(a - b) > 1e-9 for part in parts for a, b in zip(part, parts[0], strict=True)):
-            found = " and ".join(":".join(map(str, samples)) for samples in self._taken.values())
+    def _find_given(self, arguments) -> tuple[Given | None, bool]:
+        """The batch that a forward pass is of, and whether that is sure. What was read later waits."""
+        storages, own = storages_of(arguments), None
+        for place, each in enumerate(self._given):
+            if any((tensor := ref()) is not None and tensor.untyped_storage().data_ptr() in storages for ref in each.tensors):
+                own = place
+        is_sure = own is not None or len(self._given) < 2
+        if own is None and self._given:
+            # A copy: the first that has as many samples, as batches are trained on in the order in which they are read.
+            length = next((each.shape[0] for each in tensors_of(arguments) if each.dim()), None)
+            own = next((place for place, each in enumerate(self._given) if each.samples[self.rank] == length), len(self._given) - 1)
+        if own is None:
+            return self._current, True
+        found, self._given = self._given[own], self._given[own + 1 :]
+        return found, is_sure
+
+    def given_count(self) -> float:
+        """What the loss averages over, by the weight that the model was given."""
+        if len(set(self._counts)) > 1:
             raise ValueError(
-                f"motley.torch.share: a step trains on batches of several loaders, which the ranks share as {found}: their losses would weigh "
-                "unlike. Use loaders of one batch size, or one of torch.utils.data.StackDataset"
+                f"motley.torch.DDP: forward passes that average over {self._counts} go into one loss, which weight= gives one number. Leave weight= out, "
+                "or write motley.torch.weigh(loss, weight=...).backward() for each"
             )
+        return self._counts[-1]
 
-    def _open(self, count: float | None, total: float | None = None) -> list[Micro]:
-        """Forward passes that the next backward pass may begin from, the last one of each model, with what they are now said to average over."""
-        others = [passes.micros[-1] for passes in self.models if passes.micros and passes.micros[-1] is not self.latest]
-        if count is not None:
-            self.latest.recount(count, total)
-            for micro in others:
-                micro.count_as(self.latest)
-        return [self.latest, *others]
+    def accumulate(self, totals: list[float]) -> float:
+        """What the gradients that are there average over. They become their part of the mean over that and `totals`, of each term."""
+        if len(set(totals)) > 1:
+            raise ValueError(f"motley.torch.weigh: the loss has terms that average over {totals}; give it the number: weigh(loss, weight=...)")
+        gradients = [each.grad for each in self.parameters() if each.grad is not None]
+        before = self.accumulated if any(each.any() for each in gradients) else 0.0
+        self.accumulated = before + (totals[0] if totals else 0.0)
+        if before and self.accumulated > before:
+            for each in gradients:
+                each.mul_(before / self.accumulated)
+        return before
 
-    def weigh(self, loss: torch.Tensor, count: float | None) -> torch.Tensor:
-        for micro in self._open(None if count is None else float(count)):
-            micro.is_weighed = True
-        return loss * self.latest.count
+    def begin_backward(self, roots: list[torch.Tensor], part: float) -> None:
+        """`part`: of this rank's loss in that of all."""
+        self.part = part
+        if self.record is not None:
+            self.record.see(roots, part, self.work)
 
-    def part(self, loss: torch.Tensor, count: float | None = None, total: float | None = None) -> tuple[torch.Tensor, float]:
-        """Of a local mean in that of all ranks, and its factor; micro-batches count alike, as a loop on one device has them.
-        `count` of `total`, where what the forward pass said does not hold."""
-        for micro in self._open(count, total):
-            micro.is_part = True
-        if self.latest.total() == 0:
-            raise ValueError(NOTHING)
-        factor = self.latest.count / self.latest.total()
-        return loss * factor, factor
+    def end_compute(self) -> None:
+        """All gradients are derived, and on their way to the other ranks."""
+        self._is_counted = True
+        if not (self._is_synced and self.models):
+            return
+        self.work.passes = max(self.work.passes, *self._forwards.values(), 1)
+        self.post(self.clock.stop())
 
-    def end_compute(self, passes: Passes) -> None:
-        """All gradients of a model are on their way. In a backward pass through several the last one's time counts."""
-        self.work.passes = max(self.work.passes, passes.end())
-        self._reading = self.clock.stop()
+    def end_backward(self) -> None:
+        """All gradients are there: the next step's work begins."""
+        if self._is_synced:
+            self._forwards.clear()
+            self.steps.end()
+            self.clock.begin()
 
-    def post(self) -> None:
-        """A backward pass is over: says what this rank's own work took."""
-        reading, self._reading = self._reading, None
-        if reading is None:
-            return  # it was through several models
+    def post(self, reading) -> None:
+        """Says what this rank's own work took."""
         self.done += not self.work.is_posted
         if self.samples is None or len(self._exchange) >= MOST_ROWS:
             return
@@ -269,16 +387,11 @@ class Session:
         seconds, loss = (told.seconds(), told.loss()) if told else (UNKNOWN, math.nan)
         most, peak = self.memory.most(self.samples[self.rank]), self.memory.of.peak()
         plan = [changes, *weights] if self.rank == 0 else [0.0] * (self.world + 1)
-        self._exchange.append(self.mesh.post(torch.tensor([seconds, most, loss, peak, *plan], dtype=torch.float64)))
+        self._exchange.append(self.mesh.post(torch.tensor([seconds, most, loss, peak, self._taken, *plan], dtype=torch.float64), "the end of a step"))
 
     def _told(self) -> Work | None:
         """The step whose seconds are told now."""
         return self._untold[0] if len(self._untold) > self.lag else None
-
-    def end_step(self) -> None:
-        """All gradients are there: the next step's work begins."""
-        self.steps.end()
-        self.clock.begin()
 
     def settle(self) -> None:
         """Takes up what the last exchange said."""
@@ -287,8 +400,13 @@ class Session:
         posted, self._exchange = self._exchange, []
         with self.waiting():
             tables = [[row.tolist() for row in self.mesh.take(each)] for each in posted]
-        _, most, _, peaks, *_ = zip(*tables[-1], strict=True)
-        changes, *weights = tables[0][0][4:]
+        _, most, _, peaks, taken, *_ = zip(*tables[-1], strict=True)
+        changes, *weights = tables[0][0][5:]
+        if changes and len(set(taken)) > 1:
+            raise ValueError(
+                f"motley.torch.share: the ranks have read {' : '.join(f'{each:.0f}' for each in taken)} batches of their loaders, so shares cannot change at one of "
+                "them. Read ahead alike on all ranks, or give shares=[...]"
+            )
         seconds = [add_seconds(table[rank][0] for table in tables) for rank in range(self.world)]
         losses = [add_known(table[rank][2] for table in tables) for rank in range(self.world)]
         passes, told = self.work.passes, self._told()

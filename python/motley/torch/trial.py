@@ -1,4 +1,8 @@
-"""A first step that `motley verify -- COMMAND` asks for: from equal weights, without dropout, under a split; then the process ends."""
+"""Steps of a script that `motley verify -- COMMAND` asks for, each from weights that are given, without dropout; then the process ends.
+
+What is right is known from a run without motley.torch's exchange: under PyTorch's own DistributedDataParallel, every rank with the whole global
+batch, so that each is one device ("whole"; "turned": the samples in another order), or with an even part ("ddp").
+"""
 
 from __future__ import annotations
 
@@ -8,58 +12,93 @@ import sys
 
 import torch
 from torch.nn.modules.dropout import _DropoutNd
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-VARIABLE = "MOTLEY_TORCH_TRIAL"  # {"folder", "split": "even", "uneven" or "turned"}
-
-_models: list[torch.nn.Module] = []  # in DDP, in the order in which the script makes them
+VARIABLE = "MOTLEY_TORCH_TRIAL"  # {"folder", "kind": one of KINDS}
+KINDS = ("whole", "turned", "ddp", "even", "uneven")
+EPOCH = 6  # batches of a shortened epoch: its first ones and its last, which may be short
+STEPS = 4, 12  # of optimizers: the fewest, and the most where no epoch ended before
 
 
 class Trial:
-    def __init__(self, folder: str, split: str):
-        self.folder, self.split = folder, split
-        self.gradients = os.path.join(folder, f"{split}.pt")
+    models: list[torch.nn.Module] = []  # in DDP, in the order in which the script makes them
+    has_drawn, has_epoch = False, False  # an epoch's batches; those of a further one
+
+    def __init__(self, folder: str, kind: str):
+        self.folder, self.kind = folder, kind
+        self.is_whole, self.is_plain = kind in ("whole", "turned"), kind in ("whole", "turned", "ddp")
 
     @staticmethod
     def asked() -> Trial | None:
         told = os.environ.get(VARIABLE)
         return Trial(**json.loads(told)) if told else None
 
+    def file(self, step: int) -> str:
+        return os.path.join(self.folder, f"{self.kind}-{step}.pt")
+
     def shares(self, world: int) -> list[int]:
         """The uneven split gives the first ranks more: W, W - 1, ..., 1."""
-        return list(range(world, 0, -1)) if self.split == "uneven" else [1] * world
+        return list(range(world, 0, -1)) if self.kind == "uneven" else [1] * world
 
-    def order(self, batch: list[int]) -> list[int]:
-        """Of all ranks' samples of a step; turned: ranks sum up others."""
-        return batch[::2] + batch[1::2] if self.split == "turned" else batch
+    def part(self, batch: list[int], samples: list[int], rank: int) -> list[int]:
+        """Of a step's samples those of a rank."""
+        if self.kind == "turned":
+            return batch[::-1]
+        begin = sum(samples[:rank])
+        return batch if self.is_whole else batch[begin : begin + samples[rank]]
+
+    @staticmethod
+    def shorten(batches: list) -> list:
+        Trial.has_epoch = Trial.has_drawn
+        Trial.has_drawn = True
+        return batches if len(batches) <= EPOCH else [*batches[: EPOCH - 1], batches[-1]]
 
     def begin(self, module: torch.nn.Module, session) -> None:
-        """Rank 0's weights of the first trial are those of the second; the first optimizer step ends the process."""
+        """Of a model: from the weights that the first trial had."""
         for each in module.modules():
             if isinstance(each, _DropoutNd):
                 each.p = 0.0
-        weights = os.path.join(self.folder, f"weights-{len(_models)}.pt")
-        _models.append(module)
-        if session.rank == 0:
-            if os.path.exists(weights):
-                module.load_state_dict(torch.load(weights, weights_only=True))
-            else:
-                torch.save(dict(module.state_dict()), weights)
-        if len(_models) > 1:
-            return
+        weights = os.path.join(self.folder, f"weights-{len(Trial.models)}.pt")
+        Trial.models.append(module)
+        if session.rank == 0 and not os.path.exists(weights):
+            torch.save(dict(module.state_dict()), weights)
+        elif os.path.exists(weights):
+            module.load_state_dict(torch.load(weights, weights_only=True))
+        if len(Trial.models) == 1:
+            self._watch(session)
 
-        def end(_optimizer, arguments, keywords):
+    def _watch(self, session) -> None:
+        steps = 0
+
+        def named(of: str) -> dict[str, torch.Tensor]:
+            each_model = ((f"{i}: " if len(Trial.models) > 1 else "", model) for i, model in enumerate(Trial.models))
+            return {prefix + name: each for prefix, model in each_model for name, each in getattr(model, of)()}
+
+        def before(optimizer, arguments, keywords):
             closure = arguments[1] if len(arguments) > 1 else keywords.get("closure")  # behind the optimizer
             if closure is not None:  # which makes the gradients (Lightning, L-BFGS)
                 with torch.enable_grad():
                     closure()
             if session.rank == 0:
-                of_all = ((f"{i}: " if len(_models) > 1 else "", model) for i, model in enumerate(_models))
-                named = ((f"{of}{name}", each.grad) for of, model in of_all for name, each in model.named_parameters())
-                found = {name: gradient for name, gradient in named if gradient is not None}
-                torch.save({"gradients": found, "samples": session.samples}, self.gradients)
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(0)  # without taking down groups whose exchanges may be under way
+                own = {id(each) for group in optimizer.param_groups for each in group["params"]}
+                gradients = {name: each.grad for name, each in named("named_parameters").items() if each.grad is not None and id(each) in own}
+                buffers = {name: each for name, each in named("named_buffers").items() if each.is_floating_point()}
+                torch.save({"gradients": gradients, "buffers": buffers, "samples": session.samples, "epochs": Trial.has_epoch}, self.file(steps))
 
-        register_optimizer_step_pre_hook(end)
+        def after(*_):
+            nonlocal steps
+            of_all = os.path.join(self.folder, f"state-{steps}.pt")
+            state = [dict(model.state_dict()) for model in Trial.models]
+            if self.kind == "whole" and session.rank == 0:
+                torch.save(state, of_all)
+            elif self.kind != "whole" and os.path.exists(of_all):  # so that each step's gradients are of the same weights
+                for model, each in zip(Trial.models, torch.load(of_all, weights_only=True), strict=True):
+                    model.load_state_dict(each)
+            steps += 1
+            if steps >= STEPS[1] or steps >= STEPS[0] and Trial.has_epoch:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(0)  # without taking down groups whose exchanges may be under way
+
+        register_optimizer_step_pre_hook(before)
+        register_optimizer_step_post_hook(after)

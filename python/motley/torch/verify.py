@@ -1,9 +1,10 @@
-"""motley verify [--json] -- COMMAND: is a step's gradient the same however the batch is split?
+"""motley verify [--json] -- COMMAND: are a script's steps those of one device, however the batch is split?
 
-Starts the command twice, a script of motley.torch under its launcher: from equal weights, without dropout, once with an even split and
-once with an uneven one. Each ends at its first optimizer step; all gradients are compared. Where they differ by little beside all of them
-(that of a bias before a batch norm is 0 but for rounding) the even split is tried again with other samples on each rank, which shows what
-rounding makes of them. Exit status: 0 they are equal, 5 they are not, 1 the command failed, 2 it cannot be asked.
+Starts the command, a script of motley.torch under its launcher, three times: as one device computes it, without any exchange of motley.torch's
+(trial.py), and under an even and an uneven split. Gradients of several optimizer steps and batch norm's statistics are compared, an epoch's
+end among them. Where they differ it is started with the samples in another order, which shows what rounding makes of them, or that the script
+draws random numbers by place; and once under PyTorch's DistributedDataParallel as it is, which a loss that is no mean is to follow. Exit
+status: 0 they are equal, 5 they are not, 1 the command failed or cannot be compared, 2 it cannot be asked.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ NOISE = 1e-3  # of all gradients' norm: what is below is compared on that scale
 # A difference may be rounding's where it is below such a part of all gradients' norm (whatever is drawn at random makes more) and so many
 # times what another order of the samples makes (sums in other parts round otherwise).
 LEAST, ROUNDING = 1e-4, 30
-ADVICE = (
-    "what differs: random numbers that are drawn by rank or place (augmentation, functional dropout), a loss that is no mean over what "
-    "weight= says, or statistics of the local batch other than batch norm's"
+DRAWS = (
+    "the same samples in another order give other gradients: it draws random numbers by place (augmentation, functional dropout), or its loss "
+    "depends on the order. Fix what is drawn (MOTLEY_TORCH_TRIAL is set while it is verified), and try again"
 )
 
 
@@ -36,32 +37,32 @@ class Refusal(Exception):
         self.code, self.status = code, status
 
 
-def try_split(folder: str, split: str, command: list[str]) -> dict:
-    """Gradients of the command's first step, and samples by rank."""
-    trial = Trial(folder, split)
-    told = json.dumps({"folder": folder, "split": split})
+def try_kind(folder: str, kind: str, command: list[str]) -> list[dict]:
+    """What the command's optimizer steps had: gradients, buffers, samples by rank."""
+    trial = Trial(folder, kind)
+    told = json.dumps({"folder": folder, "kind": kind})
     try:
         done = subprocess.run(command, env=os.environ | {VARIABLE: told}, stdout=sys.stderr, check=False)
     except OSError as error:
         raise Refusal("verify.command", f"cannot start {command[0]}: {error.strerror}", 2) from None
     if done.returncode != 0:
-        raise Refusal("verify.command", f"{' '.join(command)}: exit code {done.returncode} under the {split} split", 1)
-    if not os.path.exists(trial.gradients):
+        raise Refusal("verify.command", f"{' '.join(command)}: exit code {done.returncode} under the {kind} split", 1)
+    steps = []
+    while os.path.exists(path := trial.file(len(steps))):
+        steps.append(torch.load(path, weights_only=True))
+    if not steps:
         raise Refusal("verify.no-step", f"{' '.join(command)}: took no optimizer step of a model in motley.torch.DDP", 1)
-    found = torch.load(trial.gradients, weights_only=True)
-    if not found["gradients"]:
-        raise Refusal("verify.no-step", f"{' '.join(command)}: the first optimizer step had no gradients", 1)
-    if found["samples"] is None:
-        raise Refusal("verify.no-share", f"{' '.join(command)}: shared no loader (motley.torch.share)", 1)
-    return found
+    if not any(each["gradients"] for each in steps):
+        raise Refusal("verify.no-step", f"{' '.join(command)}: its optimizer steps had no gradients", 1)
+    return steps
 
 
-def norm_of(gradients: dict) -> float:
-    return sum(each.double().norm().item() ** 2 for each in gradients.values()) ** 0.5
+def norm_of(tensors: dict) -> float:
+    return sum(each.double().norm().item() ** 2 for each in tensors.values()) ** 0.5
 
 
 def compare(ours: dict, reference: dict) -> dict[str, tuple[float, float]]:
-    """By tensor ||a - b||, and that over ||b||, or over NOISE of all gradients' norm where ||b|| is less; infinite where one has none."""
+    """By tensor ||a - b||, and that over ||b||, or over NOISE of all tensors' norm where ||b|| is less; infinite where one has none."""
     least = NOISE * norm_of(reference)
 
     def difference(name: str) -> tuple[float, float]:
@@ -74,31 +75,86 @@ def compare(ours: dict, reference: dict) -> dict[str, tuple[float, float]]:
     return {name: difference(name) for name in sorted(reference.keys() | ours.keys())}
 
 
-def find_rounding(folder: str, command: list[str], even: dict, differences: dict[str, tuple[float, float]]) -> set[str]:
-    """Those beyond the limit of which another order of the samples makes as much; none where all are beyond, or one is by much."""
-    beyond = {name: apart for name, (apart, relative) in differences.items() if relative > LIMIT}
-    if not beyond or len(beyond) == len(differences) or max(beyond.values()) > LEAST * norm_of(even):
-        return set()
-    turned = compare(try_split(folder, "turned", command)["gradients"], even)
-    return {name for name, apart in beyond.items() if apart <= ROUNDING * turned[name][0] < math.inf}
+def compare_steps(ours: list[dict], reference: list[dict]) -> dict[tuple[int, str], tuple[float, float]]:
+    """The same by step and tensor."""
+    return {
+        (step, name): apart
+        for step, (a, b) in enumerate(zip(ours, reference, strict=False))
+        for of in ("gradients", "buffers")
+        for name, apart in compare(a[of], b[of]).items()
+    }
+
+
+def beyond(found: dict) -> dict:
+    return {key: each for key, each in found.items() if each[1] > LIMIT}
+
+
+def find_rounding(reference: list[dict], turned: list[dict], differences: dict) -> set:
+    """Those beyond the limit of which another order of the samples makes as much."""
+    by_order = compare_steps(turned, reference)
+    drawn = {key for key, (apart, relative) in by_order.items() if relative > LIMIT and apart > LEAST * norm_of(reference[key[0]]["gradients"])}
+    if drawn:
+        raise Refusal("verify.draws", DRAWS, 1)
+    return {
+        key
+        for key, (apart, _) in beyond(differences).items()
+        if apart <= LEAST * norm_of(reference[key[0]]["gradients"]) and apart <= ROUNDING * by_order[key][0]
+    }
+
+
+def looks_like(ours: list[dict], reference: list[dict], differences: dict) -> str:
+    """What the differences have in common."""
+    wrong = sorted(beyond(differences))
+    step = wrong[0][0]
+    a, b = ours[step]["gradients"], reference[step]["gradients"]
+    if missing := sorted(a.keys() ^ b.keys()):
+        return f"{missing[0]} has a gradient in one of the runs alone: a part of the model that not every rank uses"
+    if all(name in ours[step]["buffers"] for at, name in wrong if at == step):
+        return "batch norm's statistics: a forward pass outside of DDP, or statistics of the local batch"
+    of_step = [name for at, name in wrong if at == step and name in a]
+    ratios = {name: (a[name].double().flatten() @ b[name].double().flatten() / b[name].double().norm() ** 2).item() for name in of_step if b[name].any()}
+    scaled = [
+        name for name, ratio in ratios.items() if (a[name] - ratio * b[name]).norm() <= 1e-3 * b[name].norm() and abs(ratio - 1) > LIMIT
+    ]
+    if len(scaled) == len(of_step) == len(b):
+        return f"every gradient is {ratios[scaled[0]]:.4g} times what it should be: the loss is weighed by another number than it averages over"
+    if step:
+        return f"the first {step} optimizer steps are right: accumulation, or batches of another size at an epoch's end"
+    return "a loss that depends on which samples a rank has (pairs within the batch), or is weighed by another number than it averages over"
 
 
 def verify(command: list[str]) -> dict:
     with tempfile.TemporaryDirectory() as folder:
-        even, uneven = (try_split(folder, split, command) for split in ("even", "uneven"))
-        differences = compare(uneven["gradients"], even["gradients"])
-        rounding = find_rounding(folder, command, even["gradients"], differences)
-    compared = {name: relative for name, (_, relative) in differences.items() if name not in rounding}
-    name = max(compared, key=compared.get)
+        reference = try_kind(folder, "whole", command)
+        ours = {kind: try_kind(folder, kind, command) for kind in ("even", "uneven")}
+        if any(each[0]["samples"] is None for each in ours.values()):
+            raise Refusal("verify.no-share", f"{' '.join(command)}: shared no loader (motley.torch.share)", 1)
+        against, rounding = "one device", set()
+        differences = {kind: compare_steps(steps, reference) for kind, steps in ours.items()}
+        if any(beyond(each) for each in differences.values()):
+            turned = try_kind(folder, "turned", command)
+            rounding = set.union(*(find_rounding(reference, turned, each) for each in differences.values()))
+        if any(beyond(each).keys() - rounding for each in differences.values()):
+            plain = try_kind(folder, "ddp", command)
+            by_plain = {kind: compare_steps(steps, plain) for kind, steps in ours.items()}
+            if not any(beyond(each).keys() - rounding for each in by_plain.values()):
+                against, reference, differences = "DistributedDataParallel", plain, by_plain
+    compared = {(kind, *key): each[1] for kind, found in differences.items() for key, each in found.items() if key not in rounding}
+    kind, step, name = max(compared, key=compared.get)
+    wrong = {key: each for key, each in differences[kind].items() if key not in rounding}
+    is_right = compared[kind, step, name] <= LIMIT
     return {
-        "against": "even",
-        "max_grad_diff": compared[name],
+        "against": against,
+        "steps": min(len(reference), *(len(each) for each in ours.values())),
+        "max_grad_diff": compared[kind, step, name],
         "grad_limit": LIMIT,
         "worst_tensor": name,
-        "tensors": len(compared),
-        "rounding": sorted(rounding),
-        "splits": [even["samples"], uneven["samples"]],
-        "pass": bool(compared[name] <= LIMIT),
+        "worst_step": step,
+        "tensors": len({key[1] for key in wrong}),
+        "rounding": sorted({name for _, name in rounding}),
+        "splits": [ours["even"][0]["samples"], ours["uneven"][0]["samples"]],
+        "looks_like": None if is_right else looks_like(ours[kind], reference, wrong),
+        "pass": bool(is_right),
     }
 
 
@@ -121,13 +177,13 @@ def main(arguments: list[str]) -> int:
     else:
         even, uneven = (":".join(map(str, each)) for each in found["splits"])
         print(
-            f"{'pass' if found['pass'] else 'FAIL'}: {found['tensors']} gradients of the first step under {uneven} and {even} samples differ "
-            f"by {found['max_grad_diff']:.2g} (limit {LIMIT:g}, worst '{found['worst_tensor']}')"
+            f"{'pass' if found['pass'] else 'FAIL'}: {found['tensors']} tensors of {found['steps']} optimizer steps under {uneven} and {even} samples "
+            f"differ from {found['against']}'s by {found['max_grad_diff']:.2g} (limit {LIMIT:g}, worst '{found['worst_tensor']}' in step {found['worst_step']})"
         )
         if found["rounding"]:
             print(f"left out, as rounding alone makes as much of them in another order: {', '.join(found['rounding'])}")
-        if not found["pass"]:
-            print(ADVICE)
+        if found["looks_like"]:
+            print(f"it looks like {found['looks_like']}")
     return 0 if found["pass"] else 5
 
 

@@ -1,4 +1,4 @@
-"""An Accelerator whose ranks share each global batch: it makes motley.torch.DDP of models, and weighs losses in its `backward`.
+"""An Accelerator whose ranks share each global batch: it makes motley.torch.DDP of models.
 
 A global batch is what the ranks' BatchSamplerShard would give them together in a step. The prepared loader looks one batch
 ahead, to know which is the last.
@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterator
 import torch
 from accelerate import Accelerator
 from accelerate.data_loader import BatchSamplerShard, DataLoaderDispatcher, DataLoaderShard
+from torch.utils._pytree import tree_map
 from torch.utils.data import BatchSampler, IterableDataset
 
+from motley.torch.gather import gather_of
 from motley.torch.loaders import DrawingLoader, SharedBatches, Split, begin_sharing, draw_from, prefetched
 from motley.torch.parallel import DDP
-from motley.torch.refusals import check_group, refuse_sums
+from motley.torch.refusals import check_group
 from motley.torch.session import Session, session_of
 
 PLAIN = ("MULTI_CPU", "MULTI_GPU", "MULTI_XPU")  # whose models are in DistributedDataParallel
@@ -27,12 +29,19 @@ class ShardedBatches:
     """The global batches of what Accelerate gives one rank."""
 
     def __init__(self, shard: BatchSamplerShard):
+        self.seed = getattr(shard.batch_sampler.sampler, "initial_seed", None)
         self.shard, self.batch_sampler, self.num_processes = shard, shard.batch_sampler, shard.num_processes
         self.batch_size, self.drop_last = shard.batch_size, shard.drop_last
 
     @property
     def sampler(self):
         return self.batch_sampler.sampler
+
+    def facts(self) -> dict:
+        return {"batch_size": self.batch_size, "drop_last": self.drop_last, "seed": self.seed}
+
+    def sizes(self) -> set[int]:
+        return {self.batch_size * self.num_processes}  # even_batches fills the last one up
 
     def __len__(self) -> int:
         return len(self.shard)
@@ -86,23 +95,10 @@ class SharedAccelerator(Accelerator):
 
     session: Session
     split: Split
-    weight: str | Callable
-    is_weighed = False  # losses are parts already, whose average over ranks is the whole
-    is_checked = False
-    factor = 1.0  # of the last loss here in that of all ranks
-
+    weight: str | Callable | None
     def prepare_model(self, model, *arguments, **keywords):
         with ddp_in_place(self.weight):
             return super().prepare_model(model, *arguments, **keywords)
-
-    def backward(self, loss, **keywords):
-        if not self.session.is_in_step:  # a model that is not in DDP
-            return super().backward(loss, **keywords)
-        if not (self.is_weighed or self.is_checked):
-            self.is_checked = True
-            refuse_sums(loss.grad_fn)
-        loss, self.factor = self.session.part(loss, *((1.0, self.session.world) if self.is_weighed else ()))
-        return super().backward(loss, **keywords)
 
     def skip_first_batches(self, dataloader, num_batches=0):
         if isinstance(dataloader, SharedShard):
@@ -112,8 +108,8 @@ class SharedAccelerator(Accelerator):
     # Who waits for others is not at work.
 
     def gather(self, tensor):
-        with self.session.waiting():
-            return super().gather(tensor)
+        """Of ranks with unequal batches, too."""
+        return tree_map(lambda each: gather_of(self.session, each.detach()) if isinstance(each, torch.Tensor) else each, tensor)
 
     def reduce(self, *arguments, **keywords):
         with self.session.waiting():
@@ -126,8 +122,7 @@ class SharedAccelerator(Accelerator):
     def share_loader(self, loader: DataLoaderShard, split: Split, is_taken_later: bool = False) -> SharedShard:
         check_shard(loader)
         together = ShardedBatches(loader.batch_sampler)
-        seed = getattr(together.sampler, "initial_seed", None)
-        batches = begin_sharing(self.session, loader, together, split, 1 + prefetched(loader.base_dataloader), seed=seed)
+        batches = begin_sharing(self.session, loader, together, split, 1 + prefetched(loader.base_dataloader))
         shared = SharedShard.__new__(SharedShard)
         shared.__dict__.update(loader.__dict__)
         shared.base_dataloader = draw_from(loader.base_dataloader, batches, DrawingLoader)
@@ -212,6 +207,6 @@ def share_accelerator(accelerator: Accelerator, split: Split, weight: str | Call
         session.fix(given)
     kind = type(accelerator)
     accelerator.__class__ = type("Shared" + kind.__name__, (SharedAccelerator, kind), {})
-    accelerator.session, accelerator.split, accelerator.weight = session, split, weight or "samples"
+    accelerator.session, accelerator.split, accelerator.weight = session, split, weight
     _shared.append(accelerator)
     return accelerator

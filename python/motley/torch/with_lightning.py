@@ -25,12 +25,10 @@ def strategy_class(package: str) -> type:
         """Takes the place of the strategy that the Trainer has."""
 
         split: Split
-        weight: str | Callable
+        weight: str | Callable | None
         training_loaders: int | None = None  # while they are set up: how many there are
 
         def _setup_model(self, model):
-            if not model.automatic_optimization:
-                raise ValueError("motley.torch.share: automatic_optimization=False runs backward passes of its own; write a loop with motley.torch.DDP")
             session = session_of()
             given = self.split.given(session.world)
             if given is not None:
@@ -46,16 +44,19 @@ def strategy_class(package: str) -> type:
                 raise ValueError("motley.torch.share: there are several training loaders; a step's samples are shared where there is one")
             return share_loader(dataloader, **dataclasses.asdict(self.split))
 
-        def backward(self, closure_loss, *arguments, **keywords):
-            loss, _ = session_of().part(closure_loss)
-            return super().backward(loss, *arguments, **keywords)
-
         # Who waits for others is not at work.
 
         def barrier(self, *arguments, **keywords):
             if torch.distributed.is_initialized():
                 with session_of().waiting():
                     super().barrier(*arguments, **keywords)
+
+        def all_gather(self, tensor, group=None, sync_grads=False):
+            rows = session_of().exchange("a gather", [float(each) for each in tensor.shape])
+            if any(row != rows[0] for row in rows):
+                raise ValueError("motley.torch: all_gather stacks tensors, and the ranks' are of unequal lengths; use motley.torch.gather, which joins them")
+            with session_of().waiting():
+                return super().all_gather(tensor, group, sync_grads)
 
         def reduce(self, *arguments, **keywords):
             with session_of().waiting():
@@ -74,8 +75,8 @@ def check_trainer(trainer, package: str) -> None:
         )
     if strategy._start_method not in ("popen", "fork"):
         raise ValueError(f"motley.torch.share: ranks are started by {strategy._start_method}, which makes a Trainer of their own; use strategy='ddp'")
-    if strategy._ddp_comm_hook or strategy._model_averaging_period:
-        raise ValueError("motley.torch.share: ddp_comm_hook and model averaging do not go with unequal batches; leave them out")
+    if strategy._model_averaging_period:
+        raise ValueError("motley.torch.share: model averaging does not go with unequal batches; leave it out")
     if not trainer._accelerator_connector.use_distributed_sampler:
         raise ValueError("motley.torch.share: use_distributed_sampler=False hides which samples other ranks take; leave it out")
 
@@ -85,7 +86,7 @@ def share(trainer, split: Split, weight: str | Callable | None):
     check_trainer(trainer, package)
     strategy = trainer.strategy
     strategy.__class__ = strategy_class(package)
-    strategy.split, strategy.weight = split, weight or "samples"
+    strategy.split, strategy.weight = split, weight
     loop = trainer.fit_loop.epoch_loop
     set_up, tell_signals = trainer.fit_loop.setup_data, getattr(loop, "_broadcast_sigterm_tensor", None)
 

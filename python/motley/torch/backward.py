@@ -1,0 +1,175 @@
+"""Backward passes that weigh a loss's terms where they begin (losses.py), and say what a rank's own work took.
+
+Wraps torch.autograd.backward, which Tensor.backward, scalers and frameworks come to. A pass that reaches no parameter of a model in DDP is left
+alone, and so is autograd.grad: its values are the script's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+
+import torch
+
+from motley.torch import losses
+from motley.torch.losses import Reader, Term, Unreadable
+
+REFUSED = -1.0
+LOST = re.compile("connection (was )?closed|connection reset|broken pipe|timed out waiting|remote process exited|socket closed", re.IGNORECASE)
+_pytorch_s = torch.autograd.backward
+_sessions: list = []  # whose models' backward passes are weighed
+
+
+class Mark(torch.autograd.Function):
+    """Of the loss of a micro-batch: what it averages over, where the script says so."""
+
+    @staticmethod
+    def forward(context, loss, count):
+        context.count = count
+        return loss.view_as(loss)
+
+    @staticmethod
+    def backward(context, gradient):
+        return gradient, None
+
+
+def number_of(key: str) -> float:
+    """Of a term's key: a whole number that float64 holds."""
+    return float(int.from_bytes(hashlib.blake2s(key.encode(), digest_size=6).digest(), "big"))
+
+
+def exchange_counts(terms: list[Term], session) -> list[list[float]]:
+    """Of each term what every rank divides by. All ranks call it together."""
+    groups: dict[float, list[int]] = {}
+    for place, term in enumerate(terms):
+        groups.setdefault(number_of(term.key), []).append(place)
+    own = [each for key, places in groups.items() for each in (key, len(places), *(float(terms[place].count) for place in places))]
+    tables = [read_counts(row, rank) for rank, row in enumerate(session.exchange("loss", own))]
+    counts: list[list[float]] = [[] for _ in terms]
+    for key, places in groups.items():
+        found = [table.get(key, []) for table in tables]
+        if len({len(each) for each in found if each}) > 1:  # means over each sample's own mean
+            if any(count != each[0] for each in found for count in each):
+                told = " : ".join(str(len(each)) for each in found)
+                raise Unreadable(f"the ranks have {told} terms of one kind ({terms[places[0]].key.strip('/')})")
+            found = [each[:1] * len(places) for each in found]
+        for i, place in enumerate(places):
+            counts[place] = [each[i] if each else 0.0 for each in found]
+    return counts
+
+
+def read_counts(row: list[float], rank: int) -> dict[float, list[float]]:
+    if row[:1] == [REFUSED]:
+        raise ValueError(f"motley.torch.DDP: rank {rank} does not know what its loss averages over, and says why")
+    table, i = {}, 0
+    while i < len(row):
+        table[row[i]] = row[i + 2 : i + 2 + int(row[i + 1])]
+        i += 2 + int(row[i + 1])
+    return table
+
+
+class Pass:
+    """One backward pass."""
+
+    def __init__(self, session, roots: list[torch.Tensor]):
+        self.session, self.roots = session, roots
+        self.is_begun, self.is_ours = False, False
+        self.terms: list[Term] = []
+        self.factors: list[float] = []
+        self.problem: Unreadable | None = None
+        self.handles: list = []
+        self.models = contextlib.ExitStack()
+        reader = Reader()
+        if session.weight is None:
+            try:
+                self.terms = [term for root in roots for term in reader.read(root)]
+            except Unreadable as problem:
+                self.problem = problem
+        elif session.weight != "sum":
+            self.terms = [Term("given", root.grad_fn, 0.0) for root in roots]
+        self.mark = reader.mark
+
+    def __enter__(self) -> Pass:
+        # In the order in which they run where a node is both.
+        self.handles += [node.register_prehook(self.begin) for node in {root.grad_fn for root in self.roots}]
+        for i, term in enumerate(self.terms):
+            self.handles.append(term.node.register_prehook(lambda gradients, i=i: self.weigh(gradients, i)))
+            self.handles.append(term.node.register_hook(lambda gradients, _, i=i: self.clear(gradients, i)))
+        return self
+
+    def __exit__(self, kind, error, _trace) -> None:
+        for each in self.handles:
+            each.remove()
+        self.models.close()
+        if error is None:
+            if self.is_ours:
+                self.session.end_backward()
+        elif isinstance(error, RuntimeError) and LOST.search(str(error)) and (ended := self.session.mesh.find_ended()):
+            raise RuntimeError(f"motley.torch: rank {ended[0]} has ended; rank {self.session.rank} exchanged gradients with it") from error
+
+    def begin(self, _gradients) -> None:
+        """Before anything is derived, within the engine, which knows what it will reach."""
+        if self.is_begun:
+            return
+        self.is_begun = True
+        self.is_ours = self.mark is not None or self.session.reaches_model()
+        if not self.is_ours:
+            return
+        torch.autograd.Variable._execution_engine.queue_callback(self.session.end_compute)
+        try:
+            self.factors = self._find_factors()
+        except Unreadable as problem:
+            raise ValueError(f"motley.torch.DDP: it is not known what the loss averages over: {problem}. Please {losses.ADVICE}") from None
+        self.models = self.session.within_models()
+        part = self.factors[0] if self.factors else 1.0
+        self.session.begin_backward(self.roots, part / self.session.world)
+
+    def _find_factors(self) -> list[float]:
+        session = self.session
+        if self.problem is not None:
+            session.exchange("loss", [REFUSED])
+            raise self.problem
+        if session.weight is not None:
+            self.terms = [Term(term.key, term.node, session.given_count()) for term in self.terms]
+        if self.mark is not None and self.mark >= 0:
+            self.terms = [Term(term.key, term.node, self.mark) for term in self.terms]
+        counts = exchange_counts(self.terms, session) if self.terms or session.weight is None else []
+        totals = [sum(each) for each in counts]
+        before = 0.0
+        if self.mark is not None:
+            before = session.accumulate(totals)
+        rank = 0 if session.is_alone else session.rank
+        return [len(each) * each[rank] / (total + before) if total > 0 else 0.0 for each, total in zip(counts, totals, strict=True)]
+
+    def weigh(self, gradients, i: int):
+        factor = self.factors[i] if self.is_ours else 1.0
+        return None if factor == 1.0 else tuple(None if each is None else each * factor for each in gradients)
+
+    def clear(self, gradients, i: int):
+        """A mean over nothing has gradients that are no numbers."""
+        if self.is_ours and self.factors[i] == 0.0:
+            return tuple(None if each is None else torch.zeros_like(each) for each in gradients)
+        return None
+
+
+def backward(tensors, *arguments, **keywords):
+    """torch.autograd.backward."""
+    session = _sessions[-1] if _sessions else None
+    if session is not None and torch._C._current_graph_task_id() != -1:
+        session.has_nested = True  # a reentrant checkpoint: what is behind it no graph says
+        session = None
+    roots = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+    roots = [each for each in roots if isinstance(each, torch.Tensor) and each.grad_fn is not None]
+    if session is None or not roots:
+        return _pytorch_s(tensors, *arguments, **keywords)
+    with Pass(session, roots):
+        return _pytorch_s(tensors, *arguments, **keywords)
+
+
+def weigh_backward_passes(session) -> None:
+    """From now on, of the models of this session."""
+    if _sessions not in ([], [session]):
+        raise ValueError("motley.torch.DDP: models of two process groups; those of one can be weighed")
+    _sessions[:] = [session]
+    torch.autograd.backward = backward

@@ -1,0 +1,82 @@
+"""What all ranks have of a tensor, which now may be of unequal lengths: features of a contrastive loss, outputs of a metric."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+
+from motley.torch.refusals import check_group
+from motley.torch.session import Session, session_of
+from motley.torch.trial import Trial
+
+
+ALL_GATHER = dist.all_gather
+
+
+class Gathered(torch.autograd.Function):
+    @staticmethod
+    def forward(context, tensor, lengths, session):
+        context.lengths, context.session = lengths, session
+        most = max(lengths)
+        own = torch.zeros(most, *tensor.shape[1:], dtype=tensor.dtype, device=tensor.device)
+        own[: len(tensor)] = tensor
+        parts = [torch.empty_like(own) for _ in lengths]
+        with session.waiting():
+            ALL_GATHER(parts, own, group=session.group)
+        return torch.cat([part[:length] for part, length in zip(parts, lengths, strict=True)])
+
+    @staticmethod
+    def backward(context, gradient):
+        """What the losses of all ranks owe to this rank's part."""
+        session, lengths = context.session, context.lengths
+        gradient = gradient.contiguous().clone()
+        with session.waiting():
+            dist.all_reduce(gradient, group=session.group)
+        begin = sum(lengths[: session.rank])
+        return gradient[begin : begin + lengths[session.rank]], None, None
+
+
+def gather_of(session: Session, tensor: torch.Tensor) -> torch.Tensor:
+    shape = tuple(tensor.shape)
+    if not shape:
+        tensor, shape = tensor.unsqueeze(0), (1,)
+    trial = Trial.asked()
+    if session.world == 1 or trial and trial.is_whole:
+        return tensor
+    rows = session.exchange("a gather", [float(each) for each in shape])
+    if any(row[1:] != rows[0][1:] for row in rows):
+        found = ", ".join("x".join(f"{each:.0f}" for each in row) for row in rows)
+        raise ValueError(f"motley.torch.gather: the ranks have {found} numbers; they may differ in the first dimension alone")
+    return Gathered.apply(tensor, [int(row[0]) for row in rows], session)
+
+
+def explain_gathers(session: Session) -> None:
+    """Gathers of equal buffers say why they fail, where gloo ends the process and NCCL nothing."""
+
+    def explained(gather):
+        def wrapped(into, tensor, group=None, async_op=False):
+            if group is session.group and not session.is_alone and session.world > 1:
+                lengths = [int(row[0]) for row in session.exchange("a gather of equal buffers", [float(tensor.numel())])]
+                if len(set(lengths)) > 1:
+                    raise ValueError(
+                        f"motley.torch: {gather.__name__} wants as many numbers of each rank, and they have {' : '.join(map(str, lengths))}, as their shares "
+                        "are unequal. Write motley.torch.gather(tensor), which joins them, with gradients"
+                    )
+            return gather(into, tensor, group=group, async_op=async_op)
+
+        wrapped.explains = session
+        return wrapped
+
+    for name in ("all_gather", "all_gather_into_tensor"):
+        if not hasattr(getattr(dist, name), "explains"):
+            setattr(dist, name, explained(getattr(dist, name)))
+
+
+def gather(tensor: torch.Tensor, group=None) -> torch.Tensor:
+    """The ranks' tensors one behind the other, in the order of ranks: [n1 + n2 + ..., ...] of [n_i, ...]. Called by all ranks.
+
+    Gradients come back to each rank's part from the losses of all ranks. A loss over one's own samples against all, and one over all of them
+    on each rank, are weighed like any other: nothing is to be multiplied.
+    """
+    check_group()
+    return gather_of(session_of(group), tensor)
