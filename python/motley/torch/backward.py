@@ -15,7 +15,7 @@ import torch
 from motley.torch import losses
 from motley.torch.losses import Reader, Term, Unreadable
 
-REFUSED = -1.0
+REFUSED, GRADIENTS = -1.0, -2.0
 LOST = re.compile("connection (was )?closed|connection reset|broken pipe|timed out waiting|remote process exited|socket closed", re.IGNORECASE)
 _pytorch_s = torch.autograd.backward
 _sessions: list = []  # whose models' backward passes are weighed
@@ -39,24 +39,30 @@ def number_of(key: str) -> float:
     return float(int.from_bytes(hashlib.blake2s(key.encode(), digest_size=6).digest(), "big"))
 
 
-def exchange_counts(terms: list[Term], session) -> list[list[float]]:
-    """Of each term what every rank divides by. All ranks call it together."""
+def exchange_counts(terms: list[Term], session, has_gradients: bool) -> tuple[list[list[float]], list[float], bool]:
+    """Of each term what every rank divides by; the sums of all ranks' terms, also of those that are not here; and whether a rank has gradients
+    already. All ranks call it together."""
     groups: dict[float, list[int]] = {}
     for place, term in enumerate(terms):
         groups.setdefault(number_of(term.key), []).append(place)
     own = [each for key, places in groups.items() for each in (key, len(places), *(float(terms[place].count) for place in places))]
+    own += [GRADIENTS, 1, float(has_gradients)]
     tables = [read_counts(row, rank) for rank, row in enumerate(session.exchange("loss", own))]
+    has_gradients = any([table.pop(GRADIENTS)[0] for table in tables])
     counts: list[list[float]] = [[] for _ in terms]
-    for key, places in groups.items():
+    totals = []
+    for key in sorted({key for table in tables for key in table}):
         found = [table.get(key, []) for table in tables]
-        if len({len(each) for each in found if each}) > 1:  # means over each sample's own mean
+        lengths = {len(each) for each in found if each}
+        if len(lengths) > 1:  # means over each sample's own mean
             if any(count != each[0] for each in found for count in each):
-                told = " : ".join(str(len(each)) for each in found)
-                raise Unreadable(f"the ranks have {told} terms of one kind ({terms[places[0]].key.strip('/')})")
-            found = [each[:1] * len(places) for each in found]
-        for i, place in enumerate(places):
-            counts[place] = [each[i] if each else 0.0 for each in found]
-    return counts
+                raise Unreadable(f"the ranks have {' : '.join(str(len(each)) for each in found)} terms of one kind")
+            found = [each[:1] * max(lengths) for each in found]
+        by_term = [[each[i] if each else 0.0 for each in found] for i in range(max(lengths))]
+        totals += [sum(each) for each in by_term]
+        for i, place in enumerate(groups.get(key, [])):
+            counts[place] = by_term[i]
+    return counts, totals, has_gradients
 
 
 def read_counts(row: list[float], rank: int) -> dict[float, list[float]]:
@@ -134,13 +140,12 @@ class Pass:
             self.terms = [Term(term.key, term.node, session.given_count()) for term in self.terms]
         if self.mark is not None and self.mark >= 0:
             self.terms = [Term(term.key, term.node, self.mark) for term in self.terms]
-        counts = exchange_counts(self.terms, session) if self.terms or session.weight is None else []
-        totals = [sum(each) for each in counts]
-        before = 0.0
-        if self.mark is not None:
-            before = session.accumulate(totals)
+        if session.weight == "sum":
+            return []
+        counts, totals, has_gradients = exchange_counts(self.terms, session, self.mark is not None and session.has_gradients())
+        before = session.accumulate(totals, has_gradients) if self.mark is not None else 0.0
         rank = 0 if session.is_alone else session.rank
-        return [len(each) * each[rank] / (total + before) if total > 0 else 0.0 for each, total in zip(counts, totals, strict=True)]
+        return [len(each) * each[rank] / (sum(each) + before) if sum(each) > 0 else 0.0 for each in counts]
 
     def weigh(self, gradients, i: int):
         factor = self.factors[i] if self.is_ours else 1.0

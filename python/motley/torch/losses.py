@@ -49,10 +49,11 @@ class Path:
     factor: float | torch.Tensor = 1.0  # of the numbers that multiply
     key: str = ""
     places: tuple = ()  # sums and means on it
-    first: object = None  # the first sum behind the last divisor
+    last: float | torch.Tensor = math.inf  # of the divisors
+    first: object = None  # the first sum behind that
 
     def divide(self, kind: str, divisor) -> Path:
-        return dataclasses.replace(self, count=_times(self.count, divisor), key=f"{self.key}/{kind}", first=None)
+        return dataclasses.replace(self, count=_times(self.count, divisor), key=f"{self.key}/{kind}", last=divisor, first=None)
 
     def sum(self, node) -> Path:
         return dataclasses.replace(self, places=(*self.places, node), first=self.first or node)
@@ -196,14 +197,13 @@ class Reader:
             return []
         if not path.places:
             raise Unreadable(f"it ends in {node.name()}")
-        place = path.places[-1]
-        if not key and isinstance(path.factor, float) and path.factor not in (0, 1):
-            count, key = 1 / abs(path.factor), "/Mul"  # sum * (1 / n)
+        if not any(kind in key for kind in ("Mean", "Loss")) and (not isinstance(path.factor, float) or path.factor not in (0, 1)):
+            count, key = count / path.factor, f"{key}/Mul"  # sum * (1 / n)
         if not key:
             return []
-        if not isinstance(count, torch.Tensor) and abs(count) <= 1 and is_empty(path.first or place):
+        if not isinstance(path.last, torch.Tensor) and abs(path.last) <= 1 and is_empty(path.first or path.places[-1]):
             count = 0.0
-        self._put(Term(key, place, abs(count)), path.places[:-1])
+        self._put(Term(key, path.places[-1], abs(count)), path.places[:-1])
         return []
 
     def _put(self, term: Term, above: tuple) -> None:

@@ -333,16 +333,22 @@ class Session:
             )
         return self._counts[-1]
 
-    def accumulate(self, totals: list[float]) -> float:
+    def has_gradients(self) -> bool:
+        """Of this rank alone: its targets may all be masked."""
+        return any(each.grad is not None and bool(each.grad.any()) for each in self.parameters())
+
+    def accumulate(self, totals: list[float], has_gradients: bool) -> float:
         """What the gradients that are there average over. They become their part of the mean over that and `totals`, of each term."""
         if len(set(totals)) > 1:
             raise ValueError(f"motley.torch.weigh: the loss has terms that average over {totals}; give it the number: weigh(loss, weight=...)")
-        gradients = [each.grad for each in self.parameters() if each.grad is not None]
-        before = self.accumulated if any(each.any() for each in gradients) else 0.0
+        before = self.accumulated if has_gradients else 0.0
         self.accumulated = before + (totals[0] if totals else 0.0)
         if before and self.accumulated > before:
-            for each in gradients:
-                each.mul_(before / self.accumulated)
+            part = before / self.accumulated
+            for each in self.parameters():
+                if each.grad is not None:
+                    each.grad.mul_(part)
+            self.work.losses = [(value, part * own) for value, own in self.work.losses]
         return before
 
     def begin_backward(self, roots: list[torch.Tensor], part: float) -> None:
