@@ -140,7 +140,7 @@ def difference(ours, reference):
     return max(float((ours[name].double() - reference[name].double()).abs().max()) for name in reference)
 
 
-def compare(build, shares, weight="samples", steps=20, passes=1, workers=0, **options):
+def compare(build, shares, weight=None, steps=20, passes=1, workers=0, **options):
     model, data = build()
     reference = copy.deepcopy(model)
     if RANK:  # the first rank's weights and statistics count, as with DistributedDataParallel
@@ -338,8 +338,8 @@ class Told:
 
     def __init__(self, session_, seconds):
         self._now, self._begun, self._seconds = 0.0, 0.0, seconds
-        self._session, self._end_step = session_, session_.end_step
-        session_.end_step = self.end_step
+        self._session, self._end_backward = session_, session_.end_backward
+        session_.end_backward = self.end_backward
         session_.clock._quota.least_s = lambda: 0.0
         clocks.time = session.time = self
 
@@ -349,11 +349,11 @@ class Told:
     def compute(self, seconds):
         self._now += seconds
 
-    def end_step(self):
+    def end_backward(self):
         """The slowest rank is there, and gradients are exchanged."""
         slowest = max(n * self._seconds(rank) for rank, n in enumerate(self._session.samples))
         self._now = self._begun = self._begun + slowest + self.EXCHANGE_S
-        self._end_step()
+        self._end_backward()
 
 
 class Paced(nn.Module):
@@ -410,10 +410,9 @@ def evaluate(model, data):
 
 def said(call):
     try:
-        call()
+        return str(call())
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    return "nothing"
 
 
 def refused_loaders():
@@ -424,11 +423,8 @@ def refused_loaders():
         def __iter__(self):
             return iter(data)
 
-    class Mine(torch.utils.data.BatchSampler):
-        pass
-
     sampler = DistributedSampler(data, WORLD, RANK)
-    loader, own = DataLoader(data, BATCH, sampler=sampler), Mine(sampler, BATCH, False)
+    loader = DataLoader(data, BATCH, sampler=sampler)
     alone = {"regions": [{"devices": [0]}], "samples": 12}
     plans = {"two": [alone, alone], "stages": [alone, {"regions": [{"devices": [1]}, {"devices": [2]}], "samples": 12}]}
     with tempfile.TemporaryDirectory() as folder:
@@ -436,9 +432,9 @@ def refused_loaders():
             pathlib.Path(folder, name).write_text(json.dumps({"replicas": replicas}))
         return {
             "iterable": said(lambda: share(DataLoader(Stream(), BATCH))),
-            "batches": said(lambda: share(DataLoader(data, batch_sampler=own))),
+            "batches": said(lambda: share(DataLoader(data, batch_size=None))),
             "order": said(lambda: share(DataLoader(data, BATCH, shuffle=True))),
-            "loader": said(lambda: share([own])),
+            "loader": said(lambda: share([loader])),
             "others": said(lambda: share(DataLoader(data, BATCH, sampler=DistributedSampler(data, 2, 0)))),
             "differ": said(lambda: share(DataLoader(data, BATCH + RANK, sampler=sampler))),
             "memory": said(lambda: share(loader, most=7)),
@@ -464,43 +460,18 @@ def refused_steps():
         x, y = data[:n]
         return loss(wrapped(x), y)
 
-    def unequal():
-        wrapped = wrap(model())
-        for n in (8, 4):
-            with wrapped.no_sync():
-                step(wrapped, n).backward()
-        step(wrapped, 8).backward()
-
-    def half_weighed():
-        wrapped = wrap(model())
-        with wrapped.no_sync():
-            motley.torch.weigh(step(wrapped, 8)).backward()
-        step(wrapped, 8).backward()
-
     def masked():
         wrapped = wrap(model(), weight=lambda batch: 0)
         step(wrapped, 8).backward()
-
-    def unlike():
-        wrapped = wrap(model())
-        both = [motley.torch.share(DataLoader(data, size, sampler=sampler), shares=[3, 2, 1]) for size in (BATCH, 3)]
-        for (x, y), (u, v) in zip(*both, strict=False):
-            (loss_of(wrapped(x), y) + loss_of(wrapped(u), v)).backward()
+        return wrapped.module.weight.grad.abs().max().item()
 
     found = {
-        "over what": said(lambda: motley.torch.weigh(torch.ones(()))),  # before anything is shared
-        "unequal": said(unequal),
-        "half weighed": said(half_weighed),
         "masked": said(masked),
-        "sum": said(lambda: step(wrap(model()), 8, functools.partial(F.cross_entropy, reduction="sum")).backward()),
-        "hook": said(lambda: wrap(model()).register_comm_hook(None, None)),
         "join": said(lambda: wrap(model()).join()),
-        "mixed": said(lambda: wrap(model(), mixed_precision=object())),
-        "delayed": said(lambda: wrap(model(), delay_all_reduce_named_params=[("weight", None)])),
         "weight": said(lambda: wrap(model(), weight="words")),
         "norm": said(lambda: wrap(nn.Sequential(nn.BatchNorm1d(12)))(torch.ones(12))),
     }
-    return found | {"unlike": said(unlike), "frame": said(lambda: session.session_of().mesh.post(torch.ones(8193, dtype=torch.float64)))}
+    return found | {"frame": said(lambda: session.session_of().mesh.post(torch.ones(8193, dtype=torch.float64), ""))}
 
 
 def refuses():
@@ -551,7 +522,7 @@ def exchange():
     mesh.Mesh._connect = connect
     torch.manual_seed(RANK)
     values = [torch.randn(n, dtype=torch.float64) for n in (3, 193, 1)]
-    posted = [group.post(each) for each in values]
+    posted = [group.post(each, f"{len(each)} numbers") for each in values]
     sums = [group.sum(posted[i]) for i in (2, 0, 1)]
     told, all_values = [None] * WORLD, [None] * WORLD
     dist.all_gather_object(told, ([each.numpy().tobytes().hex() for each in sums], heard == [b""] or not heard))

@@ -13,7 +13,7 @@ import motley.torch
 import pytest
 import torch
 from motley.library import NO_MOST
-from motley.torch import clocks, ending, memory, mesh, norm, parallel, quota, refusals, run_log, session, trial, verify
+from motley.torch import clocks, ending, memory, mesh, norm, quota, refusals, run_log, session, trial, verify
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import TensorDataset
@@ -235,18 +235,6 @@ def test_a_change_is_behind_what_is_drawn():
     assert [drawn.take() for _ in range(4)] == [[2, 2]] * 3 + [[3, 1]]
 
 
-def test_a_mean_over_nothing_adds_nothing(monkeypatch):
-    """A rank whose targets are all masked has gradients that may be no numbers."""
-    work = types.SimpleNamespace(wait=lambda: None)
-    monkeypatch.setattr(parallel.dist, "all_reduce", lambda *_, **__: work)
-    for factor, wanted in ((0.0, [0, 0]), (0.5, [pytest.approx(math.nan, nan_ok=True), 1])):
-        buffer = torch.tensor([math.nan, 2.0])
-        sums = parallel.Sums(types.SimpleNamespace(group=None), types.SimpleNamespace(factor=lambda factor=factor: factor))
-        sums.is_static = True  # waits at once
-        sums.reduce(types.SimpleNamespace(buffer=lambda buffer=buffer: buffer, is_last=lambda: False))
-        assert buffer.tolist() == wanted
-
-
 def lines_of(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
@@ -353,10 +341,10 @@ def test_a_rank_that_does_not_answer_is_named(monkeypatch):
         alone.rank, alone.world, alone.peers, alone._posted, alone._own, alone._read, alone._frames = 0, 2, {1: here}, 0, {}, [0, 0], {}
         here.settimeout(0.01)
         with pytest.raises(RuntimeError, match="motley.torch: rank 0 waited 0 s for rank 1"):
-            alone.take(alone.post(torch.ones(1, dtype=torch.float64)))
+            alone.take(alone.post(torch.ones(1, dtype=torch.float64), "a place"))
         there.close()
         with pytest.raises(RuntimeError, match="motley.torch: rank 1 has ended; rank 0 waited for it"):
-            alone.take(alone.post(torch.ones(1, dtype=torch.float64)))
+            alone.take(alone.post(torch.ones(1, dtype=torch.float64), "a place"))
 
 
 def test_gloo_s_interface_comes_first(monkeypatch):
@@ -373,15 +361,6 @@ def test_sums_of_a_batch_are_those_of_its_channels():
     assert norm.sums_of(torch.tensor([[low], [high]])).tolist() == [2, low + high, low**2 + high**2]
 
 
-def test_a_loss_that_is_a_sum_is_seen():
-    line, x, y = nn.Linear(3, 2), torch.ones(4, 3), torch.zeros(4, dtype=torch.long)
-    for loss in (line(x).sum(), F.cross_entropy(line(x), y, reduction="sum"), -2 * line(x).sum()):
-        with pytest.raises(ValueError, match="the loss is a sum over this rank's samples"):
-            refusals.refuse_sums(loss.grad_fn)
-    for loss in (line(x).mean(), F.cross_entropy(line(x), y), line(x).sum(1).mean(), torch.ones(())):
-        refusals.refuse_sums(loss.grad_fn)
-
-
 def test_many_unused_parameters_are_counted():
     module = nn.Sequential(*(nn.Linear(1, 1) for _ in range(4)))
     said = refusals.explain_unused(module, "... did not receive grad for rank 0: 0 1 2 3 4 5 6 ...")
@@ -389,11 +368,11 @@ def test_many_unused_parameters_are_counted():
     assert "loss: some; its" in refusals.explain_unused(module, "otherwise")
 
 
-def test_what_a_loss_is_a_mean_over_is_counted():
-    """Of labels all but -100; of samples the first tensor that has some."""
-    x, labels = torch.ones(3, 2), torch.tensor([[1, -100], [2, 2], [-100, -100]])
-    assert parallel.count_tokens({"labels": labels, "x": x}) == parallel.count_tokens((x, labels)) == 3
-    assert parallel.count_samples((torch.tensor(7.0), x)) == parallel.count_samples({"scale": 2, "x": x}) == 3
+def test_samples_are_those_of_the_first_tensor():
+    x = torch.ones(3, 2)
+    assert session.count_samples((torch.tensor(7.0), x)) == session.count_samples({"scale": 2, "x": x}) == 3
+    with pytest.raises(ValueError, match="there is none; give weight= a function of the batch"):
+        session.count_samples(["words"])
 
 
 def test_another_pytorch_is_refused():
@@ -409,12 +388,15 @@ def test_without_a_process_group():
             call(nn.Linear(1, 1))
 
 
-def test_a_trial_s_split_and_order(monkeypatch):
+def test_a_trial_s_parts(monkeypatch):
     assert trial.Trial.asked() is None
-    monkeypatch.setenv(trial.VARIABLE, json.dumps({"folder": "/f", "split": "uneven"}))
-    assert trial.Trial.asked().shares(3) == [3, 2, 1] and trial.Trial.asked().order([4, 5, 6]) == [4, 5, 6]
-    turned = trial.Trial("/f", "turned")
-    assert turned.shares(3) == [1, 1, 1] and turned.order([0, 1, 2, 3, 4]) == [0, 2, 4, 1, 3] and turned.gradients == "/f/turned.pt"
+    monkeypatch.setenv(trial.VARIABLE, json.dumps({"folder": "/f", "kind": "uneven"}))
+    uneven = trial.Trial.asked()
+    assert uneven.shares(3) == [3, 2, 1] and uneven.part([4, 5, 6], [1, 2], 1) == [5, 6] and not uneven.is_plain
+    whole, turned = trial.Trial("/f", "whole"), trial.Trial("/f", "turned")
+    assert whole.shares(3) == [1, 1, 1] and whole.part([4, 5, 6], [1, 1, 1], 1) == [4, 5, 6] and whole.is_plain
+    assert turned.part([4, 5, 6], [1, 1, 1], 1) == [6, 5, 4] and turned.file(2) == "/f/turned-2.pt"
+    assert trial.Trial.shorten(list(range(9))) == [0, 1, 2, 3, 4, 8] and trial.Trial.shorten([1, 2]) == [1, 2]
 
 
 def test_gradients_are_compared_by_their_norms():
@@ -429,12 +411,13 @@ def test_gradients_are_compared_by_their_norms():
 
 @pytest.fixture
 def trials(tmp_path, capfd):
-    """trials(even=..., uneven=..., turned=...): what `verify` makes of a command that has found these gradients: exit code, object, line."""
+    """trials(whole=..., even=..., ...): what `verify` makes of a command whose only step had these gradients: exit code, object, line."""
 
     def call(**found):
-        for split, gradients in found.items():
+        for kind, gradients in found.items():
             tensors = {name: torch.tensor(values) for name, values in gradients.items()}
-            torch.save({"gradients": tensors, "samples": [2, 2] if split == "even" else [3, 1]}, tmp_path / f"{split}.pt")
+            step = {"gradients": tensors, "buffers": {}, "samples": [3, 1] if kind == "uneven" else [2, 2]}
+            torch.save(step, tmp_path / f"{kind}-0.pt")
         place = f"{sys.executable} -SE -c 'import json, os; print(json.loads(os.environ[\"{trial.VARIABLE}\"])[\"folder\"])'"
         command = ["--", "sh", "-c", f"cp {tmp_path}/*.pt $({place})"]
         code = verify.main(["--json", *command])
@@ -447,22 +430,49 @@ def trials(tmp_path, capfd):
 
 def test_equal_gradients_pass(trials):
     # 3e-4 of |(3, 4)|: 6e-5.
-    code, found, line = trials(even={"a": [3.0, 4.0], "b": [5.0]}, uneven={"a": [3.0, 4.0003], "b": [5.0]})
+    one = {"a": [3.0, 4.0], "b": [5.0]}
+    code, found, line = trials(whole=one, even=one, uneven={"a": [3.0, 4.0003], "b": [5.0]})
     assert code == 0 and found.pop("max_grad_diff") == pytest.approx(6e-5, rel=1e-2)
-    assert found == {"against": "even", "grad_limit": 1e-4, "worst_tensor": "a", "tensors": 2, "rounding": [], "splits": [[2, 2], [3, 1]], "pass": True}
-    assert line == "pass: 2 gradients of the first step under 3:1 and 2:2 samples differ by 6e-05 (limit 0.0001, worst 'a')\n"
+    assert found == {"against": "one device", "steps": 1, "grad_limit": 1e-4, "worst_tensor": "a", "worst_step": 0, "tensors": 2, "rounding": [],
+                     "splits": [[2, 2], [3, 1]], "looks_like": None, "pass": True}  # fmt: skip
+    assert line == "pass: 2 tensors of 1 optimizer steps under 3:1 and 2:2 samples differ from one device's by 6e-05 (limit 0.0001, worst 'a' in step 0)\n"
 
 
-def test_gradients_that_differ_fail_with_advice(trials):
-    code, found, line = trials(even={"a": [3.0, 4.0], "b": [5.0]}, uneven={"a": [3.0, 4.5], "b": [5.0]})
+def test_gradients_that_differ_fail_with_what_they_look_like(trials):
+    one, half = {"a": [3.0, 4.0], "b": [5.0]}, {"a": [1.5, 2.0], "b": [2.5]}
+    others = {"turned": one, "ddp": one}
+    code, found, line = trials(whole=one, even=one, uneven={"a": [3.0, 4.5], "b": [5.0]}, **others)
     assert code == 5 and not found["pass"] and found["max_grad_diff"] == pytest.approx(0.1)
-    assert line.startswith("FAIL: 2 gradients ") and "what differs: random numbers that are drawn by rank" in line
+    assert line.startswith("FAIL: 2 tensors ") and "it looks like a loss that depends on which samples a rank has" in line
+    code, found, _ = trials(whole=one, even=one, uneven=half, **others)
+    assert code == 5 and found["looks_like"].startswith("every gradient is 0.5 times what it should be")
+    code, found, _ = trials(whole=one, even=one, uneven={"a": [3.0, 4.0]}, **others)
+    assert code == 5 and found["looks_like"].startswith("b has a gradient in one of the runs alone")
+
+
+def test_equal_wrongs_are_found(trials):
+    """Two splits that are wrong alike."""
+    one, wrong = {"a": [3.0, 4.0]}, {"a": [6.0, 8.0]}
+    assert trials(whole=one, even=wrong, uneven=wrong, turned=one, ddp=one)[0] == 5
+
+
+def test_a_loss_that_is_no_mean_is_compared_with_pytorch(trials):
+    one, sums = {"a": [3.0, 4.0]}, {"a": [1.0, 1.0]}
+    code, found, _ = trials(whole=one, even=sums, uneven=sums, turned=one, ddp=sums)
+    assert code == 0 and found["against"] == "DistributedDataParallel"
+
+
+def test_what_is_drawn_by_place_cannot_be_compared(trials):
+    one = {"a": [3.0, 4.0]}
+    code, found, _ = trials(whole=one, even={"a": [3.1, 4.0]}, uneven=one, turned={"a": [3.0, 4.1]}, ddp=one)
+    assert code == 1 and found["error"]["code"] == "verify.draws"
 
 
 def test_what_rounding_makes_is_left_out(trials):
     """b is 1e-5 off, of 1e-3 |a| a hundredth; another order makes as much of it, or a thirtieth, or a hundredth."""
+    one = {"a": [1.0], "b": [0.0]}
     for turned, code in ((1e-5, 0), (1e-5 / 29, 0), (1e-5 / 100, 5)):
-        found = trials(even={"a": [1.0], "b": [0.0]}, uneven={"a": [1.0], "b": [1e-5]}, turned={"a": [1.0], "b": [turned]})
+        found = trials(whole=one, even=one, uneven={"a": [1.0], "b": [1e-5]}, turned={"a": [1.0], "b": [turned]}, ddp=one)
         assert found[0] == code and found[1]["rounding"] == (["b"] if code == 0 else [])
     assert "left out, as rounding alone" not in found[2]
 
@@ -471,7 +481,7 @@ def test_what_rounding_makes_is_left_out(trials):
     (["--fast", "--", "true"], 2, "motley: unknown --fast; wanted: motley verify [--json] -- COMMAND [cli.usage]"),
     (["--"], 2, "motley: no command; wanted: motley verify [--json] -- COMMAND, say torchrun --nproc-per-node 2 train.py [cli.usage]"),
     (["--", "no-such-program"], 2, "motley: cannot start no-such-program: No such file or directory [verify.command]"),
-    (["--", "false"], 1, "motley: false: exit code 1 under the even split [verify.command]"),
+    (["--", "false"], 1, "motley: false: exit code 1 under DistributedDataParallel [verify.command]"),
     (["-q", "--", "true"], 1, "motley: true: took no optimizer step of a model in motley.torch.DDP [verify.no-step]"),
 ])  # fmt: skip
 def test_verify_says_why_it_cannot(capfd, arguments, code, message):
@@ -482,13 +492,5 @@ def test_verify_says_why_it_cannot(capfd, arguments, code, message):
     assert f"motley: {json.loads(capfd.readouterr().out)['error']['message']}" in message
 
 
-@pytest.mark.parametrize(("found", "message"), [
-    ({"gradients": {}, "samples": [1, 1]}, "the first optimizer step had no gradients [verify.no-step]"),
-    ({"gradients": {"a": torch.ones(1)}, "samples": None}, "shared no loader (motley.torch.share) [verify.no-share]"),
-])  # fmt: skip
-def test_verify_says_what_a_script_lacks(tmp_path, monkeypatch, capfd, found, message):
-    torch.save(found, tmp_path / "even.pt")
-    monkeypatch.setattr(verify.Trial, "gradients", tmp_path / "even.pt", raising=False)
-    monkeypatch.setattr(verify.Trial, "__init__", lambda *_: None)
-    assert verify.main(["--", "true"]) == 1
-    assert capfd.readouterr().err == f"motley: true: {message}\n"
+def test_verify_says_what_a_script_lacks(trials):
+    assert trials(whole={})[1]["error"]["message"].endswith("its optimizer steps had no gradients")

@@ -7,6 +7,7 @@ alone, and so is autograd.grad: its values are the script's own.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import re
 
@@ -15,7 +16,7 @@ import torch
 from motley.torch import losses
 from motley.torch.losses import Reader, Term, Unreadable
 
-REFUSED, GRADIENTS = -1.0, -2.0
+REFUSED, HEAD = -1.0, -2.0  # what a row begins with
 LOST = re.compile("connection (was )?closed|connection reset|broken pipe|timed out waiting|remote process exited|socket closed", re.IGNORECASE)
 _pytorch_s = torch.autograd.backward
 _sessions: list = []  # whose models' backward passes are weighed
@@ -39,40 +40,95 @@ def number_of(key: str) -> float:
     return float(int.from_bytes(hashlib.blake2s(key.encode(), digest_size=6).digest(), "big"))
 
 
-def exchange_counts(terms: list[Term], session, has_gradients: bool) -> tuple[list[list[float]], list[float], bool]:
-    """Of each term what every rank divides by; the sums of all ranks' terms, also of those that are not here; and whether a rank has gradients
-    already. All ranks call it together."""
+@dataclasses.dataclass
+class Agreed:
+    """What all ranks said of a loss: by term of this rank's the counts of all ranks, and their weights."""
+
+    counts: list[list[float]]
+    weights: list[list[float]]
+    totals: list[float]  # of all ranks' terms, also of those that are not here
+    has_gradients: bool  # a rank has some already
+
+
+def agree(terms: list[Term], session, has_gradients: bool) -> Agreed:
+    """All ranks call it together. Unreadable: their terms are not alike."""
     groups: dict[float, list[int]] = {}
     for place, term in enumerate(terms):
         groups.setdefault(number_of(term.key), []).append(place)
-    own = [each for key, places in groups.items() for each in (key, len(places), *(float(terms[place].count) for place in places))]
-    own += [GRADIENTS, 1, float(has_gradients)]
-    tables = [read_counts(row, rank) for rank, row in enumerate(session.exchange("loss", own))]
-    has_gradients = any([table.pop(GRADIENTS)[0] for table in tables])
-    counts: list[list[float]] = [[] for _ in terms]
-    totals = []
+    row = [HEAD, float(has_gradients), float(session.samples[session.rank] if session.samples else 0)]
+    for key, places in groups.items():
+        row += [key, len(places), *(float(each) for place in places for each in (terms[place].count, terms[place].factor))]
+    rows = session.exchange("loss", row)
+    if refused := [rank for rank, each in enumerate(rows) if each[0] == REFUSED]:
+        raise ValueError(f"motley.torch.DDP: rank {refused[0]} does not know what its loss averages over, and says why")
+    tables, samples = [read_terms(each[3:]) for each in rows], [each[2] for each in rows]
+    agreed = Agreed([[]] * len(terms), [[]] * len(terms), [], any(each[1] for each in rows))
     for key in sorted({key for table in tables for key in table}):
         found = [table.get(key, []) for table in tables]
         lengths = {len(each) for each in found if each}
         if len(lengths) > 1:  # means over each sample's own mean
-            if any(count != each[0] for each in found for count in each):
+            if any(pair != each[0] for each in found for pair in each):
                 raise Unreadable(f"the ranks have {' : '.join(str(len(each)) for each in found)} terms of one kind")
             found = [each[:1] * max(lengths) for each in found]
-        by_term = [[each[i] if each else 0.0 for each in found] for i in range(max(lengths))]
-        totals += [sum(each) for each in by_term]
-        for i, place in enumerate(groups.get(key, [])):
-            counts[place] = by_term[i]
-    return counts, totals, has_gradients
+        for i in range(max(lengths)):
+            counts, factors = zip(*(each[i] if each else (0.0, 0.0) for each in found), strict=True)
+            if key == SUM:
+                counts, factors = counts_of_sum(factors), [1.0] * session.world
+            agreed.totals.append(sum(counts))
+            if i < len(groups.get(key, [])):
+                place = groups[key][i]
+                agreed.counts[place], agreed.weights[place] = list(counts), weights_of(counts, factors, samples)
+    return agreed
 
 
-def read_counts(row: list[float], rank: int) -> dict[float, list[float]]:
-    if row[:1] == [REFUSED]:
-        raise ValueError(f"motley.torch.DDP: rank {rank} does not know what its loss averages over, and says why")
+def read_terms(row: list[float]) -> dict[float, list[tuple[float, float]]]:
+    """(count, factor) of each term, by key."""
     table, i = {}, 0
     while i < len(row):
-        table[row[i]] = row[i + 2 : i + 2 + int(row[i + 1])]
-        i += 2 + int(row[i + 1])
+        end = i + 2 + 2 * int(row[i + 1])
+        table[row[i]] = list(zip(row[i + 2 : end : 2], row[i + 3 : end : 2], strict=True))
+        i = end
     return table
+
+
+def is_one_ratio(values, by) -> bool:
+    """Of numbers that are not 0."""
+    ratios = [a / b for a, b in zip(values, by, strict=True) if a and b]
+    return len(ratios) == sum(each != 0 for each in values) > 0 and max(ratios) - min(ratios) <= 1e-6 * max(ratios)
+
+
+def counts_of_sum(factors) -> list[float]:
+    """Of a sum times 1 / n the n; of any other factors nothing that differs."""
+    here = [each for each in factors if each]
+    if len(set(here)) > 1 and all(abs(1 / each - round(1 / each)) < 1e-4 for each in here):
+        return [1 / each if each else 0.0 for each in factors]
+    return [1.0] * len(factors)
+
+
+def weights_of(counts, factors, samples) -> list[float]:
+    """Of each rank's gradients, for DistributedDataParallel's mean over ranks to be that of one device.
+
+    A factor that differs between ranks is the script's own (mixup's), unless it is as their numbers of samples or of what is averaged: then the
+    script makes a mean a sum by it (a loss times the batch size), or of a sum a mean, and one device would have the number of all ranks.
+    """
+    world, here = len(counts), [each for each in factors if each]
+    total = sum(counts)
+    if total <= 0:
+        return [0.0] * world
+    weights = [world * each / total for each in counts]
+    if len(set(here)) <= 1:
+        return weights
+    for numbers in (samples, counts):
+        for power in (1, -1):
+            of_all = [each**power if each else 0.0 for each in numbers]
+            if is_one_ratio(factors, of_all):
+                ratio = next(a / b for a, b in zip(factors, of_all, strict=True) if a)
+                mean = ratio * (sum(numbers) / world) ** power
+                return [weight * mean / factor if factor else weight for weight, factor in zip(weights, factors, strict=True)]
+    return weights
+
+
+SUM = number_of("/Mul")
 
 
 class Pass:
@@ -134,7 +190,7 @@ class Pass:
     def _find_factors(self) -> list[float]:
         session = self.session
         if self.problem is not None:
-            session.exchange("loss", [REFUSED])
+            session.exchange("loss", [REFUSED, 0.0, 0.0])
             raise self.problem
         if session.weight is not None:
             self.terms = [Term(term.key, term.node, session.given_count()) for term in self.terms]
@@ -142,10 +198,10 @@ class Pass:
             self.terms = [Term(term.key, term.node, self.mark) for term in self.terms]
         if session.weight == "sum":
             return []
-        counts, totals, has_gradients = exchange_counts(self.terms, session, self.mark is not None and session.has_gradients())
-        before = session.accumulate(totals, has_gradients) if self.mark is not None else 0.0
-        rank = 0 if session.is_alone else session.rank
-        return [len(each) * each[rank] / (sum(each) + before) if sum(each) > 0 else 0.0 for each in counts]
+        agreed = agree(self.terms, session, self.mark is not None and session.has_gradients())
+        before = session.accumulate(agreed.totals, agreed.has_gradients) if self.mark is not None else 0.0
+        rank, totals = 0 if session.is_alone else session.rank, [sum(each) for each in agreed.counts]
+        return [each[rank] * (total / (total + before) if before else 1) for each, total in zip(agreed.weights, totals, strict=True)]
 
     def weigh(self, gradients, i: int):
         factor = self.factors[i] if self.is_ours else 1.0
@@ -172,9 +228,14 @@ def backward(tensors, *arguments, **keywords):
         return _pytorch_s(tensors, *arguments, **keywords)
 
 
-def weigh_backward_passes(session) -> None:
+def watch(session) -> None:
     """From now on, of the models of this session."""
     if _sessions not in ([], [session]):
         raise ValueError("motley.torch.DDP: models of two process groups; those of one can be weighed")
     _sessions[:] = [session]
     torch.autograd.backward = backward
+
+
+def forget(session) -> None:
+    if session in _sessions:
+        _sessions.remove(session)

@@ -207,6 +207,7 @@ def begin_sharing(session: Session, loader: DataLoader, together, split: Split, 
             "use another batch size, and drop_last=True"
         )
     explain_gathers(session)
+    session.expect_weighing()
     session.multiple = multiple
     for size in together.sizes():
         session.limit(size)

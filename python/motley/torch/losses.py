@@ -39,28 +39,47 @@ class Term:
     key: str  # the divisions between it and the loss, alike on all ranks
     node: torch.autograd.graph.Node  # its sum, or mean: what comes into it is weighed
     count: float | torch.Tensor  # what it is divided by; where a GPU knows that, on the GPU
+    factor: float | torch.Tensor = 1.0  # what it is multiplied by beside that
 
 
 @dataclasses.dataclass(frozen=True)
 class Path:
-    """From the loss to some node."""
+    """From the loss to some node. Of a mean all sizes count; a sum is divided by the last number that the script divides by, and numbers before
+    that multiply."""
 
-    count: float | torch.Tensor = 1.0  # product of the divisors
-    factor: float | torch.Tensor = 1.0  # of the numbers that multiply
     key: str = ""
+    mean: float | torch.Tensor | None = None
+    divisor: float | torch.Tensor | None = None
+    factor: float | torch.Tensor = 1.0
+    is_multiplied: bool = False
     places: tuple = ()  # sums and means on it
-    last: float | torch.Tensor = math.inf  # of the divisors
-    first: object = None  # the first sum behind that
+    first: object = None  # the first sum behind the divisor
 
-    def divide(self, kind: str, divisor) -> Path:
-        return dataclasses.replace(self, count=_times(self.count, divisor), key=f"{self.key}/{kind}", last=divisor, first=None)
+    def average(self, kind: str, count) -> Path:
+        return dataclasses.replace(self, key=f"{self.key}/{kind}", mean=count if self.mean is None else self.mean * count)
+
+    def divide(self, divisor) -> Path:
+        factor = self.factor if self.divisor is None else self.factor / self.divisor
+        return dataclasses.replace(self, key=f"{self.key}/Div", divisor=divisor, factor=factor, first=None)
+
+    def multiply(self, factor) -> Path:
+        return dataclasses.replace(self, factor=self.factor * factor, is_multiplied=True)
 
     def sum(self, node) -> Path:
         return dataclasses.replace(self, places=(*self.places, node), first=self.first or node)
 
-
-def _times(a, b):
-    return b if isinstance(a, float) and a == 1 else a * b
+    def term(self, node) -> Term | None:
+        """None: a plain sum."""
+        key, count, factor = self.key, self.mean, self.factor
+        if count is not None:
+            factor = factor if self.divisor is None else factor / self.divisor
+        elif self.divisor is not None:
+            count = self.divisor
+            if not isinstance(count, torch.Tensor) and abs(count) <= 1 and is_empty(self.first or node):
+                count = 0.0
+        elif self.is_multiplied:
+            key, count = "/Mul", 1.0
+        return None if count is None else Term(key, node, abs(count), abs(factor))
 
 
 def kind_of(node) -> str:
@@ -128,9 +147,9 @@ class Reader:
         visited = set()
         while waiting:
             node, number, path = waiting.pop()
-            if (node, number, path.places) in visited:
+            if (node, number, path) in visited:
                 continue
-            visited.add((node, number, path.places))
+            visited.add((node, number, path))
             waiting += self._follow(node, number, path)
         if self._above & self._terms.keys():
             raise Unreadable("a mean is taken over means and sums at once")
@@ -146,7 +165,7 @@ class Reader:
             return [(*each, path) for each in inputs_of(node)]
         if hasattr(node, "_saved_reduction"):
             if node._saved_reduction == 1:
-                path = path.divide("Loss", self._loss_count(node, kind))
+                path = path.average("Loss", self._loss_count(node, kind))
             return self._end(node, number, path if node._saved_reduction == 0 else path.sum(node))
         following = inputs_of(node)
         if kind not in LINEAR:
@@ -158,11 +177,11 @@ class Reader:
             if kind == "Mul" and isinstance(scalar, float) and scalar == 0:
                 return []  # of a rank without targets
             if scalar is not None:
-                path = path.divide(kind, scalar) if kind == "Div" else dataclasses.replace(path, factor=_times(path.factor, scalar))
+                path = path.divide(scalar) if kind == "Div" else path.multiply(scalar)
         elif kind == "Mean":
             sizes, dims = node._saved_self_sym_sizes, getattr(node, "_saved_dim", ())
             dims = [dim - (1 << 64) if dim >> 63 else dim for dim in dims] or range(len(sizes))
-            path = path.divide(kind, float(math.prod(int(sizes[dim]) for dim in dims))).sum(node)
+            path = path.average(kind, float(math.prod(int(sizes[dim]) for dim in dims))).sum(node)
         elif kind in ("Sum", "Nansum"):
             path = path.sum(node)
         return [(*each, path) for each in following]
@@ -183,31 +202,27 @@ class Reader:
         waiting = [(*of_data[0], path)]
         while waiting:
             waiting += inner._follow(*waiting.pop())
-        found = list(inner._terms.values())
-        if any(each.key != found[0].key or not bool(each.count == found[0].count) for each in found):
+        found = [dataclasses.replace(each, node=node) for each in inner._terms.values()]
+        if len(set(found)) > 1:
             raise Unreadable("a product with a loss of several terms")
         if found:
-            self._put(Term(found[0].key, node, found[0].count), path.places)
+            self._put(found[0], path.places)
         return []
 
     def _end(self, node, number: int, path: Path) -> list[tuple]:
         """Nothing behind the node divides."""
-        count, key = path.count, path.key
         if is_of_parameters(node) and (not path.places or math.prod(shape_of(node, number)) == 1):
             return []
         if not path.places:
             raise Unreadable(f"it ends in {node.name()}")
-        if not any(kind in key for kind in ("Mean", "Loss")) and (not isinstance(path.factor, float) or path.factor not in (0, 1)):
-            count, key = count / path.factor, f"{key}/Mul"  # sum * (1 / n)
-        if not key:
-            return []
-        if not isinstance(path.last, torch.Tensor) and abs(path.last) <= 1 and is_empty(path.first or path.places[-1]):
-            count = 0.0
-        self._put(Term(key, path.places[-1], abs(count)), path.places[:-1])
+        if (term := path.term(path.places[-1])) is not None:
+            self._put(term, path.places[:-1])
         return []
 
     def _put(self, term: Term, above: tuple) -> None:
         self._above.update(above)
         before = self._terms.setdefault(term.node, term)
-        if before is not term and (before.key != term.key or not bool(before.count == term.count)):
+        if not bool(before.count == term.count):
             raise Unreadable("one sum is divided in two ways")
+        if not bool(before.factor == term.factor):  # a mean that is there twice
+            self._terms[term.node] = dataclasses.replace(before, factor=1.0)

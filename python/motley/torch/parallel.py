@@ -67,7 +67,8 @@ class DDP(DistributedDataParallel):
         if not torch.is_grad_enabled():
             if not trains:
                 session.forget()  # what evaluation takes is no training
-            return super().forward(*inputs, **keywords)
+            with self._norms.made_global(trains):
+                return super().forward(*inputs, **keywords)
         session.begin_forward(self, self._weight, keywords or inputs, self.require_backward_grad_sync)
         try:
             with self._norms.made_global(trains):

@@ -21,10 +21,11 @@ from collections.abc import Callable, Mapping
 
 import torch
 import torch.distributed as dist
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_leaves
 
 from motley.library import SplitPolicy, share_batch
-from motley.torch.backward import weigh_backward_passes
+from motley.torch import backward
 from motley.torch.clocks import UNKNOWN, DeviceClock, HostClock, StepClock
 from motley.torch.ending import await_idle
 from motley.torch.memory import Memory
@@ -129,6 +130,8 @@ class Session:
         self._is_synced = True
         self.part = 1.0 / self.world  # of this rank's last loss in that of all
         self.has_nested = False  # backward passes within one another
+        self.has_weighed = False
+        self._guard = None
         self.accumulated = 0.0  # what the gradients that are there average over, of losses that `weigh` marked
         self.clock: HostClock | DeviceClock = HostClock()
         self.steps = StepClock()
@@ -158,7 +161,7 @@ class Session:
 
     def watch(self) -> None:
         """Weighs backward passes from now on."""
-        weigh_backward_passes(self)
+        backward.watch(self)
 
     def add_model(self, module: torch.nn.Module, norms: Norms) -> None:
         """Whose steps' time and memory are kept. All ranks name it together, each where it has it."""
@@ -185,11 +188,11 @@ class Session:
         return stack
 
     def reaches_model(self) -> bool:
-        """Does the backward pass that runs derive a parameter? Behind reentrant checkpoints nobody sees, so there it does."""
-        if self.has_nested:
+        """Does the backward pass that runs derive a parameter, of a forward pass in DDP? Behind reentrant checkpoints nobody sees, so there it does."""
+        if self.has_nested or not self._forwards:
             return bool(self._forwards)
-        executes = torch._C._will_engine_execute_node
-        return any(executes(accumulator_of(each)) for each in self.parameters())
+        executes, modules = torch._C._will_engine_execute_node, (each.module for each in self._forwards)
+        return any(executes(accumulator_of(each)) for module in modules for each in module.parameters() if each.requires_grad)
 
     # Loaders.
 
@@ -214,6 +217,26 @@ class Session:
         if batch < self.world * self.multiple:
             wanted = "one" if self.multiple == 1 else self.multiple
             raise ValueError(f"motley.torch.share: a global batch of {batch} samples for {self.world} ranks; wanted {wanted} each at least")
+
+    def expect_weighing(self) -> None:
+        """Of what is trained on a shared loader's batches."""
+        if self._guard is None and not self.is_alone:
+            self._guard = register_optimizer_step_pre_hook(self._check_weighed)
+
+    def _check_weighed(self, *_) -> None:
+        if self.has_weighed or self.world == 1:
+            self._guard.remove()
+        elif self._taken:
+            raise ValueError(
+                "motley.torch: an optimizer steps on batches of unequal lengths, whose gradients nobody weighs. Write motley.torch.DDP(model) in place of "
+                "DistributedDataParallel(model), or motley.torch.weigh(loss).backward() where fully_shard averages them"
+            )
+
+    def close(self) -> None:
+        self.mesh.close()
+        backward.forget(self)
+        if self._guard is not None:
+            self._guard.remove()
 
     def fix(self, weights: list[float]) -> None:
         self.is_fixed = True
@@ -353,7 +376,7 @@ class Session:
 
     def begin_backward(self, roots: list[torch.Tensor], part: float) -> None:
         """`part`: of this rank's loss in that of all."""
-        self.part = part
+        self.part, self.has_weighed = part, True
         if self.record is not None:
             self.record.see(roots, part, self.work)
 
@@ -471,6 +494,13 @@ def session_of(group=None) -> Session:
     if group not in _sessions:
         _sessions[group] = Session(group)
     return _sessions[group]
+
+
+def forget_all() -> None:
+    """As in a process that begins: of a script after another."""
+    for each in _sessions.values():
+        each.close()
+    _sessions.clear()
 
 
 def _no_session() -> None:

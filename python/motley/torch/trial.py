@@ -89,11 +89,12 @@ class Trial:
             nonlocal steps
             of_all = os.path.join(self.folder, f"state-{steps}.pt")
             state = [dict(model.state_dict()) for model in Trial.models]
-            if self.kind == "whole" and session.rank == 0:
-                torch.save(state, of_all)
-            elif self.kind != "whole" and os.path.exists(of_all):  # so that each step's gradients are of the same weights
+            if os.path.exists(of_all):  # so that each step's gradients are of the same weights
                 for model, each in zip(Trial.models, torch.load(of_all, weights_only=True), strict=True):
                     model.load_state_dict(each)
+            elif session.rank == 0:
+                torch.save(state, of_all + ".new")
+                os.replace(of_all + ".new", of_all)
             steps += 1
             if steps >= STEPS[1] or steps >= STEPS[0] and Trial.has_epoch:
                 sys.stdout.flush()
