@@ -137,7 +137,7 @@ def test_faults_say_what_to_do():
     wanted = {
         "iterable": "the data set is iterable",
         "batches": "the loader makes no batches (batch_size=None)",
-        "order": "the loader's sampler is a RandomSampler; wanted torch.utils.data.DistributedSampler",
+        "order": "the loader's sampler is a RandomSampler, so every rank draws all samples; wanted torch.utils.data.DistributedSampler",
         "loader": "found a list, wanted a torch.utils.data.DataLoader",
         "others": "the sampler is for 2 ranks; there are 3",
         "differ": "batch_size differs between ranks: [8, 9, 10]",
@@ -245,13 +245,13 @@ def test_verify_compares_gradients_under_two_splits(tmp_path):
     found = json.loads(done.stdout)
     assert found["pass"] and found["max_grad_diff"] <= found["grad_limit"] == 1e-4
     # Two ranks of 32 samples each: even, and as 2 to 1.
-    assert (found["splits"], found["tensors"], found["against"]) == ([[32, 32], [43, 21]], 6, "one device") and found["steps"] >= 4
+    assert (found["splits"], found["tensors"], found["against"]) == ([[32, 32], [43, 21]], 8, "one device") and found["steps"] >= 4
 
 
 def test_verify_finds_a_wrong_weight(tmp_path):
     done = verify("--", *warm.torchrun(2), digits(tmp_path, "DDP(model)", "DDP(model, weight=lambda batch: 1)"))
     assert done.returncode == 5, done.stderr
-    assert done.stdout.startswith("FAIL: 6 tensors of ") and "under 43:21 and 32:32 samples differ from one device's by " in done.stdout
+    assert done.stdout.startswith("FAIL: 8 tensors of ") and "under 43:21 and 32:32 samples differ from one device's by " in done.stdout
     assert "it looks like a loss that depends on which samples" in done.stdout
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.distributed as dist
 
@@ -10,7 +12,8 @@ from motley.torch.session import Session, session_of
 from motley.torch.trial import Trial
 
 
-ALL_GATHER = dist.all_gather
+ALL_GATHER, INTO_TENSOR = dist.all_gather, dist.all_gather_into_tensor
+_sharing: dict = {}  # sessions whose loaders are shared, by group
 
 
 class Gathered(torch.autograd.Function):
@@ -51,25 +54,24 @@ def gather_of(session: Session, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def explain_gathers(session: Session) -> None:
-    """Gathers of equal buffers say why they fail, where gloo ends the process and NCCL nothing."""
+    """Gathers of equal buffers say why they fail, where gloo ends the process and NCCL says nothing."""
+    _sharing[session.group] = session
+    dist.all_gather, dist.all_gather_into_tensor = explained(ALL_GATHER), explained(INTO_TENSOR)
 
-    def explained(gather):
-        def wrapped(into, tensor, group=None, async_op=False):
-            if group is session.group and not session.is_alone and session.world > 1:
-                lengths = [int(row[0]) for row in session.exchange("a gather of equal buffers", [float(tensor.numel())])]
-                if len(set(lengths)) > 1:
-                    raise ValueError(
-                        f"motley.torch: {gather.__name__} wants as many numbers of each rank, and they have {' : '.join(map(str, lengths))}, as their shares "
-                        "are unequal. Write motley.torch.gather(tensor), which joins them, with gradients"
-                    )
-            return gather(into, tensor, group=group, async_op=async_op)
 
-        wrapped.explains = session
-        return wrapped
+def explained(gather: Callable) -> Callable:
+    def wrapped(into, tensor, group=None, async_op=False):
+        session = _sharing.get(group)
+        if session is not None and session.world > 1 and not session.is_alone:
+            lengths = [int(row[0]) for row in session.exchange("a gather of equal buffers", [float(tensor.numel())])]
+            if len(set(lengths)) > 1:
+                raise ValueError(
+                    f"motley.torch: {gather.__name__} wants as many numbers of each rank, and they have {' : '.join(map(str, lengths))}, as their shares "
+                    "are unequal. Write motley.torch.gather(tensor), which joins them, with gradients"
+                )
+        return gather(into, tensor, group=group, async_op=async_op)
 
-    for name in ("all_gather", "all_gather_into_tensor"):
-        if not hasattr(getattr(dist, name), "explains"):
-            setattr(dist, name, explained(getattr(dist, name)))
+    return wrapped
 
 
 def gather(tensor: torch.Tensor, group=None) -> torch.Tensor:

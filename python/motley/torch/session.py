@@ -224,9 +224,7 @@ class Session:
             self._guard = register_optimizer_step_pre_hook(self._check_weighed)
 
     def _check_weighed(self, *_) -> None:
-        if self.has_weighed or self.world == 1:
-            self._guard.remove()
-        elif self._taken:
+        if self._taken and self.world > 1 and not self.has_weighed:
             raise ValueError(
                 "motley.torch: an optimizer steps on batches of unequal lengths, whose gradients nobody weighs. Write motley.torch.DDP(model) in place of "
                 "DistributedDataParallel(model), or motley.torch.weigh(loss).backward() where fully_shard averages them"
