@@ -199,7 +199,7 @@ class Slow(Cnn):
 
 def learns(train):
     """Samples of each rank, by step."""
-    session._sessions.clear()  # as a script of its own
+    session.forget_all()  # as a script of its own
     model = seeded(Slow)
     train(model)
     found = [None] * WORLD
@@ -243,11 +243,6 @@ def refuses():
         made = motley.torch.share(L.Trainer(strategy="ddp", devices=WORLD, **options))
         made.fit(module, loaders[0] if len(loaders) == 1 else list(loaders))
 
-    def by_hand():
-        module = Module(seeded(Cnn))
-        module.automatic_optimization = False
-        fit(module, DataLoader(data, BATCH))
-
     loader = DataLoader(data, BATCH)
     found = {
         "split": said(lambda: share(accelerator(dataloader_config=settings(split_batches=True)))),
@@ -262,14 +257,11 @@ def refuses():
         "iterable": said(lambda: motley.torch.share(iterable)),
         "plain weight": said(lambda: motley.torch.share(loader, weight="tokens")),
         "shares": said(lambda: share(accelerator(), shares=[3, 2, 1])),
-        "own": said(lambda: share(OwnLoss(model=seeded(Words), args=arguments(), train_dataset=texts()))),
-        "word": said(lambda: share(hf.Trainer(model=seeded(Words), args=arguments(), train_dataset=texts()), weight="words")),
         "average": said(lambda: share(hf.Trainer(model=seeded(Cnn), args=arguments(average_tokens_across_devices=False)))),
         "finds": said(lambda: share(hf.Trainer(model=seeded(Cnn), args=arguments(auto_find_batch_size=True)))),
         "stream": said(lambda: trainer(seeded(Cnn), IterableRows(data))),
         "strategy": said(lambda: share(L.Trainer(accelerator="cpu", devices=1, logger=False))),
         "sampler": said(lambda: share(parallel)),
-        "by hand": said(by_hand),
         "loaders": said(lambda: fit(Module(seeded(Cnn)), loader, loader)),
     }
     return seeded(Cnn), found
@@ -293,7 +285,7 @@ CASES = {
     "trainer_norm": lambda: trainer(seeded(Cnn), pictures()),
     "trainer_words": lambda: trainer(seeded(Words), texts(), gradient_accumulation_steps=2, max_steps=10),
     "trainer_smooth": lambda: trainer(seeded(gpt2), texts(), gradient_accumulation_steps=3, label_smoothing_factor=0.1, max_steps=8),
-    "trainer_own": lambda: trainer(seeded(Words), texts(), OwnLoss, {"weight": "tokens"}),
+    "trainer_own": lambda: trainer(seeded(Words), texts(), OwnLoss),
     "resumed": resumed,
     "learns_trainer": lambda: learns(lambda model: trainer(model, pictures(), options={"shares": None}, gradient_accumulation_steps=2)),
     "learns_accelerate": lambda: learns(lambda model: accelerate(model, pictures(), shares=None)),

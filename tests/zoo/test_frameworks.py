@@ -91,14 +91,11 @@ def test_faults_say_what_to_do(results):
         "iterable": "the data set is iterable",
         "plain weight": "the weight of a plain loader's batches is the model's: DDP(model, weight=...)",
         "shares": "shares [3, 2, 1]; wanted 2 numbers above 0, one a rank",
-        "own": "the Trainer has a compute_loss of its own. Say what its loss is a mean over",
-        "word": "weight='words'; wanted 'samples', 'tokens', 'items' or a function of the batch",
         "average": "average_tokens_across_devices=False makes each rank's mean count alike; leave it at True",
         "finds": "auto_find_batch_size tries again on the rank without memory alone",
         "stream": "the data set is iterable",
         "strategy": "the Trainer's strategy is SingleDeviceStrategy; wanted Trainer(strategy='ddp', devices=...)",
         "sampler": "use_distributed_sampler=False hides which samples other ranks take",
-        "by hand": "automatic_optimization=False runs backward passes of its own",
         "loaders": "there are several training loaders",
     }
     assert {name: text for name, text in wanted.items() if text not in found[name]} == {}, found

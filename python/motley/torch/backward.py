@@ -230,7 +230,7 @@ def backward(tensors, *arguments, **keywords):
 
 def watch(session) -> None:
     """From now on, of the models of this session."""
-    if _sessions not in ([], [session]):
+    if any(each.group is not session.group for each in _sessions):
         raise ValueError("motley.torch.DDP: models of two process groups; those of one can be weighed")
     _sessions[:] = [session]
     torch.autograd.backward = backward

@@ -159,7 +159,7 @@ class Reader:
         """Where the walk goes on from a node; nowhere: a term is found."""
         kind = kind_of(node)
         if kind == "_DDPSink":  # outputs of a model, one by one
-            return [(*node.next_functions[1 + number], path)]
+            return [(*node.next_functions[number], path)]
         if kind == "Mark":
             self.mark = node.count
             return [(*each, path) for each in inputs_of(node)]

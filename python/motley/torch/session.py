@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 import torch.distributed as dist
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._pytree import tree_leaves
 
 from motley.library import SplitPolicy, share_batch
@@ -221,7 +221,7 @@ class Session:
     def expect_weighing(self) -> None:
         """Of what is trained on a shared loader's batches."""
         if self._guard is None and not self.is_alone:
-            self._guard = register_optimizer_step_pre_hook(self._check_weighed)
+            self._guard = register_optimizer_step_post_hook(self._check_weighed)
 
     def _check_weighed(self, *_) -> None:
         if self._taken and self.world > 1 and not self.has_weighed:

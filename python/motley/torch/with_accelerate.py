@@ -109,6 +109,8 @@ class SharedAccelerator(Accelerator):
 
     def gather(self, tensor):
         """Of ranks with unequal batches, too."""
+        if self.session.is_alone:
+            return super().gather(tensor)
         return tree_map(lambda each: gather_of(self.session, each.detach()) if isinstance(each, torch.Tensor) else each, tensor)
 
     def reduce(self, *arguments, **keywords):
