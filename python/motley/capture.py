@@ -64,7 +64,8 @@ def trace(step: Step, examples, *, trains: bool = True) -> Traced:
     if batch == 1:  # PyTorch takes a size of one as fixed
         examples, batch = tuple(torch.cat([value, value]) for value in examples), 2
     log.info("tracing forward" if trains else "tracing the evaluation")
-    program, min_batch = export_program(step, examples)
+    with refusing_other_autocast(examples[0].device.type):
+        program, min_batch = export_program(step, examples)
     check_loss(program)
     return Traced(program, batch, min_batch, step.result.names)
 
@@ -92,6 +93,38 @@ def capture(step: Step, traced: Traced, *, fake_weights: bool = False) -> Captur
         buffers=set(module.state_dict()) - {name for name, _ in module.named_parameters()},
         constants={name.removeprefix(MODULE): value for name, value in program.constants.items()},
     )
+
+
+_make_autocast = torch.autocast.__init__
+
+
+def make_autocast(self, device_type, dtype=None, enabled=True, cache_enabled=None):
+    """Remembers what was asked for: where a machine lacks the device, PyTorch only warns, and casts nothing."""
+    _make_autocast(self, device_type, dtype, enabled, cache_enabled)
+    self.asked_dtype = self.fast_dtype if enabled else None
+
+
+torch.autocast.__init__ = make_autocast
+
+
+@contextlib.contextmanager
+def refusing_other_autocast(device: str):
+    """Of another device than a model is traced on, whose casts would be missing in the graph."""
+    enter = torch.autocast.__enter__
+
+    def checked(self):
+        if self.device != device and getattr(self, "asked_dtype", None) is not None:
+            refuse(
+                "forward casts on another device alone", f'torch.autocast("{self.device}", dtype={self.asked_dtype})', f"a model that is traced on a {device}",
+                f'torch.autocast("{device}"), or none', f"torch.autocast(x.device.type, dtype={self.asked_dtype}), which casts on any device",
+            )  # fmt: skip
+        return enter(self)
+
+    torch.autocast.__enter__ = checked
+    try:
+        yield
+    finally:
+        torch.autocast.__enter__ = enter
 
 
 @contextlib.contextmanager

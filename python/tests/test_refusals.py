@@ -45,7 +45,17 @@ def conditional(fc, x, y):
     return F.cross_entropy(scores, y)
 
 
+def casts_on_gpus(fc, x, y, **options):
+    with torch.autocast("cuda", dtype=torch.bfloat16, **options):
+        return F.cross_entropy(fc(x), y)
+
+
 STEPS = {
+    "autocast of GPUs": (
+        casts_on_gpus,
+        'forward casts on another device alone; torch.autocast("cuda", dtype=torch.bfloat16); found a model that is traced on a cpu, '
+        'wanted torch.autocast("cpu"), or none; try torch.autocast(x.device.type, dtype=torch.bfloat16), which casts on any device',
+    ),
     "per-sample loss": (
         lambda fc, x, y: F.cross_entropy(fc(x), y, reduction="none"),
         "the loss is not a scalar; output 0 of forward; found torch.float32 of shape [batch], "
