@@ -167,6 +167,19 @@ Result<FoundRun> find_run(const std::string& path) {
   return run;
 }
 
+Result<void> check_not_in_use(const RunDirectory& directory) {
+  std::vector<std::string> notes;
+  const std::optional<Json> start = find_object(directory.start(), notes);
+  if (!is_led_by(directory, start) || start->at("pid") == ::getpid()) return {};
+  const auto pid = start->at("pid").get<std::int64_t>();
+  return usage_error(
+      "run.in-use",
+      fmt::format(
+          "{}: is in use by a run that process {} leads; wait for it, stop it (kill {}), or "
+          "name another --run-dir",
+          directory.path, pid, pid));
+}
+
 Result<void> write_start(const RunDirectory& directory, const std::vector<std::string>& arguments) {
   return write_file_atomic(directory.start(),
                            Json{{"arguments", arguments}, {"pid", ::getpid()}}.dump(

@@ -281,6 +281,7 @@ Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
       adaptation && adaptation->batches ? adaptation->batches->first : planned.plan.global_batch;
   MOTLEY_RETURN_IF_ERROR(count_steps(samples, first_batch, prepared.choices));
   prepared.directory.path = std::filesystem::absolute(choices.run_dir).string();
+  MOTLEY_RETURN_IF_ERROR(check_not_in_use(prepared.directory));
   if (predicted != nullptr) {
     prepared.predicted = predicted->seconds();
     prepared.predicted_peaks = peaks_of(*predicted);

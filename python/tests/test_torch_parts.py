@@ -310,6 +310,15 @@ def test_a_folder_of_the_engine_is_refused(tmp_path):
         run_log.RunLog(str(tmp_path), ["a:0"])
 
 
+def test_a_folder_in_use_is_left_alone(tmp_path):
+    (tmp_path / "start.json").write_text(json.dumps({"pid": os.getppid()}))
+    with pytest.raises(ValueError, match=rf"is in use by process {os.getppid()}; wait for it, stop it \(kill {os.getppid()}\), or give another folder"):
+        run_log.RunLog(str(tmp_path), ["a:0"])
+    for pid in (os.getpid(), 2**22 + 1):
+        (tmp_path / "start.json").write_text(json.dumps({"pid": pid}))
+        run_log.RunLog(str(tmp_path), ["a:0"]).close()
+
+
 def make_mesh(monkeypatch, rank, told):
     """That of a rank of two; `told`: what the other one said in the first exchange."""
     monkeypatch.setattr(mesh, "CONNECT_S", 0.2)

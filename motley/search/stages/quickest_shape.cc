@@ -12,19 +12,6 @@ namespace {
 
 constexpr float kTooLate = std::numeric_limits<float>::infinity();
 
-/// A suffix of stages: its first one is on `unit` and ends at `end`, where one of kind `next`
-/// begins.
-struct Suffix {
-  float time = kTooLate;
-  std::int32_t unit = 0, end = 0, next = 0;
-};
-
-struct TimedUnit {
-  std::size_t index = 0;    ///< of StageCosts::units()
-  std::size_t kind = 0;     ///< among those that send and receive alike
-  std::vector<double> all;  ///< seconds of all samples, prefix sums
-};
-
 }  // namespace
 
 bool QuickestShape::can_search(const std::vector<DevicePool>& pools) {
@@ -33,6 +20,19 @@ bool QuickestShape::can_search(const std::vector<DevicePool>& pools) {
 
 /// One question's dynamic program. A count numbers the devices used of all pools.
 class QuickestProgram {
+  /// A suffix of stages: its first one is on `unit` and ends at `end`, where one of kind `next`
+  /// begins.
+  struct Suffix {
+    float time = kTooLate;
+    std::int32_t unit = 0, end = 0, next = 0;
+  };
+
+  struct TimedUnit {
+    std::size_t index = 0;    ///< of StageCosts::units()
+    std::size_t kind = 0;     ///< among those that send and receive alike
+    std::vector<double> all;  ///< seconds of all samples, prefix sums
+  };
+
  public:
   QuickestProgram(const ShapeSearch& search, const QuickestShape::Question& question)
       : costs_(search.sums().costs()),

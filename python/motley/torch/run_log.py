@@ -41,6 +41,19 @@ class Record:
                 work.losses.append((root.detach().clone() if own else root.detach().to("cpu", non_blocking=True), part))
 
 
+def find_writer(path: str) -> int | None:
+    """The process that wrote a start.json, if it is another one and lives; one that began later was given its number anew."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            pid = int(json.load(file)["pid"])
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            state, *_ = fields = file.read().rpartition(")")[2].split()
+        begun = time.time() - float(open("/proc/uptime").read().split()[0]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return pid if pid != os.getpid() and state != "Z" and begun <= os.path.getmtime(path) + 1 else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 class RunLog:
     """Rank 0's: writes what all ranks said of each step."""
 
@@ -48,6 +61,8 @@ class RunLog:
         os.makedirs(folder, exist_ok=True)
         if os.path.exists(os.path.join(folder, "job.json")):
             raise ValueError(f"motley.torch.share: run_dir {folder} is of `motley run`; give another folder")
+        if (pid := find_writer(os.path.join(folder, "start.json"))) is not None:
+            raise ValueError(f"motley.torch.share: run_dir {folder} is in use by process {pid}; wait for it, stop it (kill {pid}), or give another folder")
         self.folder, self.devices = folder, list(devices)
         self.first = self._steps_before()
         self.decisions: list[dict] = []
