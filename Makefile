@@ -38,7 +38,7 @@ wheel: ## packages for pip, into build/wheels: motley, and motley-worker-X-Y for
 demo: ## trains two models on three emulated devices and checks itself; builds what that needs
 	@tools/build.sh motley motley-worker
 	@echo "[demo] two models on three emulated devices, checked"
-	@$(BUILD)/motley demo --python $(PYTHON) --examples examples
+	@$(BUILD)/motley demo $(if $(MOTLEY_PYTHON),--python $(MOTLEY_PYTHON))
 
 test: ## C++ units, exporter, whole runs, faults, in a quarter of an hour; long sweeps are sampled. PARTS="units runs": some of it
 	@tools/build.sh product unit_tests

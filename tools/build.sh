@@ -75,7 +75,7 @@ if [ -n "$environment" ]; then
   tools/setup.sh python > "$VENV.log" 2>&1 &
   setup=$!
   configure -DMOTLEY_TESTS=OFF -DMOTLEY_WORKER=OFF
-  compile 3 "compiling what needs no PyTorch" motley
+  compile 3 "compiling what needs no PyTorch" motley_search
   wait "$setup" || { cat "$VENV.log" >&2; exit 1; }
   cat "$VENV.log"
   rm -f "$VENV.log"

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kAllowance = 1, kMostResidual = 5, kThreshold = 7;
 /// What is far, what one of these says at least, and residuals among which one is believed to be.
-constexpr double kFar = 3, kLeast = 1.5, kSeen = 55;
+constexpr double kFar = 3, kLeastEvidence = 1.5, kSeen = 55;
 
 }  // namespace
 
@@ -26,8 +26,8 @@ bool ChangeWatch::Side::passes(double residual, double most, double& alone) {
 
 std::size_t ChangeWatch::observe(double residual) {
   // What a far residual says against one that came alone.
-  const double most =
-      std::clamp(std::log((seen_ + kSeen) / (alone_ + 1)), kLeast, kMostResidual - kAllowance);
+  const double most = std::clamp(std::log((seen_ + kSeen) / (alone_ + 1)), kLeastEvidence,
+                                 kMostResidual - kAllowance);
   seen_ += 1;
   const bool rises = above_.passes(residual, most, alone_);
   const bool falls = below_.passes(-residual, most, alone_);

@@ -259,26 +259,6 @@ TEST_F(RunVerbTest, PrepareWritesTheRunDirectoryForAScript) {
   EXPECT_THAT(job().at("devices"), SizeIs(2));
 }
 
-// The golden MLP's forward pass.
-constexpr const char* kMlpEvaluation = R"(motley.graph/1
-name "mlp"
-size batch 1 4096
-input %0: f32[batch, 12] "x"
-input %1: i64[batch] "y"
-param %2: f32[32, 12] "net.0.weight"
-param %3: f32[32] "net.0.bias"
-param %4: f32[5, 32] "net.2.weight"
-param %5: f32[5] "net.2.bias"
-op %6: f32[12, 32] = aten::t(%2) fwd "net.0" seq 0
-op %7: f32[batch, 32] = aten::addmm(%3, %0, %6, 1, 1) fwd "net.0" seq 1
-op %8: f32[batch, 32] = aten::relu(%7) fwd "net.1" seq 2
-op %9: f32[32, 5] = aten::t(%4) fwd "net.2" seq 3
-op %10: f32[batch, 5] = aten::addmm(%5, %8, %9, 1, 1) fwd "net.2" seq 4
-op %11: f32[batch, 5] = aten::_log_softmax(%10, 1, false) fwd "" seq 5
-op %12: f32[], %13: f32[] = aten::nll_loss_forward(%11, %1, none, 1, -100) fwd "" seq 6
-output loss %12
-)";
-
 TEST_F(RunVerbTest, EndsEarlyWithTheBestModel) {
   const Words flags = words({"--steps", "9", "--eval-data", data_, "--eval-every", "1",
                              "--patience", "1", "--adapt", "none"});
@@ -289,9 +269,9 @@ TEST_F(RunVerbTest, EndsEarlyWithTheBestModel) {
   std::vector<NamedTensor> tensors;
   for (const auto& [name, tensor] : weights.tensors()) tensors.push_back({name, tensor});
   const std::string evaluated = directory_.file("evaluated.motley");
-  ASSERT_TRUE(
-      write_safetensors(evaluated, tensors,
-                        {{"motley.graph", control::mlp_text()}, {"motley.eval", kMlpEvaluation}}));
+  ASSERT_TRUE(write_safetensors(
+      evaluated, tensors,
+      {{"motley.graph", control::mlp_text()}, {"motley.eval", control::mlp_evaluation_text()}}));
   std::filesystem::rename(evaluated, model_);
   const Json no_metrics = Json::object();
   workers_.events.push_back(

@@ -12,34 +12,15 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// The MLP's forward pass, of three samples or more, with an accuracy.
-constexpr const char* kEvaluation = R"(motley.graph/1
-name "mlp"
-size batch 3 4096
-input %0: f32[batch, 12] "x"
-input %1: i64[batch] "y"
-param %2: f32[32, 12] "net.0.weight"
-param %3: f32[32] "net.0.bias"
-param %4: f32[5, 32] "net.2.weight"
-param %5: f32[5] "net.2.bias"
-op %6: f32[12, 32] = aten::t(%2) fwd "net.0" seq 0
-op %7: f32[batch, 32] = aten::addmm(%3, %0, %6, 1, 1) fwd "net.0" seq 1
-op %8: f32[batch, 32] = aten::relu(%7) fwd "net.1" seq 2
-op %9: f32[32, 5] = aten::t(%4) fwd "net.2" seq 3
-op %10: f32[batch, 5] = aten::addmm(%5, %8, %9, 1, 1) fwd "net.2" seq 4
-op %11: f32[batch, 5] = aten::_log_softmax(%10, 1, false) fwd "" seq 5
-op %12: f32[], %13: f32[] = aten::nll_loss_forward(%11, %1, none, 1, -100) fwd "" seq 6
-output loss %12
-output metric %13 "accuracy"
-)";
-
 class EvaluatingTest : public ::testing::Test {
  protected:
-  /// The MLP on one CPU, eight samples a step.
+  /// The MLP on one CPU, eight samples a step; it evaluates three or more.
   EvaluatingTest() {
     graph::Model model = *inputs_.model;
+    std::string text = mlp_evaluation_text();
+    text.replace(text.find("batch 1 "), 8, "batch 3 ");
     model.evaluation =
-        std::make_shared<const graph::Graph>(graph::parse_graph(kEvaluation, "evaluation").value());
+        std::make_shared<const graph::Graph>(graph::parse_graph(text, "evaluation").value());
     inputs_.model = std::make_shared<const graph::Model>(std::move(model));
     const plan::Plan plan{.model_hash = inputs_.model->hash,
                           .cluster_hash = cluster::cluster_hash(inputs_.cluster),
@@ -80,10 +61,10 @@ TEST_F(EvaluatingTest, EveryBatchFitsTheMemory) {
 }
 
 TEST_F(EvaluatingTest, WholeMessages) {
-  choices_.watch = "acuracy";
+  choices_.watch = "activty";
   EXPECT_EQ(prepare(8).error().message,
-            "--best: the model has no metric 'acuracy', only loss, accuracy, did you mean "
-            "'accuracy'?");
+            "--best: the model has no metric 'activty', only loss, activity, did you mean "
+            "'activity'?");
 }
 
 }  // namespace

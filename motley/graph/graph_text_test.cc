@@ -25,7 +25,8 @@ TEST_P(GoldenGraph, PrintsAsItWasRead) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, GoldenGraph,
-                         ::testing::Values("mlp", "cnn", "gpt_dropout", "regression", "every_form"),
+                         ::testing::Values("mlp", "mlp_evaluation", "cnn", "gpt_dropout",
+                                           "regression", "every_form"),
                          [](const auto& info) { return info.param; });
 
 /// A small graph that verifies; tests replace one line of it.

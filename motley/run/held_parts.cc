@@ -32,7 +32,7 @@ Result<void> gather_from(HostLink& link, const HeldFiles& held,
     const auto come = link.fetch_kept(path, checkpoint, kHeldPatience);
     if (!come) return away(link.host(), names, come.error().message);
     std::error_code code;
-    if (!fs::exists(into, code)) return away(link.host(), names, path + " is no more there");
+    if (!fs::exists(into, code)) return away(link.host(), names, path + " is missing");
   }
   return {};
 }

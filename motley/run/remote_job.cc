@@ -420,7 +420,7 @@ Result<void> change_job(HostLink& link, double patience, const std::function<voi
   const std::string name = fmt::format("host {}: job.json", link.host());
   MOTLEY_RETURN_IF_ERROR(link.fetch("run/job.json", outbox.folder(), patience));
   const auto text = read_file(outbox.folder() + "/job.json");
-  if (!text) return runtime_error("run.job", name + " is no more there");
+  if (!text) return runtime_error("run.job", name + " is missing");
   MOTLEY_ASSIGN(const Json json, parse_json(*text, name));
   MOTLEY_ASSIGN(Job there, job_from_json(json, name));
   change(there);

@@ -456,7 +456,7 @@ TEST_F(RemoteJobTest, PartsOfAnotherCutAreBroughtFirst) {
   EXPECT_EQ(weights_there("c", 2, 1), (std::vector<float>{120, 121, 122, 123}));
 }
 
-TEST_F(RemoteJobTest, PartsThatAreNoMoreThereAreSaid) {
+TEST_F(RemoteJobTest, MissingPartsAreNamed) {
   job_.kept = "run-1";
   const std::string folder = "run-1/another/rank-2/step-00000002";
   write_checkpoint(2, folder);
@@ -467,7 +467,7 @@ TEST_F(RemoteJobTest, PartsThatAreNoMoreThereAreSaid) {
   EXPECT_EQ(error.code, "run.held");
   const std::string name = "model-00003-of-00003.safetensors";
   EXPECT_EQ(error.message, "host c keeps " + name + ", optimizer-00003-of-00003.safetensors: " +
-                               folder + "/" + name + " is no more there");
+                               folder + "/" + name + " is missing");
 }
 
 /// A job whose plan may change, which is on hosts b and c.
@@ -495,13 +495,13 @@ TEST_F(ChangingJobTest, AnotherLeadTellsHostsWhereItsProcessesMeet) {
   EXPECT_EQ(job_to_json(job_on("c")), job_to_json(before_));
 }
 
-TEST_F(ChangingJobTest, AHostThatHasNoJobAnyMoreIsSaid) {
+TEST_F(ChangingJobTest, NamesAHostWhoseJobIsMissing) {
   settle("c");
   fs::remove_all(scratch("c") + "/run");
   const auto seats = find_job(*hosts_, job_);
   ASSERT_FALSE(seats);
   EXPECT_EQ(seats.error().code, "run.job");
-  EXPECT_EQ(seats.error().message, "host c: job.json is no more there");
+  EXPECT_EQ(seats.error().message, "host c: job.json is missing");
 }
 
 TEST_F(ChangingJobTest, AHostIsToldOfItsDevices) {

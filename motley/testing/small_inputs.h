@@ -83,6 +83,11 @@ inline std::string mlp_text() {
   return read_file(testing::source_path("tests/golden/graph/mlp.txt")).value();
 }
 
+/// Its forward pass: beside the loss a metric, the mean of what is hidden.
+inline std::string mlp_evaluation_text() {
+  return read_file(testing::source_path("tests/golden/graph/mlp_evaluation.txt")).value();
+}
+
 /// Writes a model file of the MLP, with all weights 0.
 inline Result<void> write_mlp(const std::string& path) {
   const graph::Graph graph = graph::parse_graph(mlp_text(), "mlp").value();

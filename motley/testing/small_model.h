@@ -17,29 +17,8 @@
 
 namespace motley::run {
 
-/// The forward pass of the golden MLP; beside the loss the mean of what is hidden.
-inline constexpr const char* kSmallEvaluation = R"(motley.graph/1
-name "mlp"
-size batch 1 4096
-input %0: f32[batch, 12] "x"
-input %1: i64[batch] "y"
-param %2: f32[32, 12] "net.0.weight"
-param %3: f32[32] "net.0.bias"
-param %4: f32[5, 32] "net.2.weight"
-param %5: f32[5] "net.2.bias"
-op %6: f32[12, 32] = aten::t(%2) fwd "net.0" seq 0
-op %7: f32[batch, 32] = aten::addmm(%3, %0, %6, 1, 1) fwd "net.0" seq 1
-op %8: f32[batch, 32] = aten::relu(%7) fwd "net.1" seq 2
-op %9: f32[32, 5] = aten::t(%4) fwd "net.2" seq 3
-op %10: f32[batch, 5] = aten::addmm(%5, %8, %9, 1, 1) fwd "net.2" seq 4
-op %11: f32[batch, 5] = aten::_log_softmax(%10, 1, false) fwd "" seq 5
-op %12: f32[], %13: f32[] = aten::nll_loss_forward(%11, %1, none, 1, -100) fwd "" seq 6
-op %14: f32[] = aten::mean(%8, none) fwd "" seq 7
-output loss %12
-output metric %14 "activity"
-)";
-
-/// The golden MLP with drawn weights, and eleven samples for it. What is written is float32.
+/// The golden MLP and its forward pass with drawn weights, and eleven samples for it. What is
+/// written is float32.
 class SmallModel {
  public:
   static constexpr std::int64_t kSamples = 11;
@@ -48,7 +27,9 @@ class SmallModel {
     const std::string path = testing::source_path("tests/golden/graph/mlp.txt");
     text_ = read_file(path).value();
     graph = graph::parse_graph(text_, path).value();
-    evaluation = graph::parse_graph(kSmallEvaluation, "evaluation").value();
+    evaluation_text_ =
+        read_file(testing::source_path("tests/golden/graph/mlp_evaluation.txt")).value();
+    evaluation = graph::parse_graph(evaluation_text_, "evaluation").value();
     given = testing::draw_values(graph, kSamples, 7);
     for (auto& [name, tensor] : given)
       for (double& each : tensor.at) each = static_cast<double>(static_cast<float>(each));
@@ -60,7 +41,7 @@ class SmallModel {
     for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kParameter))
       tensors[graph.value(id).name] = given.at(graph.value(id).name);
     if (!has_weights) tensors.clear();
-    write_tensors(path, tensors, {{"motley.graph", text_}, {"motley.eval", kSmallEvaluation}});
+    write_tensors(path, tensors, {{"motley.graph", text_}, {"motley.eval", evaluation_text_}});
   }
 
   /// The samples; all features of some of them are these numbers instead.
@@ -96,7 +77,7 @@ class SmallModel {
     ASSERT_TRUE(written) << written.error().message;
   }
 
-  std::string text_;
+  std::string text_, evaluation_text_;
 };
 
 }  // namespace motley::run
