@@ -12,7 +12,7 @@ import sys
 import pytest
 import ranks
 import warm
-from conftest import BUILD, EXAMPLES, ROOT
+from conftest import BUILD, EXAMPLES, ROOT, sampled
 
 WORLD = 3
 LIMIT = 1e-5
@@ -316,3 +316,44 @@ for step in range(1, 9):
     do, expected, why = said[0].split(" ", 2)
     assert do == "split" and abs(float(expected) - 0.32) < 0.002, said
     assert "20.0 % shorter" in why, why
+
+
+WRONGS = {
+    "unweighed": "backward.weights_of = lambda counts, factors, samples: [1.0] * len(counts)",
+    "weighed by samples": "backward.said_of = lambda term: (float(session.session_of().samples[session.session_of().rank]), 1.0)",
+    "weighed by the batch before": "said, last = backward.said_of, [(5.0, 1.0)]; backward.said_of = lambda term: last.append(said(term)) or last[-2]",
+    "exchanged twice": "end = session.Session.end_backward\ndef twice(self):\n    end(self)\n    for each in self.parameters():\n        each.grad.mul_(1 + self.rank + each.grad.abs().mean())\nsession.Session.end_backward = twice",
+    "statistics of a rank": "import contextlib; norm.Norms.made_global = norm.Norms.within = lambda *_: contextlib.nullcontext()",
+    "statistics that owe nothing": "sum_now = session.Session.sum_now; session.Session.sum_now = lambda self, x, what: x if 'derived' in what else sum_now(self, x, what)",
+    "nothing of a rank without targets": "backward.Pass.clear = lambda self, gradients, i: tuple(None if each is None else each * 0 + (self.factors[i] == 0) for each in gradients) if self.is_ours and self.factors[i] == 0 else None",
+    "samples trained on twice": "part = loaders.SharedBatches.__iter__\ndef shifted(self):\n    for each in part(self):\n        yield [max(0, i - self.session.rank) for i in each]\nloaders.SharedBatches.__iter__ = shifted",
+}
+
+
+@pytest.mark.parametrize("wrong", sampled([None, *WRONGS], 3))
+def test_verify_finds_what_was_wrong(tmp_path, wrong):
+    """Each fault that motley.torch had, put back into a script that is right without it."""
+    script = tmp_path / "train.py"
+    script.write_text(f"""
+import torch, torch.distributed as dist, motley.torch
+from motley.torch import backward, loaders, norm, session
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+{WRONGS.get(wrong, "")}
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+y = torch.randint(0, 3, (30,))
+y[torch.rand(30) < 0.4] = -100
+data = TensorDataset(torch.randn(30, 6), y)
+model = motley.torch.DDP(nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 3)))
+loader = motley.torch.share(DataLoader(data, batch_size=4, sampler=DistributedSampler(data)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(5):
+    for step, (x, y) in enumerate(loader):
+        nn.functional.cross_entropy(model(x), y).backward()
+        if step % 2:
+            optimizer.step()
+            optimizer.zero_grad()
+""")
+    done = verify("--json", "--", *warm.torchrun(2), script)
+    assert done.returncode == (5 if wrong else 0), done.stdout + done.stderr

@@ -33,6 +33,7 @@ SAID = {
     "read_ahead": "nobody knows which one weight= is to be asked of. Write motley.torch.weigh(loss, weight=what it averages over).backward()",
     "nobody_can_read": "it is not known what the loss averages over: it ends in SqrtBackward0. Please say what it averages over: DDP(model, weight='samples')",
     "gathered": "all_gather wants as many numbers of each rank, and they have 6 : 9 : 12, as their shares are unequal. Write motley.torch.gather(tensor)",
+    "exchanged_already": "a second backward pass through a forward pass whose gradients were exchanged; PyTorch would leave each rank its own. Write (a + b)",
     "second_line_forgotten": "an optimizer steps on batches of unequal lengths, whose gradients nobody weighs. Write motley.torch.DDP(model)",
     "lists_of_images": "weight='samples' counts along the first tensor of the model's arguments, and there is none; give weight= a function",
     "even_parts": "multiple_of=2 does not divide global batches of",

@@ -452,6 +452,13 @@ def nobody_can_read():
     return found
 
 
+def exchanged_already():
+    """A second backward pass through one forward pass."""
+    out = motley.torch.DDP(nn.Linear(6, 4))(torch.randn(4 + RANK, 6))
+    out.mean().backward(retain_graph=True)
+    return said(lambda: out.square().mean().backward())
+
+
 def half_precision():
     """A scaled loss of many tokens by `weigh` is no infinity."""
     model = motley.torch.DDP(nn.Linear(6, 4))

@@ -147,3 +147,16 @@ def test_what_ranks_weigh(counts, factors, wanted):
 def test_what_a_sum_is_multiplied_by():
     assert backward.counts_of_sum([1 / 6, 1 / 4, 1 / 2]) == pytest.approx([6, 4, 2])
     assert backward.counts_of_sum([0.3, 0.7, 0.1]) == backward.counts_of_sum([0.5, 0.5, 0.5]) == [1, 1, 1]
+
+
+def test_a_one_that_may_stand_for_nothing_is_no_count():
+    """A sum over all, by max(1, number of some)."""
+    line = nn.Linear(3, 4)
+    (term,) = Reader().read(line(torch.ones(2, 3)).square().sum() / max(1, 0))
+    assert (term.count, term.is_sure) == (1, False)
+    row = [backward.HEAD, 0.0, 4, backward.number_of("/Div"), 1, 9.0, 1.0]
+    with pytest.raises(Unreadable, match=r"rank 0 divides a sum by 1, where others divide by up to 9: by 1 target, or by max\(1, n\) for none\?"):
+        backward.agree([term], Ranks(row, row), False)
+    alone = Ranks(row, row)
+    alone.samples = [1, 4, 4]  # its number of samples
+    assert backward.agree([term], alone, False).counts == [[1, 9, 9]]

@@ -410,9 +410,9 @@ def test_a_trial_s_parts(monkeypatch):
 
 def test_gradients_are_compared_by_their_norms():
     reference = {"a": torch.tensor([3.0, 4.0]), "b": torch.tensor([1e-6, 0.0])}
-    # |(0.3, 0.4)| / 5 = 0.1; b is noise beside a, so its 1e-6 is compared with a thousandth of 5.
+    # |(0.3, 0.4)| / 5 = 0.1; b is noise beside a, so its 1e-6 is compared with a hundredth of 5.
     found = verify.compare({"a": torch.tensor([3.3, 4.4]), "b": torch.zeros(2)}, reference)
-    assert found == {"a": pytest.approx((0.5, 0.1)), "b": pytest.approx((1e-6, 1e-6 / 5e-3))}
+    assert found == {"a": pytest.approx((0.5, 0.1)), "b": pytest.approx((1e-6, 1e-6 / 5e-2))}
     never = (float("inf"), float("inf"))
     assert verify.compare({"a": torch.tensor([float("nan"), 0.0]), "b": reference["b"]}, reference) == {"a": never, "b": (0, 0)}
     assert verify.compare({"a": reference["a"]}, reference) == {"a": (0, 0), "b": never}
@@ -478,7 +478,7 @@ def test_what_is_drawn_by_place_cannot_be_compared(trials):
 
 
 def test_what_rounding_makes_is_left_out(trials):
-    """b is 1e-5 off, of 1e-3 |a| a hundredth; another order makes as much of it, or a thirtieth, or a hundredth."""
+    """b is 1e-5 off, of 1e-2 |a| a thousandth; another order makes as much of it, or a thirtieth, or a hundredth."""
     one = {"a": [1.0], "b": [0.0]}
     for turned, code in ((1e-5, 0), (1e-5 / 29, 0), (1e-5 / 100, 5)):
         found = trials(whole=one, even=one, uneven={"a": [1.0], "b": [1e-5]}, turned={"a": [1.0], "b": [turned]}, ddp=one)

@@ -57,7 +57,7 @@ def agree(terms: list[Term], session, has_gradients: bool) -> Agreed:
         groups.setdefault(number_of(term.key), []).append(place)
     row = [HEAD, float(has_gradients), float(session.samples[session.rank] if session.samples else 0)]
     for key, places in groups.items():
-        row += [key, len(places), *(float(each) for place in places for each in (terms[place].count, terms[place].factor))]
+        row += [key, len(places), *(each for place in places for each in said_of(terms[place]))]
     rows = session.exchange("loss", row)
     if refused := [rank for rank, each in enumerate(rows) if each[0] == REFUSED]:
         raise ValueError(f"motley.torch.DDP: rank {refused[0]} does not know what its loss averages over, and says why")
@@ -72,6 +72,7 @@ def agree(terms: list[Term], session, has_gradients: bool) -> Agreed:
             found = [each[:1] * max(lengths) for each in found]
         for i in range(max(lengths)):
             counts, factors = zip(*(each[i] if each else (0.0, 0.0) for each in found), strict=True)
+            counts = sure_counts(counts, samples)
             if key == SUM:
                 counts, factors = counts_of_sum(factors), [1.0] * session.world
             agreed.totals.append(sum(counts))
@@ -79,6 +80,22 @@ def agree(terms: list[Term], session, has_gradients: bool) -> Agreed:
                 place = groups[key][i]
                 agreed.counts[place], agreed.weights[place] = list(counts), weights_of(counts, factors, samples)
     return agreed
+
+
+def said_of(term: Term) -> tuple[float, float]:
+    """(count, factor); below 0: a count of 1 that may be one of nothing."""
+    return float(term.count) if term.is_sure else -1.0, float(term.factor)
+
+
+def sure_counts(counts, samples) -> list[float]:
+    """Unreadable: a rank divides by 1, more of the others, and it is not its number of samples."""
+    for rank, count in enumerate(counts):
+        if count < 0 and max(counts) > 1 and samples[rank] > 1:
+            raise Unreadable(
+                f"rank {rank} divides a sum by 1, where others divide by up to {max(counts):g}: by 1 target, or by max(1, n) for none? Divide by the mean of n "
+                "over all ranks (dist.all_reduce(n); n / world), or"
+            )
+    return [abs(each) for each in counts]
 
 
 def read_terms(row: list[float]) -> dict[float, list[tuple[float, float]]]:
@@ -177,6 +194,11 @@ class Pass:
         self.is_begun = True
         self.is_ours = self.mark is not None or self.session.reaches_model()
         if not self.is_ours:
+            if self.session.is_exchanged(self.roots):
+                raise ValueError(
+                    "motley.torch.DDP: a second backward pass through a forward pass whose gradients were exchanged; PyTorch would leave each rank its own. "
+                    "Write (a + b).backward() for both losses, or call the model once for each"
+                )
             return
         torch.autograd.Variable._execution_engine.queue_callback(self.session.end_compute)
         try:

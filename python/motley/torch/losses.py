@@ -40,6 +40,7 @@ class Term:
     node: torch.autograd.graph.Node  # its sum, or mean: what comes into it is weighed
     count: float | torch.Tensor  # what it is divided by; where a GPU knows that, on the GPU
     factor: float | torch.Tensor = 1.0  # what it is multiplied by beside that
+    is_sure: bool = True  # no number of nothing that became 1, in max(1, n)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,16 +71,17 @@ class Path:
 
     def term(self, node) -> Term | None:
         """None: a plain sum."""
-        key, count, factor = self.key, self.mean, self.factor
+        key, count, factor, is_sure = self.key, self.mean, self.factor, True
         if count is not None:
             factor = factor if self.divisor is None else factor / self.divisor
         elif self.divisor is not None:
             count = self.divisor
-            if not isinstance(count, torch.Tensor) and abs(count) <= 1 and is_empty(self.first or node):
-                count = 0.0
+            if not isinstance(count, torch.Tensor) and abs(count) == 1:
+                found = is_empty(self.first or node)
+                count, is_sure = 0.0 if found else count, found is not None
         elif self.is_multiplied:
             key, count = "/Mul", 1.0
-        return None if count is None else Term(key, node, abs(count), abs(factor))
+        return None if count is None else Term(key, node, abs(count), abs(factor), is_sure)
 
 
 def kind_of(node) -> str:
@@ -105,8 +107,8 @@ def scalar_of(node):
     return None if other.numel() != 1 else other if other.device.type != "cpu" else float(other)
 
 
-def is_empty(node) -> bool:
-    """Has a sum no element that counts? Asked where a script divides by 1 or less: by max(1, number of targets), say."""
+def is_empty(node) -> bool | None:
+    """Has a sum no element that counts? Asked where a script divides by 1: by max(1, number of targets), say. None: nobody knows."""
     if kind_of(node).startswith("NllLoss"):
         return not node._saved_total_weight.any()
     following, number = inputs_of(node)[0]
@@ -114,11 +116,13 @@ def is_empty(node) -> bool:
         return True
     kind = kind_of(following)
     if kind == "Mul" and len(inputs_of(following)) == 1:
-        masks = following._saved_other, following._saved_self
-        return any(isinstance(each, torch.Tensor) and not each.any() for each in masks)
+        masks = [each for each in (following._saved_other, following._saved_self) if isinstance(each, torch.Tensor)]
+        return any(not each.any() for each in masks) if masks else None
     if kind == "MaskedFill":
         return bool(following._saved_mask.all())
-    return kind == "Where" and not following._saved_condition.any() and following.next_functions[-1][0] is None
+    if kind == "Where":
+        return not following._saved_condition.any() and following.next_functions[-1][0] is None
+    return None
 
 
 def is_of_parameters(node) -> bool:

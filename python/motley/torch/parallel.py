@@ -72,11 +72,13 @@ class DDP(DistributedDataParallel):
         session.begin_forward(self, self._weight, keywords or inputs, self.require_backward_grad_sync)
         try:
             with self._norms.made_global(trains):
-                return super().forward(*inputs, **keywords)
+                outputs = super().forward(*inputs, **keywords)
         except RuntimeError as error:
             if "Expected to have finished reduction" not in str(error):
                 raise
             raise ValueError(explain_unused(self.module, str(error))) from None
+        session.end_forward(outputs)
+        return outputs
 
     def _sync_buffers(self):
         with contextlib.nullcontext() if self._is_plain else self._session.waiting():

@@ -36,6 +36,8 @@ from motley.torch.work import Work, add_known, add_seconds
 
 LOG = logging.getLogger("motley.torch")
 MOST_AHEAD = 16  # batches that were given, of which one is in the next forward pass
+MOST_NODES = 1000  # between a loss and the model's outputs
+OUTPUT = "motley.torch"  # in what PyTorch keeps of a node that makes an output
 MOST_ROWS = 64  # backward passes of a step that are told; a loop over batches that nobody shared has no end
 
 
@@ -194,6 +196,17 @@ class Session:
         executes, modules = torch._C._will_engine_execute_node, (each.module for each in self._forwards)
         return any(executes(accumulator_of(each)) for module in modules for each in module.parameters() if each.requires_grad)
 
+    def is_exchanged(self, roots: list[torch.Tensor]) -> bool:
+        """Is it a backward pass through an output of a model in DDP, though no forward pass waits for one? A model's own forward pass may be anyone's."""
+        waiting, seen = [each.grad_fn for each in roots], set()
+        while waiting and self.models and len(seen) < MOST_NODES:
+            node = waiting.pop()
+            if OUTPUT in node.metadata:
+                return True
+            seen.add(node)
+            waiting += [each for each, _ in node.next_functions if each is not None and each not in seen]
+        return False
+
     # Loaders.
 
     def agree(self, facts: dict, ahead: int, most: int) -> None:
@@ -328,6 +341,11 @@ class Session:
             count = count_samples(arguments) if weight == "samples" else weight(arguments if batch is None else batch.batch)
             self._counts = [float(count)] if self._is_counted else [*self._counts, float(count)]
             self._is_counted = False
+
+    def end_forward(self, outputs) -> None:
+        for each in tensors_of(outputs):
+            if each.grad_fn is not None:
+                each.grad_fn.metadata[OUTPUT] = True
 
     def _find_given(self, arguments) -> tuple[Given | None, bool]:
         """The batch that a forward pass is of, and whether that is sure. What was read later waits."""

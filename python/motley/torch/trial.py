@@ -20,6 +20,12 @@ EPOCH = 6  # batches of a shortened epoch: its first ones and its last, which ma
 STEPS = 4, 12  # of optimizers: the fewest, and the most where no epoch ended before
 
 
+def save_whole(found, path: str) -> None:
+    """At once, as other ranks look for it."""
+    torch.save(found, path + ".new")
+    os.replace(path + ".new", path)
+
+
 class Trial:
     models: list[torch.nn.Module] = []  # in DDP, in the order in which the script makes them
     has_drawn, has_epoch = False, False  # an epoch's batches; those of a further one
@@ -61,7 +67,7 @@ class Trial:
         weights = os.path.join(self.folder, f"weights-{len(Trial.models)}.pt")
         Trial.models.append(module)
         if session.rank == 0 and not os.path.exists(weights):
-            torch.save(dict(module.state_dict()), weights)
+            save_whole(dict(module.state_dict()), weights)
         elif os.path.exists(weights):
             module.load_state_dict(torch.load(weights, weights_only=True))
         if len(Trial.models) == 1:
@@ -93,8 +99,7 @@ class Trial:
                 for model, each in zip(Trial.models, torch.load(of_all, weights_only=True), strict=True):
                     model.load_state_dict(each)
             elif session.rank == 0:
-                torch.save(state, of_all + ".new")
-                os.replace(of_all + ".new", of_all)
+                save_whole(state, of_all)
             steps += 1
             if steps >= STEPS[1] or steps >= STEPS[0] and Trial.has_epoch:
                 sys.stdout.flush()
