@@ -23,14 +23,14 @@ def rows_of(script, names, world=3, **environment):
 
 
 RIGHT = [
-    "accumulate_without_no_sync", "gradients_thrown_away", "two_backward_passes", "norm_of_a_rank_without_labels", "nobody_has_a_target", "causal_tokens",
+    "accumulate_without_no_sync", "accumulate_what_nobody_can_read", "gradients_thrown_away", "two_backward_passes", "norm_of_a_rank_without_labels", "nobody_has_a_target", "causal_tokens",
     "means_over_less", "sums", "sums_that_are_none", "second_derivative_of_a_norm", "gathered", "read_ahead", "read_by_a_thread", "two_sizes",
     "lists_of_images", "reentrant_checkpoint", "frozen_by_class",
 ]  # fmt: skip
 # What is said on every rank that says something.
 SAID = {
     "read_by_a_thread_learned": "a thread of its own reads the loader, so that ranks would change shares at different batches. Give shares=[...]",
-    "read_ahead": "nobody knows which one weight= is to be asked of. Write motley.torch.weigh(loss, weight=what it averages over).backward()",
+    "read_ahead": "nobody knows which one weight= is to be asked of. Leave it out, and write motley.torch.weigh(loss, weight=what it averages over).backward()",
     "nobody_can_read": "it is not known what the loss averages over: it ends in SqrtBackward0. Please say what it averages over: DDP(model, weight='samples')",
     "gathered": "all_gather wants as many numbers of each rank, and they have 6 : 9 : 12, as their shares are unequal. Write motley.torch.gather(tensor)",
     "exchanged_already": "a second backward pass through a forward pass whose gradients were exchanged; PyTorch would leave each rank its own. Write (a + b)",

@@ -160,14 +160,14 @@ class Pass:
         self.handles: list = []
         self.models = contextlib.ExitStack()
         reader = Reader()
-        if session.weight is None:
-            try:
-                self.terms = [term for root in roots for term in reader.read(root)]
-            except Unreadable as problem:
-                self.problem = problem
-        elif session.weight != "sum":
-            self.terms = [Term("given", root.grad_fn, 0.0) for root in roots]
-        self.mark = reader.mark
+        try:
+            self.terms = [term for root in roots for term in reader.read(root)]
+        except Unreadable as problem:
+            self.problem = problem
+        self.mark = reader.mark  # none: `weigh` has not seen it
+        if session.weight is not None or self.mark is not None and self.mark >= 0:
+            self.terms = [Term("given", root.grad_fn, 0.0) for root in roots if session.weight != "sum" or self.mark is not None]
+            self.problem = None
 
     def __enter__(self) -> Pass:
         # In the order in which they run where a node is both.
@@ -214,11 +214,10 @@ class Pass:
         if self.problem is not None:
             session.exchange("loss", [REFUSED, 0.0, 0.0])
             raise self.problem
-        if session.weight is not None:
-            self.terms = [Term(term.key, term.node, session.given_count()) for term in self.terms]
-        if self.mark is not None and self.mark >= 0:
-            self.terms = [Term(term.key, term.node, self.mark) for term in self.terms]
-        if session.weight == "sum":
+        if self.terms and self.terms[0].key == "given":
+            count = self.mark if self.mark is not None and self.mark >= 0 else session.given_count()
+            self.terms = [Term(term.key, term.node, count) for term in self.terms]
+        if session.weight == "sum" and self.mark is None:
             return []
         agreed = agree(self.terms, session, self.mark is not None and session.has_gradients())
         before = session.accumulate(agreed.totals, agreed.has_gradients) if self.mark is not None else 0.0

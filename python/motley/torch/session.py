@@ -336,7 +336,7 @@ class Session:
             if callable(weight) and not is_sure:
                 raise ValueError(
                     "motley.torch.DDP: several batches were read ahead, and the model's arguments are none of them: nobody knows which one weight= "
-                    "is to be asked of. Write motley.torch.weigh(loss, weight=what it averages over).backward()"
+                    "is to be asked of. Leave it out, and write motley.torch.weigh(loss, weight=what it averages over).backward()"
                 )
             count = count_samples(arguments) if weight == "samples" else weight(arguments if batch is None else batch.batch)
             self._counts = [float(count)] if self._is_counted else [*self._counts, float(count)]
@@ -365,6 +365,8 @@ class Session:
 
     def given_count(self) -> float:
         """What the loss averages over, by the weight that the model was given."""
+        if not self._counts:
+            raise ValueError("motley.torch.weigh: give it the number that the loss averages over: weigh(loss, weight=...)")
         if len(set(self._counts)) > 1:
             raise ValueError(
                 f"motley.torch.DDP: forward passes that average over {self._counts} go into one loss, which weight= gives one number. Leave weight= out, "
