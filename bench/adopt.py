@@ -4,7 +4,7 @@ Each case is one script: with DistributedDataParallel and an even split, and wit
 and wrap the model changed (of a framework's: share its trainer). Both run in turns. Prints a table and writes build/bench/adopt.json: case, changed_lines, even_step_s,
 step_s, speedup, best_step_s (the split by speeds, given), settled_steps (from the start until the split stays within 5 % of the best one, beyond
 prefetched batches), settled_after_slow (the same after the quickest rank's quota is halved), over_best (the split in the end over the best
-one), max_param_diff (of a framework's: parameters in the end, learned shares beside the even split). A split is judged by what it takes
+one), max_param_diff (of a framework's: parameters in the end, learned shares beside the even split), overhead (a step of two equal ranks over one of DistributedDataParallel's). A split is judged by what it takes
 by lines through all that the ranks' steps took in all rounds, not by its own steps: one of them may be late by chance.
 """
 
@@ -33,6 +33,7 @@ CASES = {
     "gpt": dict(function="char_gpt.py:model", data="devils_dictionary.bin", batch=37, steps=44),
 } | {name: dict(batch=16, steps=44) for name in SCRIPTS}
 SLOWED = 20  # the step at which the quickest rank's quota is halved
+EQUAL = (0.8, 0.8)
 BEST = 15  # steps from which medians are taken
 
 SCRIPT = """
@@ -87,7 +88,7 @@ def changed_lines(name):
     return sum(line.startswith("+ ") for line in lines)
 
 
-def train(script, case, slow=False):
+def train(script, case, slow=False, speeds=SPEEDS):
     """Of each step seconds and samples of each rank, by rank 0's clock; of a framework's also the parameters in the end; with Motley
     (samples, seconds of compute) of each rank in each step. With `slow` the first quota is halved on the way."""
     with socket.socket() as free:
@@ -96,12 +97,12 @@ def train(script, case, slow=False):
     told = dict(case, examples=str(ROOT / "examples"))
     if "function" in case:
         told |= dict(function=str(ROOT / "examples" / case["function"]), data=str(ROOT / "examples/data" / case["data"]))
-    environment = os.environ | {"WORLD_SIZE": str(len(SPEEDS)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
+    environment = os.environ | {"WORLD_SIZE": str(len(speeds)), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
                                 "GLOO_SOCKET_IFNAME": "lo", "PYTHONPATH": str(ROOT / "python"), "MOTLEY_PROGRAM": str(BUILD / "motley")}  # fmt: skip
-    with quotas(SPEEDS) as groups, tempfile.TemporaryDirectory() as folder:
+    with quotas(speeds) as groups, tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "train.py"
         path.write_text(script)
-        files = [open(pathlib.Path(folder) / f"out-{rank}", "w+") for rank in range(len(SPEEDS))]
+        files = [open(pathlib.Path(folder) / f"out-{rank}", "w+") for rank in range(len(speeds))]
         state, run_dir = pathlib.Path(folder) / "state.pt", pathlib.Path(folder) / "run"
         environment["MOTLEY_RUN_DIR"] = str(run_dir)
         ranks = [
@@ -119,7 +120,7 @@ def train(script, case, slow=False):
             time.sleep(0.005)
             if slow and outputs[0].read_text().count("\n") > SLOWED:
                 slow = False
-                (groups[0] / "cpu.cfs_quota_us").write_text(str(int(PERIOD_US * SPEEDS[0] / 2)))
+                (groups[0] / "cpu.cfs_quota_us").write_text(str(int(PERIOD_US * speeds[0] / 2)))
         lines = [output.read_text().splitlines() for output in outputs]
         told = [[json.loads(line) for line in each if line.startswith("[")] for each in lines]
         codes = [rank.returncode for rank in ranks]
@@ -180,6 +181,15 @@ def settled(splits, lines):
     return late[-1] + 1 if late else 0
 
 
+def overhead(name, case, rounds):
+    """A step of ranks that are equal (0.8 of a core each) and share alike, over one of DistributedDataParallel's, in turns."""
+    ratios = []
+    for _ in range(rounds):
+        plain_s, ours_s = (statistics.median(train(script, case, speeds=EQUAL)[0][2:]) for script in (plain(name), changed(name, [1] * len(EQUAL))))
+        ratios.append(ours_s / plain_s)
+    return statistics.median(ratios)
+
+
 def row(name, case, rounds):
     ours = changed(name)
     by_speed = changed(name, list(SPEEDS))
@@ -207,6 +217,7 @@ def row(name, case, rounds):
         "settled_after_slow": statistics.median(settled(each[SLOWED:], slow_lines) for each in slow_splits),
         "over_best": statistics.median(step_of(each[-1], lines) / best_of(sum(each[-1]), lines) for each in splits),
         "max_param_diff": max(apart, default=None),
+        "overhead": overhead(name, case, rounds),
     }
 
 
@@ -216,11 +227,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     rows = [row(name, CASES[name], options.rounds) for name in options.cases]
-    print(f"{'case':10} {'lines':>5} {'even':>10} {'motley':>10} {'x':>5} {'by speed':>10} {'split':>14} {'settled':>8} {'slowed':>7} {'over':>6} {'apart':>8}")
+    print(f"{'case':10} {'lines':>5} {'even':>10} {'motley':>10} {'x':>5} {'by speed':>10} {'split':>14} {'settled':>8} {'slowed':>7} {'over':>6} {'apart':>8} {'equal':>6}")
     for each in rows:
         print(f"{each['case']:10} {each['changed_lines']:5} {each['even_step_s'] * 1e3:7.1f} ms {each['step_s'] * 1e3:7.1f} ms {each['speedup']:5.2f} "
               f"{each['best_step_s'] * 1e3:7.1f} ms {each['split']:>14} {each['settled_steps']:8.0f} {each['settled_after_slow']:7.0f} {each['over_best']:6.3f} "
-              f"{'-' if each['max_param_diff'] is None else format(each['max_param_diff'], '8.1e')}")  # fmt: skip
+              f"{'-' if each['max_param_diff'] is None else format(each['max_param_diff'], '8.1e')} {each['overhead']:6.3f}")  # fmt: skip
     folder = BUILD / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "adopt.json").write_text(json.dumps(rows, indent=2) + "\n")

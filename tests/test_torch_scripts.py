@@ -5,7 +5,6 @@ import os
 import pathlib
 import random
 import subprocess
-import sys
 
 import pytest
 import ranks

@@ -5,7 +5,6 @@ Rank 0 prints a line of JSON a case.
 """
 
 import copy
-import functools
 import io
 import itertools
 import json
@@ -451,7 +450,6 @@ def refused_loaders():
 def refused_steps():
     """What is said of models, and of steps as they are taken."""
     data, wrap = mlp()[1], motley.torch.DDP
-    sampler = DistributedSampler(data, WORLD, RANK)
 
     def model():
         return nn.Linear(12, 5)

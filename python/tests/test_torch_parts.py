@@ -13,9 +13,8 @@ import motley.torch
 import pytest
 import torch
 from motley.library import NO_MOST
-from motley.torch import clocks, ending, memory, mesh, norm, quota, refusals, run_log, session, trial, verify
+from motley.torch import batches, clocks, ending, memory, mesh, norm, quota, refusals, run_log, session, trial, verify
 from torch import nn
-from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 
@@ -221,7 +220,7 @@ def test_an_error_of_memory_is_known(monkeypatch, capsys):
 
 def test_a_change_is_behind_what_is_drawn():
     """Three batches are drawn and one is taken of a loader that draws three ahead: the fifth is the first that nobody has."""
-    drawn = session.Drawn()
+    drawn = batches.Drawn()
     drawn.begin([1, 1])
     for _ in range(3):
         assert drawn.next_weights() == [1, 1]
@@ -379,9 +378,9 @@ def test_many_unused_parameters_are_counted():
 
 def test_samples_are_those_of_the_first_tensor():
     x = torch.ones(3, 2)
-    assert session.count_samples((torch.tensor(7.0), x)) == session.count_samples({"scale": 2, "x": x}) == 3
+    assert batches.count_samples((torch.tensor(7.0), x)) == batches.count_samples({"scale": 2, "x": x}) == 3
     with pytest.raises(ValueError, match="there is none; give weight= a function of the batch"):
-        session.count_samples(["words"])
+        batches.count_samples(["words"])
 
 
 def test_another_pytorch_is_refused():

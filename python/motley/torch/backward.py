@@ -215,7 +215,7 @@ class Pass:
             session.exchange("loss", [REFUSED, 0.0, 0.0])
             raise self.problem
         if self.terms and self.terms[0].key == "given":
-            count = self.mark if self.mark is not None and self.mark >= 0 else session.given_count()
+            count = self.mark if self.mark is not None and self.mark >= 0 else session.batches.given_count()
             self.terms = [Term(term.key, term.node, count) for term in self.terms]
         if session.weight == "sum" and self.mark is None:
             return []

@@ -42,7 +42,7 @@ class DDP(DistributedDataParallel):
         self._skip_statistics(module, session)
         super().__init__(module, **options)
         session.add_model(module, self._norms)
-        session.keeps_batches |= callable(weight)
+        session.batches.keeps |= callable(weight)
         self._session, self._weight = session, None if weight == "tokens" else weight
         tell_on_memory(session)
 

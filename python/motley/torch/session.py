@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import dataclasses
 import logging
 import math
 import threading
 import time
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_post_hook
-from torch.utils._pytree import tree_leaves
 
 from motley.library import SplitPolicy, share_batch
 from motley.torch import backward
+from motley.torch.batches import Batches, Drawn, tensors_of
 from motley.torch.clocks import UNKNOWN, DeviceClock, HostClock, StepClock
 from motley.torch.ending import await_idle
 from motley.torch.memory import Memory
@@ -35,71 +34,15 @@ from motley.torch.trial import Trial
 from motley.torch.work import Work, add_known, add_seconds
 
 LOG = logging.getLogger("motley.torch")
-MOST_AHEAD = 16  # batches that were given, of which one is in the next forward pass
 MOST_NODES = 1000  # between a loss and the model's outputs
 OUTPUT = "motley.torch"  # in what PyTorch keeps of a node that makes an output
 MOST_ROWS = 64  # backward passes of a step that are told; a loop over batches that nobody shared has no end
-
-
-def tensors_of(batch) -> list[torch.Tensor]:
-    return [each for each in tree_leaves(batch) if isinstance(each, torch.Tensor) and each.numel()]
-
-
-def storages_of(batch) -> set[int]:
-    return {each.untyped_storage().data_ptr() for each in tensors_of(batch)}
-
-
-def count_samples(arguments) -> int:
-    """The length of the first tensor of a model's arguments."""
-    found = next((each for each in tensors_of(arguments) if each.dim()), None)
-    if found is None:
-        raise ValueError(
-            "motley.torch.DDP: weight='samples' counts along the first tensor of the model's arguments, and there is none; give weight= a function of "
-            "the batch that gives the number of its samples"
-        )
-    return found.shape[0]
 
 
 def accumulator_of(parameter: torch.nn.Parameter):
     """The node that adds to its gradient."""
     with torch.enable_grad():
         return parameter.view_as(parameter).grad_fn.next_functions[0][0]
-
-
-class Drawn:
-    """What is drawn of a loader, in one pass over it."""
-
-    def __init__(self):
-        self.begin([])
-
-    def begin(self, weights: list[float]) -> None:
-        self._taken, self._drawn = 0, 0  # batches
-        self._samples: deque[list[int]] = deque()  # of each rank, of what is drawn and not taken
-        self._splits = [(0, weights)]  # from which batch on
-
-    def change(self, ahead: int, weights: list[float]) -> None:
-        """From the batch on that no rank has drawn."""
-        self._splits = [*self._splits[-3:], (self._taken + ahead, weights)]
-
-    def next_weights(self) -> list[float]:
-        return next(weights for begins, weights in reversed(self._splits) if begins <= self._drawn)
-
-    def draw(self, samples: list[int]) -> None:
-        self._samples.append(samples)
-        self._drawn += 1
-
-    def take(self) -> list[int]:
-        self._taken += 1
-        return self._samples.popleft()
-
-
-@dataclasses.dataclass(eq=False)
-class Given:
-    """A batch that a shared loader has given."""
-
-    samples: list[int]  # of each rank
-    batch: object  # none: nobody will ask
-    tensors: list  # weak references
 
 
 class Session:
@@ -119,15 +62,10 @@ class Session:
         self.is_fixed = False
         self.wanted: list[int] | None = None  # by the planner, of rank 0; not told yet
         self.samples: list[int] | None = None  # of each rank, in the batch of the last forward pass
-        self._given: list[Given] = []
-        self._current: Given | None = None  # of the last forward pass
-        self.keeps_batches = False  # for a function of the batch
-        self._taken = 0  # batches that loaders have given, on all ranks alike
+        self.batches = Batches(self.rank)
         self.refusal: str | None = None  # found where it cannot be raised
         self.models: list = []  # in DDP, with their batch norms
         self.weight: str | Callable | None = None  # of the last one that had a forward pass
-        self._counts: list[float] = []  # of forward passes since the last backward pass, by that weight; of none, what was last
-        self._is_counted = True  # they had a backward pass
         self._forwards: Counter = Counter()  # passes of each model whose gradients are not exchanged
         self._is_synced = True
         self.part = 1.0 / self.world  # of this rank's last loss in that of all
@@ -237,7 +175,7 @@ class Session:
             self._guard = register_optimizer_step_post_hook(self._check_weighed)
 
     def _check_weighed(self, *_) -> None:
-        if self._taken and self.world > 1 and not self.has_weighed:
+        if self.batches.taken and self.world > 1 and not self.has_weighed:
             raise ValueError(
                 "motley.torch: an optimizer steps on batches of unequal lengths, whose gradients nobody weighs. Write motley.torch.DDP(model) in place of "
                 "DistributedDataParallel(model), or motley.torch.weigh(loss).backward() where fully_shard averages them"
@@ -290,8 +228,7 @@ class Session:
             self.work = Work()
             self.work.is_begun = True
             self.steps.take()
-        self._taken += 1
-        self._given = [*self._given[-MOST_AHEAD:], Given(loader.take(), batch if self.keeps_batches else None, [weakref.ref(each) for each in tensors_of(batch)])]
+        self.batches.take(loader.take(), batch)
 
     # Steps.
 
@@ -329,50 +266,14 @@ class Session:
             self.memory.begin()
         self._forwards[model] += 1
         self.weight, self._is_synced, self._thread = weight, is_synced, threading.get_ident()
-        batch, is_sure = self._find_given(arguments)
-        if batch is not None:
-            self._current, self.samples = batch, batch.samples
-        if callable(weight) or weight == "samples":
-            if callable(weight) and not is_sure:
-                raise ValueError(
-                    "motley.torch.DDP: several batches were read ahead, and the model's arguments are none of them: nobody knows which one weight= "
-                    "is to be asked of. Leave it out, and write motley.torch.weigh(loss, weight=what it averages over).backward()"
-                )
-            count = count_samples(arguments) if weight == "samples" else weight(arguments if batch is None else batch.batch)
-            self._counts = [float(count)] if self._is_counted else [*self._counts, float(count)]
-            self._is_counted = False
+        self.batches.begin_forward(weight, arguments)
+        if self.batches.samples is not None:
+            self.samples = self.batches.samples
 
     def end_forward(self, outputs) -> None:
         for each in tensors_of(outputs):
             if each.grad_fn is not None:
                 each.grad_fn.metadata[OUTPUT] = True
-
-    def _find_given(self, arguments) -> tuple[Given | None, bool]:
-        """The batch that a forward pass is of, and whether that is sure. What was read later waits."""
-        storages, own = storages_of(arguments), None
-        for place, each in enumerate(self._given):
-            if any((tensor := ref()) is not None and tensor.untyped_storage().data_ptr() in storages for ref in each.tensors):
-                own = place
-        is_sure = own is not None or len(self._given) < 2
-        if own is None and self._given:
-            # A copy: the first that has as many samples, as batches are trained on in the order in which they are read.
-            length = next((each.shape[0] for each in tensors_of(arguments) if each.dim()), None)
-            own = next((place for place, each in enumerate(self._given) if each.samples[self.rank] == length), len(self._given) - 1)
-        if own is None:
-            return self._current, True
-        found, self._given = self._given[own], self._given[own + 1 :]
-        return found, is_sure
-
-    def given_count(self) -> float:
-        """What the loss averages over, by the weight that the model was given."""
-        if not self._counts:
-            raise ValueError("motley.torch.weigh: give it the number that the loss averages over: weigh(loss, weight=...)")
-        if len(set(self._counts)) > 1:
-            raise ValueError(
-                f"motley.torch.DDP: forward passes that average over {self._counts} go into one loss, which weight= gives one number. Leave weight= out, "
-                "or write motley.torch.weigh(loss, weight=...).backward() for each"
-            )
-        return self._counts[-1]
 
     def has_gradients(self) -> bool:
         """Of this rank alone: its targets may all be masked."""
@@ -400,7 +301,7 @@ class Session:
 
     def end_compute(self) -> None:
         """All gradients are derived, and on their way to the other ranks."""
-        self._is_counted = True
+        self.batches.end_backward()
         if not (self._is_synced and self.models):
             return
         self.work.passes = max(self.work.passes, *self._forwards.values(), 1)
@@ -434,7 +335,7 @@ class Session:
         seconds, loss = (told.seconds(), told.loss()) if told else (UNKNOWN, math.nan)
         most, peak = self.memory.most(self.samples[self.rank]), self.memory.of.peak()
         plan = [changes, *weights] if self.rank == 0 else [0.0] * (self.world + 1)
-        self._exchange.append(self.mesh.post(torch.tensor([seconds, most, loss, peak, self._taken, *plan], dtype=torch.float64), "the end of a step"))
+        self._exchange.append(self.mesh.post(torch.tensor([seconds, most, loss, peak, self.batches.taken, *plan], dtype=torch.float64), "the end of a step"))
 
     def _told(self) -> Work | None:
         """The step whose seconds are told now."""

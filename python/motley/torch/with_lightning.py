@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import torch
 
-from motley.torch.loaders import SharedLoader, Split
+from motley.torch.loaders import Split
 from motley.torch.loaders import share as share_loader
 from motley.torch.parallel import DDP
 from motley.torch.session import session_of

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 
-import torch
 import transformers
 from transformers import Trainer
 
