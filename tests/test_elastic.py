@@ -198,7 +198,8 @@ class Running:
         return done.returncode, json.loads(done.stdout)
 
     def address(self):
-        return f"127.0.0.1:{json.loads((self.run_dir / 'door.json').read_text())['port']}"
+        door = json.loads((self.run_dir / "door.json").read_text())
+        return f"{door['word']}@127.0.0.1:{door['port']}"
 
     def stop(self):
         self.child.send_signal(signal.SIGTERM)

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "motley/base/json.h"
 #include "motley/base/text.h"
@@ -9,6 +10,7 @@
 #include "motley/cli/verb.h"
 #include "motley/cluster/probe.h"
 #include "motley/control/newcomer.h"
+#include "motley/control/run_directory.h"
 #include "motley/run/hosts/here.h"
 
 namespace motley::cli {
@@ -26,7 +28,8 @@ struct JoinOptions {
 std::vector<Flag> join_flags(JoinOptions& options) {
   constexpr const char* kNew =
       "A device that the cluster file has not (--device cpu, --device cuda)";
-  return {{"address", &options.address, "HOST:PORT, as the run says it"},
+  return {{"address", &options.address,
+           "WORD@HOST:PORT, as the run prints it, or a run directory of this machine"},
           {"--device", &options.device,
            "of the run's cluster file; without it the first one that is not there; cpu, cuda: one "
            "that the file has not"},
@@ -50,14 +53,21 @@ std::vector<Flag> join_flags(JoinOptions& options) {
 }
 
 Result<run::DoorAddress> find_door(const std::string& address) {
-  const std::size_t colon = address.rfind(':');
+  if (std::filesystem::is_directory(address))
+    return run::read_door(control::RunDirectory{address}.door());
+  const std::size_t at = address.find('@'), colon = address.rfind(':');
   const auto port = colon == std::string::npos
                         ? std::nullopt
                         : find_integer(std::string_view(address).substr(colon + 1));
   if (!port || *port < 1 || *port > 65535)
-    return usage_error("cli.address", "found '" + address + "', wanted HOST:PORT");
+    return usage_error("cli.address",
+                       "found '" + address +
+                           "', wanted WORD@HOST:PORT, as the run prints it, or a run "
+                           "directory of this machine");
   run::DoorAddress door;
-  door.host = address.substr(0, colon);
+  const std::size_t host = at == std::string::npos ? 0 : at + 1;
+  if (host > 0) door.word = address.substr(0, at);
+  door.host = address.substr(host, colon - host);
   door.port = static_cast<int>(*port);
   return door;
 }

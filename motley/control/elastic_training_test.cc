@@ -834,8 +834,8 @@ TEST_F(NewcomerTest, MembersOfAFixedClusterAreNotAdded) {
 TEST_F(ElasticTest, QuestionsOfAnyFormAreAnswered) {
   begin();
   auto door = run::Door::open(0, temporary_.file("door.json")).value();
+  auto address = run::read_door(temporary_.file("door.json")).value();
   const auto ask = [&](const Json& question) {
-    const auto address = run::read_door(temporary_.file("door.json")).value();
     Result<Json> answer = runtime_error("none", "");
     std::thread caller([&] { answer = run::ask_door(address, question, 10); });
     std::atomic<bool> is_over = false;
@@ -863,6 +863,12 @@ TEST_F(ElasticTest, QuestionsOfAnyFormAreAnswered) {
   EXPECT_EQ(state["devices"][0]["state"], "training");
   EXPECT_FALSE(ask({{"do", "leave"}, {"device", name(1)}}).contains("error"));
   EXPECT_EQ(this->state(1), "leaving");
+  address.word = "another";
+  for (const char* what : {"state", "leave", "join"}) {
+    const Json refused = ask({{"do", what}});
+    EXPECT_EQ(refused.size(), 1u) << refused;
+    EXPECT_EQ(refused["error"]["code"], "elastic.word");
+  }
 }
 
 }  // namespace

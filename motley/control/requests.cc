@@ -26,14 +26,10 @@ Result<std::string> find_newcomer(const Json& question, const Adapting& adapting
   return usage_error("elastic.nobody", "all devices of the run's cluster take part already");
 }
 
-Result<void> carry_out(const run::Door::Question& question, const Json& json, Adapting& adapting) {
+Result<void> carry_out(const Json& json, Adapting& adapting) {
   const std::string what = text_in(json, "do");
   if (what == "state") return {};
-  if (what == "leave") {
-    if (!question.knows_word)
-      return usage_error("elastic.word", "leaving is for those who can read the run directory");
-    return adapting.release(text_in(json, "device"));
-  }
+  if (what == "leave") return adapting.release(text_in(json, "device"));
   if (what != "join")
     return usage_error("elastic.question", "'" + what + "': leave, join or state");
   const std::string version = text_in(json, "version"), own = adapting.version();
@@ -52,8 +48,16 @@ Result<void> carry_out(const run::Door::Question& question, const Json& json, Ad
 
 void answer_requests(run::Door& door, Adapting& adapting) {
   for (const run::Door::Question& question : door.take()) {
+    if (!question.knows_word) {
+      const Error error{
+          ErrorKind::kUsage, "elastic.word",
+          "wanted WORD@HOST:PORT, as the run prints it, or its run directory: who asks "
+          "or joins must know the run's word"};
+      door.answer(question.caller, Json{{"error", error_to_json(error)}}.dump());
+      continue;
+    }
     const auto json = parse_json(question.text, "question");
-    const auto done = json && json->is_object() ? carry_out(question, *json, adapting)
+    const auto done = json && json->is_object() ? carry_out(*json, adapting)
                                                 : usage_error("elastic.question", "not an object");
     Json answer{{"step", adapting.steps_done()}, {"devices", Json::array()}};
     for (const DeviceState& each : adapting.device_states()) {

@@ -318,8 +318,10 @@ Result<void> note_clocks(const run::Job& job, const Outside& outside) {
 
 namespace {
 
+/// As `motley join` takes it.
 std::string door_address(const run::Door& door, bool for_others) {
-  return fmt::format("{}:{}", for_others ? run::own_host_name() : "127.0.0.1", door.port());
+  const std::string host = for_others ? run::own_host_name() : "127.0.0.1";
+  return fmt::format("{}@{}:{}", door.word(), host, door.port());
 }
 
 std::optional<Order> next_order(Adapting& adapting, Monitor& monitor) {

@@ -94,8 +94,7 @@ def test_a_gpu_comes_to_a_run_that_has_not_named_it(motley, mlp, environment, on
         end = time.monotonic() + 60
         while not (run_dir / "log.jsonl").exists() and training.poll() is None and time.monotonic() < end:
             time.sleep(0.1)
-        address = f"127.0.0.1:{json.loads((run_dir / 'door.json').read_text())['port']}"
-        come = motley("join", address, "--device", "cuda", "--name", "d", "--json", timeout=120)
+        come = motley("join", run_dir, "--device", "cuda", "--name", "d", "--json", timeout=120)
         time.sleep(1)
         training.send_signal(signal.SIGTERM)
         _, errors = training.communicate(timeout=60)

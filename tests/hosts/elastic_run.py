@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import subprocess
 import time
 
@@ -39,6 +40,10 @@ class Running:
 
     def said(self):
         return (self.lead.home() / f"{self.name}.err").read_text()
+
+    def address(self):
+        """As the run prints it."""
+        return re.search(r"motley join (\S+)\)", self.said())[1]
 
     def goes_on(self):
         before = self.steps()

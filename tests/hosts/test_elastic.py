@@ -73,12 +73,12 @@ def test_a_cable_is_pulled_and_an_agent_killed_and_both_hosts_come_back(lead, ho
     assert time.monotonic() - pulled < TIMEOUT + 3
     run.goes_on()
     hosts["c"].plug_again()
-    lead.run(f"{MOTLEY} join a:{PORT} --device c:0")
+    lead.run(f"{MOTLEY} join {run.address()} --device c:0")
     run.goes_on()
     hosts["b"].run("pkill -KILL -f 'motley agent'", check=False)
     run.wait_for(lambda: "b:0 lost; went on" in run.said())
     # Asked for by a host that is not the lead's.
-    done = hosts["c"].run(f"{MOTLEY} join a:{PORT} --device b:0 --json")
+    done = hosts["c"].run(f"{MOTLEY} join {run.address()} --device b:0 --json")
     assert json.loads(done.stdout)["device"] == "b:0"
     lead.run(f"{MOTLEY} leave comes a:0")
     run.goes_on()
@@ -97,17 +97,17 @@ def test_a_host_that_the_cluster_file_has_not_joins(lead, hosts):
     long = f"{RUN} -C pair.toml --elastic --adapt none --planner equal --steps 100000 --timeout {TIMEOUT}"
     run = Running(lead, "new", f"{long} --listen {PORT} --checkpoint-every 20")
     before = run.steps()
-    done = hosts["c"].run(f"{MOTLEY} join a:{PORT} --device cpu --speed 0.5 --json")
+    done = hosts["c"].run(f"{MOTLEY} join {run.address()} --device cpu --speed 0.5 --json")
     come = json.loads(done.stdout)
     assert come["device"] == "c:0" and come["state"] == "training", run.said()
     assert come["step"] > before
     run.goes_on()
-    other = hosts["c"].run(f"{MOTLEY} join a:{PORT} --device cpu --name b2 --host nowhere --json", check=False, timeout=60)
+    other = hosts["c"].run(f"{MOTLEY} join {run.address()} --device cpu --name b2 --host nowhere --json", check=False, timeout=60)
     assert other.returncode == 1 and "nowhere" in json.loads(other.stdout)["error"]["message"]
     hosts["c"].unplug()
     run.wait_for(lambda: "c:0 lost; went on" in run.said())
     hosts["c"].plug_again()
-    hosts["c"].run(f"{MOTLEY} join a:{PORT}", timeout=60)
+    hosts["c"].run(f"{MOTLEY} join {run.address()}", timeout=60)
     run.goes_on()
     found = run.stop()
     assert [each["joined"] for each in found["membership"] if each["joined"]] == [["c:0"], ["c:0"]]
@@ -129,15 +129,14 @@ def test_a_host_that_is_not_there_at_the_beginning(lead, hosts):
     hosts["c"].unplug()
     try:
         run = Running(lead, "later", f"{LONG} --absent c:0")
-        port = json.loads((lead.home() / "later/door.json").read_text())["port"]
-        done = lead.run(f"{MOTLEY} join 127.0.0.1:{port} --device c:0 --json", check=False, timeout=60)
+        done = lead.run(f"{MOTLEY} join later --device c:0 --json", check=False, timeout=60)
         assert done.returncode == 1
         assert json.loads(done.stdout)["error"]["code"] == "elastic.absent", done.stdout + run.said()
         assert "c:0 did not come: host c" in run.said()
         run.goes_on()
     finally:
         hosts["c"].plug_again()
-    lead.run(f"{MOTLEY} join 127.0.0.1:{port} --device c:0", timeout=60)
+    lead.run(f"{MOTLEY} join later --device c:0", timeout=60)
     run.goes_on()
     found = run.stop()
     assert [each["joined"] for each in found["membership"]] == [["c:0"]]
@@ -174,7 +173,7 @@ def test_an_agent_that_dies_while_nothing_runs_there(lead, hosts):
     ticks = sum(map(int, later.split())) - sum(map(int, busy.split()))
     assert ticks < 60, "hundredths of a second of the lead, in three seconds in which it has nothing to do"
     hosts["b"].run("pkill -KILL -f 'motley agent'", check=False)
-    lead.run(f"{MOTLEY} join a:{PORT} --device b:0")
+    lead.run(f"{MOTLEY} join {run.address()} --device b:0")
     run.goes_on()
     assert [each["joined"] for each in run.stop()["membership"] if each["joined"]] == [["b:0"]]
     nothing_runs(hosts)

@@ -111,7 +111,7 @@ def test_the_next_lead_knows_a_newcomer(lead, hosts):
     """Two hosts, and one that their cluster file has not: without it, the one that is left would have to stop."""
     port = 7712
     run = Running(lead, "grown", f"{ELASTIC.replace('cluster.toml', 'cluster.toml --exclude c:0')} --steps 100000 --listen {port}")
-    hosts["c"].run(f"{MOTLEY} join a:{port} --device cpu --speed 0.5 --name d")
+    hosts["c"].run(f"{MOTLEY} join {run.address()} --device cpu --speed 0.5 --name d")
     run.goes_on()
     kill_lead(lead)
     run.child.wait(10)

@@ -32,6 +32,7 @@ class Door {
   Door& operator=(const Door&) = delete;
 
   int port() const { return port_; }
+  const std::string& word() const { return word_; }
   /// Questions that have come since. What is too long or comes too slowly is dropped, and so is a
   /// question that is not answered in time. A caller may shut its own end when it has asked.
   std::vector<Question> take();
