@@ -24,7 +24,7 @@ def rows_of(script, names, world=3, **environment):
 RIGHT = [
     "accumulate_without_no_sync", "accumulate_what_nobody_can_read", "gradients_thrown_away", "two_backward_passes", "norm_of_a_rank_without_labels", "nobody_has_a_target", "causal_tokens",
     "means_over_less", "sums", "sums_that_are_none", "second_derivative_of_a_norm", "gathered", "read_ahead", "read_by_a_thread", "two_sizes",
-    "lists_of_images", "reentrant_checkpoint", "frozen_by_class",
+    "lists_of_images", "reentrant_checkpoint", "frozen_by_class", "communication_hooks",
 ]  # fmt: skip
 # What is said on every rank that says something.
 SAID = {
@@ -42,7 +42,7 @@ SAID = {
 @functools.cache
 def script_rows():
     """All in one process group; those that end with ranks at different places have their own."""
-    return rows_of("torch_scripts.py", [*dict.fromkeys([*RIGHT, *SAID, "one_rank_alone", "exported_after_training", "half_precision"])])
+    return rows_of("torch_scripts.py", [*dict.fromkeys([*RIGHT, *SAID, "one_rank_alone", "exported_after_training", "half_precision", "autocast"])])
 
 
 @pytest.mark.parametrize("case", RIGHT)
@@ -70,6 +70,7 @@ def test_shares_are_multiples_and_begin_where_they_were():
 
 def test_a_weighed_loss_stays_within_half_precision():
     assert script_rows()["half_precision"]["said"] == "True"
+    assert script_rows()["autocast"]["rough"] < 0.02
 
 
 def test_ranks_at_different_places_are_told_both():

@@ -494,6 +494,33 @@ def exchanged_already():
     return said(lambda: out.square().mean().backward())
 
 
+def communication_hooks():
+    """Of the script's own, bucket views, a static graph, and unused parameters that DDP finds."""
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    found = []
+    for options in ({"gradient_as_bucket_view": True}, {"static_graph": True}, {"find_unused_parameters": True}, {"bucket_cap_mb": 0.0001}):
+        model, data = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 4)), labelled()
+        reference = copy.deepcopy(model)
+        wrapped = motley.torch.DDP(model, **options)
+        wrapped.register_comm_hook(None, default_hooks.allreduce_hook)
+        train = plain(lambda m, x, y: F.cross_entropy(m(x), y), 0.1)
+        train(wrapped, shared(data))
+        train(reference, whole(data))
+        found.append(apart(model, reference)["apart"])
+    return {"apart": max(found)}
+
+
+def autocast():
+    """In bfloat16, whose sums differ by a hundredth; unweighed gradients by a half."""
+
+    def loss(model, x, y):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return F.cross_entropy(model(x), y, ignore_index=0)
+
+    return {"rough": compare(nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 4)), labelled(), plain(loss, 0.1))["apart"]}
+
+
 def half_precision():
     """A scaled loss of many tokens by `weigh` is no infinity."""
     model = motley.torch.DDP(nn.Linear(6, 4))
