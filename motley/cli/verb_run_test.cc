@@ -239,7 +239,7 @@ TEST_F(RunVerbTest, DecisionsOfAnotherRunAreRepeated) {
 TEST_F(RunVerbTest, ADirectoryInUseIsLeftAlone) {
   std::filesystem::create_directories(run_dir_);
   const auto led_by = [&](pid_t pid) {
-    write_file_atomic(run_dir_ + "/start.json", Json{{"pid", pid}}.dump()).value();
+    EXPECT_TRUE(write_file_atomic(run_dir_ + "/start.json", Json{{"pid", pid}}.dump()));
     return refusal(words());
   };
   EXPECT_EQ(
@@ -248,7 +248,7 @@ TEST_F(RunVerbTest, ADirectoryInUseIsLeftAlone) {
                   "{}), or name another --run-dir [run.in-use]",
                   run_dir_, ::getppid(), ::getppid()));
   EXPECT_FALSE(std::filesystem::exists(run_dir_ + "/job.json"));
-  write_file_atomic(run_dir_ + "/start.json", Json{{"pid", ::getpid()}}.dump()).value();
+  EXPECT_TRUE(write_file_atomic(run_dir_ + "/start.json", Json{{"pid", ::getpid()}}.dump()));
   EXPECT_EQ(call(words()), kDone) << err_;
 }
 
