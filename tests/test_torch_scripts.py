@@ -24,7 +24,7 @@ def rows_of(script, names, world=3, **environment):
 RIGHT = [
     "accumulate_without_no_sync", "accumulate_what_nobody_can_read", "gradients_thrown_away", "two_backward_passes", "norm_of_a_rank_without_labels", "nobody_has_a_target", "causal_tokens",
     "means_over_less", "sums", "sums_that_are_none", "second_derivative_of_a_norm", "gathered", "read_ahead", "read_by_a_thread", "two_sizes",
-    "lists_of_images", "reentrant_checkpoint", "frozen_by_class", "communication_hooks",
+    "lists_of_images", "reentrant_checkpoint", "frozen_by_class", "communication_hooks", "copied",
 ]  # fmt: skip
 # What is said on every rank that says something.
 SAID = {

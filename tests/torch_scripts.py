@@ -296,6 +296,24 @@ def frozen_by_class():
     return found | {"moved": model[1].running_mean.abs().max().item()}
 
 
+def copied():
+    """A copy of a model in DDP (an average of weights) has its own statistics, and is saved whole."""
+    import io
+
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))
+    wrapped = motley.torch.DDP(model)
+    before = copy.deepcopy(wrapped)
+    saved = io.BytesIO()
+    torch.save(model, saved)
+    plain(lambda m, x, y: F.cross_entropy(m(x), y), 0.1)(wrapped, shared(labelled()))
+    x, (first, norm, last) = torch.randn(4, 6), before.module
+    wrapped.eval()
+    before.eval()
+    with torch.no_grad():
+        wanted = last(F.batch_norm(first(x), norm.running_mean, norm.running_var, norm.weight, norm.bias))
+        return {"apart": float((before(x) - wanted).abs().max()), "moved": float((wrapped(x) - wanted).abs().max())}
+
+
 def one_rank_alone():
     """A forward pass in training mode of one rank, outside of DDP, estimates by its own batch."""
     model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8))

@@ -65,7 +65,7 @@ def explain_gathers(session: Session) -> None:
 
 def explained(gather: Callable) -> Callable:
     def wrapped(into, tensor, group=None, async_op=False):
-        session = _sharing.get(group)
+        session = _sharing.get(None if group is dist.group.WORLD else group)
         if session is not None and session.world > 1 and not session.is_alone:
             lengths = [int(row[0]) for row in session.exchange("a gather of equal buffers", [float(tensor.numel())])]
             if len(set(lengths)) > 1:

@@ -176,10 +176,24 @@ class Norms:
     def __init__(self, module: nn.Module, session):
         found = {name: each for name, each in module.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm) and "forward" not in each.__dict__}
         self.buffers = [f"{name}.{buffer}" if name else buffer for name, each in found.items() for buffer, _ in each.named_buffers()]
-        self._forwards = [(each, forward_of(each, session, f"batch norm {name}")) for name, each in found.items()]
+        self._found = found
         is_compiled = any(hasattr(each, "_orig_mod") or each._compiled_call_impl is not None for each in module.modules())
         self._session, self._others = session, False if is_compiled else None  # None: not known
         self._depth = 0
+        self._forwards = self._make_forwards()
+
+    def _make_forwards(self) -> list[tuple]:
+        if self._session is None:
+            return []  # of a model that was saved whole, and is opened elsewhere
+        return [(each, forward_of(each, self._session, f"batch norm {name}")) for name, each in self._found.items()]
+
+    def __getstate__(self):
+        return self.__dict__ | {"_forwards": None}
+
+    def __setstate__(self, state):
+        """Of a copy (averages of weights): its own modules'."""
+        self.__dict__.update(state)
+        self._forwards = self._make_forwards()
 
     @contextlib.contextmanager
     def within(self):
