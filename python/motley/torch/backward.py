@@ -55,7 +55,7 @@ def agree(terms: list[Term], session, has_gradients: bool) -> Agreed:
     groups: dict[float, list[int]] = {}
     for place, term in enumerate(terms):
         groups.setdefault(number_of(term.key), []).append(place)
-    row = [HEAD, float(has_gradients), float(session.samples[session.rank] if session.samples else 0)]
+    row = [HEAD, float(has_gradients), float(session.batches.length or 0)]
     for key, places in groups.items():
         row += [key, len(places), *(each for place in places for each in said_of(terms[place]))]
     rows = session.exchange("loss", row)
@@ -117,7 +117,7 @@ def is_one_ratio(values, by) -> bool:
 def counts_of_sum(factors) -> list[float]:
     """Of a sum times 1 / n the n; of any other factors nothing that differs."""
     here = [each for each in factors if each]
-    if len(set(here)) > 1 and all(abs(1 / each - round(1 / each)) < 1e-4 for each in here):
+    if all(abs(1 / each - round(1 / each)) < 1e-4 for each in here):
         return [1 / each if each else 0.0 for each in factors]
     return [1.0] * len(factors)
 

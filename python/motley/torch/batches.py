@@ -79,6 +79,7 @@ class Batches:
         self._current: Given | None = None  # of the last forward pass
         self._counts: list[float] = []  # of forward passes since the last backward pass; of none, what was last
         self._is_counted = True  # they had a backward pass
+        self.length: int | None = None  # samples in the last forward pass, as the model's arguments have them
 
     @property
     def samples(self) -> list[int] | None:
@@ -91,6 +92,8 @@ class Batches:
         self._given = [*self._given[-MOST_AHEAD:], Given(samples, batch if self.keeps else None, tensors)]
 
     def begin_forward(self, weight: str | Callable | None, arguments) -> None:
+        first = next((each for each in tensors_of(arguments) if each.dim()), None)
+        self.length = None if first is None else first.shape[0]
         is_sure = self._find(arguments)
         if not callable(weight) and weight != "samples":
             return
@@ -114,9 +117,10 @@ class Batches:
                 own = place
         is_sure = own is not None or len(self._given) < 2
         if own is None and self._given:
-            # A copy: the first that has as many samples, as batches are trained on in the order in which they are read.
-            length = next((each.shape[0] for each in tensors_of(arguments) if each.dim()), None)
-            own = next((place for place, each in enumerate(self._given) if each.samples[self._rank] == length), len(self._given) - 1)
+            # A copy: the first that has as many samples, as batches are trained on in the order in which they are read; or the same again.
+            own = next((place for place, each in enumerate(self._given) if each.samples[self._rank] == self.length), None)
+            if own is None and (self._current is None or self._current.samples[self._rank] != self.length):
+                own = len(self._given) - 1
         if own is None:
             return True  # the same one again
         self._current, self._given = self._given[own], self._given[own + 1 :]
