@@ -23,6 +23,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 import motley.torch
 from motley.torch import session
+from torch_drawn import ahead
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 BATCH = 4
@@ -378,13 +379,6 @@ def gathered():
 
 def read_ahead():
     """The next batch is fetched while this one trains."""
-
-    def ahead(loader):
-        iterator = iter(loader)
-        after = next(iterator, None)
-        while after is not None:
-            now, after = after, next(iterator, None)
-            yield now
 
     y = torch.randint(4, (48, 5))
     y[torch.rand(48, 5) < torch.linspace(0, 0.9, 48)[:, None]] = -100

@@ -61,7 +61,6 @@ class Session:
         self.policy: SplitPolicy | None = None
         self.is_fixed = False
         self.wanted: list[int] | None = None  # by the planner, of rank 0; not told yet
-        self.samples: list[int] | None = None  # of each rank, in the batch of the last forward pass
         self.batches = Batches(self.rank)
         self.refusal: str | None = None  # found where it cannot be raised
         self.models: list = []  # in DDP, with their batch norms
@@ -96,6 +95,11 @@ class Session:
 
     def __reduce__(self):
         return _no_session, ()  # a saved model is opened elsewhere
+
+    @property
+    def samples(self) -> list[int] | None:
+        """Of each rank, in the batch of the last forward pass."""
+        return self.batches.samples
 
     # Models.
 
@@ -267,8 +271,6 @@ class Session:
         self._forwards[model] += 1
         self.weight, self._is_synced, self._thread = weight, is_synced, threading.get_ident()
         self.batches.begin_forward(weight, arguments)
-        if self.batches.samples is not None:
-            self.samples = self.batches.samples
 
     def end_forward(self, outputs) -> None:
         for each in tensors_of(outputs):
