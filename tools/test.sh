@@ -11,7 +11,7 @@ PYTHON=${PYTHON:-.venv/bin/python}
 export MOTLEY_BUILD=$PWD/$BUILD PYTHONPATH=$PWD/python OMP_NUM_THREADS=1
 export MOTLEY_SAMPLE=${MOTLEY_SAMPLE:-$((16#0$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0) % 3))}
 
-# Seconds on two cores (docs/benchmarks.md), of which the forecast is made: what has been run says how much slower or
+# Seconds on two cores (tests/README.md), of which the forecast is made: what has been run says how much slower or
 # faster this machine is. A part of a minute comes first.
 declare -A seconds=([exporter]=40 [lowering]=70 [units]=175 [runs]=380 [timed]=210 [zoo]=90)
 parts=(exporter lowering units runs timed zoo)
