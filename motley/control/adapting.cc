@@ -33,6 +33,12 @@ policy::Action first_action(const Adaptation& choices, int current,
   return policy::UseBatch{shares_of(runs.planned.plan, cluster), runs.lr_factor};
 }
 
+std::vector<std::string> names_of(const std::vector<run::WorkerDevice>& devices) {
+  std::vector<std::string> names;
+  for (const run::WorkerDevice& device : devices) names.push_back(device.name);
+  return names;
+}
+
 std::optional<Seconds> outcome_of(const std::vector<policy::Decision>& kept) {
   return kept.empty() ? std::nullopt : kept.front().came;
 }
@@ -179,12 +185,11 @@ Adapting::Adapting(Adaptation& adaptation, const Inputs& inputs, const RunDirect
       begun_({{0, adaptation.first}}),
       tells_counting_(adaptation.counts_every > 1),
       found_(adaptation.candidates.size()),
+      devices_(names_of(job.devices), adaptation.absent),
       absences_(adaptation.absences),
-      heirs_(!adaptation.heritage.is_null()) {
+      coordinator_(!adaptation.heritage.is_null()) {
   if (!adaptation.replan) return;
-  std::vector<std::string> devices;
-  for (const run::WorkerDevice& device : job.devices) devices.push_back(device.name);
-  members_.emplace(std::move(devices), adaptation.absent, Seconds(job.timeout_s));
+  members_.emplace(devices_, Seconds(job.timeout_s));
   if (adaptation.succeeds) take_over();
 }
 
@@ -400,7 +405,7 @@ Result<run::Change> Adapting::begin_change(int candidate) {
   Candidate& to = candidates_[static_cast<std::size_t>(candidate)];
   MOTLEY_RETURN_IF_ERROR(make_programs(to));
   run::Change change;
-  if (members_) change.processes = members_->living();
+  if (members_) change.processes = devices_.living();
   change.program = *to.planned.program;
   change.evaluations = to.evaluations;
   change.lr_factor = to.lr_factor;
@@ -419,9 +424,7 @@ Result<run::Change> Adapting::make_change(int before, int candidate,
   std::map<std::string, std::string> hosts;
   for (const run::WorkerDevice& device : job_.devices) hosts[device.name] = device.host;
   options.host_of = [&](const std::string& name) { return hosts[name]; };
-  const auto is_there = [&](const std::string& name) {
-    return !members_ || members_->lives(members_->find(name).value_or(-1));
-  };
+  const auto is_there = [&](const std::string& name) { return !members_ || devices_.lives(name); };
   for (const program::Program* each : {to.planned.program.get(), from.planned.program.get()})
     for (const program::DeviceProgram& device : each->devices)
       if (is_there(device.device) && std::find(options.devices.begin(), options.devices.end(),
@@ -436,38 +439,37 @@ Result<run::Change> Adapting::make_change(int before, int candidate,
   return change;
 }
 
-std::optional<Order> Adapting::next_order() {
+std::optional<job::Order> Adapting::next_order() {
   make_ahead();
-  if (auto held = heirs_.take_held()) return held;
-  return heirs_.first(find_order(), [this] { return will(); });
+  if (auto held = coordinator_.take_held()) return held;
+  return coordinator_.first(find_order(), [this] { return will(); });
 }
 
-std::optional<Order> Adapting::find_order() {
+std::optional<job::Order> Adapting::find_order() {
   if (members_) {
     if (choices_.succeeds && !std::exchange(leads_on_, true)) lead_on();
     follow_absences();
     const Seconds now = clock_.steady();
     if (auto order = members_->next(now)) return order;
     if (const auto standings = members_->still()) return go_on_after_halt(*standings);
-    heirs_.forget();
+    coordinator_.forget();
     if (!members_->is_training()) return std::nullopt;
-    if (!newcomers_.empty() && asked_.empty()) {
-      const int process = newcomers_.extract(newcomers_.begin()).value();
-      return Follow{process, begun_.rbegin()->first};
-    }
+    for (int process = 0; asked_.empty() && process < devices_.size(); ++process)
+      if (std::exchange(devices_[process].awaits_generation, false))
+        return job::Follow{process, begun_.rbegin()->first};
     take_arrivals();
   }
-  if (std::exchange(tells_counting_, false)) return CountEvery{choices_.counts_every};
+  if (std::exchange(tells_counting_, false)) return job::CountEvery{choices_.counts_every};
   if (ready_.empty()) return std::nullopt;
   run::Change change = std::move(ready_.front());
   ready_.pop_front();
-  told_.insert(change.processes.begin(), change.processes.end());
+  for (const int process : change.processes) devices_[process].was_told = true;
   return change;
 }
 
 void Adapting::on_event(const run::WorkerEvent& event) {
   const Json& fields = event.fields;
-  if (event.event == "leads") heirs_.hear();
+  if (event.event == "leads") coordinator_.hear();
   if (event.event == "step") take_parts(event, job_.devices, seen_);
   if (members_) note_membership(event);
   if (event.event == "ready" && fields.value("leads", event.rank == 0)) {
@@ -497,8 +499,7 @@ void Adapting::on_event(const run::WorkerEvent& event) {
     const std::string why = fields.value("why", "");
     listener_.note(fmt::format("{} cannot be had: {}",
                                candidates_[static_cast<std::size_t>(what.candidate)].label, why));
-    arrived_.clear();  // they stay idle, and who wanted to leave stays, until devices change again
-    leaving_.clear();
+    stay_as_they_are();
     if (choices_.policy)
       take(choices_.policy->observe(policy::RefusalSeen{what.candidate, current_, why}),
            what.decision.seen_step);
@@ -524,6 +525,12 @@ void Adapting::on_event(const run::WorkerEvent& event) {
   keep(std::move(what.decision));
   if (const auto written = write_plan(directory_, current(), inputs_.cluster); !written)
     listener_.note("warning: " + written.error().message);
+}
+
+/// Who has come stays idle, and who wanted to leave stays, until devices change again.
+void Adapting::stay_as_they_are() {
+  for (job::DeviceState& device : devices_.all()) device.awaits_plan = false;
+  devices_.stay();
 }
 
 /// The state of the policy, and of which plans it speaks: those that were there when it began, and

@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "motley/control/adaptation.h"
-#include "motley/control/arrivals.h"
 #include "motley/control/clock.h"
-#include "motley/control/heirs.h"
 #include "motley/control/listener.h"
-#include "motley/control/membership.h"
 #include "motley/control/presence.h"
 #include "motley/control/ready_plans.h"
 #include "motley/control/run_directory.h"
+#include "motley/job/coordinator.h"
+#include "motley/job/device_table.h"
+#include "motley/job/membership.h"
 #include "motley/policy/decision.h"
 #include "motley/run/change.h"
 #include "motley/run/job.h"
@@ -45,12 +45,12 @@ class Adapting : public Listener {
   /// Tells the policy, if there is one, what no event says: devices that are gone or come.
   void observe(const policy::Observation& seen, std::int64_t steps_done);
   void record(policy::Decision decision);  ///< keeps one by which no plan begins
-  std::optional<Order> next_order();       ///< what workers are to be told
+  std::optional<job::Order> next_order();  ///< what workers are to be told
   /// A process of an elastic job has ended, or will, for this reason. False: so does the job.
   bool on_loss(int process, const Error& error);
   /// Why the training cannot go on by any plan; none: it can.
   const std::optional<Error>& fault() const { return fault_; }
-  const std::vector<MembershipChange>& membership() const { return membership_; }
+  const std::vector<job::MembershipChange>& membership() const { return membership_; }
 
   // What others ask of an elastic job. Usage errors; infeasible ones where it could not go on.
   /// The device is left out from one of the next steps on, and its process ended.
@@ -59,7 +59,7 @@ class Adapting : public Listener {
   /// job has not, after which it has (newcomer.h).
   Result<void> take_in(const std::string& device);
   Result<void> welcome(const cluster::Cluster& newcomer);
-  std::vector<DeviceState> device_states() const;
+  std::vector<job::DeviceStatus> device_states() const;
   std::int64_t steps_done() const { return done_; }
   /// Another lead is to know this, too, under that key; asked for whenever it is told.
   void leave_also(const std::string& key, std::function<Json()> what);
@@ -83,8 +83,10 @@ class Adapting : public Listener {
   Result<run::Change> begin_change(int candidate);
   void take_over();
   void lead_on();
-  std::optional<Order> find_order();
-  std::optional<Order> go_on_after_halt(const std::vector<run::Standing>& standings);
+  void stay_as_they_are();
+  job::DeviceTable::Named arrived() const;
+  std::optional<job::Order> find_order();
+  std::optional<job::Order> go_on_after_halt(const std::vector<run::Standing>& standings);
   Json will() const;
   policy::Decision decide(int plan, std::string why) const;
   Result<int> plan_for(const std::vector<DeviceId>& devices);
@@ -99,7 +101,7 @@ class Adapting : public Listener {
   void settle_membership(std::int64_t step, Seconds pause);
   void look_ahead();
   void take_arrivals();
-  void know_newcomer(const std::string& device);
+  void know_newcomer(job::DeviceState& device);
   void follow_absences();
   std::string policy_text() const;
   void keep(policy::Decision decision);
@@ -126,22 +128,16 @@ class Adapting : public Listener {
   std::vector<double> steps_;                      // of the plan that runs
   double spent_ = 0;                               // seconds of steps
   std::int64_t done_ = 0;                          // steps
-  std::optional<Membership> members_;              // of an elastic job, as all that follows
-  std::vector<MembershipChange> membership_;
-  MembershipChange coming_;          // since training went on last
-  std::set<std::string> leaving_;    // devices, until they are left out
-  std::set<std::string> arrived_;    // that no plan was made with yet
-  std::map<std::string, int> came_;  // the last change before a device came, of those that did
-  std::set<int> newcomers_;          // that do not know yet which program runs
-  Arrivals arrivals_;
+  job::DeviceTable devices_;
+  std::optional<job::Membership> members_;  // of an elastic job, as all that follows
+  std::vector<job::MembershipChange> membership_;
+  job::MembershipChange coming_;  // since training went on last
   std::map<std::string, std::function<Json()>> also_left_;
   std::string said_;          // of what losses cost
-  std::set<int> told_;        // processes that were told of a change
   run::TrainingPoint saved_;  // of it the latest checkpoint that is here
   std::optional<Seconds> first_step_at_;
-  Presence absences_;                // that conditions make
-  std::set<std::string> returning_;  // devices whose absence is over
-  Heirs heirs_;
+  Presence absences_;  // that conditions make
+  job::Coordinator coordinator_;
   bool leads_on_ = false;  // where another led
   std::optional<Error> fault_;
   std::optional<ReadyPlans> ahead_;

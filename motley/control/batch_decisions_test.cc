@@ -111,8 +111,8 @@ class PlayedTraining : public FakeWorkers {
     (void)on_event({"checkpoint", process(0), {{"path", *path}, {"step", step_}}});
   }
 
-  void hear(const Order& order) {
-    if (const auto* count = std::get_if<CountEvery>(&order)) {
+  void hear(const job::Order& order) {
+    if (const auto* count = std::get_if<job::CountEvery>(&order)) {
       told_counting.push_back(every_ = count->every);
     } else if (const auto* change = std::get_if<run::Change>(&order)) {
       EXPECT_EQ(change->after, due_.empty() ? stint_ : due_.back().change.number);

@@ -56,38 +56,31 @@ run::Recovery from_checkpoint(const std::string& path, int stint) {
 
 bool Adapting::on_loss(int process, const Error& error) {
   if (!members_) return false;
-  const bool lived = members_->lives(process);
+  job::DeviceState& device = devices_[process];
+  const bool lived = device.lives(), was_joining = device.life == job::Life::kJoining;
   if (lived && !is_of_a_device(error)) return false;
-  const std::string& device = members_->device(process);
-  const bool is_expected = members_->is_dismissed(process);
   if (!members_->lose(process, clock_.steady())) return false;
-  arrived_.erase(device);
-  newcomers_.erase(process);
-  leaving_.erase(device);
-  told_.erase(process);
-  if (!lived && !is_expected) {
-    arrivals_.explain(device, error);
-    listener_.note(fmt::format("{} did not come: {}", device, error.message));
+  if (was_joining) {
+    device.why = error;
+    listener_.note(fmt::format("{} did not come: {}", device.name, error.message));
   }
-  if (!lived || is_expected) return true;
-  coming_.lost.push_back(device);
-  listener_.note(fmt::format("{} is lost: {}", device, error.message));
+  if (!lived) return true;
+  coming_.lost.push_back(device.name);
+  listener_.note(fmt::format("{} is lost: {}", device.name, error.message));
   return true;
 }
 
 /// Devices that live and stay.
 std::vector<DeviceId> Adapting::present() const {
   std::vector<DeviceId> devices;
-  for (const int process : members_->living()) {
-    const std::string& name = members_->device(process);
-    if (leaving_.contains(name) || !arrivals_.is_priced(name)) continue;
-    if (const auto id = cluster::find_device(inputs_.cluster, name)) devices.push_back(*id);
-  }
+  for (const job::DeviceState& each : devices_.all())
+    if (const auto id = cluster::find_device(inputs_.cluster, each.name); each.stays() && id)
+      devices.push_back(*id);
   return devices;
 }
 
 bool Adapting::may_begin(int candidate) const {
-  if (!members_ || members_->living().empty()) return true;  // it has not begun
+  if (!members_ || devices_.living().empty()) return true;  // it has not begun
   const std::vector<DeviceId> devices = present();
   const bool may_survive =
       choices_.survive > 0 && devices.size() > static_cast<std::size_t>(choices_.survive);
@@ -211,9 +204,8 @@ Json Adapting::will() const {
     const Json host = device.host.empty() ? what["host"] : Json(device.host);
     what["devices"].push_back({{"name", device.name}, {"host", host}});
   }
-  for (int process = 0; process < std::ssize(job_.devices); ++process)
-    if (members_->lives(process) || members_->comes(process))
-      what["living"].push_back(members_->device(process));
+  for (const job::DeviceState& device : devices_.all())
+    if (device.has_process()) what["living"].push_back(device.name);
   for (const auto& [key, make] : also_left_) what[key] = make();
   return what;
 }
@@ -223,25 +215,25 @@ void Adapting::leave_also(const std::string& key, std::function<Json()> what) {
     also_left_[key] = std::move(what);
   else
     also_left_.erase(key);
-  heirs_.renew();
+  coordinator_.renew();
 }
 
 /// All stand still: they go on by the next plan, once enough hosts have said that this process
 /// leads them; or end, where there is no way on.
-std::optional<Order> Adapting::go_on_after_halt(const std::vector<run::Standing>& standings) {
+std::optional<job::Order> Adapting::go_on_after_halt(const std::vector<run::Standing>& standings) {
   const Seconds now = clock_.steady();
-  const std::optional<bool> may_lead = heirs_.may_lead(now);
-  if (heirs_.asks()) return Leave{will()};
+  const std::optional<bool> may_lead = coordinator_.may_lead(now);
+  if (coordinator_.asks()) return job::Leave{will()};
   if (!may_lead) return std::nullopt;
-  heirs_.forget();
+  coordinator_.forget();
   members_->go_on(now);
   auto change = recover(standings, *may_lead);
   if (change) {
-    told_.insert(change->processes.begin(), change->processes.end());
+    for (const int process : change->processes) devices_[process].was_told = true;
     return std::move(*change);
   }
   fault_ = change.error();
-  for (const int process : members_->living()) members_->kill(process);
+  for (const int process : devices_.living()) members_->kill(process);
   return members_->next(now);
 }
 
@@ -283,8 +275,8 @@ Result<run::Change> Adapting::recover(const std::vector<run::Standing>& standing
 /// From what processes have, or, where that is not all, from the last checkpoint.
 Result<run::Change> Adapting::recover_from(run::Recovery recovery, int from, int to) {
   std::set<std::string> empty;  // have come since, and have nothing
-  for (const auto& [device, after] : came_)
-    if (after >= recovery.stint) empty.insert(device);
+  for (const job::DeviceState& each : devices_.all())
+    if (each.generation >= recovery.stint) empty.insert(each.name);
   Result<run::Change> change;
   if (recovery.from.empty()) {
     change = make_change(from, to, empty);
@@ -331,57 +323,59 @@ void Adapting::lead_on() {
   const Seconds now = clock_.steady();
   members_->take_over(succeeds.numbers, now - succeeds.alone, now);
   for (const std::string& device : succeeds.living)
-    if (!members_->lives(members_->find(device).value_or(-1))) coming_.lost.push_back(device);
+    if (!devices_.lives(device)) coming_.lost.push_back(device);
   listener_.note(fmt::format("this host leads on: {} lost", join(coming_.lost, ", ")));
 }
 
 void Adapting::note_membership(const run::WorkerEvent& event) {
+  if (event.rank < 0 || event.rank >= devices_.size()) return;  // of the launcher
   const Seconds now = clock_.steady();
-  const bool was_there = members_->lives(event.rank);
+  job::DeviceState& device = devices_[event.rank];
+  const bool was_there = device.lives();
   members_->on_event(event, now);
   if (event.event == "refused")
-    for (const std::string& device : arrived_)
-      arrivals_.explain(device, {ErrorKind::kRuntime, "run.change", event.fields.value("why", "")});
+    for (const auto& [name, process] : arrived())
+      devices_[process].why = {ErrorKind::kRuntime, "run.change", event.fields.value("why", "")};
   if (event.event == "step" && !first_step_at_) first_step_at_ = now;
-  if (event.event == "checkpoint") heirs_.renew();
+  if (event.event == "checkpoint") coordinator_.renew();
   if (event.event == "ready" && !event.fields.value("resumed_from", "").empty()) {
     std::error_code code;  // of another host it is a copy
     saved_.saved_path = std::filesystem::canonical(directory_.latest_checkpoint(), code).string();
     saved_.saved_step = event.fields.value("first_step", std::int64_t{-1});
-    heirs_.renew();
+    coordinator_.renew();
   }
   // Who came too late for any plan: nobody tells it that the training is over.
   if (members_->is_over())
-    for (const int process : members_->living())
-      if (members_->has_come(process) && !told_.contains(process)) members_->dismiss(process);
+    for (const int process : devices_.living())
+      if (devices_[process].has_rejoined && !devices_[process].was_told) members_->dismiss(process);
   if (members_->is_over()) return;
-  if (event.event != "ready" || was_there || !members_->has_come(event.rank)) return;
-  const std::string& device = members_->device(event.rank);
-  came_[device] = begun_.rbegin()->first;
-  arrived_.insert(device);
-  newcomers_.insert(event.rank);
+  if (event.event != "ready" || was_there || !device.lives() || !device.has_rejoined) return;
+  device.generation = begun_.rbegin()->first;
+  device.awaits_plan = device.awaits_generation = true;
+}
+
+job::DeviceTable::Named Adapting::arrived() const {
+  return devices_.where([](const job::DeviceState& each) { return each.awaits_plan; });
 }
 
 /// A plan has begun, after step `step`.
 void Adapting::settle_membership(std::int64_t step, Seconds pause) {
   if (!members_) return;
   const std::set<std::string> used = devices_of(current().planned.plan, inputs_.cluster);
-  for (auto each = leaving_.begin(); each != leaving_.end();) {
-    if (used.contains(*each)) {
-      ++each;
-      continue;
-    }
-    coming_.left.push_back(*each);
+  for (const auto& [device, process] : devices_.where([&](const job::DeviceState& each) {
+         return each.life == job::Life::kLeaving && !used.contains(each.name);
+       })) {
+    coming_.left.push_back(device);
     // To a policy it is gone, however it went.
     if (choices_.policy != nullptr)
-      (void)choices_.policy->observe(policy::LossSeen{*each, Seconds(spent_)});
-    if (const auto process = members_->find(*each)) members_->dismiss(*process);
-    each = leaving_.erase(each);
+      (void)choices_.policy->observe(policy::LossSeen{device, Seconds(spent_)});
+    members_->dismiss(process);
   }
-  for (const std::string& device : used)
-    if (came_.contains(device) && arrived_.erase(device) > 0) coming_.joined.push_back(device);
-  for (const std::string& device : used) {
-    arrivals_.forget_why(device);
+  for (const auto& [name, process] :
+       devices_.where([&](const job::DeviceState& each) { return used.contains(each.name); })) {
+    job::DeviceState& device = devices_[process];
+    if (std::exchange(device.awaits_plan, false)) coming_.joined.push_back(name);
+    device.why.reset();
     know_newcomer(device);
   }
   const bool is_empty = coming_.lost.empty() && coming_.left.empty() && coming_.joined.empty() &&
@@ -459,8 +453,8 @@ void Adapting::look_ahead() {
 
 /// It takes part, so that it is one of the cluster's devices from now on, also of a run that goes
 /// on with this one.
-void Adapting::know_newcomer(const std::string& device) {
-  const std::optional<std::string> text = arrivals_.know(device);
+void Adapting::know_newcomer(job::DeviceState& device) {
+  const std::optional<std::string> text = std::exchange(device.text, std::nullopt);
   if (!text) return;
   choices_.newcomers.push_back(*text);
   const auto written =
@@ -471,53 +465,56 @@ void Adapting::know_newcomer(const std::string& device) {
 /// Makes a plan with devices that have come. Strangers with which none is possible are sent back:
 /// they would be in the way of all further plans.
 void Adapting::take_arrivals() {
-  if (arrived_.empty() || !asked_.empty()) return;
-  const std::string names = join(std::vector<std::string>(arrived_.begin(), arrived_.end()), ", ");
-  std::vector<std::string> strangers;
-  for (const std::string& device : arrived_) {
+  const job::DeviceTable::Named arrived = this->arrived();
+  if (arrived.empty() || !asked_.empty()) return;
+  std::vector<std::string> names;
+  for (const auto& [device, process] : arrived) names.push_back(device);
+  std::vector<int> strangers;
+  for (const auto& [device, process] : arrived) {
     const auto id = cluster::find_device(inputs_.cluster, device);
-    if (!arrivals_.is_stranger(device) || !id) continue;
+    if (!devices_[process].text || !id) continue;
     ahead_.reset();  // nobody else asks for prices
     listener_.note(device + ": " + choices_.price(*id));
-    arrivals_.set_priced(device, true);
-    strangers.push_back(device);
+    devices_[process].is_priced = true;
+    strangers.push_back(process);
   }
-  for (const std::string& device : arrived_)
+  for (const std::string& device : names)
     observe(policy::ArrivalSeen{device, Seconds(spent_)}, done_);
   if (!asked_.empty()) return;  // the policy knows how
   const auto plan = plan_for(present());
   const bool is_idle = plan && *plan == current_;
   const auto asked = !plan     ? tl::make_unexpected(plan.error())
                      : is_idle ? Result<void>()
-                               : ask(*plan, decide(*plan, "with " + names));
+                               : ask(*plan, decide(*plan, "with " + join(names, ", ")));
   if (asked && !is_idle) return;
   const Error why = asked
                         ? Error{ErrorKind::kRuntime, "elastic.idle", "the plan is quicker without"}
                         : asked.error();
-  if (is_idle || !plan) listener_.note(names + " is idle: " + why.message);  // else it was said
-  for (const std::string& device : arrived_) {
-    arrivals_.explain(device, why);
-    if (is_idle) know_newcomer(device);
+  if (is_idle || !plan)  // else it was said
+    listener_.note(join(names, ", ") + " is idle: " + why.message);
+  for (const auto& [device, process] : arrived) {
+    devices_[process].awaits_plan = false;
+    devices_[process].why = why;
+    if (is_idle) know_newcomer(devices_[process]);
   }
-  arrived_.clear();
-  for (const std::string& device : strangers) {
+  for (const int process : strangers) {
     if (is_idle) continue;
-    arrivals_.set_priced(device, false);
-    members_->dismiss(*members_->find(device));
-    listener_.note(device + " is sent back, as no plan is possible with it");
+    devices_[process].is_priced = false;
+    members_->dismiss(process);
+    listener_.note(devices_[process].name + " is sent back, as no plan is possible with it");
   }
   if (!strangers.empty()) look_ahead();
 }
 
 Result<void> Adapting::release(const std::string& device) {
-  const auto process = members_ ? members_->find(device) : std::nullopt;
-  if (!process || !members_->lives(*process))
+  const auto process = members_ ? devices_.find(device) : std::nullopt;
+  if (!process || !devices_[*process].lives())
     return usage_error("elastic.absent", device + ": no such device trains here now");
-  if (leaving_.contains(device)) return {};
-  leaving_.insert(device);
+  if (devices_[*process].life == job::Life::kLeaving) return {};
+  devices_.leave(*process);
   const auto plan = plan_for(present());
   if (!plan) {
-    leaving_.erase(device);
+    devices_.stay(*process);
     return tl::make_unexpected(plan.error());
   }
   if (*plan == current_ && asked_.empty()) {
@@ -525,18 +522,18 @@ Result<void> Adapting::release(const std::string& device) {
     return {};
   }
   const auto asked = ask(*plan, decide(*plan, device + " leaves"));
-  if (!asked) leaving_.erase(device);
+  if (!asked) devices_.stay(*process);
   return asked;
 }
 
 Result<void> Adapting::take_in(const std::string& device) {
-  const auto process = members_ ? members_->find(device) : std::nullopt;
+  const auto process = members_ ? devices_.find(device) : std::nullopt;
   if (!process)
     return usage_error("elastic.unknown", device + ": the run's cluster has no such device");
   if (members_->is_over()) return usage_error("elastic.over", "the training is over");
   if (!members_->start(*process))
     return usage_error("elastic.present", device + ": it takes part already");
-  arrivals_.forget_why(device);
+  devices_[*process].why.reset();
   return {};
 }
 
@@ -545,11 +542,11 @@ Result<void> Adapting::welcome(const cluster::Cluster& newcomer) {
   if (!members_ || !choices_.grow)
     return usage_error("elastic.unknown", device + ": the run's cluster has no such device");
   if (members_->is_over()) return usage_error("elastic.over", "the training is over");
-  const auto known = members_->find(device);
-  if (known && !arrivals_.is_stranger(device))
+  const auto known = devices_.find(device);
+  if (known && !devices_[*known].text)
     return usage_error("elastic.taken",
                        device + ": the run has a device of that name; give another by --name");
-  if (known && (members_->comes(*known) || members_->lives(*known)))
+  if (known && devices_[*known].has_process())
     return usage_error("elastic.present", device + ": it is coming already");
   ahead_.reset();  // nobody else looks at the cluster
   MOTLEY_ASSIGN(Grown grown, choices_.grow(newcomer));
@@ -559,7 +556,9 @@ Result<void> Adapting::welcome(const cluster::Cluster& newcomer) {
   const auto at = static_cast<std::size_t>(process);
   job_.devices.resize(std::max(job_.devices.size(), at + 1));
   job_.devices[at] = std::move(grown.worker);
-  arrivals_.expect(device, cluster::print_cluster(newcomer));
+  devices_[process].text = cluster::print_cluster(newcomer);
+  devices_[process].is_priced = false;
+  devices_[process].why.reset();
   const std::string& host = job_.devices[at].host;
   listener_.note(fmt::format("{} comes, of {}; {}", device,
                              host.empty() ? "this machine" : "host " + host, grown.joined));
@@ -568,25 +567,8 @@ Result<void> Adapting::welcome(const cluster::Cluster& newcomer) {
   return {};
 }
 
-std::vector<DeviceState> Adapting::device_states() const {
-  const std::set<std::string> used = devices_of(current().planned.plan, inputs_.cluster);
-  std::vector<DeviceState> states;
-  for (std::size_t process = 0; process < job_.devices.size(); ++process) {
-    const std::string& name = job_.devices[process].name;
-    const bool lives = members_ && members_->lives(static_cast<int>(process));
-    const bool comes =
-        arrived_.contains(name) || (members_ && members_->comes(static_cast<int>(process)));
-    DeviceState& state = states.emplace_back();
-    state.name = name;
-    state.state = comes                     ? "coming"
-                  : !lives                  ? "absent"
-                  : leaving_.contains(name) ? "leaving"
-                  : used.contains(name)     ? "training"
-                                            : "idle";
-    state.has_come = !arrivals_.is_stranger(name);
-    state.why = arrivals_.why(name);
-  }
-  return states;
+std::vector<job::DeviceStatus> Adapting::device_states() const {
+  return devices_.statuses(devices_of(current().planned.plan, inputs_.cluster));
 }
 
 /// Takes emulated devices away and brings them back, at their times.
@@ -595,16 +577,17 @@ void Adapting::follow_absences() {
   const trace::Nanoseconds now = simulate::whole_nanoseconds(clock_.steady() - *first_step_at_);
   while (absences_.next() != nullptr && absences_.next()->at <= now) {
     const Presence::Event event = absences_.take();
+    const auto process = devices_.find(event.device);
+    if (!process) continue;
     if (event.what == Presence::What::kArrival)
-      returning_.insert(event.device);
-    else if (const auto process = members_->find(event.device))
+      devices_[*process].returns = true;
+    else
       members_->kill(*process);
   }
   // One that was killed may not have ended yet.
-  std::erase_if(returning_, [&](const std::string& device) {
-    const auto process = members_->find(device);
-    return !process || members_->start(*process);
-  });
+  for (const auto& [device, process] :
+       devices_.where([](const job::DeviceState& each) { return each.returns; }))
+    devices_[process].returns = !members_->start(process);
 }
 
 }  // namespace motley::control

@@ -126,7 +126,7 @@ class ElasticTest : public ::testing::Test {
   Names orders() {
     Names all;
     while (auto order = adapting_->next_order()) {
-      if (!std::holds_alternative<Follow>(*order)) all.push_back(order_word(*order));
+      if (!std::holds_alternative<job::Follow>(*order)) all.push_back(order_word(*order));
       if (auto* change = std::get_if<run::Change>(&*order)) change_ = std::move(*change);
       if (all.size() > 20) break;
     }
@@ -193,7 +193,7 @@ TEST_F(ElasticTest, ALossIsRecoveredFromByThoseThatAreLeft) {
   EXPECT_EQ(samples_of(1), 4);
   EXPECT_EQ(samples_of(2), 4);
   ASSERT_EQ(adapting_->membership().size(), 1u);
-  const MembershipChange& seen = adapting_->membership()[0];
+  const job::MembershipChange& seen = adapting_->membership()[0];
   EXPECT_EQ(seen.step, 4);
   EXPECT_EQ(seen.lost, Names{name(0)});
   EXPECT_EQ(seen.joined, Names{});
@@ -812,8 +812,8 @@ TEST_F(NewcomerTest, ANextLeadIsToldOfItBeforeAnybodyElse) {
   begin();
   ASSERT_TRUE(welcome());
   auto order = adapting_->next_order();
-  ASSERT_TRUE(order && std::holds_alternative<Leave>(*order));
-  const Json what = std::get<Leave>(*order).what;
+  ASSERT_TRUE(order && std::holds_alternative<job::Leave>(*order));
+  const Json what = std::get<job::Leave>(*order).what;
   EXPECT_EQ(what["devices"].back()["name"], "d:0");
   const auto known = cluster::parse_cluster(what["cluster"].get<std::string>(), "left").value();
   EXPECT_EQ(known, [&] {

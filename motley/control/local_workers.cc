@@ -76,7 +76,7 @@ run::Change for_host(run::Hosts& hosts, const std::string& host, run::Change cha
   return change;
 }
 
-run::Commands command_of(const Order& order, const run::Job& job, run::Hosts& hosts,
+run::Commands command_of(const job::Order& order, const run::Job& job, run::Hosts& hosts,
                          const std::optional<run::StoreAddress>& keys) {
   run::Commands commands;
   if (const auto* change = std::get_if<run::Change>(&order)) {
@@ -98,17 +98,17 @@ run::Commands command_of(const Order& order, const run::Job& job, run::Hosts& ho
               : run::print_order(*change, device.name);
     }
   }
-  if (const auto* halt = std::get_if<Halt>(&order))
+  if (const auto* halt = std::get_if<job::Halt>(&order))
     commands.lines.assign(job.devices.size(), run::print_halt(halt->number));
-  if (const auto* follow = std::get_if<Follow>(&order)) {
+  if (const auto* follow = std::get_if<job::Follow>(&order)) {
     commands.lines.resize(job.devices.size());
     commands.lines[static_cast<std::size_t>(follow->process)] = run::print_follow(follow->number);
   }
-  if (const auto* count = std::get_if<CountEvery>(&order))
+  if (const auto* count = std::get_if<job::CountEvery>(&order))
     commands.lines.assign(job.devices.size(), run::print_counting(count->every));
-  if (const auto* add = std::get_if<AddDevice>(&order)) commands.added = {add->process};
-  if (const auto* start = std::get_if<StartProcess>(&order)) commands.start = {start->process};
-  if (const auto* kill = std::get_if<KillProcess>(&order)) commands.kill = {kill->process};
+  if (const auto* add = std::get_if<job::AddDevice>(&order)) commands.added = {add->process};
+  if (const auto* start = std::get_if<job::StartProcess>(&order)) commands.start = {start->process};
+  if (const auto* kill = std::get_if<job::KillProcess>(&order)) commands.kill = {kill->process};
   return commands;
 }
 
@@ -163,19 +163,19 @@ class Commander {
       is_asked_ = false;
       (void)on_event_({"leads", -1, {}});
     }
-    std::optional<Order> order = orders_ ? orders_() : std::nullopt;
+    std::optional<job::Order> order = orders_ ? orders_() : std::nullopt;
     if (!order) return std::nullopt;
-    if (auto* leave = std::get_if<Leave>(&*order)) {
+    if (auto* leave = std::get_if<job::Leave>(&*order)) {
       is_asked_ = true;
       if (succession_) succession_->leave(std::move(leave->what));
     }
-    if (const auto* add = std::get_if<AddDevice>(&*order)) take_in(*add);
+    if (const auto* add = std::get_if<job::AddDevice>(&*order)) take_in(*add);
     return command_of(*order, job_, hosts_, moved_keys_);
   }
 
  private:
   /// Those that are started from now on read of it.
-  void take_in(const AddDevice& add) {
+  void take_in(const job::AddDevice& add) {
     const auto at = static_cast<std::size_t>(add.process);
     job_.devices.resize(std::max(job_.devices.size(), at + 1));
     job_.devices[at] = add.device;

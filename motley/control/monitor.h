@@ -10,9 +10,9 @@
 #include "motley/base/result.h"
 #include "motley/control/clock.h"
 #include "motley/control/listener.h"
-#include "motley/control/membership.h"
 #include "motley/control/noise_parts.h"
 #include "motley/control/run_directory.h"
+#include "motley/job/membership.h"
 #include "motley/report/event_file.h"
 #include "motley/run/job.h"
 
@@ -47,8 +47,8 @@ struct Measured {
   Waiting waiting = {};
   bool stopped = false;  ///< told to stop; the checkpoint is safe
   std::map<std::int64_t, run::Evaluation> evaluations = {};  ///< by steps done
-  std::int64_t best_step = -1;                    ///< of the best evaluation; -1: there is none
-  std::vector<MembershipChange> membership = {};  ///< of an elastic run
+  std::int64_t best_step = -1;  ///< of the best evaluation; -1: there is none
+  std::vector<job::MembershipChange> membership = {};  ///< of an elastic run
   int candidate = -1;  ///< of the run's adaptation, by which it ended; -1: it has none
   std::optional<RentedRun> rented = {};  ///< of a run that rents
 };

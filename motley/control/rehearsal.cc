@@ -402,7 +402,7 @@ class Rehearsing {
 
   void take_changes() {
     while (auto order = adapting_.next_order())
-      if (const auto* count = std::get_if<CountEvery>(&*order))
+      if (const auto* count = std::get_if<job::CountEvery>(&*order))
         counts_every_ = count->every;
       else if (auto* change = std::get_if<run::Change>(&*order))
         due_.push_back({std::move(*change), step_ + choices_.change_steps});

@@ -214,7 +214,7 @@ void Renting::start_hook(const std::string& command,
 /// Of whom the training says that they are there, or not any more.
 void Renting::see_machines() {
   std::map<std::string, std::string> states;
-  for (DeviceState& each : place_.adapting.device_states())
+  for (job::DeviceStatus& each : place_.adapting.device_states())
     states[each.name] = std::move(each.state);
   const std::vector<elastic::JobMachine> machines = policy_.job().machines;
   for (std::size_t m = 0; m < machines.size(); ++m) {

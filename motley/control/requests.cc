@@ -21,7 +21,7 @@ Json error_to_json(const Error& error) {
 Result<std::string> find_newcomer(const Json& question, const Adapting& adapting) {
   const std::string named = text_in(question, "device");
   if (!named.empty()) return named;
-  for (const DeviceState& each : adapting.device_states())
+  for (const job::DeviceStatus& each : adapting.device_states())
     if (each.state == "absent" && each.has_come) return each.name;
   return usage_error("elastic.nobody", "all devices of the run's cluster take part already");
 }
@@ -60,7 +60,7 @@ void answer_requests(run::Door& door, Adapting& adapting) {
     const auto done = json && json->is_object() ? carry_out(*json, adapting)
                                                 : usage_error("elastic.question", "not an object");
     Json answer{{"step", adapting.steps_done()}, {"devices", Json::array()}};
-    for (const DeviceState& each : adapting.device_states()) {
+    for (const job::DeviceStatus& each : adapting.device_states()) {
       answer["devices"].push_back(
           {{"name", each.name}, {"state", each.state}, {"has_come", each.has_come}});
       if (each.why) answer["devices"].back()["why"] = error_to_json(*each.why);

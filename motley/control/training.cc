@@ -324,9 +324,9 @@ std::string door_address(const run::Door& door, bool for_others) {
   return fmt::format("{}@{}:{}", door.word(), host, door.port());
 }
 
-std::optional<Order> next_order(Adapting& adapting, Monitor& monitor) {
-  std::optional<Order> order = adapting.next_order();
-  if (const auto* add = order ? std::get_if<AddDevice>(&*order) : nullptr)
+std::optional<job::Order> next_order(Adapting& adapting, Monitor& monitor) {
+  std::optional<job::Order> order = adapting.next_order();
+  if (const auto* add = order ? std::get_if<job::AddDevice>(&*order) : nullptr)
     monitor.know_rank(add->process, add->device.name);
   return order;
 }
@@ -424,7 +424,7 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
         if (renting && renting->look() == Wish::kStop) return Wish::kStop;
         return notices.look(elastic, listener) == Wish::kStop ? Wish::kStop : wish;
       },
-      [&]() -> std::optional<Order> {
+      [&]() -> std::optional<job::Order> {
         if (door) answer_requests(*door, *adapting);
         (void)notices.look(elastic, listener);  // what it wants is heard with the next event
         if (renting) (void)renting->look();     // likewise
@@ -506,7 +506,7 @@ Json summary_to_json(const Measured& measured, const PreparedRun& prepared) {
             {"best", best_to_json(measured)},
             {"data_wait_share", measured.waiting.share},
             {"loaders_wanted", measured.waiting.wanted},
-            {"membership", membership_to_json(measured.membership)},
+            {"membership", job::membership_to_json(measured.membership)},
             {"run_dir", prepared.choices.run_dir}};
   if (const auto& rented = measured.rented)
     json["rented"] = {

@@ -7,15 +7,14 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "motley/base/result.h"
 #include "motley/cluster/cluster.h"
 #include "motley/control/wires.h"
 #include "motley/control/wish.h"
+#include "motley/job/order.h"
 #include "motley/program/program.h"
-#include "motley/run/change.h"
 #include "motley/run/environment.h"
 #include "motley/run/job.h"
 #include "motley/run/launcher.h"
@@ -23,39 +22,6 @@
 #include "motley/run/succession.h"
 
 namespace motley::control {
-
-/// All living processes of a job stop where they are and say where that is.
-struct Halt {
-  int number = 0;
-};
-/// The job is given a device that it had not, or that is described anew before it has come.
-struct AddDevice {
-  int process = 0;
-  run::WorkerDevice device;
-};
-/// A process is started for a device of the job that has none, or none any more.
-struct StartProcess {
-  int process = 0;
-};
-struct KillProcess {
-  int process = 0;
-};
-/// A process that has come learns which program runs: the one that this change brought.
-struct Follow {
-  int process = 0, number = 0;
-};
-/// Squares of gradients are counted in every so-many-th step (run/change.h).
-struct CountEvery {
-  std::int64_t every = 1;
-};
-/// What another lead would need to go on with the job is left with its hosts
-/// (run/succession.h). When enough of them have said so the job hears an event `leads`.
-struct Leave {
-  Json what;
-};
-/// What a running job's processes are told, or what is done with them.
-using Order = std::variant<run::Change, Halt, AddDevice, StartProcess, KillProcess, Follow,
-                           CountEvery, Leave>;
 
 /// A rank of a program, to be timed alone.
 struct TimedProgram {
@@ -116,7 +82,7 @@ class Workers {
   /// `orders`: asked for until there are no more, at the beginning, whenever something was heard,
   /// and again and again where nothing is. `on_loss`: a process has ended, or has said an error and
   /// will; true: the job goes on without. Null: none can be lost.
-  using Orders = std::function<std::optional<Order>()>;
+  using Orders = std::function<std::optional<job::Order>()>;
   using OnLoss = std::function<bool(int process, const Error& error)>;
   virtual run::JobOutcome train(const run::Job& job, const OnEvent& on_event, const Orders& orders,
                                 const OnLoss& on_loss) = 0;

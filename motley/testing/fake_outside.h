@@ -82,7 +82,7 @@ class FakeWorkers : public Workers {
     jobs.push_back(job);
     for (const run::WorkerEvent& event : events) {
       while (orders) {
-        std::optional<Order> order = orders();
+        std::optional<job::Order> order = orders();
         if (!order) break;
         if (auto* change = std::get_if<run::Change>(&*order)) changes.push_back(std::move(*change));
       }

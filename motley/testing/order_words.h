@@ -3,9 +3,9 @@
 #include <string>
 #include <variant>
 
-#include "motley/control/workers.h"
+#include "motley/job/order.h"
 
-namespace motley::control {
+namespace motley::job {
 
 /// "halt 1", "add 3", "start 3", "kill 0", "follow 2", "change 4".
 inline std::string order_word(const Order& order) {
@@ -14,7 +14,7 @@ inline std::string order_word(const Order& order) {
       return "change " + std::to_string(change.number);
     }
     std::string operator()(const Halt& halt) const { return "halt " + std::to_string(halt.number); }
-    std::string operator()(const AddDevice& add) const {
+    std::string operator()(const job::AddDevice& add) const {
       return "add " + std::to_string(add.process);
     }
     std::string operator()(const StartProcess& start) const {
@@ -34,4 +34,4 @@ inline std::string order_word(const Order& order) {
   return std::visit(Word(), order);
 }
 
-}  // namespace motley::control
+}  // namespace motley::job

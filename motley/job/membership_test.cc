@@ -1,4 +1,4 @@
-#include "motley/control/membership.h"
+#include "motley/job/membership.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "motley/base/json.h"
 #include "motley/testing/order_words.h"
 
-namespace motley::control {
+namespace motley::job {
 namespace {
 
 constexpr Seconds kTimeout(4);
@@ -25,7 +25,7 @@ run::WorkerEvent stands(int process, int halt) {
 class MembershipTest : public ::testing::Test {
  protected:
   /// Three of four devices train; the fourth is absent.
-  MembershipTest() : members_({"d0", "d1", "d2", "d3"}, {"d3"}, kTimeout) {
+  MembershipTest() {
     for (int process = 0; process < 3; ++process) say("ready", process);
     for (int process = 0; process < 3; ++process) say("step", process);
   }
@@ -55,7 +55,8 @@ class MembershipTest : public ::testing::Test {
     members_.go_on(now_);
   }
 
-  Membership members_;
+  DeviceTable devices_{{"d0", "d1", "d2", "d3"}, {"d3"}};
+  Membership members_{devices_, kTimeout};
   Seconds now_{100};
 };
 
@@ -63,16 +64,18 @@ TEST_F(MembershipTest, NothingIsToldWhileAllIsWell) {
   EXPECT_EQ(orders(), Orders{});
   EXPECT_TRUE(members_.is_training());
   EXPECT_FALSE(members_.still());
-  EXPECT_EQ(members_.living(), (std::vector<int>{0, 1, 2}));
-  EXPECT_EQ(members_.find("d2"), 2);
-  EXPECT_EQ(members_.find("d9"), std::nullopt);
+  EXPECT_EQ(devices_.living(), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(devices_.find("d2"), 2);
+  EXPECT_EQ(devices_.find("d9"), std::nullopt);
 }
 
 TEST_F(MembershipTest, ALossBeforeAllAreReadyEndsTheJob) {
-  Membership none({"d0", "d1"}, {}, kTimeout);
+  DeviceTable two({"d0", "d1"}, {});
+  Membership none(two, kTimeout);
   EXPECT_FALSE(none.lose(0, now_));
   for (const int ready : {2, 3}) {
-    Membership members({"d0", "d1", "d2", "d3"}, {"d3"}, kTimeout);
+    DeviceTable devices({"d0", "d1", "d2", "d3"}, {"d3"});
+    Membership members(devices, kTimeout);
     for (int process = 0; process < ready; ++process)
       members.on_event(member_says("ready", process), now_);
     EXPECT_EQ(members.lose(1, now_), ready == 3);
@@ -84,7 +87,7 @@ TEST_F(MembershipTest, FromALossToTraining) {
   EXPECT_FALSE(members_.is_training());
   EXPECT_EQ(orders(), Orders{"halt 1"});
   EXPECT_EQ(orders(), Orders{});
-  EXPECT_EQ(members_.living(), (std::vector<int>{1, 2}));
+  EXPECT_EQ(devices_.living(), (std::vector<int>{1, 2}));
   now_ += Seconds(0.25);
   hear(1, 1);
   stand(1, 1);
@@ -109,7 +112,7 @@ TEST_F(MembershipTest, OneThatCannotGetOnHaltsAllAsALossDoes) {
   say("stalled", 1);
   say("stalled", 2);  // of the same cause
   EXPECT_EQ(orders(), Orders{"halt 1"});
-  EXPECT_EQ(members_.living(), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(devices_.living(), (std::vector<int>{0, 1, 2}));
 }
 
 TEST_F(MembershipTest, WhoDoesNotHearIsKilled) {
@@ -234,13 +237,13 @@ TEST_F(MembershipTest, ANewcomerLivesWhenItIsReady) {
   EXPECT_TRUE(members_.start(3));
   EXPECT_FALSE(members_.start(3)) << "it is coming";
   EXPECT_EQ(orders(), Orders{"start 3"});
-  EXPECT_TRUE(members_.comes(3));
-  EXPECT_FALSE(members_.lives(3));
-  EXPECT_TRUE(members_.has_come(3));
-  EXPECT_FALSE(members_.has_come(1));
+  EXPECT_TRUE(devices_[3].life == Life::kJoining);
+  EXPECT_FALSE(devices_[3].lives());
+  EXPECT_TRUE(devices_[3].has_rejoined);
+  EXPECT_FALSE(devices_[1].has_rejoined);
   say("ready", 3);
-  EXPECT_TRUE(members_.lives(3));
-  EXPECT_FALSE(members_.comes(3));
+  EXPECT_TRUE(devices_[3].lives());
+  EXPECT_FALSE(devices_[3].life == Life::kJoining);
   EXPECT_EQ(orders(), Orders{});
 }
 
@@ -269,8 +272,8 @@ TEST_F(MembershipTest, ANewcomerThatIsReadyWhileOthersHaltIsToldWithThem) {
 
 TEST_F(MembershipTest, WhoIsDismissedIsKilledAndItsEndIsNoLoss) {
   members_.dismiss(2);
-  EXPECT_TRUE(members_.is_dismissed(2));
-  EXPECT_EQ(members_.living(), (std::vector<int>{0, 1})) << "nobody is to wait for it";
+  EXPECT_TRUE(devices_[2].life == Life::kDismissed);
+  EXPECT_EQ(devices_.living(), (std::vector<int>{0, 1})) << "nobody is to wait for it";
   EXPECT_EQ(orders(), Orders{"kill 2"});
   EXPECT_TRUE(lose(2));
   EXPECT_TRUE(members_.is_training());
@@ -309,7 +312,7 @@ TEST_F(MembershipTest, WhoIsKilledIsALossWhenItEnds) {
 // At the end all are done at almost the same time.
 TEST_F(MembershipTest, WhereSomeAreThroughALossIsNoHalt) {
   say("done", 0);
-  EXPECT_FALSE(members_.lives(0));
+  EXPECT_FALSE(devices_[0].lives());
   EXPECT_TRUE(lose(0)) << "ended as it should";
   EXPECT_TRUE(lose(1));
   EXPECT_EQ(orders(), Orders{});
@@ -324,7 +327,7 @@ TEST_F(MembershipTest, WordsOfTheDeadDoNotCount) {
   (void)orders();
   stand(0, 1);
   say("ready", 0);
-  EXPECT_FALSE(members_.lives(0));
+  EXPECT_FALSE(devices_[0].lives());
   stand(1, 1);
   stand(2, 1);
   EXPECT_EQ(members_.still()->size(), 2u);
@@ -348,8 +351,7 @@ TEST(Memberships, ChangesAreWrittenWithTheirStep) {
 /// Processes that do what they are told, late, never, or die; time goes on by what happens next.
 class Crowd {
  public:
-  explicit Crowd(std::uint64_t seed)
-      : random_(seed), members_({"0", "1", "2", "3", "4", "5"}, {"5"}, kTimeout) {
+  explicit Crowd(std::uint64_t seed) : random_(seed) {
     for (int process = 0; process < 5; ++process) begin(process);
     for (int process = 0; process < 5; ++process) {
       say(process, "ready");
@@ -365,7 +367,7 @@ class Crowd {
       if (pick(60) == 0 && runs(process)) all_[process].is_deaf = true;
       if (pick(60) == 0 && runs(process)) say(process, "stalled");
       if (pick(60) == 0) members_.start(process);
-      if (pick(90) == 0 && members_.living().size() > 1) members_.dismiss(process);
+      if (pick(90) == 0 && devices_.living().size() > 1) members_.dismiss(process);
       if (pick(90) == 0 && runs(process)) members_.kill(process);
       get_on();
     }
@@ -432,7 +434,7 @@ class Crowd {
     while (const auto order = members_.next(now_)) obey(*order);
     if (!members_.still()) return;
     members_.go_on(now_);
-    for (const int process : members_.living()) {
+    for (const int process : devices_.living()) {
       if (!runs(process)) faults += "one stands that does not run; ";
       const int what = pick(12);
       if (what == 0) later(0.3, process, "refused");
@@ -440,9 +442,9 @@ class Crowd {
       if (what == 2) die(process, 0.3);
     }
     // Who hangs in preparing keeps all others from going on.
-    for (const int process : members_.living())
+    for (const int process : devices_.living())
       if (all_[process].is_deaf) return;
-    if (pick(10) > 0) later(0.8, members_.living().front(), "change");
+    if (pick(10) > 0) later(0.8, devices_.living().front(), "change");
   }
 
   void obey(const Order& order) {
@@ -468,7 +470,8 @@ class Crowd {
   std::map<int, One> all_;
   std::vector<Coming> coming_;
   Seconds now_{0};
-  Membership members_;
+  DeviceTable devices_{{"0", "1", "2", "3", "4", "5"}, {"5"}};
+  Membership members_{devices_, kTimeout};
   int last_halt_ = 0;
   bool is_over_ = false;
 };
@@ -488,7 +491,8 @@ TEST(Memberships, WhateverHappensTheyComeToTrainOrEnd) {
 }
 
 TEST(MembershipOfAnotherLead, AllThatAreReadyComeToStand) {
-  Membership members({"d0", "d1", "d2"}, {"d0"}, kTimeout);
+  DeviceTable devices({"d0", "d1", "d2"}, {"d0"});
+  Membership members(devices, kTimeout);
   for (const int process : {1, 2}) members.on_event(member_says("ready", process), Seconds(10));
   members.take_over(1000, Seconds(9), Seconds(10));
   EXPECT_EQ(order_word(members.next(Seconds(10)).value()), "halt 1001");
@@ -498,4 +502,4 @@ TEST(MembershipOfAnotherLead, AllThatAreReadyComeToStand) {
 }
 
 }  // namespace
-}  // namespace motley::control
+}  // namespace motley::job

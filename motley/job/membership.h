@@ -1,18 +1,17 @@
 #pragma once
 
-#include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "motley/base/json_forward.h"
 #include "motley/base/units.h"
-#include "motley/control/workers.h"
+#include "motley/job/device_table.h"
+#include "motley/job/order.h"
 #include "motley/run/job.h"
 #include "motley/run/recovery.h"
 
-namespace motley::control {
+namespace motley::job {
 
 /// Devices that came, left or were lost at one time.
 struct MembershipChange {
@@ -23,15 +22,9 @@ struct MembershipChange {
 };
 Json membership_to_json(const std::vector<MembershipChange>& changes);
 
-struct DeviceState {
-  std::string name;
-  std::string state;         ///< training, idle, coming, leaving or absent
-  std::optional<Error> why;  ///< it does not train, where that was not asked for
-  bool has_come = true;      ///< or did so once
-};
-
-/// Which processes of an elastic job live, and how they come to stand still together when some are
-/// lost. Is told what happened and when, and says what to do; knows no process and no plan.
+/// How the devices of an elastic job come to stand still together when some are lost. Is told what
+/// happened and when, moves devices through their lives, and says what to do; knows no process and
+/// no plan.
 ///
 ///   training --a loss, or a process that cannot get on--> halting: all living are told to halt
 ///   halting --all living have said where they stand--> still: somebody decides how they go on
@@ -46,10 +39,8 @@ class Membership {
  public:
   static constexpr Seconds kHearing{0.5};
 
-  /// `devices`: of the job, by process; `absent`: those without a process at the beginning;
-  /// `timeout`: that a wait for a peer may take.
-  Membership(std::vector<std::string> devices, const std::vector<std::string>& absent,
-             Seconds timeout);
+  /// The table outlives it; `timeout`: that a wait for a peer may take.
+  Membership(DeviceTable& devices, Seconds timeout) : devices_(devices), timeout_(timeout) {}
 
   /// A process has ended or will. False: with it the job ends, as nobody is left, or as not all
   /// were ready yet.
@@ -67,7 +58,6 @@ class Membership {
   bool start(int process);
   /// A process is not needed any more: it does not live from now on, and its end will be no loss.
   void dismiss(int process);
-  bool is_dismissed(int process) const { return dismissed_.contains(process); }
   /// A process is to be killed, as by somebody else.
   void kill(int process) { orders_.push_back(KillProcess{process}); }
 
@@ -78,39 +68,24 @@ class Membership {
   /// They were told how to go on.
   void go_on(Seconds now);
 
-  /// Processes that are ready, in order.
-  std::vector<int> living() const;
-  bool lives(int process) const { return living_.contains(process); }
-  /// Has it been started, and is not ready yet?
-  bool comes(int process) const { return started_.contains(process) && !lives(process); }
   bool is_training() const { return phase_ == Phase::kTraining; }
   /// Some have done all that was to be done.
-  bool is_over() const { return !ended_.empty(); }
+  bool is_over() const { return is_over_; }
   /// Since when they do not train.
   Seconds since() const { return since_; }
-  const std::string& device(int process) const {
-    return devices_[static_cast<std::size_t>(process)];
-  }
-  std::optional<int> find(const std::string& device) const;
-  /// Has a process of its own been started since the beginning, or after its loss?
-  bool has_come(int process) const { return come_.contains(process); }
 
  private:
   enum class Phase { kTraining, kHalting, kRecovering };
   void halt(Seconds now);
   void kill_unheard(Seconds now);
 
-  std::vector<std::string> devices_;
+  DeviceTable& devices_;
   Seconds timeout_;
-  std::set<int> started_, living_, dismissed_, ended_, come_;
   Phase phase_ = Phase::kTraining;
-  bool has_begun_ = false;
+  bool has_begun_ = false, is_over_ = false;
   int number_ = 0;  // of the last order to halt
   Seconds since_, told_;
-  std::set<int> heard_, killed_;
-  std::map<int, Seconds> carrying_;  // when bytes of a checkpoint came last by its way
-  std::map<int, run::Standing> standings_;
   std::vector<Order> orders_;  // not given yet
 };
 
-}  // namespace motley::control
+}  // namespace motley::job
