@@ -43,7 +43,7 @@ struct PeakRates {
 ///
 /// `source` names the vendor's document (kind_sources()) that holds every figure but those in
 /// `derived`: "f64: 1/64 of f32; bandwidth: 384 bit x 21 Gbps", from the other figures and the
-/// core counts, bus widths and clocks of the same document. docs/device_kinds.md shows all of it.
+/// core counts, bus widths and clocks of the same document. docs/device_kinds.md stars them.
 struct PlanningKind {
   std::string_view name;  ///< as in cluster files: "a100-40g"
   std::string_view
