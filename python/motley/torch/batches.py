@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch.utils._pytree import tree_leaves
 
-MOST_AHEAD = 16  # batches that were given, of which one is in the next forward pass
+MOST_AHEAD = 64  # batches that were given, of which one is in the next forward pass: a Trainer reads a step's micro-batches at once
 
 
 def tensors_of(batch) -> list[torch.Tensor]:

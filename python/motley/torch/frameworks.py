@@ -1,10 +1,17 @@
-"""Which objects of frameworks `share` takes. A framework is imported by who uses it, never from here."""
+"""Which objects of frameworks `share` takes, and how they are changed. A framework is imported by who uses it, never from here."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import importlib.metadata
 import types
+from collections.abc import Callable
+
+import torch.distributed as dist
+
+from motley.torch.session import session_of
 
 ADAPTERS = {
     ("accelerate", "Accelerator"): "with_accelerate",
@@ -42,3 +49,21 @@ def adapter_of(thing) -> types.ModuleType | None:
                 check_version(each)
             return importlib.import_module(f"motley.torch.{name}")
     return None
+
+
+def mixed(own: type, mixin: type) -> type:
+    """A class with the methods of `mixin` in front of its own."""
+    return own if issubclass(own, mixin) else type("Shared" + own.__name__, (mixin, own), {})
+
+
+def waiting(method: Callable, *arguments, **keywords):
+    """Who waits for others is not at work."""
+    with session_of().waiting() if dist.is_initialized() else contextlib.nullcontext():
+        return method(*arguments, **keywords)
+
+
+def wait_in(thing, *names: str) -> None:
+    """In these methods, of those that a release has, it waits for other ranks."""
+    for name in names:
+        if method := getattr(thing, name, None):
+            setattr(thing, name, functools.partial(waiting, method))

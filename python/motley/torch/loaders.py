@@ -1,7 +1,7 @@
-"""A loader whose ranks share each global batch of a DistributedSampler unevenly.
+"""A loader whose ranks share each global batch unevenly.
 
-Step k's global batch stays what DistributedSampler gives all ranks in step k: with W ranks of batch size b, the samples
-[k b W, (k + 1) b W) of its order. Rank i takes a run of it, as long as its share.
+A step's global batch stays what the ranks' samplers give them together in that step, the samples of one rank behind those of the other. Rank i takes
+a run of it, as long as its share.
 """
 
 from __future__ import annotations
@@ -13,93 +13,54 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 
 import torch.distributed as dist
-from torch.utils.data import DataLoader
+from torch.utils.data import BatchSampler, DataLoader
 
 from motley.library import NO_MOST
-from motley.torch.frameworks import adapter_of
+from motley.torch.batches import Drawn
+from motley.torch.frameworks import adapter_of, mixed
 from motley.torch.gather import explain_gathers
-from motley.torch.refusals import check_group, check_loader, is_distributed
+from motley.torch.refusals import check_group, check_loader, is_distributed, refuse
 from motley.torch.run_log import begin_record
 from motley.torch.session import Session, session_of
 from motley.torch.trial import EPOCH, Trial
 
 
-class DistributedBatches:
-    """The global batches of a DistributedSampler."""
-
-    def __init__(self, loader: DataLoader, session: Session):
-        self.sampler, self.world, self.batch_sampler = loader.sampler, session.world, loader.batch_sampler
-        self.batch_size, self.drop_last = loader.batch_size, loader.drop_last
-
-    def facts(self) -> dict:
-        """What all ranks must say alike."""
-        return {"batch_size": self.batch_size, "drop_last": self.drop_last, "seed": self.sampler.seed, "shuffle": self.sampler.shuffle}
-
-    def sizes(self) -> set[int]:
-        """Of the global batches."""
-        whole, every = self.batch_size * self.world, self.sampler.total_size
-        return {whole} if self.drop_last or every % whole == 0 else {whole, every % whole}
-
-    def __len__(self) -> int:
-        each = self.sampler.num_samples
-        return each // self.batch_size if self.drop_last else -(-each // self.batch_size)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        order, whole = self._order(), self.batch_size * self.world
-        for k in range(len(self)):
-            yield order[k * whole : (k + 1) * whole]
-
-    def _order(self) -> list[int]:
-        """Of all ranks: the sampler's own shuffle and padding, as if there were one rank."""
-        alone = copy.copy(self.sampler)
-        alone.num_replicas, alone.rank, alone.num_samples = 1, 0, self.sampler.total_size
-        return list(alone)
-
-
-class DrawnBatches:
-    """Of any other sampler, or batch sampler: what the ranks draw in a step, together. They tell each other where an epoch begins."""
-
-    def __init__(self, loader: DataLoader, session: Session):
-        self.sampler, self.batch_sampler, self.session = loader.sampler, loader.batch_sampler, session
-        self.batch_size, self.drop_last = getattr(loader, "batch_size", None), getattr(loader, "drop_last", False)
-
-    def facts(self) -> dict:
-        return {"batches": len(self)}
-
-    def sizes(self) -> set[int]:
-        return set()  # not known before they are drawn
-
-    def __len__(self) -> int:
-        return len(self.batch_sampler)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        drawn = [None] * self.session.world
-        dist.all_gather_object(drawn, [list(each) for each in self.batch_sampler], group=self.session.group)
-        if len({len(each) for each in drawn}) > 1:
-            raise ValueError(f"motley.torch.share: the ranks' samplers gave {' : '.join(str(len(each)) for each in drawn)} batches; wanted as many on each")
-        for batches in zip(*drawn, strict=True):
-            yield sum(batches, [])
-
-
 class SharedBatches:
     """Batch sampler: this rank's indices of each step. Lives in the main process, which draws ahead of loading workers.
 
-    `together`: what the ranks draw in each step, with `batch_size` of a rank, `sampler` and `drop_last`. The first `skipped` are left out.
+    `own`: the batch sampler that was there, which gives all else (`batch_size`, `set_epoch`). The first `skipped` batches are left out.
     """
 
-    def __init__(self, together, session: Session, skipped: int = 0):
-        self.together, self.session, self.skipped = together, session, skipped
-        self.sampler, self.batch_size, self.drop_last = together.sampler, together.batch_size, together.drop_last
-        self.drawn = session.new_drawn()
+    def __init__(self, loader: DataLoader, session: Session):
+        self.own, self.session, self.skipped = loader.batch_sampler, session, 0
+        self.drawn = Drawn()
+        session.loaders.add(self.drawn)
+
+    def facts(self) -> dict:
+        """What all ranks must say alike."""
+        return {"batches": len(self.own)}
+
+    def sizes(self) -> set[int]:
+        """Of the global batches, as far as they are known before they are drawn."""
+        return set()
+
+    def of_ranks(self) -> list:
+        """The batches of an epoch that each rank's sampler gives it: the ranks tell each other."""
+        drawn = [None] * self.session.world
+        dist.all_gather_object(drawn, [list(each) for each in self.own], group=self.session.group)
+        counts = " : ".join(str(len(each)) for each in drawn)
+        refuse(len({len(each) for each in drawn}) > 1, f"the ranks' samplers gave {counts} batches; wanted as many on each")
+        return drawn
 
     def __len__(self) -> int:
-        steps = max(0, len(self.together) - self.skipped)
+        steps = max(0, len(self.own) - self.skipped)
         return min(steps, EPOCH) if Trial.asked() else steps
 
     def __iter__(self) -> Iterator[list[int]]:
         rank, trial = self.session.rank, Trial.asked()
         self.drawn.begin(self.session.weights)
-        batches = itertools.islice(self.together, self.skipped, None)
+        together = (list(itertools.chain(*batches)) for batches in zip(*self.of_ranks(), strict=True))
+        batches = itertools.islice(together, self.skipped, None)
         for batch in trial.shorten(list(batches)) if trial else batches:
             self.session.draw()
             samples = self.session.samples_of(self.drawn.next_weights(), len(batch))
@@ -108,51 +69,53 @@ class SharedBatches:
             yield trial.part(batch, samples, rank) if trial else batch[begin : begin + samples[rank]]
 
     def __getattr__(self, name: str):
-        """Of the batch sampler that was there: `set_epoch` of a script's own."""
-        if name.startswith("__") or name == "together":
+        if name.startswith("__") or name == "own":
             raise AttributeError(name)
-        return getattr(self.together.batch_sampler, name)
+        return getattr(self.own, name)
 
     def take(self, batch) -> None:
         """The next batch in order is what the coming step trains on."""
         self.session.take(self.drawn, batch)
 
 
-class DrawingLoader(DataLoader):
-    """Draws its batches from SharedBatches; who trains on one says so by `take`."""
+class DistributedBatches(SharedBatches):
+    """Of a DistributedSampler, which is known without asking other ranks."""
 
-    def __iter__(self):
-        self.session.begin_epoch()
-        iterator = super().__iter__()
-        while True:
-            self.session.read()
-            try:
-                batch = next(iterator)
-            except StopIteration:
-                return
-            yield batch
+    def __init__(self, loader: DataLoader, session: Session):
+        super().__init__(loader, session)
+        self.by = loader.sampler
 
-    def __len__(self):
-        return len(self.batch_sampler)
+    def facts(self) -> dict:
+        return {"batch_size": self.batch_size, "drop_last": self.drop_last, "seed": self.by.seed, "shuffle": self.by.shuffle}
+
+    def sizes(self) -> set[int]:
+        whole, every = self.batch_size * self.session.world, self.by.total_size
+        return {whole} if self.drop_last or every % whole == 0 else {whole, every % whole}
+
+    def of_ranks(self) -> list:
+        """By the order of all ranks: the sampler's own shuffle and padding, as if there were one."""
+        alone, world = copy.copy(self.by), self.session.world
+        alone.num_replicas, alone.rank, alone.num_samples = 1, 0, self.by.total_size
+        order = list(alone)
+        return [BatchSampler(order[rank::world], self.batch_size, self.drop_last) for rank in range(world)]
 
 
-class SharedLoader(DrawingLoader):
+class SharedLoader(DataLoader):
     """The loader that was given, drawing other batches; made by `share`. A batch is trained on when it is given."""
 
     def __iter__(self):
+        self.session.begin_epoch()
         for batch in super().__iter__():
             self.batch_sampler.take(batch)
             yield batch
+            self.session.read()
 
 
-def draw_from(loader: DataLoader, batches: SharedBatches, kind: type[DrawingLoader]) -> DataLoader:
-    """A copy of a loader, of its own class and of `kind`, that draws other batches."""
-    own = type(loader)
-    if not issubclass(own, kind):
-        own = kind if own is DataLoader else type("Shared" + own.__name__, (kind, own), {})
-    shared = own.__new__(own)
-    shared.__dict__.update(loader.__dict__)
-    shared.__dict__.update(session=batches.session, batch_sampler=batches, _iterator=None)
+def draw_from(loader: DataLoader, batches: SharedBatches) -> DataLoader:
+    """A copy of a loader that draws other batches."""
+    kind = mixed(type(loader), SharedLoader)
+    shared = kind.__new__(kind)
+    shared.__dict__.update(loader.__dict__ | {"session": batches.session, "batch_sampler": batches, "_iterator": None})
     return shared
 
 
@@ -185,8 +148,7 @@ class Split:
 
     def given(self, world: int) -> list[float] | None:
         """Of each rank; none: they are learned."""
-        if self.shares is not None and self.plan is not None:
-            raise ValueError("motley.torch.share: give shares or plan, not both")
+        refuse(self.shares is not None and self.plan is not None, "give shares or plan, not both")
         given = read_plan(self.plan, world) if self.plan is not None else self.shares
         if trial := Trial.asked():
             given = trial.shares(world)
@@ -196,28 +158,27 @@ class Split:
         return None if given is None else [float(each) for each in given]
 
 
-def begin_sharing(session: Session, loader: DataLoader, together, split: Split, ahead: int) -> SharedBatches:
+def begin_sharing(loader: DataLoader, batches: SharedBatches, split: Split, ahead: int) -> None:
     """What all ranks must say alike of a loader is compared; `ahead`: batches that are drawn before the step that trains on them asks."""
-    given, multiple = split.given(session.world), split.multiple_of
-    facts = {"samples": len(loader.dataset), **together.facts(), "shares": given, "start": split.start, "multiple_of": multiple}
+    session, sizes, multiple = batches.session, batches.sizes(), split.multiple_of
+    given = split.given(session.world)
+    facts = {"samples": len(loader.dataset), **batches.facts(), "shares": given, "start": split.start, "multiple_of": multiple}
     session.agree(facts, ahead, NO_MOST if split.most is None else split.most)
-    if any(size % multiple for size in together.sizes()):
-        raise ValueError(
-            f"motley.torch.share: multiple_of={multiple} does not divide global batches of {sorted(together.sizes())} samples; "
-            "use another batch size, and drop_last=True"
-        )
+    refuse(
+        any(size % multiple for size in sizes),
+        f"multiple_of={multiple} does not divide global batches of {sorted(sizes)} samples; use another batch size, and drop_last=True",
+    )
     explain_gathers(session)
     session.expect_weighing()
     session.multiple = multiple
-    for size in together.sizes():
+    for size in sizes:
         session.limit(size)
     if given is not None:
         session.fix(given)
     elif split.start is not None:
         session.weights = [float(each) for each in split.start]
     if not Trial.asked():
-        begin_record(session, split.run_dir, max(together.sizes(), default=session.world * multiple))
-    return SharedBatches(together, session)
+        begin_record(session, split.run_dir, max(sizes, default=session.world * multiple))
 
 
 def share(
@@ -245,16 +206,15 @@ def share(
     """
     split = Split(shares, plan, most, run_dir, start, multiple_of)
     if adapter := adapter_of(loader):
-        if group is not None:
-            raise ValueError("motley.torch.share: a framework's ranks are those of the default group; leave group out")
+        refuse(group is not None, "a framework's ranks are those of the default group; leave group out")
         return adapter.share(loader, split, weight)
-    if weight is not None:
-        raise ValueError("motley.torch.share: the weight of a plain loader's batches is the model's: DDP(model, weight=...)")
+    refuse(weight is not None, "the weight of a plain loader's batches is the model's: DDP(model, weight=...)")
     check_group()
     session = session_of(group)
     check_loader(loader, session.world)
-    kind = DistributedBatches if is_distributed(loader) else DrawnBatches
-    return draw_from(loader, begin_sharing(session, loader, kind(loader, session), split, prefetched(loader)), SharedLoader)
+    batches = (DistributedBatches if is_distributed(loader) else SharedBatches)(loader, session)
+    begin_sharing(loader, batches, split, prefetched(loader))
+    return draw_from(loader, batches)
 
 
 def shares(group=None) -> list[float]:

@@ -18,6 +18,12 @@ def check_version(version: str = torch.__version__) -> None:
         raise ImportError(f"motley.torch: found PyTorch {version}, wanted {wanted}")
 
 
+def refuse(is_so: object, words: str, of: str = "share") -> None:
+    """ValueError: what is so does not go."""
+    if is_so:
+        raise ValueError(f"motley.torch.{of}: {words}")
+
+
 def check_group() -> None:
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         raise RuntimeError(

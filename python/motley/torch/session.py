@@ -203,11 +203,6 @@ class Session:
             self._cache[key] = [m * each for each in share_batch(batch // m, weights, [most // m for most in self.most])]
         return self._cache[key]
 
-    def new_drawn(self) -> Drawn:
-        drawn = Drawn()
-        self.loaders.add(drawn)
-        return drawn
-
     def read(self) -> None:
         """A loader is asked for a batch: what was decided is in force before it is drawn."""
         if threading.get_ident() == self._thread:
