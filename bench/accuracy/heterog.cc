@@ -1,7 +1,7 @@
 // HeteroG's table of four data-parallel variants (CoNEXT 2020): eight models on 8 and 12 unequal
 // GPUs, in equal parts (EV) or with two replicas on each V100 (CP), gradients summed by parameter
-// servers (PS) or all-reduce (AR). docs/models.md, "Data parallelism of TensorFlow 1", has the
-// model with its sources. In short, a step is
+// servers (PS) or all-reduce (AR). heterog/README.md has the model with its sources. In
+// short, a step is
 //
 //   input: the samples of other machines leave the first machine, one stream
 //   compute: on each GPU launches * 10 us + flops / (0.55 peak) + bytes / (0.75 bandwidth)

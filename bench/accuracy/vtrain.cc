@@ -18,7 +18,7 @@ using peers::TransformerRun;
 
 constexpr std::size_t kDraws = 20;
 // No clock gave them: they are linear in the micro-batches to the last digit.
-constexpr const char* kOrigin = "times composed from traced layers, see docs/models.md";
+constexpr const char* kOrigin = "times composed from traced layers, see peers/steps/README.md";
 constexpr std::size_t kShare = 10;  // one row of this many is fitted
 // NVIDIA A100 80 GB, data sheet: dense fp16 and memory.
 constexpr peers::DevicePeaks kPeaks = {312e12, BytesPerSecond(2039e9)};

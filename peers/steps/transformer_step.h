@@ -37,7 +37,7 @@ struct TransformerShape {
 };
 TransformerShape shape_of(const TransformerJob& job);
 
-/// Kernels of one layer on one tensor rank, docs/models.md has the list; the all-reduces are not in
+/// Kernels of one layer on one tensor rank, README.md has the list; the all-reduces are not in
 /// them. Backward is without the recomputed forward.
 struct LayerKernels {
   std::vector<GpuKernel> forward, backward;
