@@ -76,7 +76,7 @@ test-hosts: ## as root: three machines (namespaces with an sshd each) from nothi
 	@tools/setup.sh packages tools/packages_hosts.txt
 	@MOTLEY_SLOW=1 MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q -rs tests/hosts
 
-test-gpu: ## what is to hold on GPUs, an item a test (docs/gpu.md); without one each is skipped by name
+test-gpu: ## GPU acceptance tests, one per item of docs/gpu.md; without a GPU each is skipped by its name
 	@tools/build.sh product bench_engine_driver run_torch_test
 	@MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) -m pytest -q -rs tests/gpu
 

@@ -79,8 +79,9 @@ std::string print_market_answer(const elastic::Market& market, const elastic::Wa
                                       print_machines(market, answer.pareto[*answer.chosen].mix))
                         : "\nno mix of machines fits\n";
   for (const std::string& line : answer.why) text += line + "\n";
-  return text + fmt::format("of {} mixes those that no other beats in cost, time and lateness\n",
-                            answer.mixes);
+  return text +
+         fmt::format("Pareto-optimal of {} mixes (cost, time, chance of missing the deadline)\n",
+                     answer.mixes);
 }
 
 Result<void> check_budget(const MarketOptions& options) {
