@@ -15,8 +15,7 @@ namespace motley::peers {
 ///   hap-released   what the released program decides
 ///   hap-described  what its paper says: see hap_as_described(). A* with an admissible bound and a
 ///                  linear program for the shares are exact, as the search and the balance here
-///                  are; the answers are the same minima (docs/algorithms.md, "HAP as released and
-///                  as described").
+///                  are; the answers are the same minima (peers/hap/README.md, "Search").
 std::vector<std::string> hap_planner_names();
 bool is_hap_planner(std::string_view name);
 

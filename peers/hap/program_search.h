@@ -46,8 +46,8 @@ struct SpmdProgram {
 /// add up, so neither the order of independent operators nor how a state was reached matters:
 /// operators are taken in the order of the graph, and a state is what each tensor that is still to
 /// be read is held as, without the forms that no reader can use. Of equal states the cheapest goes
-/// on. The answer is the same minimum (docs/algorithms.md). O(operators x states x triples); states
-/// stay few where few tensors are alive at a time.
+/// on. The answer is the same minimum (peers/hap/README.md). O(operators x states x triples);
+/// states stay few where few tensors are alive at a time.
 ///
 /// Deterministic; ties (within 1e-13) go to the state found first, earlier triples first. `rules`
 /// are those of `graph` (make_rules). Error: search.hap-program (infeasible) where the rules allow
