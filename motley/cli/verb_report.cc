@@ -10,6 +10,7 @@
 #include "motley/cli/print_decisions.h"
 #include "motley/cli/verb.h"
 #include "motley/control/adapting.h"
+#include "motley/control/decision_log.h"
 #include "motley/control/plan_story.h"
 #include "motley/control/run_story.h"
 #include "motley/control/story_parts.h"

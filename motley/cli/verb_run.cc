@@ -12,6 +12,7 @@
 #include "motley/cli/run_options.h"
 #include "motley/cli/teller.h"
 #include "motley/control/correcting.h"
+#include "motley/control/decision_log.h"
 #include "motley/control/growth.h"
 #include "motley/control/live_page.h"
 #include "motley/control/mirroring.h"

@@ -38,12 +38,6 @@ struct BatchNow {            ///< that stays when devices change
 /// A plan for the devices that are there.
 using Replan = std::function<Result<Candidate>(const std::vector<DeviceId>&, const BatchNow&)>;
 
-/// That a training is to go on by one of them, and why.
-struct AskedChange {
-  int candidate = 0;
-  policy::Decision decision;
-};
-
 /// "the batch split 20:14:6", "operators split over 3 devices", "2 stages", "a:0 alone".
 std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluster);
 
@@ -140,9 +134,6 @@ void predict_candidate(const Inputs& inputs, const Adaptation& adaptation, Candi
 
 /// Samples of each device of a plan that splits the batch.
 std::vector<policy::Share> shares_of(const plan::Plan& plan, const cluster::Cluster& cluster);
-
-/// Lines of decisions.jsonl (docs/formats/decisions.md).
-Result<std::vector<policy::Decision>> read_decisions(const std::string& path);
 
 /// Of what a checkpoint has of the policy that decided until then.
 inline constexpr const char* kPolicySchema = "motley.policy/1";

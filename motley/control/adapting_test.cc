@@ -7,6 +7,7 @@
 
 #include "motley/base/file.h"
 #include "motley/base/json.h"
+#include "motley/control/decision_log.h"
 #include "motley/control/training.h"
 #include "motley/control/trials.h"
 #include "motley/testing/fake_outside.h"

@@ -19,6 +19,7 @@
 #include "motley/base/json.h"
 #include "motley/base/safetensors.h"
 #include "motley/control/batches.h"
+#include "motley/control/decision_log.h"
 #include "motley/control/training.h"
 #include "motley/control/trials.h"
 #include "motley/program/program_text.h"

@@ -10,6 +10,7 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/control/adapting.h"
+#include "motley/control/decision_log.h"
 #include "motley/control/newcomer.h"
 #include "motley/control/placing.h"
 #include "motley/control/requests.h"

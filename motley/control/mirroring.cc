@@ -36,6 +36,26 @@ std::vector<std::string> hosts_of(const Inputs& inputs, const std::vector<plan::
   return hosts;
 }
 
+/// Has a device something of what is kept that no other has?
+bool is_sole_holder(const program::Program& program, std::size_t rank) {
+  if (program.devices.size() == 1) return true;
+  const auto is_kept = [](const program::Buffer& buffer) {
+    return buffer.part && buffer.kind != program::BufferKind::kConstant &&
+           buffer.kind != program::BufferKind::kMirror;
+  };
+  for (const program::Buffer& buffer : program.devices[rank].buffers) {
+    if (!is_kept(buffer)) continue;
+    bool has_copy = false;
+    for (std::size_t other = 0; other < program.devices.size(); ++other)
+      for (const program::Buffer& each : program.devices[other].buffers)
+        has_copy = has_copy || (other != rank && each.tensor() == buffer.name &&
+                                (!each.part || (each.part->begin == buffer.part->begin &&
+                                                each.shape == buffer.shape)));
+    if (!has_copy) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<program::Program> add_mirrors(const Inputs& inputs, const plan::Plan& plan,
@@ -105,7 +125,15 @@ std::string print_mirror_price(const MirrorPrice& price) {
                      price.survives, price.devices);
 }
 
-std::string describe_mirrors(const program::Program& program) {
+std::string describe_losses(const program::Program& program) {
+  std::vector<std::string> sole;
+  for (std::size_t rank = 0; rank < program.devices.size(); ++rank)
+    if (is_sole_holder(program, rank)) sole.push_back(program.devices[rank].device);
+  if (!sole.empty())
+    return fmt::format(
+        "if {} is lost, training goes on from the last checkpoint: nobody else has {} of the model "
+        "(--checkpoint-every)",
+        join(sole, " or "), sole.size() > 1 ? "their parts" : "its part");
   const MirrorPrice price = find_mirror_price(program);
   return price.keepers == 0 ? "" : print_mirror_price(price);
 }

@@ -30,7 +30,8 @@ MirrorPrice find_mirror_price(const program::Program& program);
 /// "mirrors: 1.2 MiB on 3 devices, 300 KiB a step; any 1 of 3 may be lost", or "mirrors: none; any
 /// 2 of 3 devices may be lost".
 std::string print_mirror_price(const MirrorPrice& price);
-/// The same of a program; "": it has none.
-std::string describe_mirrors(const program::Program& program);
+/// What is told beforehand of losses that a program is to outlive: whose it does not, as nobody
+/// else has what they have, or what its mirrors take; "": any one may be lost, without mirrors.
+std::string describe_losses(const program::Program& program);
 
 }  // namespace motley::control

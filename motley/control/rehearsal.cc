@@ -13,6 +13,7 @@
 #include "motley/adapt/learning_rate.h"
 #include "motley/base/json.h"
 #include "motley/control/clock.h"
+#include "motley/control/decision_log.h"
 #include "motley/control/placing.h"
 #include "motley/control/presence.h"
 #include "motley/control/scratch_directory.h"
@@ -147,24 +148,24 @@ class Rehearsing {
         first_batch_(adaptation_.batches ? adaptation_.batches->first : chosen.inputs.global_batch),
         listener_(listener),
         directory_{scratch_.path()},
-        job_(make_job()),
-        adapting_(adaptation_, chosen.inputs, directory_, job_, clock_, listener_) {
+        job_(make_job()) {
     rehearsed_.policy = adaptation_.policy ? adaptation_.policy->name() : "none";
     const bool may_split = adaptation_.split != nullptr || adaptation_.batch != nullptr;
     if (may_split && (market_ || presence_.next() != nullptr)) mind_presence();
+    adapting_.emplace(adaptation_, chosen.inputs, directory_, job_, clock_, listener_);
   }
   Rehearsing(const Rehearsing&) = delete;
   Rehearsing& operator=(const Rehearsing&) = delete;
 
   Result<Rehearsed> run() {
-    MOTLEY_RETURN_IF_ERROR(adapting_.open());
-    adapting_.on_event({"ready", 0, {{"first_step", 0}, {"leads", true}}});
-    MOTLEY_RETURN_IF_ERROR(enter(adapting_.current().planned.program));
+    MOTLEY_RETURN_IF_ERROR(adapting_->open());
+    adapting_->on_event({"ready", 0, {{"first_step", 0}, {"leads", true}}});
+    MOTLEY_RETURN_IF_ERROR(enter(adapting_->current().planned.program));
     for (const std::string& device : absent())
-      adapting_.observe(policy::LossSeen{device, Seconds(0)}, 0);
+      adapting_->observe(policy::LossSeen{device, Seconds(0)}, 0);
     take_market_events();
     while (!is_over() && rehearsed_.stopped.empty()) MOTLEY_RETURN_IF_ERROR(go_on());
-    MOTLEY_RETURN_IF_ERROR(adapting_.end(false));
+    MOTLEY_RETURN_IF_ERROR(adapting_->end(false));
     MOTLEY_ASSIGN(rehearsed_.decisions, read_decisions(directory_.decisions()));
     rehearsed_.total = to_seconds(now_);
     if (market_) rehearsed_.rent = market_->end(rehearsed_.total);
@@ -190,6 +191,9 @@ class Rehearsing {
   }
 
   std::set<std::string> absent() const { return absent_of(choices_); }
+  const plan::Plan& first_plan() const {
+    return adaptation_.candidates[static_cast<std::size_t>(adaptation_.first)].planned.plan;
+  }
 
   run::Job make_job() const {
     run::Job job;
@@ -207,9 +211,9 @@ class Rehearsing {
       return (due_.empty() ? current_->devices : devices_of(due_.back().change.program))
           .contains(device);
     };
-    around.split = [this, first = shares_of(adapting_.current().planned.plan, inputs_.cluster)](
+    around.split = [this, first = shares_of(first_plan(), inputs_.cluster)](
                        const std::set<std::string>& gone) -> Result<policy::Action> {
-      const Candidate& now = adapting_.current();
+      const Candidate& now = adapting_->current();
       const bool is_whole =
           std::none_of(first.begin(), first.end(),
                        [&](const policy::Share& share) { return gone.contains(share.device); });
@@ -310,7 +314,7 @@ class Rehearsing {
 
   /// Whoever decides on plans, and whoever rents.
   void tell(const policy::Observation& seen) {
-    adapting_.observe(seen, step_);
+    adapting_->observe(seen, step_);
     take_changes();
     tell_market(seen);
   }
@@ -320,7 +324,7 @@ class Rehearsing {
     for (const policy::Choice& choice : market_->observe(seen)) {
       if (said_ != choice.why) listener_.note(fmt::format("step {}: {}", step_, choice.why));
       said_ = choice.why;
-      adapting_.record({.policy = std::string(market_->policy().name()), .choice = choice});
+      adapting_->record({.policy = std::string(market_->policy().name()), .choice = choice});
     }
     take_market_events();
     if (market_->policy().is_spent()) rehearsed_.stopped = "the budget is spent";
@@ -336,7 +340,7 @@ class Rehearsing {
   void give_back(elastic::JobMachine machine) {
     for (const std::string& device : machine.devices) {
       leaving_.insert(device);
-      adapting_.observe(policy::NoticeSeen{device, to_seconds(now_), Seconds(0)}, step_);
+      adapting_->observe(policy::NoticeSeen{device, to_seconds(now_), Seconds(0)}, step_);
       take_changes();
     }
     returned_.push_back(std::move(machine));
@@ -396,12 +400,12 @@ class Rehearsing {
   }
 
   void refuse(int number, const std::string& why) {
-    adapting_.on_event({"refused", 0, {{"change", number}, {"why", why}}});
+    adapting_->on_event({"refused", 0, {{"change", number}, {"why", why}}});
     take_changes();
   }
 
   void take_changes() {
-    while (auto order = adapting_.next_order())
+    while (auto order = adapting_->next_order())
       if (const auto* count = std::get_if<job::CountEvery>(&*order))
         counts_every_ = count->every;
       else if (auto* change = std::get_if<run::Change>(&*order))
@@ -425,7 +429,7 @@ class Rehearsing {
     rehearsed_.paused += to_seconds(pause);
     ++rehearsed_.changes;
     number_ = due.change.number;
-    adapting_.on_event({"change", 0, {{"change", number_}, {"step", step_}}});
+    adapting_->on_event({"change", 0, {{"change", number_}, {"step", step_}}});
     return {};
   }
 
@@ -485,7 +489,7 @@ class Rehearsing {
     rehearsed_.step_s.push_back(step_s);
     if (adaptation_.batches && step_ % counts_every_ == 0) report.logged.noise = draw_noise();
     note_progress();
-    (void)adapting_.step(report);
+    (void)adapting_->step(report);
     ++step_;
     take_changes();
     policy::StepSeen seen{.step = report.step, .at = to_seconds(now_), .took = Seconds(step_s)};
@@ -499,7 +503,7 @@ class Rehearsing {
 
   /// What devices, or micro-batches of one, say of gradients.
   policy::NoiseSeen draw_noise() {
-    const plan::Plan& plan = adapting_.current().planned.plan;
+    const plan::Plan& plan = adapting_->current().planned.plan;
     std::vector<std::int64_t> pieces;
     if (plan.replicas.size() == 1) {
       for (const plan::Stretch& each : plan::find_stretches(plan.replicas.front(), 0))
@@ -531,15 +535,15 @@ class Rehearsing {
       for (std::size_t i = 0; i < took.size(); ++i)
         worked[i] = sum += shape.computes[i] ? took[i] : 0;
       const program::StepParts parts = program::find_step_parts(shape, worked, took);
-      adapting_.on_event({"step",
-                          process_of(program.devices[rank].device),
-                          {{"step", step_},
-                           {"parts",
-                            {{"ready", parts.ready},
-                             {"end", parts.end},
-                             {"update", parts.update},
-                             {"exchange", parts.exchange},
-                             {"blocking", parts.blocking}}}}});
+      adapting_->on_event({"step",
+                           process_of(program.devices[rank].device),
+                           {{"step", step_},
+                            {"parts",
+                             {{"ready", parts.ready},
+                              {"end", parts.end},
+                              {"update", parts.update},
+                              {"exchange", parts.exchange},
+                              {"blocking", parts.blocking}}}}});
     }
   }
 
@@ -565,7 +569,7 @@ class Rehearsing {
   const ScratchDirectory scratch_;
   const RunDirectory directory_;
   const run::Job job_;
-  Adapting adapting_;
+  std::optional<Adapting> adapting_;
   std::vector<std::shared_ptr<Stint>> stints_;
   std::shared_ptr<Stint> current_;  // that runs
   int number_ = 0;                  // of the change that brought it

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "motley/control/adapting.h"
+#include "motley/control/adaptation.h"
 #include "motley/control/chosen_plan.h"
 
 namespace motley::control {

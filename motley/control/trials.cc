@@ -8,6 +8,7 @@
 
 #include "motley/base/file.h"
 #include "motley/base/json.h"
+#include "motley/control/decision_log.h"
 #include "motley/policy/plan_trials.h"
 #include "motley/run/checkpoint.h"
 

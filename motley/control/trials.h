@@ -4,8 +4,10 @@
 #include <memory>
 #include <string>
 
-#include "motley/control/adapting.h"
+#include "motley/control/adaptation.h"
 #include "motley/control/chosen_plan.h"
+#include "motley/control/listener.h"
+#include "motley/control/run_directory.h"
 
 namespace motley::control {
 

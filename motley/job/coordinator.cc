@@ -4,14 +4,13 @@
 
 namespace motley::job {
 
-std::optional<Order> Coordinator::first(std::optional<Order> order,
-                                        const std::function<Json()>& state) {
+std::optional<Order> Coordinator::first(std::optional<Order> order) {
   const bool is_change = order && (std::holds_alternative<run::Change>(*order) ||
                                    std::holds_alternative<AddDevice>(*order));
   if (!has_standbys_ || (is_replicated_ && !is_change)) return order;
   is_replicated_ = true;
   held_ = std::move(order);
-  return Leave{state()};
+  return Leave{};
 }
 
 std::optional<bool> Coordinator::may_lead(Seconds now) {

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <utility>
 
-#include "motley/base/json.h"
 #include "motley/base/units.h"
 #include "motley/job/order.h"
 
@@ -17,8 +15,9 @@ class Coordinator {
  public:
   explicit Coordinator(bool has_standbys) : has_standbys_(has_standbys) {}
 
-  /// Returns what is to be done first: this order, or, before a change, to replicate `state`.
-  std::optional<Order> first(std::optional<Order> order, const std::function<Json()>& state);
+  /// Returns what is to be done first: this order, or, before a change, to replicate the state,
+  /// which is put in by who gets that.
+  std::optional<Order> first(std::optional<Order> order);
   /// Has the state replicated again: what was sent is not all that there is to know any more.
   void renew() { is_replicated_ = false; }
   /// Returns an order that had to wait for that.
