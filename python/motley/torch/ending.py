@@ -1,4 +1,4 @@
-"""The end of a script, for which PyTorch's own threads must be idle.
+"""The end of a script: how it came, and that PyTorch's own threads must be idle then.
 
 A thread of gloo that lets go of the last reference to a tensor asks for the interpreter. While that ends Python ends the thread instead, which in
 a destructor is the end of the process ("terminate called without an active exception", SIGABRT): under a CPU quota, where the thread may have to
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
+from collections.abc import Callable
 
 THREADS = "pt_gloo_runloop"
 TASKS = "/proc/self/task"
@@ -38,3 +40,19 @@ def await_idle() -> bool:
         if time.monotonic() > until:
             return False
     return True
+
+
+def watch_end(tell: Callable[[BaseException], object]) -> None:
+    """Tells of an error that nothing catches, or an exit code: of a script, or of a process that torch.multiprocessing started."""
+    before, leave = sys.excepthook, sys.exit
+
+    def hook(kind, error, trace):
+        before(kind, error, trace)
+        tell(error)
+
+    def exit(code=None):
+        if code not in (None, 0):
+            tell(SystemExit(code))
+        leave(code)
+
+    sys.excepthook, sys.exit = hook, exit

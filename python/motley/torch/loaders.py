@@ -12,7 +12,6 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 
-import torch.distributed as dist
 from torch.utils.data import BatchSampler, DataLoader
 
 from motley.library import NO_MOST
@@ -46,8 +45,7 @@ class SharedBatches:
 
     def of_ranks(self) -> list:
         """The batches of an epoch that each rank's sampler gives it: the ranks tell each other."""
-        drawn = [None] * self.session.world
-        dist.all_gather_object(drawn, [list(each) for each in self.own], group=self.session.group)
+        drawn = self.session.said_by_all([list(each) for each in self.own])
         counts = " : ".join(str(len(each)) for each in drawn)
         refuse(len({len(each) for each in drawn}) > 1, f"the ranks' samplers gave {counts} batches; wanted as many on each")
         return drawn

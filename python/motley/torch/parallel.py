@@ -9,7 +9,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from motley.torch.backward import Mark
 from motley.torch.norm import Norms
-from motley.torch.refusals import check_group, explain_unused, tell_on_memory
+from motley.torch.refusals import check_group, explain_unused
 from motley.torch.session import session_of
 from motley.torch.trial import Trial
 
@@ -44,7 +44,6 @@ class DDP(DistributedDataParallel):
         session.add_model(module, self._norms)
         session.batches.keeps |= callable(weight)
         self._session, self._weight = session, None if weight == "tokens" else weight
-        tell_on_memory(session)
 
     def _skip_statistics(self, module, session) -> None:
         """Statistics are equal on all ranks from the first step on: they need not be sent before each one."""

@@ -9,6 +9,8 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, SequentialSampler
 from torch.utils.data.distributed import DistributedSampler
 
+from motley.torch.ending import watch_end
+
 OLDEST, NEWEST = (2, 11), (2, 15)
 
 def check_version(version: str = torch.__version__) -> None:
@@ -73,19 +75,11 @@ def explain_unused(module: torch.nn.Module, said: str) -> str:
     )
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError) or (
-        isinstance(error, (RuntimeError, MemoryError)) and "can't allocate memory" in str(error)
-    )
-
-
 def tell_on_memory(session) -> None:
     """When this process ends because memory ran out, it says which share would have fitted."""
-    before = sys.excepthook
 
-    def hook(kind, error, trace):
-        before(kind, error, trace)
-        if is_out_of_memory(error):
+    def tell(error: BaseException) -> None:
+        if isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error):
             print(session.explain_memory(), file=sys.stderr)
 
-    sys.excepthook = hook
+    watch_end(tell)

@@ -1,7 +1,7 @@
 """A run directory of a script, which `motley report` and `motley serve` read (docs/formats/run_directory.md).
 
-Each rank has a Record, which sees its losses and memory; what the ranks say of a step comes to rank 0 with the session's exchange.
-Rank 0's Record has a RunLog, which writes. What cannot be written is said once, and training goes on.
+Each rank keeps the losses of its steps; what the ranks say of one comes to rank 0 with the session's exchange, and its RunLog writes it.
+What cannot be written is said once, and training goes on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import time
 from collections.abc import Sequence
 
 import torch
-import torch.distributed as dist
+
+from motley.torch.ending import watch_end
 
 LOG = logging.getLogger("motley.torch")
 VARIABLE = "MOTLEY_RUN_DIR"
@@ -26,19 +27,12 @@ MOST_LOSSES = 64  # of a step
 MEDIAN_OF = 20  # steps before and after a decision
 
 
-class Record:
-    """What one rank knows of its steps beside times: scalars that backward passes begin from."""
-
-    def __init__(self, log: RunLog | None):
-        self.log = log
-
-    def see(self, roots: Sequence[torch.Tensor], part: float, work) -> None:
-        """`part`: of this rank's loss in that of all."""
-        for root in roots:
-            if root.numel() == 1 and len(work.losses) < MOST_LOSSES:
-                # On an accelerator it is copied in its stream, and there when the step's time is.
-                own = root.device.type == "cpu"
-                work.losses.append((root.detach().clone() if own else root.detach().to("cpu", non_blocking=True), part))
+def keep_losses(roots: Sequence[torch.Tensor], part: float, work) -> None:
+    """Scalars that a backward pass begins from. `part`: of this rank's loss in that of all."""
+    for root in roots:
+        if root.numel() == 1 and len(work.losses) < MOST_LOSSES:
+            # On an accelerator it is copied in its stream, and there when the step's time is.
+            work.losses.append((root.detach().to("cpu", non_blocking=True, copy=True), part))
 
 
 def find_writer(path: str) -> int | None:
@@ -135,10 +129,11 @@ class RunLog:
             each["before_s"] = statistics.median(before) if before else None
         self._try(lambda: self._write("decisions.jsonl", self.decisions))
 
+    def see_end(self, error: BaseException) -> None:
+        self.how = self.how or error
+
     def close(self) -> None:
         """The script ends, or an exception ends it."""
-        if self.file is None:
-            return  # given up
         while self._untold:
             self.tell([0.0], [math.nan])
         stopped = isinstance(self.how, KeyboardInterrupt)
@@ -165,45 +160,21 @@ class RunLog:
             self.file = None
 
 
-def device_names(session) -> list[str]:
-    """HOST:N by rank, as clusters name devices."""
-    hosts = [None] * session.world
-    dist.all_gather_object(hosts, socket.gethostname().split(".")[0], group=session.group)
-    return [f"{host}:{hosts[:rank].count(host)}" for rank, host in enumerate(hosts)]
-
-
-def watch_end(log: RunLog) -> None:
-    """An error that nothing catches, or an exit code: of a script, or of a process that torch.multiprocessing started."""
-    before, leave = sys.excepthook, sys.exit
-
-    def hook(kind, error, trace):
-        log.how = error
-        before(kind, error, trace)
-
-    def exit(code=None):
-        if code not in (None, 0):
-            log.how = log.how or SystemExit(code)
-        leave(code)
-
-    sys.excepthook, sys.exit = hook, exit
-
-
 def begin_record(session, run_dir: str | None, batch: int) -> None:
     """Called by all ranks, with a directory or without one. The first loader that has one counts. `batch`: samples of a step."""
-    asked = [None] * session.world
-    dist.all_gather_object(asked, run_dir or os.environ.get(VARIABLE), group=session.group)
-    run_dir = asked[0]
-    if session.record is not None or not run_dir:
+    asked = session.said_by_all((run_dir or os.environ.get(VARIABLE), socket.gethostname().split(".")[0]))
+    run_dir, hosts = asked[0][0], [host for _, host in asked]
+    if session.is_logged or not run_dir:
         return
-    devices = device_names(session)
-    log = RunLog(run_dir, devices) if session.rank == 0 else None
-    session.record = Record(log)
-    if log is None:
+    session.is_logged = True
+    if session.rank != 0:
         return
+    # Named HOST:N, as clusters name devices.
+    session.log = log = RunLog(run_dir, [f"{host}:{hosts[:rank].count(host)}" for rank, host in enumerate(hosts)])
     how = "as given" if session.is_fixed else "even, until the ranks' times are known"
     split = session.samples_of(session.weights, batch)
     log.decide("start", split, 0, f"the batch split {':'.join(map(str, split))}: {how}")
-    watch_end(log)
+    watch_end(log.see_end)
 
     def end():
         log.how = log.how or getattr(sys, "last_value", None)  # of a notebook

@@ -30,6 +30,8 @@ from motley.torch.ending import await_idle
 from motley.torch.memory import Memory
 from motley.torch.mesh import Mesh
 from motley.torch.norm import Norms
+from motley.torch.refusals import tell_on_memory
+from motley.torch.run_log import keep_losses
 from motley.torch.trial import Trial
 from motley.torch.work import Work, add_known, add_seconds
 
@@ -80,7 +82,7 @@ class Session:
         self.done = 0  # steps whose gradients were exchanged
         self.fitted = 0  # most samples of such a step here
         self.begun = time.perf_counter()
-        self.record = None  # of a run directory (run_log.py)
+        self.is_logged, self.log = False, None  # are losses kept, and what writes a run directory (run_log.py) on rank 0
         self._exchange: list[int] = []  # rows that were posted in the step that runs
         self._took: deque = deque()  # what a pass of steps whose seconds are not told yet took in all
         self._untold: deque[Work] = deque()  # the step that runs, behind those that are told later
@@ -115,8 +117,7 @@ class Session:
         if device.type != "cpu":
             self.clock = DeviceClock(device)
         self.memory = Memory(device, self.parameters)
-        said = [None] * self.world
-        dist.all_gather_object(said, (self.clock.LAG, self.memory.of.place()), group=self.group)
+        said = self.said_by_all((self.clock.LAG, self.memory.of.place()))
         self.lag = max(lag for lag, _ in said)
         self.memory.sharing = Counter(place for _, place in said)[said[self.rank][1]]
 
@@ -153,8 +154,7 @@ class Session:
 
     def agree(self, facts: dict, ahead: int, most: int) -> None:
         """All ranks must have said the same of their loaders; how far they draw ahead and hold may differ."""
-        said = [None] * self.world
-        dist.all_gather_object(said, (facts, ahead, most), group=self.group)
+        said = self.said_by_all((facts, ahead, most))
         for name in facts:
             found = [each[0][name] for each in said]
             if any(each != found[0] for each in found):
@@ -240,6 +240,12 @@ class Session:
         self.clock.forget()
         self.steps.forget()
 
+    def said_by_all(self, own) -> list:
+        """What each rank says: anything, in a millisecond."""
+        said = [None] * self.world
+        dist.all_gather_object(said, own, group=self.group)
+        return said
+
     def exchange(self, what: str, row: list[float]) -> list[list[float]]:
         """What all ranks say; waiting is no compute."""
         if self.is_alone:
@@ -293,8 +299,8 @@ class Session:
     def begin_backward(self, roots: list[torch.Tensor], part: float) -> None:
         """`part`: of this rank's loss in that of all."""
         self.part, self.has_weighed = part, True
-        if self.record is not None:
-            self.record.see(roots, part, self.work)
+        if self.is_logged:
+            keep_losses(roots, part, self.work)
 
     def end_compute(self) -> None:
         """All gradients are derived, and on their way to the other ranks."""
@@ -357,10 +363,10 @@ class Session:
         passes, told = self.work.passes, self._told()
         self._took.append(self.steps.took / passes)
         took = self._took.popleft() if told else UNKNOWN
-        if self.record and self.record.log:
-            self.record.log.step(self.steps.took, passes, self.work.samples, peaks)
+        if self.log:
+            self.log.step(self.steps.took, passes, self.work.samples, peaks)
             if told:
-                self.record.log.tell(seconds, losses)
+                self.log.tell(seconds, losses)
         if changes:
             self._change(weights, passes)
         if self.rank == 0 and not self.is_fixed and self.world > 1 and min(seconds) > UNKNOWN:
@@ -374,8 +380,8 @@ class Session:
         if self.rank == 0:
             after = -(-self.ahead // passes)
             LOG.info("from step %d on %s samples: %s", self.done + after, ":".join(f"{each:.0f}" for each in weights), self._why)
-            if self.record:
-                self.record.log.decide("motley", weights, after, self._why, self._expected)
+            if self.log:
+                self.log.decide("motley", weights, after, self._why, self._expected)
 
     def _learn(self, samples: list[int], seconds: list[float], took: float, passes: int, most: list[int]) -> None:
         if self.policy is None:
@@ -409,6 +415,7 @@ def session_of(group=None) -> Session:
         atexit.register(await_idle)
     if group not in _sessions:
         _sessions[group] = Session(group)
+        tell_on_memory(_sessions[group])
     return _sessions[group]
 
 
