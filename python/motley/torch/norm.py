@@ -5,14 +5,13 @@ With n samples of all ranks for each channel, n_i here, local mean m_i and varia
 in float64, so that the difference keeps its digits. Each xhat depends on all samples; gradients dy are weighed already (losses.py). So with
 G and H the sums over all ranks of dy and of dy xhat
     dx = weight / std (dy - (G + xhat H) / n)
-A module's class, and what it does outside of a model in DDP, stay PyTorch's: only within its forward and backward pass it has a forward
-pass of ours.
+A module's class, and what it does outside of a model in DDP, stay PyTorch's: within its forward and backward pass F.batch_norm is ours.
 """
 
 from __future__ import annotations
 
 import contextlib
-import inspect
+import functools
 
 import torch
 from torch import nn
@@ -62,8 +61,8 @@ def derivable(x, weight, bias, eps, session, what):
     shape = [1, channels] + [1] * (x.dim() - 2)
     mean, square = (sums[1:] / sums[0]).chunk(2)
     out = (rows - mean.view(shape)) * torch.rsqrt(square - mean**2 + eps).view(shape)
-    if weight is not None:
-        out = out * weight.view(shape) + bias.view(shape)
+    out = out if weight is None else out * weight.view(shape)
+    out = out if bias is None else out + bias.view(shape)
     return out.to(x.dtype)
 
 
@@ -104,22 +103,8 @@ class GlobalStatistics(torch.autograd.Function):
         # What all samples' statistics owe to this one is affine in xhat: a batch norm's kernel is the quickest for that.
         invstd = torch.rsqrt(variance + context.eps)
         owed = torch.native_batch_norm(x, of_weight_all * invstd, of_bias_all * invstd, mean, variance, False, 0.0, context.eps)[0]
-        of_parameters = (None, None) if weight is None else (of_weight.to(weight.dtype), of_bias.to(weight.dtype))
+        of_parameters = (None if each is None else of.to(each.dtype) for each, of in ((weight, of_weight), (bias, of_bias)))
         return own.sub_(owed), *of_parameters, None, None, None
-
-
-# Who compiles the model cannot compile an exchange.
-normalise = torch.compiler.disable(GlobalStatistics.apply)
-
-
-def batch_norm(session, what, x, running_mean, running_var, weight, bias, momentum, eps):
-    """F.batch_norm in training."""
-    out, mean, variance, count = normalise(x, weight, bias, eps, session, what)
-    if running_mean is not None:
-        unbiased = variance * (count / (count - 1)).to(variance.dtype)
-        running_mean.lerp_(mean.to(running_mean.dtype), momentum)
-        running_var.lerp_(unbiased.to(running_var.dtype), momentum)
-    return out
 
 
 class GlobalNorms(TorchFunctionMode):
@@ -130,40 +115,31 @@ class GlobalNorms(TorchFunctionMode):
         self.session, self.what, self.found = session, what, False
 
     def __torch_function__(self, function, _types, arguments=(), keywords=None):
-        keywords = keywords or {}
-        if function is F.batch_norm and (given := BATCH_NORM.bind(*arguments, **keywords).arguments).get("training"):
-            self.found = True
-            given = {name: given.get(name, each.default) for name, each in BATCH_NORM.parameters.items() if name != "training"}
-            return batch_norm(self.session, self.what, given.pop("input"), **given)
-        return function(*arguments, **keywords)
+        return (self.batch_norm if function is F.batch_norm else function)(*arguments, **(keywords or {}))
+
+    def batch_norm(self, input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+        """F.batch_norm, whose parameters these are."""
+        if not training:
+            return F.batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+        self.found = True
+        out, mean, variance, count = normalise(input, weight, bias, eps, self.session, self.what)
+        if running_mean is not None:
+            unbiased = variance * (count / (count - 1)).to(variance.dtype)
+            running_mean.lerp_(mean.to(running_mean.dtype), momentum)
+            running_var.lerp_(unbiased.to(running_var.dtype), momentum)
+        return out
 
 
-BATCH_NORM = inspect.signature(F.batch_norm)
+# Who compiles the model cannot compile an exchange.
+normalise = torch.compiler.disable(GlobalStatistics.apply)
 
 
-def forward_of(module: nn.Module, session, what: str):
-    """What takes the place of the module's forward pass."""
+@torch.compiler.disable
+def forward_over_ranks(module: nn.Module, session, what: str, *arguments, **keywords):
+    """In place of the forward pass of a batch norm in training."""
     own = type(module).forward
-    if own not in (nn.modules.batchnorm._BatchNorm.forward, nn.SyncBatchNorm.forward):  # timm's, with an activation in it
-
-        def forward(*arguments, **keywords):
-            with GlobalNorms(session, what):
-                return own(module, *arguments, **keywords)
-
-        return forward
-
-    def forward(x):
-        if not module.training:  # without running statistics, too, evaluation is each rank's own
-            return own(module, x)
-        module._check_input_dim(x)
-        running, momentum = (None, None), module.momentum
-        if module.track_running_stats and module.running_mean is not None:
-            module.num_batches_tracked.add_(1)
-            running = module.running_mean, module.running_var
-            momentum = 1.0 / float(module.num_batches_tracked) if momentum is None else momentum
-        return batch_norm(session, what, x, *running, module.weight, module.bias, momentum, module.eps)
-
-    return forward
+    with GlobalNorms(session, what):
+        return (nn.modules.batchnorm._BatchNorm.forward if own is nn.SyncBatchNorm.forward else own)(module, *arguments, **keywords)
 
 
 class Norms:
@@ -176,31 +152,19 @@ class Norms:
     def __init__(self, module: nn.Module, session):
         found = {name: each for name, each in module.named_modules() if isinstance(each, nn.modules.batchnorm._BatchNorm) and "forward" not in each.__dict__}
         self.buffers = [f"{name}.{buffer}" if name else buffer for name, each in found.items() for buffer, _ in each.named_buffers()]
-        self._found = found
         is_compiled = any(hasattr(each, "_orig_mod") or each._compiled_call_impl is not None for each in module.modules())
         self._session, self._others = session, False if is_compiled else None  # None: not known
         self._depth = 0
-        self._forwards = self._make_forwards()
-
-    def _make_forwards(self) -> list[tuple]:
-        if self._session is None:
-            return []  # of a model that was saved whole, and is opened elsewhere
-        return [(each, forward_of(each, self._session, f"batch norm {name}")) for name, each in self._found.items()]
-
-    def __getstate__(self):
-        return self.__dict__ | {"_forwards": None}
-
-    def __setstate__(self, state):
-        """Of a copy (averages of weights): its own modules'."""
-        self.__dict__.update(state)
-        self._forwards = self._make_forwards()
+        self._forwards = [(each, functools.partial(forward_over_ranks, each, session, f"batch norm {name}")) for name, each in found.items()]
 
     @contextlib.contextmanager
     def within(self):
         """In a forward or backward pass, which may compute the forward pass again (checkpoints)."""
         self._depth += 1
         for module, forward in self._forwards:
-            module.__dict__["forward"] = forward
+            # In evaluation a module without running statistics, too, has its rank's own; and so has one that was saved whole, and is opened elsewhere.
+            if module.training and self._session is not None:
+                module.__dict__["forward"] = forward
         try:
             yield
         finally:
