@@ -14,8 +14,7 @@ import torch
 from torch.nn.modules.dropout import _DropoutNd
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-VARIABLE = "MOTLEY_TORCH_TRIAL"  # {"folder", "kind": one of KINDS}
-KINDS = ("whole", "turned", "ddp", "even", "uneven")
+VARIABLE = "MOTLEY_TORCH_TRIAL"  # {"folder", "kind": of those of verify.py}
 EPOCH = 6  # batches of a shortened epoch: its first ones and its last, which may be short
 STEPS = 4, 12  # of optimizers: the fewest, and the most where no epoch ended before
 

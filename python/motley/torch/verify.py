@@ -81,36 +81,36 @@ def compare(ours: dict, reference: dict) -> dict[str, tuple[float, float]]:
     return {name: difference(name) for name in sorted(reference.keys() | ours.keys())}
 
 
-def compare_steps(ours: list[dict], reference: list[dict]) -> dict[tuple[int, str], tuple[float, float]]:
-    """The same by step and tensor."""
+def compare_runs(ours: dict[str, list[dict]], reference: list[dict]) -> dict[tuple[str, int, str], tuple[float, float]]:
+    """The same by run, step and tensor."""
     return {
-        (step, name): apart
-        for step, (a, b) in enumerate(zip(ours, reference, strict=False))
+        (kind, step, name): apart
+        for kind, steps in ours.items()
+        for step, (a, b) in enumerate(zip(steps, reference, strict=False))
         for of in ("gradients", "buffers")
         for name, apart in compare(a[of], b[of]).items()
     }
 
 
-def beyond(found: dict) -> dict:
-    return {key: each for key, each in found.items() if each[1] > LIMIT}
-
-
-def find_rounding(reference: list[dict], turned: list[dict], differences: dict) -> set:
-    """Those beyond the limit of which another order of the samples makes as much."""
-    by_order = compare_steps(turned, reference)
-    drawn = {key for key, (apart, relative) in by_order.items() if relative > LIMIT and apart > LEAST * norm_of(reference[key[0]]["gradients"])}
-    if drawn:
+def find_rounding(reference: list[dict], turned: list[dict], differences: dict) -> set[tuple[int, str]]:
+    """Steps and tensors beyond the limit of which another order of the samples makes as much."""
+    by_order = {key[1:]: each for key, each in compare_runs({"turned": turned}, reference).items()}
+    least = [LEAST * norm_of(each["gradients"]) for each in reference]
+    if any(relative > LIMIT and apart > least[step] for (step, _), (apart, relative) in by_order.items()):
         raise Refusal("verify.draws", DRAWS, 1)
     return {
-        key
-        for key, (apart, _) in beyond(differences).items()
-        if apart <= LEAST * norm_of(reference[key[0]]["gradients"]) and apart <= ROUNDING * by_order[key][0]
+        (step, name)
+        for (_, step, name), (apart, relative) in differences.items()
+        if relative > LIMIT and apart <= least[step] and apart <= ROUNDING * by_order[step, name][0]
     }
 
 
-def looks_like(ours: list[dict], reference: list[dict], differences: dict) -> str:
-    """What the differences have in common."""
-    wrong = sorted(beyond(differences))
+def is_beyond(differences: dict, rounding: set) -> bool:
+    return any(relative > LIMIT and key[1:] not in rounding for key, (_, relative) in differences.items())
+
+
+def looks_like(ours: list[dict], reference: list[dict], wrong: list[tuple[int, str]]) -> str:
+    """What differences in these steps and tensors have in common."""
     step = wrong[0][0]
     a, b = ours[step]["gradients"], reference[step]["gradients"]
     if missing := sorted(a.keys() ^ b.keys()):
@@ -132,28 +132,23 @@ def looks_like(ours: list[dict], reference: list[dict], differences: dict) -> st
 def verify(command: list[str]) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         against, rounding = "one device", set()
-        try:
-            reference = try_kind(folder, "whole", command)
-        except Refusal as problem:  # a rank's memory may not hold the whole batch
-            if (problem.code, problem.status) != ("verify.command", 1):
-                raise
+        reference = try_kind(folder, "whole", command, is_needed=False)
+        if not reference:  # a rank's memory may not hold the whole batch
             against, reference = "DistributedDataParallel", try_kind(folder, "ddp", command)
         ours = {kind: try_kind(folder, kind, command) for kind in ("even", "uneven")}
         if any(each[0]["samples"] is None for each in ours.values()):
             raise Refusal("verify.no-share", f"{' '.join(command)}: shared no loader (motley.torch.share)", 1)
-        differences = {kind: compare_steps(steps, reference) for kind, steps in ours.items()}
-        if against == "one device" and any(beyond(each) for each in differences.values()):
-            turned = try_kind(folder, "turned", command)
-            rounding = set.union(*(find_rounding(reference, turned, each) for each in differences.values()))
-        if against == "one device" and any(beyond(each).keys() - rounding for each in differences.values()):
+        differences = compare_runs(ours, reference)
+        if against == "one device" and is_beyond(differences, rounding):
+            rounding = find_rounding(reference, try_kind(folder, "turned", command), differences)
+        if against == "one device" and is_beyond(differences, rounding):
             plain = try_kind(folder, "ddp", command, is_needed=False)
-            by_plain = {kind: compare_steps(steps, plain) for kind, steps in ours.items()}
-            if plain and not any(beyond(each).keys() - rounding for each in by_plain.values()):
+            by_plain = compare_runs(ours, plain)
+            if plain and not is_beyond(by_plain, rounding):
                 against, reference, differences = "DistributedDataParallel", plain, by_plain
-    compared = {(kind, *key): each[1] for kind, found in differences.items() for key, each in found.items() if key not in rounding}
+    compared = {key: relative for key, (_, relative) in differences.items() if key[1:] not in rounding}
     kind, step, name = max(compared, key=compared.get)
-    wrong = {key: each for key, each in differences[kind].items() if key not in rounding}
-    is_right = compared[kind, step, name] <= LIMIT
+    wrong = sorted(key[1:] for key, relative in compared.items() if key[0] == kind and relative > LIMIT)
     return {
         "against": against,
         "steps": min(len(reference), *(len(each) for each in ours.values())),
@@ -161,11 +156,11 @@ def verify(command: list[str]) -> dict:
         "grad_limit": LIMIT,
         "worst_tensor": name,
         "worst_step": step,
-        "tensors": len({key[1] for key in wrong}),
+        "tensors": len({key[2] for key in compared if key[0] == kind}),
         "rounding": sorted({name for _, name in rounding}),
         "splits": [ours["even"][0]["samples"], ours["uneven"][0]["samples"]],
-        "looks_like": None if is_right else looks_like(ours[kind], reference, wrong),
-        "pass": bool(is_right),
+        "looks_like": looks_like(ours[kind], reference, wrong) if wrong else None,
+        "pass": not wrong,
     }
 
 
