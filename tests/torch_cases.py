@@ -339,7 +339,7 @@ class Told:
         self._now, self._begun, self._seconds = 0.0, 0.0, seconds
         self._session, self._end_backward = session_, session_.end_backward
         session_.end_backward = self.end_backward
-        session_.clock._quota.least_s = lambda: 0.0
+        session_.clock._least_s = lambda: 0.0
         clocks.time = session.time = self
 
     def perf_counter(self):

@@ -13,7 +13,7 @@ import motley.torch
 import pytest
 import torch
 from motley.library import NO_MOST
-from motley.torch import batches, clocks, ending, memory, mesh, norm, quota, refusals, run_log, session, trial, verify
+from motley.torch import batches, clocks, ending, memory, mesh, norm, refusals, run_log, session, trial, verify
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -43,9 +43,9 @@ def told(monkeypatch):
     """Passes where a test says so; the host has the limits `told.limits`."""
     told = ToldTime()
     told.limits = {"cpu_quota": None, "memory": None}
-    for module in (clocks, quota, ending, memory):
+    for module in (clocks, ending, memory):
         monkeypatch.setattr(module, "time", told)
-    monkeypatch.setattr(quota.library, "host_limits", lambda: told.limits)
+    monkeypatch.setattr(clocks.library, "host_limits", lambda: told.limits)
     return told
 
 

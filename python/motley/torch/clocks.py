@@ -3,19 +3,25 @@
 A step's work goes from `begin`, when the gradients of the step before are there, to `stop`, when its own are on their way. On a CPU
 that is told at once. A GPU works behind the program that asks it to, so events in its stream say when it was where; they are read a
 step later (`LAG`), when they are sure to be over, so that nobody waits for them.
+
+A control group may limit this process's processors (containers, machines that share cores). Who waits for other ranks saves up quota and then runs
+as if there were none, so what work takes by the clock says too little: of a step with s seconds of processor time under a quota of q cores, s / q
+is the least.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable
 
 import torch
 
-from motley.torch.quota import Quota
+from motley import library
 
 UNKNOWN = 0.0  # seconds of a step that something else came between
+QUOTA_EVERY_S = 0.25  # it may be changed while it is in force
 
 
 class HostClock:
@@ -24,7 +30,8 @@ class HostClock:
     def __init__(self):
         self._mark: float | None = None
         self._waited = 0.0
-        self._quota = Quota()
+        self._cores, self._cores_at = None, -math.inf  # of the quota, and when they were read
+        self._spent = time.process_time()  # at the last `stop`
 
     def begin(self) -> None:
         self._mark, self._waited = time.perf_counter(), 0.0
@@ -44,9 +51,16 @@ class HostClock:
 
     def stop(self) -> Callable[[], float]:
         """Gives, `LAG` steps later, the seconds; UNKNOWN if there was no `begin`."""
-        least = self._quota.least_s()
+        least = self._least_s()
         seconds = UNKNOWN if self._mark is None else max(0.0, time.perf_counter() - self._mark - self._waited, least)
         return lambda: seconds
+
+    def _least_s(self) -> float:
+        """Seconds that the processor time since the last call takes under the quota; without one 0."""
+        now, before, self._spent = time.monotonic(), self._spent, time.process_time()
+        if now - self._cores_at > QUOTA_EVERY_S:
+            self._cores, self._cores_at = library.host_limits()["cpu_quota"], now
+        return (self._spent - before) / self._cores if self._cores else 0.0
 
 
 class DeviceClock:

@@ -30,7 +30,7 @@ from motley.torch.ending import await_idle
 from motley.torch.memory import Memory
 from motley.torch.mesh import Mesh
 from motley.torch.norm import Norms
-from motley.torch.refusals import tell_on_memory
+from motley.torch.refusals import refuse, tell_on_memory
 from motley.torch.run_log import keep_losses
 from motley.torch.trial import Trial
 from motley.torch.work import Work, add_known, add_seconds
@@ -96,7 +96,7 @@ class Session:
         return self  # of a copied model (averages of weights)
 
     def __reduce__(self):
-        return _no_session, ()  # a saved model is opened elsewhere
+        return type(None), ()  # a saved model is opened elsewhere: it evaluates
 
     @property
     def samples(self) -> list[int] | None:
@@ -157,8 +157,7 @@ class Session:
         said = self.said_by_all((facts, ahead, most))
         for name in facts:
             found = [each[0][name] for each in said]
-            if any(each != found[0] for each in found):
-                raise ValueError(f"motley.torch.share: {name} differs between ranks: {found}")
+            refuse(any(each != found[0] for each in found), f"{name} differs between ranks: {found}")
         self.ahead = max([self.ahead, *(each[1] for each in said)])
         self.most = [each[2] for each in said]
         self._cache.clear()
@@ -166,12 +165,10 @@ class Session:
     def limit(self, batch: int) -> None:
         """ValueError: the ranks' memory does not hold the batch."""
         most = [each - each % self.multiple for each in self.most]
-        if min(most) < 1 or sum(most) < batch:
-            least = f"fewer than {self.multiple}, or too few together"
-            raise ValueError(f"motley.torch.share: a global batch of {batch} samples; the ranks hold at most {self.most}: {least}")
-        if batch < self.world * self.multiple:
-            wanted = "one" if self.multiple == 1 else self.multiple
-            raise ValueError(f"motley.torch.share: a global batch of {batch} samples for {self.world} ranks; wanted {wanted} each at least")
+        held, wanted = f"{self.most}: fewer than {self.multiple}, or too few together", "one" if self.multiple == 1 else self.multiple
+        refuse(min(most) < 1 or sum(most) < batch, f"a global batch of {batch} samples; the ranks hold at most {held}")
+        is_small = batch < self.world * self.multiple
+        refuse(is_small, f"a global batch of {batch} samples for {self.world} ranks; wanted {wanted} each at least")
 
     def expect_weighing(self) -> None:
         """Of what is trained on a shared loader's batches."""
@@ -322,11 +319,9 @@ class Session:
         self.done += not self.work.is_posted
         if self.samples is None or len(self._exchange) >= MOST_ROWS:
             return
-        changes, weights = 0.0, [0.0] * self.world
+        plan = [0.0] * self.world  # the samples of each rank that rank 0 wants; none: as it is
         if not self.work.is_posted:
-            if self.wanted is not None:
-                changes, weights = 1.0, self.wanted
-                self.wanted = None
+            plan, self.wanted = self.wanted or plan, None
             self._untold.append(self.work)
             if len(self._untold) > self.lag + 1:
                 self._untold.popleft()
@@ -337,8 +332,8 @@ class Session:
         told = self._told()
         seconds, loss = (told.seconds(), told.loss()) if told else (UNKNOWN, math.nan)
         most, peak = self.memory.most(self.samples[self.rank]), self.memory.of.peak()
-        plan = [changes, *weights] if self.rank == 0 else [0.0] * (self.world + 1)
-        self._exchange.append(self.mesh.post(torch.tensor([seconds, most, loss, peak, self.batches.taken, *plan], dtype=torch.float64), "the end of a step"))
+        row = [seconds, most, loss, peak, self.batches.taken, *plan]
+        self._exchange.append(self.mesh.post(torch.tensor(row, dtype=torch.float64), "the end of a step"))
 
     def _told(self) -> Work | None:
         """The step whose seconds are told now."""
@@ -352,8 +347,8 @@ class Session:
         with self.waiting():
             tables = [[row.tolist() for row in self.mesh.take(each)] for each in posted]
         _, most, _, peaks, taken, *_ = zip(*tables[-1], strict=True)
-        changes, *weights = tables[0][0][5:]
-        if changes and len(set(taken)) > 1:
+        weights = tables[0][0][5:]
+        if any(weights) and len(set(taken)) > 1:
             raise ValueError(
                 f"motley.torch.share: the ranks have read {' : '.join(f'{each:.0f}' for each in taken)} batches of their loaders, so shares cannot change at one of "
                 "them. Read ahead alike on all ranks, or give shares=[...]"
@@ -367,7 +362,7 @@ class Session:
             self.log.step(self.steps.took, passes, self.work.samples, peaks)
             if told:
                 self.log.tell(seconds, losses)
-        if changes:
+        if any(weights):
             self._change(weights, passes)
         if self.rank == 0 and not self.is_fixed and self.world > 1 and min(seconds) > UNKNOWN:
             self._learn(told.samples, seconds, took, passes, [min(int(a), b) for a, b in zip(most, self.most, strict=True)])
@@ -424,7 +419,3 @@ def forget_all() -> None:
     for each in _sessions.values():
         each.close()
     _sessions.clear()
-
-
-def _no_session() -> None:
-    """In place of the session of a model that was saved whole: it evaluates."""
