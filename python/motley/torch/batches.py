@@ -10,6 +10,8 @@ from collections.abc import Callable
 import torch
 from torch.utils._pytree import tree_leaves
 
+from motley.torch.refusals import refuse
+
 MOST_AHEAD = 64  # batches that were given, of which one is in the next forward pass: a Trainer reads a step's micro-batches at once
 
 
@@ -21,15 +23,9 @@ def storages_of(batch) -> set[int]:
     return {each.untyped_storage().data_ptr() for each in tensors_of(batch)}
 
 
-def count_samples(arguments) -> int:
+def count_samples(arguments) -> int | None:
     """The length of the first tensor of a model's arguments."""
-    found = next((each for each in tensors_of(arguments) if each.dim()), None)
-    if found is None:
-        raise ValueError(
-            "motley.torch.DDP: weight='samples' counts along the first tensor of the model's arguments, and there is none; give weight= a function of "
-            "the batch that gives the number of its samples"
-        )
-    return found.shape[0]
+    return next((len(each) for each in tensors_of(arguments) if each.dim()), None)
 
 
 class Drawn:
@@ -92,17 +88,23 @@ class Batches:
         self._given = [*self._given[-MOST_AHEAD:], Given(samples, batch if self.keeps else None, tensors)]
 
     def begin_forward(self, weight: str | Callable | None, arguments) -> None:
-        first = next((each for each in tensors_of(arguments) if each.dim()), None)
-        self.length = None if first is None else first.shape[0]
+        self.length = count_samples(arguments)
         is_sure = self._find(arguments)
         if not callable(weight) and weight != "samples":
             return
-        if callable(weight) and not is_sure:
-            raise ValueError(
-                "motley.torch.DDP: several batches were read ahead, and the model's arguments are none of them: nobody knows which one weight= "
-                "is to be asked of. Leave it out, and write motley.torch.weigh(loss, weight=what it averages over).backward()"
-            )
-        count = count_samples(arguments) if weight == "samples" else weight(self._current.batch if self._current else arguments)
+        refuse(
+            callable(weight) and not is_sure,
+            "several batches were read ahead, and the model's arguments are none of them: nobody knows which one weight= is to be asked of. Leave it out, "
+            "and write motley.torch.weigh(loss, weight=what it averages over).backward()",
+            "DDP",
+        )
+        refuse(
+            weight == "samples" and self.length is None,
+            "weight='samples' counts along the first tensor of the model's arguments, and there is none; give weight= a function of the batch that gives "
+            "the number of its samples",
+            "DDP",
+        )
+        count = self.length if weight == "samples" else weight(self._current.batch if self._current else arguments)
         self._counts = [float(count)] if self._is_counted else [*self._counts, float(count)]
         self._is_counted = False
 
@@ -128,11 +130,11 @@ class Batches:
 
     def given_count(self) -> float:
         """What the loss averages over, by the weight that the model was given."""
-        if not self._counts:
-            raise ValueError("motley.torch.weigh: give it the number that the loss averages over: weigh(loss, weight=...)")
-        if len(set(self._counts)) > 1:
-            raise ValueError(
-                f"motley.torch.DDP: forward passes that average over {self._counts} go into one loss, which weight= gives one number. Leave weight= out, "
-                "or write motley.torch.weigh(loss, weight=...).backward() for each"
-            )
+        refuse(not self._counts, "give it the number that the loss averages over: weigh(loss, weight=...)", "weigh")
+        refuse(
+            len(set(self._counts)) > 1,
+            f"forward passes that average over {self._counts} go into one loss, which weight= gives one number. Leave weight= out, or write "
+            "motley.torch.weigh(loss, weight=...).backward() for each",
+            "DDP",
+        )
         return self._counts[-1]

@@ -71,10 +71,6 @@ class SharedBatches:
             raise AttributeError(name)
         return getattr(self.own, name)
 
-    def take(self, batch) -> None:
-        """The next batch in order is what the coming step trains on."""
-        self.session.take(self.drawn, batch)
-
 
 class DistributedBatches(SharedBatches):
     """Of a DistributedSampler, which is known without asking other ranks."""
@@ -82,6 +78,7 @@ class DistributedBatches(SharedBatches):
     def __init__(self, loader: DataLoader, session: Session):
         super().__init__(loader, session)
         self.by = loader.sampler
+        refuse(self.by.num_replicas != session.world, f"the sampler is for {self.by.num_replicas} ranks; there are {session.world}")
 
     def facts(self) -> dict:
         return {"batch_size": self.batch_size, "drop_last": self.drop_last, "seed": self.by.seed, "shuffle": self.by.shuffle}
@@ -98,22 +95,26 @@ class DistributedBatches(SharedBatches):
         return [BatchSampler(order[rank::world], self.batch_size, self.drop_last) for rank in range(world)]
 
 
-class SharedLoader(DataLoader):
-    """The loader that was given, drawing other batches; made by `share`. A batch is trained on when it is given."""
+class SharedLoader:
+    """Of the loader that was given, drawing other batches; made by `share`. A batch is trained on when it is given."""
 
     def __iter__(self):
-        self.session.begin_epoch()
+        batches = self.batch_sampler
+        batches.session.read()
+        batches.session.forget()  # what the begin of an epoch takes is no step's work
         for batch in super().__iter__():
-            self.batch_sampler.take(batch)
+            batches.session.take(batches.drawn, batch)
             yield batch
-            self.session.read()
+            batches.session.read()
 
 
 def draw_from(loader: DataLoader, batches: SharedBatches) -> DataLoader:
-    """A copy of a loader that draws other batches."""
+    """A copy of a loader that draws other batches; Accelerate's has one in it that draws."""
     kind = mixed(type(loader), SharedLoader)
-    shared = kind.__new__(kind)
-    shared.__dict__.update(loader.__dict__ | {"session": batches.session, "batch_sampler": batches, "_iterator": None})
+    shared, inner = kind.__new__(kind), loader.__dict__.get("base_dataloader")
+    drawing = copy.copy(inner) if inner else shared
+    shared.__dict__.update(loader.__dict__, **{"base_dataloader": drawing} if inner else {})
+    drawing.__dict__.update(batch_sampler=batches, _iterator=None)
     return shared
 
 
@@ -151,8 +152,9 @@ class Split:
         if trial := Trial.asked():
             given = trial.shares(world)
         for found in (given, self.start):
-            if found is not None and (len(found) != world or not all(each > 0 for each in found)):
-                raise ValueError(f"motley.torch.share: shares {list(found)}; wanted {world} numbers above 0, one a rank")
+            if found is not None:
+                is_right = len(found) == world and all(each > 0 for each in found)
+                refuse(not is_right, f"shares {list(found)}; wanted {world} numbers above 0, one a rank")
         return None if given is None else [float(each) for each in given]
 
 
@@ -172,7 +174,7 @@ def begin_sharing(loader: DataLoader, batches: SharedBatches, split: Split, ahea
     for size in sizes:
         session.limit(size)
     if given is not None:
-        session.fix(given)
+        session.is_fixed, session.weights = True, given
     elif split.start is not None:
         session.weights = [float(each) for each in split.start]
     if not Trial.asked():
@@ -209,7 +211,7 @@ def share(
     refuse(weight is not None, "the weight of a plain loader's batches is the model's: DDP(model, weight=...)")
     check_group()
     session = session_of(group)
-    check_loader(loader, session.world)
+    check_loader(loader)
     batches = (DistributedBatches if is_distributed(loader) else SharedBatches)(loader, session)
     begin_sharing(loader, batches, split, prefetched(loader))
     return draw_from(loader, batches)

@@ -7,13 +7,11 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from motley.torch.backward import Mark
+from motley.torch.backward import Mark, watch
 from motley.torch.norm import Norms
-from motley.torch.refusals import check_group, explain_unused
+from motley.torch.refusals import check_group, explain_unused, refuse
 from motley.torch.session import session_of
 from motley.torch.trial import Trial
-
-WEIGHTS = ("samples", "tokens", "sum")
 
 
 class DDP(DistributedDataParallel):
@@ -28,8 +26,8 @@ class DDP(DistributedDataParallel):
 
     def __init__(self, module, *, weight: str | Callable | None = None, **options):
         check_group()
-        if weight is not None and weight not in WEIGHTS and not callable(weight):
-            raise ValueError(f"motley.torch.DDP: weight={weight!r}; wanted 'samples', 'tokens', 'sum' or a function of the batch")
+        is_known = weight in (None, "samples", "tokens", "sum") or callable(weight)
+        refuse(not is_known, f"weight={weight!r}; wanted 'samples', 'tokens', 'sum' or a function of the batch", "DDP")
         session = session_of(options.get("process_group"))
         self._is_plain = False
         if trial := Trial.asked():
@@ -94,5 +92,5 @@ def weigh(loss: torch.Tensor, weight: float | None = None) -> torch.Tensor:
     where its graph does not say. Without a model in DDP (fully_shard averages over ranks by itself) micro-batches count alike.
     """
     check_group()
-    session_of().watch()
+    watch(session_of())
     return Mark.apply(loss, -1.0 if weight is None else float(weight))

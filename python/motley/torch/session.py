@@ -64,7 +64,6 @@ class Session:
         self.is_fixed = False
         self.wanted: list[int] | None = None  # by the planner, of rank 0; not told yet
         self.batches = Batches(self.rank)
-        self.refusal: str | None = None  # found where it cannot be raised
         self.models: list = []  # in DDP, with their batch norms
         self.weight: str | Callable | None = None  # of the last one that had a forward pass
         self._forwards: Counter = Counter()  # passes of each model whose gradients are not exchanged
@@ -105,13 +104,9 @@ class Session:
 
     # Models.
 
-    def watch(self) -> None:
-        """Weighs backward passes from now on."""
-        backward.watch(self)
-
     def add_model(self, module: torch.nn.Module, norms: Norms) -> None:
         """Whose steps' time and memory are kept. All ranks name it together, each where it has it."""
-        self.watch()
+        backward.watch(self)
         self.models.append((weakref.ref(module), norms))
         device = next((each.device for each in self.parameters() if each.device.type != "cpu"), torch.device("cpu"))
         if device.type != "cpu":
@@ -188,10 +183,6 @@ class Session:
         if self._guard is not None:
             self._guard.remove()
 
-    def fix(self, weights: list[float]) -> None:
-        self.is_fixed = True
-        self.weights = weights
-
     def samples_of(self, weights: list[float], batch: int) -> list[int]:
         """Samples of each rank in a step of `batch`."""
         key = (*weights, batch)
@@ -205,18 +196,9 @@ class Session:
         if threading.get_ident() == self._thread:
             self.settle()
 
-    def begin_epoch(self) -> None:
-        self.read()
-        self.forget()
-
     def draw(self) -> None:
-        """A batch is drawn. Shares that change must find all ranks at one place: a thread of the script's may be anywhere."""
+        """A batch is drawn."""
         self.is_read_elsewhere = threading.get_ident() != self._thread
-        if not self.is_fixed and self.world > 1 and self.is_read_elsewhere:
-            self.refusal = (
-                "motley.torch.share: a thread of its own reads the loader, so that ranks would change shares at different batches. Give "
-                "shares=[...], or read ahead by num_workers and prefetch_factor"
-            )
 
     def take(self, loader: Drawn, batch) -> None:
         """The loader's next batch is what comes next."""
@@ -260,8 +242,12 @@ class Session:
 
     def begin_forward(self, model, weight: str | Callable | None, arguments, is_synced: bool) -> None:
         """A forward pass of a model that is trained."""
-        if self.refusal is not None:
-            raise ValueError(self.refusal)
+        # Shares that change must find all ranks at one place: a thread of the script's may be anywhere.
+        refuse(
+            self.is_read_elsewhere and not self.is_fixed and self.world > 1,
+            "a thread of its own reads the loader, so that ranks would change shares at different batches. Give shares=[...], or read ahead by num_workers "
+            "and prefetch_factor",
+        )
         if self.is_read_elsewhere:
             self.settle()
         if not self._forwards:

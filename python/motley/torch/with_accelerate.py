@@ -19,7 +19,7 @@ from torch.utils.data import BatchSampler, IterableDataset
 
 from motley.torch.frameworks import mixed, wait_in
 from motley.torch.gather import gather_of
-from motley.torch.loaders import SharedBatches, Split, begin_sharing, draw_from, prefetched
+from motley.torch.loaders import SharedBatches, SharedLoader, Split, begin_sharing, draw_from, prefetched
 from motley.torch.parallel import DDP
 from motley.torch.refusals import check_group, refuse
 from motley.torch.session import session_of
@@ -37,34 +37,14 @@ class ShardBatches(SharedBatches):
     def sizes(self) -> set[int]:
         return {self.batch_size * self.num_processes}  # even_batches fills the last one up
 
-    def take(self, batch) -> None:
-        """When SharedShard gives it, which looks ahead."""
-
-
-class SharedShard(DataLoaderShard):
-    """The prepared loader, drawing other batches."""
-
-    def __iter__(self):
-        for batch in super().__iter__():
-            self.batch_sampler.session.take(self.batch_sampler.drawn, batch)
-            yield batch
-
-
-def draw_shard(loader: DataLoaderShard, batches: SharedBatches) -> SharedShard:
-    """A copy of a prepared loader that draws other batches."""
-    kind = mixed(type(loader), SharedShard)
-    shared = kind.__new__(kind)
-    shared.__dict__.update(loader.__dict__ | {"base_dataloader": draw_from(loader.base_dataloader, batches)})
-    return shared
-
 
 def skip_first_batches(dataloader, num_batches=0):
     """Of one pass: for a training that goes on inside an epoch."""
-    if not isinstance(dataloader, SharedShard):
+    if not isinstance(dataloader, SharedLoader):
         return _skip_first_batches(dataloader, num_batches)
     batches = copy.copy(dataloader.batch_sampler)
     batches.skipped = num_batches
-    return draw_shard(dataloader, batches)
+    return draw_from(dataloader, batches)
 
 
 _skip_first_batches = accelerate.skip_first_batches
@@ -89,11 +69,11 @@ class SharedAccelerator(Accelerator):
             return super().gather(tensor)
         return tree_map(lambda each: gather_of(self.session, each.detach()) if isinstance(each, torch.Tensor) else each, tensor)
 
-    def share_loader(self, loader: DataLoaderShard, split: Split) -> SharedShard:
+    def share_loader(self, loader: DataLoaderShard, split: Split) -> DataLoaderShard:
         check_shard(loader)
         batches = ShardBatches(loader, self.session)
-        begin_sharing(loader, batches, split, 1 + prefetched(loader.base_dataloader))
-        shared = draw_shard(loader, batches)
+        begin_sharing(loader, batches, split, 1 + prefetched(loader))  # it looks a batch ahead
+        shared = draw_from(loader, batches)
         self._dataloaders = [shared if each is loader else each for each in self._dataloaders]
         return shared
 
@@ -132,7 +112,7 @@ def share(thing, split: Split, weight: str | Callable | None):
     if isinstance(thing, Accelerator):
         return share_accelerator(thing, split, weight)
     refuse(weight is not None, "weight belongs to the Accelerator: share(Accelerator(), weight=...)")
-    refuse(isinstance(thing, SharedShard), "the loader is shared already")
+    refuse(isinstance(thing, SharedLoader), "the loader is shared already")
     owner = next((each for each in _shared if any(loader is thing for loader in each._dataloaders)), None)
     refuse(owner is None, "the Accelerator that prepared the loader is not shared: accelerator = motley.torch.share(Accelerator())")
     return owner.share_loader(thing, split if split != Split() else owner.split)
