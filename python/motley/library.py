@@ -85,7 +85,7 @@ class SplitPolicy:
 
     def __init__(self, most: Sequence[int], policy: str = "motley"):
         devices = [{"device": str(i), "least": 1, "most": limit} for i, limit in enumerate(most)]
-        self._made = ctypes.c_void_p()
+        self._made, self._most = ctypes.c_void_p(), list(most)
         call("motley_make_split_policy", json.dumps({"policy": policy, "devices": devices}).encode(), ctypes.byref(self._made))
 
     def observe(self, step: int, at: float, samples: Sequence[int], seconds: Sequence[float], took: float) -> list[dict]:
@@ -111,6 +111,9 @@ class SplitPolicy:
 
     def limit(self, device: int, most: int) -> None:
         """The device's memory holds so many samples."""
+        if most == self._most[device]:
+            return
+        self._most[device] = most
         call("motley_observe", self._made, json.dumps({"seen": "memory", "device": str(device), "most": most}).encode())
 
     def __del__(self):

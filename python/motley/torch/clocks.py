@@ -24,17 +24,14 @@ UNKNOWN = 0.0  # seconds of a step that something else came between
 QUOTA_EVERY_S = 0.25  # it may be changed while it is in force
 
 
-class HostClock:
-    LAG = 0
+class Clock:
+    """By what `_now` gives, and the seconds `_between` two of these. `LAG`: steps after which a reading may be asked for."""
 
     def __init__(self):
-        self._mark: float | None = None
-        self._waited = 0.0
-        self._cores, self._cores_at = None, -math.inf  # of the quota, and when they were read
-        self._spent = time.process_time()  # at the last `stop`
+        self._mark, self._waits = None, []
 
     def begin(self) -> None:
-        self._mark, self._waited = time.perf_counter(), 0.0
+        self._mark, self._waits = self._now(), []
 
     def forget(self) -> None:
         """What comes now is no step's work."""
@@ -43,17 +40,37 @@ class HostClock:
     @contextlib.contextmanager
     def waiting(self):
         """What this takes is no work."""
-        begin = time.perf_counter()
+        begin = None if self._mark is None else self._now()
         try:
             yield
         finally:
-            self._waited += time.perf_counter() - begin
+            if begin is not None:
+                self._waits.append((begin, self._now()))
 
     def stop(self) -> Callable[[], float]:
         """Gives, `LAG` steps later, the seconds; UNKNOWN if there was no `begin`."""
-        least = self._least_s()
-        seconds = UNKNOWN if self._mark is None else max(0.0, time.perf_counter() - self._mark - self._waited, least)
-        return lambda: seconds
+        begin, end, waits, least = self._mark, self._now(), list(self._waits), self._least_s()
+        if begin is None:
+            return lambda: UNKNOWN
+        return lambda: max(self._between(begin, end) - sum(self._between(*each) for each in waits), least)
+
+    def _least_s(self) -> float:
+        return 0.0
+
+
+class HostClock(Clock):
+    LAG = 0
+
+    def __init__(self):
+        super().__init__()
+        self._cores, self._cores_at = None, -math.inf  # of the quota, and when they were read
+        self._spent = time.process_time()  # at the last `stop`
+
+    def _now(self) -> float:
+        return time.perf_counter()
+
+    def _between(self, begin: float, end: float) -> float:
+        return end - begin
 
     def _least_s(self) -> float:
         """Seconds that the processor time since the last call takes under the quota; without one 0."""
@@ -63,48 +80,23 @@ class HostClock:
         return (self._spent - before) / self._cores if self._cores else 0.0
 
 
-class DeviceClock:
+class DeviceClock(Clock):
     """By events in the stream of an accelerator. A wait is what its stream stands idle for: work that was asked for before goes on."""
 
     LAG = 1
 
     def __init__(self, device: torch.device):
+        super().__init__()
         self.device = device
-        self._mark: torch.Event | None = None
-        self._waits: list[tuple[torch.Event, torch.Event]] = []
 
     def _now(self) -> torch.Event:
         event = torch.Event(self.device, enable_timing=True)
         event.record(torch.accelerator.current_stream(self.device))
         return event
 
-    def begin(self) -> None:
-        self._mark, self._waits = self._now(), []
-
-    def forget(self) -> None:
-        self._mark, self._waits = None, []
-
-    @contextlib.contextmanager
-    def waiting(self):
-        if self._mark is None:
-            yield
-            return
-        begin = self._now()
-        try:
-            yield
-        finally:
-            self._waits.append((begin, self._now()))
-
-    def stop(self) -> Callable[[], float]:
-        if self._mark is None:
-            return lambda: UNKNOWN
-        begin, end, waits = self._mark, self._now(), self._waits
-
-        def read() -> float:
-            end.synchronize()
-            return max(0.0, begin.elapsed_time(end) - sum(a.elapsed_time(b) for a, b in waits)) / 1000
-
-        return read
+    def _between(self, begin: torch.Event, end: torch.Event) -> float:
+        end.synchronize()
+        return begin.elapsed_time(end) / 1000
 
 
 class StepClock:

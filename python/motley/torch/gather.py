@@ -7,13 +7,11 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from motley.torch.refusals import check_group
-from motley.torch.session import Session, session_of
+from motley.torch.refusals import check_group, refuse
+from motley.torch.session import SESSIONS, Session, session_of
 from motley.torch.trial import Trial
 
-
 ALL_GATHER, INTO_TENSOR = dist.all_gather, dist.all_gather_into_tensor
-_sharing: dict = {}  # sessions whose loaders are shared, by group
 
 
 class Gathered(torch.autograd.Function):
@@ -47,22 +45,21 @@ def gather_of(session: Session, tensor: torch.Tensor) -> torch.Tensor:
     if session.world == 1 or trial and trial.is_whole:
         return tensor
     rows = session.said_by_all(shape) if session.is_alone else session.exchange("a gather", [float(each) for each in shape])
-    if any(row[1:] != rows[0][1:] for row in rows):
-        found = ", ".join("x".join(f"{each:.0f}" for each in row) for row in rows)
-        raise ValueError(f"motley.torch.gather: the ranks have {found} numbers; they may differ in the first dimension alone")
+    found = ", ".join("x".join(f"{each:.0f}" for each in row) for row in rows)
+    differ = any(row[1:] != rows[0][1:] for row in rows)
+    refuse(differ, f"the ranks have {found} numbers; they may differ in the first dimension alone", "gather")
     return Gathered.apply(tensor, [int(row[0]) for row in rows], session)
 
 
-def explain_gathers(session: Session) -> None:
+def explain_gathers() -> None:
     """Gathers of equal buffers say why they fail, where gloo ends the process and NCCL says nothing."""
-    _sharing[session.group] = session
     dist.all_gather, dist.all_gather_into_tensor = explained(ALL_GATHER), explained(INTO_TENSOR)
 
 
 def explained(gather: Callable) -> Callable:
     def wrapped(into, tensor, group=None, async_op=False):
-        session = _sharing.get(None if group is dist.group.WORLD else group)
-        if session is not None and session.world > 1 and not session.is_alone:
+        session = SESSIONS.get(None if group is dist.group.WORLD else group)
+        if session is not None and session.most and session.world > 1 and not session.is_alone:
             lengths = [int(row[0]) for row in session.exchange("a gather of equal buffers", [float(tensor.numel())])]
             if len(set(lengths)) > 1:
                 raise ValueError(

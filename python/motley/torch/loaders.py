@@ -168,7 +168,7 @@ def begin_sharing(loader: DataLoader, batches: SharedBatches, split: Split, ahea
         any(size % multiple for size in sizes),
         f"multiple_of={multiple} does not divide global batches of {sorted(sizes)} samples; use another batch size, and drop_last=True",
     )
-    explain_gathers(session)
+    explain_gathers()
     session.expect_weighing()
     session.multiple = multiple
     for size in sizes:

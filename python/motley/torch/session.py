@@ -85,7 +85,6 @@ class Session:
         self._exchange: list[int] = []  # rows that were posted in the step that runs
         self._took: deque = deque()  # what a pass of steps whose seconds are not told yet took in all
         self._untold: deque[Work] = deque()  # the step that runs, behind those that are told later
-        self._told_most: list[int] = []  # samples that the planner knows to fit
         self._why, self._expected = "", None
         self._thread = threading.get_ident()  # that trains
         self.is_read_elsewhere = False  # loaders, by another thread
@@ -365,12 +364,9 @@ class Session:
                 self.log.decide("motley", weights, after, self._why, self._expected)
 
     def _learn(self, samples: list[int], seconds: list[float], took: float, passes: int, most: list[int]) -> None:
-        if self.policy is None:
-            self.policy, self._told_most = SplitPolicy(self.most), list(self.most)
-        for rank, (told, now) in enumerate(zip(self._told_most, most, strict=True)):
-            if told != now:
-                self.policy.limit(rank, now)
-        self._told_most = most
+        self.policy = self.policy or SplitPolicy(self.most)
+        for rank, each in enumerate(most):
+            self.policy.limit(rank, each)
         for choice in self.policy.observe(self.done, time.perf_counter() - self.begun, samples, seconds, took):
             if choice["action"]["do"] == "split":
                 self.wanted, self._why, self._expected = [0] * self.world, choice["why"], choice["expected_s"] * passes
@@ -387,21 +383,21 @@ class Session:
         )
 
 
-_sessions: dict = {}
+SESSIONS: dict = {}  # by process group
 
 
 def session_of(group=None) -> Session:
     """That of a process group, which all its ranks make together; without a group the default one's."""
-    if not _sessions:
+    if not SESSIONS:
         atexit.register(await_idle)
-    if group not in _sessions:
-        _sessions[group] = Session(group)
-        tell_on_memory(_sessions[group])
-    return _sessions[group]
+    if group not in SESSIONS:
+        SESSIONS[group] = Session(group)
+        tell_on_memory(SESSIONS[group])
+    return SESSIONS[group]
 
 
 def forget_all() -> None:
     """As in a process that begins: of a script after another."""
-    for each in _sessions.values():
+    for each in SESSIONS.values():
         each.close()
-    _sessions.clear()
+    SESSIONS.clear()
