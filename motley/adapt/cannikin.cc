@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 #include "motley/cost/step/group_split.h"
-#include "motley/policy/json_fields.h"
 
 namespace motley::adapt {
 namespace {
@@ -24,6 +23,12 @@ cost::Curve straight_line(const std::vector<std::pair<double, double>>& points) 
   const double slope = xx > 0 ? std::clamp(xy / xx, 1e-6 * y / x, y / x) : y / x;
   return {{{0, y - slope * x}, {x, y}}};
 }
+
+/// A device's, as {samples, steps, end, first}.
+struct SumRows {
+  std::vector<std::vector<double>> sums;
+  static void fields(auto& it, auto& field) { field("sums", it.sums); }
+};
 
 }  // namespace
 
@@ -108,24 +113,21 @@ Json Cannikin::learned() const {
 
 Result<void> Cannikin::restore_learned(const Json& json, const std::string& where) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  const auto read_sums = [](JsonObject& each) -> Result<std::map<std::int64_t, Sums>> {
-    std::map<std::int64_t, Sums> sums;
-    MOTLEY_ASSIGN(const auto rows, policy::read_rows(each, "sums"));
-    for (const std::vector<double>& row : rows) {
+  std::vector<SumRows> rows;
+  MOTLEY_RETURN_IF_ERROR(FieldReader(object)("devices", rows)("steps", steps_)(
+                             "epoch", planned_epoch_)("early", early_)("last", last_)
+                             .result());
+  sums_.clear();
+  for (const SumRows& device : rows) {
+    std::map<std::int64_t, Sums>& sums = sums_.emplace_back();
+    for (const std::vector<double>& row : device.sums) {
       if (row.size() != 4 || !(row[0] >= 1 && row[0] < 1e12 && row[1] >= 1 && row[2] > 0))
-        return usage_error("policy.state", each.where() + ": wanted samples, steps and seconds");
+        return usage_error("policy.state", where + ": wanted samples, steps and seconds");
       sums[static_cast<std::int64_t>(row[0])] = {row[1], row[2], row[3]};
     }
-    return sums;
-  };
-  MOTLEY_ASSIGN(sums_,
-                (policy::read_list<std::map<std::int64_t, Sums>>(object, "devices", read_sums)));
+  }
   if (sums_.size() != devices().size())
     return usage_error("policy.state", where + ": it is of another number of devices");
-  MOTLEY_ASSIGN(steps_, object.integer("steps"));
-  MOTLEY_ASSIGN(planned_epoch_, object.integer("epoch"));
-  MOTLEY_ASSIGN(early_, object.number("early"));
-  MOTLEY_ASSIGN(last_, object.number("last"));
   return object.refuse_unknown();
 }
 

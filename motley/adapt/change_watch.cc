@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 
 namespace motley::adapt {
 namespace {
@@ -37,34 +37,15 @@ std::size_t ChangeWatch::observe(double residual) {
   return count;
 }
 
-Json ChangeWatch::state() const {
-  return {{"above", above_.sum},
-          {"above_count", above_.count},
-          {"above_far", above_.far},
-          {"below", below_.sum},
-          {"below_count", below_.count},
-          {"below_far", below_.far},
-          {"seen", seen_},
-          {"alone", alone_}};
-}
+Json ChangeWatch::state() const { return fields_to_json(*this); }
 
 Result<void> ChangeWatch::restore(const Json& json, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  MOTLEY_ASSIGN(above_.sum, object.number("above"));
-  MOTLEY_ASSIGN(const std::int64_t above, object.integer("above_count"));
-  MOTLEY_ASSIGN(below_.sum, object.number("below"));
-  MOTLEY_ASSIGN(const std::int64_t below, object.integer("below_count"));
-  above_.count = static_cast<std::size_t>(above);
-  below_.count = static_cast<std::size_t>(below);
-  if (object.has("seen")) {  // states of before have none
-    MOTLEY_ASSIGN(above_.far, object.number("above_far"));
-    MOTLEY_ASSIGN(below_.far, object.number("below_far"));
-    MOTLEY_ASSIGN(seen_, object.number("seen"));
-    MOTLEY_ASSIGN(alone_, object.number("alone"));
-    if (std::min({above_.far, below_.far, seen_, alone_}) < 0)
-      return usage_error("policy.state", where + ": wanted counts");
-  }
-  return object.refuse_unknown();
+  return restore_fields(json, where, *this);
+}
+
+Result<void> ChangeWatch::check(const std::string& where) const {
+  if (std::min({above_.far, below_.far, seen_, alone_}) >= 0) return {};
+  return usage_error("policy.state", where + ": wanted counts");
 }
 
 }  // namespace motley::adapt

@@ -22,6 +22,12 @@ class ChangeWatch {
 
   Json state() const;
   Result<void> restore(const Json& json, const std::string& where);
+  static void fields(auto& it, auto& field) {  // states of before lack some
+    field("above", it.above_.sum)("above_count", it.above_.count).maybe("above_far", it.above_.far);
+    field("below", it.below_.sum)("below_count", it.below_.count).maybe("below_far", it.below_.far);
+    field.maybe("seen", it.seen_).maybe("alone", it.alone_);
+  }
+  Result<void> check(const std::string& where) const;
 
  private:
   struct Side {

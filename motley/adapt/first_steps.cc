@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 
 namespace motley::adapt {
 namespace {
@@ -37,20 +37,17 @@ double FirstSteps::deviation() const {
   return std::sqrt(square * (1 + 1 / all));
 }
 
-Json FirstSteps::state() const {
-  return {{"count", count_}, {"sum", sum_}, {"squares", squares_}, {"noise", noise_}};
-}
+Json FirstSteps::state() const { return fields_to_json(*this); }
 
 Result<void> FirstSteps::restore(const Json& json, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  MOTLEY_ASSIGN(count_, object.number("count"));
-  MOTLEY_ASSIGN(sum_, object.number("sum"));
-  MOTLEY_ASSIGN(squares_, object.number("squares"));
-  MOTLEY_ASSIGN(noise_, object.number("noise"));
+  return restore_fields(json, where, *this);
+}
+
+Result<void> FirstSteps::check(const std::string& where) const {
   const bool is_sound = count_ >= 0 && count_ < 1e9 && std::abs(sum_) < 1e9 && squares_ >= 0 &&
                         squares_ < 1e9 && noise_ >= 0 && noise_ < 1e9;
-  if (!is_sound) return usage_error("policy.state", where + ": wanted what first steps can take");
-  return object.refuse_unknown();
+  if (is_sound) return {};
+  return usage_error("policy.state", where + ": wanted what first steps can take");
 }
 
 }  // namespace motley::adapt

@@ -23,6 +23,10 @@ class FirstSteps {
 
   Json state() const;
   Result<void> restore(const Json& json, const std::string& where);
+  static void fields(auto& it, auto& field) {
+    field("count", it.count_)("sum", it.sum_)("squares", it.squares_)("noise", it.noise_);
+  }
+  Result<void> check(const std::string& where) const;
 
  private:
   double count_ = 0, sum_ = 0, squares_ = 0, noise_ = 0;

@@ -74,6 +74,14 @@ class LearnedCurves {
   /// What was learned; the prior is not in it.
   Json state() const;
   Result<void> restore(const Json& json, const std::string& where);
+  static void fields(auto& it, auto& field) {  // states of before have no `first`
+    field("points", it.points_)("window", it.window_)("samples", it.window_samples_);
+    field("step", it.last_step_)("largest", it.largest_seen_)("updates", it.updates_);
+    field("watch", it.watch_)("log_level", it.log_level_)("squares", it.squares_);
+    field("degrees", it.degrees_)("assumed", it.assumed_spread_);
+    field.maybe("first", it.first_steps_).maybe("assumed_first", it.assumed_first_);
+  }
+  Result<void> check(const std::string& where) const;
 
  private:
   /// A step at the present number of samples.
@@ -81,6 +89,9 @@ class LearnedCurves {
     double log_end = 0;
     std::vector<double> ready;  // over end
     bool is_first = false;      // the step before was of other samples
+    static void fields(auto& it, auto& field) {
+      field("log_end", it.log_end)("ready", it.ready).maybe("first", it.is_first);
+    }
   };
   /// What was measured at a number of samples.
   struct Point {
@@ -90,6 +101,11 @@ class LearnedCurves {
     std::vector<double> ready;  // over end
     int age = 0;                // changes since
     std::int64_t step = 0;      // last one
+    static void fields(auto& it, auto& field) {
+      field("samples", it.samples)("log_end", it.log_end)("weight", it.weight)("ready", it.ready);
+      field("age", it.age)("step", it.step);
+    }
+    Result<void> check(const std::string& where) const;
   };
   struct Fit;
 

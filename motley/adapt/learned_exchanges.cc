@@ -4,9 +4,8 @@
 #include <numeric>
 #include <utility>
 
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 #include "motley/base/statistics.h"
-#include "motley/policy/json_fields.h"
 
 namespace motley::adapt {
 namespace {
@@ -87,8 +86,9 @@ Result<void> LearnedExchanges::restore(const Json& json, const std::string& wher
   std::map<std::size_t, Rows> seen;
   for (const Json& group : json) {
     MOTLEY_ASSIGN(JsonObject each, JsonObject::make(group, where));
-    MOTLEY_ASSIGN(const std::int64_t devices, each.integer("devices"));
-    MOTLEY_ASSIGN(Rows rows, policy::read_rows(each, "exchanges"));
+    std::int64_t devices = 0;
+    Rows rows;
+    MOTLEY_RETURN_IF_ERROR(FieldReader(each)("devices", devices)("exchanges", rows).result());
     MOTLEY_RETURN_IF_ERROR(each.refuse_unknown());
     const std::size_t columns = rows.empty() ? 0 : rows.front().size();
     const bool is_whole =

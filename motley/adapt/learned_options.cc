@@ -9,9 +9,8 @@
 #include <utility>
 
 #include "motley/base/check.h"
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 #include "motley/base/statistics.h"
-#include "motley/policy/json_fields.h"
 
 namespace motley::adapt {
 namespace {
@@ -292,8 +291,8 @@ Result<void> LearnedOptions::restore(const Json& state, const std::string& where
   MOTLEY_ASSIGN(const Json* devices, object.member("devices"));
   MOTLEY_ASSIGN(const Json* tails, object.member("tails"));
   Overlap overlap;
-  MOTLEY_ASSIGN(overlap.hidden, policy::read_numbers(object, "hidden"));
-  MOTLEY_ASSIGN(overlap.share, policy::read_numbers(object, "share"));
+  MOTLEY_RETURN_IF_ERROR(
+      FieldReader(object)("hidden", overlap.hidden)("share", overlap.share).result());
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   if (!devices->is_object() || !tails->is_array())
     return usage_error("adapt.state", where + ": wanted curves of devices and tails of groups");
@@ -306,8 +305,7 @@ Result<void> LearnedOptions::restore(const Json& state, const std::string& where
     MOTLEY_ASSIGN(const std::int64_t count, each.integer("devices"));
     if (count < 1) return usage_error("adapt.state", each.where() + ": wanted 1 device or more");
     Tail& tail = read_tails[static_cast<std::size_t>(count)];
-    MOTLEY_ASSIGN(tail.last, policy::read_numbers(each, "last"));
-    MOTLEY_ASSIGN(tail.used, each.number("used"));
+    MOTLEY_RETURN_IF_ERROR(FieldReader(each)("last", tail.last)("used", tail.used).result());
     MOTLEY_RETURN_IF_ERROR(each.refuse_unknown());
   }
   devices_ = std::move(known);

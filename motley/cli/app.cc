@@ -21,6 +21,7 @@ struct Registry {
   CLI::App app{"Trains one PyTorch model over unequal devices.", "motley"};
   std::vector<Verb> verbs;
   std::vector<CLI::App*> commands;  ///< by verb
+  std::optional<Error> fault;       ///< of a flag's text
 };
 
 CLI::Option* add_number_or_nothing(const Flag& flag, std::optional<int>& target,
@@ -34,13 +35,26 @@ CLI::Option* add_number_or_nothing(const Flag& flag, std::optional<int>& target,
   return command.add_option(flag.names, take, flag.help)->expected(0, 1)->type_name("[INT]");
 }
 
-void add_flag(const Flag& flag, CLI::App& command) {
+CLI::Option* add_text(const Flag& flag, const Flag::Text& text, std::optional<Error>& fault,
+                      CLI::App& command) {
+  const auto take = [&fault, take = text.take](const CLI::results_t& words) {
+    if (const auto taken = take(words[0]); !taken && !fault) fault = taken.error();
+    return true;
+  };
+  return command
+      .add_option(flag.names, take, flag.help, false, [usual = text.usual] { return usual; })
+      ->type_name("TEXT");
+}
+
+void add_flag(const Flag& flag, std::optional<Error>& fault, CLI::App& command) {
   CLI::Option* option = std::visit(
-      [&](auto* target) -> CLI::Option* {
-        if constexpr (std::is_same_v<decltype(target), bool*>)
+      [&]<typename T>(const T& target) -> CLI::Option* {
+        if constexpr (std::is_same_v<T, bool*>)
           return command.add_flag(flag.names, *target, flag.help);
-        else if constexpr (std::is_same_v<decltype(target), std::optional<int>*>)
+        else if constexpr (std::is_same_v<T, std::optional<int>*>)
           return add_number_or_nothing(flag, *target, command);
+        else if constexpr (std::is_same_v<T, Flag::Text>)
+          return add_text(flag, target, fault, command);
         else
           return command.add_option(flag.names, *target, flag.help);
       },
@@ -62,7 +76,7 @@ void add_verbs(Registry& registry) {
     CLI::App* command = registry.app.add_subcommand(verb.name, verb.help);
     command->fallthrough();
     command->footer("Every verb takes --json, --quiet and --print PHASE too: motley --help\n");
-    for (const Flag& flag : verb.flags) add_flag(flag, *command);
+    for (const Flag& flag : verb.flags) add_flag(flag, registry.fault, *command);
     if (takes_words(verb))
       for (CLI::Option* option : command->get_options()) option->allow_extra_args(false);
     registry.commands.push_back(command);
@@ -128,7 +142,7 @@ std::string default_store(const std::map<std::string, std::string>& environment)
 }
 
 void add_common_options(const std::string& program, Registry& registry, Context& context) {
-  for (const Flag& flag : common_flags(context)) add_flag(flag, registry.app);
+  for (const Flag& flag : common_flags(context)) add_flag(flag, registry.fault, registry.app);
   registry.app.set_version_flag("--version", [program]() -> std::string {
     const std::string torch = control::read_worker_build(control::worker_of(program)).torch;
     return fmt::format("motley {}{}", MOTLEY_VERSION,
@@ -170,7 +184,9 @@ int run_app(std::vector<std::string> arguments, const Surroundings& surroundings
   if (const auto known = check_phases(context); !known) return report_error(context, known.error());
   for (std::size_t i = 0; i < registry.verbs.size(); ++i) {
     if (!registry.commands[i]->parsed()) continue;
-    const Verb& verb = registry.verbs[i];
+    Verb& verb = registry.verbs[i];
+    if (registry.fault)
+      verb.call = [&](const Context&) { return tl::make_unexpected(*registry.fault); };
     if (!context.launcher.empty())
       if (const auto done = context.workers->reach_by(context.launcher); !done)
         return report_error(context, done.error());

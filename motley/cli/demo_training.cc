@@ -140,7 +140,6 @@ Result<void> DemoTraining::plan_both() {
 
 /// A first run begins anew, a later one goes on from its checkpoint.
 Result<void> DemoTraining::train_on(Trainee& trainee, std::int64_t steps) {
-  using Resume = control::TrainChoices::Resume;
   const std::vector<double>& done = trainee.measured.losses;
   const control::ChosenPlan& chosen = *trainee.chosen;
   control::TrainChoices choices;
@@ -148,7 +147,7 @@ Result<void> DemoTraining::train_on(Trainee& trainee, std::int64_t steps) {
   choices.data.seq = model_.seq;
   choices.steps = static_cast<std::int64_t>(done.size()) + steps;
   choices.run_dir = trainee.run_dir;
-  choices.resume = done.empty() ? Resume::kNever : Resume::kAuto;
+  choices.resume = !done.empty();
   MOTLEY_ASSIGN(const control::PreparedRun prepared,
                 control::prepare_run(chosen.inputs, chosen.planned, &trainee.predicted, choices));
   const ProcessorTime begin = setting_.processor_time();

@@ -24,11 +24,18 @@ PlanningOptions usual() {
   return options;
 }
 
+/// What is said of a flag's text.
+std::string said(const std::vector<Flag>& flags, const std::string& name, const std::string& text) {
+  for (const Flag& flag : flags)
+    if (flag.names == name) return message(std::get<Flag::Text>(flag.target).take(text));
+  return "no such flag";
+}
+
 RunOptions usual_run() {
   RunOptions options;
   options.plan.planning = usual();
-  options.data = "d.npz";
-  options.steps = 5;
+  options.training.data.path = "d.npz";
+  options.training.steps = 5;
   return options;
 }
 
@@ -59,17 +66,15 @@ TEST(MakeQuestion, SaysWhatIsMissingInOrder) {
 
 TEST(MakeQuestion, ChoicesBecomeValues) {
   PlanningOptions options = usual();
-  options.batch_norm = "local";
+  options.batch_norm = plan::BatchNormMode::kLocal;
   options.bucket = "1MiB";
   options.exclude = {"b:0"};
   const control::Question question = make_question(options, GlobalBatch::kGiven).value();
   EXPECT_EQ(question.lowering.batch_norm, plan::BatchNormMode::kLocal);
   EXPECT_EQ(question.lowering.bucket_bytes.value, 1 << 20);
   EXPECT_THAT(question.exclude, ElementsAre("b:0"));
-  options.batch_norm = "globl";
-  EXPECT_EQ(message(make_question(options, GlobalBatch::kGiven)),
+  EXPECT_EQ(said(planning_flags(options), "--batch-norm", "globl"),
             "--batch-norm: found 'globl', wanted global or local");
-  options.batch_norm = "global";
   options.updates = "portabel";
   EXPECT_EQ(message(make_question(options, GlobalBatch::kGiven)),
             "--updates: found 'portabel', wanted 'native' or 'portable' or 'auto'");
@@ -89,11 +94,10 @@ TEST(MakePriceChoices, ProfileIsAutoNeverOrModel) {
                                                             {"never", control::Missing::kRefuse},
                                                             {"model", control::Missing::kModel}};
   for (const auto& [text, missing] : known) {
-    options.profile = text;
+    EXPECT_EQ(said(planning_flags(options), "--profile", text), "none");
     EXPECT_EQ(make_price_choices(options, {})->missing, missing) << text;
   }
-  options.profile = "always";
-  EXPECT_EQ(message(make_price_choices(options, {})),
+  EXPECT_EQ(said(planning_flags(options), "--profile", "always"),
             "--profile: found 'always', wanted auto, never or model");
 }
 
@@ -132,21 +136,25 @@ TEST(MakeTrainChoices, EnforceSaysWhatWorkersHold) {
       {"speeds", control::Enforce::kSpeeds},
       {"outside", control::Enforce::kNothing}};
   for (const auto& [text, enforce] : known) {
-    options.enforce = text;
+    EXPECT_EQ(said(training_flags(options), "--enforce", text), "none");
     EXPECT_EQ(make_train_choices(options)->enforce, enforce) << text;
   }
 }
 
 TEST(MakeTrainChoices, FlagsBecomeValues) {
   RunOptions options = usual_run();
-  options.tokens = "u32";
-  options.shuffle = "7";
-  options.resume = "never";
+  const std::pair<const char*, const char*> given[] = {
+      {"--tokens", "u32"}, {"--shuffle", "7"}, {"--schedule", "linear:0.1"}};
+  options.training.schedule.warmup = 2;
   options.plan.planning.seed = 3;
+  for (const auto& [name, text] : given)
+    EXPECT_EQ(said(training_flags(options), name, text), "none");
   const control::TrainChoices choices = make_train_choices(options).value();
   EXPECT_EQ(choices.data.token_width, 4);
   EXPECT_EQ(choices.shuffle, 7U);
-  EXPECT_EQ(choices.resume, control::TrainChoices::Resume::kNever);
+  EXPECT_EQ(
+      choices.schedule,
+      (run::Schedule{.kind = run::ScheduleKind::kLinear, .warmup = 2, .steps = 5, .floor = 0.1}));
   EXPECT_EQ(choices.seed, 3U);
   EXPECT_FALSE(make_train_choices(usual_run())->shuffle);
 }
@@ -154,26 +162,26 @@ TEST(MakeTrainChoices, FlagsBecomeValues) {
 TEST(MakeTrainChoices, EachWrongFlagIsNamed) {
   const auto fault = [](const auto& change) {
     RunOptions options = usual_run();
-    change(options);
+    change(options.training);
     return message(make_train_choices(options));
   };
-  using O = RunOptions;
-  EXPECT_EQ(fault([](O& o) { o.data = ""; }),
+  const auto refusal = [](const char* name, const char* text) {
+    RunOptions options;
+    return said(training_flags(options), name, text);
+  };
+  using T = control::TrainChoices;
+  EXPECT_EQ(fault([](T& t) { t.data.path = ""; }),
             "no training data: give --data FILE (.npz, .npy, .safetensors, .parquet, .arrow, flat "
             "tokens) or python:FILE.py:FUNCTION");
-  EXPECT_EQ(fault([](O& o) { o.tokens = "u8"; }), "--tokens: found 'u8', wanted u16 or u32");
-  EXPECT_EQ(fault([](O& o) { o.shuffle = "-1"; }),
-            "--shuffle: found '-1', wanted none or a seed from 0 on");
-  EXPECT_EQ(fault([](O& o) { o.steps = 0; }),
+  EXPECT_EQ(refusal("--tokens", "u8"), "--tokens: found 'u8', wanted u16 or u32");
+  EXPECT_EQ(refusal("--shuffle", "-1"), "--shuffle: found '-1', wanted none or a seed from 0 on");
+  EXPECT_EQ(fault([](T& t) { t.steps = 0; }),
             "how long? give --steps N with N >= 1, or --epochs X");
-  EXPECT_EQ(fault([](O& o) { o.resume = "yes"; }), "--resume: found 'yes', wanted auto or never");
-  EXPECT_EQ(fault([](O& o) { o.timeout = 0; }), "--timeout: wanted a number of seconds above 0");
-  EXPECT_EQ(fault([](O& o) { o.enforce = "none"; }),
+  EXPECT_EQ(fault([](T& t) { t.timeout = Seconds(0); }),
+            "--timeout: wanted a number of seconds above 0");
+  EXPECT_EQ(refusal("--enforce", "none"),
             "--enforce: found 'none', wanted worker, speeds or outside");
-  EXPECT_EQ(fault([](O& o) { o.transport = "mpi"; }),
-            "--transport: found 'mpi', wanted auto or gloo");
-  EXPECT_EQ(fault([](O& o) { o.checkpoint = "disk"; }),
-            "--checkpoint: found 'disk', wanted lead or hosts");
+  EXPECT_EQ(refusal("--transport", "mpi"), "--transport: found 'mpi', wanted auto or gloo");
 }
 
 TEST(DefaultRunDir, IsNamedAfterTheModel) {

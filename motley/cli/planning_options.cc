@@ -17,13 +17,6 @@ constexpr std::string_view kAutoBucket = "auto";
 constexpr Bytes kMostBucket(16 << 20);       // of those that are tried then
 constexpr std::int64_t kMostLost = 1 << 20;  // devices
 
-Result<plan::BatchNormMode> parse_batch_norm(const std::string& text) {
-  if (text == "global") return plan::BatchNormMode::kGlobal;
-  if (text == "local") return plan::BatchNormMode::kLocal;
-  return usage_error("cli.batch-norm",
-                     fmt::format("--batch-norm: found '{}', wanted global or local", text));
-}
-
 }  // namespace
 
 std::vector<Flag> planning_flags(PlanningOptions& o) {
@@ -45,16 +38,19 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
        "few as memory allows",
        kShown},
       {"--exclude", &o.exclude, "device to leave out; may be repeated"},
-      {"--batch-norm", &o.batch_norm, "global: as one device computes; or local", kShown},
+      {"--batch-norm",
+       one_of("cli.batch-norm", "--batch-norm", o.batch_norm,
+              {{"global", plan::BatchNormMode::kGlobal}, {"local", plan::BatchNormMode::kLocal}}),
+       "global: as one device computes; or local", kShown},
       {"--updates", &o.updates, "of copies on several devices: auto, native or portable", kShown},
       {"--tf32", &o.tf32,
        "GPUs may round the factors of float32 products to TF32: faster, coarser"},
       {"--bucket", &o.bucket, "size of a gradient exchange; auto: 4 or, if quicker, 16 MiB",
        kShown},
       {"--profiles", &o.profiles, "profile store (default: in the cache folder)"},
-      {"--profile", &o.profile,
-       "what is missing: auto measures it; never; model takes it from what other models took",
-       kShown},
+      profile_flag(
+          o,
+          "what is missing: auto measures it; never; model takes it from what other models took"),
       {"--profile-rounds", &o.profile_rounds,
        "how often what is missing is measured (default: 3); 1 is quick, and rough"},
       {"--time-limit", &o.time_limit,
@@ -73,6 +69,15 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
 
 Flag survive_flag(PlanningOptions& options, std::string help) {
   return {"--survive", &options.survive, std::move(help), kShown};
+}
+
+Flag profile_flag(PlanningOptions& options, std::string help) {
+  return {"--profile",
+          one_of("cli.profile", "--profile", options.profile,
+                 {{"auto", control::Missing::kMeasure},
+                  {"never", control::Missing::kRefuse},
+                  {"model", control::Missing::kModel}}),
+          std::move(help), kShown};
 }
 
 Flag samples_flag(std::int64_t& samples) {
@@ -117,7 +122,7 @@ Result<control::Question> make_question(const PlanningOptions& options, GlobalBa
   question.cluster = options.cluster;
   question.exclude = options.exclude;
   MOTLEY_ASSIGN(question.lowering.recipe, parse_recipe(options.recipe));
-  MOTLEY_ASSIGN(question.lowering.batch_norm, parse_batch_norm(options.batch_norm));
+  question.lowering.batch_norm = options.batch_norm;
   if (options.updates != "auto") {
     const auto updates = plan::parse_updates(options.updates);
     if (!updates)
@@ -159,17 +164,7 @@ Result<control::PriceChoices> make_price_choices(const PlanningOptions& options,
                                                  const Context& context) {
   control::PriceChoices choices;
   choices.profiles = options.profiles.empty() ? context.profile_store : options.profiles;
-  if (options.profile == "auto") {
-    choices.missing = control::Missing::kMeasure;
-  } else if (options.profile == "never") {
-    choices.missing = control::Missing::kRefuse;
-  } else if (options.profile == "model") {
-    choices.missing = control::Missing::kModel;
-  } else {
-    return usage_error(
-        "cli.profile",
-        fmt::format("--profile: found '{}', wanted auto, never or model", options.profile));
-  }
+  choices.missing = options.profile;
   MOTLEY_ASSIGN(choices.rounds, find_profile_rounds(options.profile_rounds, context));
   return choices;
 }

@@ -24,19 +24,22 @@ struct PlanningOptions {
   std::int64_t global_batch = 0, micro_batches = 0;
   std::uint64_t seed = 0;
   std::optional<double> time_limit;  ///< of the search, in seconds
-  std::string batch_norm = "global";
+  plan::BatchNormMode batch_norm = plan::BatchNormMode::kGlobal;
   std::string updates = "auto";
   bool tf32 = false;
   std::string bucket = "auto";
-  std::string profile = "auto";  ///< what is missing: auto, never, model
-  std::int64_t survive = 0;      ///< devices that may be lost at once
-  std::string profile_rounds;    ///< how often it is measured; "": as the environment says, or 3
+  control::Missing profile = control::Missing::kMeasure;
+  std::int64_t survive = 0;    ///< devices that may be lost at once
+  std::string profile_rounds;  ///< how often it is measured; "": as the environment says, or 3
   RecipeOptions recipe;
 };
 std::vector<Flag> planning_flags(PlanningOptions& options);
 
 /// Of verbs that ask for plans which are to outlive losses.
 Flag survive_flag(PlanningOptions& options, std::string help);
+
+/// Of verbs that want times of operators.
+Flag profile_flag(PlanningOptions& options, std::string help);
 
 /// How many samples an epoch has, for its cost; 0: not known.
 Flag samples_flag(std::int64_t& samples);

@@ -2,25 +2,17 @@
 
 #include <fmt/format.h>
 
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 #include "motley/base/text.h"
 
 namespace motley::cli {
 
 Json decision_to_json(const policy::Decision& decision) {
-  const auto seconds = [](const std::optional<Seconds>& time) {
-    return time ? Json(time->value) : Json(nullptr);
-  };
-  Json json{{"policy", decision.policy},
-            {"seen_step", decision.seen_step},
-            {"begins", decision.begins},
-            {"action", policy::action_to_json(decision.choice.action)},
-            {"why", decision.choice.why},
-            {"before_s", seconds(decision.before)},
-            {"expected_s", seconds(decision.choice.expected)},
-            {"came_s", seconds(decision.came)}};
-  if (!decision.choice.alternatives.empty())
-    json["alternatives"] = policy::alternatives_to_json(decision.choice.alternatives);
+  const Json all = fields_to_json(decision);
+  Json json = Json::object();
+  for (const char* key : {"policy", "seen_step", "begins", "action", "why", "before_s",
+                          "expected_s", "came_s", "alternatives"})
+    if (all.contains(key)) json[key] = all[key];
   return json;
 }
 

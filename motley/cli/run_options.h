@@ -22,49 +22,29 @@ struct BatchOptions {
 /// What `run` and `verify` have in common.
 struct RunOptions {
   PlanOrFile plan;
-  std::string data;
-  std::string tokens = "u16";
-  std::int64_t seq = 0;
-  std::string pad;           ///< of samples that Python loads and that are too short
-  std::int64_t loaders = 0;  ///< processes a host that load samples
-  std::string python;        ///< interpreter that loads them
-  std::string shuffle = "none";
-  std::int64_t steps = 0;
-  double epochs = 0;
-  std::string eval_data, best = "loss";
-  std::int64_t eval_every = 0, patience = 0;
-  std::string schedule = "constant";
-  std::int64_t warmup = 0, schedule_steps = 0;
-  std::string run_dir;
-  std::string resume = "auto";
-  std::string checkpoint = "lead";
-  std::int64_t checkpoint_every = 0;
-  double timeout = 30;
-  std::string transport = "auto";
-  std::int64_t trace_steps = 5;
+  control::TrainChoices training;  ///< but for what make_train_choices makes of the rest
+  std::string python;              ///< interpreter that loads samples
+  control::EvaluationChoices evaluation;
+  std::string eval_data;
   std::string adapt = "auto";     ///< auto, none, plan, split or batch
   std::string policy = "motley";  ///< of split or batch
   BatchOptions batch;
-  std::string decisions;             ///< file of another run's, to be repeated
-  bool elastic = false;              ///< goes on when devices are lost, come or leave
-  std::optional<int> serve;          ///< port of a page that follows it
-  std::vector<std::string> notices;  ///< who says that machines will be gone
-  std::string notice_hook;           ///< command that is started then
-  RentOptions rent;                  ///< machines, while it trains
-  int port = 0;                      ///< at which devices may join
-  std::vector<std::string> absent;   ///< devices that are not there at the beginning
-  std::string succeed;               ///< file of what a lead left that is gone
-  std::string conditions;            ///< file of what happens to devices
-  bool prepare = false;              ///< write the run directory, start nothing
-  std::int64_t eval_samples = 0;     ///< of a script that evaluates by itself
-  std::string enforce = "worker";    ///< what the workers hold devices to: worker, speeds, outside
+  std::string decisions;            ///< file of another run's, to be repeated
+  bool elastic = false;             ///< goes on when devices are lost, come or leave
+  std::optional<int> serve;         ///< port of a page that follows it
+  RentOptions rent;                 ///< machines, while it trains
+  int port = 0;                     ///< at which devices may join
+  std::vector<std::string> absent;  ///< devices that are not there at the beginning
+  std::string succeed;              ///< file of what a lead left that is gone
+  std::string conditions;           ///< file of what happens to devices
+  bool prepare = false;             ///< write the run directory, start nothing
 };
 std::vector<Flag> training_flags(RunOptions& options);
 /// Of `run` alone.
 std::vector<Flag> evaluation_flags(RunOptions& options);
 
-/// The flags' texts as values, the run directory as given; `python` loads samples. Usage errors
-/// name the flag, what was found and what is wanted.
+/// All of it, checked, the run directory as given; `python` loads samples. Usage errors name the
+/// flag, what was found and what is wanted.
 Result<control::TrainChoices> make_train_choices(const RunOptions& options,
                                                  const std::string& python = "python3");
 

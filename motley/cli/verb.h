@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -7,9 +8,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
+#include "motley/base/check.h"
 #include "motley/base/result.h"
 #include "motley/cli/context.h"
 
@@ -17,9 +20,15 @@ namespace motley::cli {
 
 /// A flag of a verb and where its value goes. A description only: app.cc hands it to the parser.
 struct Flag {
+  /// Text that becomes a value where it is given: usage errors name the flag, what was found and
+  /// what is wanted.
+  struct Text {
+    std::string usual;  ///< that the first value is written as
+    std::function<Result<void>(const std::string&)> take;
+  };
   using Target =
       std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, std::optional<double>*,
-                   std::optional<int>*, std::string*, std::vector<std::string>*>;
+                   std::optional<int>*, std::string*, std::vector<std::string>*, Text>;
   /// Does its line of help show the target's first value?
   enum class Default { kHidden, kShown };
 
@@ -32,6 +41,23 @@ struct Flag {
 
 /// Short for tables of flags.
 inline constexpr auto kShown = Flag::Default::kShown;
+
+/// A flag that is one of some words, by what each means.
+template <typename T>
+Flag::Text one_of(std::string code, std::string flag, T& into,
+                  std::vector<std::pair<std::string, T>> words) {
+  const auto usual = std::find_if(words.begin(), words.end(),
+                                  [&](const auto& word) { return word.second == into; });
+  MOTLEY_CHECK(usual != words.end());
+  return {usual->first, [=, &into](const std::string& text) -> Result<void> {
+            std::string wanted;
+            for (const auto& [word, value] : words) {
+              if (word == text) return into = value, Result<void>();
+              wanted += (wanted.empty() ? "" : &word == &words.back().first ? " or " : ", ") + word;
+            }
+            return usage_error(code, flag + ": found '" + text + "', wanted " + wanted);
+          }};
+}
 
 /// A word of the command line. `targets` in its flags lie in what `call` holds.
 struct Verb {

@@ -25,7 +25,8 @@ bool is_open(const Flag& flag) {
 }
 
 std::vector<Flag> explain_flags(ExplainOptions& options) {
-  options.plan.planning.profile = "model";  // what does not exist cannot be measured
+  options.plan.planning.profile =
+      control::Missing::kModel;  // what does not exist cannot be measured
   std::vector<Flag> flags = {
       {"plan", &options.plan.file, "plan file"},
       {"--what-if", &options.what_if,

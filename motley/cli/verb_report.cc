@@ -29,6 +29,8 @@ struct ReportOptions {
 
 std::vector<Flag> report_flags(ReportOptions& options) {
   constexpr const char* kOfPlans = "Of a plan";
+  Flag profile = profile_flag(options.planning, "what is missing: auto, never or model");
+  profile.group = kOfPlans;
   return {{"run-dir", &options.subject, "run directory, or plan file"},
           {"-o,--output", &options.output,
            "page to write: one file of HTML that needs nothing else; X.svg: its picture of a step "
@@ -39,8 +41,7 @@ std::vector<Flag> report_flags(ReportOptions& options) {
            Flag::Default::kHidden, kOfPlans},
           {"--profiles", &options.planning.profiles, "profile store (default: in the cache folder)",
            Flag::Default::kHidden, kOfPlans},
-          {"--profile", &options.planning.profile, "what is missing: auto, never or model", kShown,
-           kOfPlans}};
+          std::move(profile)};
 }
 
 /// Losses at about ten steps, as one line each.

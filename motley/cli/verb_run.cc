@@ -40,6 +40,19 @@ void put_under_headings(std::vector<Flag>& flags) {
   put_under("Scripts", {"--prepare", "--eval-samples"}, flags);
 }
 
+std::vector<Flag> checkpoint_flags(control::TrainChoices& training) {
+  using PartsAt = control::TrainChoices::PartsAt;
+  return {
+      {"--resume",
+       one_of("cli.resume", "--resume", training.resume, {{"auto", true}, {"never", false}}),
+       "auto or never", kShown},
+      {"--checkpoint",
+       one_of("cli.flags", "--checkpoint", training.parts_at,
+              {{"lead", PartsAt::kLead}, {"hosts", PartsAt::kHosts}}),
+       "lead, or hosts: where ranks on other hosts leave their parts of the parameters", kShown},
+      {"--checkpoint-every", &training.checkpoint_every, "steps; 0: only at the end", kShown}};
+}
+
 std::vector<Flag> run_flags(RunOptions& options) {
   std::vector<Flag> flags = training_flags(options);
   const std::vector<Flag> evaluation = evaluation_flags(options);
@@ -65,12 +78,13 @@ std::vector<Flag> run_flags(RunOptions& options) {
         "go on when devices are lost, leave (motley leave) or come (motley join): a step happens "
         "on "
         "all devices that are left, or is done again"},
-       {"--notice", &options.notices,
+       {"--notice", &options.training.notices,
         "who says that this machine will be gone (docs/formats/notices.md): aws, gcp, azure, "
         "slurm, kubernetes, file:PATH (repeat): a device that is named leaves an elastic run, else "
         "the run stops with "
         "a checkpoint"},
-       {"--notice-hook", &options.notice_hook, "command to start then, to ask for a replacement"},
+       {"--notice-hook", &options.training.notice_hook,
+        "command to start then, to ask for a replacement"},
        {"--listen", &options.port, "with --elastic: port at which devices may join; 0: any",
         kShown},
        survive_flag(options.plan.planning,
@@ -81,17 +95,16 @@ std::vector<Flag> run_flags(RunOptions& options) {
         "what agents call when the host that led an elastic run is lost; not for people"},
        {"--conditions", &options.conditions,
         "file (docs/formats/conditions.md): emulated devices that become slow for a while, and, "
-        "with --elastic, go away and come back"},
-       {"--resume", &options.resume, "auto or never", kShown},
-       {"--prepare", &options.prepare,
+        "with --elastic, go away and come back"}});
+  for (Flag& flag : checkpoint_flags(options.training)) flags.push_back(std::move(flag));
+  flags.insert(
+      flags.end(),
+      {{"--prepare", &options.prepare,
         "write the run directory and start nothing; without --data and --steps for a script that "
         "has "
         "its own (motley.Run)"},
-       {"--eval-samples", &options.eval_samples,
-        "with --prepare: how many samples the script evaluates on"},
-       {"--checkpoint", &options.checkpoint,
-        "lead, or hosts: where ranks on other hosts leave their parts of the parameters", kShown},
-       {"--checkpoint-every", &options.checkpoint_every, "steps; 0: only at the end", kShown}});
+       {"--eval-samples", &options.evaluation.samples,
+        "with --prepare: how many samples the script evaluates on"}});
   put_under_headings(flags);
   const std::vector<Flag> batch = batch_flags(options.batch);
   flags.insert(flags.end(), batch.begin(), batch.end());
@@ -193,7 +206,7 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
   if (!options.decisions.empty()) {
     MOTLEY_ASSIGN(auto repeated,
                   control::repeat_decisions(options.decisions, chosen.inputs, chosen.planned));
-    if (choices.resume == control::TrainChoices::Resume::kAuto)
+    if (choices.resume)
       MOTLEY_RETURN_IF_ERROR(
           control::resume_decisions({choices.run_dir}, chosen.inputs, *repeated));
     return repeated;
@@ -226,7 +239,7 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
     if (is_asked) listener.note("no other plan is worth a trial");
     return none;
   }
-  if (choices.resume == control::TrainChoices::Resume::kAuto)
+  if (choices.resume)
     MOTLEY_RETURN_IF_ERROR(
         control::resume_adaptation({choices.run_dir}, chosen, listener, **found));
   return found;
@@ -309,10 +322,11 @@ Result<void> take_first_plan(RunOptions& options) {
   MOTLEY_ASSIGN(const auto decisions, control::read_decisions(options.decisions));
   if (decisions.empty())
     return usage_error("decisions.none", options.decisions + ": has no decision");
-  if (options.run_dir.empty()) options.run_dir = default_run_dir(options.plan.planning.model);
+  std::string& run_dir = options.training.run_dir;
+  if (run_dir.empty()) run_dir = default_run_dir(options.plan.planning.model);
   std::error_code code;
-  std::filesystem::create_directories(options.run_dir, code);
-  options.plan.file = options.run_dir + "/first_plan.json";
+  std::filesystem::create_directories(run_dir, code);
+  options.plan.file = run_dir + "/first_plan.json";
   return write_file_atomic(options.plan.file, decisions[0].plan);
 }
 
@@ -321,18 +335,18 @@ Result<std::optional<control::Continuation>> succeed(RunOptions& options, const 
   if (options.succeed.empty()) return std::nullopt;
   MOTLEY_ASSIGN(const run::Inheritance inherited, context.workers->take_over(options.succeed));
   MOTLEY_ASSIGN(control::Continuation found, control::open_continuation(inherited));
-  options.run_dir = found.run_dir;
+  options.training.run_dir = found.run_dir;
   options.plan.file = found.plan;
   options.plan.cluster = found.cluster;
   if (!found.profiles.empty()) options.plan.planning.profiles = found.profiles;
   options.plan.planning.model = found.job.model_path;
   options.plan.planning.micro_batches = 0;
   options.plan.planning.stages.clear();
-  options.data = found.job.data.path;
+  options.training.data = found.job.data;
   if (found.job.evaluation) options.eval_data = found.job.evaluation->data.path;
-  options.steps = found.job.steps;
-  options.epochs = 0;
-  options.resume = "auto";
+  options.training.steps = found.job.steps;
+  options.training.epochs = 0;
+  options.training.resume = true;
   options.decisions.clear();
   options.conditions.clear();
   options.absent.clear();
@@ -416,10 +430,11 @@ Result<void> prepare_to_rent(const control::ChosenPlan& chosen,
 
 /// Devices that came to the run which is gone on with.
 Result<std::vector<std::string>> earlier_newcomers(const RunOptions& options) {
-  if (!options.elastic || !options.succeed.empty() || options.resume != "auto")
+  if (!options.elastic || !options.succeed.empty() || !options.training.resume)
     return std::vector<std::string>();
-  const std::string run_dir =
-      options.run_dir.empty() ? default_run_dir(options.plan.planning.model) : options.run_dir;
+  const std::string run_dir = options.training.run_dir.empty()
+                                  ? default_run_dir(options.plan.planning.model)
+                                  : options.training.run_dir;
   return control::read_newcomers(control::RunDirectory{run_dir}.newcomers());
 }
 
@@ -468,8 +483,6 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   if (!choices.data.path.empty())
     MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));  // before anything is measured
   choices.arguments = context.arguments;
-  choices.notices = options.notices;
-  choices.notice_hook = options.notice_hook;
   MOTLEY_ASSIGN(choices.renting, find_renting(options));
   MOTLEY_ASSIGN(choices.conditions, read_conditions(options));
   Teller teller(context);

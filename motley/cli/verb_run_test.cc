@@ -389,6 +389,10 @@ latency = "1ms"
   EXPECT_EQ(held("outside"), (Json{{nullptr, 1.0}, {nullptr, 1.0}}));
   EXPECT_EQ(refused({"--enforce", "nothing"}),
             "2 --enforce: found 'nothing', wanted worker, speeds or outside [cli.enforce]");
+  EXPECT_EQ(refused({"--resume", "yes"}),
+            "2 --resume: found 'yes', wanted auto or never [cli.resume]");
+  EXPECT_EQ(refused({"--checkpoint", "disk"}),
+            "2 --checkpoint: found 'disk', wanted lead or hosts [cli.flags]");
 }
 
 TEST_F(RunVerbTest, NoOtherPlanIsWorthATrialOfOneDevice) {

@@ -79,7 +79,7 @@ struct TrainedIn {
 Result<TrainedIn> train_in(const control::RunDirectory& directory, const control::Inputs& inputs,
                            const control::Planned& planned, control::TrainChoices choices,
                            const Context& context) {
-  choices.resume = control::TrainChoices::Resume::kNever;
+  choices.resume = false;
   choices.run_dir = directory.path;
   TrainedIn done;
   MOTLEY_ASSIGN(done.prepared, control::prepare_run(inputs, planned, nullptr, choices));
@@ -153,15 +153,15 @@ Result<int> verify_plan(const VerifyOptions& options, const Context& context) {
     return usage_error("cli.against",
                        fmt::format("--against: found '{}', wanted one or eager", options.against));
   RunOptions run = options.run;
-  if (run.steps == 0 && run.epochs == 0) run.steps = kSteps;
+  if (run.training.steps == 0 && run.training.epochs == 0) run.training.steps = kSteps;
   MOTLEY_ASSIGN(const control::TrainChoices choices,
                 make_train_choices(run, find_python(run.python, context)));
   MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));  // before anything is measured
   MOTLEY_ASSIGN(const auto chosen,
                 choose_plan(options.run.plan, control::Prices::kIfThere, context));
-  const std::string directory = options.run.run_dir.empty()
+  const std::string directory = choices.run_dir.empty()
                                     ? default_run_dir(chosen->inputs.model_path) + "-verify"
-                                    : options.run.run_dir;
+                                    : choices.run_dir;
   const std::size_t devices = plan::members(chosen->planned.plan).size();
   context.note(fmt::format("{} on {} devices",
                            choices.steps > 0 ? fmt::format("{} steps", choices.steps)

@@ -109,7 +109,7 @@ job::ControllerOptions Adapting::controller_options() {
   options.first_plan = choices_.first;
   options.is_elastic = choices_.replan != nullptr;
   options.has_standbys = !choices_.heritage.is_null();
-  options.timeout = Seconds(job_.timeout_s);
+  options.timeout = job_.timeout;
   options.counts_every = choices_.counts_every;
   options.policy = choices_.policy.get();
   if (options.is_elastic && choices_.succeeds) options.takeover = take_over();

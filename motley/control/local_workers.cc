@@ -10,7 +10,7 @@
 #include <set>
 
 #include "motley/base/file.h"
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 #include "motley/base/text.h"
 #include "motley/control/host_finding.h"
 #include "motley/control/run_directory.h"
@@ -48,7 +48,7 @@ Result<std::string> write_profile_job(const TimingTask& task, const std::string&
     MOTLEY_RETURN_IF_ERROR(write(job.programs.back(), program::print_program(*each.program)));
   }
   const std::string path = directory + "/profile.json";
-  MOTLEY_RETURN_IF_ERROR(write(path, run::profile_job_to_json(job).dump()));
+  MOTLEY_RETURN_IF_ERROR(write(path, fields_to_json(job).dump()));
   return path;
 }
 
@@ -259,8 +259,8 @@ Result<std::vector<std::vector<run::OpTime>>> LocalWorkers::time_programs(
   std::vector<std::vector<run::OpTime>> times;
   for (const std::string& line : lines) {
     MOTLEY_ASSIGN(const Json json, parse_json(line, "motley-worker profile"));
-    MOTLEY_ASSIGN(auto each, run::op_times_from_json(json, "motley-worker profile"));
-    times.push_back(std::move(each));
+    MOTLEY_ASSIGN(auto each, fields_from_json<run::OpTimes>(json, "motley-worker profile"));
+    times.push_back(std::move(each.ops));
   }
   return times;
 }
@@ -282,7 +282,7 @@ Result<run::MeasuredGroup> LocalWorkers::time_exchanges(const run::Job& job) {
                    .verb = "collectives"},
                   [&](const run::WorkerEvent& event) {
                     if (event.event == "collectives")
-                      times = run::measured_group_from_json(event.fields, "motley-worker");
+                      times = fields_from_json<run::MeasuredGroup>(event.fields, "motley-worker");
                   });
   if (outcome.end == run::JobEnd::kFailed) return tl::make_unexpected(outcome.error);
   return times;

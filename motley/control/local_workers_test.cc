@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "motley/base/file.h"
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 #include "motley/control/planning.h"
 #include "motley/control/run_directory.h"
 #include "motley/program/program_text.h"
@@ -31,7 +31,7 @@ class LocalWorkersTest : public ::testing::Test {
   run::Job job() const {
     run::Job job;
     job.run_dir = directory_.file("run");
-    job.timeout_s = 5;
+    job.timeout = Seconds(5);
     job.devices = {{.name = "a:0", .kind = "cpu"}, {.name = "b:0", .kind = "cpu"}};
     std::filesystem::create_directories(job.run_dir);
     EXPECT_TRUE(write_file_atomic(RunDirectory{job.run_dir}.job(), run::job_to_json(job).dump()));
@@ -64,7 +64,8 @@ TEST_F(LocalWorkersTest, AMissingWorkerIsNamedWithWhatMakesIt) {
 TEST_F(LocalWorkersTest, ATaskIsAJobWithItsProgramsWritten) {
   const run::OpTime time{.key = "aten::mm", .median = Seconds(0.5), .spread = 0.25, .samples = 7};
   worker("cp $2 " + directory_.file("seen.json") + "; cp $(dirname $2)/0.txt " +
-         directory_.file("program.txt") + "; echo '" + run::op_times_to_json({time}).dump() + "'");
+         directory_.file("program.txt") + "; echo '" + fields_to_json(run::OpTimes{{time}}).dump() +
+         "'");
   TimingTask task{.what = TimingTask::What::kWholeSteps,
                   .device = {.name = "a:0", .kind = "cpu", .threads = 2},
                   .programs = {timed_program()},
@@ -77,7 +78,7 @@ TEST_F(LocalWorkersTest, ATaskIsAJobWithItsProgramsWritten) {
   EXPECT_EQ((*times)[0][0].median, Seconds(0.5));
   EXPECT_EQ((*times)[0][0].samples, 7);
   const Json seen = parse_json(read_file(directory_.file("seen.json")).value(), "seen").value();
-  const run::ProfileJob job = run::profile_job_from_json(seen, "seen").value();
+  const run::ProfileJob job = fields_from_json<run::ProfileJob>(seen, "seen").value();
   EXPECT_TRUE(job.whole_steps);
   EXPECT_FALSE(job.linger);  // nobody is beside it
   EXPECT_EQ(job.seconds_per_program, 3);
@@ -113,7 +114,7 @@ TEST_F(LocalWorkersTest, ExchangesAreTimedByTheFirstRank) {
   const run::MeasuredGroup times{
       .backend = "gloo",
       .collectives = {{"motley::all_reduce", "gloo", 2, Bytes(8), Seconds(0.5), 0, 3}}};
-  Json event = run::measured_group_to_json(times);
+  Json event = fields_to_json(times);
   event["event"] = "collectives";
   event["rank"] = 0;
   worker(

@@ -130,24 +130,15 @@ std::vector<run::WorkerDevice> worker_devices(const cluster::Cluster& cluster,
 
 run::Job make_job(const PreparedRun& prepared) {
   const TrainChoices& choices = prepared.choices;
-  run::Job job;
+  run::Job job{choices};
   job.run_dir = prepared.directory.path;
   job.program_path = prepared.directory.program();
   job.model_path = std::filesystem::absolute(prepared.inputs->model_path).string();
-  job.data = choices.data;
-  job.shuffle = choices.shuffle;
-  job.steps = choices.steps;
-  job.schedule = choices.schedule;
   job.lr = prepared.planned->plan.recipe.optimizer.lr;
-  job.seed = choices.seed;
-  job.checkpoint_every = choices.checkpoint_every;
-  job.resume = choices.resume == TrainChoices::Resume::kAuto;
   if (choices.parts_at == TrainChoices::PartsAt::kHosts)
     job.kept = hash_hex(run::own_host_name() + ":" + job.run_dir);
-  job.timeout_s = choices.timeout.value;
   const cluster::Cluster& cluster = prepared.inputs->cluster;
-  job.transport = choices.transport == "auto" ? cluster.transport : choices.transport;
-  job.trace_steps = choices.trace_steps;
+  if (job.transport == "auto") job.transport = cluster.transport;
   std::vector<DeviceId> ids;
   for (const plan::Member& member : plan::members(prepared.planned->plan))
     ids.push_back(member.device);
@@ -341,7 +332,7 @@ std::string find_checkpoint(const RunDirectory& directory) {
 /// Says where a run that failed has a checkpoint, and would go on from it.
 void note_way_on(const PreparedRun& prepared, Listener& listener) {
   const std::string path = find_checkpoint(prepared.directory);
-  if (path.empty() || prepared.choices.resume == TrainChoices::Resume::kNever) return;
+  if (path.empty() || !prepared.choices.resume) return;
   listener.note(path + " is there: the same command goes on from it");
 }
 

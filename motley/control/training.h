@@ -26,25 +26,13 @@ enum class Enforce {
 };
 
 /// How a plan is to be trained.
-struct TrainChoices {
-  data::DataSource data;
-  std::optional<std::uint64_t> shuffle;
-  std::int64_t steps = 0;  ///< stop after this many in total
-  double epochs = 0;       ///< or after so many times all samples; 0: as `steps` says
+struct TrainChoices : run::TrainingSettings {
+  double epochs = 0;  ///< steps: of so many times all samples; 0: as `steps` says
   std::optional<EvaluationChoices> evaluation;
-  run::Schedule schedule;  ///< of the learning rates
-  std::uint64_t seed = 0;  ///< of dropout and other random numbers
-  std::string run_dir;     ///< everything is written there
-  /// Continue from the run directory's latest checkpoint where there is one, or begin anew.
-  enum class Resume { kAuto, kNever };
-  Resume resume = Resume::kAuto;
-  std::int64_t checkpoint_every = 0;  ///< steps; 0: only at the end
+  std::string run_dir;  ///< everything is written there
   /// Whose disks have what ranks on other hosts keep in parts of a checkpoint.
   enum class PartsAt { kLead, kHosts };
   PartsAt parts_at = PartsAt::kLead;
-  Seconds timeout{30};  ///< that a wait for a peer may take
-  std::string transport = "auto";
-  std::int64_t trace_steps = 5;  ///< the last so many are kept as a trace
   Enforce enforce = Enforce::kSpeedsAndLinks;
   /// Of emulated devices on this machine: those that become slow for a while. Nothing else of it.
   simulate::Conditions conditions;

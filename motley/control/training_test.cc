@@ -143,7 +143,7 @@ TEST_F(TrainingTest, ARerunContinuesTheLog) {
 
 TEST_F(TrainingTest, ARunThatBeginsAnewForgetsTheLog) {
   ASSERT_TRUE(run());
-  choices_.resume = TrainChoices::Resume::kNever;
+  choices_.resume = false;
   choices_.steps = 1;
   play(0, 1);
   EXPECT_THAT(run()->losses, SizeIs(1));

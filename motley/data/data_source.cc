@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "motley/base/json.h"
 #include "motley/base/text.h"
 
 namespace motley::data {
@@ -40,30 +39,6 @@ Result<std::string> take_slice(const std::string& text, DataSource& source) {
 /// A place among so many samples, from the end where it is below 0.
 std::int64_t place_among(std::int64_t at, std::int64_t samples) {
   return std::clamp<std::int64_t>(at < 0 ? at + samples : at, 0, samples);
-}
-
-Json loading_to_json(const Loading& loading) {
-  return Json{{"python", loading.python},
-              {"processes", loading.processes},
-              {"pads", loading.pads},
-              {"seed", loading.seed}};
-}
-
-Result<Loading> loading_from_json(const Json& json, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  Loading loading;
-  MOTLEY_ASSIGN(loading.python, object.string("python"));
-  MOTLEY_ASSIGN(const std::int64_t processes, object.integer("processes"));
-  loading.processes = static_cast<int>(std::clamp<std::int64_t>(processes, 0, 1 << 16));
-  MOTLEY_ASSIGN(const std::int64_t seed, object.integer("seed"));
-  loading.seed = static_cast<std::uint64_t>(seed);
-  MOTLEY_ASSIGN(const Json* pads, object.member("pads"));
-  MOTLEY_ASSIGN(JsonObject values, JsonObject::make(*pads, where + ": pads"));
-  for (const auto& [name, value] : pads->items()) {
-    MOTLEY_ASSIGN(loading.pads[name], values.number(name.c_str()));
-  }
-  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-  return loading;
 }
 
 }  // namespace
@@ -110,38 +85,6 @@ Result<std::map<std::string, double>> parse_pads(const std::string& text) {
     pads[name] = *value;
   }
   return pads;
-}
-
-Json data_source_to_json(const DataSource& source) {
-  Json json{{"path", source.path},
-            {"begin", source.begin},
-            {"end", source.end ? Json(*source.end) : Json(nullptr)},
-            {"token_width", source.token_width},
-            {"seq", source.seq}};
-  if (!is_loaded(source)) return json;
-  json["function"] = source.function;
-  json["samples"] = source.samples;
-  json["loading"] = loading_to_json(source.loading);
-  return json;
-}
-
-Result<DataSource> data_source_from_json(const Json& json, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  DataSource source;
-  MOTLEY_ASSIGN(source.path, object.string("path"));
-  MOTLEY_ASSIGN(source.begin, object.integer("begin"));
-  MOTLEY_ASSIGN(const Json* end, object.member("end"));
-  if (end->is_number_integer()) source.end = end->get<std::int64_t>();
-  MOTLEY_ASSIGN(source.token_width, object.integer("token_width"));
-  MOTLEY_ASSIGN(source.seq, object.integer("seq"));
-  if (object.has("loading")) {
-    MOTLEY_ASSIGN(source.function, object.string("function"));
-    MOTLEY_ASSIGN(source.samples, object.integer("samples"));
-    MOTLEY_ASSIGN(const Json* loading, object.member("loading"));
-    MOTLEY_ASSIGN(source.loading, loading_from_json(*loading, where + ": loading"));
-  }
-  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-  return source;
 }
 
 }  // namespace motley::data

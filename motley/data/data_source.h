@@ -5,7 +5,6 @@
 #include <optional>
 #include <string>
 
-#include "motley/base/json_forward.h"
 #include "motley/base/result.h"
 
 namespace motley::data {
@@ -17,6 +16,9 @@ struct Loading {
   std::map<std::string, double> pads;  ///< fill samples that are too short, by input; "": of all
   std::uint64_t seed = 0;              ///< of random transforms
   bool operator==(const Loading&) const = default;
+  static void fields(auto& it, auto& field) {
+    field("python", it.python)("processes", it.processes)("pads", it.pads)("seed", it.seed);
+  }
 };
 
 /// Where the data is. `token_width` and `seq` are for flat token files only. Of the samples those
@@ -34,10 +36,19 @@ struct DataSource {
   std::int64_t samples = 0;
   Loading loading = {};
   bool operator==(const DataSource&) const = default;
+  static void fields(auto& it, auto& field);
 };
 
 /// Is it read by Python (a function of the user's, a table), sample by sample, rather than mapped?
 bool is_loaded(const DataSource& source);
+
+void DataSource::fields(auto& it, auto& field) {
+  field("path", it.path)("begin", it.begin)("end", it.end)("token_width", it.token_width);
+  field("seq", it.seq);
+  const bool loads = is_loaded(it);
+  field.when(loads, "function", it.function).when(loads, "samples", it.samples);
+  field.when(loads, "loading", it.loading);
+}
 
 /// The samples that count: of a loaded source `samples` less what the slice leaves out.
 struct Slice {
@@ -52,8 +63,5 @@ Result<void> parse_data_path(const std::string& text, DataSource& source);
 
 /// Of values that fill short samples, "0" or "NAME=VALUE,NAME=VALUE". Usage errors.
 Result<std::map<std::string, double>> parse_pads(const std::string& text);
-
-Json data_source_to_json(const DataSource& source);
-Result<DataSource> data_source_from_json(const Json& json, const std::string& where);
 
 }  // namespace motley::data

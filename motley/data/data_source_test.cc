@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 
 namespace motley::data {
 namespace {
@@ -32,7 +32,7 @@ TEST(ParseDataPath, SaysWhatIsWrong) {
 TEST(DataSource, JsonRoundTrip) {
   for (const DataSource& source : {DataSource{.path = "a.bin", .token_width = 4, .seq = 128},
                                    DataSource{.path = "a.npz", .begin = -3, .end = 7}}) {
-    const auto parsed = data_source_from_json(data_source_to_json(source), "d");
+    const auto parsed = fields_from_json<DataSource>(fields_to_json(source), "d");
     ASSERT_TRUE(parsed) << parsed.error().message;
     EXPECT_EQ(*parsed, source);
   }

@@ -24,10 +24,14 @@ struct Decision {
   /// The plan that an action led to, in its text form; "": as before.
   std::string plan;
   bool operator==(const Decision&) const = default;
+  static void fields(auto& it, auto& field) {
+    field("policy", it.policy)("seen_step", it.seen_step)("at", it.at)("action", it.choice.action);
+    field("expected_s", it.choice.expected)("why", it.choice.why)("begins", it.begins);
+    field("came_s", it.came)("before_s", it.before)("plan", it.plan);
+    field.when(!it.choice.alternatives.empty(), "alternatives", it.choice.alternatives);
+  }
 };
 
-/// [{"what", "time_s", "cost"}]
-Json alternatives_to_json(const std::vector<Alternative>& alternatives);
 std::string print_decision(const Decision& decision);
 Result<Decision> parse_decision(std::string_view line, const std::string& where);
 

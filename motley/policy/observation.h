@@ -20,6 +20,10 @@ struct DeviceStep {
   double end = 0;              ///< forward, backward and packing were done
   std::vector<double> update;  ///< seconds of the update behind exchange k
   bool operator==(const DeviceStep&) const = default;
+  static void fields(auto& it, auto& field) {
+    field("device", it.device)("samples", it.samples)("ready", it.ready)("end", it.end)("update",
+                                                                                        it.update);
+  }
 };
 
 /// A step that all devices have finished.
@@ -34,6 +38,12 @@ struct StepSeen {
   std::vector<double> exchange;
   double blocking = 0;  ///< seconds of exchanges in the middle of the step, of the same kind
   bool operator==(const StepSeen&) const = default;
+  static constexpr const char* kKind[] = {"seen", "step"};
+  static void fields(auto& it, auto& field) {
+    field("step", it.step)("at", it.at)("took", it.took)("plan", it.plan)(
+        "global_batch", it.global_batch)("devices", it.devices)("exchange", it.exchange)(
+        "blocking", it.blocking);
+  }
 };
 
 /// Squared norms of a step's gradients: of the whole batch's mean gradient, and of the mean
@@ -43,11 +53,18 @@ struct NoiseSeen {
     std::int64_t samples = 0;
     double squared_norm = 0;
     bool operator==(const Piece&) const = default;
+    static void fields(auto& it, auto& field) {
+      field("samples", it.samples)("squared_norm", it.squared_norm);
+    }
   };
   std::int64_t step = 0;
   double squared_norm = 0;
   std::vector<Piece> pieces;
   bool operator==(const NoiseSeen&) const = default;
+  static constexpr const char* kKind[] = {"seen", "noise"};
+  static void fields(auto& it, auto& field) {
+    field("step", it.step)("squared_norm", it.squared_norm)("pieces", it.pieces);
+  }
 };
 
 /// A plan, or a split (plan: -1), that was asked for could not be begun.
@@ -56,6 +73,10 @@ struct RefusalSeen {
   int runs = 0;     ///< the plan that goes on
   std::string why;  ///< of which rank, with arithmetic where memory lacks
   bool operator==(const RefusalSeen&) const = default;
+  static constexpr const char* kKind[] = {"seen", "refusal"};
+  static void fields(auto& it, auto& field) {
+    field("plan", it.plan)("runs", it.runs)("why", it.why);
+  }
 };
 
 /// A device will be gone.
@@ -63,6 +84,10 @@ struct NoticeSeen {
   std::string device;
   Seconds at, left;  ///< when it was told, and for how long the device stays
   bool operator==(const NoticeSeen&) const = default;
+  static constexpr const char* kKind[] = {"seen", "notice"};
+  static void fields(auto& it, auto& field) {
+    field("device", it.device)("at", it.at)("left", it.left);
+  }
 };
 
 /// A device is gone.
@@ -71,6 +96,10 @@ struct LossSeen {
   Seconds at;
   bool was_given_back = false;  ///< by people of the job: nobody took it
   bool operator==(const LossSeen&) const = default;
+  static constexpr const char* kKind[] = {"seen", "loss"};
+  static void fields(auto& it, auto& field) {
+    field("device", it.device)("at", it.at)("given_back", it.was_given_back);
+  }
 };
 
 /// A device is there, has loaded and may take part.
@@ -78,6 +107,8 @@ struct ArrivalSeen {
   std::string device;
   Seconds at;
   bool operator==(const ArrivalSeen&) const = default;
+  static constexpr const char* kKind[] = {"seen", "arrival"};
+  static void fields(auto& it, auto& field) { field("device", it.device)("at", it.at); }
 };
 
 /// What an hour of a kind costs in a zone from now on, of spot machines or of those on demand.
@@ -87,6 +118,11 @@ struct PriceSeen {
   double per_hour = 0;
   bool is_spot = true;
   bool operator==(const PriceSeen&) const = default;
+  static constexpr const char* kKind[] = {"seen", "price"};
+  static void fields(auto& it, auto& field) {
+    field("kind", it.kind)("zone", it.zone)("at", it.at)("per_hour", it.per_hour)("spot",
+                                                                                  it.is_spot);
+  }
 };
 
 /// What a device's memory holds, as its steps so far show.
@@ -94,13 +130,13 @@ struct MemorySeen {
   std::string device;
   std::int64_t most = 0;  ///< samples
   bool operator==(const MemorySeen&) const = default;
+  static constexpr const char* kKind[] = {"seen", "memory"};
+  static void fields(auto& it, auto& field) { field("device", it.device)("most", it.most); }
 };
 
 using Observation = std::variant<StepSeen, NoiseSeen, RefusalSeen, NoticeSeen, LossSeen,
                                  ArrivalSeen, PriceSeen, MemorySeen>;
 
-/// An object whose key "seen" names the kind: "step", "noise", "refusal", "notice", "loss",
-/// "arrival", "price", "memory".
 Json observation_to_json(const Observation& observation);
 Result<Observation> observation_from_json(const Json& json, const std::string& where);
 

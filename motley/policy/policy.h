@@ -20,6 +20,9 @@ struct Alternative {
   Seconds time;
   double cost = 0;
   bool operator==(const Alternative&) const = default;
+  static void fields(auto& it, auto& field) {
+    field("what", it.what)("time_s", it.time)("cost", it.cost);
+  }
 };
 
 /// An action and why.

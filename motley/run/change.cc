@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 #include "motley/program/parts.h"
 #include "motley/program/program_text.h"
 
@@ -22,23 +22,23 @@ std::string own_text(const program::Program& program, const std::string& device)
   return program::print_program(program::own_program(program, rank));
 }
 
-Json devices_to_json(const std::vector<WorkerDevice>& devices) {
-  Json list = Json::array();
-  for (const WorkerDevice& each : devices) list.push_back(worker_device_to_json(each));
-  return list;
-}
-
-Result<std::vector<WorkerDevice>> read_devices(JsonObject& object, const char* key) {
-  MOTLEY_ASSIGN(const Json* list, object.member(key));
-  if (!list->is_array())
-    return usage_error("run.order",
-                       fmt::format("{}: key '{}': wanted a list", object.where(), key));
-  std::vector<WorkerDevice> devices;
-  for (const Json& each : *list) {
-    MOTLEY_ASSIGN(devices.emplace_back(), worker_device_from_json(each, object.where()));
+/// A change as a line has it: programs by their texts.
+struct ChangeText {
+  int number = 0, after = 0;
+  std::vector<WorkerDevice> devices, moving;
+  std::string program, move;
+  std::vector<std::string> evaluations;
+  double lr_factor = 1;
+  std::optional<Recovery> recovery;
+  std::optional<StoreAddress> keys;
+  std::vector<int> processes;
+  static void fields(auto& it, auto& field) {
+    field("change", it.number)("after", it.after)("devices", it.devices)("program", it.program);
+    field("evaluations", it.evaluations)("lr_factor", it.lr_factor)("move", it.move);
+    field("moving", it.moving)("recovery", it.recovery)("keys", it.keys);
+    field("processes", it.processes);
   }
-  return devices;
-}
+};
 
 /// An order that is one number alone; none: it is a change.
 Result<std::optional<ChangeOrder>> read_word(const Json& json, JsonObject& object) {
@@ -72,24 +72,21 @@ std::vector<WorkerDevice> devices_of(const program::Program& program,
 }
 
 std::string print_order(const Change& change, const std::string& device) {
-  Json evaluations = Json::array();
-  for (const program::Program& each : change.evaluations)
-    evaluations.push_back(own_text(each, device));
   // A state that is loaded from files needs no move.
   const bool is_loaded = change.recovery && !change.recovery->from.empty();
-  const Json json{
-      {"change", change.number},
-      {"after", change.after},
-      {"devices", devices_to_json(change.devices)},
-      {"program", own_text(change.program, device)},
-      {"evaluations", std::move(evaluations)},
-      {"lr_factor", change.lr_factor},
-      {"move", is_loaded ? std::string() : own_text(change.move, device)},
-      {"moving", devices_to_json(change.moving)},
-      {"recovery", change.recovery ? recovery_to_json(*change.recovery) : Json(nullptr)},
-      {"keys", store_to_json(change.keys)},
-      {"processes", change.processes}};
-  return json.dump();
+  ChangeText text{.number = change.number,
+                  .after = change.after,
+                  .devices = change.devices,
+                  .moving = change.moving,
+                  .program = own_text(change.program, device),
+                  .move = is_loaded ? std::string() : own_text(change.move, device),
+                  .lr_factor = change.lr_factor,
+                  .recovery = change.recovery,
+                  .keys = change.keys,
+                  .processes = change.processes};
+  for (const program::Program& each : change.evaluations)
+    text.evaluations.push_back(own_text(each, device));
+  return fields_to_json(text).dump();
 }
 
 std::string print_follow(int number) { return Json{{"follows", number}}.dump(); }
@@ -104,42 +101,24 @@ Result<ChangeOrder> parse_order(const std::string& line) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
   MOTLEY_ASSIGN(std::optional<ChangeOrder> word, read_word(json, object));
   if (word) return std::move(*word);
-  ChangeOrder order;
-  MOTLEY_ASSIGN(const std::int64_t number, object.integer("change"));
-  order.number = static_cast<int>(number);
-  MOTLEY_ASSIGN(const std::int64_t after, object.integer("after"));
-  order.after = static_cast<int>(after);
-  MOTLEY_ASSIGN(order.devices, read_devices(object, "devices"));
-  MOTLEY_ASSIGN(const std::string program, object.string("program"));
-  MOTLEY_ASSIGN(order.program, program::parse_program(program, where + ": program"));
-  MOTLEY_ASSIGN(const std::vector<std::string> evaluations, object.strings("evaluations"));
-  for (const std::string& text : evaluations) {
-    MOTLEY_ASSIGN(order.evaluations.emplace_back(),
-                  program::parse_program(text, where + ": evaluation"));
-  }
-  MOTLEY_ASSIGN(order.lr_factor, object.number("lr_factor"));
-  MOTLEY_ASSIGN(const std::string move, object.string("move"));
-  if (!move.empty()) {
-    MOTLEY_ASSIGN(order.move, program::parse_program(move, where + ": move"));
-  }
-  MOTLEY_ASSIGN(order.moving, read_devices(object, "moving"));
-  MOTLEY_ASSIGN(const Json* recovery, object.member("recovery"));
-  if (!recovery->is_null()) {
-    MOTLEY_ASSIGN(order.recovery, recovery_from_json(*recovery, where + ": recovery"));
-  }
-  MOTLEY_ASSIGN(const Json* keys, object.member("keys"));
-  if (!keys->is_null()) {
-    MOTLEY_ASSIGN(order.keys, store_from_json(*keys, where + ": keys"));
-  }
-  MOTLEY_ASSIGN(const Json* processes, object.member("processes"));
-  if (!processes->is_array())
-    return usage_error("run.order", where + ": key 'processes': wanted a list");
-  for (const Json& each : *processes) {
-    if (!each.is_number_integer())
-      return usage_error("run.order", where + ": key 'processes': wanted integers");
-    order.processes.push_back(each.get<int>());
-  }
+  MOTLEY_ASSIGN(ChangeText text, fields_of<ChangeText>(object));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  ChangeOrder order{.number = text.number,
+                    .after = text.after,
+                    .recovery = std::move(text.recovery),
+                    .keys = std::move(text.keys),
+                    .processes = std::move(text.processes),
+                    .devices = std::move(text.devices),
+                    .lr_factor = text.lr_factor,
+                    .moving = std::move(text.moving)};
+  MOTLEY_ASSIGN(order.program, program::parse_program(text.program, where + ": program"));
+  for (const std::string& each : text.evaluations) {
+    MOTLEY_ASSIGN(order.evaluations.emplace_back(),
+                  program::parse_program(each, where + ": evaluation"));
+  }
+  if (!text.move.empty()) {
+    MOTLEY_ASSIGN(order.move, program::parse_program(text.move, where + ": move"));
+  }
   return order;
 }
 

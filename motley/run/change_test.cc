@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 #include "motley/program/program_text.h"
 
 namespace motley::run {
@@ -129,7 +129,7 @@ TEST(Change, APointSurvivesItsText) {
                                    .evaluated_step = 4,
                                    .best = Best{.value = 0.5, .step = 4, .worse_since = 1}}};
   for (const TrainingPoint& point : points)
-    EXPECT_EQ(point_from_json(point_to_json(point), "point").value(), point);
+    EXPECT_EQ(fields_from_json<TrainingPoint>(fields_to_json(point), "point").value(), point);
 }
 
 // Half the speed from second 2 to 5, a third of that from 4 on: 0.8, 0.4, 0.4 / 3, 0.8 / 3.
@@ -141,7 +141,7 @@ TEST(Change, SlownessesThatOverlapMultiply) {
   EXPECT_DOUBLE_EQ(device.speed_at(4), 0.4 / 3);
   EXPECT_DOUBLE_EQ(device.speed_at(5), 0.8 / 3);
   EXPECT_DOUBLE_EQ(device.speed_at(9), 0.8);
-  EXPECT_EQ(worker_device_from_json(worker_device_to_json(device), "d").value(), device);
+  EXPECT_EQ(fields_from_json<WorkerDevice>(fields_to_json(device), "d").value(), device);
 }
 
 }  // namespace

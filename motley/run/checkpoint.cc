@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "motley/base/file.h"
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 #include "motley/base/random.h"
 #include "motley/base/text.h"
 #include "motley/program/state_names.h"
@@ -81,55 +81,33 @@ Result<void> link_to(const std::string& folder, const std::string& target,
   return sync_path(folder);
 }
 
-Json state_to_json(const CheckpointState& state) {
-  return Json{{"schema", kCheckpointSchema},
-              {"step", state.step},
-              {"seed", state.seed},
-              {"shuffle", state.shuffle ? Json(*state.shuffle) : Json(nullptr)},
-              {"global_batch", state.global_batch},
-              {"data_position", state.samples},
-              {"model_hash", state.model_hash},
-              {"best", state.best ? best_to_json(*state.best) : Json(nullptr)}};
-}
-
 struct StateFile {
   CheckpointState state;
   WrittenFiles files;
-};
-
-Result<StateFile> state_from_json(const Json& json, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  MOTLEY_ASSIGN(const std::string schema, object.string("schema"));
-  if (schema != kCheckpointSchema)
-    return usage_error("run.checkpoint", fmt::format("{}: found schema '{}', wanted '{}'", where,
-                                                     schema, kCheckpointSchema));
-  StateFile file;
-  MOTLEY_ASSIGN(file.state.step, object.integer("step"));
-  MOTLEY_ASSIGN(const Json* seed, object.member("seed"));
-  MOTLEY_ASSIGN(const Json* shuffle, object.member("shuffle"));
-  MOTLEY_ASSIGN(file.state.global_batch, object.integer("global_batch"));
-  MOTLEY_ASSIGN(file.state.samples, object.integer("data_position"));
-  MOTLEY_ASSIGN(file.state.model_hash, object.string("model_hash"));
-  if (object.has("best") && !(*object.member("best"))->is_null()) {
-    MOTLEY_ASSIGN(file.state.best, best_from_json(**object.member("best"), where + ": best"));
+  static void fields(auto& it, auto& field) {
+    CheckpointState::fields(it.state, field);
+    WrittenFiles::fields(it.files, field);
   }
-  MOTLEY_ASSIGN(file.files, read_written_files(object));
-  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-  const bool sound = seed->is_number_unsigned() &&
-                     (shuffle->is_null() || shuffle->is_number_unsigned()) &&
-                     file.state.step >= 0 && file.state.global_batch > 0 &&
-                     file.state.samples >= file.state.step;  // a step has one at least
-  if (!sound) return usage_error("run.checkpoint", where + ": a value is out of range");
-  file.state.seed = seed->get<std::uint64_t>();
-  if (!shuffle->is_null()) file.state.shuffle = shuffle->get<std::uint64_t>();
-  return file;
-}
+  Result<void> check(const std::string& where) const {
+    const bool is_sound = state.step >= 0 && state.global_batch > 0 &&
+                          state.samples >= state.step;  // a step has one at least
+    if (!is_sound) return usage_error("run.checkpoint", where + ": a value is out of range");
+    return files.check(where);
+  }
+};
 
 Result<StateFile> read_state(const std::string& folder) {
   const std::string path = folder + "/state.json";
   MOTLEY_ASSIGN(const std::string text, read_file(path));
   MOTLEY_ASSIGN(const Json json, parse_json(text, path));
-  return state_from_json(json, path);
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, path));
+  MOTLEY_ASSIGN(const std::string schema, object.string("schema"));
+  if (schema != kCheckpointSchema)
+    return usage_error("run.checkpoint", fmt::format("{}: found schema '{}', wanted '{}'", path,
+                                                     schema, kCheckpointSchema));
+  MOTLEY_ASSIGN(StateFile file, fields_of<StateFile>(object));
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  return file;
 }
 
 Result<void> check_hash(const std::string& path, const std::string& wanted) {
@@ -193,8 +171,8 @@ Result<void> make_folder(const std::string& folder) {
 
 Result<void> write_state(const std::string& folder, const CheckpointState& state,
                          const WrittenFiles& files) {
-  Json json = state_to_json(state);
-  json.update(written_files_to_json(files));
+  Json json{{"schema", kCheckpointSchema}};
+  json.update(fields_to_json(StateFile{state, files}));
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(folder + "/state.json", json.dump(2) + "\n"));
   return sync_path(folder);
 }

@@ -26,6 +26,11 @@ struct CheckpointState {
   std::string model_hash;
   std::optional<Best> best = {};  ///< evaluation so far
   bool operator==(const CheckpointState&) const = default;
+  static void fields(auto& it, auto& field) {
+    field("step", it.step)("seed", it.seed)("shuffle", it.shuffle);
+    field("global_batch", it.global_batch)("data_position", it.samples);
+    field("model_hash", it.model_hash).maybe("best", it.best);
+  }
 };
 
 /// A checkpoint on disk, checked whole: hashes of all files, formats, state.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "motley/base/file.h"
+#include "motley/base/json_fields.h"
 
 namespace motley::run {
 namespace {
@@ -271,7 +272,7 @@ TEST_F(CheckpointTest, WhatHostsKeepIsNamedUntilItIsHere) {
     files[1].held[name] = {"b", "run/cut/rank-1"};
   }
   const std::string kept = there.keep_part(20).value();
-  EXPECT_EQ(written_files_from_json(written_files_to_json(files[1]), "").value().held,
+  EXPECT_EQ(fields_from_json<WrittenFiles>(fields_to_json(files[1]), "").value().held,
             files[1].held);
   state_.step = 20;
   state_.samples = 160;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "motley/base/json.h"
 #include "motley/base/text.h"
 
 namespace motley::run {
@@ -38,35 +37,11 @@ Result<Watch> parse_watch(const std::string& text) {
   return watch;
 }
 
-Json evaluation_job_to_json(const EvaluationJob& job) {
-  return {{"data", data::data_source_to_json(job.data)},
-          {"samples", job.samples},
-          {"every", job.every},
-          {"programs", job.programs},
-          {"outputs", job.outputs},
-          {"watch", job.watch.metric},
-          {"higher_is_better", job.watch.higher_is_better},
-          {"patience", job.patience}};
-}
-
-Result<EvaluationJob> evaluation_job_from_json(const Json& json, const std::string& where) {
-  MOTLEY_ASSIGN(auto object, JsonObject::make(json, where));
-  EvaluationJob job;
-  MOTLEY_ASSIGN(const Json* data, object.member("data"));
-  MOTLEY_ASSIGN(job.data, data::data_source_from_json(*data, where + ": data"));
-  MOTLEY_ASSIGN(job.samples, object.integer("samples"));
-  MOTLEY_ASSIGN(job.every, object.integer("every"));
-  MOTLEY_ASSIGN(job.programs, object.strings("programs"));
-  MOTLEY_ASSIGN(job.outputs, object.strings("outputs"));
-  MOTLEY_ASSIGN(job.watch.metric, object.string("watch"));
-  MOTLEY_ASSIGN(job.watch.higher_is_better, object.boolean("higher_is_better"));
-  MOTLEY_ASSIGN(job.patience, object.integer("patience"));
-  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-  if (job.every < 0 || job.patience < 0 || job.programs.empty() || job.programs.size() > 2)
-    return usage_error("run.job", where +
-                                      ": wanted every and patience from 0 on, and one or two "
-                                      "programs");
-  return job;
+Result<void> EvaluationJob::check(const std::string& where) const {
+  if (every >= 0 && patience >= 0 && !programs.empty() && programs.size() <= 2) return {};
+  return usage_error("run.job", where +
+                                    ": wanted every and patience from 0 on, and one or two "
+                                    "programs");
 }
 
 std::optional<double> Evaluation::find(const std::string& name) const {
@@ -128,20 +103,6 @@ Result<Evaluation> EvaluationSums::result() const {
   for (const auto& [name, value] : made.metrics)
     MOTLEY_RETURN_IF_ERROR(check("metric '" + name + "'", value));
   return made;
-}
-
-Json best_to_json(const Best& best) {
-  return {{"value", best.value}, {"step", best.step}, {"worse_since", best.worse_since}};
-}
-
-Result<Best> best_from_json(const Json& json, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  Best best;
-  MOTLEY_ASSIGN(best.value, object.number("value"));
-  MOTLEY_ASSIGN(best.step, object.integer("step"));
-  MOTLEY_ASSIGN(best.worse_since, object.integer("worse_since"));
-  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-  return best;
 }
 
 bool update_best(const Watch& watch, double value, std::int64_t step, std::optional<Best>& best) {

@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "motley/base/json_forward.h"
 #include "motley/base/result.h"
 #include "motley/data/dataset.h"
 
@@ -34,9 +33,13 @@ struct EvaluationJob {
   /// Evaluations in a row without a better one after which training ends; 0: none.
   std::int64_t patience = 0;
   bool operator==(const EvaluationJob&) const = default;
+  static void fields(auto& it, auto& field) {
+    field("data", it.data)("samples", it.samples)("every", it.every)("programs", it.programs);
+    field("outputs", it.outputs)("watch", it.watch.metric);
+    field("higher_is_better", it.watch.higher_is_better)("patience", it.patience);
+  }
+  Result<void> check(const std::string& where) const;
 };
-Json evaluation_job_to_json(const EvaluationJob& job);
-Result<EvaluationJob> evaluation_job_from_json(const Json& json, const std::string& where);
 
 /// What an evaluation gave.
 struct Evaluation {
@@ -79,9 +82,10 @@ struct Best {
   std::int64_t step = 0;         ///< steps done then
   std::int64_t worse_since = 0;  ///< evaluations after it
   bool operator==(const Best&) const = default;
+  static void fields(auto& it, auto& field) {
+    field("value", it.value)("step", it.step)("worse_since", it.worse_since);
+  }
 };
-Json best_to_json(const Best& best);
-Result<Best> best_from_json(const Json& json, const std::string& where);
 /// Takes an evaluation after `step` steps into account. Is it the best one?
 bool update_best(const Watch& watch, double value, std::int64_t step, std::optional<Best>& best);
 

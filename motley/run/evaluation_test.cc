@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 
 namespace motley::run {
 namespace {
@@ -82,15 +82,15 @@ TEST(EvaluationJob, JsonRoundTrip) {
                           .outputs = {"accuracy.0", "accuracy.1"},
                           .watch = {"accuracy", true},
                           .patience = 3};
-  const auto parsed = evaluation_job_from_json(evaluation_job_to_json(job), "e");
+  const auto parsed = fields_from_json<EvaluationJob>(fields_to_json(job), "e");
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(*parsed, job);
 }
 
 TEST(EvaluationJob, WantsListsOfTexts) {
-  Json json = evaluation_job_to_json({.data = {.path = "d.npz"}, .programs = {"a.txt"}});
+  Json json = fields_to_json(EvaluationJob{.data = {.path = "d.npz"}, .programs = {"a.txt"}});
   json["outputs"] = nullptr;
-  EXPECT_EQ(evaluation_job_from_json(json, "e").error().message,
+  EXPECT_EQ(fields_from_json<EvaluationJob>(json, "e").error().message,
             "e: key 'outputs': found null, wanted a list of strings");
 }
 

@@ -10,53 +10,12 @@
 #include "motley/base/json.h"
 #include "motley/base/result.h"
 #include "motley/base/units.h"
-#include "motley/data/dataset.h"
 #include "motley/run/evaluation.h"
-#include "motley/run/schedule.h"
 #include "motley/run/store_address.h"
+#include "motley/run/training_settings.h"
+#include "motley/run/worker_device.h"
 
 namespace motley::run {
-
-/// From `from` to `until`, seconds since the job's first step, an emulated device computes `factor`
-/// times as slowly.
-struct Slowness {
-  double from = 0, until = 0, factor = 1;
-  bool operator==(const Slowness&) const = default;
-};
-
-/// In this step the process ends as it comes to this instruction of its program, or hangs: to see
-/// what others make of it.
-struct Fault {
-  std::int64_t step = 0, instruction = 0;
-  bool hangs = false;
-  bool in_move = false;  ///< of a program that moves tensors (synth/move.h), after so many steps
-  bool operator==(const Fault&) const = default;
-};
-
-/// How one rank's device behaves.
-struct WorkerDevice {
-  std::string name;       ///< "a:0"
-  std::string kind;       ///< "cpu" or "cuda"
-  std::string host;       ///< "" = this machine
-  int local_index = 0;    ///< CUDA ordinal, where there is no uuid
-  std::string uuid = "";  ///< of a GPU, as its driver writes it; "": not said
-  int threads = 1;
-  double speed = 1.0;             ///< emulated share of one core's time
-  int processor = -1;             ///< that the worker keeps to; -1: any
-  std::optional<Bytes> memory;    ///< allocations beyond are refused
-  std::optional<double> rate;     ///< emulated link, bytes per second
-  std::optional<double> latency;  ///< emulated link, seconds
-  bool tf32 = false;  ///< of a GPU: float32 products may be rounded to TF32's 10 bits of mantissa
-  std::vector<Slowness> slow = {};  ///< those that overlap multiply
-  std::vector<Fault> faults = {};
-  bool operator==(const WorkerDevice&) const = default;
-
-  /// Share of a core's time at that time.
-  double speed_at(double seconds) const;
-};
-
-Json worker_device_to_json(const WorkerDevice& device);
-Result<WorkerDevice> worker_device_from_json(const Json& json, const std::string& where);
 
 /// That a job's plan may change while it runs (change.h).
 struct Changes {
@@ -71,6 +30,9 @@ struct Changes {
   /// Where the processes of an elastic job meet (run/hosts/key_server.h); none: in a file.
   std::optional<StoreAddress> keys = {};
   bool operator==(const Changes&) const = default;
+  static void fields(auto& it, auto& field) {
+    field("at", it.at)("elastic", it.is_elastic)("absent", it.absent).maybe("keys", it.keys);
+  }
 };
 
 /// That the batch changes while a job trains. Then what `steps` and the schedule count are samples,
@@ -81,26 +43,20 @@ struct Batches {
   std::int64_t most = 0;   ///< that any step has
   double lr_factor = 1;    ///< of all learning rates, by which the job's program begins
   bool operator==(const Batches&) const = default;
+  static void fields(auto& it, auto& field) {
+    field("first", it.first)("most", it.most)("lr_factor", it.lr_factor);
+  }
+  Result<void> check(const std::string& where) const;
 };
 
 /// Everything a worker needs to train. Written by `motley run` as JSON (docs/formats/job.md) next
 /// to the program; under a launcher rank 0 hands both to the others through the store.
-struct Job {
+struct Job : TrainingSettings {
   std::string run_dir;
   std::string program_path;
   std::string model_path;
-  data::DataSource data;
-  std::optional<std::uint64_t> shuffle;
-  std::int64_t steps = 0;  ///< stop after this many steps in total
-  Schedule schedule;       ///< of the learning rates
-  double lr = 0;           ///< of the recipe, to which a script's rates are relative
+  double lr = 0;  ///< of the recipe, to which a script's rates are relative
   std::optional<EvaluationJob> evaluation;
-  std::uint64_t seed = 0;             ///< of dropout and other random numbers
-  std::int64_t checkpoint_every = 0;  ///< 0: only at the end or when told to stop
-  bool resume = true;                 ///< continue from run_dir/checkpoint/latest when it is there
-  double timeout_s = 30;              ///< of every wait for a peer
-  std::string transport = "auto";     ///< of collectives: auto, or gloo even within a machine
-  std::int64_t trace_steps = 5;       ///< the last so many steps are kept as a trace
   std::vector<WorkerDevice> devices;  ///< by rank
   std::string rank_files;  ///< folder of what each rank here needs alone (rank_files.h); "": none
   /// Of ranks that keep parts of checkpoints on their own hosts: the folder for it, at the lead its
@@ -111,6 +67,14 @@ struct Job {
   std::optional<Changes> changes = {};
   std::optional<Batches> batches = {};  ///< none: all of one size
   bool operator==(const Job&) const = default;
+  static void fields(auto& it, auto& field) {
+    field("run_dir", it.run_dir)("program", it.program_path)("model", it.model_path);
+    TrainingSettings::fields(it, field);
+    field("lr", it.lr).maybe("evaluation", it.evaluation)("devices", it.devices);
+    field("rank_files", it.rank_files).maybe("kept", it.kept).maybe("store", it.store);
+    field.maybe("changes", it.changes).maybe("batches", it.batches);
+  }
+  Result<void> check(const std::string& where) const;
 };
 /// The machines of its devices other than the lead's; of those that are not absent at first.
 std::set<std::string> remote_hosts(const Job& job);

@@ -18,7 +18,7 @@ Job example_job() {
   job.seed = std::uint64_t{1} << 63;
   job.checkpoint_every = 5;
   job.resume = false;
-  job.timeout_s = 12.5;
+  job.timeout = Seconds(12.5);
   job.trace_steps = 3;
   job.kept = "3f0e/91ab";
   job.batches = Batches{.first = 32, .most = 64, .lr_factor = 1.25};

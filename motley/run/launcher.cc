@@ -454,7 +454,7 @@ void Launch::check_silence() {
   }
   // Longer than the workers' own timeouts, which know better whom they wait for.
   const bool all_ready = std::count(is_ready_.begin(), is_ready_.end(), false) == 0;
-  const double limit = job_.timeout_s * (all_ready ? 1.0 : kStartFactor) + kSilenceMargin;
+  const double limit = job_.timeout.value * (all_ready ? 1.0 : kStartFactor) + kSilenceMargin;
   if (blame_ != Blame::kNone || all_ended() || seconds_since(progress_at_) < limit) return;
   blame(Blame::kError,
         Error{ErrorKind::kRuntime, "run.timeout",

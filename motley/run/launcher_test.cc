@@ -81,7 +81,7 @@ exit 2)");
 }
 
 TEST_F(LauncherTest, SilenceEndsTheJob) {
-  job_.timeout_s = 0.01;
+  job_.timeout = Seconds(0.01);
   worker(R"(echo '{"event":"ready","rank":0}'
 exec sleep 60)");
   const JobOutcome outcome = start();

@@ -22,9 +22,12 @@ struct TrainingPoint {
   std::int64_t evaluated_step = -1;  ///< of the latest evaluation of this job
   std::optional<Best> best;
   bool operator==(const TrainingPoint&) const = default;
+  static void fields(auto& it, auto& field) {
+    field("step", it.step)("samples", it.samples)("elapsed_s", it.elapsed_s);
+    field("saved_step", it.saved_step)("saved_path", it.saved_path)("saved_host", it.saved_host);
+    field("evaluated_step", it.evaluated_step)("best", it.best);
+  }
 };
-Json point_to_json(const TrainingPoint& point);
-Result<TrainingPoint> point_from_json(const Json& json, const std::string& where);
 
 /// Where one process stands that has stopped, as others were lost. Both ways to come further have
 /// in common that nobody is there before all could be: a step is decided by a sum of all ranks
@@ -41,8 +44,14 @@ struct Standing {
   int entering = 0;       ///< stint in whose form the tensors lie as well; 0: none
   TrainingPoint point;
   bool operator==(const Standing&) const = default;
+  static void fields(auto& it, auto& field) {
+    field("device", it.device)("stint", it.stint)("is_idle", it.is_idle)("has_left", it.has_left);
+    field("is_open", it.is_open)("may_end", it.may_end)("entering", it.entering);
+    field("point", it.point);
+  }
 };
 Json standing_to_json(const Standing& standing);
+/// Of an event, which has other fields, too.
 Result<Standing> standing_from_json(const Json& json, const std::string& where);
 
 /// From where all go on.
@@ -55,9 +64,10 @@ struct Recovery {
   std::string from;
   bool is_loaded() const { return !from.empty() && from != "new"; }  ///< from a checkpoint
   bool operator==(const Recovery&) const = default;
+  static void fields(auto& it, auto& field) {
+    field("stint", it.stint)("point", it.point)("stops", it.stops)("from", it.from);
+  }
 };
-Json recovery_to_json(const Recovery& recovery);
-Result<Recovery> recovery_from_json(const Json& json, const std::string& where);
 
 /// The farthest point at which somebody stands who trains, or did until the stint: all others can
 /// come there. Idle ones go from stint to stint alone, and hold nobody back. Runtime error

@@ -7,7 +7,7 @@
 #include <random>
 #include <set>
 
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 
 namespace motley::run {
 namespace {
@@ -57,16 +57,16 @@ TEST(Recoveries, SurviveTheirText) {
       {.stint = 2, .point = {.step = 9, .evaluated_step = 9}, .stops = true},
       {.stint = 1, .point = {.step = 5, .saved_step = 5}, .from = "run/checkpoint/step-00000005"}};
   for (const Recovery& each : recoveries)
-    EXPECT_EQ(recovery_from_json(recovery_to_json(each), "order").value(), each);
+    EXPECT_EQ(fields_from_json<Recovery>(fields_to_json(each), "order").value(), each);
 }
 
 TEST(Standings, WhatIsMissingIsNamed) {
   Json json = standing_to_json({});
   json.erase("may_end");
   EXPECT_EQ(standing_from_json(json, "halted").error().message, "halted: key 'may_end' is missing");
-  Json recovery = recovery_to_json({});
+  Json recovery = fields_to_json(Recovery());
   recovery["point"].erase("step");
-  EXPECT_EQ(recovery_from_json(recovery, "order").error().message,
+  EXPECT_EQ(fields_from_json<Recovery>(recovery, "order").error().message,
             "order: point: key 'step' is missing");
 }
 

@@ -9,17 +9,13 @@
 
 #include "motley/base/exact_math.h"
 #include "motley/base/file.h"
-#include "motley/base/json.h"
 #include "motley/base/text.h"
 
 namespace motley::run {
 namespace {
 
-constexpr std::array<std::string_view, 6> kNames = {"constant", "linear",    "cosine",
-                                                    "step",     "one-cycle", "file"};
-
 std::vector<std::string> known_schedules() {
-  return {kNames.begin(), kNames.end() - 1};  // a file is not called so
+  return {kScheduleNames.begin(), kScheduleNames.end() - 1};  // a file is not called so
 }
 
 /// From `from` to `to` along half a cosine.
@@ -69,8 +65,6 @@ Result<Schedule> read_schedule(const std::string& path) {
 
 }  // namespace
 
-std::string_view schedule_name(ScheduleKind kind) { return kNames[static_cast<std::size_t>(kind)]; }
-
 double Schedule::factor(std::int64_t step) const {
   if (kind == ScheduleKind::kFile)
     return factors[static_cast<std::size_t>(
@@ -95,8 +89,8 @@ double Schedule::factor(std::int64_t step) const {
 
 Result<Schedule> parse_schedule(const std::string& text) {
   const std::vector<std::string_view> parts = split(text, ':');
-  const auto name = std::find(kNames.begin(), kNames.end() - 1, parts[0]);
-  if (name == kNames.end() - 1) {
+  const auto name = std::find(kScheduleNames.begin(), kScheduleNames.end() - 1, parts[0]);
+  if (name == kScheduleNames.end() - 1) {
     if (std::error_code fault; std::filesystem::exists(text, fault)) return read_schedule(text);
     const std::vector<std::string> known = known_schedules();
     return usage_error("run.schedule",
@@ -104,7 +98,7 @@ Result<Schedule> parse_schedule(const std::string& text) {
                                    "there, with a factor a line{}",
                                    text, join(known, " "), suggestion_clause(parts[0], known)));
   }
-  Schedule schedule{.kind = static_cast<ScheduleKind>(name - kNames.begin())};
+  Schedule schedule{.kind = static_cast<ScheduleKind>(name - kScheduleNames.begin())};
   const bool has_floor =
       schedule.kind == ScheduleKind::kLinear || schedule.kind == ScheduleKind::kCosine;
   const std::size_t most = has_floor ? 2 : schedule.kind == ScheduleKind::kStep ? 3 : 1;
@@ -150,42 +144,11 @@ Result<void> verify_schedule(const Schedule& schedule, std::int64_t steps) {
   return {};
 }
 
-Json schedule_to_json(const Schedule& schedule) {
-  return {{"kind", schedule_name(schedule.kind)},
-          {"warmup", schedule.warmup},
-          {"steps", schedule.steps},
-          {"floor", schedule.floor},
-          {"every", schedule.every},
-          {"gamma", schedule.gamma},
-          {"factors", schedule.factors}};
-}
-
-Result<Schedule> schedule_from_json(const Json& json, const std::string& where) {
-  MOTLEY_ASSIGN(auto object, JsonObject::make(json, where));
-  Schedule schedule;
-  MOTLEY_ASSIGN(const std::string kind, object.string("kind"));
-  const auto* const name = std::find(kNames.begin(), kNames.end(), kind);
-  if (name == kNames.end())
-    return usage_error("run.schedule", fmt::format("{}: unknown kind '{}'", where, kind));
-  schedule.kind = static_cast<ScheduleKind>(name - kNames.begin());
-  MOTLEY_ASSIGN(schedule.warmup, object.integer("warmup"));
-  MOTLEY_ASSIGN(schedule.steps, object.integer("steps"));
-  MOTLEY_ASSIGN(schedule.floor, object.number("floor"));
-  MOTLEY_ASSIGN(schedule.every, object.integer("every"));
-  MOTLEY_ASSIGN(schedule.gamma, object.number("gamma"));
-  MOTLEY_ASSIGN(const Json* factors, object.member("factors"));
-  if (!factors->is_array()) return usage_error("run.schedule", where + ": factors: wanted a list");
-  for (const Json& factor : *factors) {
-    if (!factor.is_number()) return usage_error("run.schedule", where + ": factors: not a number");
-    schedule.factors.push_back(factor.get<double>());
-  }
-  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-  const bool is_file = schedule.kind == ScheduleKind::kFile;
-  if (schedule.every < 1 || schedule.warmup < 0 || is_file != !schedule.factors.empty())
-    return usage_error("run.schedule", where +
-                                           ": wanted every from 1 on, warmup from 0 on, and "
-                                           "factors of a file");
-  return schedule;
+Result<void> Schedule::check(const std::string& where) const {
+  if (every >= 1 && warmup >= 0 && (kind == ScheduleKind::kFile) == !factors.empty()) return {};
+  return usage_error("run.schedule", where +
+                                         ": wanted every from 1 on, warmup from 0 on, and "
+                                         "factors of a file");
 }
 
 }  // namespace motley::run

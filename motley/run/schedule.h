@@ -1,16 +1,18 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "motley/base/json_forward.h"
 #include "motley/base/result.h"
 
 namespace motley::run {
 
 enum class ScheduleKind { kConstant, kLinear, kCosine, kStep, kOneCycle, kFile };
+inline constexpr std::array<std::string_view, 6> kScheduleNames = {
+    "constant", "linear", "cosine", "step", "one-cycle", "file"};
 
 /// How learning rates change over a training: each is the optimizer's times factor(step). After a
 /// warm-up of w steps, in which the factor rises as step / w from 0, t of n steps being over:
@@ -35,9 +37,13 @@ struct Schedule {
 
   /// `step` from 0. After the last it stays as it is there.
   double factor(std::int64_t step) const;
-};
 
-std::string_view schedule_name(ScheduleKind kind);
+  static void fields(auto& it, auto& field) {
+    field.word("kind", it.kind, kScheduleNames)("warmup", it.warmup)("steps", it.steps);
+    field("floor", it.floor)("every", it.every)("gamma", it.gamma)("factors", it.factors);
+  }
+  Result<void> check(const std::string& where) const;
+};
 
 /// "constant", "linear", "linear:FLOOR", "cosine", "cosine:FLOOR", "step:EVERY",
 /// "step:EVERY:GAMMA", "one-cycle", or a file with a factor a line (# begins a comment). Warm-up
@@ -47,8 +53,5 @@ Result<Schedule> parse_schedule(const std::string& text);
 /// Usage errors: a warm-up below 0, longer than the training or beside a file of factors; a file
 /// with fewer of them than `steps`; a one-cycle of fewer than 4 steps.
 Result<void> verify_schedule(const Schedule& schedule, std::int64_t steps);
-
-Json schedule_to_json(const Schedule& schedule);
-Result<Schedule> schedule_from_json(const Json& json, const std::string& where);
 
 }  // namespace motley::run

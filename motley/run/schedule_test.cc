@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 
 namespace motley::run {
 namespace {
@@ -109,7 +109,7 @@ TEST(Schedule, JsonRoundTrip) {
   for (const Schedule& schedule :
        {make_schedule("cosine:0.1", 100, 10), make_schedule("step:7:0.3", 20),
         Schedule{.kind = ScheduleKind::kFile, .factors = {1, 0.5}}}) {
-    const auto parsed = schedule_from_json(schedule_to_json(schedule), "s");
+    const auto parsed = fields_from_json<Schedule>(fields_to_json(schedule), "s");
     ASSERT_TRUE(parsed) << parsed.error().message;
     EXPECT_EQ(*parsed, schedule);
   }

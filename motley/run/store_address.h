@@ -1,10 +1,6 @@
 #pragma once
 
-#include <optional>
 #include <string>
-
-#include "motley/base/json_forward.h"
-#include "motley/base/result.h"
 
 namespace motley::run {
 
@@ -13,11 +9,10 @@ struct StoreAddress {
   std::string address;
   int port = 0;
   std::string secret;  ///< first part of every key: who does not know it finds nothing there
+  static void fields(auto& it, auto& field) {
+    field("address", it.address)("port", it.port)("secret", it.secret);
+  }
   bool operator==(const StoreAddress&) const = default;
 };
-
-/// None is null.
-Json store_to_json(const std::optional<StoreAddress>& store);
-Result<StoreAddress> store_from_json(const Json& json, const std::string& where);
 
 }  // namespace motley::run

@@ -46,7 +46,7 @@ Succession::Succession(Hosts& hosts, const Job& job, std::string host, const Inh
       host_(std::move(host)),
       word_(inherited == nullptr ? random_word() : inherited->memory.value("word", "")),
       views_(host_, inherited == nullptr ? first_view(job, host_) : view_of(inherited->memory)),
-      patience_(std::max(job.timeout_s, 3 * kBeatEvery)) {
+      patience_(std::max(job.timeout.value, 3 * kBeatEvery)) {
   if (inherited == nullptr) return;
   epoch_ = inherited->memory.value("epoch", 0) + 1;
   version_ = inherited->memory.value("version", std::int64_t{0});

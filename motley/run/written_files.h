@@ -4,12 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "motley/base/json_forward.h"
 #include "motley/base/result.h"
-
-namespace motley {
-class JsonObject;
-}
 
 namespace motley::run {
 
@@ -18,6 +13,7 @@ struct HeldFile {
   std::string host;
   std::string folder;  ///< below what the host keeps (agent.h)
   bool operator==(const HeldFile&) const = default;
+  static void fields(auto& it, auto& field) { field("host", it.host)("folder", it.folder); }
 };
 /// By the file's name.
 using HeldFiles = std::map<std::string, HeldFile>;
@@ -26,11 +22,12 @@ using HeldFiles = std::map<std::string, HeldFile>;
 struct WrittenFiles {
   std::map<std::string, std::string> model, optimizer;
   HeldFiles held;  ///< those of them that do not lie in the checkpoint's folder
+  static void fields(auto& it, auto& field) {
+    field("model_files", it.model)("optimizer_files", it.optimizer);
+    field.when(!it.held.empty(), "held", it.held);
+  }
+  Result<void> check(const std::string& where) const;
 };
-Json written_files_to_json(const WrittenFiles& files);
-/// Of an object that may have other members.
-Result<WrittenFiles> read_written_files(JsonObject& object);
-Result<WrittenFiles> written_files_from_json(const Json& json, const std::string& where);
 
 /// Names of files by the host that has them.
 std::map<std::string, std::vector<std::string>> names_by_host(const HeldFiles& held);

@@ -10,7 +10,7 @@
 #include <span>
 
 #include "motley/base/file.h"
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 #include "motley/base/random.h"
 #include "motley/base/text.h"
 #include "motley/graph/reach.h"
@@ -339,7 +339,7 @@ Result<void> RankTraining::share_weights() {
   if (session_.rank == 0) {
     MOTLEY_RETURN_IF_ERROR(rendezvous.set("resumed from", resumed_from_));
     MOTLEY_RETURN_IF_ERROR(
-        rendezvous.set("best", best_ ? best_to_json(*best_).dump() : std::string("none")));
+        rendezvous.set("best", best_ ? fields_to_json(*best_).dump() : std::string("none")));
     MOTLEY_RETURN_IF_ERROR(rendezvous.set("samples", std::to_string(samples_taken_)));
     MOTLEY_RETURN_IF_ERROR(rendezvous.set("first step", std::to_string(next_step_)));
   }
@@ -376,7 +376,7 @@ Result<void> RankTraining::share_weights() {
   MOTLEY_ASSIGN(const std::string best, rendezvous.get("best"));
   if (best != "none") {
     MOTLEY_ASSIGN(const Json json, parse_json(best, "best"));
-    MOTLEY_ASSIGN(best_, best_from_json(json, "best"));
+    MOTLEY_ASSIGN(best_, fields_from_json<Best>(json, "best"));
   }
   next_step_ = first_step;
   MOTLEY_ASSIGN(const std::string samples, rendezvous.get("samples"));
@@ -494,7 +494,7 @@ Result<void> RankTraining::open_feeds() {
                         .shuffle = shuffle,
                         .rank = session_.rank,
                         .machines = machines,
-                        .timeout = Seconds(session_.job.timeout_s)};
+                        .timeout = session_.job.timeout};
     const std::string key =
         fmt::format("feed/{}/{}", name, machines[static_cast<std::size_t>(session_.rank)]);
     options.share = [this, key](const std::optional<std::string>& text) -> Result<std::string> {
@@ -785,7 +785,7 @@ Result<std::string> RankTraining::finish_checkpoint() {
       continue;
     }
     MOTLEY_ASSIGN(const Json json, parse_json(text, key));
-    parts.push_back(written_files_from_json(json, key));
+    parts.push_back(fields_from_json<WrittenFiles>(json, key));
     if (parts.back() && parts.back()->held.empty() && is_elsewhere(rank))
       MOTLEY_RETURN_IF_ERROR(receive_files(*parts.back(), rank));
   }
@@ -823,7 +823,7 @@ Result<void> RankTraining::join_checkpoint() {
     }
     MOTLEY_RETURN_IF_ERROR(
         rendezvous.set(fmt::format("{}{}", key, session_.rank),
-                       files ? written_files_to_json(*files).dump() : files.error().message));
+                       files ? fields_to_json(*files).dump() : files.error().message));
     if (is_away && files && !keeps_own()) MOTLEY_RETURN_IF_ERROR(send_files(*files));
   }
   MOTLEY_ASSIGN(const std::string outcome, rendezvous.get(key + "end", session_.patience()));

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 #include "motley/base/quiet_thread.h"
 #include "motley/run/change.h"
 #include "motley/run/torch/exchange/clock.h"
@@ -119,7 +119,7 @@ Result<std::optional<RankTraining::End>> Stints::stint() {
     MOTLEY_ASSIGN(const RankTraining::End ended, training_->run(given_step()));
     const bool goes_on = ended == RankTraining::End::kChanged;
     word = Json{{"goes_on", goes_on}, {"is_stopped", ended == RankTraining::End::kStopped}};
-    if (goes_on) word["point"] = point_to_json(training_->point());
+    if (goes_on) word["point"] = fields_to_json(training_->point());
     MOTLEY_RETURN_IF_ERROR(tell(word));
   } else {
     MOTLEY_ASSIGN(word, wait_word());
@@ -138,7 +138,8 @@ Result<void> Stints::change(const Json& word) {
   if (training_ && !is_lead() && process_.rendezvous) {
     MOTLEY_ASSIGN(said, wait_word());
   }
-  MOTLEY_ASSIGN(const TrainingPoint point, point_from_json(said.at("point"), "point"));
+  MOTLEY_ASSIGN(const TrainingPoint point,
+                fields_from_json<TrainingPoint>(said.at("point"), "point"));
   return go_on(std::move(next), point, false);
 }
 

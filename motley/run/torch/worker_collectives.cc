@@ -12,7 +12,7 @@
 #include <string_view>
 #include <thread>
 
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 #include "motley/base/statistics.h"
 #include "motley/base/text.h"
 #include "motley/program/parts.h"
@@ -234,7 +234,7 @@ Result<void> measure_collectives(WorkerSession& session, const Reporter& reporte
   }
   if (session.rendezvous)
     MOTLEY_RETURN_IF_ERROR(session.rendezvous->barrier("end", session.patience()));
-  if (session.rank == 0) reporter.event("collectives", measured_group_to_json(times));
+  if (session.rank == 0) reporter.event("collectives", fields_to_json(times));
   reporter.event("done", Json{{"steps", 0}, {"reason", "finished"}});
   return {};
 }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "motley/base/file.h"
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 #include "motley/program/program_text.h"
 #include "motley/run/measure.h"
 #include "motley/run/torch/lanes/framework_memory.h"
@@ -52,14 +52,14 @@ Result<std::vector<OpTime>> profile_with_memory(std::size_t index, const Profile
 Result<void> run_profile(const std::string& job_path, const Reporter& reporter) {
   MOTLEY_ASSIGN(const std::string text, read_file(job_path));
   MOTLEY_ASSIGN(const Json json, parse_json(text, job_path));
-  MOTLEY_ASSIGN(ProfileJob job, profile_job_from_json(json, job_path));
+  MOTLEY_ASSIGN(ProfileJob job, fields_from_json<ProfileJob>(json, job_path));
   MOTLEY_RETURN_IF_ERROR(set_up_device(job.device));
   std::vector<OpTime> times;
   for (std::size_t i = 0; i < job.programs.size(); ++i) {
     MOTLEY_ASSIGN(const std::vector<OpTime> measured, profile_with_memory(i, job));
     times.insert(times.end(), measured.begin(), measured.end());
   }
-  reporter.result(op_times_to_json(times));
+  reporter.result(fields_to_json(OpTimes{times}));
   for (std::size_t i = 0; job.linger; i = (i + 1) % job.programs.size())
     MOTLEY_RETURN_IF_ERROR(profile_file(i, job));
   return {};

@@ -115,7 +115,7 @@ RendezvousOptions rendezvous_options(const WorkerArguments& arguments, const Job
     place.source = "the job's store";
     options.place = std::move(place);
   }
-  options.timeout = Seconds(10 * job.timeout_s);
+  options.timeout = 10 * job.timeout;
   return options;
 }
 
@@ -187,7 +187,7 @@ std::set<std::pair<int, int>> find_pairs(const WorkerSession& session) {
 
 CommunicatorOptions communicator_options(const WorkerSession& session) {
   CommunicatorOptions options;
-  options.timeout = Seconds(session.job.timeout_s);
+  options.timeout = session.job.timeout;
   options.shared_memory = session.job.transport != "gloo";
   for (const program::Group& group : session.program.groups) {
     GroupOptions next;

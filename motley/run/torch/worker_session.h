@@ -52,7 +52,7 @@ struct WorkerSession {
   const WorkerDevice& device() const { return job.devices[static_cast<std::size_t>(rank)]; }
   std::vector<std::string> hosts() const;  ///< by rank
   /// Waits that may include loading files on some ranks.
-  Seconds patience() const { return Seconds(10 * job.timeout_s); }
+  Seconds patience() const { return 10 * job.timeout; }
 };
 
 /// Reads the job (or fetches it from rank 0), its program, sets up this process's device, and

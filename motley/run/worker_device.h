@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "motley/base/result.h"
+#include "motley/base/units.h"
+
+namespace motley::run {
+
+/// From `from` to `until`, seconds since the job's first step, an emulated device computes `factor`
+/// times as slowly.
+struct Slowness {
+  double from = 0, until = 0, factor = 1;
+  bool operator==(const Slowness&) const = default;
+  static void fields(auto& it, auto& field) {
+    field("from", it.from)("until", it.until)("factor", it.factor);
+  }
+};
+
+/// In this step the process ends as it comes to this instruction of its program, or hangs: to see
+/// what others make of it.
+struct Fault {
+  std::int64_t step = 0, instruction = 0;
+  bool hangs = false;
+  bool in_move = false;  ///< of a program that moves tensors (synth/move.h), after so many steps
+  bool operator==(const Fault&) const = default;
+  static void fields(auto& it, auto& field) {
+    field("step", it.step)("instruction", it.instruction)("hangs", it.hangs);
+    field("in_move", it.in_move);
+  }
+};
+
+/// How one rank's device behaves.
+struct WorkerDevice {
+  std::string name;       ///< "a:0"
+  std::string kind;       ///< "cpu" or "cuda"
+  std::string host;       ///< "" = this machine
+  int local_index = 0;    ///< CUDA ordinal, where there is no uuid
+  std::string uuid = "";  ///< of a GPU, as its driver writes it; "": not said
+  int threads = 1;
+  double speed = 1.0;             ///< emulated share of one core's time
+  int processor = -1;             ///< that the worker keeps to; -1: any
+  std::optional<Bytes> memory;    ///< allocations beyond are refused
+  std::optional<double> rate;     ///< emulated link, bytes per second
+  std::optional<double> latency;  ///< emulated link, seconds
+  bool tf32 = false;  ///< of a GPU: float32 products may be rounded to TF32's 10 bits of mantissa
+  std::vector<Slowness> slow = {};  ///< those that overlap multiply
+  std::vector<Fault> faults = {};
+  bool operator==(const WorkerDevice&) const = default;
+
+  /// Share of a core's time at that time.
+  double speed_at(double seconds) const;
+
+  static void fields(auto& it, auto& field) {
+    field("name", it.name)("kind", it.kind)("host", it.host)("local_index", it.local_index);
+    field("uuid", it.uuid)("threads", it.threads)("speed", it.speed)("processor", it.processor);
+    field.maybe("memory", it.memory).maybe("rate", it.rate).maybe("latency", it.latency);
+    field("tf32", it.tf32);
+    field.when(!it.slow.empty(), "slow", it.slow).when(!it.faults.empty(), "faults", it.faults);
+  }
+  Result<void> check(const std::string& where) const;
+};
+
+}  // namespace motley::run
