@@ -236,6 +236,11 @@ std::map<GroupId, Levels> add_levels(const WorkerSession& session, CommunicatorO
 
 }  // namespace
 
+bool WorkerSession::is_elsewhere(int rank) const {
+  return has_own_directories(job) &&
+         job.devices[static_cast<std::size_t>(rank)].host != job.devices[0].host;
+}
+
 std::vector<std::string> WorkerSession::hosts() const {
   std::vector<std::string> hosts;
   for (const WorkerDevice& device : job.devices) hosts.push_back(device.host);

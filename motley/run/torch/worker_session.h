@@ -51,6 +51,8 @@ struct WorkerSession {
 
   const WorkerDevice& device() const { return job.devices[static_cast<std::size_t>(rank)]; }
   std::vector<std::string> hosts() const;  ///< by rank
+  /// Has that rank a run directory of its own, on another machine than rank 0's?
+  bool is_elsewhere(int rank) const;
   /// Waits that may include loading files on some ranks.
   Seconds patience() const { return 10 * job.timeout; }
 };
