@@ -80,6 +80,9 @@ struct ArrivalSeen {
   bool operator==(const ArrivalSeen&) const = default;
 };
 
+/// The price of machines that are not to be had now.
+inline constexpr double kNotOffered = -1;
+
 /// What an hour of a kind costs in a zone from now on, of spot machines or of those on demand.
 struct PriceSeen {
   std::string kind, zone;

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "motley/base/units.h"
-#include "motley/elastic/deadline_policy.h"
+#include "peers/policies/deadline_policy.h"
 
-namespace motley::elastic {
+namespace motley::peers {
 
 /// A job in ticks, and at which of them there are spot machines; behind the last: as there.
 struct SpotMarket {
@@ -41,4 +41,4 @@ MarketOutcome replay_market(const SpotMarket& market, policy::Policy& policy);
 /// nothing is in time. O(deadline work change_over).
 double clairvoyant_cost(const SpotMarket& market);
 
-}  // namespace motley::elastic
+}  // namespace motley::peers

@@ -1,4 +1,4 @@
-#include "motley/base/csv.h"
+#include "peers/import/csv.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 
-namespace motley {
+namespace motley::peers {
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
@@ -175,4 +175,4 @@ tl::unexpected<Error> CsvTable::fault(std::size_t row, std::size_t column,
                                              line(row), name, text(row, column), wanted));
 }
 
-}  // namespace motley
+}  // namespace motley::peers

@@ -1,4 +1,4 @@
-#include "motley/elastic/market_replay.h"
+#include "peers/policies/market_replay.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -6,7 +6,7 @@
 #include "motley/base/json.h"
 #include "motley/base/random.h"
 
-namespace motley::elastic {
+namespace motley::peers {
 namespace {
 
 SpotMarket market(std::string_view trace, int work, int deadline, int change_over) {
@@ -90,7 +90,7 @@ TEST(DeadlinePolicy, GoesOnFromItsState) {
     const auto one = make_deadline_policy(name, job).value();
     for (int at = 0; at < 28; ++at) {
       const policy::PriceSeen price{"any", "any", Seconds(300.0 * at),
-                                    trace.has_spot(at) ? 1 : kNotOffered};
+                                    trace.has_spot(at) ? 1 : policy::kNotOffered};
       const auto other = make_deadline_policy(name, job).value();
       ASSERT_TRUE(other->restore(one->state(), "x").has_value());
       const auto expected = one->observe(price);
@@ -113,4 +113,4 @@ TEST(DeadlinePolicy, SaysWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace motley::elastic
+}  // namespace motley::peers

@@ -8,7 +8,7 @@
 
 #include "motley/base/result.h"
 
-namespace motley {
+namespace motley::peers {
 
 struct CsvOptions {
   bool has_names = true;  ///< the first line names the columns; otherwise `column` finds none
@@ -60,4 +60,4 @@ class CsvTable {
   std::vector<std::size_t> lines_;   // of each row
 };
 
-}  // namespace motley
+}  // namespace motley::peers

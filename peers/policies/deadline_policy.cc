@@ -1,4 +1,4 @@
-#include "motley/elastic/deadline_policy.h"
+#include "peers/policies/deadline_policy.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "motley/base/json.h"
 
-namespace motley::elastic {
+namespace motley::peers {
 namespace {
 
 constexpr const char* kHoldings[] = {"nothing", "spot", "on-demand"};
@@ -59,7 +59,7 @@ std::vector<policy::Choice> DeadlinePolicy::decide() {
   if (standing_.work.value > 0) {
     next = is_forced_ ? Holding::kOnDemand : wanted(standing_);
     if (next == Holding::kSpot && !standing_.is_there) next = Holding::kNothing;
-    if (!is_safe(job_.terms, standing_.slack, standing_.holding, next)) {
+    if (!elastic::is_safe(job_.terms, standing_.slack, standing_.holding, next)) {
       is_forced_ = true;
       next = Holding::kOnDemand;
     }
@@ -139,4 +139,4 @@ Result<void> DeadlinePolicy::restore(const Json& state, const std::string& where
   return {};
 }
 
-}  // namespace motley::elastic
+}  // namespace motley::peers

@@ -1,11 +1,11 @@
-#include "motley/elastic/market_replay.h"
+#include "peers/policies/market_replay.h"
 
 #include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <string>
 
-namespace motley::elastic {
+namespace motley::peers {
 namespace {
 
 constexpr int kMostTicks = 1'000'000;  // of a policy that never ends
@@ -54,7 +54,7 @@ MarketOutcome replay_market(const SpotMarket& market, policy::Policy& policy) {
       policy.observe(policy::LossSeen{"any", now});
       rented = {};
     }
-    const double price = has_spot ? job.terms.spot_per_hour : kNotOffered;
+    const double price = has_spot ? job.terms.spot_per_hour : policy::kNotOffered;
     take(policy.observe(policy::PriceSeen{"any", "any", now, price}), market.change_over, rented);
     if (rented.holding == Holding::kNothing) continue;
     outcome.cost += rented.holding == Holding::kSpot ? market.spot : market.on_demand;
@@ -108,4 +108,4 @@ double clairvoyant_cost(const SpotMarket& market) {
   return best < kNever ? best : market.on_demand * (market.work + market.change_over);
 }
 
-}  // namespace motley::elastic
+}  // namespace motley::peers

@@ -7,10 +7,10 @@
 
 #include "motley/base/json.h"
 #include "motley/base/text.h"
-#include "motley/elastic/deadline_policy.h"
 #include "motley/elastic/spot_gaps.h"
+#include "peers/policies/deadline_policy.h"
 
-namespace motley::elastic {
+namespace motley::peers {
 namespace {
 
 class OnDemand : public DeadlinePolicy {
@@ -54,7 +54,7 @@ class UniformProgress : public DeadlinePolicy {
 /// every hour.
 class Renting : public DeadlinePolicy {
  public:
-  Renting(const DeadlineJob& job, Lifetimes lifetimes)
+  Renting(const DeadlineJob& job, elastic::Lifetimes lifetimes)
       : DeadlinePolicy("motley", job), lifetimes_(std::move(lifetimes)) {}
 
  protected:
@@ -89,8 +89,9 @@ class Renting : public DeadlinePolicy {
     MOTLEY_ASSIGN(const Json* gaps, object.member("gaps"));
     MOTLEY_ASSIGN(const std::int64_t spells, object.integer("spells"));
     MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
-    MOTLEY_ASSIGN(lifetimes_, Lifetimes::from_json(*lifetimes, where, lifetimes_.options()));
-    MOTLEY_ASSIGN(gaps_, SpotGaps::from_json(*gaps, where));
+    MOTLEY_ASSIGN(lifetimes_,
+                  elastic::Lifetimes::from_json(*lifetimes, where, lifetimes_.options()));
+    MOTLEY_ASSIGN(gaps_, elastic::SpotGaps::from_json(*gaps, where));
     spells_ = static_cast<int>(spells);
     plan_.reset();
     return {};
@@ -102,18 +103,18 @@ class Renting : public DeadlinePolicy {
   std::string name_of_spell() const { return fmt::format("spell {}", spells_); }
 
   void plan(const Standing& standing) {
-    const LifetimeForecast forecast = lifetimes_.forecast(standing.now);
-    const SpotBelief belief{forecast.hazard_of(job().kind, job().zone),
-                            gaps_.returns_per_second(standing.now)};
+    const elastic::LifetimeForecast forecast = lifetimes_.forecast(standing.now);
+    const elastic::SpotBelief belief{forecast.hazard_of(job().kind, job().zone),
+                                     gaps_.returns_per_second(standing.now)};
     plan_.emplace(job().terms, belief, standing.work,
                   std::max(standing.slack, job().terms.change_over));
     planned_at_ = standing.now;
   }
 
-  Lifetimes lifetimes_;
-  SpotGaps gaps_;
+  elastic::Lifetimes lifetimes_;
+  elastic::SpotGaps gaps_;
   int spells_ = 0;  // that have ended
-  std::optional<RentingPlan> plan_;
+  std::optional<elastic::RentingPlan> plan_;
   Seconds planned_at_;
 };
 
@@ -125,7 +126,7 @@ std::vector<std::string> deadline_policies() {
 
 Result<std::unique_ptr<policy::Policy>> make_deadline_policy(const std::string& name,
                                                              const DeadlineJob& job,
-                                                             const Lifetimes& lifetimes) {
+                                                             const elastic::Lifetimes& lifetimes) {
   if (name == "on-demand") return std::make_unique<OnDemand>(job);
   if (name == "greedy") return std::make_unique<Greedy>(job);
   if (name == "uniform") return std::make_unique<UniformProgress>(job);
@@ -136,4 +137,4 @@ Result<std::unique_ptr<policy::Policy>> make_deadline_policy(const std::string& 
                                  suggestion_clause(name, known), join(known, ", ")));
 }
 
-}  // namespace motley::elastic
+}  // namespace motley::peers

@@ -1,4 +1,4 @@
-#include "motley/base/csv.h"
+#include "peers/import/csv.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -8,7 +8,7 @@
 
 #include "motley/base/text.h"
 
-namespace motley {
+namespace motley::peers {
 namespace {
 
 std::vector<std::string> row_of(const CsvTable& table, std::size_t row) {
@@ -137,4 +137,4 @@ RC_GTEST_PROP(Csv, KeepsQuotedFields, ()) {
 }
 
 }  // namespace
-}  // namespace motley
+}  // namespace motley::peers

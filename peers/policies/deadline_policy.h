@@ -9,7 +9,9 @@
 #include "motley/elastic/renting_plan.h"
 #include "motley/policy/policy.h"
 
-namespace motley::elastic {
+namespace motley::peers {
+
+using elastic::Holding;
 
 /// A job that must be done at a deadline, and where it may rent. All its machines are of one kind
 /// in one zone, spot or on demand.
@@ -20,16 +22,13 @@ struct DeadlineJob {
   Seconds step;            ///< of one, with all machines
   Seconds deadline;        ///< since the run began
   /// Prices are those of all machines; prices are told at least every tick.
-  RentingTerms terms;
+  elastic::RentingTerms terms;
 };
 
-/// The price of a PriceSeen that says: none is to be had there now.
-inline constexpr double kNotOffered = -1;
-
 /// Rents for a job with a deadline: emits policy::Rent. It is told PriceSeen of the spot machines
-/// at least every tick (kNotOffered: there are none), LossSeen when one of its own is taken back,
-/// StepSeen with what is done; other observations are ignored. What it rented is its state: a loss
-/// of one machine gives the others of a spot gang back.
+/// at least every tick (policy::kNotOffered: there are none), LossSeen when one of its own is taken
+/// back, StepSeen with what is done; other observations are ignored. What it rented is its state: a
+/// loss of one machine gives the others of a spot gang back.
 ///
 /// All policies are safe: with slack (time to the deadline less time of work) for one change-over
 /// and a tick left, they go on demand and stay there. So they are late only where renting on demand
@@ -74,7 +73,8 @@ class DeadlinePolicy : public policy::Policy {
 /// (Uniform Progress) and "motley" (RentingPlan over what `lifetimes` say of the kind and zone,
 /// learned on). Usage error `elastic.policy` with a suggestion.
 Result<std::unique_ptr<policy::Policy>> make_deadline_policy(
-    const std::string& name, const DeadlineJob& job, const Lifetimes& lifetimes = Lifetimes());
+    const std::string& name, const DeadlineJob& job,
+    const elastic::Lifetimes& lifetimes = elastic::Lifetimes());
 std::vector<std::string> deadline_policies();
 
-}  // namespace motley::elastic
+}  // namespace motley::peers
