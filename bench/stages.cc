@@ -230,8 +230,7 @@ Result<Json> run_many() {
   MOTLEY_ASSIGN(const search::StageOutcome outcome, search::find_stage_plan(question));
   const double seconds = cpu_seconds() - start;
   if (!outcome.best) return usage_error("bench.stages", "no plan");
-  MOTLEY_ASSIGN(const auto uniform,
-                search::find_restricted(search::StageSpace::kUniform, question));
+  MOTLEY_ASSIGN(const auto uniform, peers::find_restricted(peers::StageSpace::kUniform, question));
   const double best = uniform.best ? uniform.best->price.step.value : INFINITY;
   fmt::print(
       "2,048 devices of 6 kinds in 4 places, 96 layers: {:.3f} s, uniform for each kind {:.3f} s, "

@@ -3,9 +3,9 @@
 #include <set>
 #include <utility>
 
-#include "motley/search/restricted/restricted_search.h"
+#include "peers/spaces/restricted_search.h"
 
-namespace motley::search {
+namespace motley::peers {
 namespace {
 
 /// AMP's ranks: for each stage the units that compute it, a replica each; empty: devices are left.
@@ -35,8 +35,8 @@ std::vector<std::size_t> all_units(const RestrictedSearch& search, int degree, s
 /// Where layers are cut so that fill and (passes - 1) of the slowest stage take least, and that
 /// time. All pairs (sum, slowest) of which none is better in both, stage by stage.
 std::pair<std::vector<std::size_t>, double> cut_layers(
-    const StageSums& sums, const std::vector<std::vector<std::size_t>>& stages, std::int64_t micro,
-    double passes) {
+    const search::StageSums& sums, const std::vector<std::vector<std::size_t>>& stages,
+    std::int64_t micro, double passes) {
   struct Label {
     double sum = 0, slowest = 0;
     std::vector<std::size_t> cuts = {};
@@ -83,9 +83,9 @@ void try_ranks(RestrictedSearch& search, const std::vector<std::vector<std::size
   const auto [cuts, least] = cut_layers(search.sums(), stages, micro, passes);
   // A pass may be of fewer samples.
   if (least * (passes - 1) / passes >= search.best_step()) return;
-  StagePlan plan;
+  search::StagePlan plan;
   for (std::size_t r = 0; r < samples.size(); ++r) {
-    StageReplica replica{{}, micro, samples[r]};
+    search::StageReplica replica{{}, micro, samples[r]};
     for (std::size_t s = 0; s < stages.size(); ++s)
       replica.stages.push_back({s == 0 ? 0 : cuts[s - 1], cuts[s], stages[s][r]});
     plan.replicas.push_back(std::move(replica));
@@ -110,4 +110,4 @@ void search_amp(RestrictedSearch& search) {
       }
 }
 
-}  // namespace motley::search
+}  // namespace motley::peers

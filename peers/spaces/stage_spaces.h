@@ -6,7 +6,7 @@
 #include "motley/base/result.h"
 #include "motley/search/stages/stage_search.h"
 
-namespace motley::search {
+namespace motley::peers {
 
 /// Spaces of plans of stages that other planners search, by their published descriptions; own code,
 /// and the same costs and simulator as for the whole space (stages/stage_search.h). What each
@@ -65,6 +65,7 @@ std::optional<StageSpace> find_stage_space(std::string_view planner);
 /// generation as in sample_bound.h; numbers of replicas that are neither a power of two nor three
 /// times one are left out. Pipelines of more than 16 stages: of kHarp only. Usage error for a batch
 /// below 1.
-Result<StageOutcome> find_restricted(StageSpace space, const StageQuestion& question);
+Result<search::StageOutcome> find_restricted(StageSpace space,
+                                             const search::StageQuestion& question);
 
-}  // namespace motley::search
+}  // namespace motley::peers

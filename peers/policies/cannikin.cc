@@ -1,4 +1,4 @@
-#include "motley/adapt/cannikin.h"
+#include "peers/policies/cannikin.h"
 
 #include <algorithm>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "motley/cost/step/group_split.h"
 #include "motley/policy/json_fields.h"
 
-namespace motley::adapt {
+namespace motley::peers {
 namespace {
 
 /// A line through points by least squares, with a slope and an offset that are not negative. One
@@ -27,8 +27,8 @@ cost::Curve straight_line(const std::vector<std::pair<double, double>>& points) 
 
 }  // namespace
 
-Cannikin::Cannikin(std::vector<DeviceLimits> devices, std::int64_t epoch_steps)
-    : Baseline("cannikin", std::move(devices)),
+Cannikin::Cannikin(std::vector<adapt::DeviceLimits> devices, std::int64_t epoch_steps)
+    : adapt::Baseline("cannikin", std::move(devices)),
       epoch_steps_(std::max<std::int64_t>(epoch_steps, 1)),
       sums_(this->devices().size()) {}
 
@@ -48,11 +48,13 @@ void Cannikin::learn(const policy::StepSeen& seen) {
   last_ += seen.exchange.back();
 }
 
-Baseline::Wish Cannikin::wish(const policy::StepSeen& seen, const std::vector<std::int64_t>& now) {
+adapt::Baseline::Wish Cannikin::wish(const policy::StepSeen& seen,
+                                     const std::vector<std::int64_t>& now) {
   const std::int64_t epoch = steps_ / epoch_steps_;
   if (epoch == planned_epoch_) return {};
   planned_epoch_ = epoch;
-  if (epoch == 0) return {even_samples(devices(), seen.global_batch), "the first epoch is even"};
+  if (epoch == 0)
+    return {adapt::even_samples(devices(), seen.global_batch), "the first epoch is even"};
   if (epoch == 1)
     return {inverse_split(now, seen.global_batch), "in inverse ratio to the time of a sample"};
   return {best_split(seen.global_batch), "the best split by straight lines"};
@@ -66,7 +68,7 @@ std::vector<std::int64_t> Cannikin::inverse_split(const std::vector<std::int64_t
     if (sums == sums_[i].end()) continue;
     rates[i] = static_cast<double>(now[i]) * sums->second.steps / sums->second.end;
   }
-  return weighted_samples(devices(), rates, batch);
+  return adapt::weighted_samples(devices(), rates, batch);
 }
 
 cost::StepCurves Cannikin::fit_lines(const std::map<std::int64_t, Sums>& sums) const {
@@ -129,4 +131,4 @@ Result<void> Cannikin::restore_learned(const Json& json, const std::string& wher
   return object.refuse_unknown();
 }
 
-}  // namespace motley::adapt
+}  // namespace motley::peers

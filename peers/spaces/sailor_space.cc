@@ -1,11 +1,11 @@
 #include <algorithm>
 
-#include "motley/search/restricted/restricted_search.h"
 #include "motley/search/stages/merged_layers.h"
 #include "motley/search/stages/packing_lp.h"
 #include "motley/search/stages/whole_replicas.h"
+#include "peers/spaces/restricted_search.h"
 
-namespace motley::search {
+namespace motley::peers {
 namespace {
 
 constexpr int kLpColumns = 60;
@@ -13,19 +13,20 @@ constexpr double kQuicker = 1.01;  // by which times are tried
 
 /// So many replicas of so many samples each in a time, by shapes over even stages; empty: they do
 /// not fit.
-std::vector<ReplicaShape> fit_replicas(const ShapeSearch& search, double seconds,
-                                       std::int64_t samples, std::int64_t micro, int replicas) {
-  const std::vector<DevicePool>& pools = search.sums().costs().pools();
+std::vector<search::ReplicaShape> fit_replicas(const search::ShapeSearch& search, double seconds,
+                                               std::int64_t samples, std::int64_t micro,
+                                               int replicas) {
+  const std::vector<search::DevicePool>& pools = search.sums().costs().pools();
   std::vector<double> limits, prices;
   std::vector<int> devices;
-  for (const DevicePool& pool : pools) {
+  for (const search::DevicePool& pool : pools) {
     limits.push_back(pool.devices);
     devices.push_back(pool.devices);
     prices.push_back(1.0 / pool.devices);
   }
-  PackingLp lp(limits);
-  std::vector<ReplicaShape> shapes;
-  std::vector<ShapeOffer> offers;
+  search::PackingLp lp(limits);
+  std::vector<search::ReplicaShape> shapes;
+  std::vector<search::ShapeOffer> offers;
   for (int round = 0; round < kLpColumns; ++round) {
     const auto shape = search.cheapest({seconds, samples, micro, prices});
     // Prices that make every replica cost one or more prove that no more than they sum to fit.
@@ -37,8 +38,8 @@ std::vector<ReplicaShape> fit_replicas(const ShapeSearch& search, double seconds
     prices = lp.prices();
   }
   if (shapes.empty() || lp.solve() < replicas - 1e-9) return {};
-  std::vector<ReplicaShape> chosen;
-  const std::vector<int> counts = choose_replicas(offers, devices);
+  std::vector<search::ReplicaShape> chosen;
+  const std::vector<int> counts = search::choose_replicas(offers, devices);
   for (std::size_t i = 0; i < counts.size(); ++i)
     chosen.insert(chosen.end(), static_cast<std::size_t>(counts[i]), shapes[i]);
   if (static_cast<int>(chosen.size()) < replicas) return {};
@@ -46,12 +47,12 @@ std::vector<ReplicaShape> fit_replicas(const ShapeSearch& search, double seconds
   return chosen;
 }
 
-StagePlan over_layers(const RestrictedSearch& search, const MergedLayers& stages,
-                      const std::vector<ReplicaShape>& shapes) {
+search::StagePlan over_layers(const RestrictedSearch& search, const search::MergedLayers& stages,
+                              const std::vector<search::ReplicaShape>& shapes) {
   const std::vector<std::int64_t> samples = search.even_samples(shapes.size());
-  StagePlan plan;
+  search::StagePlan plan;
   for (std::size_t r = 0; r < shapes.size(); ++r) {
-    StageReplica replica{{}, shapes[r].micro_batch, samples[r]};
+    search::StageReplica replica{{}, shapes[r].micro_batch, samples[r]};
     for (const auto& [first, end, unit] : shapes[r].stages)
       replica.stages.push_back({stages.cut(first), stages.cut(end), unit});
     plan.replicas.push_back(std::move(replica));
@@ -67,10 +68,10 @@ void search_sailor(RestrictedSearch& search) {
   const int all = search.devices();
   for (const std::int64_t micro : search.costs().micro_batches())
     for (std::size_t count = 1; count <= search.most_stages(); ++count) {
-      auto stages = MergedLayers::even(search.costs(), count);
+      auto stages = search::MergedLayers::even(search.costs(), count);
       stages.set_micro_batches({micro});
-      const StageSums sums(stages);
-      const ShapeSearch shapes(sums, {2.0}, {.one_layer_stages = true});
+      const search::StageSums sums(stages);
+      const search::ShapeSearch shapes(sums, {2.0}, {.one_layer_stages = true});
       for (int base = 1; base <= all; base *= 2)
         for (const int replicas : {base, 3 * base / 2}) {
           if (replicas * static_cast<int>(count) > all || (base == 1 && replicas != 1) ||
@@ -89,4 +90,4 @@ void search_sailor(RestrictedSearch& search) {
     }
 }
 
-}  // namespace motley::search
+}  // namespace motley::peers

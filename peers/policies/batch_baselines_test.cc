@@ -1,4 +1,4 @@
-#include "motley/adapt/batch_baselines.h"
+#include "peers/policies/batch_baselines.h"
 
 #include <gtest/gtest.h>
 
@@ -8,12 +8,13 @@
 #include "motley/adapt/drawn_noise.h"
 #include "motley/base/json.h"
 
-namespace motley::adapt {
+namespace motley::peers {
 namespace {
 
 // b takes twice as long a sample as a; together 0.1 s of exchange.
-std::vector<BatchOption> fast_and_slow() {
-  const std::vector<CurvePoint> fast = {{0, 0.01}, {1000, 1.01}}, slow = {{0, 0.01}, {1000, 2.01}};
+std::vector<adapt::BatchOption> fast_and_slow() {
+  const std::vector<adapt::CurvePoint> fast = {{0, 0.01}, {1000, 1.01}},
+                                       slow = {{0, 0.01}, {1000, 2.01}};
   return {{"fast", {{"a", fast}}, {}, 1},
           {"both", {{"a", fast}, {"b", slow}}, {.tail = Seconds(0.1)}, 2}};
 }
@@ -27,8 +28,8 @@ PassSettings passes_of(std::int64_t samples) {
 
 template <typename Policy>
 std::unique_ptr<Policy> make_baseline(const PassSettings& settings, std::int64_t unit = 1) {
-  std::vector<BatchOption> options = fast_and_slow();
-  for (BatchOption& option : options) option.unit = unit;
+  std::vector<adapt::BatchOption> options = fast_and_slow();
+  for (adapt::BatchOption& option : options) option.unit = unit;
   return std::make_unique<Policy>(
       settings, std::make_unique<ScaledOptions>(ScaledOptions::make(options).value()));
 }
@@ -41,21 +42,22 @@ struct Asked {
 
 std::vector<Asked> train(policy::Policy& policy, double noise, int steps,
                          std::vector<policy::Share> shares = {{"a", 10}, {"b", 10}}) {
-  DrawnNoise drawn(std::vector<double>(100, 1.0), 1);
+  adapt::DrawnNoise drawn(std::vector<double>(100, 1.0), 1);
   std::vector<Asked> all;
   const auto options = fast_and_slow();
   for (int i = 1; i <= steps; ++i) {
-    const auto& option = options[static_cast<std::size_t>(find_option(options, shares))];
-    const std::vector<std::int64_t> samples = samples_of(option, shares);
-    policy::StepSeen step{.step = i, .took = step_seconds(option, samples)};
+    const auto& option = options[static_cast<std::size_t>(adapt::find_option(options, shares))];
+    const std::vector<std::int64_t> samples = adapt::samples_of(option, shares);
+    policy::StepSeen step{.step = i, .took = adapt::step_seconds(option, samples)};
     std::vector<std::int64_t> pieces;
     for (std::size_t k = 0; k < samples.size(); ++k) {
       step.global_batch += samples[k];
-      step.devices.push_back({option.devices[k].device,
-                              samples[k],
-                              {},
-                              work_seconds(option.devices[k], static_cast<double>(samples[k])),
-                              {}});
+      step.devices.push_back(
+          {option.devices[k].device,
+           samples[k],
+           {},
+           adapt::work_seconds(option.devices[k], static_cast<double>(samples[k])),
+           {}});
       pieces.insert(pieces.end(), {samples[k] / 2, samples[k] - samples[k] / 2});
     }
     policy::NoiseSeen seen = drawn.draw({1, noise}, pieces);
@@ -123,7 +125,7 @@ TEST(SimiGrad, MovesByATenthEachHundredSteps) {
 }
 
 TEST(Jabas, SplitsByMultiplesOfOneLocalBatch) {
-  const BatchOption both = fast_and_slow()[1];
+  const adapt::BatchOption both = fast_and_slow()[1];
   // a and b are a pair: 90 samples are 5 times 2 * 10 or 3 times 2 * 20 or 2 times 2 * 40: all take
   // more than was asked for.
   EXPECT_EQ(split_alike(both, 90, {10}), (std::vector<std::int64_t>{50, 50}));
@@ -197,4 +199,4 @@ TEST(Baselines, ChooseAlikeFromTheirState) {
 }
 
 }  // namespace
-}  // namespace motley::adapt
+}  // namespace motley::peers

@@ -1,4 +1,4 @@
-#include "motley/adapt/pass_policy.h"
+#include "peers/policies/pass_policy.h"
 
 #include <fmt/format.h>
 
@@ -10,24 +10,24 @@
 #include "motley/base/check.h"
 #include "motley/policy/json_fields.h"
 
-namespace motley::adapt {
+namespace motley::peers {
 
 using policy::Choice;
 
-PassPolicy::PassPolicy(PassSettings settings, std::unique_ptr<OptionSource> source,
-                       NoiseEstimator estimator)
+PassPolicy::PassPolicy(PassSettings settings, std::unique_ptr<adapt::OptionSource> source,
+                       EstimateNoise estimate)
     : settings_(std::move(settings)),
       source_(std::move(source)),
       // Of AdaptDL: 0.999 a step of the initial batch.
       noise_({.initial_batch = settings_.initial_batch,
               .memories = {-1 / std::log(0.999)},
-              .estimator = estimator}) {
+              .estimate = estimate}) {
   MOTLEY_CHECK(!options().empty() && settings_.samples_per_pass > 0);
   for (std::size_t i = 1; i < options().size(); ++i)
     if (options()[i].devices.size() > options()[largest_].devices.size()) largest_ = i;
 }
 
-const BatchOption& PassPolicy::option() const {
+const adapt::BatchOption& PassPolicy::option() const {
   return options()[current_ >= 0 ? static_cast<std::size_t>(current_) : largest_];
 }
 
@@ -39,7 +39,7 @@ std::vector<Choice> PassPolicy::observe(const policy::Observation& observation) 
   const auto* step = std::get_if<policy::StepSeen>(&observation);
   if (step == nullptr) return {};
   source_->observe(*step);
-  current_ = find_option(options(), shares_of(*step));
+  current_ = adapt::find_option(options(), adapt::shares_of(*step));
   batch_ = step->global_batch;
   see_step(*step);
   samples_ += batch_;
@@ -51,15 +51,15 @@ std::vector<Choice> PassPolicy::observe(const policy::Observation& observation) 
 
 std::vector<std::int64_t> PassPolicy::candidates() const {
   constexpr int kCandidates = 50;
-  const BatchBounds& bounds = settings_.bounds;
+  const adapt::BatchBounds& bounds = settings_.bounds;
   std::vector<std::int64_t> batches;
   for (int i = 0; i < kCandidates; ++i)
-    batches.push_back(batch_near(
+    batches.push_back(adapt::batch_near(
         all(), bounds.least * std::pow(bounds.most / bounds.least, i / (kCandidates - 1.0))));
   return batches;
 }
 
-std::vector<Choice> PassPolicy::use_batch(const BatchOption& option,
+std::vector<Choice> PassPolicy::use_batch(const adapt::BatchOption& option,
                                           const std::vector<std::int64_t>& samples,
                                           std::string why) const {
   std::int64_t batch = 0;
@@ -67,9 +67,9 @@ std::vector<Choice> PassPolicy::use_batch(const BatchOption& option,
   if (batch == 0) return {};
   const double noise = noise_.plain_ratio().value_or(0);
   const double factor =
-      lr_factor(settings_.rule, static_cast<double>(batch), settings_.initial_batch, noise);
-  return {{policy::UseBatch{shares_of(option, samples), factor}, step_seconds(option, samples),
-           std::move(why)}};
+      adapt::lr_factor(settings_.rule, static_cast<double>(batch), settings_.initial_batch, noise);
+  return {{policy::UseBatch{adapt::shares_of(option, samples), factor},
+           adapt::step_seconds(option, samples), std::move(why)}};
 }
 
 Json PassPolicy::state() const {
@@ -102,4 +102,4 @@ Result<void> PassPolicy::restore(const Json& state, const std::string& where) {
   return {};
 }
 
-}  // namespace motley::adapt
+}  // namespace motley::peers

@@ -1,4 +1,4 @@
-#include "motley/search/restricted/stage_spaces.h"
+#include "peers/spaces/stage_spaces.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,15 +6,16 @@
 #include "motley/testing/table_stage_costs.h"
 #include "motley/testing/test_name.h"
 
-namespace motley::search {
+namespace motley::peers {
 namespace {
 
 using ::testing::ElementsAre;
 
-StageOutcome find_or_fail(StageSpace space, const StageCosts& costs, std::int64_t batch) {
+search::StageOutcome find_or_fail(StageSpace space, const search::StageCosts& costs,
+                                  std::int64_t batch) {
   auto found = find_restricted(space, {&costs, batch});
   EXPECT_TRUE(found) << found.error().message;
-  return found ? *std::move(found) : StageOutcome{};
+  return found ? *std::move(found) : search::StageOutcome{};
 }
 
 /// Two devices on which a layer takes 3 s a sample, two on which it takes 6; six layers, 8 samples.
@@ -23,16 +24,16 @@ const TableStageCosts& two_and_two() {
   return costs;
 }
 
-std::vector<std::int64_t> replica_samples(const StagePlan& plan) {
+std::vector<std::int64_t> replica_samples(const search::StagePlan& plan) {
   std::vector<std::int64_t> samples;
-  for (const StageReplica& replica : plan.replicas) samples.push_back(replica.samples);
+  for (const search::StageReplica& replica : plan.replicas) samples.push_back(replica.samples);
   return samples;
 }
 
 // Each device alone does 2 samples, the slow ones in 36 s each; two stages of three layers would
 // take 18 s, five times.
 TEST(RestrictedStages, EqualPipelinesWaitForTheSlowKind) {
-  const StageOutcome found = find_or_fail(StageSpace::kEqual, two_and_two(), 8);
+  const search::StageOutcome found = find_or_fail(StageSpace::kEqual, two_and_two(), 8);
   ASSERT_TRUE(found.best);
   EXPECT_NEAR(found.best->price.step.value, 72, 1e-6);
   EXPECT_THAT(replica_samples(found.best->plan), ElementsAre(2, 2, 2, 2));
@@ -41,17 +42,17 @@ TEST(RestrictedStages, EqualPipelinesWaitForTheSlowKind) {
 // Six layers over four stages are 1, 2, 1 and 2: with the slow kind in those of one layer, each
 // takes 6 s, 11 times.
 TEST(RestrictedStages, SailorChoosesTheKindOfEachStage) {
-  const StageOutcome found = find_or_fail(StageSpace::kSailor, two_and_two(), 8);
+  const search::StageOutcome found = find_or_fail(StageSpace::kSailor, two_and_two(), 8);
   ASSERT_TRUE(found.best);
   EXPECT_NEAR(found.best->price.step.value, 66, 1e-6);
   ASSERT_EQ(found.best->plan.replicas.size(), 1u);
-  for (const PlannedStage& stage : found.best->plan.replicas.front().stages)
+  for (const search::PlannedStage& stage : found.best->plan.replicas.front().stages)
     EXPECT_EQ(stage.unit, stage.end - stage.first == 2 ? 0u : 1u);
 }
 
 // 3 samples of 18 s on each fast device, 1 of 36 on each slow one.
 TEST(RestrictedStages, UniformPipelinesShareSamplesBySpeed) {
-  const StageOutcome found = find_or_fail(StageSpace::kUniform, two_and_two(), 8);
+  const search::StageOutcome found = find_or_fail(StageSpace::kUniform, two_and_two(), 8);
   ASSERT_TRUE(found.best);
   EXPECT_NEAR(found.best->price.step.value, 54, 1e-3);
   EXPECT_THAT(replica_samples(found.best->plan), ElementsAre(3, 3, 1, 1));
@@ -60,11 +61,11 @@ TEST(RestrictedStages, UniformPipelinesShareSamplesBySpeed) {
 // Two pipelines of 4 and 2 layers, 12 s a stage, do 4 samples each in 5 times 12 s; one of four
 // stages takes 11 times 6; four devices alone take 2 times 36.
 TEST(RestrictedStages, AmpCutsLayersForStagesOfUnlikeDevices) {
-  const StageOutcome found = find_or_fail(StageSpace::kAmp, two_and_two(), 8);
+  const search::StageOutcome found = find_or_fail(StageSpace::kAmp, two_and_two(), 8);
   ASSERT_TRUE(found.best);
   EXPECT_NEAR(found.best->price.step.value, 60, 1e-6);
   ASSERT_THAT(replica_samples(found.best->plan), ElementsAre(4, 4));
-  for (const StageReplica& replica : found.best->plan.replicas) {
+  for (const search::StageReplica& replica : found.best->plan.replicas) {
     ASSERT_EQ(replica.stages.size(), 2u);
     EXPECT_EQ(replica.stages[0].end - replica.stages[0].first,
               replica.stages[0].unit == 0 ? 4u : 2u);
@@ -73,14 +74,14 @@ TEST(RestrictedStages, AmpCutsLayersForStagesOfUnlikeDevices) {
 
 // One pipeline of 2, 2, 1 and 1 layers, 6 s a stage: 8 samples and 3 to fill.
 TEST(RestrictedStages, HarpPutsAllDevicesInOnePipeline) {
-  const StageOutcome found = find_or_fail(StageSpace::kHarp, two_and_two(), 8);
+  const search::StageOutcome found = find_or_fail(StageSpace::kHarp, two_and_two(), 8);
   ASSERT_TRUE(found.best);
   EXPECT_NEAR(found.best->price.step.value, 66, 1e-6);
   ASSERT_EQ(found.best->plan.replicas.size(), 1u);
-  const StageReplica& replica = found.best->plan.replicas.front();
-  EXPECT_EQ(replica.schedule, StageSchedule::kH1F1B);
+  const search::StageReplica& replica = found.best->plan.replicas.front();
+  EXPECT_EQ(replica.schedule, search::StageSchedule::kH1F1B);
   std::vector<std::size_t> ends;
-  for (const PlannedStage& stage : replica.stages) ends.push_back(stage.end);
+  for (const search::PlannedStage& stage : replica.stages) ends.push_back(stage.end);
   EXPECT_THAT(ends, ElementsAre(2, 4, 5, 6));
 }
 
@@ -88,15 +89,15 @@ TEST(RestrictedStages, HarpPutsAllDevicesInOnePipeline) {
 TEST(RestrictedStages, HarpRecomputesWhereItCan) {
   TableStageCosts costs = two_and_two();
   costs.all_units = {{0, 1, false}, {0, 1, true}, {1, 1, false}, {1, 1, true}};
-  const StageOutcome found = find_or_fail(StageSpace::kHarp, costs, 8);
+  const search::StageOutcome found = find_or_fail(StageSpace::kHarp, costs, 8);
   ASSERT_TRUE(found.best);
-  for (const PlannedStage& stage : found.best->plan.replicas.front().stages)
+  for (const search::PlannedStage& stage : found.best->plan.replicas.front().stages)
     EXPECT_TRUE(costs.all_units[stage.unit].recomputes);
 }
 
 // One group: as uniform pipelines do. Two groups, of a kind each, take 5 times 12 s.
 TEST(RestrictedStages, ZorseGivesAGroupsMembersMicroBatchesBySpeed) {
-  const StageOutcome found = find_or_fail(StageSpace::kZorse, two_and_two(), 8);
+  const search::StageOutcome found = find_or_fail(StageSpace::kZorse, two_and_two(), 8);
   ASSERT_TRUE(found.best);
   EXPECT_NEAR(found.best->price.step.value, 54, 1e-6);
   EXPECT_THAT(replica_samples(found.best->plan), ElementsAre(3, 3, 1, 1));
@@ -107,22 +108,22 @@ TEST(RestrictedStages, ZorseAndHarpLeaveNoDeviceIdle) {
   TableStageCosts costs = even_stage_costs(1, 2, 1);
   costs.forward[1] = {4000};
   costs.backward[1] = {6000};
-  const StageOutcome found = find_or_fail(StageSpace::kZorse, costs, 8);
+  const search::StageOutcome found = find_or_fail(StageSpace::kZorse, costs, 8);
   ASSERT_TRUE(found.best);
   EXPECT_NEAR(found.best->price.step.value, 10'000, 1e-6);
   // One layer is not enough for two stages.
-  const StageOutcome harp = find_or_fail(StageSpace::kHarp, costs, 8);
-  EXPECT_EQ(harp.reason, StageReason::kInfeasible);
+  const search::StageOutcome harp = find_or_fail(StageSpace::kHarp, costs, 8);
+  EXPECT_EQ(harp.reason, search::StageReason::kInfeasible);
   EXPECT_THAT(harp.why, ElementsAre("no plan of HARP's space was found that fits"));
 }
 
 // Members hold two layers at most: two groups of two.
 TEST(RestrictedStages, ZorseCutsLayersOverGroupsThatFit) {
   TableStageCosts costs = even_stage_costs(4, 2, 2);
-  for (LayerBytes& layer : costs.layer_bytes) layer.states = Bytes(400);
-  const StageOutcome found = find_or_fail(StageSpace::kZorse, costs, 8);
+  for (search::LayerBytes& layer : costs.layer_bytes) layer.states = Bytes(400);
+  const search::StageOutcome found = find_or_fail(StageSpace::kZorse, costs, 8);
   ASSERT_TRUE(found.best);
-  for (const StageReplica& replica : found.best->plan.replicas) {
+  for (const search::StageReplica& replica : found.best->plan.replicas) {
     ASSERT_EQ(replica.stages.size(), 2u);
     EXPECT_EQ(replica.stages[0].end, 2u);
   }
@@ -153,16 +154,16 @@ TEST_P(RestrictedSpaces, AreNoQuickerThanTheWholeSpace) {
   for (int i = 0; i < 60; ++i) {
     SCOPED_TRACE(i);
     const TableStageCosts costs = random_stage_costs(random, 5, 5);
-    const StageQuestion question{&costs, 8};
-    const StageOutcome found = find_or_fail(GetParam().space, costs, 8);
+    const search::StageQuestion question{&costs, 8};
+    const search::StageOutcome found = find_or_fail(GetParam().space, costs, 8);
     if (!found.best) continue;
     ++feasible;
-    const auto whole = find_stage_plan(question);
+    const auto whole = search::find_stage_plan(question);
     ASSERT_TRUE(whole) << whole.error().message;
     ASSERT_TRUE(whole->best);
     EXPECT_GE(found.best->price.step.value, whole->best->price.step.value * (1 - 1e-6));
     EXPECT_LE(found.lower_bound, found.best->price.step);
-    EXPECT_TRUE(verify_stage_plan(found.best->plan, costs));
+    EXPECT_TRUE(search::verify_stage_plan(found.best->plan, costs));
     std::int64_t samples = 0;
     for (const std::int64_t each : replica_samples(found.best->plan)) samples += each;
     EXPECT_EQ(samples, 8);
@@ -174,4 +175,4 @@ INSTANTIATE_TEST_SUITE_P(All, RestrictedSpaces, ::testing::ValuesIn(kStageSpaces
                          [](const auto& info) { return testing::test_name(info.param.planner); });
 
 }  // namespace
-}  // namespace motley::search
+}  // namespace motley::peers

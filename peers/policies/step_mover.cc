@@ -1,8 +1,8 @@
-#include "motley/adapt/fixed_splits.h"
+#include "peers/policies/step_mover.h"
 
 #include <algorithm>
 
-namespace motley::adapt {
+namespace motley::peers {
 namespace {
 
 /// Samples that LB-BSP moves at a time.
@@ -10,7 +10,8 @@ constexpr std::int64_t kMoved = 5;
 
 }  // namespace
 
-Baseline::Wish StepMover::wish(const policy::StepSeen& seen, const std::vector<std::int64_t>& now) {
+adapt::Baseline::Wish StepMover::wish(const policy::StepSeen& seen,
+                                      const std::vector<std::int64_t>& now) {
   std::size_t slow = now.size(), fast = now.size();
   std::vector<double> seconds(now.size(), 0.0);
   for (std::size_t i = 0; i < now.size(); ++i) {
@@ -33,4 +34,4 @@ Baseline::Wish StepMover::wish(const policy::StepSeen& seen, const std::vector<s
   return {samples, "from the slowest device to the fastest"};
 }
 
-}  // namespace motley::adapt
+}  // namespace motley::peers

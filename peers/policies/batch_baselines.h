@@ -7,17 +7,18 @@
 #include <utility>
 #include <vector>
 
-#include "motley/adapt/pass_policy.h"
+#include "peers/policies/noise_estimators.h"
+#include "peers/policies/pass_policy.h"
 
-namespace motley::adapt {
+namespace motley::peers {
 
 /// AdaptDL 0.2 (Pollux, OSDI'21) for one training: at the start of each pass over the data the best
 /// of 50 batches by goodput, split evenly, taken where it is more than 1.05 times as good as the
 /// present one. Its own fit knows one kind of device; here it is told the even split's true step.
 class AdaptDlPolicy : public PassPolicy {
  public:
-  AdaptDlPolicy(PassSettings settings, std::unique_ptr<OptionSource> source)
-      : PassPolicy(std::move(settings), std::move(source), NoiseEstimator::kPlainMean) {}
+  AdaptDlPolicy(PassSettings settings, std::unique_ptr<adapt::OptionSource> source)
+      : PassPolicy(std::move(settings), std::move(source), estimate_by_mean) {}
   std::string_view name() const override { return "adaptdl"; }
 
  private:
@@ -30,8 +31,8 @@ class AdaptDlPolicy : public PassPolicy {
 /// matrices.
 class CannikinPolicy : public PassPolicy {
  public:
-  CannikinPolicy(PassSettings settings, std::unique_ptr<OptionSource> source)
-      : PassPolicy(std::move(settings), std::move(source), NoiseEstimator::kPublished) {}
+  CannikinPolicy(PassSettings settings, std::unique_ptr<adapt::OptionSource> source)
+      : PassPolicy(std::move(settings), std::move(source), estimate_by_matrices) {}
   std::string_view name() const override { return "cannikin"; }
 
  private:
@@ -47,7 +48,7 @@ class CannikinPolicy : public PassPolicy {
   std::vector<policy::Choice> end_pass() override;
   std::vector<double> own_numbers() const override;
   bool take_numbers(const std::vector<double>& numbers) override;
-  BatchOption learned() const;
+  adapt::BatchOption learned() const;
 
   std::vector<Line> lines_;  // of the largest option's devices
 };
@@ -57,15 +58,16 @@ class CannikinPolicy : public PassPolicy {
 /// The similarity of that step is read off all its pieces, which is steadier than of two halves.
 class SimiGradPolicy : public PassPolicy {
  public:
-  SimiGradPolicy(PassSettings settings, std::unique_ptr<OptionSource> source)
-      : PassPolicy(std::move(settings), std::move(source), NoiseEstimator::kPooled) {}
+  SimiGradPolicy(PassSettings settings, std::unique_ptr<adapt::OptionSource> source)
+      : PassPolicy(std::move(settings), std::move(source), adapt::estimate_moments) {}
   std::string_view name() const override { return "simigrad"; }
 
  protected:
   std::vector<policy::Choice> see_noise(const policy::NoiseSeen& seen) override;
   std::vector<double> own_numbers() const override { return {wanted_}; }
   bool take_numbers(const std::vector<double>& numbers) override;
-  virtual std::vector<std::int64_t> split(const BatchOption& option, std::int64_t batch) const;
+  virtual std::vector<std::int64_t> split(const adapt::BatchOption& option,
+                                          std::int64_t batch) const;
   double wanted() const { return wanted_; }
 
  private:
@@ -82,15 +84,16 @@ class JabasPolicy : public SimiGradPolicy {
 
  private:
   std::vector<policy::Choice> end_pass() override;
-  std::vector<std::int64_t> split(const BatchOption& option, std::int64_t batch) const override;
+  std::vector<std::int64_t> split(const adapt::BatchOption& option,
+                                  std::int64_t batch) const override;
 };
 
 /// IIDP's split: the same local batch for all workers, more workers on a faster device, pairs of
 /// neighbouring devices alike, so the samples taken are the next multiple of two local batches. Of
 /// the local batches that take no more than `most` that with the most samples a second. Empty:
 /// none.
-std::vector<std::int64_t> split_alike(const BatchOption& option, std::int64_t batch,
+std::vector<std::int64_t> split_alike(const adapt::BatchOption& option, std::int64_t batch,
                                       const std::vector<std::int64_t>& local_batches,
                                       double most = std::numeric_limits<double>::infinity());
 
-}  // namespace motley::adapt
+}  // namespace motley::peers

@@ -3,9 +3,9 @@
 #include <limits>
 #include <utility>
 
-#include "motley/search/restricted/restricted_search.h"
+#include "peers/spaces/restricted_search.h"
 
-namespace motley::search {
+namespace motley::peers {
 namespace {
 
 constexpr double kLowerLimit = 1.01;  // of the slowest stage, from one program to the next
@@ -15,7 +15,7 @@ struct HarpTail {
   double sum = 0;             // of T and C
   double slowest = 0;         // of T and C
   std::int64_t launched = 0;  // micro-batches that its first stage starts before a backward
-  std::vector<ShapeStage> stages = {};
+  std::vector<search::ShapeStage> stages = {};
 };
 
 /// HARP's program for one micro-batch size: stages from the last to the first, through the pools
@@ -23,16 +23,17 @@ struct HarpTail {
 /// that are left, and keeps its tail of the least sum. For a limit of T and C.
 class HarpProgram {
  public:
-  HarpProgram(const RestrictedSearch& search, const ShapeSearch& shapes, std::int64_t micro)
+  HarpProgram(const RestrictedSearch& search, const search::ShapeSearch& shapes, std::int64_t micro)
       : sums_(search.sums()), shapes_(shapes), micro_(micro) {
     passes_ = (search.batch() + micro - 1) / micro;
-    const StageCosts& costs = sums_.costs();
+    const search::StageCosts& costs = sums_.costs();
     for (std::size_t pool = 0; pool < costs.pools().size(); ++pool) {
       std::vector<std::size_t>& units = units_.emplace_back();
       for (const bool recomputes : {true, false}) {
         for (const int degree : search.degrees())
           for (std::size_t u = 0; u < costs.units().size(); ++u)
-            if (costs.units()[u] == StageUnit{pool, degree, recomputes} && costs.knows(u, micro))
+            if (costs.units()[u] == search::StageUnit{pool, degree, recomputes} &&
+                costs.knows(u, micro))
               units.push_back(u);
         if (!units.empty()) break;
       }
@@ -40,7 +41,7 @@ class HarpProgram {
   }
 
   std::optional<HarpTail> find(double limit) const {
-    const StageCosts& costs = sums_.costs();
+    const search::StageCosts& costs = sums_.costs();
     // By first layer: what the pools behind have done.
     std::vector<std::optional<HarpTail>> behind(costs.layers() + 1);
     behind.back() = HarpTail{};
@@ -68,7 +69,7 @@ class HarpProgram {
   /// A stage of layers [begin, end) in front, for all begins.
   void extend(const HarpTail& tail, std::size_t unit, std::size_t end, double limit,
               std::vector<std::optional<HarpTail>>& into) const {
-    const WorkSums& work = sums_.work(unit, micro_);
+    const search::WorkSums& work = sums_.work(unit, micro_);
     double message = 0;
     std::int64_t launched = 1;
     if (!tail.stages.empty()) {
@@ -93,8 +94,8 @@ class HarpProgram {
     }
   }
 
-  const StageSums& sums_;
-  const ShapeSearch& shapes_;
+  const search::StageSums& sums_;
+  const search::ShapeSearch& shapes_;
   std::int64_t micro_, passes_;
   std::vector<std::vector<std::size_t>> units_;  // by pool
 };
@@ -102,7 +103,7 @@ class HarpProgram {
 }  // namespace
 
 void search_harp(RestrictedSearch& search) {
-  const ShapeSearch shapes(search.sums(), {});
+  const search::ShapeSearch shapes(search.sums(), {});
   for (const std::int64_t micro : search.costs().micro_batches()) {
     if (micro > search.batch()) break;
     const HarpProgram program(search, shapes, micro);
@@ -111,12 +112,12 @@ void search_harp(RestrictedSearch& search) {
       if (!found) break;
       limit = found->slowest / kLowerLimit;
       if (program.estimate(*found) >= search.best_step()) continue;
-      StageReplica replica{{}, micro, search.batch(), StageSchedule::kH1F1B};
+      search::StageReplica replica{{}, micro, search.batch(), search::StageSchedule::kH1F1B};
       for (const auto& [first, end, unit] : found->stages)
         replica.stages.push_back({first, end, unit});
-      search.offer({{std::move(replica)}}, StagePlacing::kInOrder);
+      search.offer({{std::move(replica)}}, search::StagePlacing::kInOrder);
     }
   }
 }
 
-}  // namespace motley::search
+}  // namespace motley::peers

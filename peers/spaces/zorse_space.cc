@@ -5,9 +5,9 @@
 #include <queue>
 #include <utility>
 
-#include "motley/search/restricted/restricted_search.h"
+#include "peers/spaces/restricted_search.h"
 
-namespace motley::search {
+namespace motley::peers {
 namespace {
 
 /// Units of the group's members, fastest first.
@@ -15,7 +15,7 @@ using ZorseGroup = std::vector<std::size_t>;
 enum class HostOrder { kInARow, kDealt };
 
 /// Seconds of a micro-batch through all layers.
-double whole_pass(const StageSums& sums, std::size_t unit, std::int64_t micro) {
+double whole_pass(const search::StageSums& sums, std::size_t unit, std::int64_t micro) {
   return sums.work(unit, micro).pass(0, sums.costs().layers());
 }
 
@@ -38,7 +38,7 @@ std::vector<ZorseGroup> group_hosts(const RestrictedSearch& search, std::size_t 
                                     std::size_t way, HostOrder order) {
   std::vector<std::pair<std::size_t, int>> hosts;  // unit, members
   for (std::size_t pool = 0; pool < search.costs().pools().size(); ++pool) {
-    const DevicePool& of = search.costs().pools()[pool];
+    const search::DevicePool& of = search.costs().pools()[pool];
     const auto unit = search.unit(pool, degree, way);
     if (!unit) return {};
     for (int left = of.devices; left > 0; left -= of.per_host) {
@@ -71,8 +71,8 @@ std::vector<ZorseGroup> group_pools(const RestrictedSearch& search, int members,
 
 /// Where layers are cut so that the group that is slowest, with all its members, is as fast as can
 /// be, each member with 1F1B's micro-batches in flight; empty: nothing fits.
-std::vector<std::size_t> cut_by_speed(const StageSums& sums, const std::vector<ZorseGroup>& groups,
-                                      std::int64_t micro) {
+std::vector<std::size_t> cut_by_speed(const search::StageSums& sums,
+                                      const std::vector<ZorseGroup>& groups, std::int64_t micro) {
   struct Cut {
     double slowest = std::numeric_limits<double>::infinity();
     std::size_t begin = 0;
@@ -131,9 +131,9 @@ void try_groups(RestrictedSearch& search, std::vector<ZorseGroup> groups, std::i
   const std::vector<std::size_t> cuts = cut_by_speed(search.sums(), groups, micro);
   if (cuts.empty()) return;
   std::vector<double> offset, pace;  // all stages once but for the slowest; it
-  StagePlan plan;
+  search::StagePlan plan;
   for (std::size_t r = 0; r < replicas; ++r) {
-    StageReplica replica{{}, micro, 0};
+    search::StageReplica replica{{}, micro, 0};
     double once = 0, slowest = 0;
     for (std::size_t g = 0; g < groups.size(); ++g) {
       replica.stages.push_back({cuts[g], cuts[g + 1], groups[g][r]});
@@ -171,4 +171,4 @@ void search_zorse(RestrictedSearch& search) {
         try_groups(search, group_pools(search, members, way), micro);
 }
 
-}  // namespace motley::search
+}  // namespace motley::peers

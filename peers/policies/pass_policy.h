@@ -12,25 +12,28 @@
 #include "motley/base/json.h"
 #include "motley/policy/policy.h"
 
-namespace motley::adapt {
+namespace motley::peers {
 
 /// What published policies of the batch are told.
 struct PassSettings {
   double initial_batch = 1;
-  BatchBounds bounds;
-  LearningRateRule rule = LearningRateRule::kAdaScale;
-  ObjectiveKind objective = ObjectiveKind::kTime;  ///< time or cost
-  std::int64_t samples_per_pass = 1;               ///< of the data
-  double similarity = 0.1;                         ///< to hold (simigrad, jabas)
-  std::vector<std::int64_t> local_batches;         ///< of a worker, to choose from (jabas)
+  adapt::BatchBounds bounds;
+  adapt::LearningRateRule rule = adapt::LearningRateRule::kAdaScale;
+  adapt::ObjectiveKind objective = adapt::ObjectiveKind::kTime;  ///< time or cost
+  std::int64_t samples_per_pass = 1;                             ///< of the data
+  double similarity = 0.1;                                       ///< to hold (simigrad, jabas)
+  std::vector<std::int64_t> local_batches;  ///< of a worker, to choose from (jabas)
 };
+
+using EstimateNoise = std::optional<adapt::NoiseMoments> (*)(const policy::NoiseSeen&);
 
 /// What policies have in common that count passes over the data and train on the largest of the
 /// source's groups. What they do is in `see_noise` and `end_pass`; they ask for a batch by
 /// `use_batch`. Their own numbers in the state: `own_numbers`, as they were when restored.
 class PassPolicy : public policy::Policy {
  public:
-  PassPolicy(PassSettings settings, std::unique_ptr<OptionSource> source, NoiseEstimator estimator);
+  PassPolicy(PassSettings settings, std::unique_ptr<adapt::OptionSource> source,
+             EstimateNoise estimate);
 
   std::vector<policy::Choice> observe(const policy::Observation& observation) override;
   Json state() const override;
@@ -44,25 +47,25 @@ class PassPolicy : public policy::Policy {
   virtual bool take_numbers(const std::vector<double>& numbers) { return numbers.empty(); }
 
   const PassSettings& settings() const { return settings_; }
-  const BatchOption& all() const { return options()[largest_]; }
-  const BatchOption& option() const;  ///< that of the last step, else `all`
-  const std::vector<BatchOption>& options() const { return source_->options(); }
-  const NoiseScale& noise() const { return noise_; }
+  const adapt::BatchOption& all() const { return options()[largest_]; }
+  const adapt::BatchOption& option() const;  ///< that of the last step, else `all`
+  const std::vector<adapt::BatchOption>& options() const { return source_->options(); }
+  const adapt::NoiseScale& noise() const { return noise_; }
   std::int64_t passes() const { return passes_; }  ///< that are over
   std::int64_t batch() const { return batch_; }    ///< of the last step
   /// Of 50 batches in equal ratios from the least to the most, as AdaptDL has them, in whole units.
   std::vector<std::int64_t> candidates() const;
-  std::vector<policy::Choice> use_batch(const BatchOption& option,
+  std::vector<policy::Choice> use_batch(const adapt::BatchOption& option,
                                         const std::vector<std::int64_t>& samples,
                                         std::string why) const;
 
  private:
   PassSettings settings_;
-  std::unique_ptr<OptionSource> source_;
-  NoiseScale noise_;
+  std::unique_ptr<adapt::OptionSource> source_;
+  adapt::NoiseScale noise_;
   std::size_t largest_ = 0;
   int current_ = -1;
   std::int64_t batch_ = 0, passes_ = 0, samples_ = 0;
 };
 
-}  // namespace motley::adapt
+}  // namespace motley::peers

@@ -1,42 +1,42 @@
 // Pipelines whose layers are even by count and whose stages are of one kind.
 #include <algorithm>
 
-#include "motley/search/restricted/restricted_search.h"
 #include "motley/search/stages/merged_layers.h"
+#include "peers/spaces/restricted_search.h"
 
-namespace motley::search {
+namespace motley::peers {
 namespace {
 
 /// Even pipelines of one kind of unit, and how many of them its pool holds.
 struct UniformChoice {
-  ReplicaShape shape;
+  search::ReplicaShape shape;
   std::size_t pool;
   int replicas;
 };
 
-ReplicaShape even_shape(const StageCosts& costs, std::size_t count, std::size_t unit,
-                        std::int64_t micro) {
-  const MergedLayers even = MergedLayers::even(costs, count);
-  ReplicaShape shape{{}, micro};
+search::ReplicaShape even_shape(const search::StageCosts& costs, std::size_t count,
+                                std::size_t unit, std::int64_t micro) {
+  const search::MergedLayers even = search::MergedLayers::even(costs, count);
+  search::ReplicaShape shape{{}, micro};
   for (std::size_t s = 0; s < count; ++s)
     shape.stages.push_back({even.cut(s), even.cut(s + 1), unit});
   return shape;
 }
 
-int fitting_replicas(const StageCosts& costs, std::size_t count, std::size_t unit) {
-  const StageUnit& of = costs.units()[unit];
+int fitting_replicas(const search::StageCosts& costs, std::size_t count, std::size_t unit) {
+  const search::StageUnit& of = costs.units()[unit];
   return costs.pools()[of.pool()].devices / (of.degree() * static_cast<int>(count));
 }
 
-StageReplica to_replica(const ReplicaShape& shape, std::int64_t samples) {
-  StageReplica replica{{}, shape.micro_batch, samples};
+search::StageReplica to_replica(const search::ReplicaShape& shape, std::int64_t samples) {
+  search::StageReplica replica{{}, shape.micro_batch, samples};
   for (const auto& [first, end, unit] : shape.stages) replica.stages.push_back({first, end, unit});
   return replica;
 }
 
 /// Takes samples beyond the batch away, a micro-batch at a time, from the last replica that may do
 /// without; where none may, the largest micro-batches get smaller.
-void take_excess(std::int64_t excess, const StageCosts& costs, StagePlan& plan) {
+void take_excess(std::int64_t excess, const search::StageCosts& costs, search::StagePlan& plan) {
   while (excess > 0) {
     const auto at = std::find_if(plan.replicas.rbegin(), plan.replicas.rend(), [&](auto& replica) {
       const std::int64_t after = replica.samples - std::min(excess, replica.micro_batch);
@@ -47,19 +47,19 @@ void take_excess(std::int64_t excess, const StageCosts& costs, StagePlan& plan) 
     });
     if (at != plan.replicas.rend()) continue;
     std::int64_t largest = 1;
-    for (const StageReplica& replica : plan.replicas)
+    for (const search::StageReplica& replica : plan.replicas)
       largest = std::max(largest, replica.micro_batch);
     const std::vector<std::int64_t>& sizes = costs.micro_batches();
     const auto known = std::lower_bound(sizes.begin(), sizes.end(), largest);
     if (known == sizes.begin()) return;
-    for (StageReplica& replica : plan.replicas)
+    for (search::StageReplica& replica : plan.replicas)
       if (replica.micro_batch == largest) replica.micro_batch = *std::prev(known);
   }
 }
 
 std::vector<UniformChoice> uniform_choices(const RestrictedSearch& search,
-                                           const ShapeSearch& shapes) {
-  const StageCosts& costs = search.costs();
+                                           const search::ShapeSearch& shapes) {
+  const search::StageCosts& costs = search.costs();
   std::vector<UniformChoice> choices;
   for (std::size_t unit = 0; unit < costs.units().size(); ++unit)
     for (const std::int64_t micro : costs.micro_batches())
@@ -76,12 +76,12 @@ std::vector<UniformChoice> uniform_choices(const RestrictedSearch& search,
 }  // namespace
 
 void search_equal(RestrictedSearch& search) {
-  const StageCosts& costs = search.costs();
+  const search::StageCosts& costs = search.costs();
   for (const std::int64_t micro : costs.micro_batches())
     for (std::size_t count = 1; count <= search.most_stages(); ++count)
       for (const int degree : search.degrees())
         for (std::size_t way = 0; way < search.ways(degree); ++way) {
-          StagePlan plan;
+          search::StagePlan plan;
           for (std::size_t pool = 0; pool < costs.pools().size(); ++pool) {
             const auto unit = search.unit(pool, degree, way);
             if (!unit || !costs.knows(*unit, micro)) continue;
@@ -97,8 +97,8 @@ void search_equal(RestrictedSearch& search) {
 }
 
 void search_uniform(RestrictedSearch& search) {
-  const StageCosts& costs = search.costs();
-  const ShapeSearch shapes(search.sums(), {2.0});
+  const search::StageCosts& costs = search.costs();
+  const search::ShapeSearch shapes(search.sums(), {2.0});
   const std::vector<UniformChoice> choices = uniform_choices(search, shapes);
   if (choices.empty()) return;
   std::vector<const UniformChoice*> best(costs.pools().size());
@@ -123,7 +123,7 @@ void search_uniform(RestrictedSearch& search) {
     (samples_in(middle) < search.batch() ? below : above) = middle;
   }
   samples_in(above);
-  StagePlan plan;
+  search::StagePlan plan;
   std::int64_t excess = -search.batch();
   for (const UniformChoice* choice : best) {
     if (choice == nullptr) continue;
@@ -136,4 +136,4 @@ void search_uniform(RestrictedSearch& search) {
   search.offer(std::move(plan));
 }
 
-}  // namespace motley::search
+}  // namespace motley::peers

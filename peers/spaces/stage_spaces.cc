@@ -1,13 +1,13 @@
-#include "motley/search/restricted/stage_spaces.h"
+#include "peers/spaces/stage_spaces.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "motley/base/check.h"
-#include "motley/search/restricted/restricted_search.h"
+#include "peers/spaces/restricted_search.h"
 
-namespace motley::search {
+namespace motley::peers {
 
 const StageSpaceName& stage_space_name(StageSpace space) {
   for (const StageSpaceName& each : kStageSpaces)
@@ -21,7 +21,8 @@ std::optional<StageSpace> find_stage_space(std::string_view planner) {
   return std::nullopt;
 }
 
-Result<StageOutcome> find_restricted(StageSpace space, const StageQuestion& question) {
+Result<search::StageOutcome> find_restricted(StageSpace space,
+                                             const search::StageQuestion& question) {
   if (question.global_batch < 1)
     return usage_error("search.stages", fmt::format("a batch of {} samples, wanted 1 or more",
                                                     question.global_batch));
@@ -49,4 +50,4 @@ Result<StageOutcome> find_restricted(StageSpace space, const StageQuestion& ques
   return search.finish(space);
 }
 
-}  // namespace motley::search
+}  // namespace motley::peers

@@ -1,4 +1,4 @@
-#include "motley/adapt/batch_baselines.h"
+#include "peers/policies/batch_baselines.h"
 
 #include <fmt/format.h>
 
@@ -8,30 +8,32 @@
 #include <numeric>
 #include <optional>
 
-namespace motley::adapt {
+namespace motley::peers {
 namespace {
 
 double sum_of(const std::vector<std::int64_t>& samples) {
   return static_cast<double>(std::accumulate(samples.begin(), samples.end(), std::int64_t{0}));
 }
 
-bool fits(const BatchOption& option, const std::vector<std::int64_t>& samples) {
+bool fits(const adapt::BatchOption& option, const std::vector<std::int64_t>& samples) {
   for (std::size_t i = 0; i < samples.size(); ++i)
     if (static_cast<double>(samples[i]) > option.devices[i].points.back().samples) return false;
   return true;
 }
 
 /// As many units for everyone as the batch has, at least one, and no fewer than the bounds allow.
-std::vector<std::int64_t> even_parts(const BatchOption& option, std::int64_t batch,
-                                     const BatchBounds& bounds) {
+std::vector<std::int64_t> even_parts(const adapt::BatchOption& option, std::int64_t batch,
+                                     const adapt::BatchBounds& bounds) {
   const auto n = static_cast<double>(option.devices.size());
-  const std::int64_t least = std::max(option.unit, batch_above(option, bounds.least / n));
+  const std::int64_t least = std::max(option.unit, adapt::batch_above(option, bounds.least / n));
   return std::vector<std::int64_t>(
-      option.devices.size(), std::max(least, batch_below(option, static_cast<double>(batch) / n)));
+      option.devices.size(),
+      std::max(least, adapt::batch_below(option, static_cast<double>(batch) / n)));
 }
 
-double goodput(const BatchOption& option, const std::vector<std::int64_t>& samples, double noise) {
-  return batch_gain(sum_of(samples), 1, noise) / step_seconds(option, samples).value;
+double goodput(const adapt::BatchOption& option, const std::vector<std::int64_t>& samples,
+               double noise) {
+  return adapt::batch_gain(sum_of(samples), 1, noise) / adapt::step_seconds(option, samples).value;
 }
 
 }  // namespace
@@ -41,7 +43,7 @@ std::vector<policy::Choice> AdaptDlPolicy::end_pass() {
   if (!scale) return {};
   constexpr double kThreshold = 1.05;
   const std::size_t n = all().devices.size();
-  double best = kThreshold * goodput(all(), split_evenly(n, batch(), all().unit), *scale);
+  double best = kThreshold * goodput(all(), adapt::split_evenly(n, batch(), all().unit), *scale);
   std::vector<std::int64_t> taken;
   for (const std::int64_t candidate : candidates()) {
     const std::vector<std::int64_t> even = even_parts(all(), candidate, settings().bounds);
@@ -56,7 +58,7 @@ std::vector<policy::Choice> AdaptDlPolicy::end_pass() {
 
 void CannikinPolicy::see_step(const policy::StepSeen& step) {
   lines_.resize(all().devices.size());
-  const std::vector<std::int64_t> samples = samples_of(all(), shares_of(step));
+  const std::vector<std::int64_t> samples = adapt::samples_of(all(), adapt::shares_of(step));
   for (std::size_t i = 0; i < lines_.size(); ++i) {
     const auto of_device = [&](const policy::DeviceStep& each) {
       return each.device == all().devices[i].device;
@@ -73,8 +75,8 @@ void CannikinPolicy::see_step(const policy::StepSeen& step) {
   }
 }
 
-BatchOption CannikinPolicy::learned() const {
-  BatchOption of = all();
+adapt::BatchOption CannikinPolicy::learned() const {
+  adapt::BatchOption of = all();
   for (std::size_t i = 0; i < of.devices.size(); ++i) {
     const Measured &one = lines_[i].before, &two = lines_[i].last;
     if (two.steps == 0) continue;  // not seen yet: as given
@@ -101,7 +103,7 @@ std::vector<policy::Choice> CannikinPolicy::end_pass() {
     for (std::size_t i = 0; i < speeds.size(); ++i) {
       const double most = all().devices[i].points.back().samples;
       const double part = static_cast<double>(batch()) * speeds[i] / sum;
-      samples.push_back(batch_below(all(), std::min(part + 1e-9, most)));
+      samples.push_back(adapt::batch_below(all(), std::min(part + 1e-9, most)));
     }
     const auto fastest =
         static_cast<std::size_t>(std::max_element(speeds.begin(), speeds.end()) - speeds.begin());
@@ -110,11 +112,11 @@ std::vector<policy::Choice> CannikinPolicy::end_pass() {
   }
   const std::optional<double> scale = noise().plain_ratio();
   if (!scale) return {};
-  const BatchOption lines = learned();
+  const adapt::BatchOption lines = learned();
   double best = 0;
   std::vector<std::int64_t> taken;
   for (const std::int64_t candidate : candidates()) {
-    const std::vector<std::int64_t> samples = split_batch(lines, candidate);
+    const std::vector<std::int64_t> samples = adapt::split_batch(lines, candidate);
     if (samples.empty()) continue;
     const double each = goodput(lines, samples, *scale);
     if (each <= best) continue;
@@ -144,7 +146,7 @@ bool CannikinPolicy::take_numbers(const std::vector<double>& numbers) {
 std::vector<policy::Choice> SimiGradPolicy::see_noise(const policy::NoiseSeen& seen) {
   constexpr std::int64_t kEvery = 100;
   if (seen.step == 0 || seen.step % kEvery != 0) return {};
-  const std::optional<NoiseMoments> moments = estimate_moments(seen);
+  const std::optional<adapt::NoiseMoments> moments = adapt::estimate_moments(seen);
   if (!moments) return {};
   double samples = 0;
   for (const policy::NoiseSeen::Piece& piece : seen.pieces)
@@ -155,7 +157,7 @@ std::vector<policy::Choice> SimiGradPolicy::see_noise(const policy::NoiseSeen& s
   if (wanted_ == 0) wanted_ = samples;
   wanted_ = std::clamp(wanted_ * (similarity < settings().similarity ? 1.1 : 0.9),
                        settings().bounds.least, settings().bounds.most);
-  return use_batch(option(), split(option(), batch_near(option(), wanted_)),
+  return use_batch(option(), split(option(), adapt::batch_near(option(), wanted_)),
                    fmt::format("similarity {:.3f}", similarity));
 }
 
@@ -165,26 +167,28 @@ bool SimiGradPolicy::take_numbers(const std::vector<double>& numbers) {
   return true;
 }
 
-std::vector<std::int64_t> SimiGradPolicy::split(const BatchOption& option,
+std::vector<std::int64_t> SimiGradPolicy::split(const adapt::BatchOption& option,
                                                 std::int64_t batch) const {
-  std::vector<std::int64_t> even = split_evenly(option.devices.size(), batch, option.unit);
+  std::vector<std::int64_t> even = adapt::split_evenly(option.devices.size(), batch, option.unit);
   return fits(option, even) ? even : std::vector<std::int64_t>{};
 }
 
-std::vector<std::int64_t> JabasPolicy::split(const BatchOption& option, std::int64_t batch) const {
+std::vector<std::int64_t> JabasPolicy::split(const adapt::BatchOption& option,
+                                             std::int64_t batch) const {
   return split_alike(option, batch, settings().local_batches, settings().bounds.most);
 }
 
 std::vector<policy::Choice> JabasPolicy::end_pass() {
-  const std::int64_t next = wanted() > 0 ? batch_near(option(), wanted()) : batch();
-  const BatchOption* best = nullptr;
+  const std::int64_t next = wanted() > 0 ? adapt::batch_near(option(), wanted()) : batch();
+  const adapt::BatchOption* best = nullptr;
   std::vector<std::int64_t> taken;
   double least = 0;
-  for (const BatchOption& each : options()) {
+  for (const adapt::BatchOption& each : options()) {
     const std::vector<std::int64_t> samples = split(each, next);
     if (samples.empty()) continue;
-    double time = step_seconds(each, samples).value / sum_of(samples);
-    if (settings().objective == ObjectiveKind::kCost && each.per_hour > 0) time *= each.per_hour;
+    double time = adapt::step_seconds(each, samples).value / sum_of(samples);
+    if (settings().objective == adapt::ObjectiveKind::kCost && each.per_hour > 0)
+      time *= each.per_hour;
     if (best != nullptr && time >= least) continue;
     best = &each;
     least = time;
@@ -194,7 +198,7 @@ std::vector<policy::Choice> JabasPolicy::end_pass() {
   return use_batch(*best, taken, "fastest devices for a batch of " + std::to_string(next));
 }
 
-std::vector<std::int64_t> split_alike(const BatchOption& option, std::int64_t batch,
+std::vector<std::int64_t> split_alike(const adapt::BatchOption& option, std::int64_t batch,
                                       const std::vector<std::int64_t>& local_batches, double most) {
   const std::size_t n = option.devices.size();
   std::vector<std::int64_t> best;
@@ -212,8 +216,9 @@ std::vector<std::int64_t> split_alike(const BatchOption& option, std::int64_t ba
         for (std::size_t j = i; j < std::min(n, i + 2); ++j) {
           const auto next = static_cast<double>(samples[j] + local);
           takes = takes && next <= option.devices[j].points.back().samples;
-          ready = std::max(ready,
-                           ready_seconds(option.exchange, work_seconds(option.devices[j], next)));
+          ready = std::max(
+              ready,
+              adapt::ready_seconds(option.exchange, adapt::work_seconds(option.devices[j], next)));
         }
         if (!takes || (has_room && ready >= soonest)) continue;
         has_room = true;
@@ -226,7 +231,7 @@ std::vector<std::int64_t> split_alike(const BatchOption& option, std::int64_t ba
       }
     }
     if (!has_room || sum_of(samples) > most) continue;
-    const double rate = sum_of(samples) / step_seconds(option, samples).value;
+    const double rate = sum_of(samples) / adapt::step_seconds(option, samples).value;
     if (rate <= fastest) continue;
     fastest = rate;
     best = samples;
@@ -234,4 +239,4 @@ std::vector<std::int64_t> split_alike(const BatchOption& option, std::int64_t ba
   return best;
 }
 
-}  // namespace motley::adapt
+}  // namespace motley::peers

@@ -6,18 +6,18 @@
 #include <string>
 #include <vector>
 
-#include "motley/search/restricted/stage_spaces.h"
+#include "peers/spaces/stage_spaces.h"
 
-namespace motley::search {
+namespace motley::peers {
 
 /// What the searches of restricted spaces share: costs, and the best of the plans that they offer.
 class RestrictedSearch {
  public:
-  explicit RestrictedSearch(const StageQuestion& question)
+  explicit RestrictedSearch(const search::StageQuestion& question)
       : question_(question), sums_(*question.costs) {}
 
-  const StageCosts& costs() const { return *question_.costs; }
-  const StageSums& sums() const { return sums_; }
+  const search::StageCosts& costs() const { return *question_.costs; }
+  const search::StageSums& sums() const { return sums_; }
   std::int64_t batch() const { return question_.global_batch; }
   int devices() const;                 ///< of all pools
   std::vector<int> degrees() const;    ///< of units, ascending
@@ -37,13 +37,13 @@ class RestrictedSearch {
   double best_step() const;
   /// Simulates the plan, whose stages have no places yet, if all its replicas divide their samples;
   /// those without samples are left out.
-  void offer(StagePlan plan, StagePlacing placing = StagePlacing::kByStage);
-  StageOutcome finish(StageSpace space);
+  void offer(search::StagePlan plan, search::StagePlacing placing = search::StagePlacing::kByStage);
+  search::StageOutcome finish(StageSpace space);
 
  private:
-  const StageQuestion& question_;
-  StageSums sums_;
-  std::vector<PricedStagePlan> best_;  // first
+  const search::StageQuestion& question_;
+  search::StageSums sums_;
+  std::vector<search::PricedStagePlan> best_;  // first
   std::int64_t simulated_ = 0;
   std::set<std::string> refused_;
 };
@@ -56,4 +56,4 @@ void search_sailor(RestrictedSearch& search);
 void search_harp(RestrictedSearch& search);
 void search_zorse(RestrictedSearch& search);
 
-}  // namespace motley::search
+}  // namespace motley::peers

@@ -4,16 +4,16 @@
 
 #include "motley/adapt/baseline.h"
 
-namespace motley::adapt {
+namespace motley::peers {
 
 /// Cannikin's split as published (Nie et al., Middleware 2024): an epoch with an even split, one
 /// with samples in inverse ratio to the measured time of a sample, and from then on, at the
 /// beginning of each epoch, the best split by straight lines, fitted to the mean times at each
 /// number of samples that a device had: of the end of its backward pass, and of the beginning of
 /// its first exchange, behind which all exchanges but the last one lie. Means, no forgetting.
-class Cannikin : public Baseline {
+class Cannikin : public adapt::Baseline {
  public:
-  Cannikin(std::vector<DeviceLimits> devices, std::int64_t epoch_steps);
+  Cannikin(std::vector<adapt::DeviceLimits> devices, std::int64_t epoch_steps);
 
  protected:
   void learn(const policy::StepSeen& seen) override;
@@ -38,4 +38,4 @@ class Cannikin : public Baseline {
   double early_ = 0, last_ = 0;                     // exchanges but the last one, and it: sums
 };
 
-}  // namespace motley::adapt
+}  // namespace motley::peers
