@@ -85,7 +85,7 @@ class ReplayedTraining {
   ReplayedTraining(const ReplayedTask& task, std::uint64_t seed)
       : task_(task), drawn_(std::vector<double>(64, 1.0), seed), option_(&task.options.back()) {
     samples_ =
-        adapt::split_evenly(option_->devices.size(), static_cast<std::int64_t>(task.least_on_all));
+        peers::split_evenly(option_->devices.size(), static_cast<std::int64_t>(task.least_on_all));
     batch_ = task.least_on_all;
   }
 

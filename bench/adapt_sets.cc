@@ -141,7 +141,7 @@ void add_splits(const JabasCluster& cluster, Json& rows) {
       const std::vector<std::int64_t> samples =
           std::string(policy) == "motley"  ? adapt::split_batch(all, asked)
           : std::string(policy) == "jabas" ? peers::split_alike(all, asked, kLocalBatches)
-                                           : adapt::split_evenly(all.devices.size(), asked);
+                                           : peers::split_evenly(all.devices.size(), asked);
       std::int64_t taken = 0;
       for (const std::int64_t each : samples) taken += each;
       const double step = adapt::step_seconds(all, samples).value;

@@ -43,7 +43,7 @@ std::vector<policy::Choice> AdaptDlPolicy::end_pass() {
   if (!scale) return {};
   constexpr double kThreshold = 1.05;
   const std::size_t n = all().devices.size();
-  double best = kThreshold * goodput(all(), adapt::split_evenly(n, batch(), all().unit), *scale);
+  double best = kThreshold * goodput(all(), split_evenly(n, batch(), all().unit), *scale);
   std::vector<std::int64_t> taken;
   for (const std::int64_t candidate : candidates()) {
     const std::vector<std::int64_t> even = even_parts(all(), candidate, settings().bounds);
@@ -157,7 +157,7 @@ std::vector<policy::Choice> SimiGradPolicy::see_noise(const policy::NoiseSeen& s
   if (wanted_ == 0) wanted_ = samples;
   wanted_ = std::clamp(wanted_ * (similarity < settings().similarity ? 1.1 : 0.9),
                        settings().bounds.least, settings().bounds.most);
-  return use_batch(option(), split(option(), adapt::batch_near(option(), wanted_)),
+  return use_batch(option(), split(option(), batch_near(option(), wanted_)),
                    fmt::format("similarity {:.3f}", similarity));
 }
 
@@ -169,7 +169,7 @@ bool SimiGradPolicy::take_numbers(const std::vector<double>& numbers) {
 
 std::vector<std::int64_t> SimiGradPolicy::split(const adapt::BatchOption& option,
                                                 std::int64_t batch) const {
-  std::vector<std::int64_t> even = adapt::split_evenly(option.devices.size(), batch, option.unit);
+  std::vector<std::int64_t> even = split_evenly(option.devices.size(), batch, option.unit);
   return fits(option, even) ? even : std::vector<std::int64_t>{};
 }
 
@@ -179,7 +179,7 @@ std::vector<std::int64_t> JabasPolicy::split(const adapt::BatchOption& option,
 }
 
 std::vector<policy::Choice> JabasPolicy::end_pass() {
-  const std::int64_t next = wanted() > 0 ? adapt::batch_near(option(), wanted()) : batch();
+  const std::int64_t next = wanted() > 0 ? batch_near(option(), wanted()) : batch();
   const adapt::BatchOption* best = nullptr;
   std::vector<std::int64_t> taken;
   double least = 0;

@@ -77,6 +77,13 @@ std::int64_t batch_of_shares(const std::vector<policy::Share>& shares) {
   return batch;
 }
 
+TEST(PassPolicy, CountsInUnits) {
+  const adapt::BatchOption option{.unit = 4};
+  EXPECT_EQ(batch_near(option, 26), 28);
+  EXPECT_EQ(batch_near(option, 25.9), 24);
+  EXPECT_EQ(split_evenly(3, 28, 4), (std::vector<std::int64_t>{12, 8, 8}));
+}
+
 TEST(AdaptDl, ChoosesEvenBatchesAtTheEndOfPasses) {
   const auto policy = make_baseline<AdaptDlPolicy>(passes_of(2000));
   const auto asked = train(*policy, 100, 110);

@@ -14,6 +14,18 @@ namespace motley::peers {
 
 using policy::Choice;
 
+std::int64_t batch_near(const adapt::BatchOption& option, double samples) {
+  return adapt::batch_below(option, samples + static_cast<double>(option.unit) / 2);
+}
+
+std::vector<std::int64_t> split_evenly(std::size_t devices, std::int64_t batch, std::int64_t unit) {
+  const auto n = static_cast<std::int64_t>(devices);
+  const std::int64_t units = batch / unit;
+  std::vector<std::int64_t> samples(devices, units / n * unit);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(units % n); ++i) samples[i] += unit;
+  return samples;
+}
+
 PassPolicy::PassPolicy(PassSettings settings, std::unique_ptr<adapt::OptionSource> source,
                        EstimateNoise estimate)
     : settings_(std::move(settings)),
@@ -54,7 +66,7 @@ std::vector<std::int64_t> PassPolicy::candidates() const {
   const adapt::BatchBounds& bounds = settings_.bounds;
   std::vector<std::int64_t> batches;
   for (int i = 0; i < kCandidates; ++i)
-    batches.push_back(adapt::batch_near(
+    batches.push_back(batch_near(
         all(), bounds.least * std::pow(bounds.most / bounds.least, i / (kCandidates - 1.0))));
   return batches;
 }

@@ -25,6 +25,14 @@ struct PassSettings {
   std::vector<std::int64_t> local_batches;  ///< of a worker, to choose from (jabas)
 };
 
+/// The nearest batch of whole units, of two the larger.
+std::int64_t batch_near(const adapt::BatchOption& option, double samples);
+
+/// The same number of units for everyone, the first ones one more; no caps. Of a batch that is no
+/// whole units the rest is left out.
+std::vector<std::int64_t> split_evenly(std::size_t devices, std::int64_t batch,
+                                       std::int64_t unit = 1);
+
 using EstimateNoise = std::optional<adapt::NoiseMoments> (*)(const policy::NoiseSeen&);
 
 /// What policies have in common that count passes over the data and train on the largest of the
