@@ -7,6 +7,7 @@
 
 #include "motley/adapt/drawn_noise.h"
 #include "motley/base/json.h"
+#include "peers/policies/scaled_options.h"
 
 namespace motley::peers {
 namespace {

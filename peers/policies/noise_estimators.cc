@@ -7,10 +7,10 @@
 namespace motley::peers {
 namespace {
 
-using Matrix = std::vector<std::vector<double>>;
+using Equations = std::vector<std::vector<double>>;
 
 /// x / sum(x) for rows x = 1.
-std::optional<std::vector<double>> solve_for_ones(Matrix rows) {
+std::optional<std::vector<double>> solve_for_ones(Equations rows) {
   const std::size_t n = rows.size();
   std::vector<double> right(n, 1);
   for (std::size_t column = 0; column < n; ++column) {
@@ -43,7 +43,7 @@ std::optional<PublishedWeights> find_published_weights(const std::vector<std::in
   const std::size_t n = sizes.size();
   double batch = 0;
   for (const std::int64_t size : sizes) batch += static_cast<double>(size);
-  Matrix gradient(n, std::vector<double>(n)), variance = gradient;
+  Equations gradient(n, std::vector<double>(n)), variance = gradient;
   for (std::size_t i = 0; i < n; ++i) {
     const double a = static_cast<double>(sizes[i]), rest = batch - a;
     for (std::size_t j = 0; j < n; ++j) {
