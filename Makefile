@@ -44,11 +44,12 @@ test: ## C++ units, exporter, whole runs, faults, in a quarter of an hour; long 
 	@tools/build.sh product unit_tests
 	@PYTHON=$(PYTHON) tools/test.sh $(PARTS)
 
-check: ## format, layers, names, sizes: what CI runs before the tests
+check: ## format, layers, names, reach: what CI runs before the tests; what is large, as a table
 	@tools/setup.sh packages
 	@tools/check_format.sh
 	@python3 tools/check_layers.py
 	@python3 tools/check_names.py
+	@python3 tools/check_reach.py
 	@python3 tools/check_sizes.py
 
 sanitize: ## fast tests under ASan and UBSan (without PyTorch)

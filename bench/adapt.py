@@ -1,7 +1,12 @@
-"""What is decided while a training runs. A row an instance; kinds may be named, all unless some are.
+""
+    "What is decided while a training runs. A row an instance; kinds may be named, all unless some are.
 
-  plan     models on emulated clusters: `motley run` by planner auto, whose plans are tried in turn, beside the same run
-           by each plan that was tried, to the end, in turns: step of the one that goes on over the best; steps' worth
+    plan models on emulated clusters : `motley run` by planner auto,
+    whose plans are tried in turn,
+    beside the same run by each plan that was tried,
+    to the end,
+    in turns : step of the one that goes on over the best;
+steps' worth
            that trying cost
   run      the split learned from nothing in a real run, beside the run by a profile's best split
   norms    the same equal split with and without square norms of gradients, and with them as seldom as `motley` has them
@@ -31,7 +36,7 @@ sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "examples"), str(ROOT / "python"
 import adaptdl_peer  # noqa: E402
 import emulated  # noqa: E402
 
-# Functions of examples/families.py (or a file's), and the global batch.
+#Functions of examples / families.py(or a file's), and the global batch.
 MODELS = [("families.py:vgg", 24), ("families.py:gpt_tied", 24), ("sharded.py:vgg", 48), ("families.py:mlp", 96),
           ("digits_cnn.py:model", 120), ("families.py:bert", 24), ("families.py:lstm", 48), ("sharded.py:mixture", 16),
           ("families.py:vit", 24), ("families.py:resnet", 24)]  # fmt: skip
@@ -172,8 +177,8 @@ TARGETS = {
     ),
 }  # fmt: skip
 
-
-# Real samples, whose gradients differ as they do in training, but for the last one: drawn like its inputs, of which nothing can be learned.
+#Real samples, whose gradients differ as they do in training, \
+    but for the last one : drawn like its inputs, of which nothing can be learned.
 NORMS = [("digits_cnn.py:model", 120, ["--data", DIGITS], []), ("mlp.py:model", 96, ["--data", DIGITS], []),
          ("mlp.py:model", 96, ["--data", DIGITS], ["--optimizer", "adam"]),
          ("char_gpt.py:model", 8, ["--data", TEXT, "--seq", 64], ["--optimizer", "adam"]), ("families.py:bert", 24, None, [])]  # fmt: skip

@@ -161,10 +161,10 @@ void add_noise_rows(Json& rows) {
       {"70,30 unlike directions", {70, 30}, 200, 1000, false},
   };
   constexpr int kSteps = 20'000;
-  const std::pair<const char*, adapt::NoiseEstimator> estimators[] = {
-      {"motley", adapt::NoiseEstimator::kPooled},
-      {"adaptdl", adapt::NoiseEstimator::kPlainMean},
-      {"cannikin", adapt::NoiseEstimator::kPublished}};
+  const std::pair<const char*, peers::EstimateNoise> estimators[] = {
+      {"motley", adapt::estimate_moments},
+      {"adaptdl", peers::estimate_by_mean},
+      {"cannikin", peers::estimate_by_matrices}};
   fmt::print("{:<32}{:<10}{:<5}{:>9}{:>9}{:>9}{:>8}\n", "pieces", "estimator", "of", "rel sd",
              "exact", "ratio", "mean");
   for (const NoiseCase& each : cases) {
@@ -186,7 +186,7 @@ void add_noise_rows(Json& rows) {
     for (int step = 0; step < kSteps; ++step) {
       const policy::NoiseSeen seen = drawn.draw({1, each.noise}, each.sizes);
       for (int e = 0; e < 3; ++e) {
-        const auto of = adapt::estimate_moments(seen, estimators[e].second);
+        const auto of = estimators[e].second(seen);
         moments[e][0].add(of->squared_gradient);
         moments[e][1].add(of->variance / each.noise);
       }

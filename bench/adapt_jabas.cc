@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "bench/simulated_cluster.h"
-#include "motley/adapt/policies.h"
-#include "motley/base/csv.h"
+#include "peers/import/csv.h"
+#include "peers/policies/policies.h"
 
 namespace motley::bench {
 namespace {
@@ -34,7 +34,7 @@ void reach_down(cost::Curve& curve) {
 }
 
 /// Of both repositories the mean, one copy of the model a GPU.
-Result<PassTimes> read_pass(const CsvTable& table, const std::string& gpu) {
+Result<PassTimes> read_pass(const peers::CsvTable& table, const std::string& gpu) {
   std::map<double, std::vector<double>> forward, whole;
   PassTimes times;
   double updates = 0;
@@ -86,7 +86,7 @@ cost::StepCurves curves_of(const PassTimes& pass, std::int64_t batch) {
 }
 
 Result<cost::GroupExchanges> read_exchanges(const std::string& data) {
-  MOTLEY_ASSIGN(const CsvTable table, CsvTable::read(data + "/jabas/allreduce.csv"));
+  MOTLEY_ASSIGN(const peers::CsvTable table, peers::CsvTable::read(data + "/jabas/allreduce.csv"));
   cost::Curve seconds;
   for (std::size_t row = 0; row < table.rows(); ++row) {
     if (table.text(row, 0) != "inter") continue;
@@ -102,7 +102,7 @@ Result<cost::GroupExchanges> read_exchanges(const std::string& data) {
 }  // namespace
 
 Result<void> run_jabas(const std::string& data, Json& rows) {
-  MOTLEY_ASSIGN(const CsvTable table, CsvTable::read(data + "/jabas/compute.csv"));
+  MOTLEY_ASSIGN(const peers::CsvTable table, peers::CsvTable::read(data + "/jabas/compute.csv"));
   MOTLEY_ASSIGN(const PassTimes v100, read_pass(table, "V100"));
   MOTLEY_ASSIGN(const PassTimes p100, read_pass(table, "P100"));
   SimulatedCluster cluster;
@@ -117,8 +117,9 @@ Result<void> run_jabas(const std::string& data, Json& rows) {
       cluster.limits.push_back(
           {.device = fmt::format("{}:{}", device < 4 ? "v100" : "p100", device)});
     }
-    for (const std::string& name : adapt::split_policy_names()) {
-      MOTLEY_ASSIGN(auto policy, adapt::make_split_policy(name, {cluster.limits, 50}));
+    for (const auto& [name, maker] : peers::split_policies()) {
+      MOTLEY_ASSIGN(auto policy,
+                    adapt::make_split_policy(name, {cluster.limits, 50}, peers::split_policies()));
       const Course course =
           run_policy(*policy, cluster, {.steps = 100, .seed = static_cast<std::uint64_t>(i) + 1});
       double mean = 0;
@@ -134,7 +135,7 @@ Result<void> run_jabas(const std::string& data, Json& rows) {
     }
   }
   fmt::print("jabas: 21 batches     mean over best    worst   steps to 2 %, worst\n");
-  for (const std::string& name : adapt::split_policy_names()) {
+  for (const auto& [name, maker] : peers::split_policies()) {
     double mean = 0;
     for (const double each : over[name]) mean += each / static_cast<double>(over[name].size());
     fmt::print("{:<21} {:>14.4f} {:>8.4f} {:>8.0f}\n", name, mean,

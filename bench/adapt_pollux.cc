@@ -10,8 +10,8 @@
 
 #include "bench/adapt_batch.h"
 #include "bench/adapt_replay.h"
-#include "motley/base/csv.h"
 #include "motley/base/statistics.h"
+#include "peers/import/csv.h"
 
 namespace motley::bench {
 namespace {
@@ -37,7 +37,7 @@ struct PolluxStep {
 };
 
 /// A single GPU's work against its local batch, without exchange.
-Result<std::vector<CurvePoint>> read_alone(const CsvTable& table, const PolluxTask& of) {
+Result<std::vector<CurvePoint>> read_alone(const peers::CsvTable& table, const PolluxTask& of) {
   std::map<double, double> by_batch;
   for (std::size_t row = 0; row < table.rows(); ++row) {
     if (table.text(row, 0) != "1") continue;
@@ -81,7 +81,8 @@ std::vector<CurvePoint> in_micro_batches(const std::vector<CurvePoint>& one, int
 
 /// What a placement adds to the work, as tail + max(0, hidden - share * work): least squares of
 /// relative errors over a grid.
-Result<adapt::ExchangeTimes> fit_exchange(const CsvTable& table, const std::string& placement,
+Result<adapt::ExchangeTimes> fit_exchange(const peers::CsvTable& table,
+                                          const std::string& placement,
                                           const std::vector<CurvePoint>& alone) {
   std::vector<PolluxStep> steps;
   double most = 0;
@@ -124,7 +125,7 @@ Result<std::map<double, Trajectory>> read_noise(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const std::string name = entry.path().stem().string();
     if (!name.starts_with("validation-")) continue;
-    MOTLEY_ASSIGN(const CsvTable table, CsvTable::read(entry.path().string()));
+    MOTLEY_ASSIGN(const peers::CsvTable table, peers::CsvTable::read(entry.path().string()));
     Trajectory& of = all[std::log(std::stod(name.substr(11)))];
     for (std::size_t row = 0; row < table.rows(); ++row) {
       MOTLEY_ASSIGN(const double progress, table.positive_number(row, 0));
@@ -161,7 +162,8 @@ double interpolate(const std::map<double, Trajectory>& all, double progress, dou
 /// hosts join, and one and two of the fastest.
 Result<ReplayedTask> make_task(const std::string& data, const PolluxTask& of) {
   const std::string folder = data + "/pollux/" + of.name;
-  MOTLEY_ASSIGN(const CsvTable placements, CsvTable::read(folder + "/placements.csv"));
+  MOTLEY_ASSIGN(const peers::CsvTable placements,
+                peers::CsvTable::read(folder + "/placements.csv"));
   MOTLEY_ASSIGN(const auto alone, read_alone(placements, of));
   const std::vector<CurvePoint> curve = in_micro_batches(alone, of.most_local > 1000 ? 1 : 8);
   ReplayedTask task{.name = of.name,

@@ -7,9 +7,10 @@
 #include <initializer_list>
 #include <utility>
 
-#include "motley/adapt/batch_baselines.h"
 #include "motley/adapt/drawn_noise.h"
 #include "motley/base/check.h"
+#include "peers/policies/batch_baselines.h"
+#include "peers/policies/scaled_options.h"
 
 namespace motley::bench {
 namespace {
@@ -45,9 +46,9 @@ std::unique_ptr<adapt::OptionSource> make_source(const ReplayedTask& task, std::
       const double wrong = 0.8 + 0.4 * random.uniform();
       for (adapt::CurvePoint& point : option.devices[i].points) point.seconds *= wrong;
     }
-  auto made = adapt::ScaledOptions::make(std::move(options));
+  auto made = peers::ScaledOptions::make(std::move(options));
   MOTLEY_CHECK(made.has_value());
-  return std::make_unique<adapt::ScaledOptions>(std::move(*made));
+  return std::make_unique<peers::ScaledOptions>(std::move(*made));
 }
 
 std::unique_ptr<policy::Policy> make_policy(const ReplayedTask& task, const std::string& name,
@@ -62,18 +63,18 @@ std::unique_ptr<policy::Policy> make_policy(const ReplayedTask& task, const std:
                              .change = Seconds(task.change),
                              .iterations = task.iterations},
         std::move(source));
-  const adapt::PassSettings settings{.initial_batch = task.initial_batch,
+  const peers::PassSettings settings{.initial_batch = task.initial_batch,
                                      .bounds = {task.least_on_all, task.most_batch},
                                      .rule = task.rule,
                                      .objective = task.objective,
                                      .samples_per_pass = task.samples_per_pass,
                                      .local_batches = task.local_batches};
-  if (name == "adaptdl") return std::make_unique<adapt::AdaptDlPolicy>(settings, std::move(source));
+  if (name == "adaptdl") return std::make_unique<peers::AdaptDlPolicy>(settings, std::move(source));
   if (name == "cannikin")
-    return std::make_unique<adapt::CannikinPolicy>(settings, std::move(source));
+    return std::make_unique<peers::CannikinPolicy>(settings, std::move(source));
   if (name == "simigrad")
-    return std::make_unique<adapt::SimiGradPolicy>(settings, std::move(source));
-  if (name == "jabas") return std::make_unique<adapt::JabasPolicy>(settings, std::move(source));
+    return std::make_unique<peers::SimiGradPolicy>(settings, std::move(source));
+  if (name == "jabas") return std::make_unique<peers::JabasPolicy>(settings, std::move(source));
   MOTLEY_CHECK(name == "even");
   return nullptr;
 }
@@ -84,7 +85,7 @@ class ReplayedTraining {
   ReplayedTraining(const ReplayedTask& task, std::uint64_t seed)
       : task_(task), drawn_(std::vector<double>(64, 1.0), seed), option_(&task.options.back()) {
     samples_ =
-        adapt::split_evenly(option_->devices.size(), static_cast<std::int64_t>(task.least_on_all));
+        peers::split_evenly(option_->devices.size(), static_cast<std::int64_t>(task.least_on_all));
     batch_ = task.least_on_all;
   }
 

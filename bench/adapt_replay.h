@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "motley/adapt/batch_policy.h"
-#include "motley/adapt/pass_policy.h"
 #include "motley/base/json.h"
+#include "peers/policies/pass_policy.h"
 
 namespace motley::bench {
 

@@ -9,8 +9,8 @@
 
 #include "bench/adapt_batch.h"
 #include "bench/adapt_replay.h"
-#include "motley/adapt/batch_baselines.h"
-#include "motley/base/csv.h"
+#include "peers/import/csv.h"
+#include "peers/policies/batch_baselines.h"
 
 namespace motley::bench {
 namespace {
@@ -21,7 +21,7 @@ constexpr double kMostLocal = 160;  // memory.csv
 
 /// Seconds against samples of one GPU, both repositories' mean; one worker a GPU. Straight on to 1
 /// and to what memory holds, then micro-batches without the update of all but the last.
-Result<std::vector<CurvePoint>> read_curve(const CsvTable& table, const std::string& gpu) {
+Result<std::vector<CurvePoint>> read_curve(const peers::CsvTable& table, const std::string& gpu) {
   std::map<double, std::vector<double>> all;
   double update = 0, updates = 0;
   for (std::size_t row = 0; row < table.rows(); ++row) {
@@ -66,7 +66,7 @@ Result<std::vector<CurvePoint>> read_curve(const CsvTable& table, const std::str
 }
 
 /// The buckets of ResNet-50's gradients over a kind of link; `share`: backward of the whole step.
-Result<adapt::ExchangeTimes> read_exchange(const CsvTable& table, const std::string& link) {
+Result<adapt::ExchangeTimes> read_exchange(const peers::CsvTable& table, const std::string& link) {
   std::vector<CurvePoint> points = {};
   for (std::size_t row = 0; row < table.rows(); ++row) {
     if (table.text(row, 0) != link) continue;
@@ -88,8 +88,8 @@ struct JabasCluster {
 };
 
 Result<JabasCluster> read_cluster(const std::string& data) {
-  MOTLEY_ASSIGN(const CsvTable compute, CsvTable::read(data + "/jabas/compute.csv"));
-  MOTLEY_ASSIGN(const CsvTable reduce, CsvTable::read(data + "/jabas/allreduce.csv"));
+  MOTLEY_ASSIGN(const peers::CsvTable compute, peers::CsvTable::read(data + "/jabas/compute.csv"));
+  MOTLEY_ASSIGN(const peers::CsvTable reduce, peers::CsvTable::read(data + "/jabas/allreduce.csv"));
   MOTLEY_ASSIGN(const auto v100, read_curve(compute, "V100"));
   MOTLEY_ASSIGN(const auto p100, read_curve(compute, "P100"));
   MOTLEY_ASSIGN(const auto intra, read_exchange(reduce, "intra"));
@@ -140,8 +140,8 @@ void add_splits(const JabasCluster& cluster, Json& rows) {
     for (const char* policy : {"motley", "jabas", "even"}) {
       const std::vector<std::int64_t> samples =
           std::string(policy) == "motley"  ? adapt::split_batch(all, asked)
-          : std::string(policy) == "jabas" ? adapt::split_alike(all, asked, kLocalBatches)
-                                           : adapt::split_evenly(all.devices.size(), asked);
+          : std::string(policy) == "jabas" ? peers::split_alike(all, asked, kLocalBatches)
+                                           : peers::split_evenly(all.devices.size(), asked);
       std::int64_t taken = 0;
       for (const std::int64_t each : samples) taken += each;
       const double step = adapt::step_seconds(all, samples).value;

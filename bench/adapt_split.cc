@@ -8,7 +8,7 @@
 #include <numeric>
 #include <vector>
 
-#include "motley/adapt/policies.h"
+#include "peers/policies/policies.h"
 
 namespace motley::bench {
 namespace {
@@ -36,10 +36,11 @@ std::vector<SimulatedCluster> draw_clusters(const std::vector<MeasuredShape>& sh
 
 Result<void> run_policies(const std::vector<SimulatedCluster>& clusters, const std::string& kind,
                           double jitter, Json& rows) {
-  for (const std::string& name : adapt::split_policy_names()) {
+  for (const auto& [name, maker] : peers::split_policies()) {
     std::vector<double> steps, changes, excess, told;
     for (std::size_t i = 0; i < clusters.size(); ++i) {
-      MOTLEY_ASSIGN(auto policy, adapt::make_split_policy(name, {clusters[i].limits, kEpochSteps}));
+      MOTLEY_ASSIGN(auto policy, adapt::make_split_policy(name, {clusters[i].limits, kEpochSteps},
+                                                          peers::split_policies()));
       const std::int64_t first = kind == "change" ? kSlowAt : 1;
       const Course course = run_policy(*policy, clusters[i],
                                        {.steps = first + 199,

@@ -1,8 +1,13 @@
-"""AdaptDL's own goodput module beside our choice of the batch, on equal inputs.
+""
+    "AdaptDL's own goodput module beside our choice of the batch, on equal inputs.
 
-Takes the rows of bench_adapt that carry AdaptDL's parameters and adds what its `optimize` chooses and how
-long a call takes: peer_seconds, peer_goodput, peer_regret (its goodput over ours - 1; not above 0 where ours is the
-optimum). The packages of adaptdl_requirements.txt are installed into build/adaptdl; without a network the rows
+    Takes the rows of bench_adapt that carry
+        AdaptDL's parameters and adds what its `optimize` chooses and how long a call takes
+    : peer_seconds,
+      peer_goodput,
+      peer_regret(its goodput over ours - 1; not above 0 where ours is the optimum)
+              .The packages of adaptdl_requirements.txt are installed into build
+          / adaptdl; without a network the rows
 stay as they are, and that is said. Usage: adaptdl_peer.py ROWS.json
 """
 
@@ -23,7 +28,7 @@ def install():
     """The peer's Python, or None."""
     python = VENV / "bin/python"
     if not (VENV / "complete").exists():
-        # AdaptDL asks for packages that its goodput module does not need.
+#AdaptDL asks for packages that its goodput module does not need.
         pip = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps"]
         for command in (
             [sys.executable, "-m", "venv", VENV],
@@ -43,9 +48,9 @@ def ask(cases):
     from adaptdl.goodput import GoodputFunction, GradParams, PerfParams
 
     for case in cases:
-        # gamma 1: gradients and their exchange one behind the other. Ours has no term of one node.
+#gamma 1 : gradients and their exchange one behind the other.Ours has no term of one node.
         perf = PerfParams(case["alpha_c"], case["beta_c"], case["alpha_n"], case["beta_n"], 1e-8, 1e-8, 1.0)
-        # Variance over squared gradient is in units of the initial batch.
+#Variance over squared gradient is in units of the initial batch.
         grad = GradParams(sqr=1.0, var=case["noise"] / case["initial_batch"])
         initial, most = int(case["initial_batch"]), int(case["most_local"])
         function = GoodputFunction(perf, grad, initial)

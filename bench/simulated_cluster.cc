@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "motley/base/check.h"
-#include "motley/base/csv.h"
 #include "motley/base/random.h"
 #include "motley/base/statistics.h"
+#include "peers/import/csv.h"
 
 namespace motley::bench {
 namespace {
@@ -107,8 +107,8 @@ std::vector<cost::GroupMember> SimulatedCluster::members() const {
 Result<std::vector<MeasuredShape>> read_shapes(const std::string& data) {
   std::vector<MeasuredShape> shapes;
   for (const char* task : {"cifar10", "bert", "ncf", "yolov3"}) {
-    MOTLEY_ASSIGN(const CsvTable table,
-                  CsvTable::read(data + "/pollux/" + std::string(task) + "/placements.csv"));
+    MOTLEY_ASSIGN(const peers::CsvTable table,
+                  peers::CsvTable::read(data + "/pollux/" + std::string(task) + "/placements.csv"));
     std::vector<double> samples, seconds;
     for (std::size_t row = 0; row < table.rows(); ++row) {
       if (table.text(row, 0) != "1") continue;

@@ -17,12 +17,12 @@
 #include "bench/stages_harp.h"
 #include "bench/stages_restricted.h"
 #include "bench/stages_zones.h"
-#include "motley/base/csv.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/cluster/kinds.h"
 #include "motley/control/layers.h"
 #include "motley/cost/layers/sailor.h"
+#include "peers/import/csv.h"
 
 namespace motley {
 namespace {
@@ -104,7 +104,8 @@ Result<Json> run_sailor(const std::string& data, const SailorCase& of) {
 Result<cost::LayerProfile> read_zorse(const std::string& data) {
   constexpr std::size_t kBlocks = 22;
   constexpr std::int64_t kWeights = 51'384'320;
-  MOTLEY_ASSIGN(const CsvTable table, CsvTable::read(data + "/zorse/layer_times.csv"));
+  MOTLEY_ASSIGN(const peers::CsvTable table,
+                peers::CsvTable::read(data + "/zorse/layer_times.csv"));
   cost::LayerProfile profile{.model = "deepspeedllama_tiny"};
   for (std::size_t row = 0; row < table.rows(); ++row) {
     const std::string& kind = table.text(row, 1);
@@ -229,8 +230,7 @@ Result<Json> run_many() {
   MOTLEY_ASSIGN(const search::StageOutcome outcome, search::find_stage_plan(question));
   const double seconds = cpu_seconds() - start;
   if (!outcome.best) return usage_error("bench.stages", "no plan");
-  MOTLEY_ASSIGN(const auto uniform,
-                search::find_restricted(search::StageSpace::kUniform, question));
+  MOTLEY_ASSIGN(const auto uniform, peers::find_restricted(peers::StageSpace::kUniform, question));
   const double best = uniform.best ? uniform.best->price.step.value : INFINITY;
   fmt::print(
       "2,048 devices of 6 kinds in 4 places, 96 layers: {:.3f} s, uniform for each kind {:.3f} s, "

@@ -41,8 +41,13 @@ Result<PlannedCase> plan_case(const control::LayerFiles& files, const std::strin
                                          control::Simulated::kStep));
   planned.program = simulated.step;
   planned.outcome = std::move(answer.outcome);
-  const auto find = [&](search::StageSpace space) -> Result<search::StageOutcome> {
-    MOTLEY_ASSIGN(auto found, control::plan_stages(files, cluster, batch, CpuClock(), space));
+  const auto find = [&](peers::StageSpace space) -> Result<search::StageOutcome> {
+    control::LayerFiles own = files;
+    own.may_recompute |= space == peers::StageSpace::kHarp;
+    const control::FindStages in_space = [&](const search::StageQuestion& question) {
+      return peers::find_restricted(space, question);
+    };
+    MOTLEY_ASSIGN(auto found, control::plan_stages(own, cluster, batch, CpuClock(), in_space));
     return std::move(found.outcome);
   };
   MOTLEY_ASSIGN(planned.restricted, find_restrictions(find));

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "bench/stages_restricted.h"
-#include "motley/base/csv.h"
 #include "motley/base/text.h"
+#include "peers/import/csv.h"
 
 namespace motley::bench {
 namespace {
@@ -149,7 +149,7 @@ Result<search::StagePlan> parse_stages(const std::string& text, const HarpCosts&
 }  // namespace
 
 Result<void> run_harp(const std::string& data, Json& rows) {
-  MOTLEY_ASSIGN(const CsvTable table, CsvTable::read(data + "/harp/plans.csv"));
+  MOTLEY_ASSIGN(const peers::CsvTable table, peers::CsvTable::read(data + "/harp/plans.csv"));
   MOTLEY_ASSIGN(const std::size_t stages, table.column("stages"));
   MOTLEY_ASSIGN(const std::size_t measured_at, table.column("iteration_s"));
   MOTLEY_ASSIGN(const std::size_t hidden, table.column("hidden"));

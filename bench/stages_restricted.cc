@@ -12,7 +12,7 @@ double Restrictions::best() const { return *std::min_element(steps.begin(), step
 Json Restrictions::to_json() const {
   Json object = Json::object();
   for (std::size_t i = 0; i < steps.size(); ++i)
-    object[std::string(search::kStageSpaces[i].planner)] =
+    object[std::string(peers::kStageSpaces[i].planner)] =
         std::isfinite(steps[i]) ? Json(steps[i]) : Json(nullptr);
   return object;
 }
@@ -27,14 +27,14 @@ std::string Restrictions::columns(double whole) const {
 
 std::string restriction_heads() {
   std::string text;
-  for (const search::StageSpaceName& each : search::kStageSpaces)
+  for (const peers::StageSpaceName& each : peers::kStageSpaces)
     text += fmt::format(" {:>7}", each.planner.substr(0, each.planner.find('-')));
   return text;
 }
 
 Result<Restrictions> find_restrictions(const RestrictedFinder& find) {
   Restrictions found;
-  for (const search::StageSpaceName& each : search::kStageSpaces) {
+  for (const peers::StageSpaceName& each : peers::kStageSpaces) {
     MOTLEY_ASSIGN(const search::StageOutcome outcome, find(each.space));
     found.steps.push_back(outcome.best ? outcome.best->price.step.value : INFINITY);
   }
@@ -43,7 +43,7 @@ Result<Restrictions> find_restrictions(const RestrictedFinder& find) {
 
 Result<Restrictions> find_restrictions(const search::StageQuestion& question) {
   return find_restrictions(
-      [&](search::StageSpace space) { return search::find_restricted(space, question); });
+      [&](peers::StageSpace space) { return peers::find_restricted(space, question); });
 }
 
 }  // namespace motley::bench

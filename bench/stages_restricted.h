@@ -6,7 +6,7 @@
 
 #include "motley/base/json.h"
 #include "motley/base/result.h"
-#include "motley/search/restricted/stage_spaces.h"
+#include "peers/spaces/stage_spaces.h"
 
 namespace motley::bench {
 
@@ -20,7 +20,7 @@ struct Restrictions {
 };
 std::string restriction_heads();
 
-using RestrictedFinder = std::function<Result<search::StageOutcome>(search::StageSpace)>;
+using RestrictedFinder = std::function<Result<search::StageOutcome>(peers::StageSpace)>;
 Result<Restrictions> find_restrictions(const RestrictedFinder& find);
 /// Of the same costs.
 Result<Restrictions> find_restrictions(const search::StageQuestion& question);

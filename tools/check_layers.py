@@ -30,7 +30,7 @@ LIBRARIES = {
     "gloo/": "motley/run/torch",
 }
 TESTING = {"testing", "peers/testing"}
-TEST_USES = {"run": {"synth"}, "simulate": {"synth", "graph", "plan"}, "peers": {"program", "simulate", "trace"}}
+TEST_USES = {"run": {"synth"}, "adapt": {"peers"}, "control": {"peers"}, "search": {"peers"}, "simulate": {"synth", "graph", "plan"}, "peers": {"peers/import", "program", "simulate", "trace"}}
 
 
 def read_layers():

@@ -12,7 +12,7 @@
 namespace motley::bench {
 namespace {
 
-using Pass = cost::KindSample BlockOperator::*;
+using Pass = peers::KindSample BlockOperator::*;
 constexpr int kShares = 20;  // steps from 0 to 1 in which the share is fitted
 
 /// A block in three sums, of which the share takes the second and leaves the third:
@@ -31,7 +31,7 @@ Seconds shortest(const std::map<BlockKey, Block>& blocks, Pass pass) {
   return shortest;
 }
 
-double figure_seconds(const cost::KindSample& sample, const cost::KindEfficiency& efficiency) {
+double figure_seconds(const peers::KindSample& sample, const cost::KindEfficiency& efficiency) {
   return sample.flop_seconds / efficiency.flops + sample.byte_seconds / efficiency.bytes;
 }
 
@@ -61,11 +61,11 @@ class Kinds {
   /// Blocks of both kinds; the operators' figures by efficiencies that know `there` not, nor `out`.
   Result<CarriedBlocks> carry(const std::string& here, const std::string& there,
                               const std::string& out, Pass pass) const {
-    std::vector<cost::KindSample> samples;
+    std::vector<peers::KindSample> samples;
     for (const auto& [kind, blocks] : blocks_)
       for (const auto& [key, block] : blocks)
         if (kind != there && kind != out) samples.push_back(block.forward());
-    MOTLEY_ASSIGN(cost::KindEfficiency efficiency, cost::fit_efficiency(samples));
+    MOTLEY_ASSIGN(cost::KindEfficiency efficiency, peers::fit_efficiency(samples));
     const Seconds launch = shortest(blocks_.at(here), pass);
     CarriedBlocks result;
     for (const auto& [key, block] : blocks_.at(there)) {
@@ -73,7 +73,7 @@ class Kinds {
       if (found == blocks_.at(here).end()) continue;
       CarriedBlock& sum = result.emplace_back();
       for (const auto& [name, op] : block.operators) {
-        const cost::KindSample& from = found->second.operators.at(name).*pass;
+        const peers::KindSample& from = found->second.operators.at(name).*pass;
         const cost::KindRatio figures{Seconds(figure_seconds(from, efficiency)),
                                       Seconds(figure_seconds(op.*pass, efficiency))};
         const double all = cost::carried_seconds(from.measured, launch, figures, 1).value;

@@ -7,9 +7,9 @@
 #include <map>
 
 #include "bench/accuracy/row.h"
-#include "motley/base/csv.h"
 #include "motley/cost/collective_times.h"
 #include "motley/cost/links/collective_fit.h"
+#include "peers/import/csv.h"
 
 namespace motley::bench {
 namespace {
@@ -22,9 +22,9 @@ using Curves = std::map<int, Samples>;
 Result<Curves> read_vtrain(const std::string& data, const std::string& kind) {
   Curves curves;
   for (int ranks = 2; ranks <= 8; ++ranks) {
-    MOTLEY_ASSIGN(const CsvTable table,
-                  CsvTable::read(fmt::format("{}/vtrain/allreduce/{}/AR_GPU{}_1M_1024M_LUT.csv",
-                                             data, kind, ranks)));
+    MOTLEY_ASSIGN(const peers::CsvTable table,
+                  peers::CsvTable::read(fmt::format(
+                      "{}/vtrain/allreduce/{}/AR_GPU{}_1M_1024M_LUT.csv", data, kind, ranks)));
     MOTLEY_ASSIGN(const std::size_t bytes, table.column("size(B)"));
     MOTLEY_ASSIGN(const std::size_t time, table.column("time(ns)", 1));
     for (std::size_t row = 0; row < table.rows(); ++row) {
@@ -38,7 +38,8 @@ Result<Curves> read_vtrain(const std::string& data, const std::string& kind) {
 
 /// All-reduces of 16-bit floats inside one node, by device kind.
 Result<std::map<std::string, Curves>> read_sailor(const std::string& data) {
-  MOTLEY_ASSIGN(const CsvTable table, CsvTable::read(data + "/sailor/ops/collectives_fp16.csv"));
+  MOTLEY_ASSIGN(const peers::CsvTable table,
+                peers::CsvTable::read(data + "/sailor/ops/collectives_fp16.csv"));
   std::vector<std::size_t> columns;
   for (const char* name : {"gpu", "collective", "n_gpus", "data_size(MB)", "time(ms)"}) {
     MOTLEY_ASSIGN(const std::size_t column, table.column(name));

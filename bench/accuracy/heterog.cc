@@ -21,8 +21,8 @@
 #include <set>
 
 #include "bench/accuracy/row.h"
-#include "motley/base/csv.h"
 #include "motley/cluster/kinds.h"
+#include "peers/import/csv.h"
 
 namespace motley::bench {
 namespace {
@@ -106,7 +106,8 @@ double sum(const std::vector<double>& values) {
 
 // --- reading -----------------------------------------------------------------------------------
 
-Result<Segment> read_segment(const CsvTable& table, std::size_t row, const std::string& direction) {
+Result<Segment> read_segment(const peers::CsvTable& table, std::size_t row,
+                             const std::string& direction) {
   std::array<double, 4> values{};
   const std::array<const char*, 4> names = {"_launches", "_mflop", "_fixed_mb", "_mb"};
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -117,7 +118,7 @@ Result<Segment> read_segment(const CsvTable& table, std::size_t row, const std::
 }
 
 Result<std::vector<Variable>> read_variables(const std::string& path) {
-  MOTLEY_ASSIGN(const CsvTable table, CsvTable::read(path));
+  MOTLEY_ASSIGN(const peers::CsvTable table, peers::CsvTable::read(path));
   MOTLEY_ASSIGN(const std::size_t bytes, table.column("bytes"));
   MOTLEY_ASSIGN(const std::size_t looked_up, table.column("looked_up_bytes"));
   MOTLEY_ASSIGN(const std::size_t gradient, table.column("gradient"));
@@ -149,7 +150,7 @@ constexpr std::array<std::pair<const char*, const char*>, 8> kModels = {{
 
 Result<std::vector<Training>> read_trainings() {
   const std::string folder = MOTLEY_BENCH_FOLDER "/accuracy/heterog/";
-  MOTLEY_ASSIGN(const CsvTable models, CsvTable::read(folder + "models.csv"));
+  MOTLEY_ASSIGN(const peers::CsvTable models, peers::CsvTable::read(folder + "models.csv"));
   MOTLEY_ASSIGN(const std::size_t name, models.column("model"));
   MOTLEY_ASSIGN(const std::size_t input, models.column("input_bytes"));
   std::vector<Training> trainings;
@@ -173,7 +174,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kKinds = 
 }};
 
 Result<std::vector<Machine>> read_machines(const std::string& path) {
-  MOTLEY_ASSIGN(const CsvTable table, CsvTable::read(path));
+  MOTLEY_ASSIGN(const peers::CsvTable table, peers::CsvTable::read(path));
   MOTLEY_ASSIGN(const std::size_t gpu, table.column("gpu"));
   MOTLEY_ASSIGN(const std::size_t gpus, table.column("gpus"));
   MOTLEY_ASSIGN(const std::size_t nic, table.column("nic_gbe"));
@@ -376,7 +377,8 @@ Measured make_case(const Training& training, const std::vector<Machine>& machine
 Result<std::vector<Measured>> read_cases(const std::string& folder,
                                          const std::vector<Training>& trainings) {
   MOTLEY_ASSIGN(const std::vector<Machine> machines, read_machines(folder + "cluster.csv"));
-  MOTLEY_ASSIGN(const CsvTable table, CsvTable::read(folder + "iteration_seconds.csv"));
+  MOTLEY_ASSIGN(const peers::CsvTable table,
+                peers::CsvTable::read(folder + "iteration_seconds.csv"));
   MOTLEY_ASSIGN(const std::size_t gpus, table.column("gpus"));
   MOTLEY_ASSIGN(const std::size_t model, table.column("model"));
   MOTLEY_ASSIGN(const std::size_t batch, table.column("global_batch"));

@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "motley/base/csv.h"
 #include "motley/cluster/kinds.h"
+#include "peers/import/csv.h"
 
 namespace motley::bench {
 namespace {
@@ -58,8 +58,8 @@ double matrix_rate(const cluster::PlanningKind& kind, bool is_half) {
   return kind.peak.tf32.value_or(kind.peak.f32).value;
 }
 
-cost::KindSample sample_of(const cost::OperatorWork& work, const cluster::PlanningKind& kind,
-                           bool is_half, double seconds) {
+peers::KindSample sample_of(const cost::OperatorWork& work, const cluster::PlanningKind& kind,
+                            bool is_half, double seconds) {
   return {work.flops / matrix_rate(kind, is_half), work.bytes / kind.memory_bandwidth.value,
           work.launches, Seconds(seconds)};
 }
@@ -73,7 +73,7 @@ const Entry* find_name(const std::array<Entry, kCount>& entries, const std::stri
 }
 
 Result<void> read_blocks(const std::string& path, bool is_half, KindBlocks& blocks) {
-  MOTLEY_ASSIGN(const CsvTable table, CsvTable::read(path));
+  MOTLEY_ASSIGN(const peers::CsvTable table, peers::CsvTable::read(path));
   std::map<std::string, std::size_t> columns;
   for (const char* name :
        {"gpu", "model", "mbs", "tp", "algo", "op_name", "forward-compute", "backward-compute"}) {
@@ -102,8 +102,8 @@ Result<void> read_blocks(const std::string& path, bool is_half, KindBlocks& bloc
 
 }  // namespace
 
-cost::KindSample Block::forward() const {
-  cost::KindSample sum;
+peers::KindSample Block::forward() const {
+  peers::KindSample sum;
   for (const auto& [name, op] : operators) {
     sum.launches += op.forward.launches;
     sum.flop_seconds += op.forward.flop_seconds;

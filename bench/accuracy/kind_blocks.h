@@ -4,7 +4,7 @@
 #include <string>
 #include <tuple>
 
-#include "motley/cost/operators/kind_times.h"
+#include "peers/steps/efficiency_fit.h"
 
 namespace motley::bench {
 
@@ -12,12 +12,12 @@ namespace motley::bench {
 struct BlockOperator {
   /// Both with the forward's work: the set's backward of a matrix product takes 0.95 of its
   /// forward, so it holds one of the two products.
-  cost::KindSample forward, backward;
+  peers::KindSample forward, backward;
 };
 /// The operators of a block on one kind, all of them measured.
 struct Block {
   std::map<std::string, BlockOperator> operators;  ///< by name
-  cost::KindSample forward() const;                ///< their sum
+  peers::KindSample forward() const;               ///< their sum
 };
 /// Model, micro-batch, whether in f16 (else f32).
 using BlockKey = std::tuple<std::string, double, bool>;

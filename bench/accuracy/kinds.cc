@@ -5,29 +5,29 @@
 
 #include "bench/accuracy/kind_blocks.h"
 #include "bench/accuracy/row.h"
-#include "motley/cost/operators/kind_times.h"
+#include "peers/steps/efficiency_fit.h"
 
 namespace motley::bench {
 namespace {
 
-double predict(const cost::KindSample& sample, const cost::KindEfficiency& efficiency) {
+double predict(const peers::KindSample& sample, const cost::KindEfficiency& efficiency) {
   return sample.launches * efficiency.launch.value + sample.flop_seconds / efficiency.flops +
          sample.byte_seconds / efficiency.bytes;
 }
 
 /// Residuals of each kind among `others` when it is left out too: what an interval may rest on.
 Result<std::vector<double>> inner_residuals(
-    const std::map<std::string, std::vector<cost::KindSample>>& by_kind,
+    const std::map<std::string, std::vector<peers::KindSample>>& by_kind,
     const std::string& left_out) {
   std::vector<double> residuals;
   for (const auto& [inner, samples] : by_kind) {
     if (inner == left_out) continue;
-    std::vector<cost::KindSample> fitted_on;
+    std::vector<peers::KindSample> fitted_on;
     for (const auto& [kind, others] : by_kind)
       if (kind != left_out && kind != inner)
         fitted_on.insert(fitted_on.end(), others.begin(), others.end());
-    MOTLEY_ASSIGN(const auto efficiency, cost::fit_efficiency(fitted_on));
-    for (const cost::KindSample& sample : samples)
+    MOTLEY_ASSIGN(const auto efficiency, peers::fit_efficiency(fitted_on));
+    for (const peers::KindSample& sample : samples)
       residuals.push_back(sample.measured.value / predict(sample, efficiency) - 1);
   }
   return residuals;
@@ -37,7 +37,7 @@ Result<std::vector<double>> inner_residuals(
 
 Rows kind_rows(const std::string& data) {
   MOTLEY_ASSIGN(const KindBlocks blocks, read_kind_blocks(data));
-  std::map<std::string, std::vector<cost::KindSample>> by_kind;
+  std::map<std::string, std::vector<peers::KindSample>> by_kind;
   for (const auto& [kind, of_kind] : blocks)
     for (const auto& [key, block] : of_kind) by_kind[kind].push_back(block.forward());
   Row row{.set = "device kinds never measured",
@@ -47,12 +47,12 @@ Rows kind_rows(const std::string& data) {
               "efficiencies fitted on 5, the sixth predicted from its data sheet"};
   row.to_reach = 0.2;
   for (const auto& [kind, samples] : by_kind) {
-    std::vector<cost::KindSample> others;
+    std::vector<peers::KindSample> others;
     for (const auto& [other, theirs] : by_kind)
       if (other != kind) others.insert(others.end(), theirs.begin(), theirs.end());
-    MOTLEY_ASSIGN(const auto efficiency, cost::fit_efficiency(others));
+    MOTLEY_ASSIGN(const auto efficiency, peers::fit_efficiency(others));
     MOTLEY_ASSIGN(const auto residuals, inner_residuals(by_kind, kind));
-    for (const cost::KindSample& sample : samples)
+    for (const peers::KindSample& sample : samples)
       row.cases.push_back({cost::conformal_interval(predict(sample, efficiency), residuals),
                            sample.measured.value});
   }

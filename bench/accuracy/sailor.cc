@@ -9,12 +9,12 @@
 #include <numeric>
 
 #include "bench/accuracy/row.h"
-#include "motley/base/csv.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/statistics.h"
 #include "motley/search/stages/pipeline_stages.h"
 #include "motley/search/stages/stage_evaluator.h"
+#include "peers/import/csv.h"
 
 namespace motley::bench {
 namespace {
@@ -101,8 +101,8 @@ struct RuntimeMemory {
 
 /// What another runtime's runs on the same machines say about memory that no tensor holds.
 Result<RuntimeMemory> other_runtime(const std::string& folder) {
-  MOTLEY_ASSIGN(const CsvTable table,
-                CsvTable::read(folder + "/ops/aceso_runtime_gh200_opt350_memory.csv"));
+  MOTLEY_ASSIGN(const peers::CsvTable table,
+                peers::CsvTable::read(folder + "/ops/aceso_runtime_gh200_opt350_memory.csv"));
   std::vector<double> overheads, contexts;
   MOTLEY_ASSIGN(const std::size_t total, table.column("total_mb"));
   MOTLEY_ASSIGN(const std::size_t reserved, table.column("max_reserved"));

@@ -12,6 +12,7 @@
 #include "motley/elastic/server_queue.h"
 #include "peers/import/cm_dare.h"
 #include "peers/steps/drag.h"
+#include "peers/steps/server_fit.h"
 
 namespace motley::bench {
 namespace {
@@ -29,7 +30,7 @@ struct Cluster {
 
 /// What all rows of cluster speed start from: single workers, one curve of a cluster.
 struct Fitted {
-  elastic::ServerFit server;
+  peers::ServerFit server;
   std::vector<double> residuals;        ///< of the points of the curve, each left out of the fit
   std::map<std::string, Seconds> step;  ///< of one worker of a kind
 };
@@ -42,13 +43,13 @@ Result<double> mean_speed(const std::string& folder, const std::string& cluster)
 
 Result<Fitted> fit(const std::string& data) {
   Fitted fitted;
-  MOTLEY_ASSIGN(const std::vector<elastic::SpeedPoint> curve,
+  MOTLEY_ASSIGN(const std::vector<peers::SpeedPoint> curve,
                 peers::read_cm_dare_curve(data + "/cm-dare", "p100", "res32"));
-  MOTLEY_ASSIGN(fitted.server, elastic::fit_server(curve));
+  MOTLEY_ASSIGN(fitted.server, peers::fit_server(curve));
   for (std::size_t i = 0; i < curve.size(); ++i) {
-    std::vector<elastic::SpeedPoint> others = curve;
+    std::vector<peers::SpeedPoint> others = curve;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
-    MOTLEY_ASSIGN(const elastic::ServerFit inner, elastic::fit_server(others));
+    MOTLEY_ASSIGN(const peers::ServerFit inner, peers::fit_server(others));
     MOTLEY_ASSIGN(const elastic::ClusterSpeed speed,
                   elastic::estimate_cluster_speed({{curve[i].workers, inner.step}}, inner.service));
     fitted.residuals.push_back(curve[i].steps_per_second / speed.steps_per_second - 1);

@@ -93,7 +93,9 @@ MarketResult checkpoint_rows(const std::string& data) {
       "a save takes", "young-daly", "motley", "ratio", "to reach");
   for (const double save : {5.0, 20.0, 60.0, 300.0}) {
     const auto young = [&](const elastic::RentedMachine&, Seconds now) {
-      return elastic::young_daly(Seconds(save), mean_life(lives, now));
+      // Young 1974, Daly 2006, first order.
+      const double life = mean_life(lives, now).value;
+      return Seconds(std::max(save, std::sqrt(2 * save * life) - save));
     };
     const auto ours = [&](const elastic::RentedMachine& machine, Seconds now) {
       elastic::RentedMachine there = machine;

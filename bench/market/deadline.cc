@@ -11,8 +11,8 @@
 #include "bench/market/halves.h"
 #include "bench/market/rows.h"
 #include "motley/base/random.h"
-#include "motley/elastic/market_replay.h"
 #include "peers/import/transient.h"
+#include "peers/policies/market_replay.h"
 
 namespace motley::bench {
 namespace {
@@ -22,7 +22,7 @@ constexpr double kTick = 300, kHour = 3600;
 /// A market, where it comes from, and the half that forms were chosen on (0) or judged by (1).
 struct MarketCase {
   std::string name, kind;
-  elastic::SpotMarket market;
+  peers::SpotMarket market;
   std::size_t half = 0;
 };
 
@@ -52,8 +52,8 @@ struct Shape {
 constexpr Shape kShapes[] = {{12, 0.15, 1, 0.35}, {12, 0.5, 2, 0.3},  {24, 0.3, 1, 0.35},
                              {24, 1.0, 4, 0.35},  {48, 0.25, 2, 0.3}, {48, 0.6, 1, 0.25}};
 
-elastic::SpotMarket market_of(const Shape& shape) {
-  elastic::SpotMarket market;
+peers::SpotMarket market_of(const Shape& shape) {
+  peers::SpotMarket market;
   market.work = static_cast<int>(shape.work_h * kHour / kTick);
   market.deadline = static_cast<int>(market.work * (1 + shape.slack)) + shape.change_over;
   market.change_over = shape.change_over;
@@ -133,12 +133,12 @@ MarketResult market_rows(const std::string& data, bool is_full) {
   MarketRows made;
   std::map<std::pair<std::string, std::string>, Sum> sums;
   for (const MarketCase& each : cases) {
-    const double best = elastic::clairvoyant_cost(each.market);
-    for (const std::string& policy : elastic::deadline_policies()) {
-      MOTLEY_ASSIGN(const auto renter, elastic::make_deadline_policy(
-                                           policy, elastic::job_of(each.market, "any", "any"),
-                                           elastic::Lifetimes(for_ever)));
-      const elastic::MarketOutcome paid = elastic::replay_market(each.market, *renter);
+    const double best = peers::clairvoyant_cost(each.market);
+    for (const std::string& policy : peers::deadline_policies()) {
+      MOTLEY_ASSIGN(const auto renter,
+                    peers::make_deadline_policy(policy, peers::job_of(each.market, "any", "any"),
+                                                elastic::Lifetimes(for_ever)));
+      const peers::MarketOutcome paid = peers::replay_market(each.market, *renter);
       for (const std::string& set : {each.kind, each.kind + (each.half == 0 ? " A" : " B")}) {
         Sum& sum = sums[{set, policy}];
         sum.cost += paid.cost;

@@ -170,10 +170,6 @@ std::int64_t batch_above(const BatchOption& option, double samples) {
          option.unit;
 }
 
-std::int64_t batch_near(const BatchOption& option, double samples) {
-  return batch_below(option, samples + static_cast<double>(option.unit) / 2);
-}
-
 std::vector<std::int64_t> split_batch(const BatchOption& option, std::int64_t batch) {
   const std::size_t n = option.devices.size();
   const std::int64_t unit = option.unit;
@@ -224,14 +220,6 @@ std::int64_t samples_within(const BatchOption& option, Seconds step) {
   for (const DeviceCurve& curve : option.devices)
     samples += batch_below(
         option, samples_by(ready_points(curve, option.exchange), until) + kSampleRounding);
-  return samples;
-}
-
-std::vector<std::int64_t> split_evenly(std::size_t devices, std::int64_t batch, std::int64_t unit) {
-  const auto n = static_cast<std::int64_t>(devices);
-  const std::int64_t units = batch / unit;
-  std::vector<std::int64_t> samples(devices, units / n * unit);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(units % n); ++i) samples[i] += unit;
   return samples;
 }
 

@@ -64,10 +64,9 @@ Seconds step_seconds(const BatchOption& option, const std::vector<std::int64_t>&
 std::vector<CurvePoint> least_step(const BatchOption& option);
 
 /// Batches of whole units: the largest of at most so many samples, the smallest of at least so
-/// many, the nearest (of two the larger).
+/// many.
 std::int64_t batch_below(const BatchOption& option, double samples);
 std::int64_t batch_above(const BatchOption& option, double samples);
-std::int64_t batch_near(const BatchOption& option, double samples);
 
 /// The split of so many samples, in whole units, with the least step: from the parts below the
 /// straight optimum, the rest one by one to whoever is ready first with one more (optimal for a
@@ -79,10 +78,5 @@ std::vector<std::int64_t> split_batch(const BatchOption& option, std::int64_t ba
 
 /// Most samples, in whole units, that a step of so long takes.
 std::int64_t samples_within(const BatchOption& option, Seconds step);
-
-/// The same number of units for everyone, the first ones one more; no caps. Of a batch that is no
-/// whole units the rest is left out.
-std::vector<std::int64_t> split_evenly(std::size_t devices, std::int64_t batch,
-                                       std::int64_t unit = 1);
 
 }  // namespace motley::adapt

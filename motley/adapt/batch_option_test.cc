@@ -60,9 +60,6 @@ TEST(BatchOption, SplitsInWholeUnits) {
   EXPECT_EQ(batch_below(option, 27.5), 24);
   EXPECT_EQ(batch_above(option, 24.5), 28);
   EXPECT_EQ(batch_above(option, 24), 24);
-  EXPECT_EQ(batch_near(option, 26), 28);
-  EXPECT_EQ(batch_near(option, 25.9), 24);
-  EXPECT_EQ(split_evenly(3, 28, 4), (std::vector<std::int64_t>{12, 8, 8}));
   option.unit = 0;
   EXPECT_EQ(verify_option(option).error().message,
             "devices 'two': wanted a unit of at least 1 sample");

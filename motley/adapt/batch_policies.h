@@ -2,9 +2,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <span>
 #include <string_view>
-#include <vector>
 
 #include "motley/adapt/batch_policy.h"
 #include "motley/adapt/option_source.h"
@@ -19,17 +18,22 @@ struct BatchSetting {
   std::int64_t samples_per_pass = 1;  ///< of the data, for those that decide once a pass
 };
 
-/// All policies of the batch by name, in the order to show them:
-///   motley     batch, split and devices together, by the noise scale's interval (batch_policy.h)
-///   adaptdl    once a pass the best of 50 batches, split evenly (batch_baselines.h, as the rest)
-///   cannikin   the same by straight lines of each device
-///   simigrad   a tenth up or down every 100 steps by how alike gradients are
-///   jabas      the same, with its own split and, once a pass, its own group of devices
-std::vector<std::string> batch_policy_names();
+/// A policy of the batch by its name.
+struct NamedBatchPolicy {
+  std::string_view name;
+  std::unique_ptr<policy::Policy> (*make)(const BatchSetting& setting,
+                                          std::unique_ptr<OptionSource> source);
+};
+using BatchPolicies = std::span<const NamedBatchPolicy>;
 
-/// Usage error `adapt.policy` with a suggestion for an unknown name.
+/// Those of this library: "motley": batch, split and devices together, by the noise scale's
+/// interval (batch_policy.h).
+BatchPolicies batch_policies();
+
+/// Usage error `adapt.policy` with a suggestion for a name that is none of `among`.
 Result<std::unique_ptr<policy::Policy>> make_batch_policy(std::string_view name,
                                                           const BatchSetting& setting,
-                                                          std::unique_ptr<OptionSource> source);
+                                                          std::unique_ptr<OptionSource> source,
+                                                          BatchPolicies among = batch_policies());
 
 }  // namespace motley::adapt

@@ -6,6 +6,7 @@
 
 #include "motley/adapt/drawn_noise.h"
 #include "motley/base/json.h"
+#include "peers/policies/scaled_options.h"
 
 namespace motley::adapt {
 namespace {
@@ -27,8 +28,8 @@ BatchSettings settings_of(double batch) {
 }
 
 BatchPolicy make_policy(const BatchSettings& settings) {
-  return BatchPolicy(settings,
-                     std::make_unique<ScaledOptions>(ScaledOptions::make(one_or_two()).value()));
+  return BatchPolicy(settings, std::make_unique<peers::ScaledOptions>(
+                                   peers::ScaledOptions::make(one_or_two()).value()));
 }
 
 /// A training of these devices: steps take what the curves say, decisions begin a step later.
@@ -132,8 +133,8 @@ TEST(BatchPolicy, AsksForWholeUnits) {
   for (BatchOption& option : options) option.unit = 24;
   BatchSettings settings = settings_of(48);
   settings.bounds = {.least = 20, .most = 1000};
-  BatchPolicy policy(settings,
-                     std::make_unique<ScaledOptions>(ScaledOptions::make(options).value()));
+  BatchPolicy policy(settings, std::make_unique<peers::ScaledOptions>(
+                                   peers::ScaledOptions::make(options).value()));
   Training training(policy, 10, {{"a", 24}, {"b", 24}});
   training.go(200);
   // sqrt(0.01 * 10 / 0.001) = 10: one unit, of one device.
@@ -177,8 +178,8 @@ TEST(BatchPolicy, JudgesASplitAsTheGroupItNeeds) {
   const DeviceCurve a{"a", {{0, 0.01}, {1000, 1.01}}}, b{"b", {{0, 5}, {1000, 6}}};
   std::vector<BatchOption> options = {{"one", {a}, {.tail = Seconds(0.04)}, 1},
                                       {"two", {a, b}, {}, 2}};
-  BatchPolicy policy(settings_of(16), std::make_unique<ScaledOptions>(
-                                          ScaledOptions::make(std::move(options)).value()));
+  BatchPolicy policy(settings_of(16), std::make_unique<peers::ScaledOptions>(
+                                          peers::ScaledOptions::make(std::move(options)).value()));
   DrawnNoise drawn(std::vector<double>(100, 1.0), 4);
   for (int i = 0; i < 300; ++i) {
     policy.observe(policy::StepSeen{.step = i,

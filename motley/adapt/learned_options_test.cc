@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "motley/adapt/batch_policies.h"
 #include "motley/base/json.h"
+#include "peers/policies/policies.h"
 
 namespace motley::adapt {
 namespace {
@@ -209,18 +209,18 @@ TEST(LearnedOptions, TakeInWhoIsSeen) {
 }
 
 TEST(BatchPolicies, AreMadeByName) {
-  for (const std::string& name : batch_policy_names()) {
+  for (const auto& [name, maker] : peers::batch_policies()) {
     BatchSetting setting;
     setting.batch.initial_batch = 8;
     setting.batch.bounds = {8, 64};
     setting.samples_per_pass = 100;
-    const auto made =
-        make_batch_policy(name, setting, std::make_unique<LearnedOptions>(from_nothing()));
+    const auto made = make_batch_policy(
+        name, setting, std::make_unique<LearnedOptions>(from_nothing()), peers::batch_policies());
     ASSERT_TRUE(made) << made.error().message;
     EXPECT_EQ((*made)->name(), name);
   }
-  const auto none =
-      make_batch_policy("jabbas", {}, std::make_unique<LearnedOptions>(from_nothing()));
+  const auto none = make_batch_policy(
+      "jabbas", {}, std::make_unique<LearnedOptions>(from_nothing()), peers::batch_policies());
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().message.find("jabas"), std::string::npos);
 }

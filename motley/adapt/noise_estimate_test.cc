@@ -19,20 +19,13 @@ TEST(NoiseEstimate, JoinsPiecesInClosedForm) {
   const auto moments = estimate_moments(seen_of(3, {{30, 4}, {10, 8}}));
   EXPECT_DOUBLE_EQ(moments->squared_gradient, 1);
   EXPECT_DOUBLE_EQ(moments->variance, 80);
-  // The plain mean is 6: |G|^2 = 2 * 3 - 6 = 0, S = 40 (6 - 3) = 120.
-  const auto plain = estimate_moments(seen_of(3, {{30, 4}, {10, 8}}), NoiseEstimator::kPlainMean);
-  EXPECT_DOUBLE_EQ(plain->squared_gradient, 0);
-  EXPECT_DOUBLE_EQ(plain->variance, 120);
 }
 
 TEST(NoiseEstimate, IsThatOfTwoBatchSizesForTwoEqualPieces) {
   // 10 and 20 samples: |G|^2 = (20 * 3 - 10 * 4) / 10 = 2, S = (4 - 3) / (1/10 - 1/20) = 20.
-  for (const NoiseEstimator each :
-       {NoiseEstimator::kPooled, NoiseEstimator::kPlainMean, NoiseEstimator::kPublished}) {
-    const auto moments = estimate_moments(seen_of(3, {{10, 4}, {10, 4}}), each);
-    EXPECT_NEAR(moments->squared_gradient, 2, 1e-12);
-    EXPECT_NEAR(moments->variance, 20, 1e-12);
-  }
+  const auto moments = estimate_moments(seen_of(3, {{10, 4}, {10, 4}}));
+  EXPECT_NEAR(moments->squared_gradient, 2, 1e-12);
+  EXPECT_NEAR(moments->variance, 20, 1e-12);
 }
 
 TEST(NoiseEstimate, SaysNothingOfASinglePieceOrOfWhatIsNotANorm) {
@@ -46,28 +39,17 @@ TEST(NoiseEstimate, SaysNothingOfASinglePieceOrOfWhatIsNotANorm) {
   EXPECT_TRUE(estimate_moments(seen_of(3, {{10, 4}, {10, 4}, {0, nan}})));
 }
 
-TEST(NoiseEstimate, KnowsThePublishedWeights) {
-  // Published for these sizes (docs/algorithms.md, "Batch"), to the digits given there.
-  const auto weights = find_published_weights({64, 32, 16, 8, 8});
-  const double gradient[] = {-.203, -.287, -.030, .760, .760};
-  const double variance[] = {-.005, .040, .161, .402, .402};
-  for (std::size_t i = 0; i < 5; ++i) {
-    EXPECT_NEAR(weights->squared_gradient[i], gradient[i], 6e-4);
-    EXPECT_NEAR(weights->variance[i], variance[i], 6e-4);
-  }
-}
-
 /// Mean and relative standard deviation of estimates over drawn steps; |G|^2 is 1.
 struct Spread {
   double mean_gradient = 0, mean_variance = 0, rel_gradient = 0, rel_variance = 0;
 };
 Spread find_spread(const std::vector<std::int64_t>& sizes, std::vector<double> spread, double noise,
-                   NoiseEstimator estimator, int steps) {
+                   int steps) {
   DrawnNoise drawn(std::move(spread), 7);
   Spread of;
   double gradients = 0, variances = 0;
   for (int i = 0; i < steps; ++i) {
-    const auto each = estimate_moments(drawn.draw({1, noise}, sizes), estimator);
+    const auto each = estimate_moments(drawn.draw({1, noise}, sizes));
     of.mean_gradient += each->squared_gradient / steps;
     of.mean_variance += each->variance / steps;
     gradients += each->squared_gradient * each->squared_gradient / steps;
@@ -92,8 +74,7 @@ TEST(NoiseEstimate, IsUnbiasedAndAsSteadyAsTheFormulaSays) {
                         {{90, 10}, 200, 100}};
   constexpr int kSteps = 4000;
   for (const Case& each : cases) {
-    const Spread of = find_spread(each.sizes, std::vector<double>(each.d, 1.0), each.noise,
-                                  NoiseEstimator::kPooled, kSteps);
+    const Spread of = find_spread(each.sizes, std::vector<double>(each.d, 1.0), each.noise, kSteps);
     double batch = 0;
     for (const std::int64_t size : each.sizes) batch += static_cast<double>(size);
     const double n = static_cast<double>(each.sizes.size()), d = static_cast<double>(each.d);
@@ -113,28 +94,9 @@ TEST(NoiseEstimate, IsUnbiasedWhereNoiseIsStrongerInSomeDirections) {
   // = 0.04746, so the relative deviation of S is sqrt(2 * 0.04746 / 4) = 0.1540.
   std::vector<double> spread;
   for (int i = 1; i <= 200; ++i) spread.push_back(1.0 / i);
-  const Spread of = find_spread({64, 32, 16, 8, 8}, spread, 100, NoiseEstimator::kPooled, 4000);
+  const Spread of = find_spread({64, 32, 16, 8, 8}, spread, 100, 4000);
   EXPECT_NEAR(of.rel_variance / 0.1540, 1, 0.07);
   EXPECT_NEAR(of.mean_variance / 100, 1, 3.5 * 0.1540 / std::sqrt(4000.0));
-}
-
-TEST(NoiseEstimate, PublishedFormsAreBiasedOrLessSteady) {
-  // Plain mean: S (B mean(1/b) - 1) / (n - 1): for 70, 30 that is 100 (1/70 + 1/30) / 2 - 1
-  // = 1.381; |G|^2 + S (n/B - mean(1/b)) / (n - 1) = 1 + 100 (0.02 - 0.02381) = 0.619.
-  const Spread two =
-      find_spread({70, 30}, std::vector<double>(200, 1.0), 100, NoiseEstimator::kPlainMean, 4000);
-  EXPECT_NEAR(two.mean_variance / 100, 1.381, 0.01);
-  EXPECT_NEAR(two.mean_gradient, 0.619, 0.012);
-  // For 64, 32, 16, 8, 8: mean(1/b) = 0.071875, (128 * 0.071875 - 1) / 4 = 2.05.
-  const Spread five = find_spread({64, 32, 16, 8, 8}, std::vector<double>(200, 1.0), 100,
-                                  NoiseEstimator::kPlainMean, 4000);
-  EXPECT_NEAR(five.mean_variance / 100, 2.05, 0.01);
-  // The published weights: unbiased, but 0.183 and 0.067 instead of 0.1525 and 0.0500.
-  const Spread published = find_spread({64, 32, 16, 8, 8}, std::vector<double>(200, 1.0), 100,
-                                       NoiseEstimator::kPublished, 4000);
-  EXPECT_NEAR(published.mean_variance / 100, 1, 0.005);
-  EXPECT_NEAR(published.rel_gradient, 0.183, 0.009);
-  EXPECT_NEAR(published.rel_variance, 0.067, 0.004);
 }
 
 }  // namespace

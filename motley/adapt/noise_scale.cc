@@ -37,7 +37,7 @@ NoiseScale::NoiseScale(NoiseOptions options)
 }
 
 void NoiseScale::add(const policy::NoiseSeen& seen, double passed) {
-  const std::optional<NoiseMoments> moments = estimate_moments(seen, options_.estimator);
+  const std::optional<NoiseMoments> moments = options_.estimate(seen);
   if (!moments) return;
   double batch = 0;
   for (const policy::NoiseSeen::Piece& piece : seen.pieces)

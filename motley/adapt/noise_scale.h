@@ -25,7 +25,7 @@ struct NoiseOptions {
   /// B / initial_batch of them.
   std::vector<double> memories = {62.5, 250, 1000, 4000};
   double deviations = 1.96;  ///< half width of the interval, of a normal distribution
-  NoiseEstimator estimator = NoiseEstimator::kPooled;
+  std::optional<NoiseMoments> (*estimate)(const policy::NoiseSeen&) = estimate_moments;
 };
 
 /// Learns the noise scale over steps. |G|^2 and S are averaged apart (their ratio of a single step

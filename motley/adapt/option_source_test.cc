@@ -2,20 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "motley/base/json.h"
-
 namespace motley::adapt {
 namespace {
 
 std::vector<BatchOption> one_and_both() {
   const DeviceCurve a{"a", {{0, 0.1}, {100, 1.1}}}, b{"b", {{0, 0.1}, {100, 2.1}}};
   return {{"a", {a}, {.tail = Seconds(0)}, 1}, {"a, b", {a, b}, {.tail = Seconds(0.2)}, 2}};
-}
-
-policy::StepSeen step_of(double a, double b, double took) {
-  return {.took = Seconds(took),
-          .global_batch = 30,
-          .devices = {{"a", 20, {}, a, {}}, {"b", 10, {}, b, {}}}};
 }
 
 TEST(OptionSource, FindsTheGroupOfAStep) {
@@ -25,46 +17,6 @@ TEST(OptionSource, FindsTheGroupOfAStep) {
   EXPECT_EQ(find_option(options, {{"b", 2}}), 1);  // with a, who has nothing to do
   EXPECT_EQ(find_option(options, {{"c", 2}}), -1);
   EXPECT_EQ(samples_of(options[1], {{"b", 1}, {"a", 2}}), (std::vector<std::int64_t>{2, 1}));
-}
-
-TEST(ScaledOptions, AreCorrectedByTheMedianOfWhatIsSeen) {
-  ScaledOptions source = ScaledOptions::make(one_and_both()).value();
-  // a: 0.3 s given for 20 samples, seen 0.6; b: 0.3 given for 10, seen 0.3. Behind them 0.2 given,
-  // 0.4 seen.
-  source.observe(step_of(0.6, 0.3, 1.0));
-  EXPECT_EQ(source.version(), 1);
-  EXPECT_NEAR(work_seconds(source.options()[0].devices[0], 20), 0.6, 1e-12);
-  EXPECT_NEAR(work_seconds(source.options()[1].devices[1], 10), 0.3, 1e-12);
-  EXPECT_NEAR(source.options()[1].exchange.tail.value, 0.4, 1e-12);
-  EXPECT_EQ(source.options()[0].exchange.tail, Seconds(0));  // another group: not seen
-  // Once ten times as long: the median does not move.
-  source.observe(step_of(0.6, 0.3, 1.0));
-  source.observe(step_of(6, 0.3, 6.4));
-  EXPECT_EQ(source.version(), 1);
-}
-
-TEST(ScaledOptions, KeepStillUnderJitter) {
-  ScaledOptions source = ScaledOptions::make(one_and_both()).value();
-  for (const double jitter : {1.004, 0.993, 1.006, 0.998})
-    source.observe(step_of(0.3 * jitter, 0.3 * jitter, 0.3 * jitter + 0.2));
-  EXPECT_EQ(source.version(), 0);
-}
-
-TEST(ScaledOptions, GoOnAlikeFromTheirText) {
-  ScaledOptions one = ScaledOptions::make(one_and_both()).value(), other = one;
-  for (const double slow : {1.0, 2.0, 2.0}) one.observe(step_of(0.3 * slow, 0.3, 1));
-  ASSERT_TRUE(other.restore(parse_json(one.state().dump(), "s").value(), "s"));
-  one.observe(step_of(0.7, 0.4, 1));
-  other.observe(step_of(0.7, 0.4, 1));
-  EXPECT_EQ(one.state(), other.state());
-  EXPECT_EQ(one.options()[1].devices[0].points, other.options()[1].devices[0].points);
-}
-
-TEST(ScaledOptions, RefuseTheStateOfOtherDevices) {
-  ScaledOptions source = ScaledOptions::make(one_and_both()).value();
-  ScaledOptions less = ScaledOptions::make({one_and_both()[0]}).value();
-  EXPECT_EQ(less.restore(source.state(), "s").error().message,
-            "s: wanted corrections of 1 devices and 1 groups of them");
 }
 
 }  // namespace

@@ -2,55 +2,37 @@
 
 #include <fmt/format.h>
 
-#include <utility>
+#include <string>
 
-#include "motley/adapt/cannikin.h"
-#include "motley/adapt/fixed_splits.h"
+#include "motley/adapt/even_split.h"
 #include "motley/adapt/split_policy.h"
 #include "motley/base/text.h"
 
 namespace motley::adapt {
 namespace {
 
-using Made = std::unique_ptr<policy::Policy>;
-
-Made make_motley(std::string_view, const SplitSetting& setting) {
+std::unique_ptr<policy::Policy> make_motley(std::string_view, const SplitSetting& setting) {
   return std::make_unique<SplitPolicy>(setting.devices, setting.change_cost, setting.exchanges);
 }
 
-template <typename Policy>
-Made make_baseline(std::string_view name, const SplitSetting& setting) {
-  return std::make_unique<Policy>(name, setting.devices);
+std::unique_ptr<policy::Policy> make_even(std::string_view name, const SplitSetting& setting) {
+  return std::make_unique<EvenSplit>(name, setting.devices);
 }
 
-Made make_cannikin(std::string_view, const SplitSetting& setting) {
-  return std::make_unique<Cannikin>(setting.devices, setting.epoch_steps);
-}
-
-/// A new policy is a line here.
-constexpr std::pair<std::string_view, Made (*)(std::string_view, const SplitSetting&)>
-    kSplitMakers[] = {
-        {"motley", make_motley},
-        {"even", make_baseline<EvenSplit>},
-        {"hetseq", make_baseline<EvenSplit>},
-        {"adaptdl", make_baseline<EvenSplit>},
-        {"lb-bsp", make_baseline<StepMover>},
-        {"cannikin", make_cannikin},
-};
+constexpr NamedSplitPolicy kSplitPolicies[] = {{"motley", make_motley}, {"even", make_even}};
 
 }  // namespace
 
-std::vector<std::string> split_policy_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, maker] : kSplitMakers) names.emplace_back(name);
-  return names;
-}
+SplitPolicies split_policies() { return kSplitPolicies; }
 
 Result<std::unique_ptr<policy::Policy>> make_split_policy(std::string_view name,
-                                                          const SplitSetting& setting) {
-  for (const auto& [known, maker] : kSplitMakers)
-    if (known == name) return maker(known, setting);
-  const std::vector<std::string> names = split_policy_names();
+                                                          const SplitSetting& setting,
+                                                          SplitPolicies among) {
+  std::vector<std::string> names;
+  for (const NamedSplitPolicy& each : among) {
+    if (each.name == name) return each.make(each.name, setting);
+    names.emplace_back(each.name);
+  }
   return usage_error("adapt.policy", fmt::format("unknown policy '{}', wanted one of {}{}", name,
                                                  join(names, " "), suggestion_clause(name, names)));
 }

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -19,17 +19,21 @@ struct SplitSetting {
   std::vector<cost::GroupExchanges> exchanges = {};  ///< believed (learned_exchanges.h), of motley
 };
 
-/// All policies of the split by name, in the order to show them:
-///   motley    learned curves, the best split by them, changed when that gains (split_policy.h)
-///   even      the same on every device
-///   hetseq    the same on every device, as HetSeq splits
-///   adaptdl   the same on every device, as AdaptDL splits
-///   lb-bsp    five samples a change from the slowest to the fastest device (fixed_splits.h)
-///   cannikin  straight lines from the third epoch on (cannikin.h)
-std::vector<std::string> split_policy_names();
+/// A policy of the split by its name, which it says of itself.
+struct NamedSplitPolicy {
+  std::string_view name;
+  std::unique_ptr<policy::Policy> (*make)(std::string_view name, const SplitSetting& setting);
+};
+using SplitPolicies = std::span<const NamedSplitPolicy>;
 
-/// Usage error `adapt.policy` with a suggestion for an unknown name.
+/// Those of this library, in the order to show them:
+///   motley  learned curves, the best split by them, changed when that gains (split_policy.h)
+///   even    the same on every device (even_split.h)
+SplitPolicies split_policies();
+
+/// Usage error `adapt.policy` with a suggestion for a name that is none of `among`.
 Result<std::unique_ptr<policy::Policy>> make_split_policy(std::string_view name,
-                                                          const SplitSetting& setting);
+                                                          const SplitSetting& setting,
+                                                          SplitPolicies among = split_policies());
 
 }  // namespace motley::adapt

@@ -11,6 +11,7 @@
 #include "motley/adapt/split_policy.h"
 #include "motley/base/json.h"
 #include "motley/base/random.h"
+#include "peers/policies/policies.h"
 
 namespace motley::adapt {
 namespace {
@@ -86,6 +87,16 @@ Toy three_devices(double noise) {
       .fixed = {0.01, 0.02, 0.01}, .seconds = {0.001, 0.002, 0.004}, .batch = 120, .noise = noise};
 }
 
+std::vector<std::string> split_policy_names() {
+  std::vector<std::string> names;
+  for (const NamedSplitPolicy& each : peers::split_policies()) names.emplace_back(each.name);
+  return names;
+}
+
+std::unique_ptr<policy::Policy> make_policy(std::string_view name, const SplitSetting& setting) {
+  return make_split_policy(name, setting, peers::split_policies()).value();
+}
+
 class EachPolicy : public ::testing::TestWithParam<std::string> {};
 
 // Every split asked for has the batch's samples; a policy made anew from the state at any step, in
@@ -93,13 +104,13 @@ class EachPolicy : public ::testing::TestWithParam<std::string> {};
 TEST_P(EachPolicy, RestoredChoosesAsTheOriginal) {
   const Toy toy = three_devices(0.05);
   const SplitSetting setting{toy.limits(), 12};
-  const auto policy = make_split_policy(GetParam(), setting).value();
+  const auto policy = make_policy(GetParam(), setting);
   EXPECT_EQ(policy->name(), GetParam());
   Drive drive(toy);
   drive.samples = {60, 30, 30};
   int splits = 0;
   for (int i = 0; i < 60; ++i) {
-    const auto other = make_split_policy(GetParam(), setting).value();
+    const auto other = make_policy(GetParam(), setting);
     ASSERT_TRUE(other->restore(parse_json(policy->state().dump(), "x").value(), "x"));
     if (i == 30) drive.toy.seconds[0] *= 2;
     const policy::StepSeen seen = drive.next();
@@ -121,9 +132,9 @@ TEST_P(EachPolicy, RestoredChoosesAsTheOriginal) {
 
 TEST_P(EachPolicy, RefusesAnothersState) {
   const SplitSetting setting{three_devices(0).limits()};
-  const auto policy = make_split_policy(GetParam(), setting).value();
+  const auto policy = make_policy(GetParam(), setting);
   for (const std::string& name : split_policy_names()) {
-    const auto restored = policy->restore(make_split_policy(name, setting).value()->state(), "x");
+    const auto restored = policy->restore(make_policy(name, setting)->state(), "x");
     EXPECT_EQ(restored.has_value(), name == GetParam());
     if (!restored) {
       EXPECT_EQ(restored.error().code, "policy.state");
@@ -140,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(Adapt, EachPolicy, ::testing::ValuesIn(split_policy_nam
                          });
 
 TEST(SplitPolicies, SuggestForAnUnknownName) {
-  EXPECT_EQ(make_split_policy("canikin", {}).error().message,
+  EXPECT_EQ(make_split_policy("canikin", {}, peers::split_policies()).error().message,
             "unknown policy 'canikin', wanted one of motley even hetseq adaptdl lb-bsp cannikin, "
             "did you mean 'cannikin'?");
 }
@@ -358,7 +369,7 @@ TEST(SplitPolicy, TakesInWhoIsThereAgain) {
 TEST(StepMover, MovesFiveAtATime) {
   Toy toy{.fixed = {0, 0}, .seconds = {0.001, 0.003}, .batch = 64};
   Drive drive(toy);
-  const auto policy = make_split_policy("lb-bsp", {toy.limits()}).value();
+  const auto policy = make_policy("lb-bsp", {toy.limits()});
   drive.run(*policy, 1);
   ASSERT_EQ(drive.asked.size(), 1U);
   EXPECT_THAT(drive.asked[0].second, ElementsAre(37, 27));
@@ -372,7 +383,7 @@ TEST(StepMover, MovesFiveAtATime) {
 TEST(Cannikin, IsEvenThenInverseThenOnLines) {
   Toy toy{.fixed = {0.02, 0.02}, .seconds = {0.01, 0.03}, .batch = 20};
   Drive drive(toy);
-  const auto policy = make_split_policy("cannikin", {toy.limits(), 10}).value();
+  const auto policy = make_policy("cannikin", {toy.limits(), 10});
   drive.run(*policy, 12);
   EXPECT_THAT(drive.samples, ElementsAre(10, 10));
   drive.run(*policy, 8);
@@ -384,13 +395,11 @@ TEST(Cannikin, IsEvenThenInverseThenOnLines) {
 // What says nothing of use, such as times that are not positive, is no reason to choose anything.
 TEST(SplitPolicies, StepsOfNoUseAreLetBy) {
   for (const std::string& name : split_policy_names()) {
-    const auto policy =
-        make_split_policy(name, {.devices = {{.device = "a:0"}, {.device = "b:0"}}});
-    ASSERT_TRUE(policy) << name;
+    const auto policy = make_policy(name, {.devices = {{.device = "a:0"}, {.device = "b:0"}}});
     policy::StepSeen seen{.took = Seconds(0.1), .global_batch = 8};
     seen.devices = {{"a:0", 4, {}, -0.01, {}}, {"b:0", 4, {}, 0, {}}};
     for (seen.step = 0; seen.step < 3; ++seen.step)
-      for (const policy::Choice& choice : (*policy)->observe(seen))
+      for (const policy::Choice& choice : policy->observe(seen))
         EXPECT_FALSE(std::holds_alternative<policy::UseSplit>(choice.action) &&
                      std::get<policy::UseSplit>(choice.action).shares.empty());
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "motley/base/text.h"
+#include "peers/policies/policies.h"
 
 namespace motley::cli {
 namespace {
@@ -58,6 +59,7 @@ Result<control::BatchChoices> read_batch_choices(const BatchOptions& options,
                                                  const std::string& policy) {
   control::BatchChoices choices;
   choices.policy = policy;
+  choices.policies = peers::batch_policies();
   if (!options.limits.empty()) MOTLEY_RETURN_IF_ERROR(read_limits(options.limits, choices));
   if (!options.rule.empty()) {
     MOTLEY_ASSIGN(choices.rule, adapt::parse_rule(options.rule, "--batch-rule"));

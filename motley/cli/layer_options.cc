@@ -11,6 +11,7 @@
 #include "motley/graph/graph_text.h"
 #include "motley/program/program_text.h"
 #include "motley/report/report.h"
+#include "peers/spaces/stage_spaces.h"
 
 namespace motley::cli {
 namespace {
@@ -74,12 +75,16 @@ Result<int> plan_layers(const PlanningOptions& options, const LayerOptions& laye
     return usage_error("cli.cluster", "which devices? give -C CLUSTER.toml");
   if (options.global_batch < 1)
     return usage_error("cli.global-batch", "how many samples a step? give --global-batch N");
-  const auto space = search::find_stage_space(options.planner);
+  const auto space = peers::find_stage_space(options.planner);
   if (options.planner == "stages" || space) {
     MOTLEY_ASSIGN(const cluster::Cluster cluster, cluster::read_cluster(options.cluster));
-    MOTLEY_ASSIGN(
-        const control::StageAnswer answer,
-        control::plan_stages(layers.files, cluster, options.global_batch, *context.clock, space));
+    control::LayerFiles files = layers.files;
+    files.may_recompute |= space == peers::StageSpace::kHarp;
+    const control::FindStages find = [&](const search::StageQuestion& question) {
+      return space ? peers::find_restricted(*space, question) : search::find_stage_plan(question);
+    };
+    MOTLEY_ASSIGN(const control::StageAnswer answer,
+                  control::plan_stages(files, cluster, options.global_batch, *context.clock, find));
     Json object = stages_to_json(answer);
     object["planner"] = options.planner;
     std::string text = print_stages(answer);

@@ -9,6 +9,7 @@
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/cli/teller.h"
+#include "peers/spaces/restricted_planner.h"
 
 namespace motley::cli {
 namespace {
@@ -193,6 +194,7 @@ Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
   }
   if (options.bucket == kAutoBucket) choices.most_bucket_bytes = kMostBucket;
   choices.planner = options.planner;
+  choices.planners = peers::planners();
   choices.seed = options.seed;
   if (options.time_limit) choices.time_limit = Seconds(*options.time_limit);
   return choices;

@@ -8,7 +8,6 @@
 #include <optional>
 #include <utility>
 
-#include "motley/adapt/batch_policies.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/statistics.h"
@@ -19,6 +18,7 @@
 #include "motley/control/best_batches.h"
 #include "motley/control/splits.h"
 #include "motley/control/trials.h"
+#include "peers/policies/policies.h"
 
 namespace motley::cli {
 namespace {
@@ -33,7 +33,8 @@ Result<std::shared_ptr<control::Adaptation>> make_adaptation(
     const RehearsalOptions& options, const control::RehearsalChoices& choices,
     const control::ChosenPlan& chosen, const control::Predicted& predicted,
     control::Listener& listener) {
-  if (options.adapt == "split") return control::adapt_split(chosen, predicted, policy_of(options));
+  if (options.adapt == "split")
+    return control::adapt_split(chosen, predicted, policy_of(options), peers::split_policies());
   if (options.adapt == "batch") {
     MOTLEY_ASSIGN(control::BatchChoices batch,
                   read_batch_choices(options.batch, policy_of(options)));
@@ -186,8 +187,9 @@ Result<void> check_batch(const RehearsalOptions& options) {
   MOTLEY_RETURN_IF_ERROR(control::parse_noise_course(options.noise_scale));
   if (options.epoch_samples < 0)
     return usage_error("cli.epoch-samples", "--epoch-samples: wanted a number above 0");
-  const std::vector<std::string> names = adapt::batch_policy_names();
-  const bool is_known = std::find(names.begin(), names.end(), options.policy) != names.end();
+  const adapt::BatchPolicies known = peers::batch_policies();
+  const bool is_known = std::any_of(known.begin(), known.end(),
+                                    [&](const auto& each) { return each.name == options.policy; });
   if (is_known && options.policy != "motley" && options.epoch_samples == 0)
     return usage_error("cli.policy", "--policy " + options.policy +
                                          ": decides once a pass over the data; add "

@@ -26,6 +26,7 @@
 #include "motley/report/report.h"
 #include "motley/run/checkpoint.h"
 #include "motley/simulate/conditions_file.h"
+#include "peers/policies/policies.h"
 
 namespace motley::cli {
 namespace {
@@ -231,7 +232,7 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
                     !are_processors(chosen.inputs)))
     return none;
   Result<std::shared_ptr<control::Adaptation>> found =
-      is_split   ? control::adapt_split(chosen, predicted, options.policy)
+      is_split   ? control::adapt_split(chosen, predicted, options.policy, peers::split_policies())
       : is_batch ? adapt_batch(options, choices, chosen, first_batch)
                  : control::find_trials(chosen, predicted);
   MOTLEY_RETURN_IF_ERROR(found);

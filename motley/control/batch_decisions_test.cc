@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "motley/adapt/batch_policies.h"
 #include "motley/adapt/drawn_noise.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"
@@ -30,9 +29,16 @@
 #include "motley/testing/small_inputs.h"
 #include "motley/testing/small_question.h"
 #include "motley/testing/test_name.h"
+#include "peers/policies/policies.h"
 
 namespace motley::control {
 namespace {
+
+std::vector<std::string> batch_policy_names() {
+  std::vector<std::string> names;
+  for (const adapt::NamedBatchPolicy& each : peers::batch_policies()) names.emplace_back(each.name);
+  return names;
+}
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
@@ -338,7 +344,7 @@ class BatchDecisionsTest : public ::testing::Test {
 
   TemporaryDirectory temporary_;
   std::string folder_ = "run";
-  BatchChoices batch_;
+  BatchChoices batch_{.policies = peers::batch_policies()};
   TrainChoices train_;
   PlayedTraining workers_;
   FakeClock clock_;
@@ -415,7 +421,7 @@ TEST_P(BatchPoliciesDecideTest, WithinLimitsAndGoesOnAndIsRepeated) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, BatchPoliciesDecideTest,
-                         ::testing::Combine(::testing::ValuesIn(adapt::batch_policy_names()),
+                         ::testing::Combine(::testing::ValuesIn(batch_policy_names()),
                                             ::testing::Values(1, 3)),
                          [](const auto& info) {
                            return motley::testing::test_name(std::get<0>(info.param)) + "_in_" +
@@ -445,8 +451,7 @@ TEST_P(BatchPoliciesAloneTest, DecideOfOneDevice) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BatchPoliciesAloneTest,
-                         ::testing::ValuesIn(adapt::batch_policy_names()),
+INSTANTIATE_TEST_SUITE_P(All, BatchPoliciesAloneTest, ::testing::ValuesIn(batch_policy_names()),
                          [](const auto& info) { return motley::testing::test_name(info.param); });
 
 // The batch stays. Once 32 steps were counted workers are told to count in every second one; what
@@ -640,7 +645,7 @@ TEST_F(PricedBatchTest, ABatchOfOneSampleIsRefused) {
 TEST_F(BatchDecisionsTest, BaselinesKnowNoDevicesThatComeAndGo) {
   const auto chosen = choose(kEmulated, {6, 4, 2});
   batch_.is_elastic = true;
-  for (const std::string& name : adapt::batch_policy_names()) {
+  for (const std::string& name : batch_policy_names()) {
     batch_.policy = name;
     const auto made = adapt_batch(*chosen, batch_);
     EXPECT_EQ(made ? "" : made.error().message,

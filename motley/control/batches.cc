@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "motley/adapt/batch_policies.h"
 #include "motley/adapt/learned_options.h"
 #include "motley/control/splits.h"
 #include "motley/plan/shares.h"
@@ -294,9 +293,10 @@ Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
   setting.batch.iterations = choices.steps;
   setting.samples_per_pass = choices.samples;
   const adapt::LearnedOptions believed(devices.known, devices.groups, micro_batches(plan));
-  adaptation->make_policy = [believed, setting, policy = choices.policy](const Adaptation&) {
+  adaptation->make_policy = [believed, setting, policy = choices.policy,
+                             policies = choices.policies](const Adaptation&) {
     return adapt::make_batch_policy(policy, setting,
-                                    std::make_unique<adapt::LearnedOptions>(believed));
+                                    std::make_unique<adapt::LearnedOptions>(believed), policies);
   };
   MOTLEY_ASSIGN(Candidate first, first_candidate(chosen, *adaptation, believed));
   adaptation->candidates.push_back(std::move(first));

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "motley/adapt/batch_policy.h"
+#include "motley/adapt/batch_policies.h"
 #include "motley/adapt/learning_rate.h"
 #include "motley/control/adapting.h"
 #include "motley/control/chosen_plan.h"
@@ -14,7 +14,8 @@ namespace motley::control {
 
 /// How the batch may change.
 struct BatchChoices {
-  std::string policy = "motley";     ///< of adapt/batch_policies.h
+  std::string policy = "motley";  ///< of `policies`
+  adapt::BatchPolicies policies = adapt::batch_policies();
   std::int64_t least = 0, most = 0;  ///< samples a step; 0: the first batch, 16 times that
   std::optional<adapt::LearningRateRule> rule;  ///< none: AdaScale of sgd, else square root
   adapt::Objective objective;

@@ -254,7 +254,7 @@ Result<LayerAnswer> plan_layers(const cost::LayerProfile& profile, const cluster
   MOTLEY_ASSIGN(const auto layers, search::LayerEvaluator::make(profile, cluster));
   MOTLEY_ASSIGN(const auto planner,
                 search::make_planner(choices.manual.empty() ? choices.planner : "manual",
-                                     {&layers.evaluator()}));
+                                     {&layers.evaluator()}, choices.planners));
   plan::Problem problem;
   problem.cluster = &cluster;
   problem.global_batch = global_batch;
@@ -273,19 +273,16 @@ Result<LayerAnswer> plan_layers(const cost::LayerProfile& profile, const cluster
 
 Result<StageAnswer> plan_stages(const LayerFiles& files, const cluster::Cluster& cluster,
                                 std::int64_t global_batch, const Clock& clock,
-                                std::optional<search::StageSpace> space) {
+                                const FindStages& find) {
   MOTLEY_ASSIGN(const cost::LayerProfile profile, read_layers(files));
   MOTLEY_ASSIGN(const search::ClusterPools pools, search::find_pools(cluster));
   MOTLEY_ASSIGN(auto hops, find_hops(files, cluster, pools));
-  const bool may_recompute = files.may_recompute || space == search::StageSpace::kHarp;
   MOTLEY_ASSIGN(auto costs, search::LayerStageCosts::make(profile, pools.pools, std::move(hops),
-                                                          {.may_recompute = may_recompute}));
+                                                          {.may_recompute = files.may_recompute}));
   StageAnswer answer;
   answer.costs = std::make_unique<const search::LayerStageCosts>(std::move(costs));
   const Seconds start = clock.steady();
-  const search::StageQuestion question{answer.costs.get(), global_batch};
-  MOTLEY_ASSIGN(answer.outcome, space ? search::find_restricted(*space, question)
-                                      : search::find_stage_plan(question));
+  MOTLEY_ASSIGN(answer.outcome, find({answer.costs.get(), global_batch}));
   answer.elapsed_s = (clock.steady() - start).value;
   for (std::string& note : cost::say_untimed(profile))
     answer.outcome.why.push_back(std::move(note));

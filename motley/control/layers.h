@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,7 +15,6 @@
 #include "motley/program/memory.h"
 #include "motley/program/program.h"
 #include "motley/search/layers/layer_plan.h"
-#include "motley/search/restricted/stage_spaces.h"
 #include "motley/search/stages/layer_stage_costs.h"
 #include "motley/search/stages/stage_search.h"
 #include "motley/trace/trace.h"
@@ -48,16 +48,16 @@ Result<LayerAnswer> plan_layers(const cost::LayerProfile& profile, const cluster
                                 const Clock& clock);
 
 /// Stages, replicas and micro-batches over the devices of the cluster whose kinds the profile has
-/// (search/stages/stage_search.h), or those of a restricted space; HARP's recomputes. The costs are
-/// kept for whoever explains the plan.
+/// as `find` finds them. The costs are kept for whoever explains the plan.
 struct StageAnswer {
   std::unique_ptr<const search::StageCosts> costs;
   search::StageOutcome outcome;
   double elapsed_s = 0;  ///< of the search
 };
+using FindStages = std::function<Result<search::StageOutcome>(const search::StageQuestion&)>;
 Result<StageAnswer> plan_stages(const LayerFiles& files, const cluster::Cluster& cluster,
                                 std::int64_t global_batch, const Clock& clock,
-                                std::optional<search::StageSpace> space = {});
+                                const FindStages& find = search::find_stage_plan);
 
 /// What one device of a simulated step of layers does; what is neither is waiting.
 struct LayerSpan {

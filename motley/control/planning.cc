@@ -26,7 +26,7 @@ Result<std::unique_ptr<plan::Planner>> find_planner(const search::PlannerInputs&
   std::unique_ptr<plan::Planner> planner = std::make_unique<search::GivenPlanner>(known);
   if (choices.stages.empty()) {
     const std::string name = choices.manual.empty() ? choices.planner : "manual";
-    MOTLEY_ASSIGN(planner, search::make_planner(name, known));
+    MOTLEY_ASSIGN(planner, search::make_planner(name, known, choices.planners));
   }
   if (choices.micro_batches > 1)
     planner =

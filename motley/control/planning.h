@@ -3,19 +3,22 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "motley/control/pricing.h"
 #include "motley/plan/planner.h"
 #include "motley/program/program.h"
+#include "motley/search/planners.h"
 
 namespace motley::control {
 
 /// How to look for a plan.
 struct PlanChoices {
   PriceChoices prices;
-  std::string planner = "auto";      ///< search/planners.h has the names
+  std::string planner = "auto";  ///< of `planners`
+  std::span<const search::NamedPlanner> planners = search::planners();
   std::vector<std::int64_t> manual;  ///< samples of each allowed device; not empty: that split
   std::vector<plan::GivenReplica> stages;  ///< not empty: these
   std::int64_t micro_batches = 0;          ///< that a step must have; 0: as few as memory allows

@@ -8,7 +8,6 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
-#include "motley/elastic/deadline_policy.h"
 #include "motley/run/notices/notice_hook.h"
 
 namespace motley::control {
@@ -252,7 +251,7 @@ void Renting::see_prices() {
   }
   const std::vector<elastic::Offer> offers = policy_.job().market.offers;
   for (const elastic::Offer& offer : offers) {
-    double price = elastic::kNotOffered;
+    double price = policy::kNotOffered;
     for (const elastic::Offer& each : market->offers)
       if (elastic::name_of(each) == elastic::name_of(offer)) price = each.price_per_hour;
     observe(policy::PriceSeen{offer.kind, offer.zone, now(), price, offer.is_spot});

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "motley/adapt/policies.h"
 #include "motley/adapt/unit_policy.h"
 #include "motley/cost/device_keys.h"
 #include "motley/search/split/micro_batch_steps.h"
@@ -128,7 +127,8 @@ std::vector<adapt::DeviceLimits> find_limits(const ChosenPlan& chosen, std::int6
 
 Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
                                                 const std::optional<Predicted>& predicted,
-                                                const std::string& policy) {
+                                                const std::string& policy,
+                                                adapt::SplitPolicies policies) {
   const Inputs& inputs = chosen.inputs;
   const plan::Plan& plan = chosen.planned.plan;
   MOTLEY_RETURN_IF_ERROR(require_batch_split(chosen, "split"));
@@ -147,9 +147,9 @@ Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
                                inputs.global_batch / times),
       .change_cost = kChangeCost,
       .exchanges = believed_exchanges(chosen)};
-  adaptation->make_policy = [policy, setting,
+  adaptation->make_policy = [policy, setting, policies,
                              times](const Adaptation&) -> Result<std::unique_ptr<policy::Policy>> {
-    MOTLEY_ASSIGN(auto made, adapt::make_split_policy(policy, setting));
+    MOTLEY_ASSIGN(auto made, adapt::make_split_policy(policy, setting, policies));
     if (times > 1) made = std::make_unique<adapt::UnitPolicy>(std::move(made), times);
     return made;
   };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "motley/adapt/device_limits.h"
+#include "motley/adapt/policies.h"
 #include "motley/control/adapting.h"
 #include "motley/control/chosen_plan.h"
 
@@ -27,14 +28,14 @@ double slowness(const ChosenPlan& chosen, DeviceId id);
 /// devices of the question, else those of the plan.
 std::vector<adapt::DeviceLimits> find_limits(const ChosenPlan& chosen, std::int64_t most);
 
-/// A training whose split of the batch is decided while it runs, by a policy of adapt/policies.h.
+/// A training whose split of the batch is decided while it runs, by one of `policies`.
 /// It begins as the chosen plan says. Where there are prices, they are what is believed of devices
 /// before they are seen, and devices that the plan leaves idle may be taken; without, the plan's
 /// devices are learned from nothing. The plan's micro-batches stay, and are split alike. Usage
 /// errors: a plan that does not split the batch alone, or not into equal micro-batches; a policy
 /// that is not there.
-Result<std::shared_ptr<Adaptation>> adapt_split(const ChosenPlan& chosen,
-                                                const std::optional<Predicted>& predicted,
-                                                const std::string& policy);
+Result<std::shared_ptr<Adaptation>> adapt_split(
+    const ChosenPlan& chosen, const std::optional<Predicted>& predicted, const std::string& policy,
+    adapt::SplitPolicies policies = adapt::split_policies());
 
 }  // namespace motley::control

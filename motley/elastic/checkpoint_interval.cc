@@ -59,8 +59,4 @@ Seconds checkpoint_interval(const AgeHazard& ahead, Seconds until, const SavingC
   return Seconds(std::min(best, last));
 }
 
-Seconds young_daly(Seconds save, Seconds mean_life) {
-  return Seconds(std::max(save.value, std::sqrt(2 * save.value * mean_life.value) - save.value));
-}
-
 }  // namespace motley::elastic

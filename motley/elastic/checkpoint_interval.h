@@ -42,8 +42,4 @@ struct SavingCosts {
 /// then.
 Seconds checkpoint_interval(const AgeHazard& ahead, Seconds until, const SavingCosts& costs);
 
-/// The same where machines live `mean_life` on average, whatever their age: sqrt(2 save mean_life)
-/// less save (Young 1974, Daly 2006, first order).
-Seconds young_daly(Seconds save, Seconds mean_life);
-
 }  // namespace motley::elastic

@@ -20,8 +20,6 @@ TEST(CheckpointInterval, IsYoungsWhereTheHazardIsConstant) {
   // sqrt(2 * 50 / 0.0001) = 1000.
   const AgeHazard constant{{Seconds(0)}, {1e-4}};
   EXPECT_NEAR(checkpoint_interval(constant, kNever, saving(50)).value, 1000, 1e-9);
-  // sqrt(2 * 50 * 10000) - 50.
-  EXPECT_NEAR(young_daly(Seconds(50), Seconds(10'000)).value, 950, 1e-9);
 }
 
 TEST(CheckpointInterval, GrowsPastAnEarlyCrowdOfLosses) {

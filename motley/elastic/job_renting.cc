@@ -8,7 +8,6 @@
 
 #include "motley/base/json.h"
 #include "motley/base/text.h"
-#include "motley/elastic/deadline_policy.h"
 
 namespace motley::elastic {
 namespace {

@@ -22,11 +22,11 @@ class JsonObject;
 namespace motley::elastic {
 
 /// Decides for an elastic job, whose machines come and go one by one while others train, what to
-/// rent so that it is done at its deadline at least cost: the renting plan of "motley"
-/// (deadline_policy.h) for what is missing. Emits policy::Rent, or policy::Tell where it goes on
-/// with what there is, each with time and cost left of all that could be done. Told of losses,
-/// notices and arrivals of machines, of prices by kind, zone and spot (kNotOffered: none is to be
-/// had), of steps (numbers from 0, seconds of the slowest device), it decides:
+/// rent so that it is done at its deadline at least cost: by RentingPlan for what is missing. Emits
+/// policy::Rent, or policy::Tell where it goes on with what there is, each with time and cost left
+/// of all that could be done. Told of losses, notices and arrivals of machines, of prices by kind,
+/// zone and spot (policy::kNotOffered: none is to be had), of steps (numbers from 0, seconds of the
+/// slowest device), it decides:
 ///
 /// * Of as many machines as it began with, those that are lost or about to be are missing.
 /// * Before slack (time to the deadline less that of the work left with one's own and on-demand

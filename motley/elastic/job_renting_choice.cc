@@ -107,7 +107,7 @@ std::optional<LeftToDo> JobRenting::left_with(const std::vector<std::size_t>& as
     const double price = offer == nullptr ? 0 : offers_[*job_.machines[m].offer].price;
     MachineAhead machine{.price_per_hour = price};
     if (standing.place != Place::kThere && offer != nullptr)
-      machine = replacement(offer->start, Start::kCold, price);
+      machine = replacement(offer->start.cold, price);
     if (standing.place == Place::kAsked)
       machine.presence.from = std::max(machine.presence.from - (now_ - standing.since), Seconds(0));
     if (standing.until)

@@ -9,7 +9,6 @@
 
 #include "motley/base/json.h"
 #include "motley/base/random.h"
-#include "motley/elastic/deadline_policy.h"
 
 namespace motley::elastic {
 namespace {
@@ -95,8 +94,8 @@ TEST(JobRenting, AnotherPriceIsAnotherDecision) {
   EXPECT_EQ(dear.observe(price("z-b", 2)).size(), 1u);
   EXPECT_EQ(action_of(dear, kLoss), policy::Action(policy::Rent{"cpu", "z-a", true, 1}));
   JobRenting none = renting(job(700));
-  none.observe(price("z-a", kNotOffered));
-  none.observe(price("z-b", kNotOffered));
+  none.observe(price("z-a", policy::kNotOffered));
+  none.observe(price("z-b", policy::kNotOffered));
   EXPECT_THAT(none.observe(kLoss)[0].why, HasSubstr("goes on as it is, it can wait"));
   const auto back = none.observe(price("z-b", 0.7));
   EXPECT_EQ(back.at(0).action, policy::Action(policy::Rent{"cpu", "z-b", true, 1})) << back[0].why;
@@ -104,8 +103,8 @@ TEST(JobRenting, AnotherPriceIsAnotherDecision) {
 
 TEST(JobRenting, GoesOnDemandAtTheLastMoment) {
   JobRenting policy = renting(job(700));
-  policy.observe(price("z-a", kNotOffered));
-  policy.observe(price("z-b", kNotOffered));
+  policy.observe(price("z-a", policy::kNotOffered));
+  policy.observe(price("z-b", policy::kNotOffered));
   policy.observe(kLoss);
   // Alone it does a step a second; with d the rest would take half as long. 700 - t - (1000 - t)/2
   // = 200 - t/2 s are left for a start of 10 s and a tick of 1 s until t = 378 s. The plan's cells
@@ -299,8 +298,8 @@ policy::Action asked_by(RentingRule rule, double deadline, bool has_spot = true,
   made.rule = rule;
   JobRenting policy = renting(made);
   if (!has_spot) {
-    policy.observe(price("z-a", kNotOffered));
-    policy.observe(price("z-b", kNotOffered));
+    policy.observe(price("z-a", policy::kNotOffered));
+    policy.observe(price("z-b", policy::kNotOffered));
   }
   return action_of(policy, policy::LossSeen{"b:0", Seconds(at)});
 }
@@ -415,7 +414,7 @@ TEST(JobRenting, GoesOnFromItsState) {
     if (random.below(8) == 0) seen = policy::NoticeSeen{device, Seconds(now), Seconds(20)};
     if (random.below(8) == 0)
       seen = policy::PriceSeen{"cpu", "z-b", Seconds(now),
-                               random.below(3) == 0 ? kNotOffered : random.uniform()};
+                               random.below(3) == 0 ? policy::kNotOffered : random.uniform()};
     JobRenting other = renting(job(700));
     const auto restored = other.restore(one.state(), "x");
     ASSERT_TRUE(restored.has_value()) << restored.error().message;

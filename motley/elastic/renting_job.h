@@ -29,8 +29,8 @@ using Machines = std::set<std::size_t>;
 using SpeedTogether = std::function<double(const Machines&)>;
 
 /// What is asked for where the deadline forces nothing and machines are missing: ours, or what
-/// others do (deadline_policy.h) as it is for machines that come and go one by one, which keep what
-/// they have. kNone: whoever is lost is not replaced.
+/// others do (docs/algorithms.md, "Renting") as it is for machines that come and go one by one,
+/// which keep what they have. kNone: whoever is lost is not replaced.
 enum class RentingRule { kMotley, kGreedy, kOnDemand, kUniform, kNone };
 /// "motley", "greedy", "on-demand", "uniform", "none".
 std::vector<std::string> renting_rules();

@@ -55,15 +55,6 @@ RC_GTEST_PROP(ServerQueue, StaysBelowTheSumAndTheServer, ()) {
   RC_ASSERT(all >= speed({{count - 1, Seconds(1)}}, service) * (1 - 1e-12));
 }
 
-TEST(ServerQueue, FitFindsWhatMadeTheCurve) {
-  std::vector<SpeedPoint> curve;
-  for (const std::int64_t n : {1, 2, 4, 8}) curve.push_back({n, speed({{n, Seconds(0.08)}}, 0.02)});
-  const auto fit = fit_server(curve);
-  ASSERT_TRUE(fit.has_value());
-  EXPECT_NEAR(fit->service.value, 0.02, 1e-6);
-  EXPECT_NEAR(fit->step.value, 0.08, 1e-6);
-}
-
 TEST(ServerQueue, RefusesWhatCannotBe) {
   const auto message = [](const std::vector<AsyncWorkers>& workers, double service) {
     return estimate_cluster_speed(workers, Seconds(service)).error().message;
@@ -74,10 +65,6 @@ TEST(ServerQueue, RefusesWhatCannotBe) {
             "2 workers with a step of 1 s, wanted none or more and at least the server's 2 s");
   EXPECT_EQ(message({{999, Seconds(1)}, {1000, Seconds(1)}}, 1),
             "more than 1000000 mixtures of 2 kinds of workers; join kinds that are alike");
-  EXPECT_EQ(fit_server({{2, 1.0}, {2, 1.1}}).error().message,
-            "a curve of one number of workers, wanted two or more");
-  EXPECT_EQ(fit_server({{0, 1.0}, {2, 1.1}}).error().message,
-            "0 workers at 1 steps/s, wanted one or more and more than 0");
 }
 
 }  // namespace

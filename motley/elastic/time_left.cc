@@ -5,9 +5,8 @@
 
 namespace motley::elastic {
 
-MachineAhead replacement(const StartTimes& times, Start start, double price_per_hour) {
-  const Seconds until = start == Start::kCold ? times.cold : times.warm;
-  return {.presence = {.from = until}, .paid_from = Seconds(0), .price_per_hour = price_per_hour};
+MachineAhead replacement(Seconds start, double price_per_hour) {
+  return {.presence = {.from = start}, .paid_from = Seconds(0), .price_per_hour = price_per_hour};
 }
 
 Result<LeftToDo> estimate_left(

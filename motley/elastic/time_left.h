@@ -23,9 +23,8 @@ struct MachineAhead {
   double price_per_hour = 0;
 };
 
-/// A machine that is asked for now: it trains behind its start-up.
-enum class Start { kCold, kWarm };
-MachineAhead replacement(const StartTimes& times, Start start, double price_per_hour);
+/// A machine that is asked for now and trains after `start`.
+MachineAhead replacement(Seconds start, double price_per_hour);
 
 struct LeftToDo {
   Seconds time;

@@ -10,16 +10,15 @@ double five_of_each(const std::vector<std::size_t>& present) {
 }
 
 TEST(TimeLeft, CountsAReplacementFromWhenItTrainsAndPaysItFromWhenItIsAskedFor) {
-  const StartTimes times{Seconds(80), Seconds(20)};
   // 100 steps in 20 s, 200 at 10 steps/s in 20 s; two machines are paid for 40 s: 2 * 40 * 0.01.
-  const auto warm = estimate_left({{{}, Seconds(0), 36}, replacement(times, Start::kWarm, 36)}, 300,
-                                  five_of_each);
+  const auto warm =
+      estimate_left({{{}, Seconds(0), 36}, replacement(Seconds(20), 36)}, 300, five_of_each);
   ASSERT_TRUE(warm.has_value());
   EXPECT_DOUBLE_EQ(warm->time.value, 40);
   EXPECT_DOUBLE_EQ(warm->cost, 0.8);
   // Cold, the first has done all 300 steps after 60 s, before the other trains.
-  const auto cold = estimate_left({{{}, Seconds(0), 36}, replacement(times, Start::kCold, 36)}, 300,
-                                  five_of_each);
+  const auto cold =
+      estimate_left({{{}, Seconds(0), 36}, replacement(Seconds(80), 36)}, 300, five_of_each);
   EXPECT_DOUBLE_EQ(cold->time.value, 60);
   EXPECT_DOUBLE_EQ(cold->cost, 1.2);
 }

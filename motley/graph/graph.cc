@@ -23,14 +23,6 @@ bool SymbolicArgument::operator==(const SymbolicArgument& other) const {
 
 std::string Op::full_name() const { return overload.empty() ? name : name + "." + overload; }
 
-ValueId loss_value(const Graph& graph) {
-  for (const Output& output : graph.outputs) {
-    if (output.kind == OutputKind::kLoss) return output.value;
-  }
-  MOTLEY_CHECK(!"a verified graph has a loss");
-  return {};
-}
-
 std::vector<ValueId> values_with_role(const Graph& graph, ValueRole role) {
   std::vector<ValueId> ids;
   for (std::size_t i = 0; i < graph.values.size(); ++i) {

@@ -113,8 +113,6 @@ void for_each_value(const SymbolicArguments& arguments, const Visit& visit) {
   }
 }
 
-/// The loss output's value; a verified graph has exactly one.
-ValueId loss_value(const Graph& graph);
 /// Ids of all values with `role`, in order.
 std::vector<ValueId> values_with_role(const Graph& graph, ValueRole role);
 

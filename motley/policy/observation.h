@@ -111,6 +111,9 @@ struct ArrivalSeen {
   static void fields(auto& it, auto& field) { field("device", it.device)("at", it.at); }
 };
 
+/// The price of machines that are not to be had now.
+inline constexpr double kNotOffered = -1;
+
 /// What an hour of a kind costs in a zone from now on, of spot machines or of those on demand.
 struct PriceSeen {
   std::string kind, zone;

@@ -589,17 +589,7 @@ SpawnOptions spawn_options(const std::string& program, const std::vector<std::st
   return options;
 }
 
-std::vector<std::string> with_parent(std::vector<std::string> arguments) {
-  arguments.insert(arguments.end(), {"--parent", std::to_string(::getpid())});
-  return arguments;
-}
-
 }  // namespace
-
-Result<std::string> run_worker(const std::string& worker, const std::vector<std::string>& arguments,
-                               double timeout_s) {
-  return run_program(worker, with_parent(arguments), timeout_s);
-}
 
 Result<std::vector<std::string>> run_side_by_side(const std::string& worker,
                                                   const std::vector<WorkerTask>& tasks,

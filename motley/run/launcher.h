@@ -65,11 +65,6 @@ struct LaunchOptions {
 JobOutcome launch(const Job& job, const LaunchOptions& options,
                   const std::function<void(const WorkerEvent&)>& on_event);
 
-/// Runs one worker verb to its end and returns its stdout ("version", "join"). Exit code 75
-/// (stopped) is no error. SIGTERM and SIGINT go to the worker as SIGTERM.
-Result<std::string> run_worker(const std::string& worker, const std::vector<std::string>& arguments,
-                               double timeout_s);
-
 /// A worker verb on this machine ("") or another.
 struct WorkerTask {
   std::vector<std::string> arguments;
@@ -83,7 +78,8 @@ Result<std::vector<std::string>> run_side_by_side(const std::string& worker,
                                                   const std::vector<WorkerTask>& tasks,
                                                   double timeout_s, Hosts* hosts = nullptr);
 
-/// As run_worker, for any program (found in PATH), such as the exporter. Its stderr goes where ours
+/// Runs a program (found in PATH) such as the exporter to its end and returns its stdout. Exit code
+/// 75 (stopped) is no error. SIGTERM and SIGINT go to it as SIGTERM; its stderr goes where ours
 /// goes.
 Result<std::string> run_program(const std::string& program,
                                 const std::vector<std::string>& arguments, double timeout_s);

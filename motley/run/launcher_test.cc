@@ -135,22 +135,22 @@ TEST_F(LauncherTest, MissingWorkerIsOneMessage) {
             "cannot start " + options_.worker + ": No such file or directory");
 }
 
-TEST_F(LauncherTest, RunWorkerReturnsItsOutput) {
+TEST_F(LauncherTest, RunProgramReturnsItsOutput) {
   worker("echo one; echo $1 $2");
-  const auto output = run_worker(options_.worker, {"version", "x"}, 10);
+  const auto output = run_program(options_.worker, {"version", "x"}, 10);
   ASSERT_TRUE(output.has_value());
   EXPECT_EQ(*output, "one\nversion x\n");
 }
 
-TEST_F(LauncherTest, RunWorkerPassesItsError) {
+TEST_F(LauncherTest, RunProgramPassesItsError) {
   worker(R"(echo '{"event":"error","rank":0,"kind":"usage","code":"a.b","message":"no"}'; exit 2)");
-  EXPECT_EQ(run_worker(options_.worker, {"profile"}, 10).error(),
+  EXPECT_EQ(run_program(options_.worker, {"profile"}, 10).error(),
             (Error{ErrorKind::kUsage, "a.b", "no"}));
   worker("exit 3");
-  EXPECT_EQ(run_worker(options_.worker, {}, 10).error().message,
+  EXPECT_EQ(run_program(options_.worker, {}, 10).error().message,
             options_.worker + " ended with exit code 3");
   worker("exec sleep 60");
-  EXPECT_EQ(run_worker(options_.worker, {"profile"}, 0.2).error().message,
+  EXPECT_EQ(run_program(options_.worker, {"profile"}, 0.2).error().message,
             options_.worker + " profile: not done after 0 s");
 }
 

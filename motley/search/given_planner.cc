@@ -8,7 +8,7 @@
 
 #include "motley/base/text.h"
 #include "motley/search/finer_layers.h"
-#include "motley/search/restricted_planner.h"
+#include "motley/search/split/fixed_planners.h"
 #include "motley/search/stage_planner.h"
 #include "motley/search/stages/cluster_pools.h"
 #include "motley/search/stages/stage_evaluator.h"

@@ -11,6 +11,7 @@
 #include "motley/testing/invented_profile.h"
 #include "motley/testing/rounds.h"
 #include "motley/testing/test_name.h"
+#include "peers/spaces/restricted_planner.h"
 
 namespace motley::search {
 namespace {
@@ -19,6 +20,12 @@ using plan::PlanOutcome;
 using plan::Reason;
 
 constexpr std::int64_t kContractSamples = 12;
+
+std::vector<std::string> all_planners() {
+  std::vector<std::string> names;
+  for (const NamedPlanner& each : peers::planners()) names.emplace_back(each.name);
+  return names;
+}
 
 /// Planner, devices (three_devices).
 class Contract : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
@@ -32,7 +39,7 @@ class Contract : public ::testing::TestWithParam<std::tuple<std::string, std::st
     plan::Problem problem = invented.problem();
     problem.manual = {7, 5, 0};
     problem.seed = 3;
-    const auto made = make_planner(planner, invented.evaluator().inputs());
+    const auto made = make_planner(planner, invented.evaluator().inputs(), peers::planners());
     auto outcome = (*made)->plan(problem);
     EXPECT_TRUE(outcome) << outcome.error().message;
     return outcome ? *std::move(outcome) : PlanOutcome{};
@@ -76,7 +83,7 @@ TEST_P(Contract, SaysWhatIsMissingWhereNothingFits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Contract,
-                         ::testing::Combine(::testing::ValuesIn(planner_names()),
+                         ::testing::Combine(::testing::ValuesIn(all_planners()),
                                             ::testing::Values("emulated", "far", "kinds")),
                          [](const auto& info) {
                            return testing::test_name(std::get<0>(info.param)) + "_" +

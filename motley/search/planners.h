@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,7 +11,12 @@
 
 namespace motley::search {
 
-/// All planners by name, in the order to show them:
+struct NamedPlanner {
+  std::string_view name;
+  std::unique_ptr<plan::Planner> (*make)(const PlannerInputs& inputs);
+};
+
+/// All planners of this library, in the order to show them:
 ///   auto          the best of what all others that search find (portfolio.h)
 ///   split         the best split of the batch: exact water-filling under the step model
 ///                 (split/split_search.h), then, where exchanges in the middle of the step make the
@@ -20,9 +26,6 @@ namespace motley::search {
 ///                 and from the best split of the batch
 ///   hap           HAP's algorithm on the same graph, rules and costs (spmd/hap_search.h)
 ///   stages        the best split of the batch or plan of stages found (stage_planner.h)
-///   equal-stages, uniform-stages, amp, sailor, harp, zorse
-///                 the best plan found of stages of a narrower space, which others search
-///                 (restricted/stage_spaces.h)
 ///   equal         the same number of samples on every allowed device
 ///   proportional  samples by the speed that each device has alone at the equal share
 ///   manual        Problem::manual
@@ -33,10 +36,11 @@ namespace motley::search {
 /// to make it fit. Every outcome carries a lower bound, of all splits or of all shardings and
 /// splits, and both baselines. Without a graph, with one device, and with batch norm over local
 /// samples, `auto`, `spmd` and `hap` give splits of the batch.
-std::vector<std::string> planner_names();
+std::span<const NamedPlanner> planners();
 
-/// Usage error with a suggestion for an unknown name.
-Result<std::unique_ptr<plan::Planner>> make_planner(std::string_view name,
-                                                    const PlannerInputs& inputs);
+/// Usage error with a suggestion for a name that is none of `among`.
+Result<std::unique_ptr<plan::Planner>> make_planner(
+    std::string_view name, const PlannerInputs& inputs,
+    std::span<const NamedPlanner> among = planners());
 
 }  // namespace motley::search

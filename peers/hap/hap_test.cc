@@ -6,11 +6,11 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "motley/base/csv.h"
 #include "motley/base/random.h"
 #include "motley/search/spmd/balance.h"
 #include "peers/hap/program_summary.h"
 #include "peers/hap/published_models.h"
+#include "peers/import/csv.h"
 
 namespace motley::peers {
 namespace {

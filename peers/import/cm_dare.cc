@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
-#include "motley/base/csv.h"
 #include "motley/base/statistics.h"
+#include "peers/import/csv.h"
 
 namespace motley::peers {
 namespace {
@@ -211,10 +211,10 @@ Result<double> read_trace_speed(const std::string& path) {
   return median(speeds);
 }
 
-Result<std::vector<elastic::SpeedPoint>> read_cm_dare_curve(const std::string& folder,
-                                                            const std::string& set,
-                                                            const std::string& model) {
-  std::vector<elastic::SpeedPoint> curve;
+Result<std::vector<SpeedPoint>> read_cm_dare_curve(const std::string& folder,
+                                                   const std::string& set,
+                                                   const std::string& model) {
+  std::vector<SpeedPoint> curve;
   for (std::int64_t workers = 1; workers <= 8; ++workers) {
     const std::string path =
         fmt::format("{}/cluster_size/{}/{}_{}.csv", folder, set, model, workers);

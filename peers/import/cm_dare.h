@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/elastic/server_queue.h"
 #include "peers/steps/checkpoint_fit.h"
 #include "peers/steps/roofline.h"
+#include "peers/steps/server_fit.h"
 
 namespace motley::peers {
 
@@ -56,9 +56,9 @@ Result<std::vector<CmDareCheckpoint>> read_cm_dare_checkpoints(const std::string
 
 /// Steps per second of 1 to 8 workers: median of cluster_size/SET/MODEL_N.csv without the first
 /// reading, which is warm-up. `set`: k80, p100 (one server), p100ps2 (two servers).
-Result<std::vector<elastic::SpeedPoint>> read_cm_dare_curve(const std::string& folder,
-                                                            const std::string& set,
-                                                            const std::string& model);
+Result<std::vector<SpeedPoint>> read_cm_dare_curve(const std::string& folder,
+                                                   const std::string& set,
+                                                   const std::string& model);
 
 /// Median speed of a trace (Wall time, Step, Value) without its first reading, in steps per second.
 Result<double> read_trace_speed(const std::string& path);

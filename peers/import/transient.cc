@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "motley/base/csv.h"
 #include "motley/base/statistics.h"
 #include "motley/base/text.h"
+#include "peers/import/csv.h"
 
 namespace motley::peers {
 namespace {

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "motley/base/csv.h"
 #include "motley/base/text.h"
+#include "peers/import/csv.h"
 #include "peers/import/transient.h"
 
 namespace motley::peers {

@@ -4,8 +4,8 @@
 
 #include <array>
 
-#include "motley/base/csv.h"
 #include "motley/base/file.h"
+#include "peers/import/csv.h"
 
 namespace motley::peers {
 namespace {

@@ -509,12 +509,6 @@ std::string_view collective_name(Collective op) {
   return kNames[static_cast<std::size_t>(op)];
 }
 
-std::string_view algorithm_name(Algorithm algorithm) {
-  constexpr std::array<std::string_view, 8> kNames = {
-      "ring", "tree", "halving-doubling", "hierarchical", "direct", "grouped", "separate", "whole"};
-  return kNames[static_cast<std::size_t>(algorithm)];
-}
-
 CollectiveCall even_call(Collective op, std::vector<DeviceId> devices, double bytes) {
   const std::size_t n = devices.size();
   const bool is_one = op == Collective::kBroadcast || op == Collective::kSend;

@@ -46,8 +46,7 @@ enum class Algorithm {
 
 enum class Backend { kGloo, kNccl };
 
-std::string_view collective_name(Collective op);       ///< "all_reduce"
-std::string_view algorithm_name(Algorithm algorithm);  ///< "halving-doubling"
+std::string_view collective_name(Collective op);  ///< "all_reduce"
 
 /// What is asked for. `devices` are the ranks in order; `bytes` says of each rank:
 /// - all-reduce: its part of the tensor; only the sum counts, the algorithms cut evenly;

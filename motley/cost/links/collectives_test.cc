@@ -284,7 +284,7 @@ TEST(Collectives, EveryBackendOffersEveryCollective) {
       EXPECT_FALSE(backend_algorithms(backend, op).empty());
       for (const Algorithm algorithm : backend_algorithms(backend, op)) {
         EXPECT_TRUE(is_applicable(algorithm, op))
-            << collective_name(op) << " " << algorithm_name(algorithm);
+            << collective_name(op) << " " << static_cast<int>(algorithm);
       }
     }
   }

@@ -31,17 +31,6 @@ struct KindEfficiency {
 Seconds kind_seconds(const cluster::PlanningKind& kind, DType dtype, const OperatorWork& work,
                      const KindEfficiency& efficiency = {});
 
-/// A measured operator, or several in a row, on a kind.
-struct KindSample {
-  double flop_seconds = 0;  ///< flops / peak, summed
-  double byte_seconds = 0;  ///< bytes / bandwidth, summed
-  int launches = 0;
-  Seconds measured;
-};
-/// Efficiencies and launch cost by relative least squares of the sum
-/// launches launch + flop_seconds / e_f + byte_seconds / e_b.
-Result<KindEfficiency> fit_efficiency(const std::vector<KindSample>& samples);
-
 /// The operators of a model on a kind of device, by kind_seconds. `graph` is what the programs are
 /// lowered from.
 class KindTimes : public WorkTimes {

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <tuple>
-
 namespace motley::cost {
 namespace {
 
@@ -27,20 +25,6 @@ TEST(KindTimes, NothingIsFasterThanItsLaunch) {
   const KindEfficiency half{Seconds(5e-6), 0.5, 0.25};
   EXPECT_DOUBLE_EQ(kind_seconds(plain_kind(), DType::kF32, {10, 10, 1}, half).value, 5e-6);
   EXPECT_DOUBLE_EQ(kind_seconds(plain_kind(), DType::kF32, {0, 0, 0}, half).value, 0);
-}
-
-TEST(KindTimes, FitFindsTheEfficiencies) {
-  // launches 10 us + flops / 0.5 + bytes / 0.8.
-  std::vector<KindSample> samples;
-  for (const auto& [launches, flops, bytes] :
-       {std::tuple{1, 1e-3, 0.0}, {2, 0.0, 1e-3}, {3, 2e-3, 1e-3}, {10, 0.0, 0.0}})
-    samples.push_back(
-        {flops, bytes, launches, Seconds(launches * 1e-5 + flops / 0.5 + bytes / 0.8)});
-  const auto fit = fit_efficiency(samples);
-  ASSERT_TRUE(fit);
-  EXPECT_NEAR(fit->launch.value, 1e-5, 1e-11);
-  EXPECT_NEAR(fit->flops, 0.5, 1e-6);
-  EXPECT_NEAR(fit->bytes, 0.8, 1e-6);
 }
 
 }  // namespace

@@ -197,8 +197,6 @@ void add_terms(RuleBuilder& rule) {
 
 }  // namespace
 
-std::span<const std::string_view> elementwise_names() { return kNames; }
-
 bool is_elementwise(std::string_view op_name) {
   return std::binary_search(kNames.begin(), kNames.end(), op_name);
 }

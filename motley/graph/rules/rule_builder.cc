@@ -148,12 +148,6 @@ bool RuleBuilder::truth(int argument) const {
          op_->arguments[index].value == decltype(SymbolicArgument::value)(true);
 }
 
-bool RuleBuilder::is_false(int argument) const {
-  const auto index = static_cast<std::size_t>(argument);
-  return index < op_->arguments.size() &&
-         op_->arguments[index].value == decltype(SymbolicArgument::value)(false);
-}
-
 int RuleBuilder::list_length(int argument) const {
   const auto index = static_cast<std::size_t>(argument);
   if (index >= op_->arguments.size()) return 0;

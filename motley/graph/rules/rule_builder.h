@@ -48,7 +48,6 @@ class RuleBuilder {
   std::optional<std::int64_t> integer(int argument, int element) const;
   std::optional<double> number(int argument) const;
   bool truth(int argument) const;       ///< is it `true`?
-  bool is_false(int argument) const;    ///< is it `false`?
   int list_length(int argument) const;  ///< 0 if it is no list
   /// A dimension argument counted from 0; empty if it is none of `rank`.
   std::optional<int> dim(int argument, int rank) const;

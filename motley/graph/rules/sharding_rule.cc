@@ -21,8 +21,6 @@ const std::unordered_map<std::string_view, RuleMaker>& rule_table() {
   return table;
 }
 
-void replace_size(SymbolicArgument& argument, std::int64_t size) { argument.value = size; }
-
 std::string print_dim(const ShardingRule& rule, const DimFactors& dim) {
   if (dim.empty()) return "1";
   std::string text;
@@ -120,33 +118,6 @@ std::vector<AlikeDims> alike_results(const ShardingRule& rule,
         results[r] |= AlikeDims{1} << d;
     }
   return results;
-}
-
-SymbolicArguments local_arguments(const Op& op, const ShardingRule& rule,
-                                  std::span<const std::int64_t> local_sizes, const Sizes& sizes) {
-  SymbolicArguments arguments = op.arguments;
-  const auto evaluate = [&](SymbolicArgument& argument) {
-    if (const auto* size = std::get_if<SizeArgument>(&argument.value))
-      replace_size(argument, size->expr.evaluate_integer(sizes));
-  };
-  for (SymbolicArgument& argument : arguments) {
-    evaluate(argument);
-    if (auto* list = std::get_if<SymbolicArguments>(&argument.value))
-      for (SymbolicArgument& element : *list) evaluate(element);
-  }
-  for (const SizeSlot& slot : rule.slots) {
-    std::int64_t size = slot.multiple;
-    for (const int id : slot.factors) size *= local_sizes[static_cast<std::size_t>(id)];
-    SymbolicArgument& argument = arguments[static_cast<std::size_t>(slot.argument)];
-    if (slot.element < 0) {
-      replace_size(argument, size);
-    } else {
-      replace_size(
-          std::get<SymbolicArguments>(argument.value)[static_cast<std::size_t>(slot.element)],
-          size);
-    }
-  }
-  return arguments;
 }
 
 std::string print_rule(const ShardingRule& rule) {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -81,14 +80,8 @@ using AlikeDims = std::uint64_t;
 std::vector<AlikeDims> alike_results(const ShardingRule& rule,
                                      const std::vector<AlikeDims>& values);
 
-/// The operator's arguments where the device has `local_sizes[f]` of factor f. `sizes` are the
-/// global ones.
-SymbolicArguments local_arguments(const Op& op, const ShardingRule& rule,
-                                  std::span<const std::int64_t> local_sizes, const Sizes& sizes);
-
-/// Operators that work element by element over operands that numpy broadcasting aligns; by name
-/// without overload, sorted.
-std::span<const std::string_view> elementwise_names();
+/// Whether an operator (by name without overload) works element by element over operands that numpy
+/// broadcasting aligns.
 bool is_elementwise(std::string_view op_name);
 
 /// "(a b) (b c) -> (a c)"; a dimension of several factors is "a*b", of none "1"; `!` marks factors

@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 /// A graph of one operator; its operands are the first values.
 Graph make_graph(std::vector<std::pair<DType, std::vector<std::int64_t>>> operands, Op op,
@@ -156,14 +157,13 @@ TEST(ShardingRule, ViewsAreCutWhereBothShapesAre) {
   EXPECT_EQ(view({0, 3}, {3, 0}), "(a! b!) -> (c! d!)");
 }
 
-TEST(ShardingRule, LocalArgumentsFollowTheParts) {
+TEST(ShardingRule, SizesAmongTheArgumentsFollowTheParts) {
   const Graph view =
       make_graph({{kF, {6, 4}}}, make_op("aten::view", {value(0), list({2, 12})}), {{kF, {2, 12}}});
   const auto rule = find_rule(view, OpId(0), {});
   ASSERT_TRUE(rule);
-  const std::vector<std::int64_t> local{2, 1, 4};  // of factor b, 3, one
-  const SymbolicArguments arguments = local_arguments(view.ops[0], *rule, local, {});
-  EXPECT_EQ(arguments[1], list({2, 4}));
+  EXPECT_EQ(print_rule(*rule), "(a*b c) -> (a b*c)");
+  EXPECT_THAT(rule->slots, UnorderedElementsAre(SizeSlot{1, 0, {0}}, SizeSlot{1, 1, {1, 2}}));
 }
 
 TEST(ShardingRule, BlocksOfADimensionAreCutAlike) {
@@ -175,10 +175,9 @@ TEST(ShardingRule, BlocksOfADimensionAreCutAlike) {
   EXPECT_EQ(text_of(slice(4, 8)), "(a b!*c) -> (a c)");
   EXPECT_EQ(text_of(slice(2, 8)), "(a b!) -> (a c!)");
   const auto rule = find_rule(slice(4, 8), OpId(0), {});
-  const std::vector<std::int64_t> local{4, 3, 1};  // one of four in each block
-  const SymbolicArguments arguments = local_arguments(slice(4, 8).ops[0], *rule, local, {});
-  EXPECT_EQ(arguments[2], SymbolicArgument{std::int64_t{1}});
-  EXPECT_EQ(arguments[3], SymbolicArgument{std::int64_t{2}});
+  ASSERT_TRUE(rule);
+  // From one to two times the factor c.
+  EXPECT_THAT(rule->slots, UnorderedElementsAre(SizeSlot{2, -1, {2}, 1}, SizeSlot{3, -1, {2}, 2}));
 }
 
 TEST(ShardingRule, SquareIsNotLinear) {

@@ -2,52 +2,12 @@
 
 #include <fmt/format.h>
 
-#include "motley/base/line_cursor.h"
 #include "motley/base/text.h"
 
 namespace motley::search {
 namespace {
 
 constexpr std::string_view kVersion = "motley.costs/1";
-
-bool expect_float(LineCursor& line, double& value) {
-  const auto number = find_float(line.take_number());
-  if (!number) return line.fail("a number");
-  value = *number;
-  return true;
-}
-
-bool expect_seconds(LineCursor& line, Seconds& seconds) {
-  return expect_float(line, seconds.value);
-}
-
-bool parse_device(LineCursor& line, CostTable& table) {
-  CostTable::Device& device = table.devices.emplace_back();
-  return line.expect_quoted(device.name) && line.expect_word("kind") &&
-         line.expect_quoted(device.kind) && line.expect_word("from") &&
-         line.expect_quoted(device.grounds) && line.expect_end();
-}
-
-bool parse_pace(LineCursor& line, CostTable::Device& device) {
-  cost::Pace::Sample& pace = device.paces.emplace_back();
-  return expect_float(line, pace.speed) && line.expect_word("of") &&
-         expect_seconds(line, pace.compute) && line.expect_end();
-}
-
-bool parse_row(LineCursor& line, CostTable::Device& device) {
-  CostTable::Row& row = device.rows.emplace_back();
-  return line.expect_integer(row.samples) && line.expect_word("alone") &&
-         expect_seconds(line, row.alone) && line.expect_word("shared") &&
-         expect_seconds(line, row.shared) && line.expect_end();
-}
-
-bool parse_line(LineCursor& line, CostTable& table) {
-  if (line.take_word("device")) return parse_device(line, table);
-  if (table.devices.empty()) return line.fail("'device'");
-  if (line.take_word("pace")) return parse_pace(line, table.devices.back());
-  if (line.take_word("batch")) return parse_row(line, table.devices.back());
-  return line.fail("'device', 'pace' or 'batch'");
-}
 
 }  // namespace
 
@@ -83,14 +43,6 @@ std::string print_cost_table(const CostTable& table) {
                           print_float(shared.value));
   }
   return text;
-}
-
-Result<CostTable> parse_cost_table(std::string_view text, const std::string& name) {
-  CostTable table;
-  MOTLEY_RETURN_IF_ERROR(
-      parse_lines(text, name, {"search.costs", kVersion},
-                  [&](LineCursor& line, int) { return parse_line(line, table); }));
-  return table;
 }
 
 }  // namespace motley::search

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "motley/base/result.h"
 #include "motley/base/units.h"
 #include "motley/cost/operators/pace.h"
 #include "motley/search/price/costs.h"
@@ -42,7 +40,5 @@ CostTable build_cost_table(const Costs& costs, const cluster::Cluster& cluster);
 ///
 /// Seconds; a pace is the part of full speed at which so many seconds of compute are done.
 std::string print_cost_table(const CostTable& table);
-/// parse(print(t)) == t. Errors "NAME:LINE: found ..., wanted ...".
-Result<CostTable> parse_cost_table(std::string_view text, const std::string& name);
 
 }  // namespace motley::search

@@ -206,4 +206,16 @@ Result<SplitChoice> RandomPlanner::choose(const Study& study) const {
   return one_split(std::move(*split));
 }
 
+Result<plan::PlanOutcome> find_baselines(const PlannerInputs& inputs,
+                                         const plan::Problem& problem) {
+  MOTLEY_ASSIGN(plan::PlanOutcome outcome, EqualPlanner(inputs).plan(problem));
+  if (outcome.plan) outcome.why.clear();
+  outcome.plan.reset();
+  outcome.reason = plan::Reason::kInfeasible;
+  outcome.predicted_step = outcome.rounding = outcome.lower_bound = Seconds(0);
+  outcome.peak.clear();
+  outcome.idle = problem.devices;
+  return outcome;
+}
+
 }  // namespace motley::search

@@ -41,4 +41,7 @@ class RandomPlanner : public SplitPlanner {
   Result<SplitChoice> choose(const Study& study) const override;
 };
 
+/// An outcome with the equal split's baselines, and what it lacks, without a plan.
+Result<plan::PlanOutcome> find_baselines(const PlannerInputs& inputs, const plan::Problem& problem);
+
 }  // namespace motley::search

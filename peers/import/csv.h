@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "motley/base/result.h"
+
+namespace motley::peers {
+
+struct CsvOptions {
+  bool has_names = true;  ///< the first line names the columns; otherwise `column` finds none
+};
+
+/// A table of text fields from comma-separated values (RFC 4180): fields may stand in quotes, then
+/// they may hold commas, line ends and doubled quotes. Accepted beside it: a UTF-8 byte-order mark
+/// in front, CR LF or LF as line end, none after the last line, and blank lines, which are skipped.
+/// Fields and names are without the spaces around them, unless they are quoted.
+///
+/// All rows have the same number of columns. Errors are usage errors (base.csv) that start with
+/// "FILE:LINE: ". Rows and columns count from 0, lines from 1.
+///
+///   MOTLEY_ASSIGN(const CsvTable table, CsvTable::parse("n,ms\n2,17.5\n", "times.csv"));
+///   MOTLEY_ASSIGN(const std::size_t ms, table.column("ms"));
+///   MOTLEY_ASSIGN(const double time, table.number(0, ms));  // 17.5
+class CsvTable {
+ public:
+  static Result<CsvTable> parse(std::string_view text, std::string file,
+                                const CsvOptions& options = {});
+  static Result<CsvTable> read(const std::string& path, const CsvOptions& options = {});
+
+  std::size_t rows() const { return lines_.size(); }
+  std::size_t columns() const { return columns_; }
+  /// Empty without names.
+  const std::vector<std::string>& names() const { return names_; }
+  /// The column with this name; where several have it, the one that `occurrence` others stand
+  /// before. Not there: an error that lists the names.
+  Result<std::size_t> column(std::string_view name, std::size_t occurrence = 0) const;
+
+  const std::string& text(std::size_t row, std::size_t column) const;
+  /// A finite number; an integer that fits 64 bits.
+  Result<double> number(std::size_t row, std::size_t column) const;
+  Result<std::int64_t> integer(std::size_t row, std::size_t column) const;
+  /// A number > 0, as times and sizes are.
+  Result<double> positive_number(std::size_t row, std::size_t column) const;
+  Result<std::int64_t> positive_integer(std::size_t row, std::size_t column) const;
+
+  /// Line of the file that a row starts on.
+  std::size_t line(std::size_t row) const;
+  /// "FILE:LINE: column 'ms': found 'x', wanted WANTED", for what only the caller can judge.
+  tl::unexpected<Error> fault(std::size_t row, std::size_t column, std::string_view wanted) const;
+
+ private:
+  std::string file_;
+  std::vector<std::string> names_;
+  std::size_t columns_ = 0;
+  std::vector<std::string> fields_;  // row by row
+  std::vector<std::size_t> lines_;   // of each row
+};
+
+}  // namespace motley::peers

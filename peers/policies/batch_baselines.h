@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "peers/policies/noise_estimators.h"
+#include "peers/policies/pass_policy.h"
+
+namespace motley::peers {
+
+/// AdaptDL 0.2 (Pollux, OSDI'21) for one training: at the start of each pass over the data the best
+/// of 50 batches by goodput, split evenly, taken where it is more than 1.05 times as good as the
+/// present one. Its own fit knows one kind of device; here it is told the even split's true step.
+class AdaptDlPolicy : public PassPolicy {
+ public:
+  AdaptDlPolicy(PassSettings settings, std::unique_ptr<adapt::OptionSource> source)
+      : PassPolicy(std::move(settings), std::move(source), estimate_by_mean) {}
+  std::string_view name() const override { return "adaptdl"; }
+
+ private:
+  std::vector<policy::Choice> end_pass() override;
+};
+
+/// Cannikin (Middleware 2024): one pass evenly, one in inverse proportion to the time a sample
+/// took, then each pass the best of AdaptDL's candidates by the least step over straight lines
+/// through the two numbers of samples that each device has seen last. Noise by the published
+/// matrices.
+class CannikinPolicy : public PassPolicy {
+ public:
+  CannikinPolicy(PassSettings settings, std::unique_ptr<adapt::OptionSource> source)
+      : PassPolicy(std::move(settings), std::move(source), estimate_by_matrices) {}
+  std::string_view name() const override { return "cannikin"; }
+
+ private:
+  /// Mean work at a number of samples.
+  struct Measured {
+    double samples = 0, seconds = 0, steps = 0;
+  };
+  /// A device's two last ones.
+  struct Line {
+    Measured before, last;
+  };
+  void see_step(const policy::StepSeen& step) override;
+  std::vector<policy::Choice> end_pass() override;
+  std::vector<double> own_numbers() const override;
+  bool take_numbers(const std::vector<double>& numbers) override;
+  adapt::BatchOption learned() const;
+
+  std::vector<Line> lines_;  // of the largest option's devices
+};
+
+/// SimiGrad's rule as JABAS uses it: every 100 steps the similarity of the gradients of two halves
+/// of the batch; below the target the batch grows by a tenth, else it shrinks by one. Split evenly.
+/// The similarity of that step is read off all its pieces, which is steadier than of two halves.
+class SimiGradPolicy : public PassPolicy {
+ public:
+  SimiGradPolicy(PassSettings settings, std::unique_ptr<adapt::OptionSource> source)
+      : PassPolicy(std::move(settings), std::move(source), adapt::estimate_moments) {}
+  std::string_view name() const override { return "simigrad"; }
+
+ protected:
+  std::vector<policy::Choice> see_noise(const policy::NoiseSeen& seen) override;
+  std::vector<double> own_numbers() const override { return {wanted_}; }
+  bool take_numbers(const std::vector<double>& numbers) override;
+  virtual std::vector<std::int64_t> split(const adapt::BatchOption& option,
+                                          std::int64_t batch) const;
+  double wanted() const { return wanted_; }
+
+ private:
+  double wanted_ = 0;  // batch; 0: nothing yet
+};
+
+/// JABAS (EuroSys 2025): SimiGrad's batch, split by `split_alike`; at the end of a pass the fastest
+/// (or cheapest) group of devices for the batch as it is then. Its forecast of the next pass is
+/// left out: that the batch stays predicts better.
+class JabasPolicy : public SimiGradPolicy {
+ public:
+  using SimiGradPolicy::SimiGradPolicy;
+  std::string_view name() const override { return "jabas"; }
+
+ private:
+  std::vector<policy::Choice> end_pass() override;
+  std::vector<std::int64_t> split(const adapt::BatchOption& option,
+                                  std::int64_t batch) const override;
+};
+
+/// IIDP's split: the same local batch for all workers, more workers on a faster device, pairs of
+/// neighbouring devices alike, so the samples taken are the next multiple of two local batches. Of
+/// the local batches that take no more than `most` that with the most samples a second. Empty:
+/// none.
+std::vector<std::int64_t> split_alike(const adapt::BatchOption& option, std::int64_t batch,
+                                      const std::vector<std::int64_t>& local_batches,
+                                      double most = std::numeric_limits<double>::infinity());
+
+}  // namespace motley::peers

@@ -1,0 +1,140 @@
+// Policies that rent for a job with a deadline.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "motley/base/json.h"
+#include "motley/base/text.h"
+#include "motley/elastic/spot_gaps.h"
+#include "peers/policies/deadline_policy.h"
+
+namespace motley::peers {
+namespace {
+
+class OnDemand : public DeadlinePolicy {
+ public:
+  explicit OnDemand(const DeadlineJob& job) : DeadlinePolicy("on-demand", job) {}
+
+ protected:
+  Holding wanted(const Standing&) override { return Holding::kOnDemand; }
+};
+
+class Greedy : public DeadlinePolicy {
+ public:
+  explicit Greedy(const DeadlineJob& job) : DeadlinePolicy("greedy", job) {}
+
+ protected:
+  Holding wanted(const Standing& standing) override {
+    return standing.is_there ? Holding::kSpot : Holding::kNothing;
+  }
+};
+
+/// Keeps to the line from nothing at the start to everything at the deadline (Wu et al., NSDI
+/// 2024): spot machines wherever there are any, on demand where progress is behind the line and
+/// until two change-overs are made up.
+class UniformProgress : public DeadlinePolicy {
+ public:
+  explicit UniformProgress(const DeadlineJob& job) : DeadlinePolicy("uniform", job) {}
+
+ protected:
+  Holding wanted(const Standing& standing) override {
+    const Seconds whole = job().step * static_cast<double>(job().steps);
+    const Seconds progress = whole - standing.work;
+    const Seconds ahead = progress - whole * (standing.now / job().deadline);
+    if (standing.holding == Holding::kOnDemand && ahead < job().terms.change_over * 2)
+      return Holding::kOnDemand;
+    if (standing.is_there) return Holding::kSpot;
+    return ahead.value < 0 ? Holding::kOnDemand : Holding::kNothing;
+  }
+};
+
+/// The renting plan at what lifetimes and gaps say, made anew when they have taught something and
+/// every hour.
+class Renting : public DeadlinePolicy {
+ public:
+  Renting(const DeadlineJob& job, elastic::Lifetimes lifetimes)
+      : DeadlinePolicy("motley", job), lifetimes_(std::move(lifetimes)) {}
+
+ protected:
+  void learn(const Standing& standing) override {
+    plan_.reset();
+    if (standing.is_there) {
+      // The first time nobody knows since when they are there: as if they had just begun.
+      gaps_.end(standing.now);
+      lifetimes_.begin(name_of_spell(), job().kind, job().zone, standing.now);
+      return;
+    }
+    gaps_.begin(standing.now);
+    if (spells_ > 0 || lifetimes_.machines().contains(name_of_spell())) {
+      lifetimes_.end_lost(name_of_spell(), standing.now);
+      ++spells_;
+    }
+  }
+
+  Holding wanted(const Standing& standing) override {
+    if (!plan_ || standing.now - planned_at_ >= kEvery) plan(standing);
+    return plan_->best({standing.work, standing.slack, standing.holding, standing.is_there,
+                        standing.now - standing.since});
+  }
+
+  Json learned() const override {
+    return {{"lifetimes", lifetimes_.to_json()}, {"gaps", gaps_.to_json()}, {"spells", spells_}};
+  }
+
+  Result<void> restore_learned(const Json& learned, const std::string& where) override {
+    MOTLEY_ASSIGN(JsonObject object, JsonObject::make(learned, where));
+    MOTLEY_ASSIGN(const Json* lifetimes, object.member("lifetimes"));
+    MOTLEY_ASSIGN(const Json* gaps, object.member("gaps"));
+    MOTLEY_ASSIGN(const std::int64_t spells, object.integer("spells"));
+    MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+    MOTLEY_ASSIGN(lifetimes_,
+                  elastic::Lifetimes::from_json(*lifetimes, where, lifetimes_.options()));
+    MOTLEY_ASSIGN(gaps_, elastic::SpotGaps::from_json(*gaps, where));
+    spells_ = static_cast<int>(spells);
+    plan_.reset();
+    return {};
+  }
+
+ private:
+  static constexpr Seconds kEvery{3600};
+
+  std::string name_of_spell() const { return fmt::format("spell {}", spells_); }
+
+  void plan(const Standing& standing) {
+    const elastic::LifetimeForecast forecast = lifetimes_.forecast(standing.now);
+    const elastic::SpotBelief belief{forecast.hazard_of(job().kind, job().zone),
+                                     gaps_.returns_per_second(standing.now)};
+    plan_.emplace(job().terms, belief, standing.work,
+                  std::max(standing.slack, job().terms.change_over));
+    planned_at_ = standing.now;
+  }
+
+  elastic::Lifetimes lifetimes_;
+  elastic::SpotGaps gaps_;
+  int spells_ = 0;  // that have ended
+  std::optional<elastic::RentingPlan> plan_;
+  Seconds planned_at_;
+};
+
+}  // namespace
+
+std::vector<std::string> deadline_policies() {
+  return {"on-demand", "greedy", "uniform", "motley"};
+}
+
+Result<std::unique_ptr<policy::Policy>> make_deadline_policy(const std::string& name,
+                                                             const DeadlineJob& job,
+                                                             const elastic::Lifetimes& lifetimes) {
+  if (name == "on-demand") return std::make_unique<OnDemand>(job);
+  if (name == "greedy") return std::make_unique<Greedy>(job);
+  if (name == "uniform") return std::make_unique<UniformProgress>(job);
+  if (name == "motley") return std::make_unique<Renting>(job, lifetimes);
+  const std::vector<std::string> known = deadline_policies();
+  return usage_error("elastic.policy",
+                     fmt::format("unknown policy '{}'{}; policies: {}", name,
+                                 suggestion_clause(name, known), join(known, ", ")));
+}
+
+}  // namespace motley::peers

@@ -1,0 +1,142 @@
+#include "peers/policies/deadline_policy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "motley/base/json.h"
+
+namespace motley::peers {
+namespace {
+
+constexpr const char* kHoldings[] = {"nothing", "spot", "on-demand"};
+
+const char* holding_name(Holding holding) { return kHoldings[static_cast<int>(holding)]; }
+
+Result<Holding> find_holding(const std::string& name, const std::string& where) {
+  for (const Holding holding : {Holding::kNothing, Holding::kSpot, Holding::kOnDemand})
+    if (name == holding_name(holding)) return holding;
+  return usage_error(
+      "policy.state",
+      fmt::format("{}: key 'holding': found '{}', wanted nothing, spot or on-demand", where, name));
+}
+
+std::string why_of(Holding holding, bool is_forced, Seconds slack) {
+  if (is_forced)
+    return fmt::format(
+        "{:.0f} s until the last moment at which on demand alone is in time: on "
+        "demand to the end",
+        slack.value);
+  switch (holding) {
+    case Holding::kSpot:
+      return fmt::format("spot machines are there, and {:.0f} s could be lost", slack.value);
+    case Holding::kOnDemand:
+      return fmt::format("on demand, as {:.0f} s are what could be lost", slack.value);
+    default:
+      return fmt::format("waiting for spot machines: {:.0f} s could be lost", slack.value);
+  }
+}
+
+}  // namespace
+
+void DeadlinePolicy::see_price(const policy::PriceSeen& seen) {
+  const bool is_there = seen.per_hour >= 0;
+  if (!is_told_ || is_there != standing_.is_there) {
+    standing_.is_there = is_there;
+    standing_.since = seen.at;
+    learn(standing_);
+    is_told_ = true;
+  }
+}
+
+std::vector<policy::Choice> DeadlinePolicy::decide() {
+  const double left = static_cast<double>(std::max<std::int64_t>(0, job_.steps - done_));
+  standing_.work = job_.step * left;
+  standing_.slack = job_.deadline - standing_.now - standing_.work;
+  Holding next = Holding::kNothing;
+  if (standing_.work.value > 0) {
+    next = is_forced_ ? Holding::kOnDemand : wanted(standing_);
+    if (next == Holding::kSpot && !standing_.is_there) next = Holding::kNothing;
+    if (!elastic::is_safe(job_.terms, standing_.slack, standing_.holding, next)) {
+      is_forced_ = true;
+      next = Holding::kOnDemand;
+    }
+  }
+  std::vector<policy::Choice> choices;
+  const auto rent = [&](Holding what, int count) {
+    choices.push_back({policy::Rent{job_.kind, job_.zone, what == Holding::kSpot, count},
+                       std::nullopt, why_of(next, is_forced_, standing_.slack)});
+  };
+  if (next == standing_.holding) return choices;
+  if (standing_.holding != Holding::kNothing) rent(standing_.holding, -job_.machines);
+  if (next != Holding::kNothing) rent(next, job_.machines);
+  standing_.holding = next;
+  return choices;
+}
+
+std::vector<policy::Choice> DeadlinePolicy::observe(const policy::Observation& seen) {
+  if (const auto* step = std::get_if<policy::StepSeen>(&seen)) {
+    done_ = std::max(done_, step->step);
+    standing_.now = std::max(standing_.now, step->at);
+    if (done_ >= job_.steps) return decide();
+    return {};
+  }
+  if (const auto* loss = std::get_if<policy::LossSeen>(&seen)) {
+    standing_.now = std::max(standing_.now, loss->at);
+    if (standing_.holding == Holding::kSpot) standing_.holding = Holding::kNothing;
+    return {};
+  }
+  const auto* price = std::get_if<policy::PriceSeen>(&seen);
+  if (price == nullptr || price->kind != job_.kind || price->zone != job_.zone) return {};
+  standing_.now = std::max(standing_.now, price->at);
+  see_price(*price);
+  return decide();
+}
+
+Json DeadlinePolicy::learned() const { return nullptr; }
+
+Result<void> DeadlinePolicy::restore_learned(const Json&, const std::string&) { return {}; }
+
+Json DeadlinePolicy::state() const {
+  return {{"policy", name_},
+          {"version", 1},
+          {"now", standing_.now.value},
+          {"is_there", standing_.is_there},
+          {"since", standing_.since.value},
+          {"holding", holding_name(standing_.holding)},
+          {"done", done_},
+          {"is_told", is_told_},
+          {"is_forced", is_forced_},
+          {"learned", learned()}};
+}
+
+Result<void> DeadlinePolicy::restore(const Json& state, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(state, where));
+  MOTLEY_ASSIGN(const std::string name, object.string("policy"));
+  MOTLEY_ASSIGN(const std::int64_t version, object.integer("version"));
+  if (name != name_ || version != 1)
+    return usage_error("policy.state", fmt::format("{}: state of policy '{}', version {}; wanted "
+                                                   "'{}', version 1",
+                                                   where, name, version, name_));
+  MOTLEY_ASSIGN(const double now, object.number("now"));
+  MOTLEY_ASSIGN(const double since, object.number("since"));
+  MOTLEY_ASSIGN(const std::string holding, object.string("holding"));
+  Standing standing{.now = Seconds(now), .since = Seconds(since)};
+  MOTLEY_ASSIGN(standing.is_there, object.boolean("is_there"));
+  MOTLEY_ASSIGN(standing.holding, find_holding(holding, where));
+  MOTLEY_ASSIGN(const std::int64_t done, object.integer("done"));
+  MOTLEY_ASSIGN(const bool is_told, object.boolean("is_told"));
+  MOTLEY_ASSIGN(const bool is_forced, object.boolean("is_forced"));
+  MOTLEY_ASSIGN(const Json* learned, object.member("learned"));
+  MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
+  MOTLEY_RETURN_IF_ERROR(restore_learned(*learned, where));
+  standing_ = standing;
+  done_ = done;
+  is_told_ = is_told;
+  is_forced_ = is_forced;
+  return {};
+}
+
+}  // namespace motley::peers

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "motley/adapt/baseline.h"
+
+namespace motley::peers {
+
+/// LB-BSP (Chen et al., arXiv 1806.02508) on GPUs: from the slowest to the fastest device, a few
+/// samples a change, until that would turn them round. It balances computing alone.
+class StepMover : public adapt::Baseline {
+ public:
+  using Baseline::Baseline;
+
+ protected:
+  Wish wish(const policy::StepSeen& seen, const std::vector<std::int64_t>& now) override;
+};
+
+}  // namespace motley::peers
