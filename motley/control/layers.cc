@@ -123,8 +123,8 @@ Result<void> run(const search::ClusterPools& pools, std::shared_ptr<const search
                                std::move(hops), runtime, seats);
   std::vector<Bytes> peaks;
   for (const program::DeviceProgram& device : made.program.devices) {
-    MOTLEY_ASSIGN(const std::vector<Bytes> scratch, cost.scratch_bytes(device));
-    made.spans.push_back({.memory = program::find_memory_peak(device, scratch)});
+    MOTLEY_ASSIGN(const cost::CostModel::Times times, cost.times(device));
+    made.spans.push_back({.memory = program::find_memory_peak(device, times.scratch)});
     made.spans.back().held = runtime.context;
     if (runtime.copies_gradients) made.spans.back().held += made.spans.back().memory.parameters;
     peaks.push_back(made.spans.back().memory.total);

@@ -78,7 +78,7 @@ Result<const LayerSeat*> LayerCost::seat(const std::string& device) const {
   return &found->second;
 }
 
-Result<const std::vector<cost::LayerTime>*> LayerCost::times(const std::string& device,
+Result<const std::vector<cost::LayerTime>*> LayerCost::layer_times(const std::string& device,
                                                              std::int64_t rows,
                                                              std::int64_t samples) const {
   MOTLEY_ASSIGN(const LayerSeat* place, seat(device));
@@ -98,14 +98,17 @@ Result<const std::vector<cost::LayerTime>*> LayerCost::times(const std::string& 
   return &found;
 }
 
-Result<std::vector<Seconds>> LayerCost::compute_times(const DeviceProgram& program) const {
+Result<cost::CostModel::Times> LayerCost::times(const DeviceProgram& program) const {
   std::vector<Seconds> seconds(program.instructions.size());
+  std::vector<Bytes> scratch(seconds.size());
   std::int64_t largest = 1;
   for (std::size_t i = 0; i < seconds.size(); ++i) {
     const auto pass = find_pass(program, program.instructions[i]);
-    if (!pass || pass->samples == 0) continue;
+    if (!pass) continue;
+    if (pass->is_backward) scratch[i] = pass->kept;
+    if (pass->samples == 0) continue;
     largest = std::max(largest, pass->samples);
-    MOTLEY_ASSIGN(const auto* all, times(program.device, pass->rows, pass->samples));
+    MOTLEY_ASSIGN(const auto* all, layer_times(program.device, pass->rows, pass->samples));
     const cost::LayerTime& time = (*all)[pass->layer];
     seconds[i] = pass->is_backward ? time.backward : time.forward;
   }
@@ -129,19 +132,11 @@ Result<std::vector<Seconds>> LayerCost::compute_times(const DeviceProgram& progr
       const auto layer = cost::layer_of_parameter(buffer.name);
       if (!layer || held[*layer].second == 0) continue;
       const auto& [bytes, rows] = held[*layer];
-      MOTLEY_ASSIGN(const auto* all, times(program.device, rows, largest));
+      MOTLEY_ASSIGN(const auto* all, layer_times(program.device, rows, largest));
       seconds[i] += (*all)[*layer].update * (static_cast<double>(buffer.bytes().value) / bytes);
     }
   }
-  return seconds;
-}
-
-Result<std::vector<Bytes>> LayerCost::scratch_bytes(const DeviceProgram& program) const {
-  std::vector<Bytes> scratch(program.instructions.size());
-  for (std::size_t i = 0; i < scratch.size(); ++i)
-    if (const auto pass = find_pass(program, program.instructions[i]); pass && pass->is_backward)
-      scratch[i] = pass->kept;
-  return scratch;
+  return Times{std::move(seconds), std::move(scratch)};
 }
 
 Result<Hop> LayerCost::hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const {

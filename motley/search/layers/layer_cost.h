@@ -47,8 +47,7 @@ class LayerCost : public cost::CostModel {
 
   /// Usage error (cost.layers) for a part of a layer that is of no profiled degree, or more samples
   /// than are known.
-  Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& program) const override;
-  Result<std::vector<Bytes>> scratch_bytes(const program::DeviceProgram& program) const override;
+  Result<Times> times(const program::DeviceProgram& program) const override;
   Result<Seconds> collective_time(std::string_view op, Bytes bytes,
                                   const std::vector<std::string>& devices) const override;
   /// Usage error (search.stages) where there is no link.
@@ -62,8 +61,8 @@ class LayerCost : public cost::CostModel {
     int host = 0, members = 0;
   };
   Result<const LayerSeat*> seat(const std::string& device) const;
-  Result<const std::vector<cost::LayerTime>*> times(const std::string& device, std::int64_t rows,
-                                                    std::int64_t samples) const;
+  Result<const std::vector<cost::LayerTime>*> layer_times(const std::string& device, std::int64_t rows,
+                                                          std::int64_t samples) const;
   Result<Hop> hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const;
   Result<cost::Transfer> send(Bytes bytes, const LayerSeat& from, const LayerSeat& to) const;
   Result<cost::Transfer> ring(double rounds, Bytes bytes, const std::vector<HostMembers>& hosts,

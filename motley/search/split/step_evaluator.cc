@@ -249,7 +249,7 @@ Result<std::optional<PlanPrice>> StepEvaluator::price_stage_kinds(const plan::Pl
     return names;
   };
   const simulate::StandIns stand_ins{group.names, named(kinds->alike), named(kinds->groups)};
-  MOTLEY_ASSIGN(const auto times, model_.times(kinds->program));
+  MOTLEY_ASSIGN(const auto times, model_.all_times(kinds->program));
   auto priced = price_program(kinds->program, stand_ins, model_, times);
   if (!priced && priced.error().code == "simulate.unlike") return std::nullopt;
   if (!priced) return tl::make_unexpected(priced.error());
@@ -268,7 +268,7 @@ Result<PlanPrice> StepEvaluator::price_stages(const plan::Plan& plan) const {
   MOTLEY_ASSIGN(const program::Program program,
                 synth::lower_stages(*graph_, plan, *cluster_, synth::options_of(plan),
                                     {plan::members(plan)}));
-  MOTLEY_ASSIGN(const auto times, model_.times(program));
+  MOTLEY_ASSIGN(const auto times, model_.all_times(program));
   const std::vector<std::string> all;
   MOTLEY_ASSIGN(PricedProgram priced, price_program(program, all, model_, times));
   PlanPrice price{std::move(priced.price), {}, {}};
@@ -282,7 +282,7 @@ Result<PlanPrice> StepEvaluator::price_whole(const plan::Plan& plan) const {
   if (plan::has_stages(plan)) return price_stages(plan);
   const Group group = find_group(plan);
   MOTLEY_ASSIGN(auto kinds, synth::lower_kinds(*graph_, plan, *cluster_, group.classes));
-  MOTLEY_ASSIGN(const auto times, model_.times(kinds.program));
+  MOTLEY_ASSIGN(const auto times, model_.all_times(kinds.program));
   MOTLEY_ASSIGN(PricedProgram priced, price_program(kinds.program, group.names, model_, times));
   PlanPrice price{std::move(priced.price), std::move(kinds.of_rank), {}};
   const GroupCost known(model_, group.names, known_times(kinds.program, times));

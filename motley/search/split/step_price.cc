@@ -67,7 +67,7 @@ bool has_same_names(const StepPrice& a, const StepPrice& b) {
 }
 
 Result<PricedProgram> price(const program::Program& program, const GroupCost& known,
-                            const std::vector<cost::ProfileCost::Times>& times,
+                            const std::vector<cost::CostModel::Times>& times,
                             simulate::SimulateOptions options) {
   PricedProgram priced;
   StepPrice& price = priced.price;
@@ -98,16 +98,16 @@ Result<PricedProgram> price(const program::Program& program, const GroupCost& kn
 
 Result<PricedProgram> price_program(const program::Program& program,
                                     const std::vector<std::string>& group,
-                                    const cost::ProfileCost& model,
-                                    const std::vector<cost::ProfileCost::Times>& times, int steps) {
+                                    const cost::CostModel& model,
+                                    const std::vector<cost::CostModel::Times>& times, int steps) {
   return price(program, GroupCost(model, group, known_times(program, times)), times,
                {.steps = steps});
 }
 
 Result<PricedProgram> price_program(const program::Program& program,
                                     const simulate::StandIns& stand_ins,
-                                    const cost::ProfileCost& model,
-                                    const std::vector<cost::ProfileCost::Times>& times) {
+                                    const cost::CostModel& model,
+                                    const std::vector<cost::CostModel::Times>& times) {
   const std::vector<std::string> as_said;
   return price(program, GroupCost(model, as_said, known_times(program, times)), times,
                {.stand_ins = &stand_ins});

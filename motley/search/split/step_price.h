@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/cost/profile_cost.h"
+#include "motley/cost/cost_model.h"
 #include "motley/program/memory.h"
 #include "motley/program/program.h"
 #include "motley/simulate/simulate.h"
@@ -43,15 +43,15 @@ struct PricedProgram {
 /// program has all of them; `times`: of the program, as the model says. O(instructions).
 Result<PricedProgram> price_program(const program::Program& program,
                                     const std::vector<std::string>& group,
-                                    const cost::ProfileCost& model,
-                                    const std::vector<cost::ProfileCost::Times>& times,
+                                    const cost::CostModel& model,
+                                    const std::vector<cost::CostModel::Times>& times,
                                     int steps = 1);
 
 /// The same where devices of the program stand for others like them.
 Result<PricedProgram> price_program(const program::Program& program,
                                     const simulate::StandIns& stand_ins,
-                                    const cost::ProfileCost& model,
-                                    const std::vector<cost::ProfileCost::Times>& times);
+                                    const cost::CostModel& model,
+                                    const std::vector<cost::CostModel::Times>& times);
 
 /// The price of a step in `more` micro-batches more than the last of three, each of which has one
 /// more than the one before: a program that repeats itself takes and needs as much for each one.
