@@ -14,7 +14,7 @@
 #include "motley/base/random.h"
 #include "motley/search/planners.h"
 #include "motley/search/price/profile_batches.h"
-#include "motley/search/split/table_evaluator.h"
+#include "motley/testing/table_evaluator.h"
 
 namespace {
 

@@ -49,9 +49,9 @@ constexpr int kPerBucket = 60, kRepeats = 5, kMoves = 200, kGroup = 20;
 /// Compute takes a microsecond an instruction, more on later devices; sums take 100.
 class BenchCost : public cost::CostModel {
  public:
-  Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& device) const override {
+  Result<Times> times(const program::DeviceProgram& device) const override {
     const double rank = static_cast<double>(device.first_sample);
-    return std::vector<Seconds>(device.instructions.size(), Seconds(1e-6 * (1 + rank / 64)));
+    return Times{{device.instructions.size(), Seconds(1e-6 * (1 + rank / 64))}, {}};
   }
   Result<Seconds> collective_time(std::string_view, Bytes,
                                   const std::vector<std::string>&) const override {

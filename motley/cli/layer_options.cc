@@ -16,18 +16,10 @@
 namespace motley::cli {
 namespace {
 
-/// What a layer profile's predictions were off by (docs/benchmarks.md, "Accuracy").
-std::string layers_note(const std::string& model) {
-  return fmt::format(
-      "from the layer profile of {}: step times of pipelines were off by 4.5 % on average and 17 % "
-      "at worst (make bench-accuracy)\n",
-      model);
-}
-
 Result<void> show_phases(const control::SimulatedLayers& simulated, const Context& context) {
   Teller teller(context);
   MOTLEY_RETURN_IF_ERROR(teller.phase(
-      control::Phase::kLoad, [&] { return graph::print_graph(simulated.model.layers.graph); }));
+      control::Phase::kLoad, [&] { return graph::print_graph(simulated.model->layers.graph); }));
   MOTLEY_RETURN_IF_ERROR(teller.phase(control::Phase::kSearch, [&] {
     return plan::print_plan(simulated.plan, simulated.cluster);
   }));
@@ -52,85 +44,66 @@ std::vector<control::LayerSpan> worst_spans(const control::SimulatedLayers& simu
 
 }  // namespace
 
-std::vector<Flag> layer_flags(LayerOptions& options) {
-  control::LayerFiles& files = options.files;
-  std::vector<Flag> flags = {
-      {"--layer-times", &files.times, "Sailor's KIND=profile.json; may be repeated"},
-      {"--layer-sizes", &files.sizes, "Sailor's llm_info.json"},
-      {"--layer-model", &files.model, "the model's name in there"},
-      {"--layer-network", &files.network, "Sailor's network fits; else the cluster's links count"},
-      {"--layer-pairs", &files.pairs, "Sailor's network fits between unlike kinds"},
-      {"--layer-zone", &files.zone, "the zone of them that counts"},
-      {"--layer-recompute", &files.may_recompute,
-       "stages may compute forwards twice to save memory"},
-      {"--devices-per-host", &files.devices_per_host, "of a pipeline's hosts", kShown},
-      {"--layer-metis", &files.metis, "Metis' DeviceType.KIND_tpN_bsM.json files"}};
-  for (Flag& flag : flags) flag.group = "Imported layer profile, in place of -m";
-  return flags;
+std::string layers_note(const std::string& model) {
+  return fmt::format(
+      "from the layer profile of {}: step times of pipelines were off by 4.5 % on average and 17 % "
+      "at worst (make bench-accuracy)\n",
+      model);
 }
 
-Result<int> plan_layers(const PlanningOptions& options, const LayerOptions& layers,
-                        const std::string& output, const Context& context) {
+bool finds_layer_stages(const PlanningOptions& options) {
+  return options.layers.is_given() &&
+         (options.planner == "stages" || peers::find_stage_space(options.planner));
+}
+
+Result<int> plan_layer_stages(const PlanningOptions& options, const std::string& output,
+                              const Context& context) {
   if (options.cluster.empty())
     return usage_error("cli.cluster", "which devices? give -C CLUSTER.toml");
   if (options.global_batch < 1)
     return usage_error("cli.global-batch", "how many samples a step? give --global-batch N");
   const auto space = peers::find_stage_space(options.planner);
-  if (options.planner == "stages" || space) {
-    MOTLEY_ASSIGN(const cluster::Cluster cluster, cluster::read_cluster(options.cluster));
-    control::LayerFiles files = layers.files;
-    files.may_recompute |= space == peers::StageSpace::kHarp;
-    const control::FindStages find = [&](const search::StageQuestion& question) {
-      return space ? peers::find_restricted(*space, question) : search::find_stage_plan(question);
-    };
-    MOTLEY_ASSIGN(const control::StageAnswer answer,
-                  control::plan_stages(files, cluster, options.global_batch, *context.clock, find));
-    Json object = stages_to_json(answer);
-    object["planner"] = options.planner;
-    std::string text = print_stages(answer);
-    if (answer.outcome.best) {
-      // Programs of all devices only to show them.
-      const bool is_shown =
-          !context.print_phase.empty() || !context.dump_dir.empty() || !context.stop_after.empty();
-      const auto wanted = is_shown ? control::Simulated::kAll : control::Simulated::kStep;
-      MOTLEY_ASSIGN(const control::SimulatedLayers simulated,
-                    control::simulate_stages(layers.files, cluster, *answer.outcome.best,
-                                             *answer.costs, wanted));
-      if (is_shown) MOTLEY_RETURN_IF_ERROR(show_phases(simulated, context));
-      text += fmt::format("its program takes {} (the search took it for {:+.1f} %)\n",
-                          format_seconds(simulated.step),
-                          100 * (answer.outcome.best->price.step / simulated.step - 1));
-      object["program_step_s"] = simulated.step.value;
-      if (!output.empty()) {
-        MOTLEY_RETURN_IF_ERROR(
-            write_file_atomic(output, plan::print_plan(simulated.plan, simulated.cluster)));
-        text += fmt::format("wrote {}\n", output);
-      }
-    }
-    if (context.print_phase.empty() || context.json)
-      context.result(text + "\n" + layers_note(layers.files.model), object);
-    return answer.outcome.best ? kDone : kInfeasible;
-  }
-  MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(options, context));
-  MOTLEY_ASSIGN(const cost::LayerProfile profile, control::read_layers(layers.files));
   MOTLEY_ASSIGN(const cluster::Cluster cluster, cluster::read_cluster(options.cluster));
-  MOTLEY_ASSIGN(
-      const control::LayerAnswer answer,
-      control::plan_layers(profile, cluster, options.global_batch, choices, *context.clock));
-  Json object = outcome_to_json(answer.outcome, cluster, answer.elapsed_s);
-  object["interval_basis"] = layers_note(profile.model);
-  if (!answer.outcome.plan) return report_infeasible(answer.outcome, object, context);
-  context.result(report::print_outcome(answer.outcome, cluster) + "\n" + layers_note(profile.model),
-                 object);
-  return kDone;
+  control::LayerFiles files = options.layers;
+  files.may_recompute |= space == peers::StageSpace::kHarp;
+  const control::FindStages find = [&](const search::StageQuestion& question) {
+    return space ? peers::find_restricted(*space, question) : search::find_stage_plan(question);
+  };
+  MOTLEY_ASSIGN(const control::StageAnswer answer,
+                control::plan_stages(files, cluster, options.global_batch, *context.clock, find));
+  Json object = stages_to_json(answer);
+  object["planner"] = options.planner;
+  std::string text = print_stages(answer);
+  if (answer.outcome.best) {
+    // Programs of all devices only to show them.
+    const bool is_shown =
+        !context.print_phase.empty() || !context.dump_dir.empty() || !context.stop_after.empty();
+    const auto wanted = is_shown ? control::Simulated::kAll : control::Simulated::kStep;
+    MOTLEY_ASSIGN(const control::SimulatedLayers simulated,
+                  control::simulate_stages(options.layers, cluster, *answer.outcome.best,
+                                           *answer.costs, wanted));
+    if (is_shown) MOTLEY_RETURN_IF_ERROR(show_phases(simulated, context));
+    text += fmt::format("its program takes {} (the search took it for {:+.1f} %)\n",
+                        format_seconds(simulated.step),
+                        100 * (answer.outcome.best->price.step / simulated.step - 1));
+    object["program_step_s"] = simulated.step.value;
+    if (!output.empty()) {
+      MOTLEY_RETURN_IF_ERROR(
+          write_file_atomic(output, plan::print_plan(simulated.plan, simulated.cluster)));
+      text += fmt::format("wrote {}\n", output);
+    }
+  }
+  if (context.print_phase.empty() || context.json)
+    context.result(text + "\n" + layers_note(options.layers.model), object);
+  return answer.outcome.best ? kDone : kInfeasible;
 }
 
-Result<int> simulate_layers(const SimulatedPlan& asked, const LayerOptions& layers,
+Result<int> simulate_layers(const SimulatedPlan& asked, const control::LayerFiles& layers,
                             const Context& context) {
   if (asked.plan.empty())
     return usage_error("cli.layers", "simulate with layers wants --plan PLAN.json");
   MOTLEY_ASSIGN(const control::SimulatedLayers simulated,
-                control::simulate_layers(layers.files, asked.plan, asked.cluster, asked.steps));
+                control::simulate_layers(layers, asked.plan, asked.cluster, asked.steps));
   MOTLEY_RETURN_IF_ERROR(show_phases(simulated, context));
   if (!asked.trace.empty())
     MOTLEY_RETURN_IF_ERROR(
@@ -174,7 +147,7 @@ Result<int> simulate_layers(const SimulatedPlan& asked, const LayerOptions& laye
   object["why"] = simulated.notes;
   for (const std::string& note : simulated.notes) text += note + "\n";
   if (context.print_phase.empty() || context.json)
-    context.result(text + "\n" + layers_note(simulated.model.profile.model), object);
+    context.result(text + "\n" + layers_note(simulated.model->profile->model), object);
   return kDone;
 }
 

@@ -1,23 +1,21 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "motley/cli/planning_options.h"
 #include "motley/control/layers.h"
 
 namespace motley::cli {
 
-/// A layer profile of another tool, in place of a model.
-struct LayerOptions {
-  control::LayerFiles files;
-  bool is_given() const { return !files.times.empty() || !files.metis.empty(); }
-};
-std::vector<Flag> layer_flags(LayerOptions& options);
+/// What a layer profile's predictions were off by (docs/benchmarks.md, "Accuracy").
+std::string layers_note(const std::string& model);
 
-/// `plan` with a layer profile in place of an exported model; `output`: plan file to write, or "".
-Result<int> plan_layers(const PlanningOptions& options, const LayerOptions& layers,
-                        const std::string& output, const Context& context);
+/// Is it asked for stages of a layer profile?
+bool finds_layer_stages(const PlanningOptions& options);
+
+/// `plan` of such; `output`: plan file to write, or "".
+Result<int> plan_layer_stages(const PlanningOptions& options, const std::string& output,
+                              const Context& context);
 
 /// What `simulate` is to do with a layer profile.
 struct SimulatedPlan {
@@ -26,7 +24,7 @@ struct SimulatedPlan {
   int steps = 1;
   std::string trace;  ///< Chrome trace to write; "": none
 };
-Result<int> simulate_layers(const SimulatedPlan& asked, const LayerOptions& layers,
+Result<int> simulate_layers(const SimulatedPlan& asked, const control::LayerFiles& layers,
                             const Context& context);
 
 }  // namespace motley::cli

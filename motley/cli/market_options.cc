@@ -184,22 +184,19 @@ Result<std::optional<control::RentChoices>> make_rent_choices(const RentOptions&
 }
 
 Result<int> plan_to_rent(const MarketOptions& options, const PlanningOptions& planning,
-                         const LayerOptions& layers, const Context& context) {
+                         const Context& context) {
   Teller teller(context);
   MOTLEY_ASSIGN(const control::MarketQuestion asked, make_market_question(options, planning));
   const control::Outside outside = teller.outside();
   std::optional<control::MarketJob> job;
   if (!asked.market.server) {
     MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(planning, context));
-    if (layers.is_given()) {
-      if (planning.global_batch < 1)
-        return usage_error("cli.global-batch", "how many samples a step? give --global-batch N");
-      MOTLEY_ASSIGN(
-          job, control::layer_job(layers.files, planning.global_batch, choices, *context.clock));
+    PlanningOptions on_any = planning;
+    on_any.cluster = options.market;  // each mix is a cluster of its own
+    MOTLEY_ASSIGN(const control::Question question, make_question(on_any, GlobalBatch::kGiven));
+    if (planning.layers.is_given() && planning.planner == "stages") {
+      job = control::layer_stages_job(planning.layers, planning.global_batch, *context.clock);
     } else {
-      PlanningOptions on_any = planning;
-      on_any.cluster = options.market;  // each mix is a cluster of its own
-      MOTLEY_ASSIGN(const control::Question question, make_question(on_any, GlobalBatch::kGiven));
       MOTLEY_ASSIGN(job, control::model_job(question, choices, outside));
     }
   }

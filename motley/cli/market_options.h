@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "motley/cli/layer_options.h"
 #include "motley/cli/planning_options.h"
 #include "motley/control/renting.h"
 
@@ -39,6 +38,6 @@ Result<std::optional<control::RentChoices>> make_rent_choices(const RentOptions&
 
 /// `plan --market`: which machines to rent. Exit code 3 where no mix fits.
 Result<int> plan_to_rent(const MarketOptions& options, const PlanningOptions& planning,
-                         const LayerOptions& layers, const Context& context);
+                         const Context& context);
 
 }  // namespace motley::cli

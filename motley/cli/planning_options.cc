@@ -68,6 +68,23 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
   return flags;
 }
 
+std::vector<Flag> layer_flags(PlanningOptions& options) {
+  control::LayerFiles& files = options.layers;
+  std::vector<Flag> flags = {
+      {"--layer-times", &files.times, "Sailor's KIND=profile.json; may be repeated"},
+      {"--layer-sizes", &files.sizes, "Sailor's llm_info.json"},
+      {"--layer-model", &files.model, "the model's name in there"},
+      {"--layer-network", &files.network, "Sailor's network fits; else the cluster's links count"},
+      {"--layer-pairs", &files.pairs, "Sailor's network fits between unlike kinds"},
+      {"--layer-zone", &files.zone, "the zone of them that counts"},
+      {"--layer-recompute", &files.may_recompute,
+       "stages may compute forwards twice to save memory"},
+      {"--devices-per-host", &files.devices_per_host, "of a pipeline's hosts", kShown},
+      {"--layer-metis", &files.metis, "Metis' DeviceType.KIND_tpN_bsM.json files"}};
+  for (Flag& flag : flags) flag.group = "Imported layer profile, in place of -m";
+  return flags;
+}
+
 Flag survive_flag(PlanningOptions& options, std::string help) {
   return {"--survive", &options.survive, std::move(help), kShown};
 }
@@ -107,7 +124,7 @@ Result<std::vector<std::int64_t>> parse_batch_split(const std::string& text) {
 }
 
 Result<control::Question> make_question(const PlanningOptions& options, GlobalBatch batch) {
-  if (options.model.empty())
+  if (options.model.empty() && !options.layers.is_given())
     return usage_error("cli.model",
                        "which model? give -m MODEL.motley (written by python -m "
                        "motley.export)");
@@ -120,6 +137,9 @@ Result<control::Question> make_question(const PlanningOptions& options, GlobalBa
   if (question.global_batch < 1)
     return usage_error("cli.global-batch", "how many samples a step? give --global-batch N");
   question.model = options.model;
+  if (options.layers.is_given()) {
+    MOTLEY_ASSIGN(question.layers, control::read_layers(options.layers));
+  }
   question.cluster = options.cluster;
   question.exclude = options.exclude;
   MOTLEY_ASSIGN(question.lowering.recipe, parse_recipe(options.recipe));

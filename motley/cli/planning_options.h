@@ -11,6 +11,7 @@
 #include "motley/cli/verb.h"
 #include "motley/control/chosen_plan.h"
 #include "motley/control/inputs.h"
+#include "motley/control/layer_files.h"
 
 namespace motley::cli {
 
@@ -32,6 +33,7 @@ struct PlanningOptions {
   std::int64_t survive = 0;    ///< devices that may be lost at once
   std::string profile_rounds;  ///< how often it is measured; "": as the environment says, or 3
   RecipeOptions recipe;
+  control::LayerFiles layers;  ///< in place of the model; of verbs that have layer_flags
 };
 std::vector<Flag> planning_flags(PlanningOptions& options);
 
@@ -40,6 +42,9 @@ Flag survive_flag(PlanningOptions& options, std::string help);
 
 /// Of verbs that want times of operators.
 Flag profile_flag(PlanningOptions& options, std::string help);
+
+/// Of verbs that take a layer profile of another tool in place of a model.
+std::vector<Flag> layer_flags(PlanningOptions& options);
 
 /// How many samples an epoch has, for its cost; 0: not known.
 Flag samples_flag(std::int64_t& samples);

@@ -17,7 +17,6 @@ namespace {
 
 struct PlanOptions {
   PlanningOptions planning;
-  LayerOptions layers;
   HapFlags hap;
   MarketOptions market;
   std::int64_t samples = 0;  ///< of an epoch
@@ -26,7 +25,7 @@ struct PlanOptions {
 
 std::vector<Flag> plan_flags(PlanOptions& options) {
   std::vector<Flag> flags = planning_flags(options.planning);
-  for (Flag& flag : layer_flags(options.layers)) flags.push_back(std::move(flag));
+  for (Flag& flag : layer_flags(options.planning)) flags.push_back(std::move(flag));
   for (Flag& flag : hap_flags(options.hap)) flags.push_back(std::move(flag));
   for (Flag& flag : market_flags(options.market)) flags.push_back(std::move(flag));
   flags.push_back(survive_flag(options.planning,
@@ -52,7 +51,7 @@ std::string add_costs(const control::Inputs& inputs, const plan::PlanOutcome& ou
 
 /// Of machines that are not there yet, layers and other tools' plans there are no mirrors.
 Result<void> refuse_survive(const PlanOptions& options) {
-  const bool has_mirrors = !options.market.is_given() && !options.layers.is_given() &&
+  const bool has_mirrors = !options.market.is_given() && !options.planning.layers.is_given() &&
                            !asks_for_hap(options.planning, options.hap);
   if (options.planning.survive == 0 || has_mirrors) return {};
   return usage_error("cli.survive",
@@ -61,13 +60,12 @@ Result<void> refuse_survive(const PlanOptions& options) {
 
 Result<int> plan_model(const PlanOptions& options, const Context& context) {
   MOTLEY_RETURN_IF_ERROR(refuse_survive(options));
-  if (options.market.is_given())
-    return plan_to_rent(options.market, options.planning, options.layers, context);
+  if (options.market.is_given()) return plan_to_rent(options.market, options.planning, context);
   if (options.market.has_others())
     return usage_error(
         "cli.market", "--deadline, --budget and --steps say which machines to rent: give --market");
-  if (options.layers.is_given())
-    return plan_layers(options.planning, options.layers, options.output, context);
+  if (finds_layer_stages(options.planning))
+    return plan_layer_stages(options.planning, options.output, context);
   if (asks_for_hap(options.planning, options.hap))
     return plan_hap(options.planning, options.hap, options.output, context);
   MOTLEY_RETURN_IF_ERROR(check_samples(options.samples));
@@ -77,19 +75,26 @@ Result<int> plan_model(const PlanOptions& options, const Context& context) {
   MOTLEY_ASSIGN(control::Inputs inputs, control::read_inputs(question, teller));
   MOTLEY_ASSIGN(control::Answer answer, control::find_plan(inputs, choices, teller.outside()));
   plan::PlanOutcome& outcome = answer.outcome;
-  if (!outcome.plan)
-    return report_infeasible(outcome, outcome_to_json(outcome, inputs.cluster, answer.elapsed_s),
-                             context);
+  Json object = outcome_to_json(outcome, inputs.cluster, answer.elapsed_s);
+  const std::string note = inputs.layers ? layers_note(inputs.graph().name) : "";
+  if (inputs.layers) object["interval_basis"] = note;
+  if (!outcome.plan) return report_infeasible(outcome, object, context);
   if (!options.output.empty())
     MOTLEY_RETURN_IF_ERROR(
         write_file_atomic(options.output, plan::print_plan(*outcome.plan, inputs.cluster)));
-  MOTLEY_ASSIGN(const auto predicted,
-                control::if_known(control::foresee(inputs, *outcome.plan, answer.priced), teller));
-  if (predicted) control::add_variation(*predicted, outcome);
-  Json object = outcome_to_json(outcome, inputs.cluster, answer.elapsed_s);
-  if (predicted) add_prediction(*predicted, object);
+  std::optional<control::Predicted> predicted;  // nobody ran what another tool timed
+  if (!inputs.layers) {
+    MOTLEY_ASSIGN(predicted, control::if_known(
+                                 control::foresee(inputs, *outcome.plan, answer.priced), teller));
+  }
+  if (predicted) {
+    control::add_variation(*predicted, outcome);
+    object = outcome_to_json(outcome, inputs.cluster, answer.elapsed_s);
+    add_prediction(*predicted, object);
+  }
   std::string text = report::print_outcome(outcome, inputs.cluster);
   text += add_costs(inputs, outcome, options.samples, object);
+  if (inputs.layers) text += "\n" + note;
   if (predicted) text += "\n" + print_prediction(*predicted);
   if (!options.output.empty()) text += fmt::format("\nwrote {}\n", options.output);
   if (context.print_phase.empty() || context.json) context.result(text, object);

@@ -18,7 +18,6 @@ constexpr int kPredictedSteps = 3;  // of a training that decides
 
 struct SimulateOptions {
   PlanOrFile plan;
-  LayerOptions layers;
   std::string trace;  ///< Chrome trace to write
   int steps = 3;
   std::string conditions;  ///< file of what varies; "" = nothing does
@@ -28,7 +27,7 @@ struct SimulateOptions {
 
 std::vector<Flag> simulate_flags(SimulateOptions& options) {
   std::vector<Flag> flags = planning_flags(options.plan.planning);
-  for (Flag& flag : layer_flags(options.layers)) flags.push_back(std::move(flag));
+  for (Flag& flag : layer_flags(options.plan.planning)) flags.push_back(std::move(flag));
   flags.insert(flags.end(), {{"--plan", &options.plan.file, "plan file"},
                              survive_flag(options.plan.planning,
                                           "as an elastic run of which so many devices may be lost "
@@ -124,16 +123,16 @@ Json trace_to_json(const control::Predicted& predicted) {
 Result<int> simulate_plan(const SimulateOptions& options, const Context& context) {
   const bool decides = !options.rehearsal.adapt.empty();
   MOTLEY_RETURN_IF_ERROR(check_rehearsal(options.rehearsal, options.steps));
-  if (options.layers.is_given() && decides)
+  if (options.plan.planning.layers.is_given() && decides)
     return usage_error("cli.adapt",
                        "--adapt goes with a model's own plans; leave out the layer profile");
-  if (options.layers.is_given() && options.plan.planning.survive != 0)
+  if (options.plan.planning.layers.is_given() && options.plan.planning.survive != 0)
     return usage_error("cli.survive",
                        "--survive goes with a model's own plans; leave out the layer profile");
-  if (options.layers.is_given())
+  if (options.plan.planning.layers.is_given())
     return simulate_layers(
         {options.plan.file, options.plan.planning.cluster, options.steps, options.trace},
-        options.layers, context);
+        options.plan.planning.layers, context);
   MOTLEY_ASSIGN(const auto conditions, read_conditions(options.conditions));
   MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kAsAsked, context));
   MOTLEY_ASSIGN(const control::Predicted predicted,

@@ -1,10 +1,14 @@
 #include "motley/control/inputs.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "motley/cluster/probe.h"
 #include "motley/cost/device_keys.h"
 #include "motley/cost/layers/layer_graph.h"
 #include "motley/graph/graph_text.h"
 #include "motley/run/hosts/here.h"
+#include "motley/search/layers/layer_tables.h"
 #include "motley/search/price/costs.h"
 
 namespace motley::control {
@@ -22,6 +26,46 @@ Result<std::vector<DeviceId>> allowed_devices(const cluster::Cluster& cluster,
     if (!excluded[i]) devices.emplace_back(static_cast<std::int64_t>(i));
   if (devices.empty()) return usage_error("cli.exclude", "--exclude leaves no device");
   return devices;
+}
+
+/// The model that is asked for. That of a layer profile is trained with its own optimizer where no
+/// other is asked for.
+Result<void> read_model(const Question& question, Inputs& inputs) {
+  inputs.model_path = question.model;
+  inputs.model = question.read;
+  inputs.programs = question.programs;
+  inputs.layers = question.layers;
+  inputs.lowering = question.lowering;
+  if (inputs.layers) {
+    graph::Model model{.graph = inputs.layers->layers.graph, .hash = inputs.layers->hash};
+    inputs.model = std::make_shared<const graph::Model>(std::move(model));
+    if (inputs.lowering.recipe == plan::Recipe())
+      inputs.lowering.recipe.optimizer = inputs.layers->optimizer;
+    return {};
+  }
+  if (!inputs.model) {
+    MOTLEY_ASSIGN(graph::Model model, graph::read_model(question.model));
+    inputs.model = std::make_shared<const graph::Model>(std::move(model));
+  }
+  if (!cost::is_layer_graph(inputs.graph())) return {};
+  return usage_error("cli.layers",
+                     question.model +
+                         ": is the graph of a layer profile, whose layers nobody can run; plan "
+                         "and simulate it with --layer-times, and to train export the model "
+                         "(python -m motley.export)");
+}
+
+/// Of a layer profile the devices that it has times of; beside tensors it knows of no memory.
+Result<void> find_devices(const Question& question, Inputs& inputs) {
+  MOTLEY_ASSIGN(inputs.devices, allowed_devices(inputs.cluster, question.exclude));
+  if (!inputs.layers) return {};
+  MOTLEY_ASSIGN(auto timed, search::find_layer_devices(*inputs.layers->profile, inputs.cluster,
+                                                       inputs.devices));
+  inputs.devices = std::move(timed.devices);
+  inputs.most_samples = timed.most_samples;
+  for (const DeviceId id : inputs.devices)
+    inputs.cluster.devices[id.index()].framework = cluster::Framework{Bytes(0), 0.0};
+  return {};
 }
 
 /// The model as the recipe trains it.
@@ -46,20 +90,8 @@ void tell_processor(const cluster::Cluster& cluster, cluster::Device& device) {
 
 Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   Inputs inputs;
-  inputs.model_path = question.model;
-  inputs.model = question.read;
-  inputs.programs = question.programs;
-  if (!inputs.model) {
-    MOTLEY_ASSIGN(graph::Model model, graph::read_model(question.model));
-    inputs.model = std::make_shared<const graph::Model>(std::move(model));
-  }
-  if (cost::is_layer_graph(inputs.graph()))
-    return usage_error("cli.layers",
-                       question.model +
-                           ": is the graph of a layer profile, whose layers nobody can run; plan "
-                           "and simulate it with --layer-times, and to train export the model "
-                           "(python -m motley.export)");
-  MOTLEY_RETURN_IF_ERROR(follow_recipe(question.lowering.recipe, inputs));
+  MOTLEY_RETURN_IF_ERROR(read_model(question, inputs));
+  MOTLEY_RETURN_IF_ERROR(follow_recipe(inputs.lowering.recipe, inputs));
   if (question.made) {
     inputs.cluster = *question.made;
   } else {
@@ -67,10 +99,9 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   }
   if (!question.is_whole)
     for (cluster::Device& device : inputs.cluster.devices) tell_processor(inputs.cluster, device);
-  MOTLEY_ASSIGN(inputs.devices, allowed_devices(inputs.cluster, question.exclude));
+  MOTLEY_RETURN_IF_ERROR(find_devices(question, inputs));
   if (!question.is_whole) cluster::part_shared_memory(inputs.cluster, inputs.devices);
   inputs.global_batch = question.global_batch;
-  inputs.lowering = question.lowering;
   inputs.tf32 = question.tf32;
   inputs.commits = question.commits;
   inputs.survive = question.survive;

@@ -11,6 +11,7 @@
 #include "motley/control/listener.h"
 #include "motley/graph/model_file.h"
 #include "motley/plan/plan.h"
+#include "motley/search/layers/layer_plan.h"
 #include "motley/search/price/equal_programs.h"
 #include "motley/synth/lower.h"
 
@@ -22,8 +23,9 @@ struct Question {
   /// What is in it, where that is known, and programs of it that others made; null: neither is.
   std::shared_ptr<const graph::Model> read;
   std::shared_ptr<search::EqualPrograms> programs;
-  std::string cluster;                   ///< cluster file (TOML)
-  std::optional<cluster::Cluster> made;  ///< in place of the file
+  std::shared_ptr<const search::LayerModel> layers;  ///< in place of the file: of another tool
+  std::string cluster;                               ///< cluster file (TOML)
+  std::optional<cluster::Cluster> made;              ///< in place of the file
   bool is_whole = false;                 ///< that one, as other inputs had it: nothing is added
   std::vector<std::string> exclude;      ///< names of devices to leave out
   std::int64_t global_batch = 1;         ///< samples a step
@@ -39,9 +41,11 @@ struct Question {
 struct Inputs {
   std::string model_path;
   std::shared_ptr<const graph::Model> model;
-  std::shared_ptr<search::EqualPrograms> programs;  ///< of the model; null: not shared with others
+  std::shared_ptr<search::EqualPrograms> programs;   ///< of the model; null: not shared with others
+  std::shared_ptr<const search::LayerModel> layers;  ///< of which the model is; null: of none
   cluster::Cluster cluster;
-  std::vector<DeviceId> devices;  ///< the cluster's devices less the excluded ones
+  std::vector<DeviceId> devices;             ///< the cluster's devices less the excluded ones
+  std::optional<std::int64_t> most_samples;  ///< of a pass, where layers are timed up to there
   std::int64_t global_batch = 0;
   synth::LowerOptions lowering;
   bool tf32 = false;

@@ -6,65 +6,16 @@
 
 #include "motley/base/file.h"
 #include "motley/base/json.h"
-#include "motley/cost/layers/metis.h"
 #include "motley/cost/layers/sailor.h"
 #include "motley/program/blocking_messages.h"
-#include "motley/search/planners.h"
-#include "motley/search/split/layer_evaluator.h"
+#include "motley/search/split/step_price.h"
 #include "motley/search/stages/pipeline_stages.h"
 #include "motley/search/stages/stage_evaluator.h"
 #include "motley/simulate/simulate.h"
 #include "motley/synth/lower.h"
-#include "motley/synth/lower_stages.h"
 
 namespace motley::control {
 namespace {
-
-/// "KIND=FILE"
-Result<std::pair<std::string, std::string>> parse_times(const std::string& text) {
-  const std::size_t at = text.find('=');
-  if (at == std::string::npos || at == 0 || at + 1 == text.size())
-    return usage_error("cli.layers", fmt::format("--layer-times: found '{}', wanted KIND=FILE, for "
-                                                 "example A100-40=profile.json",
-                                                 text));
-  return std::pair(text.substr(0, at), text.substr(at + 1));
-}
-
-Result<cost::LayerProfile> read_sailor(const LayerFiles& files) {
-  cost::LayerProfile profile;
-  profile.model = files.model;
-  for (const std::string& each : files.times) {
-    MOTLEY_ASSIGN(const auto named, parse_times(each));
-    MOTLEY_ASSIGN(const std::string text, read_file(named.second));
-    MOTLEY_RETURN_IF_ERROR(
-        cost::add_sailor_times(text, named.second, cost::sailor_kind(named.first), profile));
-  }
-  if (files.sizes.empty())
-    return usage_error("cli.layers", "--layer-times wants --layer-sizes FILE (llm_info.json)");
-  MOTLEY_ASSIGN(const std::string text, read_file(files.sizes));
-  MOTLEY_RETURN_IF_ERROR(cost::add_sailor_sizes(text, files.sizes, profile));
-  return profile;
-}
-
-Result<cost::LayerProfile> read_metis(const LayerFiles& files) {
-  std::vector<cost::MetisFile> texts;
-  for (const std::string& path : files.metis) {
-    MOTLEY_ASSIGN(std::string text, read_file(path));
-    texts.push_back({path, std::move(text)});
-  }
-  return cost::parse_metis_profile(texts);
-}
-
-Result<cost::StageNetwork> read_network(const LayerFiles& files) {
-  MOTLEY_ASSIGN(const std::string text, read_file(files.network));
-  MOTLEY_ASSIGN(cost::StageNetwork network, cost::parse_sailor_network(text, files.network));
-  if (files.pairs.empty()) return network;
-  if (files.zone.empty())
-    return usage_error("cli.layers", "--layer-pairs wants --layer-zone: whose fits count?");
-  MOTLEY_ASSIGN(const std::string pairs, read_file(files.pairs));
-  MOTLEY_RETURN_IF_ERROR(cost::add_sailor_pairs(pairs, files.pairs, files.zone, network));
-  return network;
-}
 
 Result<std::shared_ptr<const search::HopCosts>> find_hops(const LayerFiles& files,
                                                           const cluster::Cluster& cluster,
@@ -114,17 +65,17 @@ void read_spans(const trace::Trace& trace, SimulatedLayers& made) {
 /// The plan of `made` as a program, its trace and what is read off it.
 Result<void> run(const search::ClusterPools& pools, std::shared_ptr<const search::HopCosts> hops,
                  const search::StageRuntime& runtime, int steps, SimulatedLayers& made) {
-  MOTLEY_ASSIGN(made.program, synth::lower(made.model.layers.graph, made.plan, made.cluster));
+  MOTLEY_ASSIGN(made.program, synth::lower(made.model->layers.graph, made.plan, made.cluster));
   if (runtime.messages_block) {
     MOTLEY_ASSIGN(made.program, program::block_messages(made.program));
   }
   MOTLEY_ASSIGN(const auto seats, search::find_layer_seats(made.plan, pools, made.cluster));
-  const search::LayerCost cost(made.model.profile, made.model.layers.rows, pools.pools,
+  const search::LayerCost cost(made.model->profile, made.model->layers.rows, pools.pools,
                                std::move(hops), runtime, seats);
   std::vector<Bytes> peaks;
   for (const program::DeviceProgram& device : made.program.devices) {
-    MOTLEY_ASSIGN(const std::vector<Bytes> scratch, cost.scratch_bytes(device));
-    made.spans.push_back({.memory = program::find_memory_peak(device, scratch)});
+    MOTLEY_ASSIGN(const cost::CostModel::Times times, cost.times(device));
+    made.spans.push_back({.memory = program::find_memory_peak(device, times.scratch)});
     made.spans.back().held = runtime.context;
     if (runtime.copies_gradients) made.spans.back().held += made.spans.back().memory.parameters;
     peaks.push_back(made.spans.back().memory.total);
@@ -151,31 +102,14 @@ Result<std::optional<Seconds>> find_step(const search::ClusterPools& pools,
                                          const SimulatedLayers& made) {
   if (!plan::has_stages(made.plan)) return std::nullopt;
   MOTLEY_ASSIGN(const auto seats, search::find_layer_seats(made.plan, pools, made.cluster));
-  simulate::StandIns stand_ins;
   std::vector<int> classes;
-  for (const plan::Member& member : plan::members(made.plan)) {
-    stand_ins.devices.push_back(made.cluster.device(member.device).name);
-    classes.push_back(static_cast<int>(seats.at(stand_ins.devices.back()).pool));
-  }
-  MOTLEY_ASSIGN(const auto kinds, synth::lower_stage_kinds(made.model.layers.graph, made.plan,
-                                                           made.cluster, classes));
-  if (!kinds) return std::nullopt;
-  const auto name = [&](const std::vector<std::vector<std::size_t>>& lists) {
-    std::vector<std::vector<std::string>> names;
-    for (const std::vector<std::size_t>& ranks : lists) {
-      names.emplace_back();
-      for (const std::size_t rank : ranks) names.back().push_back(stand_ins.devices[rank]);
-    }
-    return names;
-  };
-  stand_ins.alike = name(kinds->alike);
-  stand_ins.groups = name(kinds->groups);
-  const search::LayerCost cost(made.model.profile, made.model.layers.rows, pools.pools,
+  for (const plan::Member& member : plan::members(made.plan))
+    classes.push_back(static_cast<int>(seats.at(made.cluster.device(member.device).name).pool));
+  const search::LayerCost cost(made.model->profile, made.model->layers.rows, pools.pools,
                                std::move(hops), kOwnRuntime, seats);
-  const auto trace = simulate::simulate(kinds->program, cost, {.stand_ins = &stand_ins});
-  if (!trace && trace.error().code == "simulate.unlike") return std::nullopt;
-  if (!trace) return tl::make_unexpected(trace.error());
-  return trace::median_step(*trace);
+  MOTLEY_ASSIGN(const auto price, search::price_stage_kinds(made.model->layers.graph, made.plan,
+                                                            made.cluster, classes, cost));
+  return price ? std::optional(price->step) : std::nullopt;
 }
 
 /// Hosts as pools say, each a node.
@@ -200,8 +134,9 @@ bool has_counterparts(const cost::PipelinePlan& plan) {
   return true;
 }
 
-Result<SimulatedLayers> run_pipeline(cost::LayerProfile profile, const LayerFiles& files,
-                                     const std::string& text, const std::string& path, int steps) {
+Result<SimulatedLayers> run_pipeline(std::shared_ptr<const search::LayerModel> model,
+                                     const LayerFiles& files, const std::string& text,
+                                     const std::string& path, int steps) {
   if (files.network.empty())
     return usage_error("cli.layers", "a pipeline wants --layer-network FILE");
   MOTLEY_ASSIGN(const cost::SailorPlan pipeline, cost::parse_sailor_plan(text, path));
@@ -212,13 +147,13 @@ Result<SimulatedLayers> run_pipeline(cost::LayerProfile profile, const LayerFile
   const search::StageRuntime runtime =
       is_even ? search::blocking_runtime() : search::StageRuntime{};
   MOTLEY_ASSIGN(const auto costs,
-                search::LayerStageCosts::make(profile, pools.pools, hops, runtime));
+                search::LayerStageCosts::make(*model->profile, pools.pools, hops, runtime));
   search::PricedStagePlan priced;
   MOTLEY_ASSIGN(priced.plan, search::to_stage_plan(pipeline.plan, costs));
   const search::StageSums sums(costs);
   MOTLEY_ASSIGN(priced.price, search::StageEvaluator(sums).price(priced.plan));
-  SimulatedLayers made{.measured = pipeline.step};
-  made.notes = cost::say_untimed(profile);
+  SimulatedLayers made{.model = std::move(model), .measured = pipeline.step};
+  made.notes = cost::say_untimed(*made.model->profile);
   if (!is_even)
     made.notes.push_back(
         "neighbouring stages have unlike degrees, of which no run was measured: messages are taken "
@@ -229,9 +164,8 @@ Result<SimulatedLayers> run_pipeline(cost::LayerProfile profile, const LayerFile
     pools.devices.emplace_back();
     for (int i = 0; i < pool.devices; ++i) pools.devices.back().emplace_back(next++);
   }
-  MOTLEY_ASSIGN(made.model, search::make_layer_model(std::move(profile)));
   MOTLEY_ASSIGN(made.plan,
-                search::write_layer_plan(priced, costs, pools, made.cluster, made.model));
+                search::write_layer_plan(priced, costs, pools, made.cluster, *made.model));
   // Its gradients go in one bucket, when all are there.
   made.plan.bucket_bytes = Bytes(std::int64_t{1} << 50);
   made.estimate = std::move(priced.price);
@@ -241,70 +175,42 @@ Result<SimulatedLayers> run_pipeline(cost::LayerProfile profile, const LayerFile
 
 }  // namespace
 
-Result<cost::LayerProfile> read_layers(const LayerFiles& files) {
-  Result<cost::LayerProfile> profile = files.metis.empty() ? read_sailor(files) : read_metis(files);
-  if (!profile) return profile;
-  MOTLEY_RETURN_IF_ERROR(cost::verify_layer_profile(*profile, cost::built_in_peaks()));
-  return profile;
-}
-
-Result<LayerAnswer> plan_layers(const cost::LayerProfile& profile, const cluster::Cluster& cluster,
-                                std::int64_t global_batch, const PlanChoices& choices,
-                                const Clock& clock) {
-  MOTLEY_ASSIGN(const auto layers, search::LayerEvaluator::make(profile, cluster));
-  MOTLEY_ASSIGN(const auto planner,
-                search::make_planner(choices.manual.empty() ? choices.planner : "manual",
-                                     {&layers.evaluator()}, choices.planners));
-  plan::Problem problem;
-  problem.cluster = &cluster;
-  problem.global_batch = global_batch;
-  problem.max_samples = layers.max_samples();
-  problem.devices = layers.devices();
-  problem.seed = choices.seed;
-  problem.manual = choices.manual;
-  LayerAnswer answer;
-  const Seconds start = clock.steady();
-  MOTLEY_ASSIGN(answer.outcome, planner->plan(problem));
-  answer.elapsed_s = (clock.steady() - start).value;
-  for (std::string& note : cost::say_untimed(profile))
-    answer.outcome.why.push_back(std::move(note));
-  return answer;
-}
-
 Result<StageAnswer> plan_stages(const LayerFiles& files, const cluster::Cluster& cluster,
                                 std::int64_t global_batch, const Clock& clock,
                                 const FindStages& find) {
-  MOTLEY_ASSIGN(const cost::LayerProfile profile, read_layers(files));
+  MOTLEY_ASSIGN(const auto model, read_layers(files));
   MOTLEY_ASSIGN(const search::ClusterPools pools, search::find_pools(cluster));
   MOTLEY_ASSIGN(auto hops, find_hops(files, cluster, pools));
-  MOTLEY_ASSIGN(auto costs, search::LayerStageCosts::make(profile, pools.pools, std::move(hops),
-                                                          {.may_recompute = files.may_recompute}));
+  MOTLEY_ASSIGN(auto costs,
+                search::LayerStageCosts::make(*model->profile, pools.pools, std::move(hops),
+                                              {.may_recompute = files.may_recompute}));
   StageAnswer answer;
   answer.costs = std::make_unique<const search::LayerStageCosts>(std::move(costs));
   const Seconds start = clock.steady();
   MOTLEY_ASSIGN(answer.outcome, find({answer.costs.get(), global_batch}));
   answer.elapsed_s = (clock.steady() - start).value;
-  for (std::string& note : cost::say_untimed(profile))
+  for (std::string& note : cost::say_untimed(*model->profile))
     answer.outcome.why.push_back(std::move(note));
   return answer;
 }
 
 Result<SimulatedLayers> simulate_layers(const LayerFiles& files, const std::string& plan_path,
                                         const std::string& cluster_path, int steps) {
-  MOTLEY_ASSIGN(cost::LayerProfile profile, read_layers(files));
+  MOTLEY_ASSIGN(auto model, read_layers(files));
   MOTLEY_ASSIGN(const std::string text, read_file(plan_path));
   MOTLEY_ASSIGN(const Json json, parse_json(text, plan_path));
   if (json.is_object() && json.contains("pipeline_list"))
-    return run_pipeline(std::move(profile), files, text, plan_path, steps);
+    return run_pipeline(std::move(model), files, text, plan_path, steps);
   if (cluster_path.empty())
     return usage_error("cli.cluster", "which devices? give -C CLUSTER.toml");
-  SimulatedLayers made;
-  made.notes = cost::say_untimed(profile);
+  SimulatedLayers made{.model = std::move(model)};
+  made.notes = cost::say_untimed(*made.model->profile);
   MOTLEY_ASSIGN(made.cluster, cluster::read_cluster(cluster_path));
   MOTLEY_ASSIGN(made.plan, plan::parse_plan(text, plan_path, made.cluster));
-  MOTLEY_ASSIGN(made.model, search::make_layer_model(std::move(profile)));
-  if (const auto verified = plan::verify_plan(made.plan, made.model.hash, made.cluster); !verified)
+  if (const auto verified = plan::verify_plan(made.plan, made.model->hash, made.cluster); !verified)
     return with_context(plan_path, verified.error());
+  if (plan::has_stages(made.plan))
+    MOTLEY_RETURN_IF_ERROR(cost::check_outputs(*made.model->profile));
   MOTLEY_ASSIGN(const search::ClusterPools pools, search::find_pools(made.cluster));
   MOTLEY_ASSIGN(auto hops, find_hops(files, made.cluster, pools));
   MOTLEY_RETURN_IF_ERROR(run(pools, std::move(hops), kOwnRuntime, steps, made));
@@ -316,10 +222,10 @@ Result<SimulatedLayers> simulate_stages(const LayerFiles& files, const cluster::
                                         const search::StageCosts& costs, Simulated what) {
   SimulatedLayers made;
   made.cluster = cluster;
-  MOTLEY_ASSIGN(cost::LayerProfile profile, read_layers(files));
-  MOTLEY_ASSIGN(made.model, search::make_layer_model(std::move(profile)));
+  MOTLEY_ASSIGN(made.model, read_layers(files));
   MOTLEY_ASSIGN(const search::ClusterPools pools, search::find_pools(made.cluster));
-  MOTLEY_ASSIGN(made.plan, search::write_layer_plan(found, costs, pools, made.cluster, made.model));
+  MOTLEY_ASSIGN(made.plan,
+                search::write_layer_plan(found, costs, pools, made.cluster, *made.model));
   MOTLEY_ASSIGN(auto hops, find_hops(files, made.cluster, pools));
   if (what == Simulated::kStep) {
     MOTLEY_ASSIGN(const std::optional<Seconds> step, find_step(pools, hops, made));

@@ -9,8 +9,7 @@
 
 #include "motley/cluster/cluster.h"
 #include "motley/control/clock.h"
-#include "motley/control/planning.h"
-#include "motley/cost/layers/layer_profile.h"
+#include "motley/control/layer_files.h"
 #include "motley/plan/plan.h"
 #include "motley/program/memory.h"
 #include "motley/program/program.h"
@@ -20,32 +19,6 @@
 #include "motley/trace/trace.h"
 
 namespace motley::control {
-
-/// A layer profile of another tool, in place of a model.
-struct LayerFiles {
-  std::vector<std::string> times;  ///< Sailor's form: "KIND=profile.json"
-  std::string sizes;               ///< llm_info.json
-  std::string model;               ///< its name in there: "OPT-350"
-  std::string network;             ///< network fits; "": the cluster's links
-  std::string pairs;               ///< network fits between unlike kinds
-  std::string zone;                ///< the one of them that counts
-  int devices_per_host = 4;        ///< of another tool's plan
-  bool may_recompute = false;      ///< stages that compute forwards twice are tried
-  std::vector<std::string> metis;  ///< Metis' form: one file a kind, degree and micro-batch
-};
-
-/// Reads either form. Usage errors name file and key.
-Result<cost::LayerProfile> read_layers(const LayerFiles& files);
-
-/// The batch split over the devices of the cluster whose kinds the profile has. Only the choices
-/// of the search count; nothing is priced from a store.
-struct LayerAnswer {
-  plan::PlanOutcome outcome;
-  double elapsed_s = 0;  ///< of the search
-};
-Result<LayerAnswer> plan_layers(const cost::LayerProfile& profile, const cluster::Cluster& cluster,
-                                std::int64_t global_batch, const PlanChoices& choices,
-                                const Clock& clock);
 
 /// Stages, replicas and micro-batches over the devices of the cluster whose kinds the profile has
 /// as `find` finds them. The costs are kept for whoever explains the plan.
@@ -72,7 +45,7 @@ struct LayerSpan {
 
 /// A plan over a layer profile, as a program and on the clock.
 struct SimulatedLayers {
-  search::LayerModel model;
+  std::shared_ptr<const search::LayerModel> model;
   cluster::Cluster cluster;  ///< of a pipeline that names none: hosts as it fills them
   plan::Plan plan;
   program::Program program;

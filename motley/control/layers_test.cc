@@ -54,22 +54,27 @@ class LayersTest : public ::testing::Test {
       files_.times.push_back(kind + ("=" + path));
     }
   }
-  LayerAnswer plan(const PlanChoices& choices) {
-    const auto answer = plan_layers(read_layers(files_).value(), cluster_, 6, choices, clock_);
+  Answer plan(const PlanChoices& choices) {
+    const Question question{
+        .layers = read_layers(files_).value(), .made = cluster_, .global_batch = 6};
+    Inputs inputs = read_inputs(question, listener_).value();
+    auto answer = find_plan(inputs, choices, {workers_, clock_, listener_});
     EXPECT_TRUE(answer) << answer.error().message;
-    return answer.value_or(LayerAnswer{});
+    return answer ? *std::move(answer) : Answer();
   }
 
   TemporaryDirectory directory_;
   LayerFiles files_{.sizes = directory_.file("info.json"), .model = "toy"};
   const cluster::Cluster cluster_ = cluster::parse_cluster(kTwoKinds, "two").value();
   const FakeClock clock_{Seconds(1)};
+  FakeWorkers workers_;
+  RecordingListener listener_;
 };
 
 // 9 ms a sample on one and 18 on the other: 4 and 2 of 6 take 36 ms on both, 3 and 3 take 54; then
 // the update, 0.5 ms, and the exchange of 8 kB, which is little.
 TEST_F(LayersTest, SamplesAreSplitByWhatLayersTake) {
-  const LayerAnswer best = plan({.planner = "auto"}), equal = plan({.planner = "equal"});
+  const Answer best = plan({.planner = "auto"}), equal = plan({.planner = "equal"});
   EXPECT_THAT(plan::members(*best.outcome.plan),
               ElementsAre(plan::Member{DeviceId(0), 4}, plan::Member{DeviceId(1), 2}));
   EXPECT_GT(best.outcome.predicted_step.value, 36.5e-3);
@@ -79,7 +84,7 @@ TEST_F(LayersTest, SamplesAreSplitByWhatLayersTake) {
 }
 
 TEST_F(LayersTest, ManualSamplesOverrideThePlanner) {
-  const LayerAnswer manual = plan({.planner = "auto", .manual = {6, 0}});
+  const Answer manual = plan({.planner = "auto", .manual = {6, 0}});
   EXPECT_EQ(manual.outcome.planner, "manual");
   EXPECT_NEAR(manual.outcome.predicted_step.value, 6 * 9e-3 + 0.5e-3, 1e-9);  // exchanges nothing
 }

@@ -169,10 +169,15 @@ Bytes state_bytes(const graph::Graph& graph, const plan::Recipe& recipe) {
 Result<MarketJob> model_job(const Question& question, const PlanChoices& choices,
                             const Outside& outside) {
   const auto silent = std::make_shared<SilentListener>();
-  MOTLEY_ASSIGN(const graph::Model model, graph::read_model(question.model));
+  Question any = question;
+  any.programs = std::make_shared<search::EqualPrograms>();
   MarketJob job;
-  job.state = state_bytes(model.graph, question.lowering.recipe);
-  job.step = [question, choices, &outside,
+  if (!question.layers) {
+    MOTLEY_ASSIGN(graph::Model model, graph::read_model(question.model));
+    job.state = state_bytes(model.graph, question.lowering.recipe);
+    any.read = std::make_shared<const graph::Model>(std::move(model));
+  }
+  job.step = [question = std::move(any), choices, &outside,
               silent](const cluster::Cluster& machines) -> Result<std::optional<Seconds>> {
     Question on_these = question;
     on_these.made = machines;
@@ -185,22 +190,13 @@ Result<MarketJob> model_job(const Question& question, const PlanChoices& choices
   return job;
 }
 
-Result<MarketJob> layer_job(const LayerFiles& files, std::int64_t global_batch,
-                            const PlanChoices& choices, const Clock& clock) {
-  MOTLEY_ASSIGN(cost::LayerProfile read, read_layers(files));
-  const auto profile = std::make_shared<const cost::LayerProfile>(std::move(read));
+MarketJob layer_stages_job(const LayerFiles& files, std::int64_t global_batch, const Clock& clock) {
   MarketJob job;
-  job.step = [files, profile, global_batch, choices,
+  job.step = [files, global_batch,
               &clock](const cluster::Cluster& machines) -> Result<std::optional<Seconds>> {
-    if (choices.planner == "stages") {
-      MOTLEY_ASSIGN(const StageAnswer answer, plan_stages(files, machines, global_batch, clock));
-      if (!answer.outcome.best) return std::nullopt;
-      return answer.outcome.best->price.step;
-    }
-    MOTLEY_ASSIGN(const LayerAnswer answer,
-                  plan_layers(*profile, machines, global_batch, choices, clock));
-    if (!answer.outcome.plan) return std::nullopt;
-    return answer.outcome.predicted_step;
+    MOTLEY_ASSIGN(const StageAnswer answer, plan_stages(files, machines, global_batch, clock));
+    if (!answer.outcome.best) return std::nullopt;
+    return answer.outcome.best->price.step;
   };
   return job;
 }

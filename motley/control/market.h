@@ -40,13 +40,12 @@ struct MarketJob {
 };
 /// Parameters and optimizer states.
 Bytes state_bytes(const graph::Graph& graph, const plan::Recipe& recipe);
-/// Of a model of one's own, whose parts that nobody timed are measured or modelled as the choices
-/// say (PriceChoices). The question's cluster is ignored.
+/// Parts of a model of one's own that nobody timed are measured or modelled as the choices say
+/// (PriceChoices). The question's cluster is ignored.
 Result<MarketJob> model_job(const Question& question, const PlanChoices& choices,
                             const Outside& outside);
-/// Of a layer profile: planner "stages", or a split of the batch.
-Result<MarketJob> layer_job(const LayerFiles& files, std::int64_t global_batch,
-                            const PlanChoices& choices, const Clock& clock);
+/// By plans of stages of a layer profile.
+MarketJob layer_stages_job(const LayerFiles& files, std::int64_t global_batch, const Clock& clock);
 
 /// Prices all mixes of the market's machines (elastic/mix.h). Mixes that differ in what is spot
 /// alone share a plan. A market with servers tells steps itself and wants no job. Usage errors:

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
@@ -57,6 +59,9 @@ Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const
   const Seconds start = clock.steady();
   MOTLEY_ASSIGN(answer.outcome, search(inputs, choices, answer.priced, problem));
   if (answer.outcome.plan) answer.outcome.plan->tf32 = inputs.tf32;
+  if (inputs.layers)
+    for (std::string& note : cost::say_untimed(*inputs.layers->profile))
+      answer.outcome.why.push_back(std::move(note));
   answer.elapsed_s += (clock.steady() - start).value;
   return {};
 }
@@ -72,6 +77,8 @@ plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices) {
     problem.min_samples = inputs.graph().sizes[0].min;
     problem.max_samples = inputs.graph().sizes[0].max;
   }
+  if (inputs.most_samples)
+    problem.max_samples = std::min(problem.max_samples, *inputs.most_samples);
   problem.recipe = inputs.lowering.recipe;
   problem.batch_norm = inputs.lowering.batch_norm;
   problem.bucket_bytes = inputs.lowering.bucket_bytes;

@@ -54,7 +54,7 @@ Result<PricedPlan> price_planned(const Inputs& inputs, const Planned& planned,
                                  const search::Costs& costs, int steps) {
   const program::Program& program = *planned.program;
   const cost::ProfileCost model = costs.model(inputs.cluster);
-  MOTLEY_ASSIGN(const auto times, model.times(program));
+  MOTLEY_ASSIGN(const auto times, model.all_times(program));
   const std::vector<std::string> all;  // the program has them
   MOTLEY_ASSIGN(search::PricedProgram priced,
                 search::price_program(program, all, model, times, steps));

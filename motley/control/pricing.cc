@@ -2,14 +2,24 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "motley/control/measuring.h"
 #include "motley/cost/device_keys.h"
 #include "motley/cost/measured/find_framework.h"
+#include "motley/search/layers/layer_tables.h"
 #include "motley/search/price/cost_table.h"
 
 namespace motley::control {
 namespace {
+
+Result<Priced> priced_by(const Inputs& inputs, search::Costs costs) {
+  Priced priced;
+  priced.costs = std::make_shared<const search::Costs>(std::move(costs));
+  MOTLEY_ASSIGN(priced.evaluator, search::StepEvaluator::make(inputs.graph(), inputs.cluster,
+                                                              inputs.lowering, *priced.costs));
+  return priced;
+}
 
 /// Costs that price every group, or the error that says what is missing.
 Result<Priced> load_priced(const Inputs& inputs, Missing missing, const cost::ProfileStore& store,
@@ -21,11 +31,31 @@ Result<Priced> load_priced(const Inputs& inputs, Missing missing, const cost::Pr
                                                          .devices = inputs.devices,
                                                          .may_model = missing == Missing::kModel,
                                                          .programs = inputs.programs}));
-  Priced priced;
-  priced.costs = std::make_shared<const search::Costs>(std::move(costs));
-  MOTLEY_ASSIGN(priced.evaluator, search::StepEvaluator::make(inputs.graph(), inputs.cluster,
-                                                              inputs.lowering, *priced.costs));
-  return priced;
+  return priced_by(inputs, std::move(costs));
+}
+
+/// By the store, with what is missing measured where that is wanted.
+Result<Priced> price_model(Inputs& inputs, const PriceChoices& choices, const Outside& outside) {
+  // Without a worker nothing was measured: what needs no measurements is priced all the same.
+  const std::string version = outside.workers.torch_version().value_or("");
+  const std::string torch = engine_version(inputs, version);
+  MOTLEY_ASSIGN(cost::ProfileStore store, open_store(choices.profiles));
+  MOTLEY_RETURN_IF_ERROR(learn_framework(store, version, inputs));
+  auto priced = load_priced(inputs, choices.missing, store, torch);
+  const bool is_missing = !priced && priced.error().code.ends_with(".missing-profile");
+  if (!is_missing || choices.missing != Missing::kMeasure) return priced;
+  MOTLEY_RETURN_IF_ERROR(measure(inputs, choices.rounds, store, outside));
+  MOTLEY_RETURN_IF_ERROR(learn_framework(store, version, inputs));
+  return load_priced(inputs, choices.missing, store, torch);
+}
+
+/// By the times that came with the model.
+Result<Priced> price_layers(const Inputs& inputs) {
+  MOTLEY_ASSIGN(search::Costs costs, search::load_layer_costs(*inputs.layers, inputs.cluster,
+                                                              {.lowering = inputs.lowering,
+                                                               .devices = inputs.devices,
+                                                               .programs = inputs.programs}));
+  return priced_by(inputs, std::move(costs));
 }
 
 }  // namespace
@@ -64,21 +94,10 @@ Result<void> learn_framework(const PriceChoices& choices, const Outside& outside
 }
 
 Result<Priced> price(Inputs& inputs, const PriceChoices& choices, const Outside& outside) {
-  // Without a worker nothing was measured: what needs no measurements is priced all the same.
-  const std::string version = outside.workers.torch_version().value_or("");
-  const std::string torch = engine_version(inputs, version);
-  MOTLEY_ASSIGN(cost::ProfileStore store, open_store(choices.profiles));
-  MOTLEY_RETURN_IF_ERROR(learn_framework(store, version, inputs));
-  auto priced = load_priced(inputs, choices.missing, store, torch);
-  const bool is_missing = !priced && priced.error().code.ends_with(".missing-profile");
-  if (is_missing && choices.missing == Missing::kMeasure) {
-    MOTLEY_RETURN_IF_ERROR(measure(inputs, choices.rounds, store, outside));
-    MOTLEY_RETURN_IF_ERROR(learn_framework(store, version, inputs));
-    priced = load_priced(inputs, choices.missing, store, torch);
-  }
-  if (!priced) return priced;
+  MOTLEY_ASSIGN(const Priced priced,
+                inputs.layers ? price_layers(inputs) : price_model(inputs, choices, outside));
   MOTLEY_RETURN_IF_ERROR(outside.listener.phase(Phase::kPrice, [&] {
-    return search::print_cost_table(search::build_cost_table(*priced->costs, inputs.cluster));
+    return search::print_cost_table(search::build_cost_table(*priced.costs, inputs.cluster));
   }));
   return priced;
 }

@@ -54,8 +54,8 @@ class OtherCompute : public cost::CostModel {
 class MoveCost : public OtherCompute {
  public:
   using OtherCompute::OtherCompute;
-  Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& program) const override {
-    return std::vector<Seconds>(program.instructions.size());
+  Result<Times> times(const program::DeviceProgram& program) const override {
+    return Times{std::vector<Seconds>(program.instructions.size()), {}};
   }
 };
 
@@ -63,10 +63,10 @@ class MoveCost : public OtherCompute {
 class WithoutSquares : public OtherCompute {
  public:
   using OtherCompute::OtherCompute;
-  Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& program) const override {
-    MOTLEY_ASSIGN(std::vector<Seconds> times, model_.compute_times(program));
-    for (std::size_t i = 0; i < times.size(); ++i)
-      if (program::counts_squares(program.instructions[i])) times[i] = Seconds(0);
+  Result<Times> times(const program::DeviceProgram& program) const override {
+    MOTLEY_ASSIGN(Times times, model_.times(program));
+    for (std::size_t i = 0; i < times.seconds.size(); ++i)
+      if (program::counts_squares(program.instructions[i])) times.seconds[i] = Seconds(0);
     return times;
   }
   double interference(const std::string& device,

@@ -16,14 +16,20 @@ namespace motley::cost {
 class CostModel {
  public:
   virtual ~CostModel() = default;
-  /// Seconds of every instruction of one device's program at the device's own speed, in order;
-  /// transfers are 0.
-  virtual Result<std::vector<Seconds>> compute_times(
-      const program::DeviceProgram& program) const = 0;
-  /// Memory that each instruction needs beside its results while it runs, in order; empty: not
-  /// known, or none.
-  virtual Result<std::vector<Bytes>> scratch_bytes(const program::DeviceProgram&) const {
-    return std::vector<Bytes>{};
+  /// Of every instruction of one device's program, in order.
+  struct Times {
+    std::vector<Seconds> seconds;  ///< at the device's own speed; of transfers 0
+    /// Memory beside its results while it runs; empty: not known, or none.
+    std::vector<Bytes> scratch;
+  };
+  virtual Result<Times> times(const program::DeviceProgram& program) const = 0;
+  /// The same of all devices, by rank.
+  virtual Result<std::vector<Times>> all_times(const program::Program& program) const {
+    std::vector<Times> all;
+    for (const program::DeviceProgram& device : program.devices) {
+      MOTLEY_ASSIGN(all.emplace_back(), times(device));
+    }
+    return all;
   }
   /// Seconds of a collective among the devices of a group, or of a "motley::send" from the first
   /// device to the second, when it is alone on its links, from the moment the last member has

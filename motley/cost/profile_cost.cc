@@ -266,7 +266,8 @@ Result<ProfileCost::Times> ProfileCost::times(const program::DeviceProgram& prog
                table->scratch_bytes(program.samples)};
 }
 
-Result<std::vector<ProfileCost::Times>> ProfileCost::times(const program::Program& program) const {
+Result<std::vector<ProfileCost::Times>> ProfileCost::all_times(
+    const program::Program& program) const {
   std::vector<Times> all;
   std::vector<const DeviceTimes*> devices;
   std::vector<const InstructionTimes*> tables;  // that the programs fit; null: none
@@ -292,23 +293,6 @@ Result<std::vector<ProfileCost::Times>> ProfileCost::times(const program::Progra
     MOTLEY_ASSIGN(all.emplace_back(), times(program.devices[rank]));
   }
   return all;
-}
-
-Result<std::vector<Seconds>> ProfileCost::compute_times(
-    const program::DeviceProgram& program) const {
-  MOTLEY_ASSIGN(const DeviceTimes* times, times_of(program));
-  if (const InstructionTimes* table = find_table(*times, program))
-    return table_seconds(*table, program.samples, times->table_speed());
-  MOTLEY_ASSIGN(Times other, other_times(*times, program));
-  return std::move(other.seconds);
-}
-
-Result<std::vector<Bytes>> ProfileCost::scratch_bytes(const program::DeviceProgram& program) const {
-  MOTLEY_ASSIGN(const DeviceTimes* times, times_of(program));
-  if (const InstructionTimes* table = find_table(*times, program))
-    return table->scratch_bytes(program.samples);
-  MOTLEY_ASSIGN(Times other, other_times(*times, program));
-  return std::move(other.scratch);
 }
 
 Result<std::vector<DeviceId>> ProfileCost::find_devices(

@@ -63,10 +63,11 @@ class ProfileCost : public CostModel {
   /// `devices`: by name.
   ProfileCost(const cluster::Cluster& cluster, std::map<std::string, DeviceTimes> devices,
               CollectiveTimes collectives);
-  Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& program) const override;
+  Result<Times> times(const program::DeviceProgram& program) const override;
+  /// Equal programs on devices of the same tables are looked at once.
+  Result<std::vector<Times>> all_times(const program::Program& program) const override;
   Result<Seconds> collective_time(std::string_view op, Bytes bytes,
                                   const std::vector<std::string>& devices) const override;
-  Result<std::vector<Bytes>> scratch_bytes(const program::DeviceProgram& program) const override;
   Result<Transfer> transfer(std::string_view op, Bytes bytes,
                             const std::vector<std::string>& devices) const override;
   /// As measured over the group's route among as many ranks, or the next number of them; 0 where
@@ -74,14 +75,6 @@ class ProfileCost : public CostModel {
   double interference(const std::string& device,
                       const std::vector<std::string>& group) const override;
   std::vector<double> link_capacities() const override;
-  /// Of every instruction of one device's program, in order: compute_times and scratch_bytes.
-  struct Times {
-    std::vector<Seconds> seconds;
-    std::vector<Bytes> scratch;
-  };
-  Result<Times> times(const program::DeviceProgram& program) const;
-  /// The same of all devices, by rank; equal programs on devices of the same tables once.
-  Result<std::vector<Times>> times(const program::Program& program) const;
   /// What collective_time is the least of, at any bytes: what was measured, or a line for each
   /// algorithm that the group has for the collective.
   Result<std::vector<CollectiveCurve>> collective_curves(

@@ -128,19 +128,19 @@ class ProfileCostTest : public ::testing::Test {
 
 TEST_F(ProfileCostTest, PricesTheProgramThatFits) {
   // Halved speed doubles the times; one measured batch grows in proportion.
-  EXPECT_EQ(cost_->compute_times(product_program(4, 2)).value(),
+  EXPECT_EQ(cost_->times(product_program(4, 2)).value().seconds,
             (std::vector{Seconds(8.0), Seconds(2.0), Seconds(0.0)}));
-  EXPECT_EQ(cost_->compute_times(alone_program(8)).value(), std::vector{Seconds(16.0)});
+  EXPECT_EQ(cost_->times(alone_program(8)).value().seconds, std::vector{Seconds(16.0)});
 }
 
 TEST_F(ProfileCostTest, RefusesOtherProgramsAndDevices) {
-  EXPECT_EQ(cost_->compute_times(product_program(4, 5)).error().message,
+  EXPECT_EQ(cost_->times(product_program(4, 5)).error().message,
             "the program of 'a:0' has 6 instructions, the profiled model another number; was it "
             "made from another model?");
-  EXPECT_EQ(cost_->compute_times(product_program(4, 5)).error().kind, ErrorKind::kStale);
+  EXPECT_EQ(cost_->times(product_program(4, 5)).error().kind, ErrorKind::kStale);
   program::DeviceProgram other = product_program(4, 2);
   other.device = "b:0";
-  EXPECT_EQ(cost_->compute_times(other).error().message,
+  EXPECT_EQ(cost_->times(other).error().message,
             "no times for device 'b:0'; run `motley profile` with this cluster");
 }
 
@@ -350,13 +350,13 @@ TEST(Pause, IsInWhatComesAfterAMessage) {
   }
   const ProfileCost cost(lab(), devices, *CollectiveTimes::build(memory_store()));
   for (const program::DeviceProgram& each : program.devices) {
-    const auto times = cost.compute_times(each);
+    const auto times = cost.times(each);
     ASSERT_TRUE(times) << times.error().message;
     int pauses = 0;
     for (std::size_t i = 0; i < each.instructions.size(); ++i) {
       if (each.instructions[i].lane != Lane::kCompute) continue;
-      pauses += (*times)[i] == Seconds(2.1) ? 1 : 0;
-      EXPECT_TRUE((*times)[i] == Seconds(2) || (*times)[i] == Seconds(2.1));
+      pauses += times->seconds[i] == Seconds(2.1) ? 1 : 0;
+      EXPECT_TRUE(times->seconds[i] == Seconds(2) || times->seconds[i] == Seconds(2.1));
     }
     EXPECT_EQ(pauses, 3) << "a message for each micro-batch, each way";
   }

@@ -22,7 +22,7 @@ program::Instruction make_sum(program::DeviceProgram& program, DType dtype, std:
 }  // namespace
 
 std::vector<Seconds> find_adding_up(const graph::Graph& graph, const graph::LayerChain& chain,
-                                    const cost::ProfileCost& model, const SharingDevice& device) {
+                                    const cost::CostModel& model, const SharingDevice& device) {
   program::DeviceProgram program{device.name, 1};
   std::map<std::pair<DType, std::int64_t>, std::size_t> known;  // -> instruction
   std::vector<std::pair<std::size_t, std::size_t>> sums;        // layer, instruction

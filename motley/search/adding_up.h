@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "motley/cost/profile_cost.h"
+#include "motley/cost/cost_model.h"
 #include "motley/graph/graph.h"
 #include "motley/graph/layer_chain.h"
 #include "motley/plan/operator_split.h"
@@ -24,6 +24,6 @@ struct SharingDevice {
 /// of each parameter all, or its part where the operator that makes the gradient is split so. 0
 /// where nobody knows.
 std::vector<Seconds> find_adding_up(const graph::Graph& graph, const graph::LayerChain& chain,
-                                    const cost::ProfileCost& model, const SharingDevice& device);
+                                    const cost::CostModel& model, const SharingDevice& device);
 
 }  // namespace motley::search

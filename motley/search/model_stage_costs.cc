@@ -242,7 +242,7 @@ void ModelStageCosts::find_pieces() {
         lower(unit, micro_batches_[std::min(kPiecesBatch, micro_batches_.size() - 1)]);
     if (!lowered) continue;
     const program::Program program = named(unit, *lowered);
-    const auto times = model_.times(program);
+    const auto times = model_.all_times(program);
     if (!times) continue;
     const program::DeviceProgram& device = program.devices[0];
     for (std::size_t i = 0; i < device.instructions.size(); ++i)
@@ -494,7 +494,7 @@ std::vector<LayerBytes> ModelStageCosts::find_bytes(std::size_t unit, Recompute 
     if (found.size() == 2) break;
     const std::optional<program::Program>& program = lower(unit, batch);
     if (!program) continue;
-    const auto times = model_.times(named(unit, *program));
+    const auto times = model_.all_times(named(unit, *program));
     LayerHolds most;
     for (std::size_t part = 0; part < program->devices.size(); ++part) {
       const program::DeviceProgram& device = program->devices[part];
@@ -621,7 +621,7 @@ std::optional<ModelStageCosts::LayerWorks> ModelStageCosts::time(std::size_t uni
   std::vector<std::string> group;
   for (const DeviceId device : ways_[unit].devices)
     group.push_back(problem_.cluster->device(device).name);
-  const auto times = model_.times(program);
+  const auto times = model_.all_times(program);
   if (!times) return std::nullopt;
   const auto priced = price_program(program, group, model_, *times);
   if (!priced) return std::nullopt;

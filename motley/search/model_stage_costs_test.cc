@@ -319,7 +319,7 @@ TEST_F(ModelStageCostsTest, AFewDevicesStandForAllOfAStage) {
       const auto program = synth::lower(invented_.model().graph, plan, *problem_.cluster);
       ASSERT_TRUE(program) << program.error().message;
       const std::vector<std::string> all;
-      const auto wanted = price_program(*program, all, model, model.times(*program).value());
+      const auto wanted = price_program(*program, all, model, model.all_times(*program).value());
       ASSERT_TRUE(wanted) << wanted.error().message;
       EXPECT_EQ(found->step, wanted->price.step) << a << " " << b;
       ASSERT_EQ(found->of_rank.size(), program->devices.size());

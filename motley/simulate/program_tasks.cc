@@ -192,7 +192,9 @@ class Layout {
 
   Result<void> lay_out_device(std::size_t rank) {
     const program::DeviceProgram& device = program_.devices[rank];
-    MOTLEY_ASSIGN(const std::vector<Seconds> times, cost_.compute_times(device));
+    MOTLEY_ASSIGN(cost::CostModel::Times priced, cost_.times(device));
+    const std::vector<Seconds>& times = priced.seconds;
+    result_.scratch.push_back(std::move(priced.scratch));
     MOTLEY_CHECK(times.size() == device.instructions.size());
     MOTLEY_ASSIGN(const double interference, slow_compute(rank));
     std::vector<TaskId>& tasks = result_.tasks.emplace_back();

@@ -24,9 +24,10 @@ struct ProgramTasks {
     Rank source, target;
     auto operator<=>(const Pair&) const = default;
   };
-  std::vector<Pair> pairs;                 ///< ascending; that of lane 2 * ranks + p is pairs[p]
-  std::vector<std::vector<TaskId>> tasks;  ///< by rank and instruction
-  double most_ns = 0;                      ///< no step takes longer, however transfers share links
+  std::vector<Pair> pairs;                  ///< ascending; that of lane 2 * ranks + p is pairs[p]
+  std::vector<std::vector<TaskId>> tasks;   ///< by rank and instruction
+  std::vector<std::vector<Bytes>> scratch;  ///< by rank, as the cost model says
+  double most_ns = 0;                       ///< no step takes longer, however transfers share links
 };
 
 /// Prices a program and lays it out. The n-th collective of a group on one member is the n-th on

@@ -115,10 +115,8 @@ Result<trace::Trace> simulate(const program::Program& program, const cost::CostM
   const auto times = steps == 1 ? find_times(tasks.graph) : find_times(repeat_steps(tasks, steps));
   if (!times) return tl::make_unexpected(deadlock_error(program, tasks, times.error()));
   std::vector<Bytes> peaks = options.peaks;
-  for (std::size_t rank = peaks.size(); rank < program.devices.size(); ++rank) {
-    MOTLEY_ASSIGN(const std::vector<Bytes> scratch, cost.scratch_bytes(program.devices[rank]));
-    peaks.push_back(program::find_memory_peak(program.devices[rank], scratch).total);
-  }
+  for (std::size_t rank = peaks.size(); rank < program.devices.size(); ++rank)
+    peaks.push_back(program::find_memory_peak(program.devices[rank], tasks.scratch[rank]).total);
   return TraceMaker(program, tasks, *times, steps, std::move(peaks)).make();
 }
 

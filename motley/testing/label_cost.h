@@ -17,10 +17,10 @@ class LabelCost : public cost::CostModel {
  public:
   explicit LabelCost(std::int64_t latency, double scale = 1) : latency_(latency), scale_(scale) {}
 
-  Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& program) const override {
-    std::vector<Seconds> times;
+  Result<Times> times(const program::DeviceProgram& program) const override {
+    Times times;
     for (const program::Instruction& instruction : program.instructions)
-      times.push_back(nanoseconds(find_integer(instruction.label).value_or(0)));
+      times.seconds.push_back(nanoseconds(find_integer(instruction.label).value_or(0)));
     return times;
   }
 

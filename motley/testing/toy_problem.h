@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "motley/search/split/planner_inputs.h"
-#include "motley/search/split/table_evaluator.h"
+#include "motley/testing/table_evaluator.h"
 
 namespace motley::search {
 

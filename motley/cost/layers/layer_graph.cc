@@ -55,12 +55,6 @@ class LayerGraphMaker {
                            fmt::format("{} at tp {}: bytes of {} layers, wanted {}", profile_.model,
                                        degree, sizes.size(), layers_));
     }
-    for (std::size_t i = 0; i + 1 < layers_; ++i)
-      if (least[i].output.value <= 0)
-        return usage_error(
-            "cost.layers",
-            fmt::format("{}: the bytes that layer {} gives to the next are not known",
-                        profile_.model, i));
     find_spreads();
     write_sources();
     write_forward();

@@ -37,7 +37,8 @@ struct LayerGraph {
   /// Bytes of a member of any degree, by which the profile differs most from r + s / t: of its own.
   double misfit = 0;
 };
-/// Usage error (cost.layers) for a profile without sizes, or where a layer's output is not known.
+/// A layer whose output is not known gives one number. Usage error (cost.layers) for a profile
+/// without sizes, or with unequal numbers of layers.
 Result<LayerGraph> make_layer_graph(const LayerProfile& profile);
 
 /// Layer of "layers.N.split" and the like; none: of another name.

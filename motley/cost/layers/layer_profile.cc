@@ -217,6 +217,17 @@ Result<std::vector<LayerTime>> layer_times(const LayerProfile& profile, const st
   return times;
 }
 
+Result<void> check_outputs(const LayerProfile& profile) {
+  for (const auto& [degree, sizes] : profile.sizes)
+    for (std::size_t i = 0; i + 1 < sizes.size(); ++i)
+      if (sizes[i].output.value <= 0)
+        return usage_error(
+            "cost.layers",
+            fmt::format("{}: the bytes that layer {} gives to the next are not known",
+                        profile.model, i));
+  return {};
+}
+
 std::vector<PeakRate> built_in_peaks() {
   std::vector<PeakRate> peaks;
   for (const cluster::PlanningKind& kind : cluster::planning_kinds()) {

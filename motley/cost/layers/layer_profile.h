@@ -56,6 +56,10 @@ Result<std::vector<LayerTime>> layer_times(const LayerProfile& profile, const st
                                            int tensor_parallel, std::int64_t micro_batch);
 Result<std::vector<LayerSize>> layer_sizes(const LayerProfile& profile, int tensor_parallel);
 
+/// Usage error (cost.layers) where nobody knows what a layer gives to the next, which a message
+/// between stages needs.
+Result<void> check_outputs(const LayerProfile& profile);
+
 /// What a device kind can do at most, in the profile's arithmetic.
 struct PeakRate {
   std::string kind;

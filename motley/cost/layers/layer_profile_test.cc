@@ -93,6 +93,18 @@ TEST(VerifyLayerProfile, RefusesZeroAndNegativeTimes) {
             "m on g, tp 1, micro-batch 2, layer 1: forward takes -1 s, wanted more than 0");
 }
 
+TEST(LayerOutputs, MustBeKnownOfAllButTheLast) {
+  LayerProfile profile = two_layers();
+  for (auto& [degree, sizes] : profile.sizes) {
+    sizes[0].output = Bytes(4);
+    sizes[1].output = Bytes(0);
+  }
+  EXPECT_TRUE(check_outputs(profile));
+  profile.sizes.begin()->second[0].output = Bytes(0);
+  EXPECT_EQ(check_outputs(profile).error().message,
+            "m: the bytes that layer 0 gives to the next are not known");
+}
+
 // An embedding's backward pass of less than is resolved, and updates that nobody timed.
 TEST(VerifyLayerProfile, TakesWhatWasNotTimedAndSaysIt) {
   LayerProfile profile = two_layers();

@@ -4,60 +4,24 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
-
-#include "motley/cost/layers/layer_graph.h"
 
 namespace motley::search {
 namespace {
-
-using program::DeviceProgram;
-using program::Instruction;
-
-/// What an instruction does of a layer.
-struct LayerPass {
-  std::size_t layer = 0;
-  bool is_backward = false;
-  std::int64_t samples = 0, rows = 0;
-  Bytes kept;
-};
-
-/// motley::layer(x, [parameters], layer, work) -> y, kept, kept_whole, and
-/// motley::layer_backward(grad, [parameters], kept, kept_whole, layer, work).
-std::optional<LayerPass> find_pass(const DeviceProgram& program, const Instruction& instruction) {
-  const bool is_backward = instruction.op == cost::kLayerBackward;
-  if (!is_backward && instruction.op != cost::kLayer) return std::nullopt;
-  const std::size_t number = is_backward ? 4 : 2;
-  const auto buffer = [&](std::size_t i) -> const program::Buffer& {
-    return program.buffer(is_backward ? std::get<BufferId>(instruction.arguments[1 + i].value)
-                                      : instruction.outputs[i]);
-  };
-  const program::Buffer& kept = buffer(1);
-  return LayerPass{
-      static_cast<std::size_t>(std::get<std::int64_t>(instruction.arguments[number].value)),
-      is_backward, kept.shape[0], kept.shape[1], kept.bytes() + buffer(2).bytes()};
-}
 
 /// Messages under this have no rate of their own (cost/layers/stage_network.h: the time of one of
 /// this size, an upper bound). A collective's parts follow each other, so they go at its rate.
 constexpr std::int64_t kLeastRated = 1'000'000;
 
-/// Rows of what a device has of a parameter; 0: it is one of those that are whole.
-std::int64_t rows_of(const program::Buffer& buffer) {
-  return buffer.shape.size() == 2 ? buffer.shape[0] : 0;
-}
-
 }  // namespace
 
-LayerCost::LayerCost(cost::LayerProfile profile, std::int64_t rows, std::vector<DevicePool> pools,
-                     std::shared_ptr<const HopCosts> hops, const StageRuntime& runtime,
-                     std::map<std::string, LayerSeat> seats)
-    : profile_(std::move(profile)),
-      rows_(rows),
-      pools_(std::move(pools)),
+LayerCost::LayerCost(std::shared_ptr<const cost::LayerProfile> profile, std::int64_t rows,
+                     std::vector<DevicePool> pools, std::shared_ptr<const HopCosts> hops,
+                     const StageRuntime& runtime, std::map<std::string, LayerSeat> seats)
+    : pools_(std::move(pools)),
       hops_(std::move(hops)),
       runtime_(runtime),
       seats_(std::make_move_iterator(seats.begin()), std::make_move_iterator(seats.end())) {
+  for (const DevicePool& pool : pools_) layers_.try_emplace(pool.kind, profile, rows, pool.kind);
   for (const auto& [name, seat] : seats_)
     for (const int direction : {0, 1}) {
       const auto next = static_cast<std::int32_t>(capacities_.size());
@@ -78,70 +42,15 @@ Result<const LayerSeat*> LayerCost::seat(const std::string& device) const {
   return &found->second;
 }
 
-Result<const std::vector<cost::LayerTime>*> LayerCost::times(const std::string& device,
-                                                             std::int64_t rows,
-                                                             std::int64_t samples) const {
-  MOTLEY_ASSIGN(const LayerSeat* place, seat(device));
-  const std::string& kind = pools_[place->pool].kind;
-  if (rows < 1 || rows_ % rows != 0)
-    return usage_error("cost.layers",
-                       fmt::format("{} has {} of {} parts of its layers: a profile knows equal "
-                                   "parts on all devices that share a layer",
-                                   device, rows, rows_));
-  const auto degree = static_cast<int>(rows_ / rows);
-  std::vector<cost::LayerTime>& found = times_[{kind, degree, samples}];
-  if (found.empty()) {
-    auto times = cost::layer_times(profile_, kind, degree, samples);
-    if (!times) return tl::make_unexpected(std::move(times.error()));
-    found = std::move(*times);
+Result<cost::CostModel::Times> LayerCost::times(const program::DeviceProgram& program) const {
+  MOTLEY_ASSIGN(const LayerSeat* place, seat(program.device));
+  MOTLEY_ASSIGN(const auto answers, layers_.at(pools_[place->pool].kind).find(program));
+  Times times;
+  for (const cost::TimeSource::Answer& answer : answers) {
+    times.seconds.push_back(answer.seconds);
+    times.scratch.push_back(answer.scratch);
   }
-  return &found;
-}
-
-Result<std::vector<Seconds>> LayerCost::compute_times(const DeviceProgram& program) const {
-  std::vector<Seconds> seconds(program.instructions.size());
-  std::int64_t largest = 1;
-  for (std::size_t i = 0; i < seconds.size(); ++i) {
-    const auto pass = find_pass(program, program.instructions[i]);
-    if (!pass || pass->samples == 0) continue;
-    largest = std::max(largest, pass->samples);
-    MOTLEY_ASSIGN(const auto* all, times(program.device, pass->rows, pass->samples));
-    const cost::LayerTime& time = (*all)[pass->layer];
-    seconds[i] = pass->is_backward ? time.backward : time.forward;
-  }
-  // Of each layer, bytes of its parameters here, and how many rows of them.
-  std::map<std::size_t, std::pair<double, std::int64_t>> held;
-  for (const program::Buffer& buffer : program.buffers) {
-    if (buffer.kind != program::BufferKind::kParameter) continue;
-    const auto layer = cost::layer_of_parameter(buffer.name);
-    if (!layer) continue;
-    auto& [bytes, rows] = held[*layer];
-    bytes += static_cast<double>(buffer.bytes().value);
-    rows = std::max(rows, rows_of(buffer));
-  }
-  for (std::size_t i = 0; i < seconds.size(); ++i) {
-    const Instruction& instruction = program.instructions[i];
-    if (!instruction.op.starts_with("motley::update")) continue;
-    const auto* parameters = std::get_if<program::ArgumentList>(&instruction.arguments.at(1).value);
-    if (parameters == nullptr) continue;
-    for (const program::Argument& each : *parameters) {
-      const program::Buffer& buffer = program.buffer(std::get<BufferId>(each.value));
-      const auto layer = cost::layer_of_parameter(buffer.name);
-      if (!layer || held[*layer].second == 0) continue;
-      const auto& [bytes, rows] = held[*layer];
-      MOTLEY_ASSIGN(const auto* all, times(program.device, rows, largest));
-      seconds[i] += (*all)[*layer].update * (static_cast<double>(buffer.bytes().value) / bytes);
-    }
-  }
-  return seconds;
-}
-
-Result<std::vector<Bytes>> LayerCost::scratch_bytes(const DeviceProgram& program) const {
-  std::vector<Bytes> scratch(program.instructions.size());
-  for (std::size_t i = 0; i < scratch.size(); ++i)
-    if (const auto pass = find_pass(program, program.instructions[i]); pass && pass->is_backward)
-      scratch[i] = pass->kept;
-  return scratch;
+  return times;
 }
 
 Result<Hop> LayerCost::hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const {

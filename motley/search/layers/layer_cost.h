@@ -6,13 +6,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "motley/base/result.h"
 #include "motley/cost/cost_model.h"
 #include "motley/cost/layers/layer_profile.h"
+#include "motley/cost/layers/profiled_layers.h"
 #include "motley/search/stages/layer_stage_costs.h"
 
 namespace motley::search {
@@ -28,11 +28,7 @@ struct LayerSeat {
 /// Prices programs of a profile's layers (cost/layers/layer_graph.h): what search/stages prices
 /// plans by, at the interface that every program is simulated over.
 ///
-/// A layer's pass takes what was profiled on the kind, at the degree that its part of the rows
-/// says and the samples that it has; an update the part of the layer's update that its bytes are of
-/// what the device has of the layer. All else that a program does (sums of gradients, packing,
-/// views) is in these times or not known, and takes none. Scratch of a backward pass: as much as
-/// the layer keeps, for its gradients.
+/// What a program computes takes what the layers were profiled to take (profiled_layers.h).
 ///
 /// A send goes beside those of the region's other devices, at their common rate (HopCosts), over
 /// the sending host's way out and the receiving host's way in. A collective goes along a ring of
@@ -41,14 +37,12 @@ struct LayerSeat {
 class LayerCost : public cost::CostModel {
  public:
   /// `rows`: of the graph. Seats by name of device.
-  LayerCost(cost::LayerProfile profile, std::int64_t rows, std::vector<DevicePool> pools,
-            std::shared_ptr<const HopCosts> hops, const StageRuntime& runtime,
-            std::map<std::string, LayerSeat> seats);
+  LayerCost(std::shared_ptr<const cost::LayerProfile> profile, std::int64_t rows,
+            std::vector<DevicePool> pools, std::shared_ptr<const HopCosts> hops,
+            const StageRuntime& runtime, std::map<std::string, LayerSeat> seats);
 
-  /// Usage error (cost.layers) for a part of a layer that is of no profiled degree, or more samples
-  /// than are known.
-  Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& program) const override;
-  Result<std::vector<Bytes>> scratch_bytes(const program::DeviceProgram& program) const override;
+  /// Errors of cost::ProfiledLayers::find.
+  Result<Times> times(const program::DeviceProgram& program) const override;
   Result<Seconds> collective_time(std::string_view op, Bytes bytes,
                                   const std::vector<std::string>& devices) const override;
   /// Usage error (search.stages) where there is no link.
@@ -62,24 +56,19 @@ class LayerCost : public cost::CostModel {
     int host = 0, members = 0;
   };
   Result<const LayerSeat*> seat(const std::string& device) const;
-  Result<const std::vector<cost::LayerTime>*> times(const std::string& device, std::int64_t rows,
-                                                    std::int64_t samples) const;
   Result<Hop> hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const;
   Result<cost::Transfer> send(Bytes bytes, const LayerSeat& from, const LayerSeat& to) const;
   Result<cost::Transfer> ring(double rounds, Bytes bytes, const std::vector<HostMembers>& hosts,
                               int degree) const;
   std::int32_t link(int host, int direction) const { return links_.at({host, direction}); }
 
-  cost::LayerProfile profile_;
-  std::int64_t rows_;
+  std::map<std::string, cost::ProfiledLayers> layers_;  // by kind
   std::vector<DevicePool> pools_;
   std::shared_ptr<const HopCosts> hops_;
   StageRuntime runtime_;
   std::map<std::string, LayerSeat, std::less<>> seats_;
   std::map<std::pair<int, int>, std::int32_t> links_;  // host, out of it or into it
   std::vector<double> capacities_;
-  using TimesKey = std::tuple<std::string, int, std::int64_t>;  // kind, degree, samples
-  mutable std::map<TimesKey, std::vector<cost::LayerTime>> times_;
 };
 
 }  // namespace motley::search

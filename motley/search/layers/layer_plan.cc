@@ -41,7 +41,7 @@ class LayerPlanWriter {
     plan::Plan plan;
     plan.model_hash = model_.hash;
     plan.cluster_hash = cluster::cluster_hash(cluster_);
-    plan.recipe.optimizer = find_optimizer(model_.profile);
+    plan.recipe.optimizer = model_.optimizer;
     for (std::size_t r = 0; r < priced_.plan.replicas.size(); ++r) {
       const StageReplica& replica = priced_.plan.replicas[r];
       plan::Replica made;
@@ -155,7 +155,8 @@ class LayerPlanWriter {
 Result<LayerModel> make_layer_model(cost::LayerProfile profile) {
   LayerModel model;
   MOTLEY_ASSIGN(model.layers, cost::make_layer_graph(profile));
-  model.profile = std::move(profile);
+  model.optimizer = find_optimizer(profile);
+  model.profile = std::make_shared<const cost::LayerProfile>(std::move(profile));
   model.hash = hash_hex(graph::print_graph(model.layers.graph));
   return model;
 }

@@ -111,8 +111,12 @@ memory = "1GiB"
     return std::move(*program);
   }
   LayerCost cost() const {
-    return {profile_, model_.layers.rows, pools_.pools,
-            hops_,    runtime_,           find_layer_seats(plan_, pools_, cluster_).value()};
+    return {std::make_shared<const cost::LayerProfile>(profile_),
+            model_.layers.rows,
+            pools_.pools,
+            hops_,
+            runtime_,
+            find_layer_seats(plan_, pools_, cluster_).value()};
   }
   double simulated(const program::Program& program) const {
     const auto trace = simulate::simulate(program, cost());

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "motley/cost/profile_cost.h"
+#include "motley/cost/cost_model.h"
 #include "motley/program/program.h"
 
 namespace motley::search {
@@ -20,10 +20,10 @@ class GroupCost : public cost::CostModel {
   GroupCost(const cost::CostModel& model, const std::vector<std::string>& group,
             KnownTimes seconds = {})
       : model_(model), group_(group), seconds_(std::move(seconds)) {}
-  Result<std::vector<Seconds>> compute_times(const program::DeviceProgram& program) const override {
+  Result<Times> times(const program::DeviceProgram& program) const override {
     const auto known = seconds_.find(program.device);
-    if (known != seconds_.end()) return known->second;
-    return model_.compute_times(program);
+    if (known != seconds_.end()) return Times{known->second, {}};
+    return model_.times(program);
   }
   Result<Seconds> collective_time(std::string_view op, Bytes bytes,
                                   const std::vector<std::string>& devices) const override {
@@ -49,9 +49,9 @@ class GroupCost : public cost::CostModel {
   const KnownTimes seconds_;
 };
 
-/// Of a program's devices, as the model says (ProfileCost::times).
+/// Of a program's devices, as the model says (CostModel::all_times).
 inline GroupCost::KnownTimes known_times(const program::Program& program,
-                                         const std::vector<cost::ProfileCost::Times>& times) {
+                                         const std::vector<cost::CostModel::Times>& times) {
   GroupCost::KnownTimes seconds;
   for (std::size_t rank = 0; rank < times.size(); ++rank)
     seconds.emplace(program.devices[rank].device, times[rank].seconds);

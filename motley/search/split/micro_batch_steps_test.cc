@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "motley/search/split/table_evaluator.h"
 #include "motley/testing/golden.h"
+#include "motley/testing/table_evaluator.h"
 
 namespace motley::search {
 namespace {

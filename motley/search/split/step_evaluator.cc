@@ -233,42 +233,17 @@ StepEvaluator::Group StepEvaluator::find_group(const plan::Plan& plan) const {
   return group;
 }
 
-/// By programs of one device of each kind, if devices do not vary.
-Result<std::optional<PlanPrice>> StepEvaluator::price_stage_kinds(const plan::Plan& plan) const {
-  if (!costs_.jitter.empty()) return std::nullopt;
-  const Group group = find_group(plan);
-  MOTLEY_ASSIGN(const auto kinds,
-                synth::lower_stage_kinds(*graph_, plan, *cluster_, group.classes));
-  if (!kinds) return std::nullopt;
-  const auto named = [&](const std::vector<std::vector<std::size_t>>& lists) {
-    std::vector<std::vector<std::string>> names;
-    for (const std::vector<std::size_t>& ranks : lists) {
-      names.emplace_back();
-      for (const std::size_t rank : ranks) names.back().push_back(group.names[rank]);
-    }
-    return names;
-  };
-  const simulate::StandIns stand_ins{group.names, named(kinds->alike), named(kinds->groups)};
-  MOTLEY_ASSIGN(const auto times, model_.times(kinds->program));
-  auto priced = price_program(kinds->program, stand_ins, model_, times);
-  if (!priced && priced.error().code == "simulate.unlike") return std::nullopt;
-  if (!priced) return tl::make_unexpected(priced.error());
-  PlanPrice price{std::move(priced->price), {}, {}};
-  price.of_rank.resize(group.names.size());
-  for (std::size_t i = 0; i < kinds->alike.size(); ++i)
-    for (const std::size_t rank : kinds->alike[i]) price.of_rank[rank] = i;
-  price.step = price.kinds.step;
-  return price;
-}
-
 /// By a program of all devices, where each may do something else.
 Result<PlanPrice> StepEvaluator::price_stages(const plan::Plan& plan) const {
-  MOTLEY_ASSIGN(std::optional<PlanPrice> by_kinds, price_stage_kinds(plan));
-  if (by_kinds) return *std::move(by_kinds);
+  if (costs_.jitter.empty()) {  // of several devices that vary none stands for another
+    MOTLEY_ASSIGN(auto by_kinds,
+                  price_stage_kinds(*graph_, plan, *cluster_, find_group(plan).classes, model_));
+    if (by_kinds) return *std::move(by_kinds);
+  }
   MOTLEY_ASSIGN(const program::Program program,
                 synth::lower_stages(*graph_, plan, *cluster_, synth::options_of(plan),
                                     {plan::members(plan)}));
-  MOTLEY_ASSIGN(const auto times, model_.times(program));
+  MOTLEY_ASSIGN(const auto times, model_.all_times(program));
   const std::vector<std::string> all;
   MOTLEY_ASSIGN(PricedProgram priced, price_program(program, all, model_, times));
   PlanPrice price{std::move(priced.price), {}, {}};
@@ -282,7 +257,7 @@ Result<PlanPrice> StepEvaluator::price_whole(const plan::Plan& plan) const {
   if (plan::has_stages(plan)) return price_stages(plan);
   const Group group = find_group(plan);
   MOTLEY_ASSIGN(auto kinds, synth::lower_kinds(*graph_, plan, *cluster_, group.classes));
-  MOTLEY_ASSIGN(const auto times, model_.times(kinds.program));
+  MOTLEY_ASSIGN(const auto times, model_.all_times(kinds.program));
   MOTLEY_ASSIGN(PricedProgram priced, price_program(kinds.program, group.names, model_, times));
   PlanPrice price{std::move(priced.price), std::move(kinds.of_rank), {}};
   const GroupCost known(model_, group.names, known_times(kinds.program, times));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "motley/cluster/cluster.h"
+#include "motley/cost/layers/layer_graph.h"
 #include "motley/cost/profile_cost.h"
 #include "motley/graph/graph.h"
 #include "motley/search/price/costs.h"
@@ -18,13 +19,6 @@
 #include "motley/synth/lower.h"
 
 namespace motley::search {
-
-/// What a plan's step takes and needs.
-struct PlanPrice {
-  StepPrice kinds;                   ///< of one rank of each kind; ranks of a kind take as long
-  std::vector<std::size_t> of_rank;  ///< its kind
-  Seconds step;                      ///< with what devices vary by (expected_step.h)
-};
 
 /// Prices plans over measured cost tables. Curves are sums of instruction times along the compute
 /// lane, group times come from the collectives' fits, peak memory from the lowered program, and
@@ -54,8 +48,11 @@ class StepEvaluator : public SplitEvaluator {
   Result<plan::Price> price(const plan::Plan& plan) const override;
   /// What the price is made of; those of the last plans are remembered.
   Result<PlanPrice> price_parts(const plan::Plan& plan) const;
-  /// All that planners need, of this evaluator, which must outlive it.
-  PlannerInputs inputs() const { return {this, graph_, &costs_}; }
+  /// All that planners need, of this evaluator, which must outlive it. Of layers that another tool
+  /// timed nobody knows what their parts take.
+  PlannerInputs inputs() const {
+    return {this, graph_, cost::is_layer_graph(*graph_) ? nullptr : &costs_};
+  }
 
  private:
   struct Prices {
@@ -86,8 +83,6 @@ class StepEvaluator : public SplitEvaluator {
     std::vector<int> classes;
   };
   Group find_group(const plan::Plan& plan) const;
-  /// None: devices vary, or do not exchange as others do.
-  Result<std::optional<PlanPrice>> price_stage_kinds(const plan::Plan& plan) const;
   Result<PlanPrice> price_stages(const plan::Plan& plan) const;
   Result<PlanPrice> price_whole(const plan::Plan& plan) const;
   /// None: the step is short, its devices vary, or it is not on a line.

@@ -8,6 +8,8 @@
 
 #include "motley/base/check.h"
 #include "motley/search/price/group_cost.h"
+#include "motley/simulate/simulate.h"
+#include "motley/synth/lower_stages.h"
 
 namespace motley::search {
 namespace {
@@ -67,7 +69,7 @@ bool has_same_names(const StepPrice& a, const StepPrice& b) {
 }
 
 Result<PricedProgram> price(const program::Program& program, const GroupCost& known,
-                            const std::vector<cost::ProfileCost::Times>& times,
+                            const std::vector<cost::CostModel::Times>& times,
                             simulate::SimulateOptions options) {
   PricedProgram priced;
   StepPrice& price = priced.price;
@@ -98,19 +100,44 @@ Result<PricedProgram> price(const program::Program& program, const GroupCost& kn
 
 Result<PricedProgram> price_program(const program::Program& program,
                                     const std::vector<std::string>& group,
-                                    const cost::ProfileCost& model,
-                                    const std::vector<cost::ProfileCost::Times>& times, int steps) {
+                                    const cost::CostModel& model,
+                                    const std::vector<cost::CostModel::Times>& times, int steps) {
   return price(program, GroupCost(model, group, known_times(program, times)), times,
                {.steps = steps});
 }
 
-Result<PricedProgram> price_program(const program::Program& program,
-                                    const simulate::StandIns& stand_ins,
-                                    const cost::ProfileCost& model,
-                                    const std::vector<cost::ProfileCost::Times>& times) {
+Result<std::optional<PlanPrice>> price_stage_kinds(const graph::Graph& graph,
+                                                   const plan::Plan& plan,
+                                                   const cluster::Cluster& cluster,
+                                                   const std::vector<int>& classes,
+                                                   const cost::CostModel& model) {
+  MOTLEY_ASSIGN(const auto kinds, synth::lower_stage_kinds(graph, plan, cluster, classes));
+  if (!kinds) return std::nullopt;
+  simulate::StandIns stand_ins;
+  for (const plan::Member& member : plan::members(plan))
+    stand_ins.devices.push_back(cluster.device(member.device).name);
+  const auto named = [&](const std::vector<std::vector<std::size_t>>& lists) {
+    std::vector<std::vector<std::string>> names;
+    for (const std::vector<std::size_t>& ranks : lists) {
+      names.emplace_back();
+      for (const std::size_t rank : ranks) names.back().push_back(stand_ins.devices[rank]);
+    }
+    return names;
+  };
+  stand_ins.alike = named(kinds->alike);
+  stand_ins.groups = named(kinds->groups);
+  MOTLEY_ASSIGN(const auto times, model.all_times(kinds->program));
   const std::vector<std::string> as_said;
-  return price(program, GroupCost(model, as_said, known_times(program, times)), times,
-               {.stand_ins = &stand_ins});
+  auto priced = price(kinds->program, GroupCost(model, as_said, known_times(kinds->program, times)),
+                      times, {.stand_ins = &stand_ins});
+  if (!priced && priced.error().code == "simulate.unlike") return std::nullopt;
+  if (!priced) return tl::make_unexpected(priced.error());
+  PlanPrice price{std::move(priced->price), {}, {}};
+  price.of_rank.resize(classes.size());
+  for (std::size_t i = 0; i < kinds->alike.size(); ++i)
+    for (const std::size_t rank : kinds->alike[i]) price.of_rank[rank] = i;
+  price.step = price.kinds.step;
+  return price;
 }
 
 std::optional<StepPrice> continue_line(const std::vector<StepPrice>& three, std::int64_t more) {

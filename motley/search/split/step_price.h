@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/cost/profile_cost.h"
+#include "motley/cluster/cluster.h"
+#include "motley/cost/cost_model.h"
+#include "motley/graph/graph.h"
+#include "motley/plan/plan.h"
 #include "motley/program/memory.h"
 #include "motley/program/program.h"
-#include "motley/simulate/simulate.h"
 #include "motley/trace/trace.h"
 
 namespace motley::search {
@@ -43,15 +45,25 @@ struct PricedProgram {
 /// program has all of them; `times`: of the program, as the model says. O(instructions).
 Result<PricedProgram> price_program(const program::Program& program,
                                     const std::vector<std::string>& group,
-                                    const cost::ProfileCost& model,
-                                    const std::vector<cost::ProfileCost::Times>& times,
+                                    const cost::CostModel& model,
+                                    const std::vector<cost::CostModel::Times>& times,
                                     int steps = 1);
 
-/// The same where devices of the program stand for others like them.
-Result<PricedProgram> price_program(const program::Program& program,
-                                    const simulate::StandIns& stand_ins,
-                                    const cost::ProfileCost& model,
-                                    const std::vector<cost::ProfileCost::Times>& times);
+/// What a plan's step takes and needs.
+struct PlanPrice {
+  StepPrice kinds;                   ///< of one rank of each kind; ranks of a kind take as long
+  std::vector<std::size_t> of_rank;  ///< its kind
+  Seconds step;                      ///< with what devices vary by (expected_step.h)
+};
+
+/// That of a plan of stages, by programs of one device of each kind (synth::lower_stage_kinds).
+/// `classes`: by rank, equal of devices that take the same. None: devices do not exchange as those
+/// that would stand for them.
+Result<std::optional<PlanPrice>> price_stage_kinds(const graph::Graph& graph,
+                                                   const plan::Plan& plan,
+                                                   const cluster::Cluster& cluster,
+                                                   const std::vector<int>& classes,
+                                                   const cost::CostModel& model);
 
 /// The price of a step in `more` micro-batches more than the last of three, each of which has one
 /// more than the one before: a program that repeats itself takes and needs as much for each one.

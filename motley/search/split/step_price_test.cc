@@ -62,7 +62,7 @@ TEST_F(StepPriceTest, ALineIsThePriceOfTheWholeProgram) {
   ASSERT_TRUE(program) << program.error().message;
   const cost::ProfileCost model = costs_.model(cluster_);
   const std::vector<std::string> names{program->devices[0].device, program->devices[1].device};
-  const auto whole = price_program(*program, names, model, model.times(*program).value());
+  const auto whole = price_program(*program, names, model, model.all_times(*program).value());
   ASSERT_TRUE(whole) << whole.error().message;
   EXPECT_EQ(by_line->step, whole->price.step);
   EXPECT_EQ(by_line->kinds.instructions, whole->price.instructions);

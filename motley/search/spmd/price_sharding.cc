@@ -37,7 +37,7 @@ Result<SpmdPlan> price_lowered(SpmdStudy& study, const SpmdStudy::Programs& prog
   if (programs.shortened != nullptr) set_origins(*programs.shortened, program);
   sharding.exchanges = quickest_ways(program, study.exchanges(devices));
   MOTLEY_RETURN_IF_ERROR(synth::set_methods(program, sharding.exchanges));
-  MOTLEY_ASSIGN(const auto times, study.model().times(program));
+  MOTLEY_ASSIGN(const auto times, study.model().all_times(program));
   MOTLEY_ASSIGN(const PricedProgram priced,
                 price_program(program, sharding.devices, study.model(), times));
   SpmdPlan plan{devices, std::move(sharding), priced.price.step, {}, {}, {}};

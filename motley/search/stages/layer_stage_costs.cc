@@ -26,15 +26,12 @@ Result<LayerStageCosts> LayerStageCosts::make(const cost::LayerProfile& profile,
   made.pools_ = std::move(pools);
   made.hops_ = std::move(hops);
   made.runtime_ = runtime;
+  MOTLEY_RETURN_IF_ERROR(cost::check_outputs(profile));
   for (const auto& [degree, sizes] : profile.sizes) {
     if (made.layers_ == 0) made.layers_ = sizes.size();
     if (sizes.size() != made.layers_)
       return costs_fault(fmt::format("{} at tp {}: bytes of {} layers, wanted {}", profile.model,
                                      degree, sizes.size(), made.layers_));
-    for (std::size_t i = 0; i + 1 < sizes.size(); ++i)
-      if (sizes[i].output.value <= 0)
-        return costs_fault(fmt::format(
-            "{}: the bytes that layer {} gives to the next stage are not known", profile.model, i));
   }
   for (std::size_t pool = 0; pool < made.pools_.size(); ++pool) made.add_units(pool);
   if (made.units_.empty())

@@ -9,7 +9,7 @@
 
 namespace motley::search {
 
-/// Prices from tables in memory; the simulator is the step model itself: for layer profiles, tests
+/// Prices from tables in memory; the simulator is the step model itself: for tests
 /// and benchmarks.
 class TableEvaluator : public SplitEvaluator {
  public:
