@@ -23,9 +23,12 @@ Result<void> plan_and_run(char** word, const control::Outside& outside) {
                 control::choose_plan(question, {.prices = {.profiles = word[5]}}, outside));
   MOTLEY_ASSIGN(const auto predicted,
                 control::predict(plan->inputs, plan->planned, *plan->priced.costs, 1));
+  control::TrainChoices choices;
+  choices.data = {word[4]};
+  choices.steps = 100;
+  choices.run_dir = word[6];
   MOTLEY_ASSIGN(const auto prepared,
-                control::prepare_run(plan->inputs, plan->planned, &predicted,
-                                     {.data = {word[4]}, .steps = 100, .run_dir = word[6]}));
+                control::prepare_run(plan->inputs, plan->planned, &predicted, choices));
   MOTLEY_ASSIGN(const auto measured, control::train(prepared, outside));
   std::printf("predicted %.3f ms a step, took %.3f ms\n", 1e3 * predicted.step.value,
               1e3 * measured.step.value);
