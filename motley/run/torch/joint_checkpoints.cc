@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "motley/base/json_fields.h"
+#include "motley/run/input_specs.h"
 #include "motley/run/torch/exchange/file_transfer.h"
 
 namespace motley::run {

@@ -9,6 +9,7 @@
 
 #include "motley/graph/reach.h"
 #include "motley/run/hosts/here.h"
+#include "motley/run/input_specs.h"
 #include "motley/run/torch/exchange/copies.h"
 #include "motley/run/torch/operators/tensors.h"
 
