@@ -247,8 +247,8 @@ std::vector<Scene> collective_scenes(const cost::Network& network, std::size_t r
         flow.bytes = std::round(flow.bytes / 2);
         for (cost::LinkUse& use : flow.uses) use.weight *= 2;
       }
-      scenes.push_back({fmt::format("{} {} {}", cost::collective_name(op),
-                                    cost::algorithm_name(algorithm), ranks),
+      scenes.push_back({fmt::format("{} by algorithm {} of {}", cost::collective_name(op),
+                                    static_cast<int>(algorithm), ranks),
                         network.capacities(),
                         {transfer, transfer}});
     }
