@@ -45,7 +45,7 @@ class SumOverRanks(torch.autograd.Function):
     @staticmethod
     def forward(context, x, session, what):
         context.session, context.what = session, what
-        return session.sum_now(x.clone(), what)
+        return session.sum_now(x.clone(memory_format=torch.contiguous_format), what)
 
     @staticmethod
     def backward(context, gradient):

@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from motley.torch.backward import Mark, watch
@@ -37,21 +36,13 @@ class DDP(DistributedDataParallel):
             super().__init__(module, **options)
             return
         self._norms = Norms(module, session)
-        self._skip_statistics(module, session)
         super().__init__(module, **options)
+        # Statistics are equal on all ranks from here on: they need not be sent before each step.
+        self.parameters_to_ignore |= set(self._norms.buffers)
+        self._assign_modules_buffers()
         session.add_model(module, self._norms)
         session.batches.keeps |= callable(weight)
         self._session, self._weight = session, None if weight == "tokens" else weight
-
-    def _skip_statistics(self, module, session) -> None:
-        """Statistics are equal on all ranks from the first step on: they need not be sent before each one."""
-        names = self._norms.buffers
-        buffers = dict(module.named_buffers())
-        for name in names:
-            dist.broadcast(buffers[name], src=0 if session.group is None else dist.get_global_rank(session.group, 0), group=session.group)
-        if names:
-            ignored = list(getattr(module, "_ddp_params_and_buffers_to_ignore", []))
-            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, ignored + names)
 
     def join(self, *_, **__):
         raise ValueError("motley.torch.DDP: join() is for ranks with other numbers of steps; the ranks of a shared loader have the same")

@@ -11,13 +11,16 @@ from torch.utils.data.distributed import DistributedSampler
 
 from motley.torch.ending import watch_end
 
-OLDEST, NEWEST = (2, 11), (2, 15)
+
+def check_release(of: str, name: str, version: str, oldest: tuple[int, int], newest: tuple[int, int]) -> None:
+    found = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
+    if not oldest <= found <= newest:
+        wanted = " to ".join(dict.fromkeys(".".join(map(str, each)) for each in (oldest, newest)))
+        raise ImportError(f"{of}: found {name} {version}, wanted {wanted}")
+
 
 def check_version(version: str = torch.__version__) -> None:
-    found = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
-    if not OLDEST <= found <= NEWEST:
-        wanted = " to ".join(".".join(map(str, each)) for each in (OLDEST, NEWEST))
-        raise ImportError(f"motley.torch: found PyTorch {version}, wanted {wanted}")
+    check_release("motley.torch", "PyTorch", version, (2, 11), (2, 15))
 
 
 def refuse(is_so: object, words: str, of: str = "share") -> None:

@@ -28,7 +28,7 @@ from motley.torch.batches import Batches, Drawn, tensors_of
 from motley.torch.clocks import UNKNOWN, DeviceClock, HostClock, StepClock
 from motley.torch.ending import await_idle
 from motley.torch.memory import Memory
-from motley.torch.mesh import Mesh
+from motley.torch.mesh import LARGEST, Mesh
 from motley.torch.norm import Norms
 from motley.torch.refusals import refuse, tell_on_memory
 from motley.torch.run_log import keep_losses
@@ -234,8 +234,8 @@ class Session:
     def sum_now(self, tensor: torch.Tensor, what: str) -> torch.Tensor:
         """Over all ranks, in place; waiting is no compute."""
         with self.waiting():
-            if tensor.device.type == "cpu":
-                return tensor.copy_(self.mesh.sum(self.mesh.post(tensor, what)))
+            if tensor.device.type == "cpu" and tensor.dtype == torch.float64 and tensor.nbytes + len(what) <= LARGEST:
+                return tensor.copy_(self.mesh.sum(self.mesh.post(tensor, what)).view_as(tensor))
             dist.all_reduce(tensor, group=self.group)
             return tensor
 
