@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from motley.torch.norm import SumOverRanks
-from motley.torch.refusals import check_group, refuse
+from motley.torch.refusals import refuse
 from motley.torch.session import SESSIONS, Session, session_of
 from motley.torch.trial import Trial
 
@@ -57,5 +57,4 @@ def gather(tensor: torch.Tensor, group=None) -> torch.Tensor:
     Gradients come back to each rank's part from the losses of all ranks. A loss over one's own samples against all, and one over all of them
     on each rank, are weighed like any other: nothing is to be multiplied.
     """
-    check_group()
     return gather_of(session_of(group), tensor)

@@ -18,7 +18,7 @@ from motley.library import NO_MOST
 from motley.torch.batches import Drawn
 from motley.torch.frameworks import adapter_of, mixed
 from motley.torch.gather import explain_gathers
-from motley.torch.refusals import check_group, check_loader, is_distributed, refuse
+from motley.torch.refusals import check_loader, is_distributed, refuse
 from motley.torch.run_log import begin_record
 from motley.torch.session import Session, session_of
 from motley.torch.trial import EPOCH, Trial
@@ -209,7 +209,6 @@ def share(
         refuse(group is not None, "a framework's ranks are those of the default group; leave group out")
         return adapter.share(loader, split, weight)
     refuse(weight is not None, "the weight of a plain loader's batches is the model's: DDP(model, weight=...)")
-    check_group()
     session = session_of(group)
     check_loader(loader)
     batches = (DistributedBatches if is_distributed(loader) else SharedBatches)(loader, session)
@@ -219,5 +218,4 @@ def share(
 
 def shares(group=None) -> list[float]:
     """Of the ranks, as they are now: to be kept, and given to share(loader, start=...) after a restart."""
-    check_group()
     return list(session_of(group).weights)

@@ -8,7 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from motley.torch.backward import Mark, watch
 from motley.torch.norm import Norms
-from motley.torch.refusals import check_group, explain_unused, refuse
+from motley.torch.refusals import explain_unused, refuse
 from motley.torch.session import session_of
 from motley.torch.trial import Trial
 
@@ -24,7 +24,6 @@ class DDP(DistributedDataParallel):
     """
 
     def __init__(self, module, *, weight: str | Callable | None = None, **options):
-        check_group()
         is_known = weight in (None, "samples", "tokens", "sum") or callable(weight)
         refuse(not is_known, f"weight={weight!r}; wanted 'samples', 'tokens', 'sum' or a function of the batch", "DDP")
         session = session_of(options.get("process_group"))
@@ -82,6 +81,5 @@ def weigh(loss: torch.Tensor, weight: float | None = None) -> torch.Tensor:
     At every moment the gradients are those of the mean over all that was accumulated since they were zero. `weight`: what it averages over,
     where its graph does not say. Without a model in DDP (fully_shard averages over ranks by itself) micro-batches count alike.
     """
-    check_group()
     watch(session_of())
     return Mark.apply(loss, -1.0 if weight is None else float(weight))

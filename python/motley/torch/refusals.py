@@ -29,13 +29,6 @@ def refuse(is_so: object, words: str, of: str = "share") -> None:
         raise ValueError(f"motley.torch.{of}: {words}")
 
 
-def check_group() -> None:
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        raise RuntimeError(
-            "motley.torch: there is no process group; call torch.distributed.init_process_group first, and start the script by torchrun"
-        )
-
-
 def is_distributed(loader: DataLoader) -> bool:
     """Is it known without asking what other ranks draw?"""
     draws = getattr(type(loader.sampler), "__iter__", None)

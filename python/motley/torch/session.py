@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import math
 import threading
 import time
@@ -31,11 +30,10 @@ from motley.torch.memory import Memory
 from motley.torch.mesh import LARGEST, Mesh
 from motley.torch.norm import Norms
 from motley.torch.refusals import refuse, tell_on_memory
-from motley.torch.run_log import keep_losses
+from motley.torch.run_log import LOG, keep_losses
 from motley.torch.trial import Trial
 from motley.torch.work import Work, add_known, add_seconds
 
-LOG = logging.getLogger("motley.torch")
 MOST_NODES = 1000  # between a loss and the model's outputs
 OUTPUT = "motley.torch"  # in what PyTorch keeps of a node that makes an output
 MOST_ROWS = 64  # backward passes of a step that are told; a loop over batches that nobody shared has no end
@@ -388,6 +386,8 @@ SESSIONS: dict = {}  # by process group
 
 def session_of(group=None) -> Session:
     """That of a process group, which all its ranks make together; without a group the default one's."""
+    if not dist.is_initialized():
+        raise RuntimeError("motley.torch: there is no process group; call torch.distributed.init_process_group first, and start the script by torchrun")
     if not SESSIONS:
         atexit.register(await_idle)
     if group not in SESSIONS:
