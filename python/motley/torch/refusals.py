@@ -35,7 +35,7 @@ def is_distributed(loader: DataLoader) -> bool:
     return draws is DistributedSampler.__iter__ and type(loader.batch_sampler) is BatchSampler
 
 
-def check_loader(loader: DataLoader) -> None:
+def check_loader(loader: DataLoader, world: int) -> None:
     """Only a loader whose steps are known for all ranks can be shared."""
     if not isinstance(loader, DataLoader):
         raise TypeError(f"motley.torch.share: found a {type(loader).__name__}, wanted a torch.utils.data.DataLoader")
@@ -51,6 +51,8 @@ def check_loader(loader: DataLoader) -> None:
             f"motley.torch.share: the loader's sampler is a {type(loader.sampler).__name__}, so every rank draws all samples; "
             "wanted torch.utils.data.DistributedSampler, which says what the ranks train on together"
         )
+    if is_distributed(loader):
+        refuse(loader.sampler.num_replicas != world, f"the sampler is for {loader.sampler.num_replicas} ranks; there are {world}")
 
 
 def explain_unused(module: torch.nn.Module, said: str) -> str:
