@@ -162,7 +162,7 @@ class Norms:
         """In a forward or backward pass, which may compute the forward pass again (checkpoints)."""
         self._depth += 1
         for module, forward in self._forwards:
-            # In evaluation a module without running statistics, too, has its rank's own; and so has one that was saved whole, and is opened elsewhere.
+            # In evaluation a module without running statistics, too, has its rank's own; so has one that was saved whole, and opened elsewhere.
             if module.training and self._session is not None:
                 module.__dict__["forward"] = forward
         try:

@@ -242,8 +242,8 @@ class Session:
         # Shares that change must find all ranks at one place: a thread of the script's may be anywhere.
         refuse(
             self.is_read_elsewhere and not self.is_fixed and self.world > 1,
-            "a thread of its own reads the loader, so that ranks would change shares at different batches. Give shares=[...], or read ahead by num_workers "
-            "and prefetch_factor",
+            "a thread of its own reads the loader, so that ranks would change shares at different batches. Give shares=[...], or read ahead by "
+            "num_workers and prefetch_factor",
         )
         if self.is_read_elsewhere:
             self.settle()
@@ -387,7 +387,8 @@ SESSIONS: dict = {}  # by process group
 def session_of(group=None) -> Session:
     """That of a process group, which all its ranks make together; without a group the default one's."""
     if not dist.is_initialized():
-        raise RuntimeError("motley.torch: there is no process group; call torch.distributed.init_process_group first, and start the script by torchrun")
+        wanted = "call torch.distributed.init_process_group first, and start the script by torchrun"
+        raise RuntimeError(f"motley.torch: there is no process group; {wanted}")
     if not SESSIONS:
         atexit.register(await_idle)
     if group not in SESSIONS:
