@@ -292,6 +292,7 @@ def several():
         "evaluation": against_one_device(two(), data, in_evaluation_mode),
         "own norms": against_one_device([nn.Sequential(nn.Linear(12, 16), ActiveNorm(16), BareNorm(16), nn.Linear(16, 5))], data, chain),
         "compiled": against_one_device([torch.compile(two()[0], backend="eager"), two()[1]], data, chain),
+        "wide": against_one_device([nn.Sequential(nn.Linear(12, 4200), nn.BatchNorm1d(4200), nn.Linear(4200, 5))], data, chain),
         "twice": against_one_device(two()[:1], data, twice),
         "adversaries": against_one_device([nn.Sequential(*two(), nn.Linear(5, 12)), nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 1))],
                                           data, adversaries),

@@ -1,13 +1,11 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "motley/policy/policy.h"
+#include "motley/base/units.h"
 #include "motley/simulate/conditions.h"
 #include "motley/trace/trace.h"
 
@@ -52,38 +50,6 @@ class Presence {
   std::vector<Event> events_;  // in order of time, then name
   std::size_t next_ = 0;
   std::set<std::string> gone_;
-};
-
-/// What another policy asks for where devices go and come back, and what is done where it asks for
-/// nothing: the batch is split again over those that are there, at once when one of the plan's is
-/// gone or a notice says that it will be, behind the next step when one is there again, or at
-/// once where others of the plan's are missing. No policy at all asks for nothing.
-class PresencePolicy : public policy::Policy {
- public:
-  struct Surroundings {
-    /// Does the plan that is gone on by have this device?
-    std::function<bool(const std::string&)> uses;
-    /// What splits the batch over the devices that are not gone.
-    std::function<Result<policy::Action>(const std::set<std::string>& gone)> split;
-  };
-
-  PresencePolicy(std::unique_ptr<policy::Policy> policy, Surroundings surroundings,
-                 std::set<std::string> absent = {})
-      : policy_(std::move(policy)), around_(std::move(surroundings)), gone_(std::move(absent)) {}
-
-  std::string_view name() const override { return policy_ ? policy_->name() : "none"; }
-  std::vector<policy::Choice> observe(const policy::Observation& observation) override;
-  Json state() const override;
-  Result<void> restore(const Json& state, const std::string& where) override;
-
- private:
-  void split_again(const std::string& device, const char* what,
-                   std::vector<policy::Choice>& choices) const;
-
-  std::unique_ptr<policy::Policy> policy_;  // null: nobody decides
-  Surroundings around_;
-  std::set<std::string> gone_;
-  std::string back_;  // a device that is there again and that nobody asked for yet; "": none
 };
 
 }  // namespace motley::control

@@ -14,6 +14,7 @@
 #include "motley/base/json.h"
 #include "motley/control/clock.h"
 #include "motley/control/decision_log.h"
+#include "motley/control/machine_renting.h"
 #include "motley/control/placing.h"
 #include "motley/control/presence.h"
 #include "motley/control/scratch_directory.h"
@@ -133,6 +134,24 @@ struct Stint {
   }
 };
 
+/// Checkpoints of a rehearsal lie nowhere: this one has every so many steps in it.
+class RehearsedAdapting : public Adapting {
+ public:
+  using Adapting::Adapting;
+  std::int64_t saved_step = 0;  ///< of the last one
+
+ private:
+  run::Recovery open_checkpoint(const std::string&) override {
+    run::Recovery recovery;
+    recovery.from = saved_step > 0 ? "the last checkpoint" : "new";
+    recovery.point.step = recovery.point.saved_step = recovery.point.evaluated_step = saved_step;
+    return recovery;
+  }
+};
+
+/// A job whose processes are simulated. It hears of devices that go and come, and has its orders
+/// from Adapting, as processes have them from a run; several calls of it, where it ends for want of
+/// devices and they come back.
 class Rehearsing {
  public:
   Rehearsing(const ChosenPlan& chosen, Adaptation adaptation, const RehearsalChoices& choices,
@@ -142,33 +161,33 @@ class Rehearsing {
         adaptation_(std::move(adaptation)),
         choices_(choices),
         cost_(chosen.priced.costs->model(chosen.inputs.cluster)),
-        market_(make_market(chosen, adaptation_, choices)),
-        presence_(market_ ? market_->other_absences() : choices.conditions.absences, absent()),
+        market_(make_market()),
+        presence_(market_ ? market_->other_absences() : choices.conditions.absences,
+                  absent_of(choices)),
         drawn_(std::vector<double>(kNoiseDimensions, 1), choices.conditions.seed),
         first_batch_(adaptation_.batches ? adaptation_.batches->first : chosen.inputs.global_batch),
         listener_(listener),
-        directory_{scratch_.path()},
-        job_(make_job()) {
+        directory_{scratch_.path()} {
     rehearsed_.policy = adaptation_.policy ? adaptation_.policy->name() : "none";
     const bool may_split = adaptation_.split != nullptr || adaptation_.batch != nullptr;
-    if (may_split && (market_ || presence_.next() != nullptr)) mind_presence();
-    adapting_.emplace(adaptation_, chosen.inputs, directory_, job_, clock_, listener_);
+    const bool may_change = market_ || presence_.next() != nullptr;
+    if (may_split && may_change && !adaptation_.replan) adaptation_.replan = make_replan();
+    for (const DeviceId device : inputs_.devices)
+      job_.devices.push_back(worker_device(inputs_.cluster, device, std::nullopt));
+    job_.resume = false;
+    job_.changes = run::Changes{.is_elastic = adaptation_.replan != nullptr};
   }
   Rehearsing(const Rehearsing&) = delete;
   Rehearsing& operator=(const Rehearsing&) = delete;
 
   Result<Rehearsed> run() {
-    MOTLEY_RETURN_IF_ERROR(adapting_->open());
-    adapting_->on_event({"ready", 0, {{"first_step", 0}, {"leads", true}}});
-    MOTLEY_RETURN_IF_ERROR(enter(adapting_->current().planned.program));
-    for (const std::string& device : absent())
-      adapting_->observe(policy::LossSeen{device, Seconds(0)}, 0);
     take_market_events();
-    while (!is_over() && rehearsed_.stopped.empty()) MOTLEY_RETURN_IF_ERROR(go_on());
+    MOTLEY_RETURN_IF_ERROR(begin());
+    while (!is_done() && rehearsed_.stopped.empty()) MOTLEY_RETURN_IF_ERROR(go_on());
     MOTLEY_RETURN_IF_ERROR(adapting_->end(false));
     MOTLEY_ASSIGN(rehearsed_.decisions, read_decisions(directory_.decisions()));
     rehearsed_.total = to_seconds(now_);
-    if (market_) rehearsed_.rent = market_->end(rehearsed_.total);
+    if (market_) rehearsed_.rent = market_->end(rented_->policy(), rehearsed_.total);
     return std::move(rehearsed_);
   }
 
@@ -179,204 +198,133 @@ class Rehearsing {
     std::int64_t step = 0;
   };
 
-  /// A step is believed to take what is predicted of the first plan.
-  static std::optional<RehearsedMarket> make_market(const ChosenPlan& chosen,
-                                                    const Adaptation& adaptation,
-                                                    const RehearsalChoices& choices) {
-    if (!choices.rent) return std::nullopt;
-    const Candidate& first = adaptation.candidates[static_cast<std::size_t>(adaptation.first)];
-    const auto predicted = predict(chosen.inputs, first.planned, *chosen.priced.costs, 1);
-    const Seconds step = predicted ? predicted->seconds() : Seconds(0);
-    return RehearsedMarket(*choices.rent, choices.steps, step, choices.conditions);
+  const simulate::Recovery& recovery() const { return choices_.conditions.recovery; }
+
+  /// As a run makes plans for devices that are there: the one that the training began by, or the
+  /// best split over them.
+  Replan make_replan() {
+    const Candidate& first = adaptation_.candidates[static_cast<std::size_t>(adaptation_.first)];
+    return [this, first = shares_of(first.planned.plan, inputs_.cluster)](
+               const std::vector<DeviceId>& devices, const BatchNow& batch) -> Result<Candidate> {
+      DeviceSetting setting{.batch = batch.samples};
+      for (const DeviceId each : inputs_.devices)
+        if (std::find(devices.begin(), devices.end(), each) == devices.end())
+          setting.gone.insert(inputs_.cluster.device(each).name);
+      const bool is_whole = std::none_of(
+          first.begin(), first.end(),
+          [&](const policy::Share& share) { return setting.gone.contains(share.device); });
+      if (is_whole && !market_ && adaptation_.split) return adaptation_.split(first);
+      MOTLEY_ASSIGN(std::vector<policy::Share> shares, find_split(chosen_, setting));
+      return adaptation_.split ? adaptation_.split(shares)
+                               : adaptation_.batch({std::move(shares), batch.lr_factor});
+    };
   }
 
-  std::set<std::string> absent() const { return absent_of(choices_); }
-  const plan::Plan& first_plan() const {
-    return adaptation_.candidates[static_cast<std::size_t>(adaptation_.first)].planned.plan;
+  /// Who rents, believing that a step takes what is predicted of the first plan.
+  elastic::JobRenting renting_policy() const {
+    const RentRehearsal& rent = *choices_.rent;
+    const Candidate& first = adaptation_.candidates[static_cast<std::size_t>(adaptation_.first)];
+    const auto predicted = predict(inputs_, first.planned, *chosen_.priced.costs, 1);
+    return make_renting(rent.question, rent.machines, rent.choices, choices_.steps,
+                        predicted ? predicted->seconds() : Seconds(0));
+  }
+  std::optional<RehearsedMarket> make_market() const {
+    if (!choices_.rent) return std::nullopt;
+    return RehearsedMarket(renting_policy(), choices_.conditions);
   }
 
-  run::Job make_job() const {
-    run::Job job;
-    job.resume = false;
-    for (const DeviceId device : inputs_.devices)
-      job.devices.push_back(worker_device(inputs_.cluster, device, std::nullopt));
-    return job;
-  }
+  // The job.
 
-  /// The batch is split again where a device of the plan is gone and the policy asks for nothing;
-  /// no split has devices that are gone.
-  void mind_presence() {
-    PresencePolicy::Surroundings around;
-    around.uses = [this](const std::string& device) {
-      return (due_.empty() ? current_->devices : devices_of(due_.back().change.program))
-          .contains(device);
-    };
-    around.split = [this, first = shares_of(first_plan(), inputs_.cluster)](
-                       const std::set<std::string>& gone) -> Result<policy::Action> {
-      const Candidate& now = adapting_->current();
-      const bool is_whole =
-          std::none_of(first.begin(), first.end(),
-                       [&](const policy::Share& share) { return gone.contains(share.device); });
-      if (is_whole && !market_ && adaptation_.split) return policy::UseSplit{first};
-      MOTLEY_ASSIGN(std::vector<policy::Share> shares,
-                    find_split(chosen_, {gone, nullptr, now.planned.plan.global_batch}));
-      if (adaptation_.split) return policy::UseSplit{std::move(shares)};
-      return policy::UseBatch{std::move(shares), now.lr_factor};
-    };
-    adaptation_.policy = std::make_unique<PresencePolicy>(std::move(adaptation_.policy),
-                                                          std::move(around), absent());
-    const auto check = [this](const std::vector<policy::Share>& shares) -> Result<void> {
-      for (const policy::Share& share : shares)
-        if (presence_.gone().contains(share.device) || leaving_.contains(share.device))
-          return runtime_error("rehearsal.gone", share.device + " is gone, or will be");
-      return {};
-    };
-    if (adaptation_.split)
-      adaptation_.split = [check, split = std::move(adaptation_.split)](
-                              const std::vector<policy::Share>& shares) -> Result<Candidate> {
-        MOTLEY_RETURN_IF_ERROR(check(shares));
-        return split(shares);
-      };
-    if (adaptation_.batch)
-      adaptation_.batch = [check, batch = std::move(adaptation_.batch)](
-                              const policy::UseBatch& action) -> Result<Candidate> {
-        MOTLEY_RETURN_IF_ERROR(check(action.shares));
-        return batch(action);
-      };
+  /// Starts the processes of all devices that are there, by the plan that runs first.
+  Result<void> begin() {
+    adaptation_.absent = {presence_.gone().begin(), presence_.gone().end()};
+    job_.changes->absent = adaptation_.absent;
+    adapting_.emplace(adaptation_, inputs_, directory_, job_, clock_, listener_);
+    if (market_ && !rented_) rented_.emplace(renting_policy(), *market_, *adapting_);
+    MOTLEY_RETURN_IF_ERROR(adapting_->open());
+    MOTLEY_RETURN_IF_ERROR(enter(adapting_->current().planned.program));
+    has_ended_ = false;
+    number_ = 0;
+    due_.clear();
+    running_.clear();
+    for (int process = 0; process < std::ssize(job_.devices); ++process)
+      if (!presence_.gone().contains(name_of(process))) running_.insert(process);
+    const int lead = *running_.begin();
+    for (const int process : running_)
+      adapting_->on_event({"ready", process, {{"first_step", step_}, {"leads", process == lead}}});
+    obey();
+    return {};
   }
 
   /// Steps are counted in samples where the batch changes.
-  bool is_over() const {
+  bool is_done() const {
     return adaptation_.batches ? rehearsed_.samples >= choices_.steps * first_batch_
                                : step_ >= choices_.steps;
   }
 
   /// What happens next: devices go or come, a change, a step.
   Result<void> go_on() {
-    if (release_returned()) return {};
     if (const Presence::Event* next = presence_.next(); next && next->at <= now_) {
       see(presence_.take());
       return {};
     }
-    if (share_any(current_->devices, presence_.gone())) {
-      if (!due_.empty()) return change();
-      wait();
-      return {};
-    }
-    if (std::exchange(is_waiting_, false)) lose(whole_nanoseconds(recovery().restart));
+    if (has_ended_) return begin_again();
     if (!due_.empty() && due_.front().step <= step_) return change();
     return step();
   }
-
-  const simulate::Recovery& recovery() const { return choices_.conditions.recovery; }
 
   void lose(Nanoseconds time) {
     now_ += time;
     rehearsed_.lost += to_seconds(time);
   }
 
-  /// Until the next device comes or goes.
-  void wait() {
-    is_waiting_ = true;
-    const Presence::Event* next = presence_.next();
-    if (next == nullptr)
-      rehearsed_.stopped =
-          fmt::format("after {} steps devices are gone for good and no plan is left", step_);
-    else
-      lose(next->at - now_);
-  }
-
-  /// A device went or came, or it is told that it will go.
-  void see(const Presence::Event& event) {
-    const Seconds at = to_seconds(event.at);
-    if (event.what == Presence::What::kNotice) {
-      announce(event.device, to_seconds(presence_.find_loss({event.device})->at) - at);
-    } else if (event.what == Presence::What::kLoss) {
-      listener_.note(fmt::format("step {}: {} is gone", step_, event.device));
-      leaving_.erase(event.device);
-      if (current_->devices.contains(event.device)) lose(whole_nanoseconds(recovery().detection));
-      go_back_if_none_is_left();
-      refuse_changes_with(event.device);
-      tell(policy::LossSeen{event.device, at});
-    } else {
-      listener_.note(fmt::format("step {}: {} is there", step_, event.device));
-      tell(policy::ArrivalSeen{event.device, at});
+  /// The job has ended for want of devices: it goes on once there is a plan for those that are.
+  Result<void> begin_again() {
+    std::vector<DeviceId> there;
+    for (const DeviceId device : inputs_.devices)
+      if (!presence_.gone().contains(inputs_.cluster.device(device).name)) there.push_back(device);
+    auto plan = find_plan(there);
+    if (!plan) {
+      const Presence::Event* next = presence_.next();
+      if (next == nullptr)
+        rehearsed_.stopped =
+            fmt::format("after {} steps devices are gone for good and no plan is left", step_);
+      else
+        lose(next->at - now_);
+      return {};
     }
+    MOTLEY_RETURN_IF_ERROR(adapting_->end(false));
+    adaptation_.first = *plan;
+    Candidate& first = adaptation_.candidates[static_cast<std::size_t>(*plan)];
+    if (!first.planned.program)
+      MOTLEY_RETURN_IF_ERROR(lower_candidate(inputs_, adaptation_, first));
+    lose(whole_nanoseconds(recovery().restart));
+    job_.resume = true;
+    return begin();
   }
 
-  /// It will go, and trains until then or until a plan without it begins.
-  void announce(const std::string& device, Seconds left) {
-    listener_.note(fmt::format("step {}: {} will be gone", step_, device));
-    leaving_.insert(device);
-    refuse_changes_with(device);
-    tell(policy::NoticeSeen{device, to_seconds(now_), left});
-  }
-
-  /// Whoever decides on plans, and whoever rents.
-  void tell(const policy::Observation& seen) {
-    adapting_->observe(seen, step_);
-    take_changes();
-    tell_market(seen);
-  }
-
-  void tell_market(const policy::Observation& seen) {
-    if (!market_) return;
-    for (const policy::Choice& choice : market_->observe(seen)) {
-      if (said_ != choice.why) listener_.note(fmt::format("step {}: {}", step_, choice.why));
-      said_ = choice.why;
-      adapting_->record({.policy = std::string(market_->policy().name()), .choice = choice});
+  /// A candidate for devices that are there.
+  Result<int> find_plan(const std::vector<DeviceId>& there) {
+    const Candidate& now = adapting_->current();
+    if (there.empty()) return runtime_error("run.nobody-left", "nobody is there");
+    if (!adaptation_.replan) {
+      if (share_any(current_->devices, presence_.gone()))
+        return runtime_error("rehearsal.gone", "a device of the plan is gone");
+      return adapting_->current_index();
     }
-    take_market_events();
-    if (market_->policy().is_spent()) rehearsed_.stopped = "the budget is spent";
-    for (elastic::JobMachine& machine : market_->take_returns()) give_back(std::move(machine));
+    MOTLEY_ASSIGN(Candidate made,
+                  adaptation_.replan(there, {now.planned.plan.global_batch, now.lr_factor}));
+    adaptation_.candidates.push_back(std::move(made));
+    return static_cast<int>(adaptation_.candidates.size()) - 1;
   }
 
-  void take_market_events() {
-    if (!market_) return;
-    for (Presence::Event& event : market_->take_events()) presence_.add(std::move(event));
+  /// Of the last checkpoint: every so many steps, and where a job stopped.
+  std::int64_t saved_step() const {
+    return std::max(stopped_at_, step_ / recovery().checkpoint_every * recovery().checkpoint_every);
   }
 
-  /// Where no plan is possible without it, it stays.
-  void give_back(elastic::JobMachine machine) {
-    for (const std::string& device : machine.devices) {
-      leaving_.insert(device);
-      adapting_->observe(policy::NoticeSeen{device, to_seconds(now_), Seconds(0)}, step_);
-      take_changes();
-    }
-    returned_.push_back(std::move(machine));
-  }
-
-  /// Machines that are to be given back, and that no plan has any more, go. Have any?
-  bool release_returned() {
-    for (auto machine = returned_.begin(); machine != returned_.end(); ++machine) {
-      const std::set<std::string> devices(machine->devices.begin(), machine->devices.end());
-      if (share_any(current_->devices, devices)) {
-        if (!due_.empty()) continue;
-        for (const std::string& device : devices) {
-          leaving_.erase(device);
-          tell(policy::ArrivalSeen{device, to_seconds(now_)});
-        }
-      } else {
-        for (const std::string& device : devices) {
-          listener_.note(fmt::format("step {}: {} is given back", step_, device));
-          leaving_.erase(device);
-          presence_.leave(device);
-          tell(policy::LossSeen{device, to_seconds(now_), true});
-        }
-      }
-      returned_.erase(machine);
-      return true;
-    }
-    return false;
-  }
-
-  /// Nobody has the state of the last step: it is that of the last checkpoint.
-  void go_back_if_none_is_left() {
-    const bool is_one_left =
-        std::any_of(current_->devices.begin(), current_->devices.end(),
-                    [&](const std::string& device) { return !presence_.gone().contains(device); });
-    if (is_one_left) return;
-    const std::int64_t saved = step_ / recovery().checkpoint_every * recovery().checkpoint_every;
+  /// Steps since that one are lost.
+  void go_back(std::int64_t saved) {
     for (std::int64_t step = saved; step < step_; ++step)
       rehearsed_.lost += Seconds(rehearsed_.step_s[static_cast<std::size_t>(step)]);
     rehearsed_.lost_steps += step_ - saved;
@@ -384,44 +332,119 @@ class Rehearsing {
     taken_.resize(static_cast<std::size_t>(saved) + 1);
     std::tie(rehearsed_.samples, rehearsed_.progress) = taken_.back();
     step_ = saved;
-    is_waiting_ = true;
   }
 
-  void refuse_changes_with(const std::string& device) {
-    std::deque<Due> kept;
-    for (Due& due : std::exchange(due_, {})) {
-      if (devices_of(due.change.program).contains(device))
-        refuse(due.change.number, device + " is gone");
-      else
-        kept.push_back(std::move(due));
+  // Devices that go and come.
+
+  void see(const Presence::Event& event) {
+    const std::string& device = event.device;
+    const int process = process_of(device);
+    if (event.what == Presence::What::kNotice) {
+      listener_.note(fmt::format("step {}: {} will be gone", step_, device));
+      const Seconds left = to_seconds(presence_.find_loss({device})->at - event.at);
+      if (rented_) rented_->hear(device, to_seconds(now_), left);
+      release(device);
+    } else if (event.what == Presence::What::kLoss) {
+      const bool recovers = !due_.empty() && due_.front().change.recovery;
+      if (running_.contains(process) && current_->devices.contains(device) && !recovers)
+        lose(whole_nanoseconds(recovery().detection));
+      end_process(process);
+    } else if (!has_ended_) {
+      if (const auto taken = adapting_->take_in(device); !taken)
+        listener_.note(taken.error().message);
     }
-    for (Due& due : due_) kept.push_back(std::move(due));  // asked for when told of a refusal
-    due_ = std::move(kept);
+    obey();
+    look_at_market();
   }
 
-  void refuse(int number, const std::string& why) {
-    adapting_->on_event({"refused", 0, {{"change", number}, {"why", why}}});
-    take_changes();
+  /// As a run does of a notice; where the others cannot go on without it, it stays until it goes.
+  void release(const std::string& device) {
+    if (const auto left = adapting_->release(device); !left) listener_.note(left.error().message);
   }
 
-  void take_changes() {
-    while (auto order = adapting_->next_order())
-      if (const auto* count = std::get_if<job::CountEvery>(&*order))
-        counts_every_ = count->every;
-      else if (auto* change = std::get_if<run::Change>(&*order))
-        due_.push_back({std::move(*change), step_ + choices_.change_steps});
+  void end_process(int process) {
+    if (running_.erase(process) == 0) return;
+    adapting_->saved_step = saved_step();
+    const Error why{ErrorKind::kRuntime, "run.worker-lost", "it went away"};
+    if (!adapting_->on_loss(process, why)) end_job();
+  }
+
+  /// For want of devices; what was done since the last checkpoint is lost.
+  void end_job() {
+    has_ended_ = true;
+    due_.clear();
+    go_back(saved_step());
+  }
+
+  void look_at_market() {
+    if (!rented_) return;
+    rented_->see_machines(to_seconds(now_));
+    take_market_events();
+    if (rented_->is_spent()) rehearsed_.stopped = "the budget is spent";
+    obey();
+  }
+
+  void take_market_events() {
+    if (!market_) return;
+    for (const std::string& device : market_->take_left()) presence_.leave(device);
+    for (Presence::Event& event : market_->take_events()) presence_.add(std::move(event));
+  }
+
+  // What processes are told.
+
+  void obey() {
+    while (auto order = adapting_->next_order()) {
+      if (const auto* count = std::get_if<job::CountEvery>(&*order)) counts_every_ = count->every;
+      if (std::holds_alternative<job::Halt>(*order))
+        stand_still(std::get<job::Halt>(*order).number);
+      if (const auto* kill = std::get_if<job::KillProcess>(&*order)) end_process(kill->process);
+      if (const auto* start = std::get_if<job::StartProcess>(&*order)) {
+        running_.insert(start->process);
+        adapting_->on_event({"ready", start->process, {{"idle", true}, {"leads", false}}});
+      }
+      if (auto* change = std::get_if<run::Change>(&*order)) {
+        const std::int64_t steps = change->recovery ? 0 : choices_.change_steps;
+        due_.push_back({std::move(*change), step_ + steps});
+      }
+    }
+    if (adapting_->fault() && !has_ended_) end_job();
+  }
+
+  /// Those that have a part in the program stand before the next step; the others have nothing.
+  void stand_still(int halt) {
+    due_.clear();
+    for (const int process : running_) {
+      run::Standing standing;
+      standing.device = name_of(process);
+      standing.stint = number_;
+      standing.is_idle = !current_->devices.contains(standing.device);
+      standing.is_open = standing.may_end = false;
+      standing.point.step = step_;
+      standing.point.samples = rehearsed_.samples;
+      Json said = run::standing_to_json(standing);
+      said["halt"] = halt;
+      adapting_->on_event({"halted", process, std::move(said)});
+    }
   }
 
   /// Goes on by the next program.
   Result<void> change() {
     const Due due = std::move(due_.front());
     due_.pop_front();
+    const std::optional<run::Recovery>& recovered = due.change.recovery;
     const auto program = std::make_shared<const program::Program>(due.change.program);
     const std::shared_ptr<Stint> before = current_;
     if (const auto entered = enter(program); !entered) {
+      if (recovered) return entered;  // it would be asked for again
       current_ = before;
-      refuse(due.change.number, entered.error().message);
+      adapting_->on_event(
+          {"refused", lead(), {{"change", due.change.number}, {"why", entered.error().message}}});
+      obey();
       return {};
+    }
+    if (recovered && !recovered->from.empty()) {
+      go_back(recovered->point.step);
+      lose(whole_nanoseconds(recovery().restart));
     }
     MOTLEY_ASSIGN(const Nanoseconds moved, move_time(due.change.move));
     const Nanoseconds pause = moved + whole_nanoseconds(choices_.change_pause);
@@ -429,9 +452,17 @@ class Rehearsing {
     rehearsed_.paused += to_seconds(pause);
     ++rehearsed_.changes;
     number_ = due.change.number;
-    adapting_->on_event({"change", 0, {{"change", number_}, {"step", step_}}});
+    adapting_->on_event({"change", lead(), {{"change", number_}, {"step", step_}}});
+    obey();
+    if (recovered && recovered->stops) {
+      stopped_at_ = step_;
+      end_job();
+    }
+    look_at_market();
     return {};
   }
+
+  int lead() const { return *running_.begin(); }
 
   Result<Nanoseconds> move_time(const program::Program& move) const {
     const bool is_empty = std::all_of(
@@ -491,9 +522,11 @@ class Rehearsing {
     note_progress();
     (void)adapting_->step(report);
     ++step_;
-    take_changes();
-    policy::StepSeen seen{.step = report.step, .at = to_seconds(now_), .took = Seconds(step_s)};
-    tell_market(seen);
+    obey();
+    if (rented_)
+      rented_->observe(
+          policy::StepSeen{.step = report.step, .at = to_seconds(now_), .took = Seconds(step_s)});
+    look_at_market();
     return {};
   }
 
@@ -547,6 +580,9 @@ class Rehearsing {
     }
   }
 
+  const std::string& name_of(int process) const {
+    return job_.devices[static_cast<std::size_t>(process)].name;
+  }
   int process_of(const std::string& device) const {
     const auto found =
         std::find_if(job_.devices.begin(), job_.devices.end(),
@@ -568,20 +604,20 @@ class Rehearsing {
   const SimulatedClock clock_{now_};
   const ScratchDirectory scratch_;
   const RunDirectory directory_;
-  const run::Job job_;
-  std::optional<Adapting> adapting_;
+  run::Job job_;
+  std::optional<RehearsedAdapting> adapting_;
+  std::optional<MachineRenting> rented_;
   std::vector<std::shared_ptr<Stint>> stints_;
   std::shared_ptr<Stint> current_;  // that runs
   int number_ = 0;                  // of the change that brought it
   std::int64_t counts_every_ = 1;   // in such steps noise is measured
   std::deque<Due> due_;
+  std::set<int> running_;                                          // processes
+  bool has_ended_ = false;                                         // the job, for want of devices
   std::int64_t step_ = 0;                                          // steps done
+  std::int64_t stopped_at_ = 0;                                    // with a checkpoint
   std::map<std::int64_t, std::int64_t> attempts_;                  // of steps that were lost
   std::vector<std::pair<std::int64_t, double>> taken_ = {{0, 0}};  // samples, progress: after steps
-  bool is_waiting_ = false;                                        // for devices
-  std::set<std::string> leaving_;                                  // devices, that will go
-  std::vector<elastic::JobMachine> returned_;  // that are given back once no plan has them
-  std::string said_;                           // of who rents
   Rehearsed rehearsed_;
 };
 

@@ -52,22 +52,24 @@ struct Rehearsed {
   double steps_per_second() const;
 };
 
-/// Trains by simulation: the policy of the adaptation, and all that Adapting makes of what it asks
-/// for, as in a run; in place of workers the priced program runs on the simulator's clock, a step
-/// at a time, under the conditions, and says of each step what workers say of theirs
-/// (program/step_parts.h). A change begins `change_steps` after it was decided, when its move
-/// (simulated on the links, copies taking nothing) and `change_pause` are over. A first step by a
-/// new program is not slower than others.
+/// Trains by simulation: the policy of the adaptation, the job's controller and all that Adapting
+/// makes of them, as in a run, with processes that are simulated. They start, halt, say where they
+/// stand and end when they are told to. In place of their work the priced program runs on the
+/// simulator's clock, a step at a time, under the conditions, and says of each step what workers
+/// say of theirs (program/step_parts.h). A change begins `change_steps` after it was decided, when
+/// its move (simulated on the links, copies taking nothing) and `change_pause` are over. A first
+/// step by a new program is not slower than others.
 ///
 /// A device that goes away takes the step that is under way with it; it is done again when that is
-/// known (recovery.detection) by those that are left, as the policy says or, where it says nothing,
-/// by a split that is searched over them (presence.h). Where that is not possible, training waits
-/// until the plan's devices are there (then recovery.restart), or ends. State comes from survivors;
-/// where none of the plan's devices is left, from the last checkpoint.
+/// known (recovery.detection) by those that are left, as in an elastic run: by the policy's plan,
+/// or by the adaptation's `replan` (null: the best split over them). One that a notice names leaves
+/// by a plan without it. Where no plan is possible those that are left save and stop, and the job
+/// begins again (recovery.restart) once there is a plan for the devices that are there; or the
+/// rehearsal ends. State comes from survivors; where none of the plan's devices is left, from the
+/// last checkpoint, which takes the same.
 ///
-/// Where machines are rented (rehearsed_market.h) it begins with those that are there, by the best
-/// split over them. One that is told to be taken back, or is to be given back, is left out as soon
-/// as a split without it can begin. Ends where the budget is spent.
+/// Where machines are rented (machine_renting.h, rehearsed_market.h) it begins with those that are
+/// there, by the best split over them. Ends where the budget is spent.
 ///
 /// Where the batch is decided (Adaptation::batches) `noise` must be there: devices say squares
 /// of gradients drawn for its scale (adapt/drawn_noise.h, from the conditions' seed) in a space of

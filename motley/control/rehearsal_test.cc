@@ -171,8 +171,8 @@ TEST_F(RehearsalTest, SameSeedSameTraining) {
   EXPECT_LT(*least, *most);
 }
 
-// a:1 goes in the middle of step 4 and comes back 100 steps later: the step is lost, what was to be
-// begun with a:1 is refused, and the batch goes to a:0 alone.
+// a:1 goes in the middle of step 4 and stays away: the step is lost, what was to be begun with a:1
+// is forgotten, the batch goes to a:0 alone, and what is asked for with a:1 is refused.
 TEST_F(RehearsalTest, WhoIsLeftDoesTheStepAgain) {
   const double step = run(adaptation()).step_s[0];
   choices_.conditions.absences = {{"a:1", Seconds(4.5 * step), Seconds(1e6)}};
@@ -184,8 +184,9 @@ TEST_F(RehearsalTest, WhoIsLeftDoesTheStepAgain) {
   EXPECT_NEAR(rehearsed.lost.value, 0.5 * step + 0.01, 1e-8);
   ASSERT_THAT(rehearsed.decisions, SizeIs(2));
   EXPECT_EQ(rehearsed.decisions[1].begins, 4);
-  EXPECT_EQ(rehearsed.decisions[1].choice.why, "a:0 alone: a:1 is gone");
-  EXPECT_THAT(*refusals_, ::testing::ElementsAre("a:1 is gone", "a:1 is gone, or will be"));
+  EXPECT_EQ(rehearsed.decisions[1].policy, "membership");
+  EXPECT_EQ(rehearsed.decisions[1].choice.why, "a:0 alone: without a:1");
+  EXPECT_THAT(*refusals_, ::testing::ElementsAre(HasSubstr("some of its devices are not there")));
   EXPECT_NEAR(rehearsed.total.value,
               sum(rehearsed.step_s) + rehearsed.paused.value + rehearsed.lost.value, 1e-8);
 }
@@ -196,7 +197,7 @@ TEST_F(RehearsalTest, WhoComesBackTakesPartAgain) {
   choices_.conditions.absences = {{"a:1", Seconds(4.5 * step), Seconds(8.5 * step)}};
   const Rehearsed rehearsed = run(adaptation());
   ASSERT_THAT(rehearsed.decisions, SizeIs(3));
-  EXPECT_EQ(rehearsed.decisions[2].choice.why, "the batch split 6:2: a:1 is there again");
+  EXPECT_EQ(rehearsed.decisions[2].choice.why, "the batch split 6:2: with a:1");
   EXPECT_EQ(rehearsed.changes, 2);
   EXPECT_NEAR(rehearsed.step_s.back(), step, 1e-12);
   // Where nobody decides it is the same.
@@ -223,6 +224,28 @@ TEST_F(RehearsalTest, WhereNobodyIsLeftTheLastCheckpointIs) {
   choices_.conditions.absences[1].until = Seconds(INFINITY);
   EXPECT_EQ(run(adaptation()).stopped,
             "after 4 steps devices are gone for good and no plan is left");
+}
+
+// With a:1 alone no plan is possible: it saves and stops, and the job begins again when a:0 is
+// back.
+TEST_F(RehearsalTest, AJobThatStopsBeginsAgainWhenDevicesAreBack) {
+  const double step = run(adaptation()).step_s[0];
+  choices_.conditions.absences = {{"a:0", Seconds(6.5 * step), Seconds(1)}};
+  choices_.conditions.recovery = {.restart = Seconds(3), .checkpoint_every = 4};
+  Adaptation made = adaptation();
+  made.split = [split = made.split](const std::vector<policy::Share>& shares) -> Result<Candidate> {
+    if (shares.front().device == "a:1")
+      return tl::make_unexpected(Error{ErrorKind::kInfeasible, "plan.memory", "too little memory"});
+    return split(shares);
+  };
+  const Rehearsed rehearsed = run(std::move(made));
+  EXPECT_THAT(rehearsed.step_s, SizeIs(10));
+  EXPECT_EQ(rehearsed.lost_steps, 1) << "it saved what was done";
+  EXPECT_NEAR(rehearsed.total.value, 1 + 3 + 4 * step, 1e-6);
+  EXPECT_THAT(listener_.notes, ::testing::Contains(HasSubstr("stopping, as those that are left")));
+  ASSERT_THAT(rehearsed.decisions, SizeIs(3));
+  EXPECT_EQ(rehearsed.decisions[2].policy, "start");
+  EXPECT_EQ(rehearsed.decisions[2].begins, 6);
 }
 
 TEST_F(RehearsalTest, WhoKnowsAllIsNotSlower) {

@@ -26,42 +26,47 @@ RentRehearsal rent(double losses_per_hour = 0, double deadline = 700) {
   return made;
 }
 
-RehearsedMarket market(const simulate::Conditions& conditions, RentRehearsal of = rent()) {
-  return {std::move(of), 1000, Seconds(0.5), conditions};
+elastic::JobRenting renting(const RentRehearsal& of = rent()) {
+  return make_renting(of.question, of.machines, of.choices, 1000, Seconds(0.5));
+}
+RehearsedMarket market(const simulate::Conditions& conditions, const RentRehearsal& of = rent()) {
+  return {renting(of), conditions};
 }
 
-const policy::LossSeen kLoss{"b:0", Seconds(20)};
+constexpr std::size_t kSpot = 1;  // machine b
 
 TEST(RehearsedMarket, MachinesGoWhereTheirAbsencesBegin) {
   simulate::Conditions conditions;
   conditions.absences = {{"a:0", Seconds(7)}, {"b:0", Seconds(20), Seconds(25)}};
   RehearsedMarket of = market(conditions);
   EXPECT_EQ(of.other_absences(), (std::vector<simulate::Absence>{{"a:0", Seconds(7)}}));
-  EXPECT_THAT(absent_devices(of.policy().job().machines), ElementsAre("c:0"));
+  EXPECT_THAT(absent_devices(rent().machines), ElementsAre("c:0"));
   EXPECT_THAT(of.take_events(), ElementsAre(Presence::Event{15 * kRentSecond, "b:0", What::kNotice},
                                             Presence::Event{15 * kRentSecond, "b:1", What::kNotice},
                                             Presence::Event{20 * kRentSecond, "b:0", What::kLoss},
                                             Presence::Event{20 * kRentSecond, "b:1", What::kLoss}));
 }
 
-TEST(RehearsedMarket, WhoIsAskedForComesBehindItsStartAndIsPaidFor) {
+TEST(RehearsedMarket, WhoIsAskedForComesBehindItsStart) {
   RehearsedMarket of = market({});
   EXPECT_THAT(of.take_events(), IsEmpty());
-  const auto choices = of.observe(kLoss);
-  ASSERT_EQ(choices.size(), 1u);
-  EXPECT_EQ(choices[0].action, policy::Action(policy::Rent{"cpu", "z", true, 1}));
-  EXPECT_TRUE(of.observe(policy::LossSeen{"b:1", Seconds(20)}).empty());  // the same machine
+  const RentRehearsal made = rent();
+  of.go(kSpot, MachineMarket::Went::kLost);
+  of.ask({&made.machines[kSpot]}, Seconds(20));
   EXPECT_THAT(of.take_events(),
               ElementsAre(Presence::Event{30 * kRentSecond, "b:0", What::kArrival},
                           Presence::Event{30 * kRentSecond, "b:1", What::kArrival}));
-  of.observe(policy::ArrivalSeen{"b:0", Seconds(30)});
-  of.observe(policy::ArrivalSeen{"b:1", Seconds(30)});
-  const RehearsedRent rent = of.end(Seconds(100));
-  EXPECT_EQ(rent.asked, 1);
-  EXPECT_EQ(rent.came, 1);
-  EXPECT_EQ(rent.lost, 1);
-  EXPECT_EQ(rent.spare, Seconds(600));
-  EXPECT_NEAR(rent.paid, 0.03, 1e-12);  // 0.001 a second, from the beginning
+  of.come(kSpot, Seconds(30));
+  of.come(0, Seconds(30));  // one's own
+  const RehearsedRent ended = of.end(renting(), Seconds(100));
+  EXPECT_EQ(ended.asked, 1);
+  EXPECT_EQ(ended.came, 1);
+  EXPECT_EQ(ended.lost, 1);
+  EXPECT_EQ(ended.spare, Seconds(600));
+  EXPECT_THAT(of.take_left(), IsEmpty());
+  of.go(kSpot, MachineMarket::Went::kGivenBack);
+  EXPECT_EQ(of.end(renting(), Seconds(100)).returned, 1);
+  EXPECT_THAT(of.take_left(), ElementsAre("b:0", "b:1"));
 }
 
 TEST(RehearsedMarket, WhoIsAwayDoesNotCome) {
@@ -69,8 +74,24 @@ TEST(RehearsedMarket, WhoIsAwayDoesNotCome) {
   conditions.absences = {{"b:0", Seconds(20), Seconds(31)}, {"c:0", Seconds(0), Seconds(30)}};
   RehearsedMarket of = market(conditions);
   of.take_events();
-  of.observe(kLoss);
+  const RentRehearsal made = rent();
+  of.ask({&made.machines[kSpot]}, Seconds(20));
   EXPECT_THAT(of.take_events(), IsEmpty());
+}
+
+// It left 5 s before it is taken back at 40 s, as a notice said that; until then it is not to be
+// had.
+TEST(RehearsedMarket, WhoLeftBeforeItIsTakenBackComesBehindThat) {
+  simulate::Conditions conditions;
+  conditions.absences = {{"b:0", Seconds(40), Seconds(41)}};
+  RehearsedMarket of = market(conditions);
+  of.take_events();
+  const RentRehearsal made = rent();
+  of.go(kSpot, MachineMarket::Went::kLost);
+  of.ask({&made.machines[kSpot]}, Seconds(25));
+  EXPECT_THAT(of.take_events(), IsEmpty()) << "then it is away";
+  of.ask({&made.machines[kSpot]}, Seconds(35));
+  EXPECT_EQ(of.take_events().front().at, 45 * kRentSecond);
 }
 
 TEST(RehearsedMarket, LivesAreDrawnBySeedWhoeverRents) {

@@ -30,8 +30,8 @@ std::vector<std::string> names_of(const std::vector<const elastic::JobMachine*>&
 
 Renting::Renting(RentChoices choices, elastic::JobRenting policy, const Place& place, Seconds began)
     : choices_(std::move(choices)),
-      policy_(std::move(policy)),
       place_(place),
+      rented_(std::move(policy), *this, place.adapting),
       began_(began),
       steady_began_(place.clock.steady() - (place.clock.calendar() - began)) {
   std::error_code code;
@@ -113,18 +113,15 @@ Wish Renting::step(const StepReport& report) {
   seen.step = report.step;
   seen.at = now();
   seen.took = Seconds(report.logged.step_s);
-  observe(seen);
+  rented_.observe(seen);
+  after_decisions();
   return is_spent_ ? Wish::kStop : wish;
 }
 
 void Renting::hear(const run::Notice& notice) {
   if (!trains_ || !notice.is_certain) return;
-  for (const std::string& device : notice.devices)
-    for (const elastic::JobMachine& machine : policy_.job().machines)
-      if (std::find(machine.devices.begin(), machine.devices.end(), device) !=
-              machine.devices.end() &&
-          noticed_.insert(machine.name).second)
-        observe(policy::NoticeSeen{device, now(), notice.left});
+  for (const std::string& device : notice.devices) rented_.hear(device, now(), notice.left);
+  after_decisions();
 }
 
 void Renting::on_event(const run::WorkerEvent& event) {
@@ -136,7 +133,8 @@ void Renting::on_event(const run::WorkerEvent& event) {
 Wish Renting::look() {
   if (is_spent_) return Wish::kStop;
   if (!trains_) return Wish::kGoOn;
-  see_machines();
+  rented_.see_machines(now());
+  after_decisions();
   if (now() - read_ >= kReadEvery) {
     read_ = now();
     see_prices();
@@ -145,27 +143,15 @@ Wish Renting::look() {
   return is_spent_ ? Wish::kStop : Wish::kGoOn;
 }
 
-void Renting::observe(const policy::Observation& seen) {
-  const std::vector<policy::Choice> choices = policy_.observe(seen);
-  for (const policy::Choice& choice : choices) carry_out(choice);
-  if (!choices.empty()) write();
-  if (!policy_.is_spent() || std::exchange(is_spent_, true)) return;
+/// What was decided is kept; nothing is once the budget is spent.
+void Renting::after_decisions() {
+  const std::size_t decisions = rented_.decisions();
+  if (std::exchange(decisions_, decisions) != decisions) write();
+  if (!rented_.is_spent() || std::exchange(is_spent_, true)) return;
   note(fmt::format("the budget of {:.3g} is spent: stopping, with a checkpoint", *choices_.budget));
 }
 
-void Renting::carry_out(const policy::Choice& choice) {
-  if (said_ != choice.why)
-    note(fmt::format("step {}: {}", place_.adapting.steps_done(), choice.why));
-  said_ = choice.why;
-  place_.adapting.record({.policy = std::string(policy_.name()), .choice = choice});
-  const auto* rent = std::get_if<policy::Rent>(&choice.action);
-  if (rent != nullptr && rent->count > 0) ask(*rent);
-  if (rent != nullptr && rent->count < 0) give_back(*rent);
-}
-
-void Renting::ask(const policy::Rent& rent) {
-  asked_ += rent.count;
-  const std::vector<const elastic::JobMachine*> machines = policy_.asked_for(rent);
+void Renting::ask(const std::vector<const elastic::JobMachine*>& machines, Seconds) {
   if (choices_.hook.empty())
     note(fmt::format("nobody is asked for {}: there is no --rent-hook; they may join at {}",
                      join(names_of(machines), ", "), place_.door));
@@ -173,19 +159,9 @@ void Renting::ask(const policy::Rent& rent) {
     start_hook(choices_.hook, machines);
 }
 
-/// The training goes on without it; when it has left (see_machines) it is given back.
-void Renting::give_back(const policy::Rent& rent) {
-  for (const elastic::JobMachine* machine : policy_.asked_for(rent)) {
-    returning_.insert(machine->name);
-    for (const std::string& device : machine->devices) {
-      const auto released = place_.adapting.release(device);
-      if (released) continue;
-      note(fmt::format("warning: {} stays: {}", machine->name, released.error().message));
-      returning_.erase(machine->name);
-      kept_.push_back(machine->devices.front());
-      break;
-    }
-  }
+void Renting::go(std::size_t machine, Went went) {
+  if (went == Went::kGivenBack)
+    start_hook(choices_.return_hook, {&rented_.policy().job().machines[machine]});
 }
 
 void Renting::start_hook(const std::string& command,
@@ -194,7 +170,7 @@ void Renting::start_hook(const std::string& command,
   for (const elastic::JobMachine* machine : machines)
     devices.insert(devices.end(), machine->devices.begin(), machine->devices.end());
   const std::size_t offer = *machines.front()->offer;
-  const elastic::Offer& of = policy_.job().market.offers[offer];
+  const elastic::Offer& of = rented_.policy().job().market.offers[offer];
   const auto variable = [](std::string_view name, const auto& value) {
     return fmt::format("{}{}={}", kVariables, name, value);
   };
@@ -203,39 +179,11 @@ void Renting::start_hook(const std::string& command,
       {variable("KIND", of.kind), variable("ZONE", of.zone), variable("SPOT", of.is_spot ? 1 : 0),
        variable("COUNT", machines.size()), variable("NODES", join(names_of(machines), " ")),
        variable("DEVICES", join(devices, " ")), variable("JOIN", place_.door),
-       variable("PRICE_PER_HOUR", policy_.price_of(offer)),
+       variable("PRICE_PER_HOUR", rented_.policy().price_of(offer)),
        variable("LEFT_S", fmt::format("{:.1f}", (choices_.deadline - now()).value)),
        variable("RUN_DIR", place_.directory.path)},
       kVariables);
   if (!started) note("warning: " + started.error().message);
-}
-
-/// Of whom the training says that they are there, or not any more.
-void Renting::see_machines() {
-  std::map<std::string, std::string> states;
-  for (job::DeviceStatus& each : place_.adapting.device_states())
-    states[each.name] = std::move(each.state);
-  const std::vector<elastic::JobMachine> machines = policy_.job().machines;
-  for (std::size_t m = 0; m < machines.size(); ++m) {
-    bool lives = false, leaves = true;
-    for (const std::string& device : machines[m].devices) {
-      const std::string& state = states[device];
-      lives = lives || state == "training" || state == "idle" || state == "leaving";
-      leaves = leaves && state == "leaving";
-    }
-    const std::string& name = machines[m].name;
-    const std::string& device = machines[m].devices.front();
-    if (leaves) leaving_.insert(name);
-    if (lives == policy_.is_there(m)) continue;
-    const bool was_left = leaving_.erase(name) > 0, was_noticed = noticed_.erase(name) > 0;
-    if (lives)
-      observe(policy::ArrivalSeen{device, now()});
-    else
-      observe(policy::LossSeen{device, now(), was_left && !was_noticed});
-    if (!lives && returning_.erase(name) > 0) start_hook(choices_.return_hook, {&machines[m]});
-  }
-  for (const std::string& device : std::exchange(kept_, {}))
-    observe(policy::ArrivalSeen{device, now()});
 }
 
 /// Offers that are not in the market any more are not to be had.
@@ -249,33 +197,35 @@ void Renting::see_prices() {
     note("warning: the prices stay as they were: " + market.error().message);
     return;
   }
-  const std::vector<elastic::Offer> offers = policy_.job().market.offers;
+  const std::vector<elastic::Offer> offers = rented_.policy().job().market.offers;
   for (const elastic::Offer& offer : offers) {
     double price = policy::kNotOffered;
     for (const elastic::Offer& each : market->offers)
       if (elastic::name_of(each) == elastic::name_of(offer)) price = each.price_per_hour;
-    observe(policy::PriceSeen{offer.kind, offer.zone, now(), price, offer.is_spot});
+    rented_.observe(policy::PriceSeen{offer.kind, offer.zone, now(), price, offer.is_spot});
   }
+  after_decisions();
 }
 
 Json Renting::to_json() const {
   return {{"schema", kSchema},
           {"began", began_.value},
           {"deadline_s", choices_.deadline.value},
-          {"state", policy_.state()}};
+          {"state", rented_.policy().state()}};
 }
 
 void Renting::write() {
   written_ = now();
   auto done = write_file_atomic(place_.directory.renting(), to_json().dump(1));
   if (done)
-    done = write_file_atomic(place_.directory.lifetimes(), policy_.lifetimes().to_json().dump(1));
+    done = write_file_atomic(place_.directory.lifetimes(),
+                             rented_.policy().lifetimes().to_json().dump(1));
   if (!done) note("warning: " + done.error().message);
 }
 
 RentedRun Renting::end() {
   write();
-  return {policy_.paid(), choices_.deadline - now(), asked_};
+  return {rented_.policy().paid(), choices_.deadline - now(), rented_.asked()};
 }
 
 }  // namespace motley::control

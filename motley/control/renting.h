@@ -2,14 +2,13 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "motley/control/adapting.h"
+#include "motley/control/machine_renting.h"
 #include "motley/control/monitor.h"
 #include "motley/control/rented_machines.h"
 #include "motley/run/notices/notice.h"
@@ -20,10 +19,10 @@ namespace motley::control {
 /// put into its run directory: the path of the market.
 Result<std::string> open_left_market(const Json& left, const RunDirectory& directory);
 
-/// Rents for a training while it runs: tells elastic::JobRenting what happens, keeps what it
-/// decides among the run's decisions, and starts a command that asks for machines. Hears what the
-/// training's listener hears, and passes it on.
-class Renting : public Listener {
+/// Rents for a training while it runs (machine_renting.h): hears what the training's listener
+/// hears, and passes it on; starts commands that ask for machines and give them back, follows
+/// prices, and keeps what is to be gone on with.
+class Renting : public Listener, private MachineMarket {
  public:
   /// Where it is.
   struct Place {
@@ -57,33 +56,28 @@ class Renting : public Listener {
 
  private:
   Renting(RentChoices choices, elastic::JobRenting policy, const Place& place, Seconds began);
+  void ask(const std::vector<const elastic::JobMachine*>& machines, Seconds at) override;
+  void come(std::size_t, Seconds) override {}
+  void go(std::size_t machine, Went went) override;
   Seconds now() const;
   Json to_json() const;
-  void observe(const policy::Observation& seen);
-  void carry_out(const policy::Choice& choice);
-  void ask(const policy::Rent& rent);
-  void give_back(const policy::Rent& rent);
+  void after_decisions();
   void start_hook(const std::string& command,
                   const std::vector<const elastic::JobMachine*>& machines);
-  void see_machines();
   void see_prices();
   void write();
 
   RentChoices choices_;
-  elastic::JobRenting policy_;
   Place place_;
+  MachineRenting rented_;
   Seconds began_;         // of the run, by the calendar
   Seconds steady_began_;  // likewise, by the clock that does not go back
   bool trains_ = false;   // from the first step, when all are there, until the run ends
   bool has_ended_ = false;
-  std::set<std::string> noticed_, leaving_;  // machines
-  std::set<std::string> returning_;          // machines that are given back once they have left
-  std::vector<std::string> kept_;            // devices of such that cannot leave
   std::filesystem::file_time_type changed_;  // of the market
   Seconds read_, written_;
-  std::string said_;
   bool is_spent_ = false;
-  int asked_ = 0;
+  std::size_t decisions_ = 0;  // that were written
 };
 
 }  // namespace motley::control

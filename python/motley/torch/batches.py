@@ -94,14 +94,14 @@ class Batches:
             return
         refuse(
             callable(weight) and not is_sure,
-            "several batches were read ahead, and the model's arguments are none of them: nobody knows which one weight= is to be asked of. Leave it out, "
-            "and write motley.torch.weigh(loss, weight=what it averages over).backward()",
+            "several batches were read ahead, and the model's arguments are none of them: nobody knows which one weight= is to be asked of. "
+            "Leave it out, and write motley.torch.weigh(loss, weight=what it averages over).backward()",
             "DDP",
         )
         refuse(
             weight == "samples" and self.length is None,
-            "weight='samples' counts along the first tensor of the model's arguments, and there is none; give weight= a function of the batch that gives "
-            "the number of its samples",
+            "weight='samples' counts along the first tensor of the model's arguments, and there is none; give weight= a function of the batch "
+            "that gives the number of its samples",
             "DDP",
         )
         count = self.length if weight == "samples" else weight(self._current.batch if self._current else arguments)

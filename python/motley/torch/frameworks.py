@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import torch.distributed as dist
 
+from motley.torch.refusals import check_release
 from motley.torch.session import session_of
 
 ADAPTERS = {
@@ -32,12 +33,7 @@ VERSIONS = {
 
 
 def check_version(package: str, version: str | None = None) -> None:
-    version = version or importlib.metadata.version(package)
-    found = tuple(int(part) for part in version.split(".")[:2])
-    oldest, newest = VERSIONS[package]
-    if not oldest <= found <= newest:
-        wanted = " to ".join(dict.fromkeys(".".join(map(str, each)) for each in (oldest, newest)))
-        raise ImportError(f"motley.torch.share: found {package} {version}, wanted {wanted}")
+    check_release("motley.torch.share", package, version or importlib.metadata.version(package), *VERSIONS[package])
 
 
 def adapter_of(thing) -> types.ModuleType | None:

@@ -7,34 +7,12 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from motley.torch.refusals import check_group, refuse
+from motley.torch.norm import SumOverRanks
+from motley.torch.refusals import refuse
 from motley.torch.session import SESSIONS, Session, session_of
 from motley.torch.trial import Trial
 
 ALL_GATHER, INTO_TENSOR = dist.all_gather, dist.all_gather_into_tensor
-
-
-class Gathered(torch.autograd.Function):
-    @staticmethod
-    def forward(context, tensor, lengths, session):
-        context.lengths, context.session = lengths, session
-        most = max(lengths)
-        own = torch.zeros(most, *tensor.shape[1:], dtype=tensor.dtype, device=tensor.device)
-        own[: len(tensor)] = tensor
-        parts = [torch.empty_like(own) for _ in lengths]
-        with session.waiting():
-            ALL_GATHER(parts, own, group=session.group)
-        return torch.cat([part[:length] for part, length in zip(parts, lengths, strict=True)])
-
-    @staticmethod
-    def backward(context, gradient):
-        """What the losses of all ranks owe to this rank's part."""
-        session, lengths = context.session, context.lengths
-        gradient = gradient.contiguous().clone()
-        with session.waiting():
-            dist.all_reduce(gradient, group=session.group)
-        begin = sum(lengths[: session.rank])
-        return gradient[begin : begin + lengths[session.rank]], None, None
 
 
 def gather_of(session: Session, tensor: torch.Tensor) -> torch.Tensor:
@@ -48,7 +26,9 @@ def gather_of(session: Session, tensor: torch.Tensor) -> torch.Tensor:
     found = ", ".join("x".join(f"{each:.0f}" for each in row) for row in rows)
     differ = any(row[1:] != rows[0][1:] for row in rows)
     refuse(differ, f"the ranks have {found} numbers; they may differ in the first dimension alone", "gather")
-    return Gathered.apply(tensor, [int(row[0]) for row in rows], session)
+    before, after = (sum(int(row[0]) for row in part) for part in (rows[: session.rank], rows[session.rank + 1 :]))
+    own = torch.cat([tensor.new_zeros(before, *shape[1:]), tensor, tensor.new_zeros(after, *shape[1:])])
+    return SumOverRanks.apply(own, session, "what is gathered")
 
 
 def explain_gathers() -> None:
@@ -77,5 +57,4 @@ def gather(tensor: torch.Tensor, group=None) -> torch.Tensor:
     Gradients come back to each rank's part from the losses of all ranks. A loss over one's own samples against all, and one over all of them
     on each rank, are weighed like any other: nothing is to be multiplied.
     """
-    check_group()
     return gather_of(session_of(group), tensor)

@@ -1,7 +1,7 @@
 """A loader whose ranks share each global batch unevenly.
 
-A step's global batch stays what the ranks' samplers give them together in that step, the samples of one rank behind those of the other. Rank i takes
-a run of it, as long as its share.
+A step's global batch stays what the ranks' samplers give them together in that step: with W ranks of batch size b and a DistributedSampler in step
+k the samples [k b W, (k + 1) b W) of its order. Rank i takes a run of it, as long as its share.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import copy
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from torch.utils.data import BatchSampler, DataLoader
 
@@ -18,7 +18,7 @@ from motley.library import NO_MOST
 from motley.torch.batches import Drawn
 from motley.torch.frameworks import adapter_of, mixed
 from motley.torch.gather import explain_gathers
-from motley.torch.refusals import check_group, check_loader, is_distributed, refuse
+from motley.torch.refusals import check_loader, is_distributed, refuse
 from motley.torch.run_log import begin_record
 from motley.torch.session import Session, session_of
 from motley.torch.trial import EPOCH, Trial
@@ -43,12 +43,12 @@ class SharedBatches:
         """Of the global batches, as far as they are known before they are drawn."""
         return set()
 
-    def of_ranks(self) -> list:
-        """The batches of an epoch that each rank's sampler gives it: the ranks tell each other."""
+    def together(self) -> Iterable[list[int]]:
+        """The global batches of an epoch: the ranks tell each other what their samplers give them."""
         drawn = self.session.said_by_all([list(each) for each in self.own])
         counts = " : ".join(str(len(each)) for each in drawn)
         refuse(len({len(each) for each in drawn}) > 1, f"the ranks' samplers gave {counts} batches; wanted as many on each")
-        return drawn
+        return (list(itertools.chain(*batches)) for batches in zip(*drawn, strict=True))
 
     def __len__(self) -> int:
         steps = max(0, len(self.own) - self.skipped)
@@ -57,8 +57,7 @@ class SharedBatches:
     def __iter__(self) -> Iterator[list[int]]:
         rank, trial = self.session.rank, Trial.asked()
         self.drawn.begin(self.session.weights)
-        together = (list(itertools.chain(*batches)) for batches in zip(*self.of_ranks(), strict=True))
-        batches = itertools.islice(together, self.skipped, None)
+        batches = itertools.islice(self.together(), self.skipped, None)
         for batch in trial.shorten(list(batches)) if trial else batches:
             self.session.draw()
             samples = self.session.samples_of(self.drawn.next_weights(), len(batch))
@@ -75,24 +74,18 @@ class SharedBatches:
 class DistributedBatches(SharedBatches):
     """Of a DistributedSampler, which is known without asking other ranks."""
 
-    def __init__(self, loader: DataLoader, session: Session):
-        super().__init__(loader, session)
-        self.by = loader.sampler
-        refuse(self.by.num_replicas != session.world, f"the sampler is for {self.by.num_replicas} ranks; there are {session.world}")
-
     def facts(self) -> dict:
-        return {"batch_size": self.batch_size, "drop_last": self.drop_last, "seed": self.by.seed, "shuffle": self.by.shuffle}
+        return {"batch_size": self.batch_size, "drop_last": self.drop_last, "seed": self.sampler.seed, "shuffle": self.sampler.shuffle}
 
     def sizes(self) -> set[int]:
-        whole, every = self.batch_size * self.session.world, self.by.total_size
+        whole, every = self.batch_size * self.session.world, self.sampler.total_size
         return {whole} if self.drop_last or every % whole == 0 else {whole, every % whole}
 
-    def of_ranks(self) -> list:
-        """By the order of all ranks: the sampler's own shuffle and padding, as if there were one."""
-        alone, world = copy.copy(self.by), self.session.world
-        alone.num_replicas, alone.rank, alone.num_samples = 1, 0, self.by.total_size
-        order = list(alone)
-        return [BatchSampler(order[rank::world], self.batch_size, self.drop_last) for rank in range(world)]
+    def together(self) -> Iterable[list[int]]:
+        """By the sampler's own shuffle and padding, as if there were one rank."""
+        alone = copy.copy(self.sampler)
+        alone.num_replicas, alone.rank, alone.num_samples = 1, 0, self.sampler.total_size
+        return BatchSampler(alone, self.batch_size * self.session.world, self.drop_last)
 
 
 class SharedLoader:
@@ -209,9 +202,8 @@ def share(
         refuse(group is not None, "a framework's ranks are those of the default group; leave group out")
         return adapter.share(loader, split, weight)
     refuse(weight is not None, "the weight of a plain loader's batches is the model's: DDP(model, weight=...)")
-    check_group()
     session = session_of(group)
-    check_loader(loader)
+    check_loader(loader, session.world)
     batches = (DistributedBatches if is_distributed(loader) else SharedBatches)(loader, session)
     begin_sharing(loader, batches, split, prefetched(loader))
     return draw_from(loader, batches)
@@ -219,5 +211,4 @@ def share(
 
 def shares(group=None) -> list[float]:
     """Of the ranks, as they are now: to be kept, and given to share(loader, start=...) after a restart."""
-    check_group()
     return list(session_of(group).weights)

@@ -10,6 +10,7 @@ so what else the process did can only make the number smaller.
 from __future__ import annotations
 
 import os
+import pathlib
 import resource
 import socket
 import time
@@ -27,8 +28,7 @@ STATES_BY = 3  # steps
 
 def _read(path: str) -> str:
     try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
+        return pathlib.Path(path).read_text()
     except OSError:
         return ""
 

@@ -45,7 +45,7 @@ class SumOverRanks(torch.autograd.Function):
     @staticmethod
     def forward(context, x, session, what):
         context.session, context.what = session, what
-        return session.sum_now(x.clone(), what)
+        return session.sum_now(x.clone(memory_format=torch.contiguous_format), what)
 
     @staticmethod
     def backward(context, gradient):
@@ -162,7 +162,7 @@ class Norms:
         """In a forward or backward pass, which may compute the forward pass again (checkpoints)."""
         self._depth += 1
         for module, forward in self._forwards:
-            # In evaluation a module without running statistics, too, has its rank's own; and so has one that was saved whole, and is opened elsewhere.
+            # In evaluation a module without running statistics, too, has its rank's own; so has one that was saved whole, and opened elsewhere.
             if module.training and self._session is not None:
                 module.__dict__["forward"] = forward
         try:

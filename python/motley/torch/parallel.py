@@ -4,12 +4,11 @@ import contextlib
 from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from motley.torch.backward import Mark, watch
 from motley.torch.norm import Norms
-from motley.torch.refusals import check_group, explain_unused, refuse
+from motley.torch.refusals import explain_unused, refuse
 from motley.torch.session import session_of
 from motley.torch.trial import Trial
 
@@ -25,7 +24,6 @@ class DDP(DistributedDataParallel):
     """
 
     def __init__(self, module, *, weight: str | Callable | None = None, **options):
-        check_group()
         is_known = weight in (None, "samples", "tokens", "sum") or callable(weight)
         refuse(not is_known, f"weight={weight!r}; wanted 'samples', 'tokens', 'sum' or a function of the batch", "DDP")
         session = session_of(options.get("process_group"))
@@ -37,21 +35,13 @@ class DDP(DistributedDataParallel):
             super().__init__(module, **options)
             return
         self._norms = Norms(module, session)
-        self._skip_statistics(module, session)
         super().__init__(module, **options)
+        # Statistics are equal on all ranks from here on: they need not be sent before each step.
+        self.parameters_to_ignore |= set(self._norms.buffers)
+        self._assign_modules_buffers()
         session.add_model(module, self._norms)
         session.batches.keeps |= callable(weight)
         self._session, self._weight = session, None if weight == "tokens" else weight
-
-    def _skip_statistics(self, module, session) -> None:
-        """Statistics are equal on all ranks from the first step on: they need not be sent before each one."""
-        names = self._norms.buffers
-        buffers = dict(module.named_buffers())
-        for name in names:
-            dist.broadcast(buffers[name], src=0 if session.group is None else dist.get_global_rank(session.group, 0), group=session.group)
-        if names:
-            ignored = list(getattr(module, "_ddp_params_and_buffers_to_ignore", []))
-            DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(module, ignored + names)
 
     def join(self, *_, **__):
         raise ValueError("motley.torch.DDP: join() is for ranks with other numbers of steps; the ranks of a shared loader have the same")
@@ -91,6 +81,5 @@ def weigh(loss: torch.Tensor, weight: float | None = None) -> torch.Tensor:
     At every moment the gradients are those of the mean over all that was accumulated since they were zero. `weight`: what it averages over,
     where its graph does not say. Without a model in DDP (fully_shard averages over ranks by itself) micro-batches count alike.
     """
-    check_group()
     watch(session_of())
     return Mark.apply(loss, -1.0 if weight is None else float(weight))

@@ -11,13 +11,16 @@ from torch.utils.data.distributed import DistributedSampler
 
 from motley.torch.ending import watch_end
 
-OLDEST, NEWEST = (2, 11), (2, 15)
+
+def check_release(of: str, name: str, version: str, oldest: tuple[int, int], newest: tuple[int, int]) -> None:
+    found = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
+    if not oldest <= found <= newest:
+        wanted = " to ".join(dict.fromkeys(".".join(map(str, each)) for each in (oldest, newest)))
+        raise ImportError(f"{of}: found {name} {version}, wanted {wanted}")
+
 
 def check_version(version: str = torch.__version__) -> None:
-    found = tuple(int(part) for part in version.split("+")[0].split(".")[:2])
-    if not OLDEST <= found <= NEWEST:
-        wanted = " to ".join(".".join(map(str, each)) for each in (OLDEST, NEWEST))
-        raise ImportError(f"motley.torch: found PyTorch {version}, wanted {wanted}")
+    check_release("motley.torch", "PyTorch", version, (2, 11), (2, 15))
 
 
 def refuse(is_so: object, words: str, of: str = "share") -> None:
@@ -26,20 +29,13 @@ def refuse(is_so: object, words: str, of: str = "share") -> None:
         raise ValueError(f"motley.torch.{of}: {words}")
 
 
-def check_group() -> None:
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        raise RuntimeError(
-            "motley.torch: there is no process group; call torch.distributed.init_process_group first, and start the script by torchrun"
-        )
-
-
 def is_distributed(loader: DataLoader) -> bool:
     """Is it known without asking what other ranks draw?"""
     draws = getattr(type(loader.sampler), "__iter__", None)
     return draws is DistributedSampler.__iter__ and type(loader.batch_sampler) is BatchSampler
 
 
-def check_loader(loader: DataLoader) -> None:
+def check_loader(loader: DataLoader, world: int) -> None:
     """Only a loader whose steps are known for all ranks can be shared."""
     if not isinstance(loader, DataLoader):
         raise TypeError(f"motley.torch.share: found a {type(loader).__name__}, wanted a torch.utils.data.DataLoader")
@@ -55,6 +51,8 @@ def check_loader(loader: DataLoader) -> None:
             f"motley.torch.share: the loader's sampler is a {type(loader.sampler).__name__}, so every rank draws all samples; "
             "wanted torch.utils.data.DistributedSampler, which says what the ranks train on together"
         )
+    if is_distributed(loader):
+        refuse(loader.sampler.num_replicas != world, f"the sampler is for {loader.sampler.num_replicas} ranks; there are {world}")
 
 
 def explain_unused(module: torch.nn.Module, said: str) -> str:

@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import os
+import pathlib
 import socket
 import statistics
 import sys
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 import torch
 
 from motley.torch.ending import watch_end
+from motley.torch.refusals import refuse
 
 LOG = logging.getLogger("motley.torch")
 VARIABLE = "MOTLEY_RUN_DIR"
@@ -35,15 +37,13 @@ def keep_losses(roots: Sequence[torch.Tensor], part: float, work) -> None:
             work.losses.append((root.detach().to("cpu", non_blocking=True, copy=True), part))
 
 
-def find_writer(path: str) -> int | None:
+def find_writer(start: pathlib.Path) -> int | None:
     """The process that wrote a start.json, if it is another one and lives; one that began later was given its number anew."""
     try:
-        with open(path, encoding="utf-8") as file:
-            pid = int(json.load(file)["pid"])
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            state, *_ = fields = file.read().rpartition(")")[2].split()
-        begun = time.time() - float(open("/proc/uptime").read().split()[0]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-        return pid if pid != os.getpid() and state != "Z" and begun <= os.path.getmtime(path) + 1 else None
+        pid = int(json.loads(start.read_text())["pid"])
+        state, *_ = fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        begun = time.time() - float(pathlib.Path("/proc/uptime").read_text().split()[0]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return pid if pid != os.getpid() and state != "Z" and begun <= start.stat().st_mtime + 1 else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -52,12 +52,11 @@ class RunLog:
     """Rank 0's: writes what all ranks said of each step."""
 
     def __init__(self, folder: str, devices: Sequence[str]):
-        os.makedirs(folder, exist_ok=True)
-        if os.path.exists(os.path.join(folder, "job.json")):
-            raise ValueError(f"motley.torch.share: run_dir {folder} is of `motley run`; give another folder")
-        if (pid := find_writer(os.path.join(folder, "start.json"))) is not None:
-            raise ValueError(f"motley.torch.share: run_dir {folder} is in use by process {pid}; wait for it, stop it (kill {pid}), or give another folder")
-        self.folder, self.devices = folder, list(devices)
+        self.folder, self.devices = pathlib.Path(folder), list(devices)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        refuse((self.folder / "job.json").exists(), f"run_dir {folder} is of `motley run`; give another folder")
+        pid = find_writer(self.folder / "start.json")
+        refuse(pid is not None, f"run_dir {folder} is in use by process {pid}; wait for it, stop it (kill {pid}), or give another folder")
         self.first = self._steps_before()
         self.decisions: list[dict] = []
         self.seconds: list[float] = []  # of each step of this start
@@ -65,27 +64,24 @@ class RunLog:
         self._untold: list[tuple[dict, int]] = []  # lines of steps whose compute is not known yet, and their passes
         self.how: BaseException | None = None
         for name in ("summary.json", "failure.json"):
-            if os.path.exists(path := os.path.join(folder, name)):
-                os.remove(path)
+            (self.folder / name).unlink(missing_ok=True)
         self._write("script.json", {"schema": "motley.script/1", "devices": self.devices})
         self._write("start.json", {"arguments": ["python", *sys.orig_argv[1:]], "pid": os.getpid()})
-        self.file = open(os.path.join(folder, "log.jsonl"), "a", encoding="utf-8", buffering=1)  # a line at once
+        self.file = open(self.folder / "log.jsonl", "a", encoding="utf-8", buffering=1)  # a line at once
 
     def _steps_before(self) -> int:
         """A script that is started anew goes on where its log ends."""
         try:
-            with open(os.path.join(self.folder, "log.jsonl"), encoding="utf-8") as file:
+            with open(self.folder / "log.jsonl", encoding="utf-8") as file:
                 return 1 + max((json.loads(line)["step"] for line in file if line.endswith("}\n")), default=-1)
         except FileNotFoundError:
             return 0
 
     def _write(self, name: str, content) -> None:
         """Whole, or not at all."""
-        path = os.path.join(self.folder, name)
-        text = json.dumps(content, indent=2) if isinstance(content, dict) else "".join(json.dumps(each) + "\n" for each in content)
-        with open(path + ".new", "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(path + ".new", path)
+        new = self.folder / f"{name}.new"
+        new.write_text(json.dumps(content, indent=2) if isinstance(content, dict) else "".join(json.dumps(each) + "\n" for each in content))
+        new.replace(self.folder / name)
 
     def step(self, took: float, passes: int, samples: Sequence[int], peaks: Sequence[float]) -> None:
         """One of `passes` forward passes with so many samples each. It is written by `tell`."""
@@ -144,7 +140,7 @@ class RunLog:
         else:
             steps = self.first + len(self.seconds)
             median = statistics.median(self.seconds[1:] or self.seconds or [0.0])
-            summary = {"steps": steps, "losses": self.losses, "step_s_median": median, "stopped": stopped, "run_dir": self.folder}
+            summary = {"steps": steps, "losses": self.losses, "step_s_median": median, "stopped": stopped, "run_dir": str(self.folder)}
             self._try(lambda: self._write("summary.json", summary))
         if self.file is not None:
             self.file.close()

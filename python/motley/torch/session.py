@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import math
 import threading
 import time
@@ -28,14 +27,13 @@ from motley.torch.batches import Batches, Drawn, tensors_of
 from motley.torch.clocks import UNKNOWN, DeviceClock, HostClock, StepClock
 from motley.torch.ending import await_idle
 from motley.torch.memory import Memory
-from motley.torch.mesh import Mesh
+from motley.torch.mesh import LARGEST, Mesh
 from motley.torch.norm import Norms
 from motley.torch.refusals import refuse, tell_on_memory
-from motley.torch.run_log import keep_losses
+from motley.torch.run_log import LOG, keep_losses
 from motley.torch.trial import Trial
 from motley.torch.work import Work, add_known, add_seconds
 
-LOG = logging.getLogger("motley.torch")
 MOST_NODES = 1000  # between a loss and the model's outputs
 OUTPUT = "motley.torch"  # in what PyTorch keeps of a node that makes an output
 MOST_ROWS = 64  # backward passes of a step that are told; a loop over batches that nobody shared has no end
@@ -234,8 +232,8 @@ class Session:
     def sum_now(self, tensor: torch.Tensor, what: str) -> torch.Tensor:
         """Over all ranks, in place; waiting is no compute."""
         with self.waiting():
-            if tensor.device.type == "cpu":
-                return tensor.copy_(self.mesh.sum(self.mesh.post(tensor, what)))
+            if tensor.device.type == "cpu" and tensor.dtype == torch.float64 and tensor.nbytes + len(what) <= LARGEST:
+                return tensor.copy_(self.mesh.sum(self.mesh.post(tensor, what)).view_as(tensor))
             dist.all_reduce(tensor, group=self.group)
             return tensor
 
@@ -244,8 +242,8 @@ class Session:
         # Shares that change must find all ranks at one place: a thread of the script's may be anywhere.
         refuse(
             self.is_read_elsewhere and not self.is_fixed and self.world > 1,
-            "a thread of its own reads the loader, so that ranks would change shares at different batches. Give shares=[...], or read ahead by num_workers "
-            "and prefetch_factor",
+            "a thread of its own reads the loader, so that ranks would change shares at different batches. Give shares=[...], or read ahead by "
+            "num_workers and prefetch_factor",
         )
         if self.is_read_elsewhere:
             self.settle()
@@ -388,6 +386,9 @@ SESSIONS: dict = {}  # by process group
 
 def session_of(group=None) -> Session:
     """That of a process group, which all its ranks make together; without a group the default one's."""
+    if not dist.is_initialized():
+        wanted = "call torch.distributed.init_process_group first, and start the script by torchrun"
+        raise RuntimeError(f"motley.torch: there is no process group; {wanted}")
     if not SESSIONS:
         atexit.register(await_idle)
     if group not in SESSIONS:

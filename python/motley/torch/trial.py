@@ -19,10 +19,14 @@ EPOCH = 6  # batches of a shortened epoch: its first ones and its last, which ma
 STEPS = 4, 12  # of optimizers: the fewest, and the most where no epoch ended before
 
 
-def save_whole(found, path: str) -> None:
-    """At once, as other ranks look for it."""
-    torch.save(found, path + ".new")
-    os.replace(path + ".new", path)
+def make_alike(models: list[torch.nn.Module], path: str, rank: int) -> None:
+    """They have the state that the first trial had here, so that each step's gradients are of the same weights."""
+    if os.path.exists(path):
+        for model, each in zip(models, torch.load(path, weights_only=True), strict=True):
+            model.load_state_dict(each)
+    elif rank == 0:
+        torch.save([dict(model.state_dict()) for model in models], path + ".new")
+        os.replace(path + ".new", path)  # at once, as other ranks look for it
 
 
 class Trial:
@@ -63,12 +67,8 @@ class Trial:
         for each in module.modules():
             if isinstance(each, _DropoutNd):
                 each.p = 0.0
-        weights = os.path.join(self.folder, f"weights-{len(Trial.models)}.pt")
+        make_alike([module], os.path.join(self.folder, f"weights-{len(Trial.models)}.pt"), session.rank)
         Trial.models.append(module)
-        if session.rank == 0 and not os.path.exists(weights):
-            save_whole(dict(module.state_dict()), weights)
-        elif os.path.exists(weights):
-            module.load_state_dict(torch.load(weights, weights_only=True))
         if len(Trial.models) == 1:
             self._watch(session)
 
@@ -92,13 +92,7 @@ class Trial:
 
         def after(*_):
             nonlocal steps
-            of_all = os.path.join(self.folder, f"state-{steps}.pt")
-            state = [dict(model.state_dict()) for model in Trial.models]
-            if os.path.exists(of_all):  # so that each step's gradients are of the same weights
-                for model, each in zip(Trial.models, torch.load(of_all, weights_only=True), strict=True):
-                    model.load_state_dict(each)
-            elif session.rank == 0:
-                save_whole(state, of_all)
+            make_alike(Trial.models, os.path.join(self.folder, f"state-{steps}.pt"), session.rank)
             steps += 1
             if steps >= STEPS[1] or steps >= STEPS[0] and Trial.has_epoch:
                 sys.stdout.flush()

@@ -43,7 +43,6 @@ class Refusal(Exception):
 
 def try_kind(folder: str, kind: str, command: list[str], is_needed: bool = True) -> list[dict]:
     """What the command's optimizer steps had: gradients, buffers, samples by rank. Nothing where it fails and is not needed."""
-    trial = Trial(folder, kind)
     told = json.dumps({"folder": folder, "kind": kind})
     try:
         done = subprocess.run(command, env=os.environ | {VARIABLE: told}, stdout=sys.stderr, check=False)
@@ -54,7 +53,7 @@ def try_kind(folder: str, kind: str, command: list[str], is_needed: bool = True)
     if done.returncode != 0:
         raise Refusal("verify.command", f"{' '.join(command)}: exit code {done.returncode} {KINDS[kind]}", 1)
     steps = []
-    while os.path.exists(path := trial.file(len(steps))):
+    while os.path.exists(path := Trial(folder, kind).file(len(steps))):
         steps.append(torch.load(path, weights_only=True))
     if not steps:
         raise Refusal("verify.no-step", f"{' '.join(command)}: took no optimizer step of a model in motley.torch.DDP", 1)

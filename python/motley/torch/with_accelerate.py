@@ -21,7 +21,7 @@ from motley.torch.frameworks import mixed, wait_in
 from motley.torch.gather import gather_of
 from motley.torch.loaders import SharedBatches, SharedLoader, Split, begin_sharing, draw_from, prefetched
 from motley.torch.parallel import DDP
-from motley.torch.refusals import check_group, refuse
+from motley.torch.refusals import refuse
 from motley.torch.session import session_of
 
 PLAIN = ("MULTI_CPU", "MULTI_GPU", "MULTI_XPU")  # whose models are in DistributedDataParallel
@@ -121,7 +121,6 @@ def share(thing, split: Split, weight: str | Callable | None):
 def share_accelerator(accelerator: Accelerator, split: Split, weight: str | Callable | None) -> SharedAccelerator:
     if accelerator.distributed_type.value != "NO":
         check_accelerator(accelerator)
-    check_group()
     session = session_of()
     split.given(session.world)  # or what does not go
     accelerator.__class__ = mixed(type(accelerator), SharedAccelerator)

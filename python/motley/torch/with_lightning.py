@@ -16,10 +16,8 @@ from motley.torch.refusals import refuse
 
 def check_trainer(trainer) -> None:
     strategy = trainer.strategy
-    refuse(
-        type(strategy).__name__ != "DDPStrategy",
-        f"the Trainer's strategy is {type(strategy).__name__}; wanted Trainer(strategy='ddp', devices=...): other ones split batches or models their own way",
-    )
+    kind, wanted = type(strategy).__name__, "Trainer(strategy='ddp', devices=...)"
+    refuse(kind != "DDPStrategy", f"the Trainer's strategy is {kind}; wanted {wanted}: other ones split batches or models their own way")
     start = strategy._start_method
     refuse(start not in ("popen", "fork"), f"ranks are started by {start}, which makes a Trainer of their own; use strategy='ddp'")
     refuse(strategy._model_averaging_period, "model averaging does not go with unequal batches; leave it out")
