@@ -90,8 +90,11 @@ TEST_F(LayerVerbTest, SplitsTheBatch) {
   EXPECT_EQ(found.at("batch_split"), (Json{{"a:0", 4}, {"b:0", 2}}));
   EXPECT_GT(found.at("predicted_step_s"), 36.5e-3);
   EXPECT_NEAR(found.at("predicted_step_s"), 36.5e-3, 0.02 * 36.5e-3);
-  // Parameters of 8000 bytes, their gradients and Adam's two states; 2000 bytes held a sample.
-  EXPECT_EQ(found.at("peak_bytes"), (Json{{"a:0", 32000 + 8000}, {"b:0", 32000 + 4000}}));
+  // Parameters of 8000 bytes and Adam's two states. On a, in the second layer's backward pass, what
+  // is held of 4 samples, 2000 bytes each; that layer's gradients; and those of what it holds. On b
+  // all gradients and, packed for their exchange, once more. Inputs and outputs are small.
+  EXPECT_NEAR(found.at("peak_bytes").at("a:0"), 24000 + 8000 + 4000 + 4000, 500);
+  EXPECT_NEAR(found.at("peak_bytes").at("b:0"), 24000 + 8000 + 8000, 500);
 }
 
 TEST_F(LayerVerbTest, PlansStages) {
