@@ -31,7 +31,7 @@ namespace {
 std::vector<Bytes> peaks_of(const Predicted& predicted) {
   std::vector<Bytes> peaks;
   for (const DevicePrediction& device : predicted.devices)
-    peaks.push_back(Bytes(static_cast<std::int64_t>(device.peak.value)));
+    peaks.push_back(device.price.memory.total);
   return peaks;
 }
 
