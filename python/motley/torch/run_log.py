@@ -14,11 +14,11 @@ import os
 import socket
 import statistics
 import sys
-import time
 from collections.abc import Sequence
 
 import torch
 
+from motley.claim import InUseError, claim
 from motley.torch.ending import watch_end
 
 LOG = logging.getLogger("motley.torch")
@@ -35,19 +35,6 @@ def keep_losses(roots: Sequence[torch.Tensor], part: float, work) -> None:
             work.losses.append((root.detach().to("cpu", non_blocking=True, copy=True), part))
 
 
-def find_writer(path: str) -> int | None:
-    """The process that wrote a start.json, if it is another one and lives; one that began later was given its number anew."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            pid = int(json.load(file)["pid"])
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            state, *_ = fields = file.read().rpartition(")")[2].split()
-        begun = time.time() - float(open("/proc/uptime").read().split()[0]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-        return pid if pid != os.getpid() and state != "Z" and begun <= os.path.getmtime(path) + 1 else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 class RunLog:
     """Rank 0's: writes what all ranks said of each step."""
 
@@ -55,8 +42,10 @@ class RunLog:
         os.makedirs(folder, exist_ok=True)
         if os.path.exists(os.path.join(folder, "job.json")):
             raise ValueError(f"motley.torch.share: run_dir {folder} is of `motley run`; give another folder")
-        if (pid := find_writer(os.path.join(folder, "start.json"))) is not None:
-            raise ValueError(f"motley.torch.share: run_dir {folder} is in use by process {pid}; wait for it, stop it (kill {pid}), or give another folder")
+        try:
+            self.claim = claim(folder)
+        except InUseError as error:
+            raise ValueError(f"motley.torch.share: run_dir {error}") from None
         self.folder, self.devices = folder, list(devices)
         self.first = self._steps_before()
         self.decisions: list[dict] = []
@@ -68,7 +57,7 @@ class RunLog:
             if os.path.exists(path := os.path.join(folder, name)):
                 os.remove(path)
         self._write("script.json", {"schema": "motley.script/1", "devices": self.devices})
-        self._write("start.json", {"arguments": ["python", *sys.orig_argv[1:]], "pid": os.getpid()})
+        self._write("start.json", {"arguments": ["python", *sys.orig_argv[1:]], "pid": os.getpid(), "host": socket.gethostname()})
         self.file = open(os.path.join(folder, "log.jsonl"), "a", encoding="utf-8", buffering=1)  # a line at once
 
     def _steps_before(self) -> int:
@@ -149,6 +138,7 @@ class RunLog:
         if self.file is not None:
             self.file.close()
             self.file = None
+        self.claim.close()
 
     def _try(self, write) -> None:
         if self.file is None:
