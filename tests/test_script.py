@@ -123,6 +123,31 @@ def test_goes_on_where_it_stood(script, by_motley):
     assert said[0]["losses"] == by_motley()["losses"]
 
 
+def test_its_directory_is_its_own_until_it_ends(script, by_motley):
+    code, said, errors = script("""
+        import subprocess
+        def consolidate():
+            done = subprocess.run([os.environ["MOTLEY_PROGRAM"], "consolidate", checkpoint], capture_output=True, text=True)
+            return done.returncode, done.stderr
+        with RUN() as run:
+            first = take(run, 3)
+            checkpoint = run.save()
+            refused = consolidate()
+            try:
+                RUN()
+            except motley.RunError as error:
+                say(pid=os.getpid(), refused=[str(error), refused[1]], codes=[refused[0]])
+        say(codes=[consolidate()[0]])
+        with RUN() as run:
+            say(losses=first + take(run, 3))
+        """)  # fmt: skip
+    assert code == 0, errors
+    for each in said[0]["refused"]:
+        assert f"is in use by a run that process {said[0]['pid']} leads" in each
+    assert [said[0]["codes"], said[1]["codes"]] == [[2], [0]]
+    assert said[2]["losses"] == by_motley()["losses"]
+
+
 def test_started_by_motley_run(script, by_motley):
     """Flags before the script count before those in it."""
     code, said, errors = script("""

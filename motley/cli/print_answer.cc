@@ -48,6 +48,7 @@ Json outcome_to_json(const plan::PlanOutcome& outcome, const cluster::Cluster& c
               {"predicted_step_s", priced ? Json(outcome.predicted_step.value) : Json(nullptr)},
               {"lower_bound_s", found ? Json(outcome.lower_bound.value) : Json(nullptr)},
               {"peak_bytes", peak},
+              {"may_not_fit", outcome.may_not_fit},
               {"batch_split", split},
               {"idle", idle},
               {"baselines",

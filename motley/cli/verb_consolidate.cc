@@ -4,6 +4,7 @@
 
 #include "motley/base/text.h"
 #include "motley/cli/verb.h"
+#include "motley/control/claim.h"
 #include "motley/run/checkpoint.h"
 #include "motley/run/hugging_face.h"
 
@@ -50,6 +51,14 @@ std::string without_slashes(std::string path) {
   return path;
 }
 
+/// Usage error: the folder is a run directory that is in use, or a checkpoint in one.
+Result<void> check_target(const std::string& target) {
+  const std::filesystem::path folder = std::filesystem::absolute(target).lexically_normal();
+  for (const std::filesystem::path& run : {folder, folder.parent_path().parent_path()})
+    MOTLEY_RETURN_IF_ERROR(control::check_not_in_use({run.string()}));
+  return {};
+}
+
 Result<int> write_folder(const run::Checkpoint& checkpoint, const ConsolidateOptions& options,
                          const Context& context) {
   if (options.output.empty())
@@ -77,7 +86,10 @@ Result<int> write_folder(const run::Checkpoint& checkpoint, const ConsolidateOpt
 
 Result<int> consolidate_checkpoint(const ConsolidateOptions& options, const Context& context) {
   MOTLEY_ASSIGN(const std::string path, find_checkpoint(options.path));
+  const std::string target = without_slashes(options.output.empty() ? path : options.output);
+  MOTLEY_RETURN_IF_ERROR(check_target(target));
   if (options.hosts) {
+    MOTLEY_RETURN_IF_ERROR(check_target(path));  // where they are brought to
     MOTLEY_RETURN_IF_ERROR(context.workers->reach_by(options.launcher));
     MOTLEY_RETURN_IF_ERROR(context.workers->gather_held(path));
   }
@@ -85,7 +97,6 @@ Result<int> consolidate_checkpoint(const ConsolidateOptions& options, const Cont
   if (!options.source.empty()) return write_folder(checkpoint, options, context);
   if (!options.shard.empty())
     return usage_error("cli.flags", "--shard-size: belongs to --hf; leave it out");
-  const std::string target = without_slashes(options.output.empty() ? path : options.output);
   MOTLEY_RETURN_IF_ERROR(run::consolidate(checkpoint, target));
   context.result(fmt::format("step {}: {} files of {} became {}/model.safetensors and "
                              "optimizer.safetensors\n",

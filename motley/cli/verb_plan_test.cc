@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "motley/base/text.h"
 #include "motley/cluster/cluster.h"
 #include "motley/cost/measured/profile_store.h"
 #include "motley/graph/model_file.h"
@@ -15,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::SizeIs;
@@ -64,10 +66,9 @@ void expect_prediction(const Json& answer) {
     EXPECT_EQ(bytes, answer.at("peak_bytes").at(device)) << device;
     EXPECT_NE(memory.at("at"), "") << device;
     EXPECT_GT(memory.at("largest").at(0).at("bytes"), 0) << device;
-    const double tensors = bytes - memory.at("framework_bytes").get<double>();
     const Json& interval = answer.at("peak_interval_bytes").at(device);
-    EXPECT_LE(interval.at(0).get<double>() * (1 - 1e-4), tensors) << device;
-    EXPECT_GE(interval.at(1).get<double>() * (1 + 1e-4), tensors) << device;
+    EXPECT_LE(interval.at(0).get<double>() * (1 - 1e-4), bytes) << device;
+    EXPECT_GE(interval.at(1).get<double>() * (1 + 1e-4), bytes) << device;
   }
 }
 
@@ -279,6 +280,66 @@ TEST_F(PlanVerbTest, DevicesThatAreNotHereArePlannedByTheirDataSheets) {
   const double quick = plan(4096, halves).at("predicted_step_s");
   write_cluster(rented_text("100Mbps"));
   EXPECT_GT(plan(4096, halves).at("predicted_step_s"), quick);
+}
+
+/// One device of a kind that nobody measured, with just the memory that all samples are predicted
+/// to need there.
+std::string full_text(std::int64_t bytes) {
+  return fmt::format(
+      "schema = \"motley.cluster/1\"\nname = \"full\"\n[[node]]\nname = \"a\"\n"
+      "  [[node.device]]\n  kind = \"rtx4090\"\n  memory = \"{}B\"\n",
+      bytes);
+}
+
+TEST_F(PlanVerbTest, TheUpperEndOfWhatNobodyMeasuredFits) {
+  constexpr int kBatch = 4096;
+  write_cluster(full_text(std::int64_t{1} << 34));
+  const Json roomy = plan(kBatch);
+  EXPECT_EQ(roomy.at("may_not_fit"), false);
+  const auto needed = roomy.at("peak_bytes").at("a:0").get<std::int64_t>();
+  write_cluster(full_text(needed));
+  // In micro-batches it needs less.
+  const Json found = plan(kBatch);
+  expect_prediction(found);
+  EXPECT_EQ(found.at("may_not_fit"), false);
+  EXPECT_LE(found.at("peak_interval_bytes").at("a:0").at(1), needed);
+  EXPECT_EQ(found.at("baselines").at("best_single").at("fits"), false);
+}
+
+TEST_F(PlanVerbTest, APlanThatMayNotFitSaysSo) {
+  constexpr int kBatch = 4096;
+  const Words flags = {"--planner", "split"};  // knows no micro-batches
+  write_cluster(full_text(std::int64_t{1} << 34));
+  const auto needed = plan(kBatch, flags).at("peak_bytes").at("a:0").get<std::int64_t>();
+  write_cluster(full_text(needed));
+  const Json found = plan(kBatch, flags);
+  EXPECT_EQ(found.at("may_not_fit"), true);
+  EXPECT_EQ(found.at("peak_bytes").at("a:0"), needed);
+  EXPECT_GT(found.at("peak_interval_bytes").at("a:0").at(1), needed);
+  EXPECT_THAT(found.at("why").at(0).get<std::string>(),
+              MatchesRegex("it may not fit, as nobody measured what is needed there: a:0 is to "
+                           "hold [0-9]+ MiB, and [0-9]+ MiB of its [0-9]+ MiB would fit nine times "
+                           "in ten"));
+  ASSERT_EQ(call(asking("plan", kBatch, flags)), kDone) << err_;
+  EXPECT_THAT(out_, ContainsRegex("chosen .* 1.00x  may not\n"));
+}
+
+TEST_F(PlanVerbTest, TheMemoryOfADeviceIsOneFigure) {
+  write_cluster(rented_text());
+  const Words flags = {"--profile", "never", "--batch-split", "2048,2048"};
+  const Json found = plan(4096, flags);
+  ASSERT_EQ(call(asking("plan", 4096, flags)), kDone) << err_;
+  for (const auto& [device, memory] : {std::pair("a:0", "24 GiB"), {"b:0", "16 GiB"}}) {
+    const std::string peak =
+        format_bytes(Bytes(found.at("peak_bytes").at(device).get<std::int64_t>()));
+    EXPECT_THAT(out_, HasSubstr(fmt::format("{} of {} (", peak, memory)));
+    EXPECT_THAT(out_, ContainsRegex(fmt::format("{} .* {} \\(", device, peak)));
+  }
+  // Where neither the file nor anybody else says what is free, with what drivers and desktops take.
+  EXPECT_THAT(out_, HasSubstr("(2%), planned up to 20.9 GiB"));
+  const Json simulated = answer(asking("simulate", 4096, flags));
+  for (const char* key : {"peak_bytes", "peak_interval_bytes", "memory"})
+    EXPECT_EQ(simulated.at(key), found.at(key)) << key;
 }
 
 /// What CPUs of a store took alone, under the name of another device.

@@ -11,6 +11,7 @@
 #include "motley/cli/launched.h"
 #include "motley/cli/run_options.h"
 #include "motley/cli/teller.h"
+#include "motley/control/claim.h"
 #include "motley/control/correcting.h"
 #include "motley/control/decision_log.h"
 #include "motley/control/growth.h"
@@ -310,6 +311,13 @@ Result<void> make_elastic(const RunOptions& options, const control::TrainChoices
   return {};
 }
 
+std::string where_to_run(const RunOptions& options) {
+  return std::filesystem::absolute(options.training.run_dir.empty()
+                                       ? default_run_dir(options.plan.planning.model)
+                                       : options.training.run_dir)
+      .string();
+}
+
 /// Decisions begin with a plan of their own: nothing is searched. Where it is learned how the batch
 /// is split, plans that split it are.
 Result<void> take_first_plan(RunOptions& options) {
@@ -433,10 +441,7 @@ Result<void> prepare_to_rent(const control::ChosenPlan& chosen,
 Result<std::vector<std::string>> earlier_newcomers(const RunOptions& options) {
   if (!options.elastic || !options.succeed.empty() || !options.training.resume)
     return std::vector<std::string>();
-  const std::string run_dir = options.training.run_dir.empty()
-                                  ? default_run_dir(options.plan.planning.model)
-                                  : options.training.run_dir;
-  return control::read_newcomers(control::RunDirectory{run_dir}.newcomers());
+  return control::read_newcomers(control::RunDirectory{where_to_run(options)}.newcomers());
 }
 
 /// A plan, and what is known of devices that came to the run.
@@ -473,6 +478,7 @@ Result<control::Measured> train_and_show(const control::PreparedRun& prepared,
 Result<int> run_plan(const RunOptions& given, const Context& context) {
   RunOptions options = given;
   MOTLEY_ASSIGN(const auto continued, succeed(options, context));
+  MOTLEY_RETURN_IF_ERROR(control::check_not_in_use({where_to_run(options)}));
   options.plan.commits = options.elastic;
   if (options.plan.planning.survive != 0 && !options.elastic)
     return usage_error("cli.elastic",

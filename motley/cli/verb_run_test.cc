@@ -236,22 +236,6 @@ TEST_F(RunVerbTest, DecisionsOfAnotherRunAreRepeated) {
   EXPECT_EQ(workers_.changes[0].number, 1);
 }
 
-TEST_F(RunVerbTest, ADirectoryInUseIsLeftAlone) {
-  std::filesystem::create_directories(run_dir_);
-  const auto led_by = [&](pid_t pid) {
-    EXPECT_TRUE(write_file_atomic(run_dir_ + "/start.json", Json{{"pid", pid}}.dump()));
-    return refusal(words());
-  };
-  EXPECT_EQ(
-      led_by(::getppid()),
-      fmt::format("2 {}: is in use by a run that process {} leads; wait for it, stop it (kill "
-                  "{}), or name another --run-dir [run.in-use]",
-                  run_dir_, ::getppid(), ::getppid()));
-  EXPECT_FALSE(std::filesystem::exists(run_dir_ + "/job.json"));
-  EXPECT_TRUE(write_file_atomic(run_dir_ + "/start.json", Json{{"pid", ::getpid()}}.dump()));
-  EXPECT_EQ(call(words()), kDone) << err_;
-}
-
 TEST_F(RunVerbTest, PrepareWritesTheRunDirectoryForAScript) {
   const Json found = answer({"run", "-m", model_, "-C", cluster_, "--global-batch", "8",
                              "--batch-split", "5,3", "--run-dir", run_dir_, "--prepare"});

@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <string>
 #include <utility>
 
 #include "motley/base/file.h"
 #include "motley/cli/run_options.h"
+#include "motley/control/claim.h"
 #include "motley/control/comparing.h"
 #include "motley/control/eager.h"
 #include "motley/control/last_bits.h"
@@ -156,12 +158,17 @@ Result<int> verify_plan(const VerifyOptions& options, const Context& context) {
   if (run.training.steps == 0 && run.training.epochs == 0) run.training.steps = kSteps;
   MOTLEY_ASSIGN(const control::TrainChoices choices,
                 make_train_choices(run, find_python(run.python, context)));
-  MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));  // before anything is measured
+  const std::string directory =
+      std::filesystem::absolute(
+          choices.run_dir.empty() ? default_run_dir(run.plan.planning.model) + "-verify" : choices.run_dir)
+          .string();
+  // Before anything is measured.
+  MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));
+  MOTLEY_RETURN_IF_ERROR(control::check_not_in_use({directory}));
   MOTLEY_ASSIGN(const auto chosen,
                 choose_plan(options.run.plan, control::Prices::kIfThere, context));
-  const std::string directory = choices.run_dir.empty()
-                                    ? default_run_dir(chosen->inputs.model_path) + "-verify"
-                                    : choices.run_dir;
+  // For what is compared at the end must be what was trained here.
+  MOTLEY_ASSIGN(const control::Claim claim, control::Claim::take({directory}));
   const std::size_t devices = plan::members(chosen->planned.plan).size();
   context.note(fmt::format("{} on {} devices",
                            choices.steps > 0 ? fmt::format("{} steps", choices.steps)

@@ -40,7 +40,7 @@ struct Device {
   int local_index = 0;          ///< index among the node's devices of this kind (CUDA ordinal)
   int threads = 1;              ///< CPU threads of the worker
   double speed = 1.0;           ///< emulated: share of one core's time, (0, 1]; CPU only
-  std::optional<Bytes> memory;  ///< limit that planning respects and the worker enforces
+  std::optional<Bytes> memory;  ///< limit that the worker enforces, and planning (`room`)
   /// Of a CPU: the share of a core's time that its host grants, where that is less than one core.
   /// Nobody holds it to that but the host; its steps are measured whole.
   std::optional<double> quota = std::nullopt;
@@ -53,6 +53,13 @@ struct Device {
   /// Of a GPU: what it holds beside tensors, where whoever reads the file knows it measured. Not in
   /// the file.
   std::optional<Framework> framework = std::nullopt;
+  /// Of `memory`: what plans leave free for what they need more than is predicted, and for others,
+  /// where nobody measured the kind. Not in the file.
+  Bytes spare = Bytes(0);
+  /// What plans may fill; none: no limit.
+  std::optional<Bytes> room() const {
+    return memory ? std::optional(*memory - spare) : std::nullopt;
+  }
   bool operator==(const Device&) const = default;
 };
 

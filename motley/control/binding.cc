@@ -72,8 +72,6 @@ std::int64_t micro_batches_of(const plan::Plan& plan, DeviceId device) {
   return 1;
 }
 
-Bytes held(const DevicePrediction& device) { return device.price.memory.total + device.framework; }
-
 /// Each device once, where it has several stages.
 void add_memories(const Inputs& inputs, const plan::Plan& plan, const Predicted& predicted,
                   std::vector<Binding>& found) {
@@ -81,13 +79,17 @@ void add_memories(const Inputs& inputs, const plan::Plan& plan, const Predicted&
   for (std::size_t rank = 0; rank < predicted.devices.size(); ++rank) {
     const DevicePrediction& device = predicted.devices[rank];
     if (!is_full(inputs, plan, predicted, rank) || !told.insert(device.name).second) continue;
-    const Bytes limit = *inputs.cluster.device(plan::members(plan)[rank].device).memory;
+    const cluster::Device& about = inputs.cluster.device(plan::members(plan)[rank].device);
+    const Bytes held(static_cast<std::int64_t>(device.peak.value));
+    std::string text = fmt::format("memory of {}: {} of {}, no room for a sample more", device.name,
+                                   format_bytes(held), format_bytes(*about.memory));
+    if (about.spare.value > 0)
+      text += fmt::format(" in {}, up to which it is planned", format_bytes(*about.room()));
     found.push_back({"memory",
                      {device.name},
                      "",
-                     static_cast<double>(held(device).value) / static_cast<double>(limit.value),
-                     fmt::format("memory of {}: {} of {}, no room for a sample more", device.name,
-                                 format_bytes(held(device)), format_bytes(limit))});
+                     device.peak.value / static_cast<double>(about.memory->value),
+                     std::move(text)});
   }
 }
 
@@ -103,14 +105,14 @@ std::string name_some(const std::vector<std::string>& names) {
 bool is_full(const Inputs& inputs, const plan::Plan& plan, const Predicted& predicted,
              std::size_t rank) {
   const plan::Member member = plan::members(plan)[rank];
-  const std::optional<Bytes>& limit = inputs.cluster.device(member.device).memory;
-  if (!limit) return false;
+  const std::optional<Bytes> room = inputs.cluster.device(member.device).room();
+  if (!room) return false;
   const DevicePrediction& device = predicted.devices[rank];
   const double samples =
       std::max(1.0, static_cast<double>(member.samples) /
                         static_cast<double>(micro_batches_of(plan, member.device)));
   const double more = static_cast<double>(device.price.memory.activations.value) / samples;
-  return static_cast<double>(limit->value - held(device).value) < more;
+  return static_cast<double>(room->value) - device.peak.value < more;
 }
 
 std::vector<Binding> find_binding(const Inputs& inputs, const plan::Plan& plan,

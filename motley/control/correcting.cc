@@ -109,8 +109,8 @@ Result<void> remember(const Inputs& inputs, const Predicted& predicted, const Me
   const auto fullest = std::max_element(peaks.begin(), peaks.end());
   if (*fullest <= 0) return {};
   cost::PredictionEntry memory = prediction_entry(inputs, "memory");
-  memory.predicted =
-      predicted.devices[static_cast<std::size_t>(fullest - peaks.begin())].peak.value;
+  const auto rank = static_cast<std::size_t>(fullest - peaks.begin());
+  memory.predicted = static_cast<double>(predicted.devices[rank].price.memory.total.value);
   memory.measured = static_cast<double>(*fullest);
   return store.put(memory);
 }

@@ -7,8 +7,9 @@
 #include <filesystem>
 
 #include "motley/base/file.h"
+#include "motley/control/claim.h"
 #include "motley/run/diagnosis.h"
-#include "motley/run/process_life.h"
+#include "motley/run/hosts/here.h"
 
 namespace motley::control {
 namespace {
@@ -30,29 +31,20 @@ std::string text_member(const Json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-/// Does the process that leads it live? Nobody knows of a run that a script drives.
-bool is_led_by(const RunDirectory& directory, const std::optional<Json>& start) {
-  if (!start) return false;
-  const auto pid = start->find("pid");
-  return pid != start->end() && pid->is_number_integer() &&
-         run::is_writer_alive(pid->get<std::int64_t>(), directory.start());
-}
-
-void find_ranks(const std::optional<Json>& start, FoundRun& run) {
+void find_ranks(bool is_led, FoundRun& run) {
   run::Diagnosis diagnosis(run.job);
   for (int rank = 0; rank < std::ssize(run.job.devices); ++rank) {
     const run::WorkerDevice& device = run.job.devices[static_cast<std::size_t>(rank)];
     RankPlace place{.rank = rank, .device = device.name, .step = diagnosis.step(rank)};
     // A process of another host is known by who leads it alone.
-    place.is_running = device.host.empty() ? diagnosis.is_running(rank)
-                                           : place.step && is_led_by(run.directory, start);
+    place.is_running = device.host.empty() ? diagnosis.is_running(rank) : place.step && is_led;
     place.where = diagnosis.where(rank);
     run.ranks.push_back(std::move(place));
   }
 }
 
 RunState find_state(const std::optional<Json>& start, const std::optional<Json>& failure,
-                    const FoundRun& run) {
+                    bool is_led, const FoundRun& run) {
   if (run.summary) {
     const auto stopped = run.summary->find("stopped");
     const bool is_stopped = stopped != run.summary->end() && *stopped == true;
@@ -60,8 +52,7 @@ RunState find_state(const std::optional<Json>& start, const std::optional<Json>&
   }
   if (failure) return RunState::kFailed;
   const auto runs = [](const RankPlace& rank) { return rank.is_running; };
-  if (is_led_by(run.directory, start) || std::any_of(run.ranks.begin(), run.ranks.end(), runs))
-    return RunState::kRunning;
+  if (is_led || std::any_of(run.ranks.begin(), run.ranks.end(), runs)) return RunState::kRunning;
   const auto started = [](const RankPlace& rank) { return rank.step.has_value(); };
   const bool has_begun = start || std::any_of(run.ranks.begin(), run.ranks.end(), started);
   return has_begun ? RunState::kEnded : RunState::kPrepared;
@@ -139,11 +130,6 @@ std::string_view state_name(RunState state) {
   return "ended";
 }
 
-bool is_led(const RunDirectory& directory) {
-  std::vector<std::string> notes;
-  return is_led_by(directory, find_object(directory.start(), notes));
-}
-
 Result<FoundRun> find_run(const std::string& path) {
   FoundRun run{.directory = {path}};
   run.is_script = std::filesystem::exists(run.directory.script()) &&
@@ -158,8 +144,9 @@ Result<FoundRun> find_run(const std::string& path) {
   if (start && start->contains("arguments") && start->at("arguments").is_array())
     for (const Json& word : start->at("arguments"))
       if (word.is_string()) run.arguments.push_back(word.get<std::string>());
-  if (!run.is_script) find_ranks(start, run);
-  run.state = find_state(start, failure, run);
+  const bool is_led = find_holder(run.directory).has_value();
+  if (!run.is_script) find_ranks(is_led, run);
+  run.state = find_state(start, failure, is_led, run);
   run.how = how_it_ended(run, failure, !start);
   MOTLEY_ASSIGN(run.log, read_log(run.directory));
   find_checkpoint(run);
@@ -167,23 +154,11 @@ Result<FoundRun> find_run(const std::string& path) {
   return run;
 }
 
-Result<void> check_not_in_use(const RunDirectory& directory) {
-  std::vector<std::string> notes;
-  const std::optional<Json> start = find_object(directory.start(), notes);
-  if (!is_led_by(directory, start) || start->at("pid") == ::getpid()) return {};
-  const auto pid = start->at("pid").get<std::int64_t>();
-  return usage_error(
-      "run.in-use",
-      fmt::format(
-          "{}: is in use by a run that process {} leads; wait for it, stop it (kill {}), or "
-          "name another --run-dir",
-          directory.path, pid, pid));
-}
-
 Result<void> write_start(const RunDirectory& directory, const std::vector<std::string>& arguments) {
-  return write_file_atomic(directory.start(),
-                           Json{{"arguments", arguments}, {"pid", ::getpid()}}.dump(
-                               2, ' ', false, Json::error_handler_t::replace));
+  return write_file_atomic(
+      directory.start(),
+      Json{{"arguments", arguments}, {"pid", ::getpid()}, {"host", run::own_host_name()}}.dump(
+          2, ' ', false, Json::error_handler_t::replace));
 }
 
 Result<void> write_failure(const RunDirectory& directory, const Error& error) {

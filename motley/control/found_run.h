@@ -56,13 +56,7 @@ struct FoundRun {
 /// note.
 Result<FoundRun> find_run(const std::string& path);
 
-/// Does the process live that leads the run?
-bool is_led(const RunDirectory& directory);
-
-/// Usage error: a process that lives, and is not this one, leads a run there.
-Result<void> check_not_in_use(const RunDirectory& directory);
-
-/// {"arguments", "pid"}: this process leads the run from now on.
+/// {"arguments", "pid", "host"}: this process leads the run from now on.
 Result<void> write_start(const RunDirectory& directory, const std::vector<std::string>& arguments);
 /// {"code", "message"}
 Result<void> write_failure(const RunDirectory& directory, const Error& error);

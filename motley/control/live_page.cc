@@ -11,6 +11,7 @@
 
 #include "motley/base/json.h"
 #include "motley/base/quiet_thread.h"
+#include "motley/control/claim.h"
 #include "motley/control/run_story.h"
 #include "motley/report/page/page.h"
 #include "motley/run/diagnosis.h"
@@ -71,7 +72,7 @@ class LivePage::Follower {
   bool is_anyone_there() {
     for (const RankPlace& each : run_->ranks)
       if (diagnosis_->is_running(each.rank)) return true;
-    return is_led(run_->directory);
+    return find_holder(run_->directory).has_value();
   }
 
   /// Lines of the log that are whole and were not read yet.

@@ -23,8 +23,8 @@ std::vector<Bytes> find_room(const Inputs& inputs, const std::vector<plan::Membe
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     const cluster::Device& device = inputs.cluster.device(members[rank].device);
     const Bytes tensors = program::find_memory_peak(program.devices[rank]).total;
-    room.push_back(!device.memory ? kEnough
-                                  : *device.memory - cost::with_framework(device, tensors));
+    const auto most = device.room();
+    room.push_back(most ? *most - cost::with_framework(device, tensors) : kEnough);
   }
   return room;
 }

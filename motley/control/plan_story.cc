@@ -42,8 +42,8 @@ class Pricer {
     bool fits = true;
     const std::vector<plan::Member> members = plan::members(plan);
     for (std::size_t i = 0; i < members.size() && i < price->peaks.size(); ++i) {
-      const auto& limit = chosen_.inputs.cluster.device(members[i].device).memory;
-      fits = fits && (!limit || price->peaks[i] <= *limit);
+      const auto room = chosen_.inputs.cluster.device(members[i].device).room();
+      fits = fits && (!room || price->peaks[i] <= *room);
     }
     found_.push_back({label, price->step, fits});
   }
@@ -195,7 +195,7 @@ Result<report::Story> tell_plan(const ChosenPlan& chosen, const std::string& tit
     report::DeviceMemory memory{
         device.name,
         inputs.cluster.device(cluster::find_device(inputs.cluster, device.name).value()).memory,
-        Bytes(static_cast<std::int64_t>(device.peak.value) + device.framework.value), std::nullopt,
+        Bytes(static_cast<std::int64_t>(device.peak.value)), std::nullopt,
         memory_parts(device.price.memory)};
     if (device.framework.value > 0) memory.parts.emplace_back("framework", device.framework);
     story.memory.push_back(std::move(memory));

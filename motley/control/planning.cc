@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
@@ -50,14 +52,51 @@ Result<plan::PlanOutcome> search(const Inputs& inputs, const PlanChoices& choice
                               : once(priced.evaluator->inputs(), choices, 0);
 }
 
+/// "a:0 is to hold 23 GiB, and 20.9 GiB of its 24 GiB would fit nine times in ten", of each that
+/// has less room so than its plan needs.
+std::string say_tight(const cluster::Cluster& sure, const plan::PlanOutcome& outcome) {
+  std::vector<std::string> tight;
+  for (const auto& [id, bytes] : outcome.peak) {
+    const cluster::Device& device = sure.device(id);
+    if (device.room() && bytes > *device.room())
+      tight.push_back(fmt::format("{} is to hold {}, and {} of its {} would fit nine times in ten",
+                                  device.name, format_bytes(bytes), format_bytes(*device.room()),
+                                  format_bytes(*device.memory)));
+  }
+  constexpr std::size_t kMost = 3;
+  const std::size_t named = std::min(kMost, tight.size());
+  std::string text = "it may not fit, as nobody measured what is needed there";
+  for (std::size_t i = 0; i < named; ++i) text += (i == 0 ? ": " : "; ") + tight[i];
+  if (tight.size() > named) text += fmt::format("; and {} more", tight.size() - named);
+  return text;
+}
+
+/// Searches with all that memory has where nothing fits with what is to be left free of it; the
+/// inputs leave nothing free then.
+Result<plan::PlanOutcome> search_all(Inputs& inputs, const PlanChoices& choices,
+                                     const Priced& priced, const plan::Problem& problem) {
+  MOTLEY_ASSIGN(plan::PlanOutcome outcome, search(inputs, choices, priced, problem));
+  const auto leaves_some = [](const cluster::Device& device) { return device.spare.value > 0; };
+  std::vector<cluster::Device>& devices = inputs.cluster.devices;
+  if (outcome.reason != plan::Reason::kInfeasible ||
+      std::none_of(devices.begin(), devices.end(), leaves_some))
+    return outcome;
+  const cluster::Cluster sure = inputs.cluster;
+  for (cluster::Device& device : devices) device.spare = Bytes(0);
+  MOTLEY_ASSIGN(outcome, search(inputs, choices, priced, problem));
+  outcome.may_not_fit = outcome.plan.has_value();
+  if (outcome.may_not_fit) outcome.why.insert(outcome.why.begin(), say_tight(sure, outcome));
+  return outcome;
+}
+
 /// One search with the answer's prices; its plan is not lowered yet.
-Result<void> search_once(const Inputs& inputs, const PlanChoices& choices, const Clock& clock,
+Result<void> search_once(Inputs& inputs, const PlanChoices& choices, const Clock& clock,
                          Answer& answer) {
   plan::Problem problem = make_problem(inputs, choices);
   if (answer.outcome.plan) problem.known = {{*answer.outcome.plan, answer.outcome.why}};
   if (choices.time_limit) problem.time_limit = *choices.time_limit - Seconds(answer.elapsed_s);
   const Seconds start = clock.steady();
-  MOTLEY_ASSIGN(answer.outcome, search(inputs, choices, answer.priced, problem));
+  MOTLEY_ASSIGN(answer.outcome, search_all(inputs, choices, answer.priced, problem));
   if (answer.outcome.plan) answer.outcome.plan->tf32 = inputs.tf32;
   if (inputs.layers)
     for (std::string& note : cost::say_untimed(*inputs.layers->profile))
@@ -91,11 +130,11 @@ plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices) {
   return problem;
 }
 
-Result<plan::PlanOutcome> plan_again(const Inputs& inputs, const PlanChoices& choices,
+Result<plan::PlanOutcome> plan_again(Inputs inputs, const PlanChoices& choices,
                                      const Priced& priced) {
   plan::Problem problem = make_problem(inputs, choices);
   if (choices.time_limit) problem.time_limit = *choices.time_limit;
-  return search(inputs, choices, priced, problem);
+  return search_all(inputs, choices, priced, problem);
 }
 
 Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outside& outside) {

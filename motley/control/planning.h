@@ -45,9 +45,10 @@ struct Answer {
 
 /// Prices the inputs and finds a plan. Where missing times are to be measured and the
 /// plan splits operators, their parts are measured as it splits them, and with what that taught it
-/// is planned again, at most kPlanningRounds times. The time limit counts over all rounds. Errors:
-/// those of prices and planners; several devices for a model that only one can run
-/// (synth::check_devices).
+/// is planned again, at most kPlanningRounds times. Where nothing fits with what is to be left free
+/// (leave_spare), a plan that may not fit is searched for in all of the memory. The time limit
+/// counts over all rounds. Errors: those of prices and planners; several devices for a model that
+/// only one can run (synth::check_devices).
 Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outside& outside);
 inline constexpr int kPlanningRounds = 4;
 
@@ -56,7 +57,7 @@ plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices);
 
 /// A plan for the inputs, whose devices are some of those that the prices are for. Nothing is
 /// measured.
-Result<plan::PlanOutcome> plan_again(const Inputs& inputs, const PlanChoices& choices,
+Result<plan::PlanOutcome> plan_again(Inputs inputs, const PlanChoices& choices,
                                      const Priced& priced);
 
 /// Lowers a verified plan of the inputs.

@@ -1,6 +1,8 @@
 #include "motley/control/prediction.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <utility>
 
 #include "motley/cost/profile_cost.h"
@@ -18,27 +20,38 @@ cost::Origin worst_origin(const Inputs& inputs, const search::Costs& costs,
   return worst;
 }
 
+/// Of tensors, with what the framework holds beside so many.
+cost::PredictionInterval with_framework(const cluster::Device& device,
+                                        const cost::PredictionInterval& tensors) {
+  const auto with = [&](double bytes) {
+    return static_cast<double>(cost::with_framework(device, Bytes(std::llround(bytes))).value);
+  };
+  return {with(tensors.low), with(tensors.value), with(tensors.high)};
+}
+
 /// What is said of a price: of each of the plan's members the kind's, by `of_rank`.
 Result<Predicted> say(const Inputs& inputs, const plan::Plan& plan, const search::Costs& costs,
                       const search::PlanPrice& price) {
   Predicted predicted;
   predicted.origin = worst_origin(inputs, costs, plan);
-  const auto experience = [&](const char* quantity) {
-    return cost::find_experience(costs.earlier, prediction_entry(inputs, quantity),
-                                 predicted.origin);
-  };
-  const cost::Experience of_step = experience("step"), of_memory = experience("memory");
+  const cost::Experience of_step =
+      cost::find_experience(costs.earlier, prediction_entry(inputs, "step"), predicted.origin);
   predicted.step = of_step.around(price.step.value);
   predicted.basis = of_step.basis;
+  const cost::PredictionEntry memory_entry = prediction_entry(inputs, "memory");
+  std::map<cost::Origin, cost::Experience> memory;
   const std::vector<plan::Member> members = plan::members(plan);
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     const cluster::Device& about = inputs.cluster.device(members[rank].device);
     DevicePrediction device{about.name, price.kinds.devices[price.of_rank[rank]]};
     const Bytes total = device.price.memory.total;
-    device.peak = of_memory.around(static_cast<double>(total.value));
     device.framework = cost::framework_bytes(about, total);
     device.is_framework_measured = about.framework.has_value();
     device.grounds = costs.grounds.at(about.name);
+    const auto [of_memory, is_new] = memory.try_emplace(device.grounds.origin);
+    if (is_new)
+      of_memory->second = cost::find_experience(costs.earlier, memory_entry, device.grounds.origin);
+    device.peak = with_framework(about, of_memory->second.around(static_cast<double>(total.value)));
     predicted.devices.push_back(std::move(device));
   }
   return predicted;

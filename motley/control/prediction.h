@@ -17,8 +17,8 @@ namespace motley::control {
 struct DevicePrediction {
   std::string name;
   search::DevicePrice price;
-  cost::PredictionInterval peak = {};  ///< bytes
-  Bytes framework = {};                ///< beside the peak
+  cost::PredictionInterval peak = {};  ///< bytes, with the framework's
+  Bytes framework = {};                ///< beside the price's tensors
   bool is_framework_measured = false;  ///< on that kind of device, not of usual figures
   cost::Grounds grounds = {};          ///< of the times
 };

@@ -92,7 +92,8 @@ TEST_F(PredictionTest, WhatRunsMeasuredBecomesTheBasis) {
   EXPECT_EQ(entries[0].predicted, predicted.step.value);
   EXPECT_EQ(entries[0].measured, measured.step.value);
   EXPECT_EQ(entries[1].quantity, "memory");
-  EXPECT_EQ(entries[1].predicted, predicted.devices[1].peak.value);  // of the fullest device
+  EXPECT_EQ(entries[1].predicted,  // of the fullest device
+            static_cast<double>(predicted.devices[1].price.memory.total.value));
   EXPECT_EQ(entries[1].measured, 20'000);
   // All nine runs took a quarter longer than predicted: so will the next one.
   const Predicted second = prediction(answer({5, 3}));

@@ -1,12 +1,15 @@
 #include "motley/control/pricing.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
+#include "motley/cluster/kinds.h"
 #include "motley/control/measuring.h"
 #include "motley/cost/device_keys.h"
 #include "motley/cost/measured/find_framework.h"
+#include "motley/cost/trust/experience.h"
 #include "motley/search/layers/layer_tables.h"
 #include "motley/search/price/cost_table.h"
 
@@ -93,9 +96,29 @@ Result<void> learn_framework(const PriceChoices& choices, const Outside& outside
   return learn_framework(store, *torch, inputs);
 }
 
+void leave_spare(const search::Costs& costs, Inputs& inputs) {
+  for (const DeviceId id : inputs.devices) {
+    cluster::Device& device = inputs.cluster.devices[id.index()];
+    device.spare = Bytes(0);
+    const cost::Origin origin = costs.grounds.at(device.name).origin;
+    if (!device.memory || origin < cost::Origin::kCarried) continue;
+    const auto kind = cluster::find_kind(device.kind);
+    const bool is_printed = kind && kind->memory == device.memory;
+    const double all = static_cast<double>(device.memory->value),
+                 free = is_printed ? cluster::kFreeOfPrinted * all : all;
+    // Tensors may be so many times as large; the context is not, what the allocator keeps is.
+    const double most =
+        cost::find_experience(costs.earlier, {.quantity = "memory"}, origin).around(1).high;
+    const auto context = static_cast<double>(cost::framework_bytes(device, Bytes(0)).value);
+    const double room = std::min(free, context + (free - context) / most);
+    device.spare = Bytes(std::llround(all - room));
+  }
+}
+
 Result<Priced> price(Inputs& inputs, const PriceChoices& choices, const Outside& outside) {
   MOTLEY_ASSIGN(const Priced priced,
                 inputs.layers ? price_layers(inputs) : price_model(inputs, choices, outside));
+  if (!inputs.layers) leave_spare(*priced.costs, inputs);
   MOTLEY_RETURN_IF_ERROR(outside.listener.phase(Phase::kPrice, [&] {
     return search::print_cost_table(search::build_cost_table(*priced.costs, inputs.cluster));
   }));

@@ -31,8 +31,8 @@ struct Priced {
 
 /// Loads the times of the inputs' model on its devices, and measures first what is missing if that
 /// is wanted. Usage errors name what was never measured ("....missing-profile"), with the command
-/// that measures it. Learns what GPUs hold beside tensors. Costs one lowering a profiled batch and
-/// device key.
+/// that measures it. Learns what GPUs hold beside tensors, and what plans are to leave free. Costs
+/// one lowering a profiled batch and device key.
 Result<Priced> price(Inputs& inputs, const PriceChoices& choices, const Outside& outside);
 
 /// Puts what was measured of GPUs' memory beside tensors into the inputs' devices; where nothing
@@ -41,6 +41,11 @@ Result<void> learn_framework(const cost::ProfileStore& store, const std::string&
                              Inputs& inputs);
 /// The same before there are prices; without a GPU or a store it does nothing.
 Result<void> learn_framework(const PriceChoices& choices, const Outside& outside, Inputs& inputs);
+
+/// Has plans leave memory free on devices of kinds that nobody measured (cost::Origin::kCarried,
+/// kKinds): the upper end of what is predicted is to fit (prediction.h), into what counts as free
+/// where the memory is the kind's as printed (cluster/kinds.h). Of others all is room.
+void leave_spare(const search::Costs& costs, Inputs& inputs);
 
 /// The store, in a folder that is made if need be.
 Result<cost::ProfileStore> open_store(const std::string& path);

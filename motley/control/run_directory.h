@@ -29,6 +29,8 @@ struct RunDirectory {
   std::string script() const { return path + "/script.json"; }
   /// Its cluster, as planning and running had it.
   std::string cluster() const { return path + "/cluster.toml"; }
+  /// Locked by the process that has the directory, and which one that is (claim.h).
+  std::string in_use() const { return path + "/in_use"; }
   /// Who leads the run, by which command; what it failed by.
   std::string start() const { return path + "/start.json"; }
   std::string failure() const { return path + "/failure.json"; }

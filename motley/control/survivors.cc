@@ -106,8 +106,8 @@ class Finals {
   bool fits(const plan::Plan& plan, const plan::Price& price) const {
     const std::vector<plan::Member> members = plan::members(plan);
     for (std::size_t rank = 0; rank < price.peaks.size(); ++rank) {
-      const auto& memory = inputs_.cluster.device(members[rank].device).memory;
-      if (memory && price.peaks[rank] > *memory) return false;
+      const auto room = inputs_.cluster.device(members[rank].device).room();
+      if (room && price.peaks[rank] > *room) return false;
     }
     return true;
   }

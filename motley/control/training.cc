@@ -31,7 +31,7 @@ namespace {
 std::vector<Bytes> peaks_of(const Predicted& predicted) {
   std::vector<Bytes> peaks;
   for (const DevicePrediction& device : predicted.devices)
-    peaks.push_back(Bytes(static_cast<std::int64_t>(device.peak.value)));
+    peaks.push_back(device.price.memory.total);
   return peaks;
 }
 
@@ -175,12 +175,8 @@ run::Job make_job(const PreparedRun& prepared) {
 
 Result<void> write_run_directory(const PreparedRun& prepared, const Predicted* predicted) {
   const RunDirectory& directory = prepared.directory;
-  std::error_code code;
-  std::filesystem::create_directories(directory.path, code);
-  if (code)
-    return runtime_error("cli.run-dir", fmt::format("{}: cannot create the run directory: {}",
-                                                    directory.path, code.message()));
   const Planned& planned = *prepared.planned;
+  std::error_code code;
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(
       directory.plan(), plan::print_plan(planned.plan, prepared.inputs->cluster)));
   MOTLEY_RETURN_IF_ERROR(
@@ -272,7 +268,8 @@ Result<PreparedRun> prepare_run(const Inputs& inputs, const Planned& planned,
       adaptation && adaptation->batches ? adaptation->batches->first : planned.plan.global_batch;
   MOTLEY_RETURN_IF_ERROR(count_steps(samples, first_batch, prepared.choices));
   prepared.directory.path = std::filesystem::absolute(choices.run_dir).string();
-  MOTLEY_RETURN_IF_ERROR(check_not_in_use(prepared.directory));
+  MOTLEY_ASSIGN(Claim claim, Claim::take(prepared.directory));
+  prepared.claim = std::make_shared<const Claim>(std::move(claim));
   if (predicted != nullptr) {
     prepared.predicted = predicted->seconds();
     prepared.predicted_peaks = peaks_of(*predicted);

@@ -7,6 +7,7 @@
 
 #include "motley/base/json_forward.h"
 #include "motley/control/adapting.h"
+#include "motley/control/claim.h"
 #include "motley/control/evaluating.h"
 #include "motley/control/monitor.h"
 #include "motley/control/outside.h"
@@ -45,6 +46,7 @@ struct TrainChoices : run::TrainingSettings {
 /// A run whose directory has plan, program and job: all that workers need. Refers to what it was
 /// prepared from.
 struct PreparedRun {
+  std::shared_ptr<const Claim> claim = nullptr;  ///< of the directory
   const Inputs* inputs = nullptr;
   const Planned* planned = nullptr;
   TrainChoices choices;

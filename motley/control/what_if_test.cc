@@ -180,7 +180,7 @@ TEST_F(WhatIfTest, TheObviousQuestions) {
                                    "batch x0.5"));
   // Once b has no room, its memory is asked about, and binds.
   for (DevicePrediction& device : predicted.devices)
-    if (device.name == "b:0") device.price.memory.total = Bytes((1 << 30) - 1);
+    if (device.name == "b:0") device.peak.value = (1 << 30) - 1;
   EXPECT_THAT(texts(), Contains("memory b:0 x2"));
   EXPECT_THAT(find_binding(inputs, *answer.outcome.plan, predicted).back().text,
               "memory of b:0: 1 GiB of 1 GiB, no room for a sample more");

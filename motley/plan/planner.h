@@ -102,6 +102,8 @@ struct PlanOutcome {
   std::optional<Seconds> measured_step = {};  ///< in an earlier run
   Seconds lower_bound;
   std::vector<std::pair<DeviceId, Bytes>> peak;  ///< of used devices
+  /// There is no plan that leaves free what is to be left (cluster::Device::spare).
+  bool may_not_fit = false;
   std::vector<DeviceId> idle;
   Baseline equal_split, best_single;
   std::int64_t considered = 0;  ///< plans priced

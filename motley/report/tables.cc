@@ -21,9 +21,11 @@ std::string against(Seconds step, Seconds chosen) {
 /// Of a device without a limit there is nothing to be near to.
 std::string memory_cell(const cluster::Device& device, Bytes peak) {
   if (!device.memory) return format_bytes(peak);
-  return fmt::format(
+  const std::string cell = fmt::format(
       "{} of {} ({})", format_bytes(peak), format_bytes(*device.memory),
       share(static_cast<double>(peak.value), static_cast<double>(device.memory->value)));
+  if (device.spare.value == 0) return cell;
+  return fmt::format("{}, planned up to {}", cell, format_bytes(*device.room()));
 }
 
 }  // namespace
@@ -171,17 +173,18 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
         against(step, outcome.predicted_step), fits);
   };
   row("plan", "samples", "step", "relative", "fits");
-  priced("chosen", chosen, outcome.predicted_step, "yes");
+  const char* fits = outcome.may_not_fit ? "may not" : "yes";
+  priced("chosen", chosen, outcome.predicted_step, fits);
   if (!outcome.equal_split.label.empty())
     priced("equal split", outcome.equal_split.label, outcome.equal_split.step,
-           outcome.equal_split.fits ? "yes" : "no");
+           outcome.equal_split.fits ? fits : "no");
   if (!outcome.best_single.label.empty())
     priced("best single device", outcome.best_single.label, outcome.best_single.step,
-           outcome.best_single.fits ? "yes" : "no");
+           outcome.best_single.fits ? fits : "no");
   priced("lower bound", "-", outcome.lower_bound, "-");
 
   for (const plan::RunnerUp& each : outcome.runner_ups)
-    priced("runner-up", each.label, each.step, "yes");
+    priced("runner-up", each.label, each.step, fits);
   std::vector<std::pair<std::string, std::string>> rows;
   if (plan::has_stages(*outcome.plan)) {
     text += stage_table(outcome, cluster) + idle_line(outcome, cluster);

@@ -75,10 +75,10 @@ void Accumulating::say_what_lacks(const plan::Problem& problem, const plan::Plan
   const std::vector<plan::Member> members = plan::members(plan);
   for (std::size_t rank = 0; rank < members.size(); ++rank) {
     const cluster::Device& device = problem.cluster->device(members[rank].device);
-    if (!device.memory || price.peaks[rank] <= *device.memory) continue;
+    if (!device.room() || price.peaks[rank] <= *device.room()) continue;
     outcome.why.push_back(fmt::format("{} needs {} in {} micro-batches, has {}", device.name,
                                       format_bytes(price.peaks[rank]), times_,
-                                      format_bytes(*device.memory)));
+                                      format_bytes(*device.room())));
   }
 }
 

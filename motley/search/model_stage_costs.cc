@@ -469,7 +469,7 @@ std::vector<LayerBytes> ModelStageCosts::bytes(std::size_t unit) const {
 void ModelStageCosts::share_states() {
   are_states_shared_ = true;
   for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool)
-    if (const auto& memory = problem_.cluster->device(pools_.devices[pool].front()).memory)
+    if (const auto memory = problem_.cluster->device(pools_.devices[pool].front()).room())
       pools_.pools[pool].memory = *memory;
 }
 

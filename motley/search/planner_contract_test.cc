@@ -82,6 +82,29 @@ TEST_P(Contract, SaysWhatIsMissingWhereNothingFits) {
   EXPECT_THAT(outcome.why, ::testing::Contains(::testing::HasSubstr("has 1 KiB")));
 }
 
+TEST_P(Contract, WhatIsToBeLeftFreeIsNoRoom) {
+  cluster::Cluster cluster = three_devices(std::get<1>(GetParam()));
+  const auto with = [&](Bytes memory, Bytes spare) {
+    for (cluster::Device& device : cluster.devices) {
+      device.memory = memory;
+      device.spare = spare;
+    }
+    return run(InventedProfile(synth::read_graph("mlp"), cluster, kContractSamples), name());
+  };
+  Bytes most;  // of the best plan, which does not fit in a byte less
+  for (const auto& [device, bytes] : with(Bytes(std::int64_t{1} << 40), Bytes(0)).peak)
+    most = std::max(most, bytes);
+  ASSERT_GT(most.value, 0);
+  const Bytes room = most - Bytes(1);
+  const PlanOutcome less = with(room, Bytes(0)),
+                    spared = with(room + Bytes(1 << 20), Bytes(1 << 20));
+  EXPECT_EQ(spared.reason, less.reason);
+  EXPECT_EQ(spared.peak, less.peak);
+  EXPECT_EQ(spared.predicted_step, less.predicted_step);
+  EXPECT_EQ(spared.why, less.why);
+  for (const auto& [device, bytes] : spared.peak) EXPECT_LE(bytes, room);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Contract,
                          ::testing::Combine(::testing::ValuesIn(all_planners()),
                                             ::testing::Values("emulated", "far", "kinds")),

@@ -29,7 +29,7 @@ constexpr const char* kFoundBefore =
 
 bool fits(const plan::Problem& problem, const std::vector<std::pair<DeviceId, Bytes>>& peaks) {
   return std::all_of(peaks.begin(), peaks.end(), [&](const auto& peak) {
-    const auto& memory = problem.cluster->device(peak.first).memory;
+    const auto memory = problem.cluster->device(peak.first).room();
     return !memory || peak.second <= *memory;
   });
 }
@@ -42,7 +42,7 @@ Result<void> consider_alone(const PlannerInputs& inputs, const plan::Problem& pr
   if (inputs.graph == nullptr) return {};
   std::set<std::pair<const StepCurves*, std::int64_t>> seen;
   for (const DeviceId device : problem.devices) {
-    const auto& memory = problem.cluster->device(device).memory;
+    const auto memory = problem.cluster->device(device).room();
     const StepCurves& curves = inputs.evaluator->curves(device, Setting::kAlone);
     const double at_once = curves.end.at(static_cast<double>(problem.global_batch));
     if (!memory || !seen.emplace(&curves, memory->value).second) continue;

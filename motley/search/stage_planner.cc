@@ -346,7 +346,7 @@ class StagePlanning {
   std::optional<Bytes> memory_of(const PlannedStage& stage) const {
     std::optional<Bytes> least;
     for (const DeviceId device : costs_.devices(stage))
-      if (const auto& memory = problem_.cluster->device(device).memory)
+      if (const auto memory = problem_.cluster->device(device).room())
         least = std::min(least.value_or(*memory), *memory);
     return least;
   }
@@ -514,7 +514,7 @@ class StagePlanning {
       bytes += states * static_cast<double>(graph::value_bytes(inputs_.graph->value(id), {}));
     std::vector<double> shares;
     for (const DeviceId device : devices) {
-      const auto& memory = problem_.cluster->device(device).memory;
+      const auto memory = problem_.cluster->device(device).room();
       if (!memory) return {};
       shares.push_back(static_cast<double>(memory->value));
     }
@@ -531,7 +531,7 @@ class StagePlanning {
       if (find_missing(plan, *price).empty()) return take(found, plan, *price);
       if (outcome_.plan && price->step >= outcome_.predicted_step) return {};
       for (std::size_t i = 0; i < devices.size(); ++i) {
-        const Bytes left = *problem_.cluster->device(devices[i]).memory - price->peaks[i];
+        const Bytes left = *problem_.cluster->device(devices[i]).room() - price->peaks[i];
         shares[i] = std::max(0.0, bytes * shares[i] / all + static_cast<double>(left.value));
       }
     }
@@ -563,7 +563,7 @@ class StagePlanning {
     std::map<DeviceId, Bytes> missing;
     const std::vector<plan::Member> members = plan::members(plan);
     for (std::size_t rank = 0; rank < members.size(); ++rank) {
-      const auto& memory = problem_.cluster->device(members[rank].device).memory;
+      const auto memory = problem_.cluster->device(members[rank].device).room();
       if (memory && price.peaks[rank] > *memory)
         missing[members[rank].device] = price.peaks[rank] - *memory;
     }
@@ -572,7 +572,7 @@ class StagePlanning {
 
   void note_lacking(const StagePlan& plan, const std::map<DeviceId, Bytes>& missing) {
     for (const auto& [device, bytes] : missing) {
-      const auto memory = static_cast<double>(problem_.cluster->device(device).memory->value);
+      const auto memory = static_cast<double>(problem_.cluster->device(device).room()->value);
       const double part = memory / (memory + static_cast<double>(bytes.value)) * 0.98;
       const auto [known, is_new] = lacking_.try_emplace(pool_of(plan, device), part);
       known->second = std::min(known->second, part);

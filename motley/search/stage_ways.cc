@@ -91,7 +91,7 @@ std::vector<plan::Region> StageWays::find(const std::vector<DeviceId>& devices,
       sharding.gathered_again.insert(id);
   }
   const bool is_much = std::any_of(devices.begin(), devices.end(), [&](DeviceId device) {
-    const auto& memory = question_.cluster->device(device).memory;
+    const auto memory = question_.cluster->device(device).room();
     return memory && whole > kMuchMemory * static_cast<double>(memory->value);
   });
   if (is_much) add(sharding);

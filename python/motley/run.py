@@ -32,6 +32,7 @@ import numpy as np
 import torch
 
 from motley import program
+from motley.claim import claim
 from motley.philox import LOW, philox4x32
 from motley.samples import DataError, Inputs, describe
 
@@ -287,6 +288,7 @@ class Run:
         for worker in self._workers:
             worker.process.stdin.close()
             worker.process.wait(self.timeout)
+        self._give_up_claim()
 
     def __enter__(self) -> Run:
         return self
@@ -306,6 +308,7 @@ class Run:
         if rank is None or rank == 0:
             prepared = self._call(["run", "--prepare", "--json", *words])
             self.run_dir = prepared["run_dir"]
+            self._claim = claim(self.run_dir)
         if rank is None:
             self._clean()
             with open(prepared["job"]) as file:
@@ -501,3 +504,8 @@ class Run:
             if worker.process.poll() is None:
                 worker.process.kill()
                 worker.process.wait()
+        self._give_up_claim()
+
+    def _give_up_claim(self) -> None:
+        if hasattr(self, "_claim"):
+            self._claim.close()

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import socket
+import subprocess
 import sys
 import threading
 import types
@@ -310,11 +311,17 @@ def test_a_folder_of_the_engine_is_refused(tmp_path):
 
 
 def test_a_folder_in_use_is_left_alone(tmp_path):
-    (tmp_path / "start.json").write_text(json.dumps({"pid": os.getppid()}))
-    with pytest.raises(ValueError, match=rf"is in use by process {os.getppid()}; wait for it, stop it \(kill {os.getppid()}\), or give another folder"):
-        run_log.RunLog(str(tmp_path), ["a:0"])
-    for pid in (os.getpid(), 2**22 + 1):
-        (tmp_path / "start.json").write_text(json.dumps({"pid": pid}))
+    code = "import sys; from motley.claim import claim; kept = claim(sys.argv[1]); print('ready', flush=True); sys.stdin.read()"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=environment, **pipes) as other:
+        other.stdout.readline()
+        said = rf"^motley.torch.share: run_dir {tmp_path} is in use by process {other.pid}; wait for it, stop it \(kill {other.pid}\), or give another folder$"
+        with pytest.raises(ValueError, match=said):
+            run_log.RunLog(str(tmp_path), ["a:0"])
+        assert os.listdir(tmp_path) == ["in_use"]
+        other.stdin.close()
+    for _ in range(2):
         run_log.RunLog(str(tmp_path), ["a:0"]).close()
 
 

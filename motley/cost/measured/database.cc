@@ -2,47 +2,91 @@
 
 #include <fmt/format.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <cmath>
+#include <fstream>
+#include <optional>
+#include <sstream>
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/base/text.h"
 
 namespace motley::cost {
 namespace {
 
-constexpr int kBusyMilliseconds = 5000;
-
-tl::unexpected<Error> fault(sqlite3* connection, const std::string& path) {
-  const int code = sqlite3_errcode(connection) & 0xff;
-  const std::string text = sqlite3_errmsg(connection);
-  switch (code) {
-    case SQLITE_NOTADB:
-      return usage_error("cost.not-a-store", fmt::format("{}: is not a profile store", path));
-    case SQLITE_CORRUPT:
-      return usage_error("cost.corrupt-store",
-                         fmt::format("{}: the profile store is corrupt ({}); remove it and run "
-                                     "`motley profile` again",
-                                     path, text));
-    case SQLITE_CANTOPEN:
-      return usage_error("cost.open", fmt::format("{}: cannot be opened ({})", path, text));
-    case SQLITE_READONLY:
-      return usage_error("cost.open", fmt::format("{}: cannot be written ({})", path, text));
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-      return runtime_error(
-          "cost.busy", fmt::format("{}: another process has held the profile store for {} s", path,
-                                   kBusyMilliseconds / 1000));
-    default:
-      return runtime_error("cost.store", fmt::format("{}: {}", path, text));
+/// Another process of this host that has a lock on the file, rather one that writes; none: it is of
+/// another host, or has none any more. By the system's list, as opening and closing the file here
+/// would give up this process's own locks.
+std::optional<std::int64_t> find_holder(const std::string& path) {
+  struct stat file {};
+  if (::stat(path.c_str(), &file) != 0) return std::nullopt;
+  std::ifstream locks("/proc/locks");
+  std::optional<std::int64_t> reader;
+  std::string line;
+  while (std::getline(locks, line)) {
+    // "1: POSIX  ADVISORY  WRITE 4711 fe:00:1234 1073741825 1073741825"
+    std::istringstream words(line);
+    std::string number, sort, strength, kind, place;
+    std::int64_t pid = 0;
+    if (!(words >> number >> sort >> strength >> kind >> pid >> place)) continue;  // "1: -> ..."
+    const bool is_there = place.ends_with(fmt::format(":{}", file.st_ino));
+    if (!is_there || pid <= 0 || pid == ::getpid()) continue;
+    if (kind == "WRITE") return pid;
+    reader = pid;
   }
+  return reader;
 }
 
 }  // namespace
 
+tl::unexpected<Error> Database::fault() const {
+  const int code = sqlite3_extended_errcode(connection_.get());
+  const std::string text = sqlite3_errmsg(connection_.get());
+  switch (code) {
+    case SQLITE_IOERR_LOCK:
+    case SQLITE_IOERR_RDLOCK:
+    case SQLITE_IOERR_UNLOCK:
+    case SQLITE_IOERR_CHECKRESERVEDLOCK:
+      return usage_error("cost.no-locks",
+                         fmt::format("{}: its file system does not lock files, so that processes "
+                                     "cannot share the profile store; name another place "
+                                     "(MOTLEY_PROFILES)",
+                                     path_));
+  }
+  switch (code & 0xff) {
+    case SQLITE_NOTADB:
+      return usage_error("cost.not-a-store", fmt::format("{}: is not a profile store", path_));
+    case SQLITE_CORRUPT:
+      return usage_error("cost.corrupt-store",
+                         fmt::format("{}: the profile store is corrupt ({}); remove it and run "
+                                     "`motley profile` again",
+                                     path_, text));
+    case SQLITE_CANTOPEN:
+      return usage_error("cost.open", fmt::format("{}: cannot be opened ({})", path_, text));
+    case SQLITE_READONLY:
+      return usage_error("cost.open", fmt::format("{}: cannot be written ({})", path_, text));
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED: {
+      const auto holder = find_holder(path_);
+      return runtime_error(
+          "cost.busy",
+          fmt::format("{}: {} has held the profile store for {}; wait for it or stop it{}", path_,
+                      holder ? fmt::format("process {}", *holder)
+                             : "another process, of this host or another,",
+                      format_seconds(wait_), holder ? fmt::format(" (kill {})", *holder) : ""));
+    }
+    default:
+      return runtime_error("cost.store", fmt::format("{}: {}", path_, text));
+  }
+}
+
 void Statement::Finalize::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
 
-Statement::Statement(sqlite3* connection, sqlite3_stmt* statement, const std::string& path)
-    : connection_(connection), statement_(statement), path_(&path) {}
+Statement::Statement(const Database& database, sqlite3_stmt* statement)
+    : database_(&database), statement_(statement) {}
 
 int Statement::next_parameter() {
   // Rows of an earlier use may not have been read to the end.
@@ -76,7 +120,7 @@ Result<bool> Statement::step() {
     sqlite3_reset(statement_.get());
     return false;
   }
-  const auto error = fault(connection_, *path_);
+  const auto error = database_->fault();
   sqlite3_reset(statement_.get());
   return error;
 }
@@ -101,16 +145,17 @@ double Statement::real(int column) const { return sqlite3_column_double(statemen
 
 void Database::Close::operator()(sqlite3* connection) const { sqlite3_close_v2(connection); }
 
-Result<std::unique_ptr<Database>> Database::open(const std::string& path) {
+Result<std::unique_ptr<Database>> Database::open(const std::string& path, Seconds wait) {
   std::unique_ptr<Database> database(new Database());
   database->path_ = path;
+  database->wait_ = wait;
   sqlite3* connection = nullptr;
   const int code = sqlite3_open_v2(path.c_str(), &connection,
                                    SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, nullptr);
   database->connection_.reset(connection);
   MOTLEY_CHECK(connection != nullptr);
-  if (code != SQLITE_OK) return fault(connection, path);
-  sqlite3_busy_timeout(connection, kBusyMilliseconds);
+  if (code != SQLITE_OK) return database->fault();
+  sqlite3_busy_timeout(connection, static_cast<int>(std::lround(1000 * wait.value)));
   return database;
 }
 
@@ -118,13 +163,13 @@ Result<Statement> Database::prepare(std::string_view sql) const {
   sqlite3_stmt* statement = nullptr;
   const int code = sqlite3_prepare_v2(connection_.get(), sql.data(), static_cast<int>(sql.size()),
                                       &statement, nullptr);
-  if (code != SQLITE_OK) return fault(connection_.get(), path_);
-  return Statement(connection_.get(), statement, path_);
+  if (code != SQLITE_OK) return fault();
+  return Statement(*this, statement);
 }
 
 Result<void> Database::run(const char* sql) const {
   if (sqlite3_exec(connection_.get(), sql, nullptr, nullptr, nullptr) == SQLITE_OK) return {};
-  return fault(connection_.get(), path_);
+  return fault();
 }
 
 Result<std::int64_t> Database::integer(std::string_view sql) const {

@@ -6,17 +6,20 @@
 #include <string_view>
 
 #include "motley/base/result.h"
+#include "motley/base/units.h"
 
 struct sqlite3;
 struct sqlite3_stmt;
 
 namespace motley::cost {
 
+class Database;
+
 /// A prepared statement: bind the parameters in order, step through the rows, read their columns.
 /// Belongs to its Database, which must outlive it.
 class Statement {
  public:
-  Statement(sqlite3* connection, sqlite3_stmt* statement, const std::string& path);
+  Statement(const Database& database, sqlite3_stmt* statement);
 
   Statement& bind(std::string_view text);
   Statement& bind(std::int64_t number);
@@ -37,17 +40,25 @@ class Statement {
   struct Finalize {
     void operator()(sqlite3_stmt* statement) const;
   };
-  sqlite3* connection_;
+  const Database* database_;
   std::unique_ptr<sqlite3_stmt, Finalize> statement_;
-  const std::string* path_;
   int next_ = 1;  // parameter that bind() sets
 };
 
-/// One SQLite file. The one place that names the library, with database.cc.
+/// No transaction of a store takes as long, on a network's file system neither: whoever holds one
+/// so long has stopped.
+inline constexpr Seconds kLongestHold{30};
+
+/// One SQLite file. The one place that names the library, with database.cc. Processes keep apart by
+/// locks on the file, so those of several hosts may share it, too, where their file system locks
+/// for all. Its journal stays a file beside it (a write-ahead log is in memory that the processes
+/// of one host alone share).
 class Database {
  public:
-  /// Opens or creates; waits up to five seconds for other processes at every step.
-  static Result<std::unique_ptr<Database>> open(const std::string& path);
+  /// Opens or creates. Each step waits so long for other processes: then it is a runtime error
+  /// (cost.busy) that names who holds the file, if that is a process of this host.
+  static Result<std::unique_ptr<Database>> open(const std::string& path,
+                                                Seconds wait = kLongestHold);
 
   Result<Statement> prepare(std::string_view sql) const;
   /// Statements without parameters or rows.
@@ -55,6 +66,8 @@ class Database {
   /// First column of the first row.
   Result<std::int64_t> integer(std::string_view sql) const;
   const std::string& path() const { return path_; }
+  /// Of what failed last.
+  tl::unexpected<Error> fault() const;
 
  private:
   struct Close {
@@ -62,6 +75,7 @@ class Database {
   };
   Database() = default;
   std::string path_;
+  Seconds wait_;
   std::unique_ptr<sqlite3, Close> connection_;
 };
 

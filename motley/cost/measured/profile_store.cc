@@ -208,8 +208,8 @@ ProfileStore::ProfileStore(ProfileStore&&) noexcept = default;
 ProfileStore& ProfileStore::operator=(ProfileStore&&) noexcept = default;
 ProfileStore::~ProfileStore() = default;
 
-Result<ProfileStore> ProfileStore::open(const std::string& path) {
-  MOTLEY_ASSIGN(std::unique_ptr<Database> database, Database::open(path));
+Result<ProfileStore> ProfileStore::open(const std::string& path, Seconds wait) {
+  MOTLEY_ASSIGN(std::unique_ptr<Database> database, Database::open(path, wait));
   MOTLEY_RETURN_IF_ERROR(prepare_file(*database));
   auto state = std::make_unique<State>(std::move(database));
   MOTLEY_ASSIGN(state->find_op, state->database->prepare(kFindOp));

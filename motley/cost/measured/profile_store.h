@@ -8,6 +8,7 @@
 
 #include "motley/base/result.h"
 #include "motley/base/units.h"
+#include "motley/cost/measured/database.h"
 #include "motley/cost/measured/operator_work.h"
 
 namespace motley::cost {
@@ -70,13 +71,14 @@ struct PredictionEntry {
 };
 
 /// Measured times, kept in one SQLite file. An entry written again is one more round; the newest
-/// kRoundsKept are kept and merged when read. Several processes may use a file at a time; one
-/// object belongs to one thread. Faults of the file's contents are usage errors, those of the disk
-/// runtime errors.
+/// kRoundsKept are kept and merged when read. Several processes may use a file at a time, also of
+/// several hosts (database.h): each put is there whole or not at all, and none is lost. One object
+/// belongs to one thread. Faults of the file's contents are usage errors, those of the disk and of
+/// processes that hold the file for too long (cost.busy) runtime errors.
 class ProfileStore {
  public:
   /// Opens or creates; refuses a file that is not a profile store or of another version (usage).
-  static Result<ProfileStore> open(const std::string& path);
+  static Result<ProfileStore> open(const std::string& path, Seconds wait = kLongestHold);
   static constexpr int kRoundsKept = 8;
   ProfileStore(ProfileStore&&) noexcept;
   ProfileStore& operator=(ProfileStore&&) noexcept;

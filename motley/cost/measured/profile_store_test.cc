@@ -1,15 +1,24 @@
 #include "motley/cost/measured/profile_store.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
+#include "motley/base/descriptor.h"
 #include "motley/cost/measured/database.h"
+#include "motley/testing/other_process.h"
 
 namespace motley::cost {
 namespace {
+
+using testing::OtherProcess;
 
 const DeviceKey kThisCpu{"cpu", 1, "2.15"};
 const DeviceKey kGpu{"NVIDIA A10", 1, "2.15"};
@@ -278,6 +287,133 @@ TEST_F(ProfileStoreTest, ReportsATimeThatCannotBe) {
             path_ +
                 ": the profile store is corrupt (a time of -2 s); remove it and run `motley "
                 "profile` again");
+}
+
+constexpr int kProcesses = 4, kRounds = 8;
+
+/// What one of several processes does: puts two entries at a time, and sees those of others whole.
+std::string share_store(const std::string& path, int process) {
+  auto store = ProfileStore::open(path);
+  if (!store) return store.error().message;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string key = std::to_string(process) + " " + std::to_string(round);
+    const auto put = store->put({op(kThisCpu, "one " + key, 1), op(kThisCpu, "other " + key, 1)});
+    if (!put) return put.error().message;
+    const auto kept = store->put(PredictionEntry{"m", "c", "step", 1, 1.0 + process});
+    if (!kept) return kept.error().message;
+    const auto batches = store->put_batches("m", kThisCpu, {kRounds * process + round});
+    if (!batches) return batches.error().message;
+    const auto seen = store->ops(kThisCpu);
+    if (!seen) return seen.error().message;
+    if (seen->size() % 2 != 0) return "half of a put is seen";
+  }
+  return "";
+}
+
+TEST_F(ProfileStoreTest, ProcessesShareAFileAndLoseNothing) {
+  int ends[2];  // all open the file, which is not there yet, at a time: when the gate is closed
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const Descriptor waiting(ends[0]);
+  Descriptor gate(ends[1]);
+  std::vector<std::unique_ptr<OtherProcess>> processes;
+  for (int process = 0; process < kProcesses; ++process)
+    processes.push_back(std::make_unique<OtherProcess>([&](const auto& ready) -> std::string {
+      gate.reset();
+      ready();
+      char byte = 0;
+      if (::read(waiting.number(), &byte, 1) != 0) return "no gate";
+      return share_store(path_, process);
+    }));
+  for (const auto& process : processes) process->wait_for_ready();
+  gate.reset();
+  for (const auto& process : processes) EXPECT_EQ(process->wait_for_exit(), 0);
+  const ProfileStore store = open();
+  EXPECT_EQ(store.ops(kThisCpu)->size(), 2U * kProcesses * kRounds);
+  EXPECT_EQ(store.predictions()->size(), 1U * kProcesses * kRounds);
+  EXPECT_EQ(store.batches("m", kThisCpu)->size(), 1U * kProcesses * kRounds);
+}
+
+TEST_F(ProfileStoreTest, RoundsOfProcessesAddUp) {
+  constexpr int kEach = ProfileStore::kRoundsKept / 2;
+  const auto write_rounds = [&](const auto&) -> std::string {
+    ProfileStore store = open();
+    for (int round = 0; round < kEach; ++round)
+      if (const auto put = store.put({op(kThisCpu, "a", 1.0)}); !put) return put.error().message;
+    return "";
+  };
+  OtherProcess first(write_rounds), second(write_rounds);
+  EXPECT_EQ(first.wait_for_exit(), 0);
+  EXPECT_EQ(second.wait_for_exit(), 0);
+  EXPECT_EQ(open().find_op(kThisCpu, "a").value()->samples, 2 * kEach * 20);  // 20 a round
+}
+
+TEST_F(ProfileStoreTest, AKilledProcessLeavesWholePuts) {
+  for (int times = 0; times < 5; ++times) {
+    OtherProcess writer([&](const auto& ready) -> std::string {
+      ProfileStore store = open();
+      for (int i = 0;; ++i) {
+        const std::string key = std::to_string(times) + " " + std::to_string(i);
+        const auto put =
+            store.put({op(kThisCpu, "one " + key, 1.0), op(kThisCpu, "other " + key, 1.0)});
+        if (!put) return put.error().message;
+        if (i == times) ready();
+      }
+    });
+    writer.wait_for_ready();
+    writer.kill();
+    const auto seen = open().ops(kThisCpu);
+    ASSERT_TRUE(seen) << seen.error().message;
+    EXPECT_GE(seen->size(), 2U * static_cast<std::size_t>(times + 1));
+    EXPECT_EQ(seen->size() % 2, 0U);
+  }
+}
+
+TEST_F(ProfileStoreTest, WhoHoldsItForTooLongIsNamed) {
+  ASSERT_TRUE(open().put({op(kThisCpu, "a", 1.0)}));
+  OtherProcess holder([&](const auto& ready) -> std::string {
+    const auto database = Database::open(path_);
+    const auto transaction = Transaction::begin(**database);
+    ready();
+    ::pause();
+    return "";
+  });
+  holder.wait_for_ready();
+  ProfileStore store = ProfileStore::open(path_, Seconds(0.05)).value();
+  EXPECT_EQ(store.find_op(kThisCpu, "a").value()->median, Seconds(1.0));  // reading needs no wait
+  const auto put = store.put({op(kThisCpu, "a", 2.0)});
+  ASSERT_FALSE(put);
+  const std::string pid = std::to_string(holder.pid());
+  EXPECT_EQ(put.error(), (Error{ErrorKind::kRuntime, "cost.busy",
+                                path_ + ": process " + pid +
+                                    " has held the profile store for 50 ms; wait for "
+                                    "it or stop it (kill " +
+                                    pid + ")"}));
+  holder.kill();
+  ASSERT_TRUE(store.put({op(kThisCpu, "a", 2.0)}));
+  // This process does not name itself, nor one of another host.
+  const auto own = Database::open(path_);
+  const auto transaction = Transaction::begin(**own);
+  EXPECT_EQ(store.put({op(kThisCpu, "a", 2.0)}).error().message,
+            path_ +
+                ": another process, of this host or another, has held the profile store for 50 "
+                "ms; wait for it or stop it");
+}
+
+int refuse_lock(int /*file*/, int /*command*/, ...) {
+  errno = ENOSYS;
+  return -1;
+}
+
+TEST_F(ProfileStoreTest, AFileSystemWithoutLocksIsSaid) {
+  ASSERT_TRUE(open().put({op(kThisCpu, "a", 1.0)}));
+  sqlite3_vfs* const files = sqlite3_vfs_find(nullptr);
+  ASSERT_EQ(
+      files->xSetSystemCall(files, "fcntl", reinterpret_cast<sqlite3_syscall_ptr>(refuse_lock)),
+      SQLITE_OK);
+  EXPECT_EQ(message(),
+            "its file system does not lock files, so that processes cannot share the profile "
+            "store; name another place (MOTLEY_PROFILES)");
+  ASSERT_EQ(files->xSetSystemCall(files, "fcntl", nullptr), SQLITE_OK);
 }
 
 }  // namespace

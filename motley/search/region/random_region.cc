@@ -110,9 +110,9 @@ std::vector<std::string> find_lacking(const cluster::Cluster& cluster,
   std::vector<std::string> lacking;
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
     const cluster::Device& device = cluster.device(devices[rank]);
-    if (device.memory && peaks[rank] > *device.memory)
+    if (device.room() && peaks[rank] > *device.room())
       lacking.push_back(fmt::format("{} needs {}, has {}", device.name, format_bytes(peaks[rank]),
-                                    format_bytes(*device.memory)));
+                                    format_bytes(*device.room())));
   }
   return lacking;
 }

@@ -77,7 +77,7 @@ void SplitSpace::add_device(DeviceId device) {
   DeviceType type;
   type.alone = &evaluator.curves(device, Setting::kAlone);
   type.shared = &evaluator.curves(device, Setting::kShared);
-  type.memory = problem_->cluster->device(device).memory;
+  type.memory = problem_->cluster->device(device).room();
   auto found = std::find_if(types_.begin(), types_.end(), [&](const DeviceType& other) {
     return other.memory == type.memory && is_same(*other.alone, *type.alone) &&
            is_same(*other.shared, *type.shared);
@@ -98,7 +98,7 @@ void SplitSpace::add_device(DeviceId device) {
 
 std::int64_t SplitSpace::find_cap(DeviceId device, Setting setting) const {
   const std::int64_t most = std::min(problem_->global_batch, problem_->max_samples);
-  const auto& memory = problem_->cluster->device(device).memory;
+  const auto memory = problem_->cluster->device(device).room();
   if (least() > most) return 0;
   if (!memory) return most;
   return search::find_cap(evaluator(), device, setting, *memory, least(), most);

@@ -94,7 +94,7 @@ class DeviceSets {
     std::map<NodeId, OfNode> nodes;
     for (std::size_t i = 0; i < set.devices.size(); ++i) {
       const cluster::Device& device = cluster_.device(set.devices[i]);
-      nodes[device.node].emplace_back(set.shares[i], device.memory.value_or(Bytes(-1)).value);
+      nodes[device.node].emplace_back(set.shares[i], device.room().value_or(Bytes(-1)).value);
     }
     Likeness likeness;
     for (auto& [node, members] : nodes) {

@@ -14,7 +14,7 @@ namespace {
 
 /// Of its memory, by which a plan lacks most of all devices.
 void note_lack(const SpmdStudy& study, std::size_t rank, SpmdPlan& plan) {
-  const auto& memory = study.device(plan.devices[rank]).memory;
+  const auto memory = study.device(plan.devices[rank]).room();
   if (memory) plan.lack = std::max(plan.lack, plan.peaks[rank] - *memory);
 }
 
@@ -180,7 +180,7 @@ Result<SpmdPlan> gather_again(SpmdStudy& study, SpmdPlan plan) {
   // What is lacking beside what all together save, of the device that lacks most of that.
   double part = 0;
   for (std::size_t rank = 0; rank < plan.devices.size(); ++rank) {
-    const auto& memory = study.device(plan.devices[rank]).memory;
+    const auto memory = study.device(plan.devices[rank]).room();
     if (memory && plan.peaks[rank] > *memory && plan.peaks[rank] > all.peaks[rank])
       part = std::max(part, static_cast<double>((plan.peaks[rank] - *memory).value) /
                                 static_cast<double>((plan.peaks[rank] - all.peaks[rank]).value));

@@ -39,11 +39,11 @@ std::vector<std::string> lack_of_memory(const Problem& problem, const SpmdPlan& 
   std::vector<std::string> lines;
   for (std::size_t rank = 0; rank < nearest.devices.size(); ++rank) {
     const cluster::Device& device = problem.cluster->device(nearest.devices[rank]);
-    if (device.memory && nearest.peaks[rank] > *device.memory)
+    if (device.room() && nearest.peaks[rank] > *device.room())
       lines.push_back(fmt::format("{} needs {} even with parameters in parts{}, has {}: {} short",
                                   device.name, format_bytes(nearest.peaks[rank]), often,
-                                  format_bytes(*device.memory),
-                                  format_bytes(nearest.peaks[rank] - *device.memory)));
+                                  format_bytes(*device.room()),
+                                  format_bytes(nearest.peaks[rank] - *device.room())));
   }
   lines.push_back("a smaller global batch, more devices or that much more memory would help");
   return lines;

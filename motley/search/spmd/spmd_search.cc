@@ -211,7 +211,7 @@ class Search {
   Bytes lack_in_all(const SpmdPlan& plan) const {
     Bytes lack;
     for (std::size_t rank = 0; rank < plan.devices.size(); ++rank) {
-      const auto& memory = study_.device(plan.devices[rank]).memory;
+      const auto memory = study_.device(plan.devices[rank]).room();
       if (!memory) return {};
       lack += plan.peaks[rank] - *memory;
     }
@@ -255,7 +255,7 @@ class Search {
     const Cut cut = cut_of(shares);
     for (int times = 0; times < kMostTimes && cut_of(shares) == cut; ++times)
       for (std::size_t rank = 0; rank < shares.size(); ++rank)
-        if (const auto& memory = study_.device(plan.devices[rank]).memory)
+        if (const auto memory = study_.device(plan.devices[rank]).room())
           shares[rank] *= std::min(1.0, kSpare * static_cast<double>(memory->value) /
                                             static_cast<double>(plan.peaks[rank].value));
     return shares;

@@ -21,7 +21,7 @@ using Sort = std::tuple<std::string, std::int64_t, double, int>;
 using SortedDevices = std::map<Sort, std::vector<DeviceId>>;
 
 Result<Bytes> memory_of(const cluster::Device& device, UnknownMemory unknown) {
-  if (device.memory) return *device.memory;
+  if (const auto room = device.room()) return *room;
   const auto kind = cluster::find_kind(device.kind);
   if (kind && kind->memory) return *kind->memory;
   if (unknown == UnknownMemory::kUnlimited) return kNoLimit;

@@ -15,11 +15,11 @@ import pathlib
 import socket
 import statistics
 import sys
-import time
 from collections.abc import Sequence
 
 import torch
 
+from motley.claim import InUseError, claim
 from motley.torch.ending import watch_end
 from motley.torch.refusals import refuse
 
@@ -37,17 +37,6 @@ def keep_losses(roots: Sequence[torch.Tensor], part: float, work) -> None:
             work.losses.append((root.detach().to("cpu", non_blocking=True, copy=True), part))
 
 
-def find_writer(start: pathlib.Path) -> int | None:
-    """The process that wrote a start.json, if it is another one and lives; one that began later was given its number anew."""
-    try:
-        pid = int(json.loads(start.read_text())["pid"])
-        state, *_ = fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        begun = time.time() - float(pathlib.Path("/proc/uptime").read_text().split()[0]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-        return pid if pid != os.getpid() and state != "Z" and begun <= start.stat().st_mtime + 1 else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 class RunLog:
     """Rank 0's: writes what all ranks said of each step."""
 
@@ -55,8 +44,10 @@ class RunLog:
         self.folder, self.devices = pathlib.Path(folder), list(devices)
         self.folder.mkdir(parents=True, exist_ok=True)
         refuse((self.folder / "job.json").exists(), f"run_dir {folder} is of `motley run`; give another folder")
-        pid = find_writer(self.folder / "start.json")
-        refuse(pid is not None, f"run_dir {folder} is in use by process {pid}; wait for it, stop it (kill {pid}), or give another folder")
+        try:
+            self.claim = claim(folder)
+        except InUseError as error:
+            refuse(True, f"run_dir {error}")
         self.first = self._steps_before()
         self.decisions: list[dict] = []
         self.seconds: list[float] = []  # of each step of this start
@@ -66,7 +57,7 @@ class RunLog:
         for name in ("summary.json", "failure.json"):
             (self.folder / name).unlink(missing_ok=True)
         self._write("script.json", {"schema": "motley.script/1", "devices": self.devices})
-        self._write("start.json", {"arguments": ["python", *sys.orig_argv[1:]], "pid": os.getpid()})
+        self._write("start.json", {"arguments": ["python", *sys.orig_argv[1:]], "pid": os.getpid(), "host": socket.gethostname()})
         self.file = open(self.folder / "log.jsonl", "a", encoding="utf-8", buffering=1)  # a line at once
 
     def _steps_before(self) -> int:
@@ -145,6 +136,7 @@ class RunLog:
         if self.file is not None:
             self.file.close()
             self.file = None
+        self.claim.close()
 
     def _try(self, write) -> None:
         if self.file is None:
