@@ -39,6 +39,7 @@ class InUseTest : public VerbTest {
 
   void prepare() {
     EXPECT_EQ(call_run(), kDone) << err_;
+    std::filesystem::remove(run_dir_ + "/start.json");  // its process, this one, lives on
     std::filesystem::create_directories(checkpoint_);
     EXPECT_TRUE(write_file_atomic(checkpoint_ + "/state.json", "{}"));
   }

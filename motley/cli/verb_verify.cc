@@ -159,8 +159,9 @@ Result<int> verify_plan(const VerifyOptions& options, const Context& context) {
   MOTLEY_ASSIGN(const control::TrainChoices choices,
                 make_train_choices(run, find_python(run.python, context)));
   const std::string directory =
-      std::filesystem::absolute(
-          choices.run_dir.empty() ? default_run_dir(run.plan.planning.model) + "-verify" : choices.run_dir)
+      std::filesystem::absolute(choices.run_dir.empty()
+                                    ? default_run_dir(run.plan.planning.model) + "-verify"
+                                    : choices.run_dir)
           .string();
   // Before anything is measured.
   MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));
