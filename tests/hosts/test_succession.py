@@ -119,7 +119,8 @@ def test_the_next_lead_knows_a_newcomer(lead, hosts):
     assert "d:0" in (folder / "plan.json").read_text()
     # It leaves and comes back at the new lead.
     hosts["b"].run(f"{MOTLEY} leave {LED}/{folder.name} d:0")
-    hosts["c"].run(f"{MOTLEY} join b:{port} --device d:0")
+    word = json.loads((folder / "door.json").read_text())["word"]
+    hosts["c"].run(f"{MOTLEY} join {word}@b:{port} --device d:0")
     hosts["b"].run("pkill -TERM -f '[-]-succeed'")  # not the agent there
     found = wait_for(lambda: summary_of(hosts["b"], "grown"))
     assert [each["lost"] for each in found["membership"] if each["lost"]] == [["a:0"]]
