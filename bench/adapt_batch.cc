@@ -13,6 +13,7 @@
 #include "motley/adapt/drawn_noise.h"
 #include "motley/adapt/learning_rate.h"
 #include "motley/base/statistics.h"
+#include "peers/policies/batch_baselines.h"
 
 namespace motley::bench {
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string_view>
 #include <vector>
 
 #include "bench/simulated_cluster.h"
@@ -107,7 +108,7 @@ Result<void> run_jabas(const std::string& data, Json& rows) {
   MOTLEY_ASSIGN(const PassTimes p100, read_pass(table, "P100"));
   SimulatedCluster cluster;
   MOTLEY_ASSIGN(cluster.exchanges, read_exchanges(data));
-  std::map<std::string, std::vector<double>> over, steps;
+  std::map<std::string_view, std::vector<double>> over, steps;
   for (int i = 0; i <= 20; ++i) {
     cluster.batch = std::llround(256 * std::pow(2, i / 4.0));
     cluster.curves.clear();
