@@ -176,9 +176,12 @@ Result<void> keep_error(const control::PreparedRun& prepared, const control::Pre
     if (rank.peak_bytes) peaks.push_back(*rank.peak_bytes);
   measured.peak_bytes = std::move(peaks);
   MOTLEY_RETURN_IF_ERROR(control::remember(*prepared.inputs, predicted, measured, store));
-  return prepared.adaptation
-             ? control::remember_tried(*prepared.inputs, *prepared.adaptation, store)
-             : Result<void>();
+  if (!prepared.adaptation) return {};
+  for (const control::Candidate& each : prepared.adaptation->candidates)
+    if (each.predicted)
+      MOTLEY_RETURN_IF_ERROR(control::remember_tried(
+          *prepared.inputs, {each.planned.plan, each.predicted->seconds(), each.measured}, store));
+  return {};
 }
 
 bool are_processors(const control::Inputs& inputs) {
@@ -311,13 +314,6 @@ Result<void> make_elastic(const RunOptions& options, const control::TrainChoices
   return {};
 }
 
-std::string where_to_run(const RunOptions& options) {
-  return std::filesystem::absolute(options.training.run_dir.empty()
-                                       ? default_run_dir(options.plan.planning.model)
-                                       : options.training.run_dir)
-      .string();
-}
-
 /// Decisions begin with a plan of their own: nothing is searched. Where it is learned how the batch
 /// is split, plans that split it are.
 Result<void> take_first_plan(RunOptions& options) {
@@ -331,8 +327,7 @@ Result<void> take_first_plan(RunOptions& options) {
   MOTLEY_ASSIGN(const auto decisions, control::read_decisions(options.decisions));
   if (decisions.empty())
     return usage_error("decisions.none", options.decisions + ": has no decision");
-  std::string& run_dir = options.training.run_dir;
-  if (run_dir.empty()) run_dir = default_run_dir(options.plan.planning.model);
+  const std::string& run_dir = options.training.run_dir;
   std::error_code code;
   std::filesystem::create_directories(run_dir, code);
   options.plan.file = run_dir + "/first_plan.json";
@@ -441,7 +436,7 @@ Result<void> prepare_to_rent(const control::ChosenPlan& chosen,
 Result<std::vector<std::string>> earlier_newcomers(const RunOptions& options) {
   if (!options.elastic || !options.succeed.empty() || !options.training.resume)
     return std::vector<std::string>();
-  return control::read_newcomers(control::RunDirectory{where_to_run(options)}.newcomers());
+  return control::read_newcomers(control::RunDirectory{options.training.run_dir}.newcomers());
 }
 
 /// A plan, and what is known of devices that came to the run.
@@ -478,7 +473,10 @@ Result<control::Measured> train_and_show(const control::PreparedRun& prepared,
 Result<int> run_plan(const RunOptions& given, const Context& context) {
   RunOptions options = given;
   MOTLEY_ASSIGN(const auto continued, succeed(options, context));
-  MOTLEY_RETURN_IF_ERROR(control::check_not_in_use({where_to_run(options)}));
+  std::string& run_dir = options.training.run_dir;
+  if (run_dir.empty()) run_dir = default_run_dir(options.plan.planning.model);
+  MOTLEY_RETURN_IF_ERROR(
+      control::check_not_in_use({std::filesystem::absolute(run_dir).string()}));
   options.plan.commits = options.elastic;
   if (options.plan.planning.survive != 0 && !options.elastic)
     return usage_error("cli.elastic",
@@ -494,7 +492,6 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   MOTLEY_ASSIGN(choices.conditions, read_conditions(options));
   Teller teller(context);
   MOTLEY_ASSIGN(const auto chosen, choose_with(earlier, options, choices, context, teller));
-  if (choices.run_dir.empty()) choices.run_dir = default_run_dir(chosen->inputs.model_path);
   MOTLEY_ASSIGN(auto predicted, control::find_prediction(*chosen, 3, teller));
   MOTLEY_ASSIGN(auto adaptation, find_adaptation(options, choices, *chosen, predicted,
                                                  first_batch(continued), context, teller));

@@ -38,9 +38,6 @@ struct BatchNow {            ///< that stays when devices change
 /// A plan for the devices that are there.
 using Replan = std::function<Result<Candidate>(const std::vector<DeviceId>&, const BatchNow&)>;
 
-/// "the batch split 20:14:6", "operators split over 3 devices", "2 stages", "a:0 alone".
-std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluster);
-
 /// What is known of a training that another host led.
 struct Succeeded {
   struct Plan {

@@ -105,6 +105,17 @@ Result<void> search_once(Inputs& inputs, const PlanChoices& choices, const Clock
   return {};
 }
 
+/// Does it split nothing but the batch, but that not into equal micro-batches?
+bool has_unlike_micro_batches(const plan::Plan& plan) {
+  const std::int64_t times = plan.replicas.front().micro_batches;
+  bool is_unlike = false;
+  for (const plan::Replica& each : plan.replicas) {
+    if (each.regions.size() > 1 || each.regions.front().devices.size() > 1) return false;
+    is_unlike = is_unlike || each.micro_batches != times || each.samples % times != 0;
+  }
+  return is_unlike && plan.state_shares.empty();
+}
+
 }  // namespace
 
 plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices) {
@@ -220,6 +231,25 @@ Error infeasible_error(const plan::PlanOutcome& outcome) {
   const std::string what =
       outcome.reason == plan::Reason::kLimit ? "no plan that fits was found" : "no feasible plan";
   return {ErrorKind::kInfeasible, "plan.infeasible", what + ": " + join(outcome.why, "; ")};
+}
+
+std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluster) {
+  const std::vector<plan::Member> members = plan::members(plan);
+  const std::int64_t passes = plan.replicas.front().micro_batches;
+  const std::string in_passes = passes == 1 ? "" : fmt::format(" in {} micro-batches", passes);
+  if (members.size() == 1) return cluster.device(members[0].device).name + " alone" + in_passes;
+  const bool is_unlike = has_unlike_micro_batches(plan);
+  if (plan::has_stages(plan) && !is_unlike) {
+    std::size_t stages = 0;
+    for (const plan::Replica& replica : plan.replicas)
+      stages = std::max(stages, replica.regions.size());
+    return fmt::format("{} replica{} of up to {} stage{}", plan.replicas.size(),
+                       plan.replicas.size() == 1 ? "" : "s", stages, stages == 1 ? "" : "s");
+  }
+  std::vector<std::string> shares;
+  for (const plan::Member& member : members) shares.push_back(std::to_string(member.samples));
+  return (plan::splits_operators(plan) ? "operators split over samples " : "the batch split ") +
+         join(shares, ":") + (is_unlike ? " in unlike micro-batches" : in_passes);
 }
 
 }  // namespace motley::control

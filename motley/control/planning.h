@@ -78,4 +78,7 @@ Result<void> show_plan(const Inputs& inputs, const plan::Plan& plan, Listener& l
 /// An outcome without a plan, as an error (infeasible) with its arithmetic.
 Error infeasible_error(const plan::PlanOutcome& outcome);
 
+/// "the batch split 20:14:6", "operators split over 3 devices", "2 stages", "a:0 alone".
+std::string describe_plan(const plan::Plan& plan, const cluster::Cluster& cluster);
+
 }  // namespace motley::control

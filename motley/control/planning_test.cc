@@ -76,16 +76,10 @@ TEST_F(PlanningTest, APlanThatWasFasterInAnEarlierRunIsChosen) {
   EXPECT_EQ(first.measured_step, std::nullopt);
   const plan::Alternative& other = first.alternatives.front();
   const auto plan_after = [&](double other_took) {
-    Adaptation tried;
-    for (const auto& [plan, step, took] : {std::tuple{*first.plan, first.predicted_step, 1.0},
-                                           std::tuple{other.plan, other.step, other_took}}) {
-      Candidate& candidate = tried.candidates.emplace_back();
-      candidate.planned.plan = plan;
-      candidate.predicted.emplace().step.value = step.value;
-      candidate.measured = Seconds(took);
-    }
     auto store = cost::ProfileStore::open(directory_.file("profiles.db")).value();
-    EXPECT_TRUE(remember_tried(inputs, tried, store));
+    EXPECT_TRUE(
+        remember_tried(inputs, {*first.plan, first.predicted_step, Seconds(1)}, store));
+    EXPECT_TRUE(remember_tried(inputs, {other.plan, other.step, Seconds(other_took)}, store));
     return find_plan(inputs, choices("auto"), outside_).value().outcome;
   };
   const plan::PlanOutcome faster = plan_after(0.5);

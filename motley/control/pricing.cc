@@ -118,7 +118,7 @@ void leave_spare(const search::Costs& costs, Inputs& inputs) {
 Result<Priced> price(Inputs& inputs, const PriceChoices& choices, const Outside& outside) {
   MOTLEY_ASSIGN(const Priced priced,
                 inputs.layers ? price_layers(inputs) : price_model(inputs, choices, outside));
-  if (!inputs.layers) leave_spare(*priced.costs, inputs);
+  leave_spare(*priced.costs, inputs);
   MOTLEY_RETURN_IF_ERROR(outside.listener.phase(Phase::kPrice, [&] {
     return search::print_cost_table(search::build_cost_table(*priced.costs, inputs.cluster));
   }));

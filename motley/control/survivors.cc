@@ -11,7 +11,6 @@
 
 #include "motley/base/deadline.h"
 #include "motley/base/text.h"
-#include "motley/control/adaptation.h"
 #include "motley/control/mirroring.h"
 #include "motley/control/prediction.h"
 #include "motley/cost/device_keys.h"

@@ -74,17 +74,15 @@ constexpr double kWorthAChange = 0.97;
 
 }  // namespace
 
-Result<void> remember_tried(const Inputs& inputs, const Adaptation& adaptation,
+Result<void> remember_tried(const Inputs& inputs, const plan::Alternative& tried,
                             cost::ProfileStore& store) {
-  for (const Candidate& candidate : adaptation.candidates) {
-    if (!candidate.measured || !candidate.predicted) continue;
-    const TriedName name = name_tried(candidate.planned.plan, inputs.cluster);
-    cost::PredictionEntry entry = prediction_entry(inputs, name.whole.c_str());
-    entry.predicted = candidate.predicted->step.value;
-    entry.measured = candidate.measured->value;
-    if (entry.predicted > 0 && entry.measured > 0) MOTLEY_RETURN_IF_ERROR(store.put(entry));
-  }
-  return {};
+  if (!tried.measured) return {};
+  const TriedName name = name_tried(tried.plan, inputs.cluster);
+  cost::PredictionEntry entry = prediction_entry(inputs, name.whole.c_str());
+  entry.predicted = tried.step.value;
+  entry.measured = tried.measured->value;
+  if (entry.predicted <= 0 || entry.measured <= 0) return {};
+  return store.put(entry);
 }
 
 Result<void> prefer_measured(const Inputs& inputs, Answer& answer) {

@@ -1,13 +1,13 @@
 #pragma once
 
-#include "motley/control/adapting.h"
 #include "motley/control/planning.h"
 #include "motley/cost/measured/profile_store.h"
 
 namespace motley::control {
 
-/// Keeps what the plans of a run took that were tried, beside what was predicted of them.
-Result<void> remember_tried(const Inputs& inputs, const Adaptation& adaptation,
+/// Stores the measured step of a plan beside its predicted one. Does nothing where either is
+/// unknown.
+Result<void> remember_tried(const Inputs& inputs, const plan::Alternative& tried,
                             cost::ProfileStore& store);
 
 /// Puts what earlier runs measured beside the answer's plan and its alternatives; where one of

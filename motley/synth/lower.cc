@@ -38,10 +38,6 @@ RuledSharding spread_equally(const graph::Graph& graph, const EqualReplicas& rep
 
 }  // namespace
 
-LowerOptions options_of(const plan::Plan& plan) {
-  return {plan.recipe, plan.batch_norm, plan.bucket_bytes, plan.batch_norm_span, plan.updates};
-}
-
 Result<program::Program> lower(const graph::Graph& graph, const plan::Plan& plan,
                                const cluster::Cluster& cluster) {
   const auto lower_plan = [&]() -> Result<program::Program> {

@@ -13,8 +13,6 @@
 
 namespace motley::synth {
 
-LowerOptions options_of(const plan::Plan& plan);
-
 /// Lowers a verified plan: one program per member, in rank order (plan::members). However the plan
 /// is written, devices share the step as a sharding says (sharded_plan.h), and the result is that
 /// of one device by construction: `size` arguments take the local sizes, `number` arguments the

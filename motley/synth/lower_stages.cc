@@ -20,7 +20,6 @@
 #include "motley/program/state_names.h"
 #include "motley/synth/alike_ranks.h"
 #include "motley/synth/gradient_exchange.h"
-#include "motley/synth/lower.h"
 #include "motley/synth/lower_rank.h"
 #include "motley/synth/stage_graphs.h"
 #include "motley/synth/stage_sharding.h"

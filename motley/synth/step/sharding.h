@@ -18,6 +18,9 @@ struct LowerOptions {
   plan::Updates updates = plan::Updates::kNative;
   bool operator==(const LowerOptions&) const = default;
 };
+inline LowerOptions options_of(const plan::Plan& plan) {
+  return {plan.recipe, plan.batch_norm, plan.bucket_bytes, plan.batch_norm_span, plan.updates};
+}
 
 /// How one region runs the whole graph on several devices: by operator, how it is split, and by
 /// parameter, how it is kept. All that is cut is cut by the same shares, rounded for each extent
