@@ -20,7 +20,7 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/cluster/kinds.h"
-#include "motley/control/layers.h"
+#include "motley/control/planning/layers.h"
 #include "motley/cost/layers/sailor.h"
 #include "peers/import/csv.h"
 

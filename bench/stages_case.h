@@ -5,7 +5,7 @@
 
 #include "bench/stages_restricted.h"
 #include "motley/base/result.h"
-#include "motley/control/layers.h"
+#include "motley/control/planning/layers.h"
 
 namespace motley::bench {
 

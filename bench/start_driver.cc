@@ -1,10 +1,10 @@
 // What `motley run` sends to start the ranks of a plan, were each node a machine of its own and the
 // run led from another, and what of it they need, for bench/scale.py:
 //   bench_start_driver MODEL CLUSTER PLAN FOLDER
-// Ranks are given their files by RankFiles, as run/remote_job.cc does; FOLDER keeps the program and
-// what is to be sent meanwhile. Prints JSON: ranks, hosts, start_bytes and what it is made of
-// (program_bytes, weight_bytes, model_bytes, job_bytes); needed_bytes: each rank's own program and
-// what it keeps in parts of the weights, and the model file once.
+// Ranks are given their files by RankFiles, as run/launch/remote_job.cc does; FOLDER keeps the
+// program and what is to be sent meanwhile. Prints JSON: ranks, hosts, start_bytes and what it is
+// made of (program_bytes, weight_bytes, model_bytes, job_bytes); needed_bytes: each rank's own
+// program and what it keeps in parts of the weights, and the model file once.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -19,8 +19,8 @@
 #include "motley/graph/model_file.h"
 #include "motley/plan/plan.h"
 #include "motley/program/program_text.h"
+#include "motley/run/checkpoints/rank_files.h"
 #include "motley/run/job.h"
-#include "motley/run/rank_files.h"
 #include "motley/synth/lower.h"
 
 namespace {

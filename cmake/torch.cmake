@@ -138,7 +138,7 @@ else()
   add_dependencies(product motley_cuda)
 endif()
 
-# What motley knows of the worker (control/worker_build.h).
+# What motley knows of the worker (control/survey/worker_build.h).
 function(motley_say_build path folder)
   string(CONFIGURE [[{"torch": "@TORCH_VERSION@", "folder": "@folder@", "cuda_left_out": "@MOTLEY_CUDA_FAULT@"}
 ]] text @ONLY)

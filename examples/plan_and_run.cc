@@ -2,9 +2,9 @@
 //   build/plan_and_run build/motley-worker MODEL.motley CLUSTER.toml DATA PROFILES.db RUN-DIR
 #include <cstdio>
 
-#include "motley/control/chosen_plan.h"
-#include "motley/control/local_workers.h"
-#include "motley/control/training.h"
+#include "motley/control/planning/chosen_plan.h"
+#include "motley/control/survey/local_workers.h"
+#include "motley/control/training/training.h"
 
 using namespace motley;
 

@@ -31,11 +31,11 @@
 #include "motley/program/program_text.h"
 #include "motley/search/region/random_sharding.h"
 #include "motley/search/region/random_stages.h"
-#include "motley/synth/commit.h"
 #include "motley/synth/lower.h"
-#include "motley/synth/lower_sharded.h"
-#include "motley/synth/mirrored.h"
-#include "motley/synth/sample_sharding.h"
+#include "motley/synth/ranks/lower_sharded.h"
+#include "motley/synth/ranks/sample_sharding.h"
+#include "motley/synth/state/commit.h"
+#include "motley/synth/state/mirrored.h"
 
 namespace {
 

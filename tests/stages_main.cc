@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "motley/base/json.h"
-#include "motley/search/stages/sample_bound.h"
+#include "motley/search/stages/shapes/sample_bound.h"
+#include "motley/search/stages/shapes/whole_replicas.h"
 #include "motley/search/stages/stage_search.h"
-#include "motley/search/stages/whole_replicas.h"
 #include "motley/testing/all_shapes.h"
 #include "motley/testing/table_stage_costs.h"
 

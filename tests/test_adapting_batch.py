@@ -1,6 +1,6 @@
 """Runs whose batch changes while they train: decided by policies, or given as decisions. The result is that of one device
 with the same batches and learning rates, and every sample comes once an epoch. What each policy decides, and all that is
-asked of workers for it, motley/control/batch_decisions_test.cc shows; here one of a kind trains."""
+asked of workers for it, motley/control/training/batch_decisions_test.cc shows; here one of a kind trains."""
 
 import importlib
 import itertools

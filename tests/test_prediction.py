@@ -1,5 +1,5 @@
 """Times that are measured beside those of a plan: what a run corrects, what exchanges slow down. What plans say of
-times that are known: motley/cli/verb_plan_test.cc."""
+times that are known: motley/cli/verbs/verb_plan_test.cc."""
 
 import sqlite3
 

@@ -1,5 +1,5 @@
 """Reports of runs that finished, failed, were killed, or go on, by what their processes leave; pages that follow a run. What
-reports say: motley/cli/verb_report_test.cc."""
+reports say: motley/cli/verbs/verb_report_test.cc."""
 
 import html.parser
 import http.client

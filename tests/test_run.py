@@ -1,4 +1,4 @@
-"""Training: parity with PyTorch, checkpoints, signals, killed workers. Messages: motley/cli/verb_run_test.cc."""
+"""Training: parity with PyTorch, checkpoints, signals, killed workers. Messages: motley/cli/verbs/verb_run_test.cc."""
 
 import json
 import os

@@ -4,9 +4,9 @@
 A row names a folder and the folders that it may include. A sub-folder with a row of its own is held
 to that row; one without belongs to the row above it. A row's files include each other freely and
 what the row lists: another top folder with all its sub-folders, or, within the same top folder,
-exactly the row named. Rows may not form a circle. Tests, and nothing else, may also include the
-helpers in testing and peers/testing, and the folders named in CMakeLists.txt as TEST_USES. Prints file:line of each violation; exit 1 if there is
-one.
+exactly the row named. Rows may not form a circle. Tests, and nothing else, may also include what
+any row of their top folder reaches, the helpers in testing and peers/testing, and the folders of
+TEST_USES (CMakeLists.txt has the same). Prints file:line of each violation; exit 1 if there is one.
 """
 import pathlib
 import re
@@ -23,7 +23,7 @@ LIBRARIES = {
     "Eigen/": ("motley/cost/fit", "peers/steps"),
     "zlib": "motley/data",
     "CLI/": "motley/cli",
-    "boost/": "motley/control/page_server.cc",
+    "boost/": "motley/control/view/page_server.cc",
     "ATen/": "motley/run/torch",
     "c10/": "motley/run/torch",
     "torch/": "motley/run/torch",
@@ -42,17 +42,20 @@ def read_layers():
     return layers
 
 
+def reached(layers, rows):
+    """All that these rows use, and what that uses."""
+    seen, todo = set(), list(rows)
+    while todo:
+        for used in layers.get(todo.pop(), ()):
+            if used not in seen:
+                seen.add(used)
+                todo.append(used)
+    return seen
+
+
 def circles(layers):
     """Rows that reach themselves."""
-    def reached(row):
-        seen, todo = set(), [row]
-        while todo:
-            for used in layers.get(todo.pop(), ()):
-                if used not in seen:
-                    seen.add(used)
-                    todo.append(used)
-        return seen
-    return [row for row in layers if row in reached(row)]
+    return [row for row in layers if row in reached(layers, [row])]
 
 
 def row_of(folder, layers):
@@ -76,6 +79,8 @@ def is_allowed(row, target, layers, is_test):
     uses = layers[row] | {row}
     if is_test:
         uses |= TESTING | TEST_USES.get(top(row), set())
+        own = {other for other in layers if top(other) == top(row)}
+        uses |= own | reached(layers, own)
     if target in uses:
         return True
     if target in TESTING:

@@ -2,8 +2,7 @@
 """Fails on files that no program reaches.
 
 A file reaches what it includes. A header reaches the source of the same name, and sources of its
-folder that include it and have no header of their own name. The product
-starts from the main programs in motley/, the C library (motley/c) and the CUDA library
+top folder that include it and have no header of their own name. The product starts from the main programs in motley/, the C library (motley/c) and the CUDA library
 (motley/run/torch/cuda): each file of motley/ outside testing/ must be reached from there. Helpers in
 testing/ and files in peers/ and bench/ must be reached from a test or from any main program. Prints
 each file that is not reached; exit 1 if there is one.
@@ -35,6 +34,12 @@ def read_files():
     return includes, mains
 
 
+def top(name):
+    """Its folder, or its top folder in motley/."""
+    parts = pathlib.PurePath(name).parts[:-1]
+    return parts[:2] if parts[0] == "motley" else parts
+
+
 def reached(roots, includes):
     sources = collections.defaultdict(list)  # of a header
     for name, included in includes.items():
@@ -42,7 +47,7 @@ def reached(roots, includes):
         own = str(path.with_suffix(".h"))
         if path.suffix == ".h" or name.endswith("_test.cc"):
             continue
-        for header in [own] if own in includes else [h for h in included if pathlib.PurePath(h).parent == path.parent]:
+        for header in [own] if own in includes else [h for h in included if top(h) == top(name)]:
             sources[header].append(name)
     seen, todo = set(), list(roots)
     while todo:

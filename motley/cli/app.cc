@@ -7,11 +7,11 @@
 #include <type_traits>
 
 #include "motley/base/text.h"
+#include "motley/cli/context/teller.h"
+#include "motley/cli/context/verb.h"
 #include "motley/cli/launched.h"
-#include "motley/cli/script.h"
-#include "motley/cli/teller.h"
-#include "motley/cli/verb.h"
-#include "motley/control/worker_build.h"
+#include "motley/cli/options/script.h"
+#include "motley/control/survey/worker_build.h"
 
 namespace motley::cli {
 namespace {

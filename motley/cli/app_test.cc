@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "motley/base/json.h"
-#include "motley/cli/context.h"
-#include "motley/control/local_workers.h"
+#include "motley/cli/context/context.h"
+#include "motley/control/survey/local_workers.h"
 
 namespace motley::cli {
 namespace {

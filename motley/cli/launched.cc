@@ -9,9 +9,9 @@
 #include "motley/base/json.h"
 #include "motley/cli/app.h"
 #include "motley/cluster/probe.h"
-#include "motley/control/worker_build.h"
-#include "motley/run/environment.h"
+#include "motley/control/survey/worker_build.h"
 #include "motley/run/hosts/relay_process.h"
+#include "motley/run/launch/environment.h"
 
 namespace motley::cli {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "motley/base/result.h"
-#include "motley/cli/context.h"
-#include "motley/cli/verb.h"
+#include "motley/cli/context/context.h"
+#include "motley/cli/context/verb.h"
 #include "motley/run/hosts/agent.h"
 
 namespace motley::cli {
@@ -14,8 +14,8 @@ run::AgentOptions agent_options(const Context& context);
 bool is_launched(const Context& context);
 
 /// Calls a verb in a process that torchrun, srun, mpirun or the like may have started (the
-/// variables say so: run/environment.h). Rank 0 does the verb's work; the others are agents that
-/// work for it, and end with its exit code. Without a launcher: just the verb.
+/// variables say so: run/launch/environment.h). Rank 0 does the verb's work; the others are agents
+/// that work for it, and end with its exit code. Without a launcher: just the verb.
 Result<int> call_launched(const Verb& verb, const Context& context);
 
 }  // namespace motley::cli

@@ -9,8 +9,8 @@
 
 #include "motley/cli/app.h"
 #include "motley/control/clock.h"
-#include "motley/control/local_workers.h"
-#include "motley/control/worker_build.h"
+#include "motley/control/survey/local_workers.h"
+#include "motley/control/survey/worker_build.h"
 
 extern char** environ;
 

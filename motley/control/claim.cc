@@ -12,7 +12,7 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/run/hosts/here.h"
-#include "motley/run/process_life.h"
+#include "motley/run/launch/process_life.h"
 
 namespace motley::control {
 namespace {

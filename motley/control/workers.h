@@ -15,11 +15,11 @@
 #include "motley/control/wish.h"
 #include "motley/job/order.h"
 #include "motley/program/program.h"
-#include "motley/run/environment.h"
 #include "motley/run/job.h"
-#include "motley/run/launcher.h"
+#include "motley/run/launch/environment.h"
+#include "motley/run/launch/launcher.h"
+#include "motley/run/launch/succession.h"
 #include "motley/run/measure.h"
-#include "motley/run/succession.h"
 
 namespace motley::control {
 
@@ -60,7 +60,7 @@ struct FoundHosts {
 };
 
 /// The processes that have PyTorch. Everything that the composer wants of them goes through here,
-/// so that tests need none: motley/testing/fake_workers.h. Each call returns when the workers have
+/// so that tests need none: motley/testing/fake_outside.h. Each call returns when the workers have
 /// ended; none waits for ever.
 class Workers {
  public:
@@ -99,12 +99,12 @@ class Workers {
   /// By how much the calendars of machines are ahead of this one's: by host.
   virtual Result<std::map<std::string, Seconds>> clocks_ahead(
       const std::set<std::string>& hosts) = 0;
-  /// Brings the files of a checkpoint that hosts keep (run/held_parts.h).
+  /// Brings the files of a checkpoint that hosts keep (run/checkpoints/held_parts.h).
   virtual Result<void> gather_held(const std::string& checkpoint) = 0;
   /// How other machines are reached: "ssh" (unless said), "slurm" or "mpi".
   virtual Result<void> reach_by(const std::string& launcher) = 0;
   /// Of rank 0 of an external launcher's job, before anything else: the other ranks work for it,
-  /// each on the machine where it was started (run/launched_rank.h).
+  /// each on the machine where it was started.
   virtual Result<void> gather(const run::RankPlace& place) = 0;
   /// The machines of its ranks, this one first; empty without a launcher, or where there is no
   /// other.

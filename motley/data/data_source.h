@@ -31,7 +31,7 @@ struct DataSource {
   std::int64_t begin = 0;
   std::optional<std::int64_t> end = {};
   std::string function = {};  ///< of the Python file `path` that makes a dataset; "": none
-  /// Of a loaded source, known once it was asked (run/feed/describe.h); -1: a stream, which tells
+  /// Of a loaded source, known once it was asked; -1: a stream, which tells
   /// by ending.
   std::int64_t samples = 0;
   Loading loading = {};

@@ -33,7 +33,7 @@ struct CountEvery {
   std::int64_t every = 1;
 };
 /// What another lead would need to go on with the job is left with its hosts
-/// (run/succession.h). When enough of them have said so the job hears an event `leads`.
+/// (run/launch/succession.h). When enough of them have said so the job hears an event `leads`.
 struct Leave {
   Json what;
 };

@@ -16,7 +16,7 @@
 namespace motley::program {
 
 /// What a buffer is for. Everything but kTemporary and kInput lives from step to step. A mirror is
-/// a copy of what another device has, which outlives that device (synth/mirrored.h).
+/// a copy of what another device has, which outlives that device (synth/state/mirrored.h).
 enum class BufferKind { kParameter, kState, kModelBuffer, kConstant, kMirror, kInput, kTemporary };
 
 /// What part of a tensor a device keeps: of the whole, seen as [before, extent, after], the rows

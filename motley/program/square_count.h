@@ -4,7 +4,8 @@
 
 namespace motley::program {
 
-/// Label of instructions that count squares of gradients for the report (synth/gradient_squares.h).
+/// Label of instructions that count squares of gradients for the report
+/// (synth/noise/gradient_squares.h).
 inline constexpr const char* kSquaresLabel = "gradient squares";
 
 /// Is it for nothing else? A step that leaves all of these out trains the same.

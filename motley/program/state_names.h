@@ -11,7 +11,8 @@ inline constexpr std::string_view kLossScaleState = "motley/loss_scale";
 inline constexpr std::string_view kAverageSuffix = "/average";
 inline constexpr std::string_view kMasterSuffix = "/master";
 
-/// In a move (synth/move.h) in front of the name of what a device had before it: "old/fc.weight".
+/// In a move (synth/state/move.h) in front of the name of what a device had before it:
+/// "old/fc.weight".
 inline constexpr std::string_view kOldPrefix = "old/";
 
 /// In front of a mirror's name, with the rank of whose buffer it is a copy: "mirror/2/fc.weight".

@@ -16,7 +16,7 @@ namespace motley::run {
 /// A running job goes on by another program. Workers that are told so prepare it beside training:
 /// they join its groups, look its operators up and place its tensors; when all have, they go on by
 /// it after the same step. What is whole on a device stays where it is; the rest is moved by a
-/// program of its own (synth/move.h).
+/// program of its own (synth/state/move.h).
 struct Change {
   int number = 0;  ///< from 1; the job's own program is 0
   int after = 0;   ///< the number of the program that runs when it begins

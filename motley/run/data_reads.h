@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "motley/data/excerpt.h"
-#include "motley/run/feed/batch_order.h"
+#include "motley/run/batch_order.h"
 
 namespace motley::run {
 

@@ -22,7 +22,7 @@ struct Changes {
   /// Steps before which the first changes begin, as it was decided in another run. Those after them
   /// begin as soon as all are ready.
   std::vector<std::int64_t> at;
-  /// The job goes on when processes are lost: its programs have commits (synth/commit.h).
+  /// The job goes on when processes are lost: its programs have commits (synth/state/commit.h).
   bool is_elastic = false;
   /// Devices that have no process at the beginning, by name.
   std::vector<std::string> absent = {};

@@ -31,7 +31,7 @@ struct TrainingPoint {
 
 /// Where one process stands that has stopped, as others were lost. Both ways to come further have
 /// in common that nobody is there before all could be: a step is decided by a sum of all ranks
-/// (synth/commit.h), the tensors' next form by a barrier behind the move.
+/// (synth/state/commit.h), the tensors' next form by a barrier behind the move.
 struct Standing {
   std::string device;
   /// By whose program the tensors lie; it may be idle in it. Negative: it has just come and has

@@ -25,7 +25,8 @@ struct Slowness {
 struct Fault {
   std::int64_t step = 0, instruction = 0;
   bool hangs = false;
-  bool in_move = false;  ///< of a program that moves tensors (synth/move.h), after so many steps
+  bool in_move =
+      false;  ///< of a program that moves tensors (synth/state/move.h), after so many steps
   bool operator==(const Fault&) const = default;
   static void fields(auto& it, auto& field) {
     field("step", it.step)("instruction", it.instruction)("hangs", it.hangs);

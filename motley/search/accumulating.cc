@@ -13,9 +13,9 @@
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/bound.h"
 #include "motley/search/spmd/spmd_planner.h"
-#include "motley/synth/accumulation.h"
-#include "motley/synth/exchange_methods.h"
 #include "motley/synth/lower.h"
+#include "motley/synth/ranks/accumulation.h"
+#include "motley/synth/ranks/exchange_methods.h"
 
 namespace motley::search {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "motley/search/stages/stage_sums.h"
+#include "motley/search/stages/costs/stage_sums.h"
 
 namespace motley::search {
 namespace {

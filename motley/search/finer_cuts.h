@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "motley/search/finer_layers.h"
-#include "motley/search/stages/stage_costs.h"
+#include "motley/search/stages/costs/stage_costs.h"
 
 namespace motley::search {
 

@@ -10,9 +10,9 @@
 #include "motley/search/finer_layers.h"
 #include "motley/search/split/fixed_planners.h"
 #include "motley/search/stage_planner.h"
-#include "motley/search/stages/cluster_pools.h"
+#include "motley/search/stages/costs/cluster_pools.h"
+#include "motley/search/stages/costs/stage_sums.h"
 #include "motley/search/stages/stage_evaluator.h"
-#include "motley/search/stages/stage_sums.h"
 
 namespace motley::search {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "motley/program/effects.h"
-#include "motley/synth/lower_rank.h"
+#include "motley/synth/ranks/lower_rank.h"
 
 namespace motley::search {
 

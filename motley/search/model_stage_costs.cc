@@ -16,9 +16,9 @@
 #include "motley/search/split/step_price.h"
 #include "motley/search/spmd/spmd_planner.h"
 #include "motley/search/stage_ways.h"
-#include "motley/synth/lower_sharded.h"
-#include "motley/synth/sharded_plan.h"
-#include "motley/synth/stage_order.h"
+#include "motley/synth/ranks/lower_sharded.h"
+#include "motley/synth/ranks/sharded_plan.h"
+#include "motley/synth/stages/stage_order.h"
 
 namespace motley::search {
 namespace {

@@ -19,11 +19,11 @@
 #include "motley/search/recompute_choice.h"
 #include "motley/search/split/planner_inputs.h"
 #include "motley/search/spmd/depths.h"
-#include "motley/search/stages/layer_stage_costs.h"
-#include "motley/search/stages/mixed_units.h"
-#include "motley/search/stages/stage_costs.h"
+#include "motley/search/stages/costs/layer_stage_costs.h"
+#include "motley/search/stages/costs/mixed_units.h"
+#include "motley/search/stages/costs/stage_costs.h"
 #include "motley/search/stages/stage_plan.h"
-#include "motley/synth/sharded_plan.h"
+#include "motley/synth/ranks/sharded_plan.h"
 #include "motley/trace/trace.h"
 
 namespace motley::search {
@@ -72,7 +72,7 @@ class ModelStageCosts : public StageCosts {
   /// The stage as a region of a plan; `again`: how much is, by its layers (FinerLayers::parts).
   plan::Region region(const PlannedStage& stage, const std::vector<Recompute>& again) const;
   /// How fast the stage's devices are, by what its operators take on some device
-  /// (synth/stage_order.h) beside what they take there.
+  /// (synth/stages/stage_order.h) beside what they take there.
   double speed(const PlannedStage& stage, std::int64_t micro_batch) const;
   /// The part of its layers' time for which the unit waits for exchanges, at most; 0: not known.
   double waiting(std::size_t unit) const;

@@ -10,7 +10,7 @@
 #include "motley/search/split/water_filling.h"
 #include "motley/search/stage_planner.h"
 #include "motley/search/stage_recompute.h"
-#include "motley/search/stages/stage_sums.h"
+#include "motley/search/stages/costs/stage_sums.h"
 #include "motley/synth/lower.h"
 #include "motley/testing/golden.h"
 #include "motley/testing/invented_profile.h"

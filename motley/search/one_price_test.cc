@@ -11,8 +11,8 @@
 
 #include "motley/search/region/random_region.h"
 #include "motley/search/split/split_planner.h"
-#include "motley/synth/sample_sharding.h"
-#include "motley/synth/sharded_plan.h"
+#include "motley/synth/ranks/sample_sharding.h"
+#include "motley/synth/ranks/sharded_plan.h"
 #include "motley/testing/golden.h"
 #include "motley/testing/invented_profile.h"
 #include "motley/testing/rounds.h"

@@ -4,8 +4,8 @@
 
 #include "motley/graph/reach.h"
 #include "motley/graph/work.h"
-#include "motley/synth/accumulation.h"
-#include "motley/synth/recomputation.h"
+#include "motley/synth/ranks/accumulation.h"
+#include "motley/synth/ranks/recomputation.h"
 
 namespace motley::search {
 namespace {

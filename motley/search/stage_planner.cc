@@ -19,11 +19,11 @@
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/spmd_planner.h"
 #include "motley/search/stage_recompute.h"
-#include "motley/search/stages/merged_layers.h"
+#include "motley/search/stages/costs/merged_layers.h"
+#include "motley/search/stages/costs/stage_sums.h"
 #include "motley/search/stages/moved_cuts.h"
 #include "motley/search/stages/stage_lag.h"
 #include "motley/search/stages/stage_search.h"
-#include "motley/search/stages/stage_sums.h"
 #include "motley/search/tied_weights.h"
 
 namespace motley::search {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "motley/search/spmd/spmd_planner.h"
-#include "motley/synth/sample_sharding.h"
-#include "motley/synth/sharded_plan.h"
+#include "motley/synth/ranks/sample_sharding.h"
+#include "motley/synth/ranks/sharded_plan.h"
 
 namespace motley::search {
 namespace {

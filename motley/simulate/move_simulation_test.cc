@@ -1,11 +1,11 @@
-// Moves (synth/move.h) on the simulator's clock, where a send lasts until it is received.
+// Moves (synth/state/move.h) on the simulator's clock, where a send lasts until it is received.
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include "motley/program/memory.h"
 #include "motley/program/program_text.h"
 #include "motley/simulate/simulate.h"
-#include "motley/synth/move.h"
+#include "motley/synth/state/move.h"
 #include "motley/testing/drawn_forms.h"
 #include "motley/testing/label_cost.h"
 

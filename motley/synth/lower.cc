@@ -6,11 +6,11 @@
 #include "motley/base/check.h"
 #include "motley/base/random.h"
 #include "motley/program/program_text.h"
-#include "motley/synth/exchange_methods.h"
-#include "motley/synth/lower_sharded.h"
-#include "motley/synth/lower_stages.h"
-#include "motley/synth/sample_sharding.h"
-#include "motley/synth/sharded_plan.h"
+#include "motley/synth/ranks/exchange_methods.h"
+#include "motley/synth/ranks/lower_sharded.h"
+#include "motley/synth/ranks/sample_sharding.h"
+#include "motley/synth/ranks/sharded_plan.h"
+#include "motley/synth/stages/lower_stages.h"
 
 namespace motley::synth {
 namespace {

@@ -8,7 +8,7 @@
 #include "motley/graph/graph.h"
 #include "motley/plan/plan.h"
 #include "motley/program/program.h"
-#include "motley/synth/lower_sharded.h"
+#include "motley/synth/ranks/lower_sharded.h"
 #include "motley/synth/step/sharding.h"
 
 namespace motley::synth {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "motley/synth/lower_sharded.h"
+#include "motley/synth/ranks/lower_sharded.h"
 #include "motley/testing/golden.h"
 #include "motley/testing/run_program.h"
 

@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "motley/search/stages/shape_search.h"
+#include "motley/search/stages/shapes/shape_search.h"
 
 namespace motley {
 

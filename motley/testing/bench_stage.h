@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "motley/graph/graph_text.h"
-#include "motley/synth/lower_rank.h"
-#include "motley/synth/sharding_rules.h"
+#include "motley/synth/ranks/lower_rank.h"
+#include "motley/synth/ranks/sharding_rules.h"
 
 namespace motley::synth {
 

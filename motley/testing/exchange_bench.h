@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "motley/synth/gradient_exchange.h"
+#include "motley/synth/stages/gradient_exchange.h"
 #include "motley/testing/bench_stage.h"
 
 namespace motley::synth {

@@ -9,8 +9,8 @@
 
 #include "motley/base/file.h"
 #include "motley/graph/graph_text.h"
-#include "motley/synth/lower_sharded.h"
-#include "motley/synth/sample_sharding.h"
+#include "motley/synth/ranks/lower_sharded.h"
+#include "motley/synth/ranks/sample_sharding.h"
 #include "motley/testing/places.h"
 
 namespace motley::synth {

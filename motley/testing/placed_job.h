@@ -15,7 +15,7 @@
 
 #include "motley/base/file.h"
 #include "motley/base/json.h"
-#include "motley/run/checkpoint.h"
+#include "motley/run/checkpoints/checkpoint.h"
 #include "motley/run/job.h"
 #include "motley/testing/forked_agent.h"
 

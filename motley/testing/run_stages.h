@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "motley/synth/stage_graphs.h"
+#include "motley/synth/stages/stage_graphs.h"
 #include "motley/testing/evaluate_pass.h"
 #include "motley/testing/run_graph.h"
 

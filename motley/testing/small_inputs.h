@@ -13,7 +13,7 @@
 
 #include "motley/base/file.h"
 #include "motley/base/safetensors.h"
-#include "motley/control/inputs.h"
+#include "motley/control/planning/inputs.h"
 #include "motley/graph/graph_text.h"
 #include "motley/testing/places.h"
 

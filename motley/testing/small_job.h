@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "motley/run/job.h"
-#include "motley/synth/commit.h"
-#include "motley/synth/gradient_squares.h"
-#include "motley/synth/lower_evaluation.h"
-#include "motley/synth/lower_sharded.h"
-#include "motley/synth/sample_sharding.h"
+#include "motley/synth/noise/gradient_squares.h"
+#include "motley/synth/ranks/lower_evaluation.h"
+#include "motley/synth/ranks/lower_sharded.h"
+#include "motley/synth/ranks/sample_sharding.h"
+#include "motley/synth/state/commit.h"
 #include "motley/testing/direct_training.h"
 
 namespace motley::run {

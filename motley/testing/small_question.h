@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "motley/control/inputs.h"
+#include "motley/control/planning/inputs.h"
 #include "motley/testing/fake_outside.h"
 #include "motley/testing/small_inputs.h"
 

@@ -11,10 +11,10 @@
 
 #include "motley/graph/graph_text.h"
 #include "motley/program/program_text.h"
-#include "motley/synth/lower_operator.h"
-#include "motley/synth/lower_sharded.h"
-#include "motley/synth/sample_sharding.h"
-#include "motley/synth/sharding_rules.h"
+#include "motley/synth/ranks/lower_operator.h"
+#include "motley/synth/ranks/lower_sharded.h"
+#include "motley/synth/ranks/sample_sharding.h"
+#include "motley/synth/ranks/sharding_rules.h"
 
 namespace motley::synth {
 

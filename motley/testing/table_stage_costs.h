@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "motley/search/stages/mixed_units.h"
-#include "motley/search/stages/stage_costs.h"
+#include "motley/search/stages/costs/mixed_units.h"
+#include "motley/search/stages/costs/stage_costs.h"
 
 namespace motley {
 

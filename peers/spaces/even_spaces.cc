@@ -1,7 +1,7 @@
 // Pipelines whose layers are even by count and whose stages are of one kind.
 #include <algorithm>
 
-#include "motley/search/stages/merged_layers.h"
+#include "motley/search/stages/costs/merged_layers.h"
 #include "peers/spaces/restricted_search.h"
 
 namespace motley::peers {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "motley/search/stages/sample_bound.h"
+#include "motley/search/stages/shapes/sample_bound.h"
 
 namespace motley::peers {
 namespace {

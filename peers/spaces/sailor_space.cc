@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "motley/search/stages/merged_layers.h"
-#include "motley/search/stages/packing_lp.h"
-#include "motley/search/stages/whole_replicas.h"
+#include "motley/search/stages/costs/merged_layers.h"
+#include "motley/search/stages/shapes/packing_lp.h"
+#include "motley/search/stages/shapes/whole_replicas.h"
 #include "peers/spaces/restricted_search.h"
 
 namespace motley::peers {

@@ -40,7 +40,7 @@ trace::Nanoseconds end_of(const trace::Trace& trace) {
   return end;
 }
 
-// The example of cost/layers/pipeline_span.h, a second being 1000 ns: messages of 500 ns.
+// The example of pipeline_span.h, a second being 1000 ns: messages of 500 ns.
 //   stage 0: F0 0..1000, F1 1000..2000;  B0 5000..7000, B1 8000..10000
 //   stage 1: F0 1500..2500, B0 2500..4500, F1 4500..5500, B1 5500..7500
 TEST(Pipeline, MessagesOverlapWithComputation) {

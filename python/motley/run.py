@@ -37,7 +37,7 @@ from motley.philox import LOW, philox4x32
 from motley.samples import DataError, Inputs, describe
 
 SHORT = {"-m": "--model", "-C": "--cluster", "-q": "--quiet"}
-# A launcher's rank, and what must be there with it, as motley/run/environment.h has it.
+# A launcher's rank, and what must be there with it, as motley/run/launch/environment.h has it.
 LAUNCHERS = {
     "RANK": ("WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
     "SLURM_PROCID": ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NODELIST"),

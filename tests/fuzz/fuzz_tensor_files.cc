@@ -1,5 +1,5 @@
 #include "motley/base/check.h"
-#include "motley/run/tensor_files.h"
+#include "motley/run/checkpoints/tensor_files.h"
 
 /// Any safetensors file gives tensors or a message; those that it gives can be read whole.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

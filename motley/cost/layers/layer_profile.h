@@ -34,7 +34,7 @@ using LayerTable = std::map<std::int64_t, std::vector<LayerTime>>;
 
 /// A model profiled layer by layer on some device kinds: what importers of other tools' profiles
 /// give (cost/layers/sailor.h, cost/layers/metis.h), and what prices plans of
-/// stages (search/stages/layer_stage_costs.h).
+/// stages (search/stages/costs/layer_stage_costs.h).
 struct LayerProfile {
   std::string model;
   std::int64_t tokens = 0;  ///< a sample; 0 = not known

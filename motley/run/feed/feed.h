@@ -11,7 +11,7 @@
 #include "motley/base/units.h"
 #include "motley/data/batch.h"
 #include "motley/data/data_source.h"
-#include "motley/run/feed/batch_order.h"
+#include "motley/run/batch_order.h"
 
 namespace motley::run {
 

@@ -11,7 +11,7 @@
 #include <streambuf>
 
 #include "motley/run/hosts/key_server.h"
-#include "motley/synth/move.h"
+#include "motley/synth/state/move.h"
 #include "motley/testing/training_ranks.h"
 
 namespace motley::run {

@@ -20,9 +20,9 @@
 #include "motley/base/json.h"
 #include "motley/base/random.h"
 #include "motley/program/commit.h"
+#include "motley/run/checkpoints/rank_files.h"
 #include "motley/run/hosts/here.h"
 #include "motley/run/input_specs.h"
-#include "motley/run/rank_files.h"
 #include "motley/testing/training_ranks.h"
 
 namespace motley::run {

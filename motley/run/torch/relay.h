@@ -3,7 +3,7 @@
 #include <string>
 
 #include "motley/base/result.h"
-#include "motley/run/environment.h"
+#include "motley/run/launch/environment.h"
 #include "motley/run/torch/reporter.h"
 
 namespace motley::run {

@@ -9,8 +9,8 @@
 
 #include "motley/base/result.h"
 #include "motley/graph/model_file.h"
-#include "motley/run/checkpoint.h"
-#include "motley/run/rank_files.h"
+#include "motley/run/checkpoints/checkpoint.h"
+#include "motley/run/checkpoints/rank_files.h"
 #include "motley/run/torch/handover.h"
 
 namespace motley::run {

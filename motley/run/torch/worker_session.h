@@ -11,8 +11,8 @@
 
 #include "motley/base/result.h"
 #include "motley/program/program.h"
-#include "motley/run/environment.h"
 #include "motley/run/job.h"
+#include "motley/run/launch/environment.h"
 #include "motley/run/torch/exchange/communicator.h"
 #include "motley/run/torch/exchange/rendezvous.h"
 #include "motley/run/torch/reporter.h"

@@ -13,7 +13,7 @@
 #include "motley/cost/cost_model.h"
 #include "motley/cost/layers/layer_profile.h"
 #include "motley/cost/layers/profiled_layers.h"
-#include "motley/search/stages/layer_stage_costs.h"
+#include "motley/search/stages/costs/layer_stage_costs.h"
 
 namespace motley::search {
 

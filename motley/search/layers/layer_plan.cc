@@ -10,7 +10,7 @@
 #include "motley/graph/graph_text.h"
 #include "motley/graph/work.h"
 #include "motley/search/stages/stage_lag.h"
-#include "motley/synth/stage_order.h"
+#include "motley/synth/stages/stage_order.h"
 
 namespace motley::search {
 namespace {

@@ -11,7 +11,7 @@
 #include "motley/plan/optimizer.h"
 #include "motley/plan/plan.h"
 #include "motley/search/layers/layer_cost.h"
-#include "motley/search/stages/cluster_pools.h"
+#include "motley/search/stages/costs/cluster_pools.h"
 #include "motley/search/stages/stage_evaluator.h"
 
 namespace motley::search {

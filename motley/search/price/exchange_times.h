@@ -9,7 +9,7 @@
 
 #include "motley/base/exchange_method.h"
 #include "motley/cost/profile_cost.h"
-#include "motley/synth/exchange_methods.h"
+#include "motley/synth/ranks/exchange_methods.h"
 
 namespace motley::search {
 

@@ -13,10 +13,10 @@
 #include "motley/program/memory.h"
 #include "motley/program/parts.h"
 #include "motley/search/region/random_sharding.h"
-#include "motley/synth/accumulation.h"
-#include "motley/synth/exchange_methods.h"
 #include "motley/synth/lower.h"
-#include "motley/synth/sharded_plan.h"
+#include "motley/synth/ranks/accumulation.h"
+#include "motley/synth/ranks/exchange_methods.h"
+#include "motley/synth/ranks/sharded_plan.h"
 
 namespace motley::search {
 namespace {

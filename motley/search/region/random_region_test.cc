@@ -8,8 +8,8 @@
 #include "motley/cost/profile_cost.h"
 #include "motley/program/memory.h"
 #include "motley/program/parts.h"
-#include "motley/synth/exchange_methods.h"
 #include "motley/synth/lower.h"
+#include "motley/synth/ranks/exchange_methods.h"
 #include "motley/testing/golden.h"
 #include "motley/testing/toy_problem.h"
 

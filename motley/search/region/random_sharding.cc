@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "motley/base/random.h"
-#include "motley/synth/lower_sharded.h"
+#include "motley/synth/ranks/lower_sharded.h"
 
 namespace motley::search {
 namespace {

@@ -9,7 +9,7 @@
 #include "motley/base/random.h"
 #include "motley/program/program_text.h"
 #include "motley/synth/lower.h"
-#include "motley/synth/sharded_plan.h"
+#include "motley/synth/ranks/sharded_plan.h"
 #include "motley/testing/golden.h"
 #include "motley/testing/places.h"
 #include "motley/testing/rounds.h"

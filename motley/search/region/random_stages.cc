@@ -13,11 +13,11 @@
 #include "motley/program/memory.h"
 #include "motley/search/region/random_region.h"
 #include "motley/search/region/random_sharding.h"
-#include "motley/synth/accumulation.h"
 #include "motley/synth/lower.h"
-#include "motley/synth/lower_sharded.h"
-#include "motley/synth/sharded_plan.h"
-#include "motley/synth/sharding_rules.h"
+#include "motley/synth/ranks/accumulation.h"
+#include "motley/synth/ranks/lower_sharded.h"
+#include "motley/synth/ranks/sharded_plan.h"
+#include "motley/synth/ranks/sharding_rules.h"
 
 namespace motley::search {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "motley/program/memory.h"
-#include "motley/synth/accumulation.h"
+#include "motley/synth/ranks/accumulation.h"
 
 namespace motley::search {
 

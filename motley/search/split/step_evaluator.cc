@@ -16,7 +16,7 @@
 #include "motley/search/price/expected_step.h"
 #include "motley/search/price/group_cost.h"
 #include "motley/simulate/simulate.h"
-#include "motley/synth/lower_stages.h"
+#include "motley/synth/stages/lower_stages.h"
 
 namespace motley::search {
 namespace {

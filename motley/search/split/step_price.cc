@@ -9,7 +9,7 @@
 #include "motley/base/check.h"
 #include "motley/search/price/group_cost.h"
 #include "motley/simulate/simulate.h"
-#include "motley/synth/lower_stages.h"
+#include "motley/synth/stages/lower_stages.h"
 
 namespace motley::search {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "motley/base/text.h"
-#include "motley/synth/sample_sharding.h"
+#include "motley/synth/ranks/sample_sharding.h"
 #include "motley/testing/wide_mlp.h"
 
 namespace motley::search {

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "motley/search/split/step_price.h"
-#include "motley/synth/exchange_methods.h"
-#include "motley/synth/lower_sharded.h"
+#include "motley/synth/ranks/exchange_methods.h"
+#include "motley/synth/ranks/lower_sharded.h"
 
 namespace motley::search {
 namespace {

@@ -5,7 +5,7 @@
 #include "motley/base/result.h"
 #include "motley/plan/planner.h"
 #include "motley/search/spmd/study.h"
-#include "motley/synth/exchange_methods.h"
+#include "motley/synth/ranks/exchange_methods.h"
 #include "motley/synth/step/sharding.h"
 
 namespace motley::search {

@@ -6,8 +6,8 @@
 
 #include "motley/search/region/random_region.h"
 #include "motley/search/spmd/depths.h"
-#include "motley/synth/lower_sharded.h"
-#include "motley/synth/sharded_plan.h"
+#include "motley/synth/ranks/lower_sharded.h"
+#include "motley/synth/ranks/sharded_plan.h"
 #include "motley/testing/invented_profile.h"
 #include "motley/testing/wide_mlp.h"
 

@@ -9,7 +9,7 @@
 #include "motley/plan/shares.h"
 #include "motley/program/parts.h"
 #include "motley/search/spmd/form_changes.h"
-#include "motley/synth/lower_operator.h"
+#include "motley/synth/ranks/lower_operator.h"
 #include "motley/synth/step/conversion.h"
 
 namespace motley::search {

@@ -10,7 +10,7 @@
 #include "motley/cost/operators/kind_times.h"
 #include "motley/program/parts.h"
 #include "motley/search/spmd/study.h"
-#include "motley/synth/sample_sharding.h"
+#include "motley/synth/ranks/sample_sharding.h"
 #include "motley/testing/wide_mlp.h"
 
 namespace motley::search {

@@ -9,7 +9,7 @@
 
 #include "motley/graph/reach.h"
 #include "motley/plan/shares.h"
-#include "motley/synth/lower_sharded.h"
+#include "motley/synth/ranks/lower_sharded.h"
 
 namespace motley::search {
 namespace {

@@ -17,7 +17,7 @@
 #include "motley/search/spmd/explain_sharding.h"
 #include "motley/search/spmd/hap_search.h"
 #include "motley/search/spmd/spmd_search.h"
-#include "motley/synth/sharded_plan.h"
+#include "motley/synth/ranks/sharded_plan.h"
 
 namespace motley::search {
 namespace {

@@ -18,8 +18,8 @@
 #include "motley/search/spmd/device_kinds.h"
 #include "motley/search/spmd/prices.h"
 #include "motley/search/spmd/space.h"
-#include "motley/synth/accumulation.h"
 #include "motley/synth/lower.h"
+#include "motley/synth/ranks/accumulation.h"
 #include "motley/synth/step/sharding.h"
 
 namespace motley::search {

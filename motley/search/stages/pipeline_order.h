@@ -42,9 +42,9 @@ std::vector<std::int64_t> launch_counts(const PipelineWork& work, StageSchedule 
 /// backward if one is there, else a forward if one is there and fewer are in flight in its stage
 /// than launch_counts (kDeepList: than memory allows; Graham, 1969, with the backward as the
 /// priority), else waits. Where seats have several stages forwards go first, micro-batches in turns
-/// of as many as there are seats: as synth/stage_order.h has it, by which programs run, and with
-/// enough in flight Megatron-LM's interleaved schedule (Narayanan et al., SC 2021). O(passes), log
-/// of the stages for lists.
+/// of as many as there are seats: as synth/stages/stage_order.h has it, by which programs run, and
+/// with enough in flight Megatron-LM's interleaved schedule (Narayanan et al., SC 2021). O(passes),
+/// log of the stages for lists.
 ///
 /// Example: two seats of two stages each, 1 forward and 2 backward, two micro-batches: F0a F1a F0c
 /// F1c B0c B1c B0a B1a on the first, F0b F1b F0d F1d B0d B1d B0b B1b on the second, which begins

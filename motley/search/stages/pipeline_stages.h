@@ -2,7 +2,7 @@
 
 #include "motley/base/result.h"
 #include "motley/cost/layers/pipeline_plan.h"
-#include "motley/search/stages/layer_stage_costs.h"
+#include "motley/search/stages/costs/layer_stage_costs.h"
 #include "motley/search/stages/stage_plan.h"
 
 namespace motley::search {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "motley/search/stages/all_places.h"
-#include "motley/search/stages/device_numbers.h"
-#include "motley/search/stages/sample_bound.h"
+#include "motley/search/stages/costs/device_numbers.h"
+#include "motley/search/stages/shapes/sample_bound.h"
 
 namespace motley::search {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "motley/search/stages/shape_search.h"
+#include "motley/search/stages/shapes/shape_search.h"
 #include "motley/search/stages/stage_evaluator.h"
 
 namespace motley::search {

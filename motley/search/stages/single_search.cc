@@ -11,13 +11,13 @@
 #include <numeric>
 #include <set>
 
+#include "motley/search/stages/costs/merged_layers.h"
 #include "motley/search/stages/interleaving.h"
-#include "motley/search/stages/merged_layers.h"
 #include "motley/search/stages/plan_moves.h"
 #include "motley/search/stages/plan_proof.h"
-#include "motley/search/stages/quickest_shape.h"
-#include "motley/search/stages/sample_bound.h"
-#include "motley/search/stages/whole_replicas.h"
+#include "motley/search/stages/shapes/quickest_shape.h"
+#include "motley/search/stages/shapes/sample_bound.h"
+#include "motley/search/stages/shapes/whole_replicas.h"
 
 namespace motley::search {
 namespace {

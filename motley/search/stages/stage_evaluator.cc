@@ -9,7 +9,7 @@
 #include <span>
 
 #include "motley/base/check.h"
-#include "motley/search/stages/unit_hops.h"
+#include "motley/search/stages/costs/unit_hops.h"
 #include "motley/simulate/find_times.h"
 
 namespace motley::search {

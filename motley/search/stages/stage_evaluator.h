@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "motley/base/result.h"
+#include "motley/search/stages/costs/stage_sums.h"
 #include "motley/search/stages/pipeline_order.h"
 #include "motley/search/stages/stage_plan.h"
-#include "motley/search/stages/stage_sums.h"
 
 namespace motley::search {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "motley/search/stages/unit_hops.h"
+#include "motley/search/stages/costs/unit_hops.h"
 
 namespace motley::search {
 

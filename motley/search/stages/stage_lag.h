@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
+#include "motley/search/stages/costs/stage_sums.h"
 #include "motley/search/stages/stage_plan.h"
-#include "motley/search/stages/stage_sums.h"
 
 namespace motley::search {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/search/stages/stage_costs.h"
+#include "motley/search/stages/costs/stage_costs.h"
 
 namespace motley::search {
 

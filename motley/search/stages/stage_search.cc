@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "motley/search/stages/merged_layers.h"
+#include "motley/search/stages/costs/merged_layers.h"
 #include "motley/search/stages/moved_cuts.h"
-#include "motley/search/stages/sample_bound.h"
+#include "motley/search/stages/shapes/sample_bound.h"
+#include "motley/search/stages/shapes/zones.h"
 #include "motley/search/stages/single_search.h"
-#include "motley/search/stages/zones.h"
 
 namespace motley::search {
 namespace {

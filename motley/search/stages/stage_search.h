@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/search/stages/shape_search.h"
+#include "motley/search/stages/shapes/shape_search.h"
 #include "motley/search/stages/stage_evaluator.h"
 #include "motley/search/stages/stage_plan.h"
 

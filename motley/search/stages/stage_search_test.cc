@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "motley/search/stages/plan_moves.h"
-#include "motley/search/stages/whole_replicas.h"
+#include "motley/search/stages/shapes/whole_replicas.h"
 #include "motley/testing/table_stage_costs.h"
 
 namespace motley::search {

@@ -8,8 +8,8 @@
 
 #include "motley/base/result.h"
 #include "motley/base/units.h"
-#include "motley/run/environment.h"
 #include "motley/run/job.h"
+#include "motley/run/launch/environment.h"
 
 namespace motley::run {
 

@@ -9,7 +9,7 @@
 
 #include "motley/program/parts.h"
 #include "motley/program/strands.h"
-#include "motley/run/processors.h"
+#include "motley/run/launch/processors.h"
 #include "motley/run/torch/exchange/clock.h"
 #include "motley/run/torch/operators/tensors.h"
 

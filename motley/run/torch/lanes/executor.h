@@ -15,9 +15,9 @@
 #include "motley/data/batch.h"
 #include "motley/program/program.h"
 #include "motley/program/step_parts.h"
+#include "motley/run/checkpoints/tensor_files.h"
 #include "motley/run/hosts/status.h"
 #include "motley/run/job.h"
-#include "motley/run/tensor_files.h"
 #include "motley/run/torch/exchange/communicator.h"
 #include "motley/trace/trace.h"
 
@@ -79,7 +79,7 @@ struct StepResult {
   double compute_s = 0;                 ///< compute lane busy, emulation's waiting included
   double wait_s = 0;                    ///< compute lane (a GPU: its stream) waiting for exchanges
   std::int64_t peak_bytes = 0;          ///< allocator's high-water mark of this step
-  /// Where the program counts them (synth/gradient_squares.h); not finite: not in this step.
+  /// Where the program counts them (synth/noise/gradient_squares.h); not finite: not in this step.
   std::optional<GradientSquares> squares = {};
   std::optional<StepParts> parts = {};  ///< where the options ask for them, on CPUs
 };

@@ -12,8 +12,8 @@ namespace motley::run {
 /// Tensors by name (Executor::persistent, ExecutorOptions::shared).
 using TensorsByName = std::map<std::string, at::Tensor>;
 
-/// What an executor of a move (synth/move.h) shares: the tensors of the executor before it, by the
-/// names that the move has for them.
+/// What an executor of a move (synth/state/move.h) shares: the tensors of the executor before it,
+/// by the names that the move has for them.
 TensorsByName old_tensors(const TensorsByName& before);
 
 /// What the executor after a move shares: of each tensor of its program that the move made or left

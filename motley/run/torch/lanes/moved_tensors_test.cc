@@ -16,7 +16,7 @@
 #include "motley/run/torch/exchange/host_communicator.h"
 #include "motley/run/torch/lanes/executor.h"
 #include "motley/run/torch/operators/tensors.h"
-#include "motley/synth/move.h"
+#include "motley/synth/state/move.h"
 #include "motley/testing/drawn_forms.h"
 #include "motley/testing/thread_ranks.h"
 

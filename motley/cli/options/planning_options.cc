@@ -1,0 +1,247 @@
+#include "motley/cli/options/planning_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "motley/base/file.h"
+#include "motley/base/text.h"
+#include "motley/cli/context/teller.h"
+#include "peers/spaces/restricted_planner.h"
+
+namespace motley::cli {
+namespace {
+
+constexpr std::string_view kAutoBucket = "auto";
+constexpr Bytes kMostBucket(16 << 20);       // of those that are tried then
+constexpr std::int64_t kMostLost = 1 << 20;  // devices
+
+}  // namespace
+
+std::vector<Flag> planning_flags(PlanningOptions& o) {
+  std::vector<Flag> flags = {
+      {"-m,--model", &o.model, "model file written by python -m motley.export"},
+      {"-C,--cluster", &o.cluster, "cluster file (TOML)"},
+      {"--global-batch", &o.global_batch, "samples a step, over all devices"},
+      {"--planner", &o.planner,
+       "auto (the best of split, spmd and stages), split, spmd, stages, hap, equal, proportional "
+       "or "
+       "random; of stages as others search them: equal-stages, uniform-stages, amp, sailor, harp, "
+       "zorse",
+       kShown},
+      {"--batch-split", &o.batch_split, "samples of each device: 24,12,4"},
+      {"--stages", &o.stages,
+       "file (JSON) with stages to take, as `stages` of plan --json has them"},
+      {"--micro-batches", &o.micro_batches,
+       "of each step, whose gradients are added up (batch norm by the statistics of each); 0: as "
+       "few as memory allows",
+       kShown},
+      {"--exclude", &o.exclude, "device to leave out; may be repeated"},
+      {"--batch-norm",
+       one_of("cli.batch-norm", "--batch-norm", o.batch_norm,
+              {{"global", plan::BatchNormMode::kGlobal}, {"local", plan::BatchNormMode::kLocal}}),
+       "global: as one device computes; or local", kShown},
+      {"--updates", &o.updates, "of copies on several devices: auto, native or portable", kShown},
+      {"--tf32", &o.tf32,
+       "GPUs may round the factors of float32 products to TF32: faster, coarser"},
+      {"--bucket", &o.bucket, "size of a gradient exchange; auto: 4 or, if quicker, 16 MiB",
+       kShown},
+      {"--profiles", &o.profiles, "profile store (default: in the cache folder)"},
+      profile_flag(
+          o,
+          "what is missing: auto measures it; never; model takes it from what other models took"),
+      {"--profile-rounds", &o.profile_rounds,
+       "how often what is missing is measured (default: 3); 1 is quick, and rough"},
+      {"--time-limit", &o.time_limit,
+       "seconds of search, after which its best plan so far is taken"},
+      {"--seed", &o.seed, "of dropout, other random numbers and the random planner", kShown},
+  };
+  put_under("Planning",
+            {"--planner", "--batch-split", "--stages", "--micro-batches", "--exclude",
+             "--batch-norm", "--updates", "--tf32", "--bucket", "--time-limit", "--seed"},
+            flags);
+  put_under("Times of operators", {"--profiles", "--profile", "--profile-rounds"}, flags);
+  const std::vector<Flag> recipe = recipe_flags(o.recipe);
+  flags.insert(flags.end(), recipe.begin(), recipe.end());
+  return flags;
+}
+
+std::vector<Flag> layer_flags(PlanningOptions& options) {
+  control::LayerFiles& files = options.layers;
+  std::vector<Flag> flags = {
+      {"--layer-times", &files.times, "Sailor's KIND=profile.json; may be repeated"},
+      {"--layer-sizes", &files.sizes, "Sailor's llm_info.json"},
+      {"--layer-model", &files.model, "the model's name in there"},
+      {"--layer-network", &files.network, "Sailor's network fits; else the cluster's links count"},
+      {"--layer-pairs", &files.pairs, "Sailor's network fits between unlike kinds"},
+      {"--layer-zone", &files.zone, "the zone of them that counts"},
+      {"--layer-recompute", &files.may_recompute,
+       "stages may compute forwards twice to save memory"},
+      {"--devices-per-host", &files.devices_per_host, "of a pipeline's hosts", kShown},
+      {"--layer-metis", &files.metis, "Metis' DeviceType.KIND_tpN_bsM.json files"}};
+  for (Flag& flag : flags) flag.group = "Imported layer profile, in place of -m";
+  return flags;
+}
+
+Flag survive_flag(PlanningOptions& options, std::string help) {
+  return {"--survive", &options.survive, std::move(help), kShown};
+}
+
+Flag profile_flag(PlanningOptions& options, std::string help) {
+  return {"--profile",
+          one_of("cli.profile", "--profile", options.profile,
+                 {{"auto", control::Missing::kMeasure},
+                  {"never", control::Missing::kRefuse},
+                  {"model", control::Missing::kModel}}),
+          std::move(help), kShown};
+}
+
+Flag samples_flag(std::int64_t& samples) {
+  return {"--samples", &samples, "samples of an epoch: says what one costs, by price_per_hour"};
+}
+
+Result<void> check_samples(std::int64_t samples) {
+  if (samples >= 0) return {};
+  return usage_error("cli.samples", fmt::format("--samples: found {}, wanted 1 or more", samples));
+}
+
+Result<std::vector<std::int64_t>> parse_batch_split(const std::string& text) {
+  std::vector<std::int64_t> samples;
+  if (text.empty()) return samples;
+  for (const std::string_view part : split(text, ',')) {
+    const auto value = find_integer(trim(part));
+    if (!value || *value < 0)
+      return usage_error(
+          "cli.batch-split",
+          fmt::format("--batch-split: found '{}', wanted samples of each device such "
+                      "as 24,12,4",
+                      text));
+    samples.push_back(*value);
+  }
+  return samples;
+}
+
+Result<control::Question> make_question(const PlanningOptions& options, GlobalBatch batch) {
+  if (options.model.empty() && !options.layers.is_given())
+    return usage_error("cli.model",
+                       "which model? give -m MODEL.motley (written by python -m "
+                       "motley.export)");
+  if (options.cluster.empty())
+    return usage_error("cli.cluster",
+                       "which devices? give -C CLUSTER.toml (motley probe writes one)");
+  control::Question question;
+  question.global_batch = options.global_batch;
+  if (batch == GlobalBatch::kElsewhere && options.global_batch == 0) question.global_batch = 1;
+  if (question.global_batch < 1)
+    return usage_error("cli.global-batch", "how many samples a step? give --global-batch N");
+  question.model = options.model;
+  if (options.layers.is_given()) {
+    MOTLEY_ASSIGN(question.layers, control::read_layers(options.layers));
+  }
+  question.cluster = options.cluster;
+  question.exclude = options.exclude;
+  MOTLEY_ASSIGN(question.lowering.recipe, parse_recipe(options.recipe));
+  question.lowering.batch_norm = options.batch_norm;
+  if (options.updates != "auto") {
+    const auto updates = plan::parse_updates(options.updates);
+    if (!updates)
+      return usage_error("cli.updates", "--updates: " + updates.error().message + " or 'auto'");
+    question.updates = *updates;
+  }
+  question.tf32 = options.tf32;
+  if (options.survive < 0)
+    return usage_error("cli.survive",
+                       fmt::format("--survive: found {}, wanted how many devices may be lost at "
+                                   "once, 0 or more",
+                                   options.survive));
+  question.survive = static_cast<int>(std::min(options.survive, kMostLost));
+  question.commits = options.survive > 0;  // as an elastic run has them
+  if (options.bucket != kAutoBucket) {
+    MOTLEY_ASSIGN(question.lowering.bucket_bytes, parse_bytes(options.bucket));
+  }
+  return question;
+}
+
+namespace {
+
+/// The flag's, else the environment's, else the usual number.
+Result<int> find_profile_rounds(const std::string& flag, const Context& context) {
+  std::string name = "--profile-rounds", text = flag;
+  const auto found = context.environment.find("MOTLEY_PROFILE_ROUNDS");
+  if (text.empty() && found != context.environment.end()) std::tie(name, text) = *found;
+  if (text.empty()) return control::PriceChoices().rounds;
+  const auto rounds = find_integer(text);
+  if (!rounds || *rounds < 1 || *rounds > 100)
+    return usage_error("cli.profile-rounds",
+                       fmt::format("{}: found '{}', wanted 1 to 100", name, text));
+  return static_cast<int>(*rounds);
+}
+
+}  // namespace
+
+Result<control::PriceChoices> make_price_choices(const PlanningOptions& options,
+                                                 const Context& context) {
+  control::PriceChoices choices;
+  choices.profiles = options.profiles.empty() ? context.profile_store : options.profiles;
+  choices.missing = options.profile;
+  MOTLEY_ASSIGN(choices.rounds, find_profile_rounds(options.profile_rounds, context));
+  return choices;
+}
+
+Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
+                                               const Context& context) {
+  if (options.time_limit && !(*options.time_limit > 0))
+    return usage_error(
+        "cli.time-limit",
+        fmt::format("--time-limit: found {}, wanted seconds above 0", *options.time_limit));
+  control::PlanChoices choices;
+  MOTLEY_ASSIGN(choices.prices, make_price_choices(options, context));
+  MOTLEY_ASSIGN(choices.manual, parse_batch_split(options.batch_split));
+  if (options.micro_batches < 0)
+    return usage_error(
+        "cli.micro-batches",
+        fmt::format("--micro-batches: found {}, wanted a number from 0 on", options.micro_batches));
+  choices.micro_batches = options.micro_batches;
+  if (!options.stages.empty()) {
+    if (!options.batch_split.empty() || options.micro_batches != 0 || options.planner != "auto")
+      return usage_error("cli.stages",
+                         "--stages says all of the plan; leave out --planner, --batch-split and "
+                         "--micro-batches");
+    MOTLEY_ASSIGN(const std::string text, read_file(options.stages));
+    MOTLEY_ASSIGN(choices.stages, plan::parse_given_stages(text, options.stages));
+  }
+  if (options.bucket == kAutoBucket) choices.most_bucket_bytes = kMostBucket;
+  choices.planner = options.planner;
+  choices.planners = peers::planners();
+  choices.seed = options.seed;
+  if (options.time_limit) choices.time_limit = Seconds(*options.time_limit);
+  return choices;
+}
+
+Result<std::unique_ptr<control::ChosenPlan>> choose_plan(const PlanOrFile& from,
+                                                         control::Prices for_file,
+                                                         const Context& context) {
+  Teller teller(context);
+  const bool is_made_now = from.file.empty();
+  MOTLEY_ASSIGN(
+      control::Question question,
+      make_question(from.planning, is_made_now ? GlobalBatch::kGiven : GlobalBatch::kElsewhere));
+  question.commits = question.commits || from.commits;
+  question.made = from.cluster;
+  question.is_whole = from.cluster.has_value();
+  MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(from.planning, context));
+  if (is_made_now) return control::choose_plan(question, choices, teller.outside());
+  MOTLEY_ASSIGN(auto opened, control::open_plan(from.file, question, choices.prices, for_file,
+                                                teller.outside()));
+  const std::int64_t found = opened->planned.plan.replicas[0].micro_batches;
+  if (choices.micro_batches == 0 || choices.micro_batches == found) return opened;
+  return usage_error(
+      "plan.micro-batches",
+      fmt::format("--micro-batches: found {}, {} has {}; leave the flag out, or plan "
+                  "again",
+                  choices.micro_batches, from.file, found));
+}
+
+}  // namespace motley::cli

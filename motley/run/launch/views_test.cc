@@ -1,0 +1,170 @@
+#include "motley/run/launch/views.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <random>
+#include <utility>
+
+namespace motley::run {
+namespace {
+
+using Hosts = std::set<std::string>;
+
+TEST(Views, MoreThanHalfIsAQuorumAndJustHalfWithTheLeadThatMadeTheView) {
+  const Views first("a", {{"a", "b", "c", "d"}, "a"});
+  EXPECT_TRUE(first.is_quorum({"a", "b"}));
+  EXPECT_FALSE(first.is_quorum({"a"}));
+  EXPECT_FALSE(first.is_quorum({"b", "c"}));
+  const Views other("b", {{"a", "b", "c", "d"}, "a"});
+  EXPECT_FALSE(other.is_quorum({"b", "c"}));
+  EXPECT_TRUE(other.is_quorum({"b", "c", "d"}));
+}
+
+TEST(Views, AViewCountsAloneOnceAllItsHostsKnowIt) {
+  Views views("a", {{"a", "b", "c"}, "a"});
+  EXPECT_FALSE(views.propose(1, {"a"}));
+  ASSERT_TRUE(views.propose(1, {"a", "b"}));
+  views.settle([](const std::string&) { return 0; });
+  EXPECT_FALSE(views.is_settled());
+  EXPECT_FALSE(views.is_quorum({"a"}));  // of the first it is none
+  views.settle([](const std::string& host) { return host == "b" ? 1 : 0; });
+  EXPECT_TRUE(views.is_settled());
+  EXPECT_TRUE(views.is_quorum({"a"}));
+}
+
+TEST(Views, AHostThatComesCountsBeforeAllKnowIt) {
+  Views views("a", {{"a", "b"}, "a"});
+  EXPECT_TRUE(views.is_quorum({"a"}));
+  ASSERT_TRUE(views.propose(1, {"a", "b", "c"}));
+  EXPECT_FALSE(views.is_quorum({"a"}));  // b and c may know it, and lead on
+}
+
+/// Hosts, any of which may lead, in a network that is cut and mended at random.
+class World {
+ public:
+  explicit World(std::uint64_t seed, int hosts) : random_(seed) {
+    for (int i = 0; i < hosts; ++i) names_.push_back(std::string(1, static_cast<char>('a' + i)));
+    const Views::View all{{names_.begin(), names_.end()}, names_.front()};
+    for (const std::string& host : names_) agents_[host] = {names_.front(), {0, 0}, all};
+    leads_.emplace(names_.front(), Lead{Views(names_.front(), all), 0, 0, all.hosts});
+    for (const std::string& host : names_) side_[host] = 0;
+  }
+
+  void act() {
+    switch (draw(5)) {
+      case 0:  // a cut, of any two or three parts
+        for (auto& [host, side] : side_) side = draw(3);
+        break;
+      case 1:
+        for (auto& [host, side] : side_) side = 0;
+        break;
+      case 2: {
+        Lead* lead = any_lead();
+        if (lead != nullptr) tell(*lead);
+        break;
+      }
+      default:
+        take_over(names_[static_cast<std::size_t>(draw(static_cast<int>(names_.size())))]);
+    }
+    // Who is cut off from his lead hears of no other before he asks.
+    for (auto& [host, agent] : agents_)
+      if (!agent.lead.empty() && side_[agent.lead] != side_[host]) agent.lead.clear();
+  }
+
+  int leading() const {
+    int count = 0;
+    for (const auto& [host, lead] : leads_) count += lead.views.is_quorum(led_by(host)) ? 1 : 0;
+    return count;
+  }
+  int changes() const { return changes_; }
+
+ private:
+  using Version = std::pair<int, std::int64_t>;  // of which lead, and its own
+  struct Agent {
+    std::string lead;  // "": none
+    Version version;
+    Views::View view;
+  };
+  struct Lead {
+    Views views;
+    int epoch = 0;
+    std::int64_t version = 0;
+    Hosts wanted;
+    std::map<std::string, std::int64_t> known = {};
+  };
+
+  int draw(int below) { return std::uniform_int_distribution<int>(0, below - 1)(random_); }
+
+  /// Its own host has an agent, too, of no weight where it leads.
+  Hosts led_by(const std::string& lead) const {
+    Hosts hosts = {lead};
+    for (const auto& [host, agent] : agents_)
+      if (agent.lead == lead) hosts.insert(host);
+    return hosts;
+  }
+
+  Lead* any_lead() {
+    auto each = leads_.begin();
+    std::advance(each, draw(static_cast<int>(leads_.size())));
+    teller_ = each->first;
+    return &each->second;
+  }
+
+  /// It proposes whom it has, of whom some hear it.
+  void tell(Lead& lead) {
+    if (!lead.views.propose(lead.version + 1, led_by(teller_))) return;
+    ++lead.version;
+    for (auto& [host, agent] : agents_) {
+      if (agent.lead != teller_ || draw(3) == 0) continue;
+      agent.version = {lead.epoch, lead.version};
+      agent.view = lead.views.latest();
+      if (draw(3) > 0) lead.known[host] = lead.version;  // else its answer is lost
+    }
+    lead.views.settle([&](const std::string& host) { return lead.known[host]; });
+  }
+
+  void take_over(const std::string& host) {
+    if (leads_.contains(host)) return;
+    Hosts granted;
+    const Agent* newest = nullptr;
+    for (const auto& [name, agent] : agents_)
+      if (agent.lead.empty() && side_[name] == side_[host]) {
+        granted.insert(name);
+        if (newest == nullptr || agent.version > newest->version) newest = &agent;
+      }
+    if (newest == nullptr || !granted.contains(host)) return;
+    const Views views(host, newest->view);
+    if (!views.is_quorum(granted)) return;
+    const int epoch = newest->version.first + 1;
+    leads_.emplace(host, Lead{views, epoch, newest->version.second, newest->view.hosts});
+    for (const std::string& name : granted) agents_[name].lead = host;
+    ++changes_;
+  }
+
+  std::mt19937_64 random_;
+  std::vector<std::string> names_;
+  std::map<std::string, Agent> agents_;
+  std::map<std::string, Lead> leads_;
+  std::map<std::string, int> side_;
+  std::string teller_;
+  int changes_ = 0;
+};
+
+TEST(Views, NeverTwoLead) {
+  int changes = 0;
+  for (std::uint64_t seed = 0; seed < 4000; ++seed) {
+    World world(seed, 2 + static_cast<int>(seed % 6));
+    for (int i = 0; i < 60; ++i) {
+      world.act();
+      ASSERT_LE(world.leading(), 1) << "seed " << seed << ", act " << i;
+    }
+    changes += world.changes();
+  }
+  EXPECT_GT(changes, 1000);
+}
+
+}  // namespace
+}  // namespace motley::run

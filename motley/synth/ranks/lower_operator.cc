@@ -1,0 +1,114 @@
+#include "motley/synth/ranks/lower_operator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "motley/graph/rules/sharding_rule.h"
+#include "motley/program/parts.h"
+#include "motley/synth/ranks/lower_sharded.h"
+
+namespace motley::synth {
+namespace {
+
+using graph::SymbolicArgument;
+using graph::SymbolicArguments;
+using graph::Value;
+
+/// A graph whose only operator has parameters for operands: those may lie in any form.
+class AloneGraph {
+ public:
+  AloneGraph(const graph::Graph& graph, OpId id, std::int64_t batch)
+      : from_(graph), sizes_{{"batch", batch}} {
+    made_.name = graph.name;
+    made_.sizes = graph.sizes;
+    graph::Op op = graph.op(id);
+    for (SymbolicArgument& argument : op.arguments) argument = copied(argument);
+    for (ValueId& output : op.outputs) {
+      output = add(graph.value(output), OpId(0));
+      made_.outputs.push_back({graph::OutputKind::kLoss, output, {}, {}});
+    }
+    made_.ops.push_back(std::move(op));
+  }
+
+  graph::Graph take() { return std::move(made_); }
+
+ private:
+  SymbolicArgument copied(const SymbolicArgument& argument) {
+    if (const auto* id = std::get_if<ValueId>(&argument.value)) return {copied(*id)};
+    if (const auto* list = std::get_if<SymbolicArguments>(&argument.value)) {
+      SymbolicArguments made;
+      for (const SymbolicArgument& each : *list) made.push_back(copied(each));
+      return {made};
+    }
+    return argument;
+  }
+
+  ValueId copied(ValueId id) {
+    const auto [known, is_new] =
+        ids_.try_emplace(id, ValueId(static_cast<std::int64_t>(made_.values.size())));
+    if (!is_new) return known->second;
+    Value value = from_.value(id);
+    value.role = graph::ValueRole::kParameter;
+    value.name = fmt::format("%{}", id.value);
+    value.frozen = true;
+    return add(std::move(value), OpId());
+  }
+
+  /// With shapes of this batch: what is exchanged together must have fixed ones.
+  ValueId add(Value value, OpId producer) {
+    for (graph::SizeExpr& size : value.shape) size = graph::SizeExpr(size.evaluate_integer(sizes_));
+    value.producer = producer;
+    made_.values.push_back(std::move(value));
+    return ValueId(static_cast<std::int64_t>(made_.values.size()) - 1);
+  }
+
+  const graph::Graph& from_;
+  const graph::Sizes sizes_;
+  graph::Graph made_;
+  std::map<ValueId, ValueId> ids_;
+};
+
+/// Exchanges that the operator's own instructions wait for: results change their forms behind them.
+std::vector<InnerExchange> find_inner(const program::DeviceProgram& device) {
+  const auto last = std::find_if(
+      device.instructions.rbegin(), device.instructions.rend(),
+      [](const program::Instruction& instruction) { return !instruction.origin.is_none(); });
+  std::vector<InnerExchange> exchanges;
+  for (auto each = device.instructions.begin(); each != last.base(); ++each)
+    if (each->lane == Lane::kTransfer)
+      exchanges.push_back({each->op, program::priced_bytes(device, *each)});
+  return exchanges;
+}
+
+}  // namespace
+
+LoweredOperator lower_operator(const graph::Graph& graph, OpId op, const graph::Strategy& strategy,
+                               std::int64_t batch, const std::vector<double>& shares,
+                               const std::vector<std::size_t>& ranks) {
+  LoweredOperator made{AloneGraph(graph, op, batch).take(), {}, {}};
+  // As in its graph: what makes its operands may count.
+  const std::vector<graph::ShardingRule> rules{
+      rule_like(graph::find_rule_or_whole(graph, op, {{"batch", batch}}), made.graph.ops[0])};
+  Sharding sharding;
+  sharding.devices.assign(shares.size(), "");
+  sharding.shares = shares;
+  sharding.batch = batch;
+  sharding.ops = {strategy};
+  sharding.sources.assign(made.graph.values.size(), graph::kWholeForm);
+  for (std::size_t o = 0; o < rules[0].operands.size(); ++o)
+    sharding.sources[rules[0].operands[o].index()] = strategy.operands[o];
+  program::Program program = lower_some_ranks(made.graph, sharding, rules, ranks, {});
+  made.exchanges = find_inner(program.devices.front());
+  for (program::DeviceProgram& device : program.devices) {
+    std::erase_if(device.instructions, [](const program::Instruction& instruction) {
+      return instruction.origin.is_none() || instruction.lane != Lane::kCompute;
+    });
+    made.ranks.push_back(std::move(device));
+  }
+  return made;
+}
+
+}  // namespace motley::synth
