@@ -140,7 +140,7 @@ void add_splits(const JabasCluster& cluster, Json& rows) {
     for (const char* policy : {"motley", "jabas", "even"}) {
       const std::vector<std::int64_t> samples =
           std::string(policy) == "motley"  ? adapt::split_batch(all, asked)
-          : std::string(policy) == "jabas" ? peers::split_alike(all, asked, kLocalBatches)
+          : std::string(policy) == "jabas" ? peers::split_identical(all, asked, kLocalBatches)
                                            : peers::split_evenly(all.devices.size(), asked);
       std::int64_t taken = 0;
       for (const std::int64_t each : samples) taken += each;

@@ -3,7 +3,7 @@
 Each case is one script: with DistributedDataParallel and an even split, and with the lines that import motley.torch, share the loader
 and wrap the model changed (of a framework's: share its trainer). Both run in turns. Prints a table and writes build/bench/adopt.json: case, changed_lines, even_step_s,
 step_s, speedup, best_step_s (the split by speeds, given), settled_steps (from the start until the split stays within 5 % of the best one, beyond
-prefetched batches), settled_after_slow (the same after the quickest rank's quota is halved), over_best (the split in the end over the best
+prefetched batches), settled_after_slow (the same after the fastest rank's quota is halved), over_best (the split in the end over the best
 one), max_param_diff (of a framework's: parameters in the end, learned shares beside the even split), overhead (a step of two equal ranks over one of DistributedDataParallel's). A split is judged by what it takes
 by lines through all that the ranks' steps took in all rounds, not by its own steps: one of them may be late by chance.
 """
@@ -32,7 +32,7 @@ CASES = {
     "cnn": dict(function="digits_cnn.py:model", data="digits.npz", batch=187, steps=44),
     "gpt": dict(function="char_gpt.py:model", data="devils_dictionary.bin", batch=37, steps=44),
 } | {name: dict(batch=16, steps=44) for name in SCRIPTS}
-SLOWED = 20  # the step at which the quickest rank's quota is halved
+SLOWED = 20  # the step at which the fastest rank's quota is halved
 EQUAL = (0.8, 0.8)
 BEST = 15  # steps from which medians are taken
 

@@ -273,7 +273,7 @@ def shown_steps(browser):
 
 
 def watch(process, run, seconds, look):
-    """Steps, processor time and wall time of the lead meanwhile."""
+    """Steps, processor time and wall time of the coordinator meanwhile."""
     steps, used, since = log_lines(run), processor_s(process), time.monotonic()
     while time.monotonic() - since < seconds:
         look()

@@ -1,5 +1,5 @@
 """What it costs a training over three hosts when one of them, or its process, is lost or comes back (kind `host` of
-bench/elastic.py), or when that of the lead is (kind `head`)."""
+bench/elastic.py), or when that of the coordinator is (kind `head`)."""
 
 import contextlib
 import json
@@ -30,7 +30,7 @@ def lose_and_join(hosts, run):
     yield "cable", c.unplug, "c:0 lost; went on", TIMEOUT
     c.plug_again()
     yield "the host comes back", lambda: a.run(f"{MOTLEY} join a:{PORT} --device c:0"), "c:0 joined; went on", None
-    yield "a process on the lead's host", lambda: a.run("pkill -KILL -x motley-worker"), "a:0 lost; went on", None
+    yield "a process on the coordinator's host", lambda: a.run("pkill -KILL -x motley-worker"), "a:0 lost; went on", None
 
 
 @contextlib.contextmanager
@@ -69,7 +69,7 @@ def head_rows(folder):
             time.sleep(0.5)
             hosts["b"].run("pkill -TERM -f -- '[-]-succeed'")
             event = json.loads(wait_for(led.parent / "summary.json").read_text())["membership"][0]
-            print(f"  the lead's host: pause {pause:.3f} s, {event['lost_steps']} steps done again")
+            print(f"  the coordinator's host: pause {pause:.3f} s, {event['lost_steps']} steps done again")
             rows.append({"kind": "head", "case": f"three hosts, {i}", "policy": "motley", "pause_s": pause,
                          "said_pause_s": event["pause_s"], "lost_steps": event["lost_steps"]})  # fmt: skip
     return rows
@@ -83,7 +83,7 @@ def wait_for(path, seconds=60):
 
 
 def next_log(host, name, begin):
-    """That of the lead on the next host, once it is there."""
+    """That of the coordinator on the next host, once it is there."""
     while time.monotonic() < begin + 60:
         for found in (host.home() / ".cache/motley/hosts/led").glob(f"{name}-*/log.jsonl"):
             return found

@@ -8,7 +8,7 @@ Hosts are namespaces with 0.8, 0.4 and 0.2 of a core (control groups) and cables
             of all splits of the batch; speed_bound_s (1 / sum(1 / t) of the steps that each host takes alone, which
             no exchange delays); equal_split_s; medians over rounds of turns
     exact   20 SGD steps on three hosts beside one device: max_loss_diff (relative), max_param_diff
-    start   seconds from the command to the first step, plan and profiles there: first_step_s; on the lead
+    start   seconds from the command to the first step, plan and profiles there: first_step_s; on the coordinator
             alone, on the slowest host alone, on three, and on one machine of as many cores
 
 Prints a table each and writes build/bench/hosts.json.
@@ -131,7 +131,7 @@ def first_step_s(host, command, log):
 
 def start_rows(hosts, whole, name, case, rounds):
     lead = hosts["a"]
-    where = {"the lead alone": (lead, OTHERS["a"]), "the slowest host alone": (lead, OTHERS["c"]), "three hosts": (lead, ""),
+    where = {"the coordinator alone": (lead, OTHERS["a"]), "the slowest host alone": (lead, OTHERS["c"]), "three hosts": (lead, ""),
              "one machine, three devices": (whole, "")}
     seconds = {what: [] for what in where}
     for turn in range(rounds + 1):

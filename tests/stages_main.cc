@@ -100,7 +100,7 @@ Json find_apart(const search::StageOutcome& outcome) {
   return std::isfinite(least) ? Json(least) : Json(nullptr);
 }
 
-enum class Hosts { kAlike, kMixed };
+enum class Hosts { kIdentical, kMixed };
 
 Result<Json> draw_question(std::mt19937_64& random, Hosts hosts) {
   const TableStageCosts costs = hosts == Hosts::kMixed
@@ -148,7 +148,7 @@ int main(int argc, char** argv) {
   std::mt19937_64 random(static_cast<std::uint64_t>(std::atoll(argv[2])));
   Json questions = Json::array();
   for (int i = 0; i < std::atoi(argv[1]); ++i) {
-    auto question = draw_question(random, is_mixed ? Hosts::kMixed : Hosts::kAlike);
+    auto question = draw_question(random, is_mixed ? Hosts::kMixed : Hosts::kIdentical);
     if (!question) {
       fmt::print(stderr, "{}\n", question.error().message);
       return 1;

@@ -97,7 +97,7 @@ def test_plans_are_tried_in_turn_and_remembered(motley, cnn, three, tmp_path):
     kept = lines(folder / "decisions.jsonl")
     plans = list(dict.fromkeys(each["plan"] for each in kept))
     assert len(plans) >= 2, kept
-    assert any(reason in each["why"] for each in kept for reason in ("the quickest of those tried", "as quick as any tried")), kept
+    assert any(reason in each["why"] for each in kept for reason in ("the fastest of those tried", "as quick as any tried")), kept
     assert len(done.json["losses"]) == 60
 
     def told(quick):
@@ -113,7 +113,7 @@ def test_plans_are_tried_in_turn_and_remembered(motley, cnn, three, tmp_path):
         rows = [row for row, in database.execute("select id from prediction where quantity like 'step of plan %'")]
     assert len(rows) == len(plans), rows
     assert not told(None)  # nothing speaks against what is predicted
-    # What was the quickest is chosen (motley/control/planning/planning_test.cc), unless it is what the prediction says, too, or by
+    # What was the fastest is chosen (motley/control/planning/planning_test.cc), unless it is what the prediction says, too, or by
     # what was measured of its parts while it was tried none of the best few: so of two plans it may be neither.
     # Before another run: what that measures would count as well.
     assert sum(told(row) for row in rows) < len(rows)

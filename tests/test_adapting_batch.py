@@ -532,7 +532,7 @@ def test_memory_binds(motley, mlp, tmp_path, micro_batches):
 
 @pytest.mark.parametrize("micro_batches", [2, 1] if SLOW else [2])
 def test_devices_go_and_come_while_the_batch_changes(motley, smooth, three, tmp_path, micro_batches):
-    """The quickest device is lost and comes back: batch and learning rate go on, no sample is lost, and the result is
+    """The fastest device is lost and comes back: batch and learning rate go on, no sample is lost, and the result is
     that of one device with these batches. A second call knows what the first one had learned."""
     folder = tmp_path / "run"
     away = tmp_path / "conditions.json"

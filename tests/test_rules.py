@@ -3,7 +3,7 @@
 Each operator of each model is run whole on real values. Then, for every factor that its rule lets
 be split, it is run on uneven parts with the local arguments, and the parts are put together: cut
 along the factor, summed, or equal on all, as the rule says. And with operands that are sums of
-parts, for what the rule calls linear. Of operators that are alike (sweep.case_of) the first of all
+parts, for what the rule calls linear. Of operators that are identical (sweep.case_of) the first of all
 models is checked; with make test-slow all are.
 """
 

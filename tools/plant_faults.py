@@ -224,7 +224,7 @@ def units(tree):
 
 def suite(tree, words):
     """pytest, faults that nobody found yet: a first run says which test reaches what (skipped where `reached.json`
-    is there), then each fault's tests, the quickest first."""
+    is there), then each fault's tests, the fastest first."""
     plugin = ["-p", "plant_faults", "-p", "no:cacheprovider"]
     environment = dict(os.environ, PYTHONPATH=f"{tree}/tools:{tree}/python", MOTLEY_BUILD=str(tree / "build"), MOTLEY_FAULT_MARKS=str(tree / "marks"))
     lines = tree / "marks/tests.jsonl"

@@ -271,7 +271,7 @@ TEST(BatchPolicy, LeavesADeviceBeforeAnythingIsKnown) {
             (std::vector<policy::Share>{{"a", 16}}));
 }
 
-TEST(BatchPolicy, ChoosesAlikeFromItsState) {
+TEST(BatchPolicy, ChoosesIdenticalFromItsState) {
   for (const int before : {0, 3, 20, 60}) {
     BatchPolicy one = make_policy(settings_of(16)), other = make_policy(settings_of(16));
     Training training(one, 20000, {{"a", 8}, {"b", 8}});

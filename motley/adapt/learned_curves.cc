@@ -30,7 +30,7 @@ constexpr double kBend = 0.05, kSingle = 0.005;
 constexpr double kOldLevel = 0.3, kOldPoint = 0.02;
 /// What a time at samples that were never measured may be off by beside that.
 constexpr double kJump = 0.1;
-/// Keeps points that are alike apart.
+/// Keeps points that are identical apart.
 constexpr double kRounding = 1e-4;
 /// A point's own drift in a hundred steps, and at most.
 constexpr double kDrift = 0.01, kMostDrift = 0.05;

@@ -22,7 +22,7 @@ namespace motley::adapt {
 ///   believed of 2 and 3 devices 10 and 20 ms, 3 devices took 30: 2 devices take 15
 class LearnedExchanges {
  public:
-  /// `believed[i]`: of i + 2 devices, the quickest; empty: nothing is believed.
+  /// `believed[i]`: of i + 2 devices, the fastest; empty: nothing is believed.
   explicit LearnedExchanges(std::vector<cost::GroupExchanges> believed = {})
       : believed_(std::move(believed)) {}
 

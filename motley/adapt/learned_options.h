@@ -36,7 +36,7 @@ struct LearnedGroup {
 };
 
 /// Groups whose curves are learned from the steps that are taken (learned_curves.h), from a belief
-/// or from nothing. Groups are the first devices that are there of a list, the quickest first: a
+/// or from nothing. Groups are the first devices that are there of a list, the fastest first: a
 /// few while the batch is small, more as it grows; so many as is said, and all. A device that is
 /// seen and not in the list comes behind the others, of which nothing is believed.
 ///

@@ -159,7 +159,7 @@ TEST(LearnedOptions, AreOfWholeUnits) {
   for (const std::int64_t each : split_batch(source.options()[1], 28)) EXPECT_EQ(each % 4, 0);
 }
 
-TEST(LearnedOptions, GoOnAlikeFromTheirText) {
+TEST(LearnedOptions, GoOnIdenticalFromTheirText) {
   LearnedOptions one = from_nothing(), other = from_nothing();
   for (std::int64_t step = 0; step < 9; ++step) one.observe(balanced_step(step, 20 + step, 10));
   ASSERT_TRUE(other.restore(parse_json(one.state().dump(), "s").value(), "s"));
@@ -172,7 +172,7 @@ TEST(LearnedOptions, GoOnAlikeFromTheirText) {
   EXPECT_FALSE(one.restore(more.state(), "s"));
 }
 
-// Whoever is quickest of those that are there is the first; what was learned of the others stays.
+// Whoever is fastest of those that are there is the first; what was learned of the others stays.
 TEST(LearnedOptions, AreOfDevicesThatAreThere) {
   LearnedOptions source = one_or_both();
   for (std::int64_t step = 0; step < 8; ++step) source.observe(balanced_step(step, 20, 10));

@@ -86,7 +86,7 @@ TEST(NoiseScale, PassesOverWhatIsNotFinite) {
   EXPECT_EQ(scale.state(), before);
 }
 
-TEST(NoiseScale, GoesOnAlikeFromItsText) {
+TEST(NoiseScale, GoesOnIdenticalFromItsText) {
   DrawnNoise drawn(std::vector<double>(100, 1.0), 3);
   NoiseScale one({.initial_batch = 128}), other({.initial_batch = 128});
   for (int i = 0; i < 10; ++i) one.add(drawn.draw({1, 500}, kSizes));

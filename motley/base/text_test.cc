@@ -143,7 +143,7 @@ TEST(ParseRate, KnowsBitsAndBytes) {
             "found '10 Gb', wanted a rate such as 10Gbps, 100Mbps, 40GB/s");
 }
 
-TEST(PrintRows, AlikeNeighboursShareARow) {
+TEST(PrintRows, IdenticalNeighboursShareARow) {
   EXPECT_EQ(print_rows({{"a:0", "1"}, {"a:1", "1"}, {"a:2", "1"}, {"b:0", "2"}}),
             "  a:0        1\n  a:1        1\n  a:2        1\n  b:0        2\n");
   EXPECT_EQ(print_rows({{"a:0", "1"}, {"b:0", "2"}, {"b:1", "2"}, {"b:2", "2"}, {"b:3", "2"}}),

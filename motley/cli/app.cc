@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "motley/base/text.h"
-#include "motley/cli/context/teller.h"
+#include "motley/cli/context/progress_printer.h"
 #include "motley/cli/context/verb.h"
 #include "motley/cli/launched.h"
 #include "motley/cli/options/script.h"

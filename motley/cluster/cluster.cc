@@ -86,7 +86,7 @@ std::vector<const Link*> links_by_preference(const Cluster& cluster) {
   return links;
 }
 
-bool are_alike(const Cluster& cluster, const std::vector<DeviceId>& devices) {
+bool are_identical(const Cluster& cluster, const std::vector<DeviceId>& devices) {
   const auto model = [](const Device& device) {
     return device.model.empty() ? device.taken_for : device.model;
   };

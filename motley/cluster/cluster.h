@@ -106,7 +106,7 @@ std::optional<double> price_per_hour(const Cluster& cluster, const std::vector<D
 
 /// Do the devices give equal numbers for equal work, to the last bit: one kind and model, as many
 /// threads, which sum in parts?
-bool are_alike(const Cluster& cluster, const std::vector<DeviceId>& devices);
+bool are_identical(const Cluster& cluster, const std::vector<DeviceId>& devices);
 
 /// Those of the devices that are one GPU, two or more each: of one UUID or, where none is said, one
 /// host and the same place among a node's GPUs. In the order of the first of each.

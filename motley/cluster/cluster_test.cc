@@ -54,20 +54,20 @@ TEST(FindDevice, FindsByNameOrSuggests) {
   EXPECT_EQ(missing.error().code, "cluster.unknown-device");
 }
 
-TEST(AreAlike, DevicesOfOneKindModelAndNumberOfThreads) {
+TEST(AreIdentical, DevicesOfOneKindModelAndNumberOfThreads) {
   Cluster cluster = make("");
   const std::vector<DeviceId> all = {DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3)};
-  EXPECT_TRUE(are_alike(cluster, all));
+  EXPECT_TRUE(are_identical(cluster, all));
   cluster.devices[3].threads = 2;
-  EXPECT_FALSE(are_alike(cluster, all));
-  EXPECT_TRUE(are_alike(cluster, {DeviceId(0), DeviceId(1), DeviceId(2)}));
+  EXPECT_FALSE(are_identical(cluster, all));
+  EXPECT_TRUE(are_identical(cluster, {DeviceId(0), DeviceId(1), DeviceId(2)}));
   cluster.devices[3].threads = 1;
   cluster.devices[2].model = "EPYC";
-  EXPECT_FALSE(are_alike(cluster, all));
+  EXPECT_FALSE(are_identical(cluster, all));
   for (Device& device : cluster.devices) device.taken_for = "EPYC";  // where nothing is said
-  EXPECT_TRUE(are_alike(cluster, all));
+  EXPECT_TRUE(are_identical(cluster, all));
   cluster.devices[1].kind = "cuda";
-  EXPECT_FALSE(are_alike(cluster, all));
+  EXPECT_FALSE(are_identical(cluster, all));
 }
 
 TEST(GroupRoute, CapacityAndANodesOwnBandwidthLimit) {

@@ -29,7 +29,7 @@ Result<void> read_step(JsonObject& object, Log& log) {
   }
   MOTLEY_ASSIGN(logged.step_s, object.number("step_s"));
   if (object.has("stint")) {
-    MOTLEY_ASSIGN(logged.stint, object.integer("stint"));
+    MOTLEY_ASSIGN(logged.generation, object.integer("stint"));
   }
   if (object.has("data_s")) {
     MOTLEY_ASSIGN(logged.data_s, object.number("data_s"));
@@ -86,7 +86,7 @@ std::string print_logged_step(std::int64_t step, const LoggedStep& logged) {
     json["loading_s"] = logged.loading_s;
     json["loaders"] = logged.loaders;
   }
-  if (logged.stint > 0) json["stint"] = logged.stint;
+  if (logged.generation > 0) json["stint"] = logged.generation;
   if (logged.batch) json["batch"] = *logged.batch;
   if (logged.noise) {
     json["noise"] = policy::observation_to_json(*logged.noise);

@@ -41,9 +41,9 @@ struct RunDirectory {
   std::string renting() const { return path + "/renting.json"; }
   std::string lifetimes() const { return path + "/lifetimes.json"; }
   /// While an elastic job runs: where it can be asked.
-  std::string door() const { return path + "/door.json"; }
+  std::string control_socket() const { return path + "/door.json"; }
   /// Devices that came to an elastic job and that its cluster file has not.
-  std::string newcomers() const { return path + "/newcomers.json"; }
+  std::string joiners() const { return path + "/newcomers.json"; }
   std::string events() const { return path + "/tb"; }
   std::string predicted() const { return path + "/predicted.txt"; }
   std::string measured(std::size_t rank) const {
@@ -65,7 +65,7 @@ struct LoggedStep {
   /// Samples, and square norms of gradients, where the batch is decided while training goes on.
   std::optional<std::int64_t> batch;
   std::optional<policy::NoiseSeen> noise;
-  int stint = 0;                  ///< which plan it was done by: the change that brought it
+  int generation = 0;             ///< which plan it was done by: the change that brought it
   std::vector<double> compute_s;  ///< by rank; of a script's loop empty where it is not known
   std::vector<std::int64_t> samples = {};  ///< by rank, of a script's loop
   std::vector<std::int64_t> peak_bytes;

@@ -16,9 +16,9 @@
 #include "motley/job/order.h"
 #include "motley/program/program.h"
 #include "motley/run/job.h"
+#include "motley/run/launch/agent_takeover.h"
 #include "motley/run/launch/environment.h"
 #include "motley/run/launch/launcher.h"
-#include "motley/run/launch/succession.h"
 #include "motley/run/measure.h"
 
 namespace motley::control {
@@ -86,8 +86,9 @@ class Workers {
   using OnLoss = std::function<bool(int process, const Error& error)>;
   virtual run::JobOutcome train(const run::Job& job, const OnEvent& on_event, const Orders& orders,
                                 const OnLoss& on_loss) = 0;
-  /// Takes the processes that another lead left, which is gone: `train` then goes on with them.
-  virtual Result<run::Inheritance> take_over(const std::string& memory_file) = 0;
+  /// Takes the processes that another coordinator left, which is gone: `train` then goes on with
+  /// them.
+  virtual Result<run::TakeoverState> take_over(const std::string& memory_file) = 0;
   /// The last checkpoint that it left becomes the latest in the run directory: its path. "": none
   /// of its hosts has one. Also while `train` runs, when it asks for orders.
   virtual Result<std::string> bring_left_checkpoint(const std::string& run_dir) = 0;

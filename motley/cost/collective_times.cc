@@ -142,9 +142,9 @@ void CollectiveTimes::reach(int ranks) {
   }
 }
 
-std::optional<CollectiveCurve> CollectiveTimes::quickest(std::string_view op, int ranks,
-                                                         std::string_view backend,
-                                                         Bytes bytes) const {
+std::optional<CollectiveCurve> CollectiveTimes::fastest(std::string_view op, int ranks,
+                                                        std::string_view backend,
+                                                        Bytes bytes) const {
   const auto size = static_cast<double>(bytes.value);
   const std::string prefix = fit_key(op, backend, "");
   std::optional<CollectiveCurve> best;

@@ -54,9 +54,9 @@ class CollectiveTimes {
   /// those, as around a ring, which for B bytes among n ranks sends n - 1 messages and (n - 1)/n B
   /// a rank.
   void reach(int ranks);
-  /// The quickest at some bytes among so many ranks, by whichever route; none: nothing is known.
-  std::optional<CollectiveCurve> quickest(std::string_view op, int ranks, std::string_view backend,
-                                          Bytes bytes) const;
+  /// The fastest at some bytes among so many ranks, by whichever route; none: nothing is known.
+  std::optional<CollectiveCurve> fastest(std::string_view op, int ranks, std::string_view backend,
+                                         Bytes bytes) const;
   /// Takes a line for what was not measured.
   void assume(std::string_view op, const std::string& route, int ranks, std::string_view backend,
               Affine line);

@@ -63,11 +63,11 @@ TEST(CollectiveTimes, TakeALineForWhatWasNotMeasured) {
   times.assume(kReduce, "1Gbps+1ms", 2, "gloo", {Seconds(0.5), 0.01});
   EXPECT_NEAR(at(times, 2, 100, "1Gbps+1ms"), 1.5, 1e-12);
   EXPECT_NEAR(at(times, 2, 100), 2.0, 1e-12);
-  EXPECT_NEAR(times.quickest(kReduce, 2, "gloo", Bytes(100))->at(0).value, 0.5, 1e-12);
-  EXPECT_NEAR(times.quickest(kReduce, 2, "gloo", Bytes(300))->at(0).value, 0.5,
+  EXPECT_NEAR(times.fastest(kReduce, 2, "gloo", Bytes(100))->at(0).value, 0.5, 1e-12);
+  EXPECT_NEAR(times.fastest(kReduce, 2, "gloo", Bytes(300))->at(0).value, 0.5,
               1e-12);  // 3.5 of 4 s
-  EXPECT_FALSE(times.quickest(kReduce, 2, "nccl", Bytes(100)));
-  EXPECT_FALSE(times.quickest(kReduce, 3, "gloo", Bytes(100)));
+  EXPECT_FALSE(times.fastest(kReduce, 2, "nccl", Bytes(100)));
+  EXPECT_FALSE(times.fastest(kReduce, 3, "gloo", Bytes(100)));
 }
 
 TEST(CollectiveTimes, FitsRelativeErrors) {

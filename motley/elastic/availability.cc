@@ -10,11 +10,11 @@ namespace {
 constexpr Seconds kForever{std::numeric_limits<double>::infinity()};
 
 /// Times at which somebody arrives or leaves, and 0; ascending, each once.
-std::vector<Seconds> changes_of(const std::vector<Presence>& presences) {
+std::vector<Seconds> changes_of(const std::vector<AvailabilityTrace>& presences) {
   std::vector<Seconds> changes = {Seconds(0)};
-  for (const Presence& presence : presences) {
-    changes.push_back(presence.from);
-    if (presence.until < kForever) changes.push_back(presence.until);
+  for (const AvailabilityTrace& availability : presences) {
+    changes.push_back(availability.from);
+    if (availability.until < kForever) changes.push_back(availability.until);
   }
   std::sort(changes.begin(), changes.end());
   changes.erase(std::unique(changes.begin(), changes.end()), changes.end());
@@ -23,7 +23,7 @@ std::vector<Seconds> changes_of(const std::vector<Presence>& presences) {
 
 }  // namespace
 
-Result<std::vector<AvailabilitySpan>> spans_of(const std::vector<Presence>& presences) {
+Result<std::vector<AvailabilitySpan>> spans_of(const std::vector<AvailabilityTrace>& presences) {
   for (std::size_t i = 0; i < presences.size(); ++i)
     if (const auto& [from, until] = presences[i];
         !(from.value >= 0 && from < kForever && until >= from))
@@ -43,7 +43,7 @@ Result<std::vector<AvailabilitySpan>> spans_of(const std::vector<Presence>& pres
   return spans;
 }
 
-Result<Seconds> replay(const std::vector<Presence>& presences, double steps,
+Result<Seconds> replay(const std::vector<AvailabilityTrace>& presences, double steps,
                        const std::function<double(const std::vector<std::size_t>&)>& speed) {
   MOTLEY_ASSIGN(const std::vector<AvailabilitySpan> spans, spans_of(presences));
   for (const AvailabilitySpan& span : spans) {

@@ -10,10 +10,10 @@
 namespace motley::elastic {
 
 /// When a worker is there.
-struct Presence {
+struct AvailabilityTrace {
   Seconds from;                                            ///< >= 0
   Seconds until{std::numeric_limits<double>::infinity()};  ///< of a worker that leaves; >= from
-  bool operator==(const Presence&) const = default;
+  bool operator==(const AvailabilityTrace&) const = default;
 };
 
 /// A span of time in which nobody arrives or leaves, and who is there: indices into the presences,
@@ -28,7 +28,7 @@ struct AvailabilitySpan {
 /// The spans from time 0 on, without gaps and without empty ones.
 /// Usage error (elastic.availability) for a presence that starts before 0 or ends before it starts.
 /// O(n^2) for n presences.
-Result<std::vector<AvailabilitySpan>> spans_of(const std::vector<Presence>& presences);
+Result<std::vector<AvailabilitySpan>> spans_of(const std::vector<AvailabilityTrace>& presences);
 
 /// Time until `steps` steps are done, when the cluster does `speed(present)` steps per second as
 /// long as `present` (indices into `presences`, ascending) are there: speed is constant within a
@@ -37,7 +37,7 @@ Result<std::vector<AvailabilitySpan>> spans_of(const std::vector<Presence>& pres
 ///
 /// Example: two workers of 5 steps/s, one leaves after 10 s; 200 steps: 100 in the first 10 s, the
 /// rest at 5 steps/s in 20 s: 30 s.
-Result<Seconds> replay(const std::vector<Presence>& presences, double steps,
+Result<Seconds> replay(const std::vector<AvailabilityTrace>& presences, double steps,
                        const std::function<double(const std::vector<std::size_t>&)>& speed);
 
 }  // namespace motley::elastic

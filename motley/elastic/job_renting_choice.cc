@@ -100,18 +100,20 @@ std::optional<LeftToDo> JobRenting::left_with(const std::vector<std::size_t>& as
   std::vector<MachineAhead> ahead;
   std::vector<std::size_t> places;
   for (std::size_t m = 0; m < machines_.size(); ++m) {
-    const Standing& standing = machines_[m];
+    const RecoveryState& recovery_state = machines_[m];
     const bool is_new = std::find(asked.begin(), asked.end(), m) != asked.end();
-    if (standing.place == Place::kAbsent && !is_new) continue;
+    if (recovery_state.place == Place::kAbsent && !is_new) continue;
     const Offer* const offer = offer_of(m);
     const double price = offer == nullptr ? 0 : offers_[*job_.machines[m].offer].price;
     MachineAhead machine{.price_per_hour = price};
-    if (standing.place != Place::kThere && offer != nullptr)
+    if (recovery_state.place != Place::kThere && offer != nullptr)
       machine = replacement(offer->start.cold, price);
-    if (standing.place == Place::kAsked)
-      machine.presence.from = std::max(machine.presence.from - (now_ - standing.since), Seconds(0));
-    if (standing.until)
-      machine.presence.until = std::max(*standing.until - now_, machine.presence.from);
+    if (recovery_state.place == Place::kAsked)
+      machine.availability.from =
+          std::max(machine.availability.from - (now_ - recovery_state.since), Seconds(0));
+    if (recovery_state.until)
+      machine.availability.until =
+          std::max(*recovery_state.until - now_, machine.availability.from);
     ahead.push_back(machine);
     places.push_back(m);
   }
@@ -236,9 +238,9 @@ bool JobRenting::must_go_on_demand(const Choosing& now) {
   if (now.on_demand.empty()) return false;
   Machines all = now.reliable;
   all.insert(now.on_demand.begin(), now.on_demand.end());
-  const double quickest = speed_with(all);
-  if (!(quickest > 0)) return false;
-  const Seconds slack = now.time - Seconds(now.steps / quickest);
+  const double fastest = speed_with(all);
+  if (!(fastest > 0)) return false;
+  const Seconds slack = now.time - Seconds(now.steps / fastest);
   const Holding holding = now.missing == 0 ? Holding::kSpot : Holding::kNothing;
   const RentingTerms terms{.change_over = now.starts, .tick = job_.tick};
   if (is_safe(terms, slack, holding, holding)) {

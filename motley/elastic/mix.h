@@ -74,7 +74,7 @@ struct Wanted {
   double most_late = 0.05;  ///< of a mix that is chosen
 };
 /// With a deadline the cheapest that is late seldom enough and within the budget; else, with a
-/// budget, the quickest within it; else the cheapest. None: no mix fits. Of `find_pareto`'s.
+/// budget, the fastest within it; else the cheapest. None: no mix fits. Of `find_pareto`'s.
 std::optional<std::size_t> choose_mix(const std::vector<PricedMix>& pareto, const Wanted& wanted);
 
 }  // namespace motley::elastic

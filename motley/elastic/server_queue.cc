@@ -35,7 +35,7 @@ Result<void> verify(const std::vector<AsyncWorkers>& workers, Seconds service,
   if (const auto mixtures = strides_of(workers).back(); mixtures > kMostMixtures)
     return usage_error("elastic.server",
                        fmt::format("more than {} mixtures of {} kinds of workers; "
-                                   "join kinds that are alike",
+                                   "join kinds that are identical",
                                    kMostMixtures, workers.size()));
   return {};
 }

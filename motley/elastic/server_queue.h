@@ -34,7 +34,7 @@ struct ClusterSpeed {
 ///
 /// Speed grows as the sum of the workers while the servers are idle, and cannot pass 1 / service.
 /// Service times are taken as exponential: right for servers whose work varies as much as its mean,
-/// some percent too slow below saturation where all workers are alike and steady.
+/// some percent too slow below saturation where all workers are identical and steady.
 ///
 /// `servers` > 1: the parameters are spread evenly and the servers work for a step at the same
 /// time, so each needs service / servers of it, and a worker alone gains the difference.

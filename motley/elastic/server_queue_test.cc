@@ -19,7 +19,7 @@ TEST(ServerQueue, FollowsTheRecursionOfEqualWorkers) {
   EXPECT_NEAR(speed({{3, Seconds(3)}}, 1), 3 / 3.8, 1e-12);
 }
 
-TEST(ServerQueue, KindsThatAreAlikeAreOneKind) {
+TEST(ServerQueue, KindsThatAreIdenticalAreOneKind) {
   EXPECT_NEAR(speed({{2, Seconds(3)}, {1, Seconds(3)}}, 1), 3 / 3.8, 1e-12);
   EXPECT_NEAR(speed({{3, Seconds(3)}, {0, Seconds(9)}}, 1), 3 / 3.8, 1e-12);
 }
@@ -64,7 +64,7 @@ TEST(ServerQueue, RefusesWhatCannotBe) {
   EXPECT_EQ(message({{2, Seconds(1)}}, 2),
             "2 workers with a step of 1 s, wanted none or more and at least the server's 2 s");
   EXPECT_EQ(message({{999, Seconds(1)}, {1000, Seconds(1)}}, 1),
-            "more than 1000000 mixtures of 2 kinds of workers; join kinds that are alike");
+            "more than 1000000 mixtures of 2 kinds of workers; join kinds that are identical");
 }
 
 }  // namespace

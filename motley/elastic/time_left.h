@@ -18,8 +18,8 @@ struct StartTimes {
 
 /// A machine of a training that something has just happened to. Times count from now.
 struct MachineAhead {
-  Presence presence;  ///< when it trains
-  Seconds paid_from;  ///< a replacement is paid for while it starts
+  AvailabilityTrace availability;  ///< when it trains
+  Seconds paid_from;               ///< a replacement is paid for while it starts
   double price_per_hour = 0;
 };
 

@@ -44,7 +44,7 @@ class Shortening {
   void find_run() {
     std::size_t first = 0;
     for (std::size_t l = 1; l <= ops_.size(); ++l) {
-      if (l < ops_.size() && are_alike(l - 1)) continue;
+      if (l < ops_.size() && are_identical(l - 1)) continue;
       if (l - 1 - first > last_ - first_) {
         first_ = first;
         last_ = l - 1;
@@ -54,14 +54,14 @@ class Shortening {
   }
 
   /// Is a layer like the next one?
-  bool are_alike(std::size_t layer) {
+  bool are_identical(std::size_t layer) {
     const std::vector<std::size_t>&one = ops_[layer], &next = ops_[layer + 1];
     if (one.size() != next.size() || one.empty()) return false;
     partners_.clear();
     for (std::size_t i = 0; i < one.size(); ++i) {
       const Op &a = graph_.ops[one[i]], &b = graph_.ops[next[i]];
       if (a.name != b.name || a.overload != b.overload || a.direction != b.direction ||
-          a.outputs.size() != b.outputs.size() || !are_alike(a.arguments, b.arguments, layer))
+          a.outputs.size() != b.outputs.size() || !are_identical(a.arguments, b.arguments, layer))
         return false;
       for (std::size_t o = 0; o < a.outputs.size(); ++o)
         if (!is_like(graph_.value(a.outputs[o]), graph_.value(b.outputs[o]))) return false;
@@ -69,7 +69,7 @@ class Shortening {
     return true;
   }
 
-  bool are_alike(const SymbolicArguments& a, const SymbolicArguments& b, std::size_t layer) {
+  bool are_identical(const SymbolicArguments& a, const SymbolicArguments& b, std::size_t layer) {
     if (a.size() != b.size()) return false;
     for (std::size_t i = 0; i < a.size(); ++i) {
       const auto *value = std::get_if<ValueId>(&a[i].value),
@@ -77,9 +77,9 @@ class Shortening {
       const auto *list = std::get_if<SymbolicArguments>(&a[i].value),
                  *others = std::get_if<SymbolicArguments>(&b[i].value);
       if (value != nullptr && other != nullptr) {
-        if (!are_alike(*value, *other, layer)) return false;
+        if (!are_identical(*value, *other, layer)) return false;
       } else if (list != nullptr && others != nullptr) {
-        if (!are_alike(*list, *others, layer)) return false;
+        if (!are_identical(*list, *others, layer)) return false;
       } else if (!(a[i] == b[i])) {
         return false;
       }
@@ -88,7 +88,7 @@ class Shortening {
   }
 
   /// Of what the layer and the next one read at the same place.
-  bool are_alike(ValueId value, ValueId next, std::size_t layer) {
+  bool are_identical(ValueId value, ValueId next, std::size_t layer) {
     if (value == next) return true;
     if (!is_like(graph_.value(value), graph_.value(next))) return false;
     const OpId by = graph_.value(value).producer, next_by = graph_.value(next).producer;

@@ -9,9 +9,9 @@
 namespace motley::graph {
 
 /// A graph without most of its repeated layers, for what is the same in each of them: of the
-/// longest run of layers of a chain that are alike (equal operators and shapes, between the same
-/// places of their own layer, of the ones beside it or of what all of them read) a few are kept,
-/// the first ones and the last. The one before the gap stands for those that were left out.
+/// longest run of layers of a chain that are identical (equal operators and shapes, between the
+/// same places of their own layer, of the ones beside it or of what all of them read) a few are
+/// kept, the first ones and the last. The one before the gap stands for those that were left out.
 struct ShortGraph {
   Graph graph;
   std::vector<OpId> of_op;            ///< by operator of the whole graph: what stands for it

@@ -48,8 +48,8 @@ Graph renamed(Graph graph) {
   return graph;
 }
 
-// The first layer reads an input, so the other five are alike; of which three are kept: only names
-// tell them from a graph of four layers.
+// The first layer reads an input, so the other five are identical; of which three are kept: only
+// names tell them from a graph of four layers.
 TEST(ShortGraph, IsTheGraphOfFewerLayers) {
   const Graph graph = layers_of(6);
   const ShortGraph made = shorten(graph, find_layer_chain(graph), 3);

@@ -245,7 +245,7 @@ void Controller::settle_membership(std::int64_t step, Seconds pause, Seconds now
     DeviceState& device = devices_[process];
     if (std::exchange(device.awaits_plan, false)) coming_.joined.push_back(name);
     device.why.reset();
-    know_newcomer(device);
+    know_joiner(device);
   }
   const bool is_empty = coming_.lost.empty() && coming_.left.empty() && coming_.joined.empty() &&
                         coming_.lost_steps == 0;
@@ -259,8 +259,8 @@ void Controller::settle_membership(std::int64_t step, Seconds pause, Seconds now
 
 /// It takes part, so that it is one of the cluster's devices from now on, also of a run that goes
 /// on with this one.
-void Controller::know_newcomer(DeviceState& device) {
-  if (const auto text = std::exchange(device.text, std::nullopt)) around_.keep_newcomer(*text);
+void Controller::know_joiner(DeviceState& device) {
+  if (const auto text = std::exchange(device.text, std::nullopt)) around_.keep_joiner(*text);
 }
 
 // What is to be done.
@@ -296,7 +296,7 @@ std::optional<Order> Controller::next_of_devices(Seconds now) {
        devices_.where([](const DeviceState& each) { return each.returns; }))
     devices_[process].returns = !members_.start(process);
   if (auto order = members_.next(now)) return order;
-  if (const auto standings = members_.still()) return go_on_after_halt(*standings, now);
+  if (const auto recovery_states = members_.still()) return go_on_after_halt(*recovery_states, now);
   coordinator_.forget();
   if (!members_.is_training()) return std::nullopt;
   for (int process = 0; generations_.is_settled() && process < devices_.size(); ++process)
@@ -317,14 +317,14 @@ void Controller::lead_on(Seconds now) {
 
 /// All stand still: they go on by the next plan, once enough hosts have said that this process
 /// leads them; or end, where there is no way on.
-std::optional<Order> Controller::go_on_after_halt(const std::vector<run::Standing>& standings,
-                                                  Seconds now) {
+std::optional<Order> Controller::go_on_after_halt(
+    const std::vector<run::RecoveryState>& recovery_states, Seconds now) {
   const std::optional<bool> may_lead = coordinator_.may_lead(now);
   if (coordinator_.asks()) return Leave{};
   if (!may_lead) return std::nullopt;
   coordinator_.forget();
   members_.go_on(now);
-  auto change = recover(standings, *may_lead);
+  auto change = recover(recovery_states, *may_lead);
   if (change) return give(std::move(*change));
   fault_ = change.error();
   for (const int process : devices_.living()) members_.kill(process);
@@ -332,9 +332,9 @@ std::optional<Order> Controller::go_on_after_halt(const std::vector<run::Standin
 }
 
 /// All stand still: the plan by which they go on, and from where.
-Result<run::Change> Controller::recover(const std::vector<run::Standing>& standings,
+Result<run::Change> Controller::recover(const std::vector<run::RecoveryState>& recovery_states,
                                         bool may_lead) {
-  auto found = run::find_recovery(standings);
+  auto found = run::find_recovery(recovery_states);
   run::Recovery recovery = found ? std::move(*found) : fall_back(found.error(), done_);
   MOTLEY_RETURN_IF_ERROR(check_way_back(recovery));
   if (recovery.from.empty()) {  // of the latest checkpoint what has come here counts
@@ -343,12 +343,12 @@ Result<run::Change> Controller::recover(const std::vector<run::Standing>& standi
     recovery.point.saved_host.clear();
   }
   // The change that they were in may have begun without a word of it.
-  generations_.fall_back(recovery.stint);
+  generations_.fall_back(recovery.generation);
   ready_.clear();
   const int from = generations_.running_plan();
-  const bool was_undone =
-      std::any_of(standings.begin(), standings.end(), [&](const run::Standing& each) {
-        return each.is_open && each.stint == recovery.stint &&
+  const bool was_undone = std::any_of(
+      recovery_states.begin(), recovery_states.end(), [&](const run::RecoveryState& each) {
+        return each.is_open && each.generation == recovery.generation &&
                each.point.step == recovery.point.step;
       });
   coming_.lost_steps += was_undone ? 1 : 0;
@@ -368,7 +368,7 @@ Result<run::Change> Controller::recover(const std::vector<run::Standing>& standi
 Result<run::Change> Controller::recover_from(run::Recovery recovery, int from, int to) {
   std::set<std::string> empty;  // have come since, and have nothing
   for (const DeviceState& each : devices_.all())
-    if (each.generation >= recovery.stint) empty.insert(each.name);
+    if (each.generation >= recovery.generation) empty.insert(each.name);
   Result<run::Change> change;
   if (recovery.from.empty()) {
     change = plans_.make_change({.to = to, .from = from, .there = there(), .empty = empty});
@@ -382,7 +382,7 @@ Result<run::Change> Controller::recover_from(run::Recovery recovery, int from, i
   if (!recovery.from.empty()) change = plans_.make_change({.to = to});
   MOTLEY_RETURN_IF_ERROR(change);
   change->processes = devices_.living();
-  change->after = recovery.stint;
+  change->after = recovery.generation;
   policy::Decision decision = decide(
       to, coming_.lost.empty() ? "devices did not get on" : "without " + join(coming_.lost, ", "));
   decision.seen_step = decision.begins = recovery.point.step;
@@ -410,7 +410,7 @@ run::Recovery Controller::fall_back(const Error& why, std::int64_t done) {
     if (!brought) around_.note("warning: " + brought.error().message);
   }
   run::Recovery recovery = around_.open_checkpoint(saved_.saved_path);
-  recovery.stint = generations_.running();
+  recovery.generation = generations_.running();
   coming_.lost_steps += std::max<std::int64_t>(0, done - recovery.point.step);
   done_ = recovery.point.step;
   around_.note(fmt::format("{}; training goes on {}", why.message,
@@ -506,7 +506,7 @@ void Controller::take_arrivals() {
   for (const auto& [device, process] : arrived) {
     devices_[process].awaits_plan = false;
     devices_[process].why = why;
-    if (is_idle) know_newcomer(devices_[process]);
+    if (is_idle) know_joiner(devices_[process]);
   }
   for (const int process : strangers) {
     if (is_idle) continue;
@@ -550,7 +550,7 @@ Result<void> Controller::take_in(const std::string& device) {
   return {};
 }
 
-Result<void> Controller::check_newcomer(const std::string& device) const {
+Result<void> Controller::check_joiner(const std::string& device) const {
   if (members_.is_over()) return usage_error("elastic.over", "the training is over");
   const auto known = devices_.find(device);
   if (known && !devices_[*known].text)

@@ -77,7 +77,7 @@ class Controller {
   /// A process is started for the device, which takes part when it is ready. Usage errors.
   Result<void> take_in(const std::string& device);
   /// May a device come that the job has not? Usage errors.
-  Result<void> check_newcomer(const std::string& device) const;
+  Result<void> check_joiner(const std::string& device) const;
   /// It does, as `text` says; its process is to be started. Returns that.
   int add(const run::WorkerDevice& device, const std::string& text);
   /// One that somebody else takes away, or brings back as soon as its process has ended.
@@ -111,8 +111,10 @@ class Controller {
   std::optional<Order> next_of_devices(Seconds now);
   std::optional<Order> find_order(Seconds now);
   void lead_on(Seconds now);
-  std::optional<Order> go_on_after_halt(const std::vector<run::Standing>& standings, Seconds now);
-  Result<run::Change> recover(const std::vector<run::Standing>& standings, bool may_lead);
+  std::optional<Order> go_on_after_halt(const std::vector<run::RecoveryState>& recovery_states,
+                                        Seconds now);
+  Result<run::Change> recover(const std::vector<run::RecoveryState>& recovery_states,
+                              bool may_lead);
   Result<run::Change> recover_from(run::Recovery recovery, int from, int to);
   Result<run::Change> give_up(run::Recovery recovery, int from, const Error& why);
   run::Recovery fall_back(const Error& why, std::int64_t done);
@@ -122,7 +124,7 @@ class Controller {
   std::optional<int> plan_of_policy();
   bool may_begin(int plan) const;
   void take_arrivals();
-  void know_newcomer(DeviceState& device);
+  void know_joiner(DeviceState& device);
   run::Change give(run::Change change);
   std::optional<std::set<std::string>> there() const;
   DeviceTable::Named arrived() const;

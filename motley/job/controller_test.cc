@@ -73,7 +73,7 @@ class Notebook : public Surroundings {
   }
   void log_decision(policy::Decision decision) override { logged.push_back(decision.choice.why); }
   void look_ahead() override {}
-  void keep_newcomer(const std::string& text) override { newcomers.push_back(text); }
+  void keep_joiner(const std::string& text) override { joiners.push_back(text); }
   Result<std::string> bring_checkpoint() override { return std::string(); }
   run::Recovery open_checkpoint(const std::string& path) override {
     run::Recovery recovery;
@@ -82,7 +82,7 @@ class Notebook : public Surroundings {
     return recovery;
   }
 
-  Words notes, logged, newcomers;
+  Words notes, logged, joiners;
 };
 
 /// Wants a plan when it is told to.
@@ -151,7 +151,7 @@ class ControllerTest : public ::testing::Test {
     if (what == "release" || what == "take_in" || what == "add") {
       words >> name;
       if (what == "add") {
-        ASSERT_TRUE(controller_->check_newcomer(name));
+        ASSERT_TRUE(controller_->check_joiner(name));
         controller_->add({.name = name}, "text of " + name);
       }
       const auto done =
@@ -174,10 +174,10 @@ class ControllerTest : public ::testing::Test {
     } else if (what == "stand") {
       int halt = 0, step = 0;
       words >> halt >> step;
-      run::Standing standing = stands_;
-      standing.device = controller_->devices()[number].name;
-      standing.point.step = step;
-      Json said = run::standing_to_json(standing);
+      run::RecoveryState recovery_state = stands_;
+      recovery_state.device = controller_->devices()[number].name;
+      recovery_state.point.step = step;
+      Json said = run::recovery_state_to_json(recovery_state);
       said["halt"] = halt;
       say("halted", number, std::move(said));
     } else if (what == "change" || what == "refused") {
@@ -219,7 +219,7 @@ class ControllerTest : public ::testing::Test {
   PlanTable plans_;
   Notebook notebook_;
   std::optional<Controller> controller_;
-  run::Standing stands_;  // as those stand that do
+  run::RecoveryState stands_;  // as those stand that do
   Seconds now_{100};
   bool is_over_ = false;
 };
@@ -253,7 +253,7 @@ TEST_F(ControllerTest, OneIsLostWhileTheOthersRecover) {
         {"stand 1 1 3"},
         {"stand 2 1 3", {"change 1 bc at 3"}},
         {"lose 1", {"halt 2"}}});
-  stands_.stint = 1;  // it has come to the first change, of which nobody has said a word
+  stands_.generation = 1;  // it has come to the first change, of which nobody has said a word
   play({{"stand 2 2 3", {"change 2 c at 3"}}, {"change 2 3"}});
   EXPECT_EQ(controller_->generations().running(), 2);
   EXPECT_EQ(controller_->membership().at(0).lost, (Words{"a", "b"}));
@@ -362,12 +362,12 @@ TEST_F(ControllerTest, ADeviceDoesNotCome) {
   EXPECT_THAT(notebook_.notes, ElementsAre("c did not come: died"));
 }
 
-TEST_F(ControllerTest, ANewcomerIsPricedAndKept) {
+TEST_F(ControllerTest, AJoinerIsPricedAndKept) {
   play({{"add d", {"add 3", "start 3"}}, {"ready 3", {"follow 3", "change 1 abcd"}}});
-  EXPECT_EQ(notebook_.newcomers, Words{});
+  EXPECT_EQ(notebook_.joiners, Words{});
   play({{"change 1 4"}});
-  EXPECT_EQ(notebook_.newcomers, Words{"text of d"});
-  EXPECT_EQ(controller_->check_newcomer("d").error().code, "elastic.taken");
+  EXPECT_EQ(notebook_.joiners, Words{"text of d"});
+  EXPECT_EQ(controller_->check_joiner("d").error().code, "elastic.taken");
 }
 
 TEST_F(ControllerTest, WhatAPolicyWantsBeginsOrIsRefused) {
@@ -424,7 +424,7 @@ TEST_F(ControllerTest, TheCoordinatorIsLost) {
   EXPECT_EQ(controller_->steps_done(), 7);
   for (const int process : {1, 2}) say("ready", process);
   EXPECT_EQ(orders(), Words{"halt 51"});
-  stands_.stint = 3;
+  stands_.generation = 3;
   play({{"stand 1 51 7"}, {"stand 2 51 7", {"change 4 bc at 7"}}, {"change 4 7"}});
   EXPECT_THAT(notebook_.notes, Contains("this host leads on: a lost"));
   EXPECT_EQ(controller_->membership().at(0).pause, Seconds(2));

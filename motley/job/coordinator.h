@@ -9,8 +9,8 @@
 namespace motley::job {
 
 /// Decides when the process that leads a job replicates its state to standby hosts, one of which
-/// takes over when it is lost (run/launch/succession.h): before a change is told to anybody, and
-/// when all stand still, to hear whether enough hosts still have this process for their lead.
+/// takes over when it is lost (run/launch/agent_takeover.h): before a change is told to anybody,
+/// and when all stand still, to hear whether enough hosts still have this process for their lead.
 class Coordinator {
  public:
   explicit Coordinator(bool has_standbys) : has_standbys_(has_standbys) {}

@@ -33,20 +33,20 @@ enum class Life {
 struct DeviceState {
   std::string name;
   Life life = Life::kAbsent;
-  bool has_rejoined = false;            ///< a process was started for it since the job began
-  std::optional<int> generation;        ///< that ran when it came; none: it is there from the first
-  bool awaits_plan = false;             ///< it has come, and no plan was made with it yet
-  bool awaits_generation = false;       ///< it has come, and was not told yet which program runs
-  bool was_told = false;                ///< its process was told of a change
-  bool returns = false;                 ///< to be started as soon as it has no process
-  std::optional<std::string> text;      ///< of a newcomer, that the job had not (newcomer.h), until
-                                        ///< it takes part for the first time
-  bool is_priced = true;                ///< plans can be made with it
-  std::optional<Error> why;             ///< it does not take part, where that was not asked for
-  bool heard = false;                   ///< the last order to halt
-  bool is_killed = false;               ///< as it did not answer that
-  std::optional<run::Standing> stands;  ///< where, as it answered
-  std::optional<Seconds> carried;       ///< when bytes of a checkpoint came last by its way
+  bool has_rejoined = false;        ///< a process was started for it since the job began
+  std::optional<int> generation;    ///< that ran when it came; none: it is there from the first
+  bool awaits_plan = false;         ///< it has come, and no plan was made with it yet
+  bool awaits_generation = false;   ///< it has come, and was not told yet which program runs
+  bool was_told = false;            ///< its process was told of a change
+  bool returns = false;             ///< to be started as soon as it has no process
+  std::optional<std::string> text;  ///< of a joining device, that the job had not (joiner.h), until
+                                    ///< it takes part for the first time
+  bool is_priced = true;            ///< plans can be made with it
+  std::optional<Error> why;         ///< it does not take part, where that was not asked for
+  bool heard = false;               ///< the last order to halt
+  bool is_killed = false;           ///< as it did not answer that
+  std::optional<run::RecoveryState> stands;  ///< where, as it answered
+  std::optional<Seconds> carried;            ///< when bytes of a checkpoint came last by its way
 
   bool has_process() const { return life != Life::kAbsent; }
   bool lives() const { return life == Life::kWorking || life == Life::kLeaving; }

@@ -21,7 +21,8 @@ class Generations {
   };
 
   explicit Generations(int first) : current_(first), begun_({{0, first}}) {}
-  /// Another lead had these, by generation, from the one on that runs at least. One at least.
+  /// Another coordinator had these, by generation, from the one on that runs at least. One at
+  /// least.
   void take_over(const std::map<int, int>& plans);
 
   /// Returns the number of a new change.

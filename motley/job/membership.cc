@@ -94,7 +94,8 @@ void Membership::on_event(const run::WorkerEvent& event, Seconds now) {
   if (event.event != "halted") return;
   Json said = event.fields;
   for (const char* key : {"halt", "rank"}) said.erase(key);
-  if (auto standing = run::standing_from_json(said, "halted")) device.stands = std::move(*standing);
+  if (auto recovery_state = run::recovery_state_from_json(said, "halted"))
+    device.stands = std::move(*recovery_state);
 }
 
 void Membership::kill_unheard(Seconds now) {
@@ -119,10 +120,10 @@ std::optional<Order> Membership::next(Seconds now) {
   return order;
 }
 
-std::optional<std::vector<run::Standing>> Membership::still() const {
+std::optional<std::vector<run::RecoveryState>> Membership::still() const {
   const std::vector<int> living = devices_.living();
   if (phase_ != Phase::kHalting || living.empty()) return std::nullopt;
-  std::vector<run::Standing> all;
+  std::vector<run::RecoveryState> all;
   for (const int process : living) {
     if (!devices_[process].stands) return std::nullopt;
     all.push_back(*devices_[process].stands);

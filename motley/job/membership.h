@@ -30,7 +30,7 @@ Json membership_to_json(const std::vector<MembershipChange>& changes);
 ///   halting --all living have said where they stand--> still: somebody decides how they go on
 ///   still --go_on--> recovering --`change`--> training
 ///   halting, still, recovering --another loss, or no way on--> halting, by the next number
-///   halting, still --a newcomer is ready--> halting, by the next number, with it
+///   halting, still --a joining device is ready--> halting, by the next number, with it
 ///
 /// Who does not even hear that it is told to halt within `kHearing`, or hears and does not come to
 /// stand within the timeout of a wait, is killed, and its end is a loss as any other. Words that
@@ -47,8 +47,8 @@ class Membership {
   bool lose(int process, Seconds now);
   void on_event(const run::WorkerEvent& event, Seconds now);
 
-  /// They were another lead's, which is gone: all that have said that they are ready come to stand,
-  /// by numbers beyond this one. `since`: when they were left alone.
+  /// They were another coordinator's, which is gone: all that have said that they are ready come to
+  /// stand, by numbers beyond this one. `since`: when they were left alone.
   void take_over(int number, Seconds since, Seconds now);
 
   /// The job has got a device, or, where it has one of that name, that is another now. Its process,
@@ -64,7 +64,7 @@ class Membership {
   /// What is to be done next; none: nothing for now.
   std::optional<Order> next(Seconds now);
   /// All stand still: where. None: they do not.
-  std::optional<std::vector<run::Standing>> still() const;
+  std::optional<std::vector<run::RecoveryState>> still() const;
   /// They were told how to go on.
   void go_on(Seconds now);
 

@@ -17,7 +17,7 @@ run::WorkerEvent member_says(const char* event, int process, Json fields = Json:
   return {event, process, std::move(fields)};
 }
 run::WorkerEvent stands(int process, int halt) {
-  Json said = run::standing_to_json({.device = "d" + std::to_string(process)});
+  Json said = run::recovery_state_to_json({.device = "d" + std::to_string(process)});
   said["halt"] = halt;
   return member_says("halted", process, std::move(said));
 }
@@ -232,7 +232,7 @@ TEST_F(MembershipTest, NobodyIsNeededOnceSomeAreThrough) {
   EXPECT_EQ(orders(), Orders{});
 }
 
-TEST_F(MembershipTest, ANewcomerLivesWhenItIsReady) {
+TEST_F(MembershipTest, AJoinerLivesWhenItIsReady) {
   EXPECT_FALSE(members_.start(1)) << "it lives";
   EXPECT_TRUE(members_.start(3));
   EXPECT_FALSE(members_.start(3)) << "it is coming";
@@ -247,7 +247,7 @@ TEST_F(MembershipTest, ANewcomerLivesWhenItIsReady) {
   EXPECT_EQ(orders(), Orders{});
 }
 
-TEST_F(MembershipTest, ANewcomerThatDiesBeforeItIsReadyDisturbsNobody) {
+TEST_F(MembershipTest, AJoinerThatDiesBeforeItIsReadyDisturbsNobody) {
   ASSERT_TRUE(members_.start(3));
   (void)orders();
   EXPECT_TRUE(lose(3));
@@ -256,7 +256,7 @@ TEST_F(MembershipTest, ANewcomerThatDiesBeforeItIsReadyDisturbsNobody) {
 }
 
 // Told to halt before it could hear, it would be killed as one that does not.
-TEST_F(MembershipTest, ANewcomerThatIsReadyWhileOthersHaltIsToldWithThem) {
+TEST_F(MembershipTest, AJoinerThatIsReadyWhileOthersHaltIsToldWithThem) {
   ASSERT_TRUE(members_.start(3));
   ASSERT_TRUE(lose(0));
   EXPECT_EQ(orders(), (Orders{"start 3", "halt 1"}));

@@ -32,8 +32,8 @@ struct Follow {
 struct CountEvery {
   std::int64_t every = 1;
 };
-/// What another lead would need to go on with the job is left with its hosts
-/// (run/launch/succession.h). When enough of them have said so the job hears an event `leads`.
+/// What another coordinator would need to go on with the job is left with its hosts
+/// (run/launch/agent_takeover.h). When enough of them have said so the job hears an event `leads`.
 struct Leave {
   Json what;
 };

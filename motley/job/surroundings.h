@@ -55,8 +55,9 @@ class Surroundings {
   virtual void log_decision(policy::Decision decision) = 0;
   /// Plans for losses to come are made ready, of those that are there now.
   virtual void look_ahead() = 0;
-  /// A newcomer of this text takes part, or could: it is one of the cluster's devices from now on.
-  virtual void keep_newcomer(const std::string& text) = 0;
+  /// A joining device of this text takes part, or could: it is one of the cluster's devices from
+  /// now on.
+  virtual void keep_joiner(const std::string& text) = 0;
   /// Where a checkpoint is that another host left; "": there is none.
   virtual Result<std::string> bring_checkpoint() = 0;
   /// How a job goes on from that checkpoint; "", or none that can be read: from the beginning.

@@ -43,7 +43,7 @@ enum class BatchNormSpan { kStep, kMicroBatch };
 std::string_view batch_norm_span_name(BatchNormSpan span);
 
 /// How what several devices hold is kept equal: each device updates its copy natively, by its
-/// quickest kernels and from what it computed itself, which gives like devices the same bits; or
+/// fastest kernels and from what it computed itself, which gives like devices the same bits; or
 /// portably, by operations that all devices round alike, and what has none of them is one device's.
 enum class Updates { kNative, kPortable };
 std::string_view updates_name(Updates updates);

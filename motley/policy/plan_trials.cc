@@ -53,10 +53,10 @@ std::vector<Choice> PlanTrials::observe_step(const StepSeen& seen) {
   if (is_decided_) return watch(seen);
   std::vector<double>& own = steps_[static_cast<std::size_t>(wanted_)];
   own.push_back(seen.took.value);
-  const auto quickest = find_quickest();
+  const auto fastest = find_fastest();
   const bool is_closer = own.size() > static_cast<std::size_t>(options_.looking);
-  const bool is_hopeless = !is_closer && quickest && *quickest != wanted_ &&
-                           seen.took.value > options_.hopeless * measured(*quickest)->value;
+  const bool is_hopeless = !is_closer && fastest && *fastest != wanted_ &&
+                           seen.took.value > options_.hopeless * measured(*fastest)->value;
   const auto enough = static_cast<std::size_t>(is_closer ? options_.closer : options_.looking);
   return is_hopeless || own.size() >= enough ? look_further() : std::vector<Choice>();
 }
@@ -70,13 +70,13 @@ std::vector<Choice> PlanTrials::observe_refusal(const RefusalSeen& seen) {
   return look_further();
 }
 
-/// The next plan to be tried, or one of the quickest again, or the quickest for good.
+/// The next plan to be tried, or one of the fastest again, or the fastest for good.
 std::vector<Choice> PlanTrials::look_further() {
   if (const auto next = find_untried()) return use(*next, "it was not tried yet");
-  const auto quickest = find_quickest();
-  if (!quickest) return {};
-  if (const auto close = find_close(*quickest))
-    return use(*close, fmt::format("a closer look: {} takes about as long", describe(*quickest)));
+  const auto fastest = find_fastest();
+  if (!fastest) return {};
+  if (const auto close = find_close(*fastest))
+    return use(*close, fmt::format("a closer look: {} takes about as long", describe(*fastest)));
   is_decided_ = true;
   const int taken = find_likeliest();
   std::vector<std::string> others;
@@ -84,12 +84,12 @@ std::vector<Choice> PlanTrials::look_further() {
     if (i != taken && measured(i))
       others.push_back(fmt::format("{} {}", describe(i), format_seconds(*measured(i))));
   if (others.empty()) return use(taken, "no other can be had");
-  return use(taken, (taken == *quickest ? "the quickest of those tried: "
-                                        : "as quick as any tried, and predicted to be quicker: ") +
+  return use(taken, (taken == *fastest ? "the fastest of those tried: "
+                                       : "as quick as any tried, and predicted to be quicker: ") +
                         join(others, ", "));
 }
 
-/// The quickest by what was measured and predicted; some plan was measured.
+/// The fastest by what was measured and predicted; some plan was measured.
 int PlanTrials::find_likeliest() const {
   const bool is_predicted = std::all_of(plans_.begin(), plans_.end(), [](const TriedPlan& plan) {
     return plan.predicted && plan.predicted->value > 0;
@@ -124,29 +124,28 @@ std::optional<int> PlanTrials::find_untried() const {
   return std::nullopt;
 }
 
-std::optional<int> PlanTrials::find_quickest() const {
-  std::optional<int> quickest;
+std::optional<int> PlanTrials::find_fastest() const {
+  std::optional<int> fastest;
   for (int i = 0; i < static_cast<int>(plans_.size()); ++i)
-    if (const auto own = measured(i); own && (!quickest || *own < *measured(*quickest)))
-      quickest = i;
-  return quickest;
+    if (const auto own = measured(i); own && (!fastest || *own < *measured(*fastest))) fastest = i;
+  return fastest;
 }
 
-/// A plan that may be the quickest and was not looked at closely. The quickest itself is one where
-/// another is near: it may be the quickest by chance.
-std::optional<int> PlanTrials::find_close(int quickest) const {
-  const auto& best = steps_[static_cast<std::size_t>(quickest)];
+/// A plan that may be the fastest and was not looked at closely. The fastest itself is one where
+/// another is near: it may be the fastest by chance.
+std::optional<int> PlanTrials::find_close(int fastest) const {
+  const auto& best = steps_[static_cast<std::size_t>(fastest)];
   const auto wants_more = [&](const std::vector<double>& own) {
     return static_cast<int>(own.size()) < options_.closer;
   };
   bool is_alone = true;
   for (int i = 0; i < static_cast<int>(plans_.size()); ++i) {
     const auto& own = steps_[static_cast<std::size_t>(i)];
-    if (i == quickest || own.empty() || median(own) > (1 + options_.near) * median(best)) continue;
+    if (i == fastest || own.empty() || median(own) > (1 + options_.near) * median(best)) continue;
     is_alone = false;
     if (wants_more(own)) return i;
   }
-  return !is_alone && wants_more(best) ? std::optional(quickest) : std::nullopt;
+  return !is_alone && wants_more(best) ? std::optional(fastest) : std::nullopt;
 }
 
 /// After the decision: is it still right?

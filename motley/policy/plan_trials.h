@@ -19,27 +19,27 @@ struct TriedPlan {
 struct TrialOptions {
   int settling = 1;  ///< steps of a plan that do not count: the first touches memory
   int looking = 3;   ///< steps that do, before the next is tried
-  int closer = 10;   ///< steps that do, of each that is about as quick as the quickest
-  /// What "about" is: a part of the quickest's. Of three steps neither the median nor how they
+  int closer = 10;   ///< steps that do, of each that is about as quick as the fastest
+  /// What "about" is: a part of the fastest's. Of three steps neither the median nor how they
   /// differ is known better, and a few steps of a plan that is so near cost less than one.
   double near = 0.15;
   /// What a prediction counts for beside what was measured, in logarithms: machines drift by some
   /// 3 % while plans are tried, predictions are off by some 15 %; the squares' ratio.
   double belief = 0.04;
-  /// A plan whose first step that counts takes so many times the quickest's is left at once.
+  /// A plan whose first step that counts takes so many times the fastest's is left at once.
   double hopeless = 1.5;
-  /// Steps of the plan that was taken, of which the median says whether it still is the quickest.
+  /// Steps of the plan that was taken, of which the median says whether it still is the fastest.
   int watching = 30;
 };
 
-/// Which plan is the quickest is measured, not believed: each is trained by for a few steps, the
-/// first one first, and the quickest goes on. Where the medians of two are near each other, both
-/// get a closer look; where they are alike then, what was predicted decides. Afterwards it watches:
-/// where the steps become slower than what another one took, by more than the spread, it is tried
-/// again (each time twice as many steps later at the earliest).
+/// Which plan is the fastest is measured, not believed: each is trained by for a few steps, the
+/// first one first, and the fastest goes on. Where the medians of two are near each other, both
+/// get a closer look; where they are identical then, what was predicted decides. Afterwards it
+/// watches: where the steps become slower than what another one took, by more than the spread, it
+/// is tried again (each time twice as many steps later at the earliest).
 ///
-/// What it costs: (settling + looking) steps of each plan, less what the quickest would have taken,
-/// and for hopeless ones one step. While the next plan is prepared the quickest known is not gone
+/// What it costs: (settling + looking) steps of each plan, less what the fastest would have taken,
+/// and for hopeless ones one step. While the next plan is prepared the fastest known is not gone
 /// back to: these steps are the tried one's.
 class PlanTrials : public Policy {
  public:
@@ -60,9 +60,9 @@ class PlanTrials : public Policy {
   std::vector<Choice> watch(const StepSeen& seen);
   std::vector<Choice> use(int plan, std::string why);
   std::optional<int> find_untried() const;
-  std::optional<int> find_quickest() const;
+  std::optional<int> find_fastest() const;
   int find_likeliest() const;
-  std::optional<int> find_close(int quickest) const;
+  std::optional<int> find_close(int fastest) const;
   std::string describe(int plan) const;
 
   std::vector<TriedPlan> plans_;

@@ -57,7 +57,7 @@ std::vector<TriedPlan> plans(std::size_t count) {
 }
 
 // The sharding that was predicted to take 40 ms takes 76, the split beside it 49.
-TEST(PlanTrials, TakesTheQuickestMeasured) {
+TEST(PlanTrials, TakesTheFastestMeasured) {
   PlanTrials policy(plans(3));
   Course course{.seconds = {0.076, 0.049, 0.060}, .jitter = 0.02};
   course.run(policy, 100);

@@ -50,7 +50,7 @@ TEST(PolicyText, DecisionsSurviveTheirTexts) {
         .policy = "motley",
         .seen_step = 9,
         .at = Seconds(1.25),
-        .choice = {action, Seconds(0.2), "it is the quickest", {{"as it is", Seconds(40), 0.5}}},
+        .choice = {action, Seconds(0.2), "it is the fastest", {{"as it is", Seconds(40), 0.5}}},
         .begins = 11,
         .came = Seconds(0.21),
         .before = std::nullopt,

@@ -185,11 +185,12 @@ Result<std::string> print_skypilot(const cluster::Cluster& cluster,
   const std::vector<Holdings> holdings = find_holdings(cluster);
   for (std::size_t node = 1; node < holdings.size(); ++node)
     if (holdings[node] != holdings[0])
-      return usage_error("manifest.unlike",
-                         fmt::format("skypilot: nodes '{}' and '{}' are not alike, and its tasks "
-                                     "have alike nodes only; start the nodes by it and the job by "
-                                     "ssh (motley probe --hosts)",
-                                     cluster.nodes[0].name, cluster.nodes[node].name));
+      return usage_error(
+          "manifest.unlike",
+          fmt::format("skypilot: nodes '{}' and '{}' are not alike, and its tasks "
+                      "have identical nodes only; start the nodes by it and the job by "
+                      "ssh (motley probe --hosts)",
+                      cluster.nodes[0].name, cluster.nodes[node].name));
   std::string text = fmt::format("name: {}\nnum_nodes: {}\nworkdir: .\n", label(cluster.name),
                                  cluster.nodes.size());
   text += "resources:\n";

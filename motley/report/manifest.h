@@ -22,7 +22,7 @@ struct ManifestOptions {
 /// of which the first does the work and the others are its agents (docs/clusters.md).
 /// - "slurm": a batch script for the nodes by name, whole;
 /// - "kubernetes": a Service and a Job for each node, held to the node by its name, with its GPUs;
-/// - "skypilot": a task of as many alike nodes, which it describes anew before it runs.
+/// - "skypilot": a task of as many identical nodes, which it describes anew before it runs.
 /// Usage errors: an unknown scheduler; a node that names no host, Kubernetes without an image,
 /// SkyPilot with nodes that are not alike (it has none).
 Result<std::string> print_manifest(std::string_view scheduler, const cluster::Cluster& cluster,

@@ -44,14 +44,14 @@ TEST(Manifest, OfKubernetesHasAJobForEachNodeWithWhatItHas) {
   EXPECT_THAT(*text, HasSubstr("{name: MASTER_ADDR, value: \"gpu-a.lab-1\"}"));
 }
 
-TEST(Manifest, OfSkyPilotIsForAlikeNodesAndDescribesThemFirst) {
+TEST(Manifest, OfSkyPilotIsForIdenticalNodesAndDescribesThemFirst) {
   const auto refused = print_manifest("skypilot", unlike_nodes(), kOptions);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, "manifest.unlike");
-  cluster::Cluster alike = unlike_nodes();
-  alike.devices[1] = alike.devices[0];
-  alike.devices[1].node = NodeId(1);
-  const auto text = print_manifest("skypilot", alike, kOptions);
+  cluster::Cluster identical = unlike_nodes();
+  identical.devices[1] = identical.devices[0];
+  identical.devices[1].node = NodeId(1);
+  const auto text = print_manifest("skypilot", identical, kOptions);
   ASSERT_TRUE(text);
   EXPECT_THAT(*text, HasSubstr("num_nodes: 2\n"));
   EXPECT_THAT(*text, HasSubstr("accelerators: A10:1\n"));

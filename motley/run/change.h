@@ -28,7 +28,7 @@ struct Change {
   std::vector<WorkerDevice> moving = {};  ///< of the move, by its ranks
   /// After a loss: from where its processes, which all have stopped, go on.
   std::optional<Recovery> recovery = {};
-  /// Where processes meet from now on, after the loss of the lead; none: where they did.
+  /// Where processes meet from now on, after the loss of the coordinator; none: where they did.
   std::optional<StoreAddress> keys = {};
   /// Numbers in the job of the processes that live; empty: all do. The first of them hears of the
   /// others that they are ready.

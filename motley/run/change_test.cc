@@ -64,7 +64,8 @@ TEST(Change, AnOrderSaysWhatItFollowsAndWhoHearsIt) {
   made.after = 2;
   made.processes = {0, 3, 4};
   made.lr_factor = 1.75;
-  made.recovery = Recovery{.stint = 2, .point = {.step = 7, .evaluated_step = 5}, .stops = true};
+  made.recovery =
+      Recovery{.generation = 2, .point = {.step = 7, .evaluated_step = 5}, .stops = true};
   const ChangeOrder order = parse_order(print_order(made, "a:0")).value();
   EXPECT_EQ(order.after, 2);
   EXPECT_EQ(order.processes, made.processes);

@@ -59,8 +59,8 @@ struct Job : TrainingSettings {
   std::optional<EvaluationJob> evaluation;
   std::vector<WorkerDevice> devices;  ///< by rank
   std::string rank_files;  ///< folder of what each rank here needs alone (rank_files.h); "": none
-  /// Of ranks that keep parts of checkpoints on their own hosts: the folder for it, at the lead its
-  /// name below what each host keeps; "": none does.
+  /// Of ranks that keep parts of checkpoints on their own hosts: the folder for it, at the
+  /// coordinator its name below what each host keeps; "": none does.
   std::string kept;
   std::optional<StoreAddress> store;  ///< none: all ranks share the run directory
   /// Then `devices` are those of all plans, of which the program may use some. None: it stays.
@@ -76,7 +76,7 @@ struct Job : TrainingSettings {
   }
   Result<void> check(const std::string& where) const;
 };
-/// The machines of its devices other than the lead's; of those that are not absent at first.
+/// The machines of its devices other than the coordinator's; of those that are not absent at first.
 std::set<std::string> remote_hosts(const Job& job);
 std::set<std::string> first_hosts(const Job& job);
 /// Has each of its hosts a run directory of its own? Else all ranks see one.

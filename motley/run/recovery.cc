@@ -8,35 +8,40 @@
 
 namespace motley::run {
 
-Json standing_to_json(const Standing& standing) { return fields_to_json(standing); }
-
-Result<Standing> standing_from_json(const Json& json, const std::string& where) {
-  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
-  return fields_of<Standing>(object);
+Json recovery_state_to_json(const RecoveryState& recovery_state) {
+  return fields_to_json(recovery_state);
 }
 
-Result<Recovery> find_recovery(const std::vector<Standing>& standings) {
+Result<RecoveryState> recovery_state_from_json(const Json& json, const std::string& where) {
+  MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));
+  return fields_of<RecoveryState>(object);
+}
+
+Result<Recovery> find_recovery(const std::vector<RecoveryState>& recovery_states) {
   constexpr int kNone = -1;
   Recovery recovery;
-  recovery.stint = kNone;
+  recovery.generation = kNone;
   // Who was idle before and after goes on alone; all others only when all have their tensors.
-  for (const Standing& each : standings)
-    if (!each.is_idle || each.has_left) recovery.stint = std::max(recovery.stint, each.stint);
-  if (recovery.stint == kNone)
+  for (const RecoveryState& each : recovery_states)
+    if (!each.is_idle || each.has_left)
+      recovery.generation = std::max(recovery.generation, each.generation);
+  if (recovery.generation == kNone)
     return runtime_error("run.unsettled", "nobody that is left has tensors");
-  for (const Standing& each : standings)
-    if (!each.is_idle && each.stint != recovery.stint && each.entering != recovery.stint)
+  for (const RecoveryState& each : recovery_states)
+    if (!each.is_idle && each.generation != recovery.generation &&
+        each.entering != recovery.generation)
       return runtime_error("run.unsettled",
                            fmt::format("{} has its tensors as plan {} had them, others as plan {}",
-                                       each.device, each.stint, recovery.stint));
-  const auto trains = [&](const Standing& each) {
-    return each.stint == recovery.stint && !each.is_idle;
+                                       each.device, each.generation, recovery.generation));
+  const auto trains = [&](const RecoveryState& each) {
+    return each.generation == recovery.generation && !each.is_idle;
   };
-  const bool nobody = std::none_of(standings.begin(), standings.end(), trains);
+  const bool nobody = std::none_of(recovery_states.begin(), recovery_states.end(), trains);
   bool is_first = true;
-  for (const Standing& each : standings) {
-    // Whoever only enters the stint, or has no part in it, knows no step of it.
-    const bool counts = trains(each) || (nobody && each.has_left && each.stint == recovery.stint);
+  for (const RecoveryState& each : recovery_states) {
+    // Whoever only enters the generation, or has no part in it, knows no step of it.
+    const bool counts =
+        trains(each) || (nobody && each.has_left && each.generation == recovery.generation);
     if (!counts) continue;
     TrainingPoint& point = recovery.point;
     const bool is_further =
@@ -45,7 +50,7 @@ Result<Recovery> find_recovery(const std::vector<Standing>& standings) {
     if (is_further) point = each.point;
     is_first = false;
   }
-  for (const Standing& each : standings) {
+  for (const RecoveryState& each : recovery_states) {
     if (!trains(each)) continue;
     const std::int64_t behind = recovery.point.step - each.point.step;
     if (behind != 0 && (behind != 1 || !each.may_end))

@@ -12,33 +12,33 @@
 namespace motley::run {
 namespace {
 
-/// Of a rank that trains by a stint's program and is between two steps.
-Standing trains(const char* device, int stint, std::int64_t step) {
-  return {.device = device, .stint = stint, .point = {.step = step}};
+/// Of a rank that trains by a generation's program and is between two steps.
+RecoveryState trains(const char* device, int generation, std::int64_t step) {
+  return {.device = device, .generation = generation, .point = {.step = step}};
 }
 /// In a step that it was ready to end, or not ready yet.
-Standing in_step(const char* device, int stint, std::int64_t step, bool may_end) {
-  Standing standing = trains(device, stint, step);
-  standing.is_open = true;
-  standing.may_end = may_end;
-  return standing;
+RecoveryState in_step(const char* device, int generation, std::int64_t step, bool may_end) {
+  RecoveryState recovery_state = trains(device, generation, step);
+  recovery_state.is_open = true;
+  recovery_state.may_end = may_end;
+  return recovery_state;
 }
-Standing idles(const char* device, int stint, int entering = 0) {
-  return {.device = device, .stint = stint, .is_idle = true, .entering = entering};
+RecoveryState idles(const char* device, int generation, int entering = 0) {
+  return {.device = device, .generation = generation, .is_idle = true, .entering = entering};
 }
-Standing enters(const char* device, int stint, std::int64_t step, int entering) {
-  Standing standing = trains(device, stint, step);
-  standing.entering = entering;
-  return standing;
+RecoveryState enters(const char* device, int generation, std::int64_t step, int entering) {
+  RecoveryState recovery_state = trains(device, generation, step);
+  recovery_state.entering = entering;
+  return recovery_state;
 }
 
 TEST(Standings, SurviveTheirText) {
-  const Standing standings[] = {
+  const RecoveryState recovery_states[] = {
       {},
-      {.device = "a:0", .stint = -1, .is_idle = true, .entering = 4},
-      {.device = "c:0", .stint = 2, .is_idle = true, .has_left = true},
+      {.device = "a:0", .generation = -1, .is_idle = true, .entering = 4},
+      {.device = "c:0", .generation = 2, .is_idle = true, .has_left = true},
       {.device = "b:1",
-       .stint = 3,
+       .generation = 3,
        .is_open = true,
        .may_end = true,
        .point = {.step = 7,
@@ -47,23 +47,26 @@ TEST(Standings, SurviveTheirText) {
                  .saved_path = "run/checkpoint/step-00000005",
                  .evaluated_step = 6,
                  .best = Best{.value = 0.5, .step = 4, .worse_since = 1}}}};
-  for (const Standing& each : standings)
-    EXPECT_EQ(standing_from_json(standing_to_json(each), "halted").value(), each);
+  for (const RecoveryState& each : recovery_states)
+    EXPECT_EQ(recovery_state_from_json(recovery_state_to_json(each), "halted").value(), each);
 }
 
 TEST(Recoveries, SurviveTheirText) {
   const Recovery recoveries[] = {
       {},
-      {.stint = 2, .point = {.step = 9, .evaluated_step = 9}, .stops = true},
-      {.stint = 1, .point = {.step = 5, .saved_step = 5}, .from = "run/checkpoint/step-00000005"}};
+      {.generation = 2, .point = {.step = 9, .evaluated_step = 9}, .stops = true},
+      {.generation = 1,
+       .point = {.step = 5, .saved_step = 5},
+       .from = "run/checkpoint/step-00000005"}};
   for (const Recovery& each : recoveries)
     EXPECT_EQ(fields_from_json<Recovery>(fields_to_json(each), "order").value(), each);
 }
 
 TEST(Standings, WhatIsMissingIsNamed) {
-  Json json = standing_to_json({});
+  Json json = recovery_state_to_json({});
   json.erase("may_end");
-  EXPECT_EQ(standing_from_json(json, "halted").error().message, "halted: key 'may_end' is missing");
+  EXPECT_EQ(recovery_state_from_json(json, "halted").error().message,
+            "halted: key 'may_end' is missing");
   Json recovery = fields_to_json(Recovery());
   recovery["point"].erase("step");
   EXPECT_EQ(fields_from_json<Recovery>(recovery, "order").error().message,
@@ -73,7 +76,7 @@ TEST(Standings, WhatIsMissingIsNamed) {
 TEST(FindRecovery, ThoseWhoAreBehindEndTheirStep) {
   const auto found = find_recovery({in_step("a", 0, 4, true), trains("b", 0, 5)});
   ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(found->stint, 0);
+  EXPECT_EQ(found->generation, 0);
   EXPECT_EQ(found->point.step, 5);
   EXPECT_FALSE(found->stops);
   EXPECT_EQ(found->from, "");
@@ -103,18 +106,18 @@ TEST(FindRecovery, WhoCannotComeAlongIsUnsettled) {
 TEST(FindRecovery, WhoEntersComesAlong) {
   const auto found = find_recovery({enters("a", 0, 5, 1), trains("b", 1, 5)});
   ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(found->stint, 1);
+  EXPECT_EQ(found->generation, 1);
   EXPECT_EQ(found->point.step, 5);
 }
 
 TEST(FindRecovery, WhereNobodyHasPassedTheBarrierTheOldFormIsGoneOnFrom) {
   const auto found = find_recovery({enters("a", 0, 5, 1), trains("b", 0, 5)});
   ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(found->stint, 0);
+  EXPECT_EQ(found->generation, 0);
 }
 
 TEST(FindRecovery, OfEqualsWhoHasEvaluatedKnowsMore) {
-  Standing first = trains("a", 0, 5), second = trains("b", 0, 5), third = trains("c", 0, 5);
+  RecoveryState first = trains("a", 0, 5), second = trains("b", 0, 5), third = trains("c", 0, 5);
   second.point.evaluated_step = 5;
   second.point.best = Best{.value = 0.5, .step = 5};
   third.point.evaluated_step = 3;
@@ -122,17 +125,17 @@ TEST(FindRecovery, OfEqualsWhoHasEvaluatedKnowsMore) {
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(found->point, second.point);
   // A step more is more than an evaluation.
-  Standing behind = in_step("a", 0, 5, true);
+  RecoveryState behind = in_step("a", 0, 5, true);
   behind.point.evaluated_step = 5;
   EXPECT_EQ(find_recovery({behind, trains("b", 0, 6)})->point.step, 6);
 }
 
 TEST(FindRecovery, WhoIsIdleOrHasJustComeHoldsNobodyBack) {
-  // d has heard of no stint yet, c not of the latest one; neither knows of steps.
+  // d has heard of no generation yet, c not of the latest one; neither knows of steps.
   const auto found =
       find_recovery({trains("a", 2, 5), in_step("b", 2, 5, true), idles("c", 1), idles("d", -1)});
   ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(found->stint, 2);
+  EXPECT_EQ(found->generation, 2);
   EXPECT_EQ(found->point.step, 5);
 }
 
@@ -140,7 +143,7 @@ TEST(FindRecovery, WhoIsIdleOrHasJustComeHoldsNobodyBack) {
 TEST(FindRecovery, WhoComesIntoAPlanThatDidNotBeginHoldsNobodyBack) {
   const auto found = find_recovery({enters("a", 2, 5, 3), idles("c", 1, 3), idles("d", -1, 3)});
   ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(found->stint, 2);
+  EXPECT_EQ(found->generation, 2);
   EXPECT_EQ(found->point.step, 5);
 }
 
@@ -148,18 +151,18 @@ TEST(FindRecovery, WhoComesIntoAPlanThatDidNotBeginHoldsNobodyBack) {
 TEST(FindRecovery, WhoIsIdleBeforeAndAfterProvesNothing) {
   const auto found = find_recovery({trains("a", 2, 5), enters("b", 2, 5, 3), idles("c", 3)});
   ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(found->stint, 2);
+  EXPECT_EQ(found->generation, 2);
   EXPECT_EQ(found->point.step, 5);
 }
 
 // c left with plan 3, behind the barrier; what it had is gone.
 TEST(FindRecovery, WhoLeftHasNothingAnyMore) {
-  Standing left = idles("c", 3);
+  RecoveryState left = idles("c", 3);
   left.has_left = true;
   left.point.step = 5;
   const auto found = find_recovery({enters("a", 2, 5, 3), enters("b", 2, 5, 3), left});
   ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(found->stint, 3);
+  EXPECT_EQ(found->generation, 3);
   EXPECT_EQ(found->point.step, 5);
 }
 
@@ -189,21 +192,21 @@ class Protocol {
   /// Runs on, with a change perhaps, until some are lost.
   void run_and_lose() {
     if (pick(4) == 0) {
-      ranks_.push_back({.stint = -1, .is_idle = true});
+      ranks_.push_back({.generation = -1, .is_idle = true});
     }
-    if (next_ == 0 && pick(2) == 0) plan(stint_, 1 + farthest() + pick(3));
+    if (next_ == 0 && pick(2) == 0) plan(generation_, 1 + farthest() + pick(3));
     for (int i = pick(150); i > 0; --i) act(pick(static_cast<int>(ranks_.size())));
     for (Rank& each : ranks_)
       if (pick(4) == 0 && living() > 1) each.is_lost = true;
   }
 
-  std::vector<Standing> standings() const {
-    std::vector<Standing> all;
+  std::vector<RecoveryState> recovery_states() const {
+    std::vector<RecoveryState> all;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       const Rank& each = ranks_[i];
       if (each.is_lost) continue;
       all.push_back({.device = std::to_string(i),
-                     .stint = each.stint,
+                     .generation = each.generation,
                      .is_idle = each.is_idle,
                      .has_left = each.has_left,
                      .is_open = each.is_open,
@@ -216,34 +219,35 @@ class Protocol {
 
   /// Each living one that trained by the recovery's plan can come to its point.
   void check(const Recovery& recovery) const {
-    ASSERT_TRUE(trainers_.contains(recovery.stint)) << recovery.stint;
+    ASSERT_TRUE(trainers_.contains(recovery.generation)) << recovery.generation;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
       const Rank& each = ranks_[i];
-      if (each.is_lost || !trainers_.at(recovery.stint).contains(static_cast<int>(i))) continue;
-      if (each.stint == recovery.stint && !each.is_idle) {
+      if (each.is_lost || !trainers_.at(recovery.generation).contains(static_cast<int>(i)))
+        continue;
+      if (each.generation == recovery.generation && !each.is_idle) {
         const bool may_end = each.is_ready && each.step + 1 == recovery.point.step;
         EXPECT_TRUE(each.step == recovery.point.step || may_end) << i;
-      } else if (each.entering == recovery.stint) {
+      } else if (each.entering == recovery.generation) {
         EXPECT_EQ(each.step_of_entry, recovery.point.step) << i;
       } else {
         // Nobody may take part who has nothing: it would train by zeros.
-        ADD_FAILURE() << i << " has its tensors as plan " << each.stint << " had them, not "
-                      << recovery.stint;
+        ADD_FAILURE() << i << " has its tensors as plan " << each.generation << " had them, not "
+                      << recovery.generation;
       }
     }
   }
 
   /// All that live are to go on from there; some may be stopped again before they have come there.
   void recover(const Recovery& recovery) {
-    stint_ = recovery.stint;
+    generation_ = recovery.generation;
     recovery_ = recovery;
     for (Rank& each : ranks_) each.has_settled = false;
-    plan(recovery.stint, recovery.point.step);
+    plan(recovery.generation, recovery.point.step);
   }
 
  private:
   struct Rank {
-    int stint = 0;
+    int generation = 0;
     bool is_idle = false, has_left = false, is_open = false, is_ready = false, is_lost = false;
     bool has_settled = true;
     int entering = 0;
@@ -272,7 +276,7 @@ class Protocol {
     return drawn;
   }
 
-  /// A change behind step `step` of stint `from`, for those that live.
+  /// A change behind step `step` of generation `from`, for those that live.
   void plan(int from, std::int64_t step) {
     next_ = ++number_;
     before_ = from;
@@ -292,40 +296,43 @@ class Protocol {
     if (each.is_lost) return;
     if (!each.has_settled) return settle(id);
     if (each.entering != 0) return pass(id);
-    const bool goes = next_ != 0 && each.stint != next_ && is_told(id);
+    const bool goes = next_ != 0 && each.generation != next_ && is_told(id);
     if (goes) return move(id);
     if (!each.is_idle) train(each, id);
     const bool all_have_come = std::all_of(ranks_.begin(), ranks_.end(), [&](const Rank& other) {
-      return other.is_lost || other.stint == next_;
+      return other.is_lost || other.generation == next_;
     });
     if (all_have_come) next_ = 0, recovery_.reset();
   }
 
-  /// Does it know that its stint is over?
+  /// Does it know that its generation is over?
   bool is_told(int id) {
     Rank& each = rank(id);
     if (recovery_) return true;
-    if (!each.is_idle) return each.stint == before_ && each.step == change_at_ && !each.is_open;
-    if (each.stint == -1) each.stint = before_;
-    return each.stint == before_ &&
+    if (!each.is_idle)
+      return each.generation == before_ && each.step == change_at_ && !each.is_open;
+    if (each.generation == -1) each.generation = before_;
+    return each.generation == before_ &&
            std::any_of(ranks_.begin(), ranks_.end(), [&](const Rank& other) {
-             return !other.is_idle && other.stint == before_ && other.step == change_at_;
+             return !other.is_idle && other.generation == before_ && other.step == change_at_;
            });
   }
 
   void settle(int id) {
     Rank& each = rank(id);
-    if (each.entering == recovery_->stint) enter(each, id, recovery_->stint, each.step_of_entry);
-    if (!each.is_idle && each.stint == recovery_->stint) each.step = recovery_->point.step;
+    if (each.entering == recovery_->generation)
+      enter(each, id, recovery_->generation, each.step_of_entry);
+    if (!each.is_idle && each.generation == recovery_->generation)
+      each.step = recovery_->point.step;
     each.is_open = each.is_ready = false;
     each.entering = 0;
     each.has_settled = true;
   }
 
-  void enter(Rank& each, int id, int stint, std::int64_t step) const {
-    each.stint = stint;
-    each.has_left = each.entering == stint && !trainers_.at(stint).contains(id);
-    each.is_idle = !trainers_.at(stint).contains(id);
+  void enter(Rank& each, int id, int generation, std::int64_t step) const {
+    each.generation = generation;
+    each.has_left = each.entering == generation && !trainers_.at(generation).contains(id);
+    each.is_idle = !trainers_.at(generation).contains(id);
     each.step = step;
     each.is_open = each.is_ready = false;
     each.entering = 0;
@@ -347,19 +354,19 @@ class Protocol {
   void pass(int id) {
     if (rank(id).entering != next_ || entered_ != movers_) return;
     enter(rank(id), id, next_, change_at_);
-    stint_ = next_;
+    generation_ = next_;
   }
 
   void train(Rank& each, int id) {
-    if (next_ != 0 && each.stint == before_ && each.step == change_at_) return;
-    const std::pair<int, std::int64_t> place{each.stint, each.step};
+    if (next_ != 0 && each.generation == before_ && each.step == change_at_) return;
+    const std::pair<int, std::int64_t> place{each.generation, each.step};
     if (!each.is_open) {
       each.is_open = true;
       ballots_[place].erase(id);
     } else if (!each.is_ready) {
       each.is_ready = true;
       ballots_[place].insert(id);
-    } else if (ballots_[place] == trainers_[each.stint]) {
+    } else if (ballots_[place] == trainers_[each.generation]) {
       each.is_open = each.is_ready = false;
       ++each.step;
     }
@@ -367,10 +374,10 @@ class Protocol {
 
   std::mt19937_64 random_;
   std::vector<Rank> ranks_;
-  std::map<int, std::set<int>> trainers_;  // by stint
+  std::map<int, std::set<int>> trainers_;  // by generation
   std::set<int> movers_, entered_;         // of the change under way
   std::map<std::pair<int, std::int64_t>, std::set<int>> ballots_;
-  int stint_ = 0, number_ = 0, next_ = 0, before_ = 0;
+  int generation_ = 0, number_ = 0, next_ = 0, before_ = 0;
   std::int64_t change_at_ = 0;
   std::optional<Recovery> recovery_;
 };
@@ -382,19 +389,19 @@ TEST(FindRecovery, WhatRanksPromiseIsNeverUnsettled) {
     Protocol protocol(seed);
     for (int loss = 0; loss < 4; ++loss) {
       protocol.run_and_lose();
-      const std::vector<Standing> standings = protocol.standings();
-      const auto found = find_recovery(standings);
-      const bool nobody = std::all_of(standings.begin(), standings.end(), [](const Standing& each) {
-        return each.is_idle && !each.has_left;
-      });
+      const std::vector<RecoveryState> recovery_states = protocol.recovery_states();
+      const auto found = find_recovery(recovery_states);
+      const bool nobody =
+          std::all_of(recovery_states.begin(), recovery_states.end(),
+                      [](const RecoveryState& each) { return each.is_idle && !each.has_left; });
       if (nobody) break;  // from a checkpoint
       ASSERT_TRUE(found) << loss << ": " << found.error().message;
       protocol.check(*found);
       if (HasFailure()) return;
-      for (const Standing& each : standings) {
-        begun += each.stint > 0 ? 1 : 0;
-        entered += each.entering != 0 && each.entering == found->stint ? 1 : 0;
-        ended += !each.is_idle && each.stint == found->stint && each.may_end &&
+      for (const RecoveryState& each : recovery_states) {
+        begun += each.generation > 0 ? 1 : 0;
+        entered += each.entering != 0 && each.entering == found->generation ? 1 : 0;
+        ended += !each.is_idle && each.generation == found->generation && each.may_end &&
                          each.point.step + 1 == found->point.step
                      ? 1
                      : 0;

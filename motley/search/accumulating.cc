@@ -52,8 +52,8 @@ Result<void> Accumulating::choose_exchanges(const plan::Problem& problem, plan::
   const auto lower = [&](std::int64_t fewer) {
     return synth::lower(*inputs_.graph, plan::in_micro_batches(plan, fewer), *problem.cluster);
   };
-  MOTLEY_ASSIGN(region.exchanges, quickest_ways({2, std::min(times_, kPricedMicroBatches)}, lower,
-                                                study.exchanges(region.devices)));
+  MOTLEY_ASSIGN(region.exchanges, fastest_ways({2, std::min(times_, kPricedMicroBatches)}, lower,
+                                               study.exchanges(region.devices)));
   return {};
 }
 

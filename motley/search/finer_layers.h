@@ -35,7 +35,7 @@ struct FinerQuestion {
   const graph::Graph& graph;
   const graph::LayerChain& layers;
   const graph::ShortGraph&
-      shown;                    ///< alike layers are cut alike; all that is said of others counts
+      shown;  ///< identical layers are cut alike; all that is said of others counts
   std::vector<double> seconds;  ///< by operator of the graph, of those in `shown`
   double piece = 0;             ///< about as many seconds has each, where operators allow; > 0
   std::int64_t samples = 1;     ///< for which values are counted

@@ -64,7 +64,7 @@ TEST(FinerLayers, AParameterIsReadOnOneSideOfACut) {
 }
 
 // Every operator is in a piece of its layer, reads what is made before it, gradients of what is
-// behind; no parameter is in two pieces of a layer. Layers that are alike are cut alike, and as
+// behind; no parameter is in two pieces of a layer. Layers that are identical are cut alike, and as
 // they are if a few of them are looked at.
 TEST(FinerLayers, PiecesOfModelsAreChains) {
   for (const std::string name : {"gpt", "mlp"}) {

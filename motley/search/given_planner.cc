@@ -18,7 +18,7 @@ namespace motley::search {
 namespace {
 
 /// By what one of several ways to share a stage is chosen.
-enum class Wanted { kQuickest, kSmallest };
+enum class Wanted { kFastest, kSmallest };
 
 class GivenStages {
  public:
@@ -36,7 +36,7 @@ class GivenStages {
     const StageEvaluator evaluator(sums);
     StageOutcome outcome;
     std::vector<PricedStagePlan> found;
-    for (const Wanted wanted : {Wanted::kQuickest, Wanted::kSmallest}) {
+    for (const Wanted wanted : {Wanted::kFastest, Wanted::kSmallest}) {
       MOTLEY_ASSIGN(StagePlan plan, translate(sums, wanted));
       MOTLEY_RETURN_IF_ERROR(verify_stage_plan(plan, *question.costs));
       for (StageReplica& replica : plan.replicas)
@@ -119,7 +119,7 @@ class GivenStages {
     for (std::size_t unit = 0; unit < costs.units().size(); ++unit) {
       if (costs.units()[unit].parts != parts || !costs.knows(unit, micro_batch)) continue;
       const double takes =
-          wanted == Wanted::kQuickest
+          wanted == Wanted::kFastest
               ? sums.work(unit, micro_batch).pass(stage.first, stage.end)
               : static_cast<double>(sums.bytes(unit, stage.first, stage.end).total(micro_batch, 1));
       if (takes >= least) continue;

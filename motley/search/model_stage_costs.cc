@@ -126,9 +126,9 @@ Result<std::unique_ptr<ModelStageCosts>> ModelStageCosts::make(const PlannerInpu
                           problem.batch_norm_span);
   for (const Recompute how : kRecomputes)
     made->done_again_[how] = find_done_again(*inputs.graph, made->chain_, made->once_, how);
-  made->add_alike_units();
+  made->add_identical_units();
   made->offered_ = made->units_;
-  if (kinds != UnitKinds::kAlike) made->add_mixed_units();
+  if (kinds != UnitKinds::kIdentical) made->add_mixed_units();
   if (kinds == UnitKinds::kSeveral) made->offered_ = made->units_;
   made->find_pieces();
   bool has_times = false;
@@ -169,7 +169,7 @@ std::unique_ptr<StageWays> ModelStageCosts::find_ways(int widest) const {
 }
 
 /// Of each pool one device, and as many as there are in a host by powers of two.
-void ModelStageCosts::add_alike_units() {
+void ModelStageCosts::add_identical_units() {
   int widest = 1;
   for (const DevicePool& pool : pools_.pools) widest = std::max(widest, pool.per_host);
   const std::unique_ptr<StageWays> ways = find_ways(widest);

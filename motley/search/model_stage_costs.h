@@ -36,8 +36,8 @@ class StageWays;
 /// its compute lane does and waits for (of the device that is longest at it), piece by piece, and
 /// what adds its gradients to those of others (adding_up.h). So are bytes (layer_holds.h; of
 /// unlike devices the largest parts of their memories, times the smallest memory), and what both
-/// are if forward passes are done again (recompute_choice.h). Of many layers that are alike a few
-/// are looked at (graph/short_graph.h).
+/// are if forward passes are done again (recompute_choice.h). Of many layers that are identical a
+/// few are looked at (graph/short_graph.h).
 class ModelStageCosts : public StageCosts {
  public:
   /// Graph, costs (not null) and problem must outlive it. Usage error if no device has times.
@@ -94,7 +94,7 @@ class ModelStageCosts : public StageCosts {
 
   ModelStageCosts(const PlannerInputs& inputs, const plan::Problem& problem);
   std::unique_ptr<StageWays> find_ways(int widest) const;
-  void add_alike_units();
+  void add_identical_units();
   void add_mixed_units();
   void find_pieces();
   void add_unit(StageUnit unit, plan::Region ways);

@@ -18,7 +18,7 @@
 namespace motley::search {
 namespace {
 
-/// Two hosts of four alike devices each; `more` is said of all devices.
+/// Two hosts of four identical devices each; `more` is said of all devices.
 cluster::Cluster two_hosts(const std::string& more = "") {
   return *cluster::parse_cluster(
       "schema = \"motley.cluster/1\"\nname = \"two\"\n" +
@@ -150,21 +150,21 @@ TEST_F(MixedModelStageCostsTest, UnlikeDevicesShareAStage) {
   EXPECT_GE(mixed, 2);
   costs_->take_memory(0, 0.5);
   EXPECT_EQ(costs_->memory(costs_->units().size() - 1), Bytes(std::int64_t{8} << 30));
-  const auto alike = ModelStageCosts::make(inputs_, problem_, UnitKinds::kAlike);
-  ASSERT_TRUE(alike);
-  for (const StageUnit& unit : (*alike)->units()) EXPECT_FALSE(unit.is_mixed());
+  const auto identical = ModelStageCosts::make(inputs_, problem_, UnitKinds::kIdentical);
+  ASSERT_TRUE(identical);
+  for (const StageUnit& unit : (*identical)->units()) EXPECT_FALSE(unit.is_mixed());
 }
 
 // What is found among units of one kind is found first, so further ones never make it worse.
 TEST_F(MixedModelStageCostsTest, MoreUnitsAreNeverSlower) {
-  auto alike = WaterFilling(inputs_).plan(problem_);
-  ASSERT_TRUE(alike);
-  ASSERT_TRUE(consider_stages(inputs_, problem_, *alike, {.kinds = UnitKinds::kAlike}));
+  auto identical = WaterFilling(inputs_).plan(problem_);
+  ASSERT_TRUE(identical);
+  ASSERT_TRUE(consider_stages(inputs_, problem_, *identical, {.kinds = UnitKinds::kIdentical}));
   const auto all = StagePlanner(inputs_).plan(problem_);
   ASSERT_TRUE(all) << all.error().message;
-  EXPECT_LE(all->predicted_step, alike->predicted_step);
-  EXPECT_GE(all->considered, alike->considered);
-  const auto first = ModelStageCosts::make(inputs_, problem_, UnitKinds::kAlikeFirst);
+  EXPECT_LE(all->predicted_step, identical->predicted_step);
+  EXPECT_GE(all->considered, identical->considered);
+  const auto first = ModelStageCosts::make(inputs_, problem_, UnitKinds::kIdenticalFirst);
   ASSERT_TRUE(first);
   const std::size_t before = (*first)->units().size();
   (*first)->take_memory(0, 0.5);

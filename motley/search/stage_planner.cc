@@ -637,7 +637,7 @@ class StagePlanning {
     std::stable_sort(taken_.begin(), taken_.end(),
                      [](const Taken& a, const Taken& b) { return a.step < b.step; });
     const std::vector<Taken> taken = taken_;
-    // Interleaved or not: how many, and the quickest.
+    // Interleaved or not: how many, and the fastest.
     std::array<std::pair<std::size_t, Seconds>, 2> tried;
     for (const auto& [found, given, step] : taken) {
       const bool is_turned = is_interleaved(found.plan);

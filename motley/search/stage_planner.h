@@ -15,7 +15,7 @@ namespace motley::search {
 enum class StageCuts { kAtLayers, kAtPieces, kRefined };
 struct StageFinder {
   StageCuts cuts = StageCuts::kRefined;
-  UnitKinds kinds = UnitKinds::kAlikeFirst;  ///< what the devices of a stage may be
+  UnitKinds kinds = UnitKinds::kIdenticalFirst;  ///< what the devices of a stage may be
   /// The question's costs are of layers or of pieces, as it says.
   std::function<Result<StageOutcome>(const StageQuestion&, const FinerLayers&)> find =
       [](const StageQuestion& question, const FinerLayers&) { return find_stage_plan(question); };

@@ -403,7 +403,7 @@ double time_alone(const std::vector<double>& capacities, const cost::Transfer& t
   return static_cast<double>(now) * 1e-9;
 }
 
-RC_GTEST_PROP(FlowNetworkProperty, MessagesThatAreAlikeAreOneFlow, ()) {
+RC_GTEST_PROP(FlowNetworkProperty, MessagesThatAreIdenticalAreOneFlow, ()) {
   // Parts that differ by nothing that counts go pair by pair, each with a flow of its own.
   using enum cost::Algorithm;
   using enum cost::Collective;

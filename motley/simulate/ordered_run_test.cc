@@ -100,7 +100,7 @@ TEST(OrderedRun, OnlyWorkOfOneLaneIsSlowed) {
   EXPECT_EQ(find_times(std::move(builder).build())->ends, (Ends{10, 10, 15, 10}));
 }
 
-TEST(OrderedRun, ADeadlockIsNamedAlike) {
+TEST(OrderedRun, ADeadlockIsNamedIdentical) {
   TaskGraphBuilder builder;
   const Device a(builder, 1), b(builder, 1);
   const TaskId first = builder.add(a.wire, 1), second = builder.add(b.wire, 1);

@@ -97,8 +97,8 @@ class TransferCheck {
 
 /// The first of some transfers, under way at the same time, as what all of them take of its links;
 /// none if they are not alike: in what they move, and in what each of their links has to carry.
-std::optional<cost::Transfer> add_alike(const std::vector<cost::Transfer>& transfers,
-                                        const std::vector<double>& capacities) {
+std::optional<cost::Transfer> add_identical(const std::vector<cost::Transfer>& transfers,
+                                            const std::vector<double>& capacities) {
   cost::Transfer sum = transfers.front();
   for (std::size_t p = 0; p < sum.phases.size(); ++p)
     for (std::size_t f = 0; f < sum.phases[p].flows.size(); ++f) {
@@ -317,7 +317,7 @@ class Layout {
       all.push_back(std::move(other));
     }
     if (all.size() == 1) return {};
-    const auto sum = add_alike(all, capacities_);
+    const auto sum = add_identical(all, capacities_);
     if (!sum)
       return runtime_error("simulate.unlike",
                            fmt::format("{}: devices do not exchange as those do that stand for "
@@ -337,9 +337,9 @@ class Layout {
       if (stand_ins_->groups[key.group.index()].size() > ranks.size()) return {};
     }
     std::vector<std::vector<std::string>> sets;
-    for (std::size_t i = 1; i < stand_ins_->alike[ranks.front().index()].size(); ++i) {
+    for (std::size_t i = 1; i < stand_ins_->identical[ranks.front().index()].size(); ++i) {
       std::vector<std::string>& names = sets.emplace_back();
-      for (const Rank rank : ranks) names.push_back(stand_ins_->alike[rank.index()].at(i));
+      for (const Rank rank : ranks) names.push_back(stand_ins_->identical[rank.index()].at(i));
     }
     return sets;
   }

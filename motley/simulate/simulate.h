@@ -13,9 +13,9 @@ namespace motley::simulate {
 /// What devices of a program stand for that are others like them (synth::lower_stage_kinds): what
 /// they exchange takes what it takes beside that of the others.
 struct StandIns {
-  std::vector<std::string> devices;              ///< all of them
-  std::vector<std::vector<std::string>> alike;   ///< by rank: for which it stands, itself first
-  std::vector<std::vector<std::string>> groups;  ///< by group: all its devices
+  std::vector<std::string> devices;                 ///< all of them
+  std::vector<std::vector<std::string>> identical;  ///< by rank: for which it stands, itself first
+  std::vector<std::vector<std::string>> groups;     ///< by group: all its devices
 };
 
 struct SimulateOptions {

@@ -202,7 +202,7 @@ output loss %6
   EXPECT_EQ(program::print_program(*alone).find("aten::sub"), std::string::npos);
 }
 
-TEST(Lower, RowsAllAlikeAreAnyRows) {
+TEST(Lower, RowsAllIdenticalAreAnyRows) {
   // Rows of %3 are t*batch + s; those of %4 are all 1, in whichever order.
   const auto graph = graph::parse_graph(R"(motley.graph/1
 name "ones"

@@ -92,8 +92,8 @@ class FakeWorkers : public Workers {
   }
   std::vector<run::Change> changes;  ///< that were asked for
 
-  Result<run::Inheritance> take_over(const std::string&) override { return inherited; }
-  Result<run::Inheritance> inherited = usage_error("test", "there is none");
+  Result<run::TakeoverState> take_over(const std::string&) override { return inherited; }
+  Result<run::TakeoverState> inherited = usage_error("test", "there is none");
   Result<std::string> bring_left_checkpoint(const std::string&) override { return std::string(); }
   Result<void> reach_by(const std::string&) override { return {}; }
   Result<void> gather(const run::RankPlace&) override { return {}; }

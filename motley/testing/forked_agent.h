@@ -50,11 +50,11 @@ class ForkedAgent {
   }
   /// Its lead is gone; it may outlive that.
   void leave() { link_.reset(); }
-  /// Gives it to an object of Hosts, which ends first: as a machine of its own that the lead sees
-  /// at 127.0.0.2, as `lead` is seen from there.
-  Hosts::Reached give(const std::string& lead = "127.0.0.1") {
+  /// Gives it to an object of Hosts, which ends first: as a machine of its own that the coordinator
+  /// sees at 127.0.0.2, as `coordinator` is seen from there.
+  Hosts::Reached give(const std::string& coordinator = "127.0.0.1") {
     hello_["machine"] = "the machine " + link_->host();
-    hello_["ssh_connection"] = lead + " 40000 127.0.0.2 22";
+    hello_["ssh_connection"] = coordinator + " 40000 127.0.0.2 22";
     return {std::move(link_), hello_};
   }
 

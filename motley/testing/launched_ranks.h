@@ -21,7 +21,7 @@ namespace motley::run {
 class LaunchedRanks {
  public:
   /// Of an empty folder, where a file `came` is once a rank has spoken. `relay`: what the script
-  /// does when it has said where the lead listens.
+  /// does when it has said where the coordinator listens.
   explicit LaunchedRanks(std::string folder, const std::string& relay = kReaches)
       : folder_(std::move(folder)) {
     std::ofstream(worker()) << "#!/bin/sh\necho \"$2\" > " << there() << ".part\nmv " << there()
@@ -41,7 +41,7 @@ class LaunchedRanks {
   /// In the place of motley-worker.
   std::string worker() const { return folder_ + "/relay"; }
 
-  /// A rank that comes once the lead listens, and says `word` first, as the relay does.
+  /// A rank that comes once the coordinator listens, and says `word` first, as the relay does.
   ScriptedAgent& add(const std::string& word, const Json& hello,
                      ScriptedAgent::Answers answers = {}) {
     agents_.push_back(std::make_unique<ScriptedAgent>(hello, std::move(answers)));
@@ -61,8 +61,8 @@ class LaunchedRanks {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     path.copy(address.sun_path, sizeof address.sun_path - 1);
-    const auto* lead = reinterpret_cast<const sockaddr*>(&address);
-    if (::connect(socket.number(), lead, sizeof address) != 0 ||
+    const auto* coordinator = reinterpret_cast<const sockaddr*>(&address);
+    if (::connect(socket.number(), coordinator, sizeof address) != 0 ||
         ::send(socket.number(), word.data(), word.size(), MSG_NOSIGNAL) < 0)
       socket.reset();
     std::ofstream(folder_ + "/came");

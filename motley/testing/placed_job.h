@@ -60,12 +60,12 @@ class PlacedJob : public ::testing::Test {
     std::filesystem::remove_all(dir_);
   }
 
-  /// An agent of a host, which sees the lead at that address.
+  /// An agent of a host, which sees the coordinator at that address.
   ForkedAgent& start(const std::string& host) {
     return *(agents_[host] = std::make_unique<ForkedAgent>(host, cache(host)));
   }
-  void come(const std::string& host, const std::string& lead = "127.0.0.1") {
-    hosts_->take_in(host, start(host).give(lead));
+  void come(const std::string& host, const std::string& coordinator = "127.0.0.1") {
+    hosts_->take_in(host, start(host).give(coordinator));
   }
   std::string cache(const std::string& host) const { return dir_ + "/cache-" + host; }
   std::string scratch(const std::string& host) { return hosts_->on(host).scratch(); }

@@ -43,7 +43,8 @@ class StagesRun {
       compute(s, op);
       if (i + 1 == order.size() || std::get<0>(order[i + 1]) != position) pass_on(position);
     }
-    EXPECT_EQ(passed_, step_.passages.size()) << "some passages have no operator before them";
+    EXPECT_EQ(passed_, step_.boundary_values.size())
+        << "some boundary values have no operator before them";
     return ::testing::Test::HasFatalFailure() ? StagedValues{} : collect();
   }
 
@@ -112,12 +113,14 @@ class StagesRun {
   }
 
   void pass_on(std::int64_t position) {
-    for (; passed_ < step_.passages.size() && step_.passages[passed_].position == position;
+    for (; passed_ < step_.boundary_values.size() &&
+           step_.boundary_values[passed_].position == position;
          ++passed_) {
-      const synth::Passage& passage = step_.passages[passed_];
-      const auto made = values_[passage.from].find(BufferId(passage.made.value));
-      ASSERT_NE(made, values_[passage.from].end()) << "passage " << passed_ << " has nothing";
-      values_[passage.to][BufferId(passage.read.value)] = made->second;
+      const synth::BoundaryValue& boundary_value = step_.boundary_values[passed_];
+      const auto made = values_[boundary_value.from].find(BufferId(boundary_value.made.value));
+      ASSERT_NE(made, values_[boundary_value.from].end())
+          << "boundary value " << passed_ << " has nothing";
+      values_[boundary_value.to][BufferId(boundary_value.read.value)] = made->second;
     }
   }
 
@@ -140,7 +143,7 @@ class StagesRun {
   const synth::StagedStep& step_;
   const graph::Sizes sizes_;
   std::vector<std::map<BufferId, Tensor>> values_;  // by stage
-  std::size_t passed_ = 0;                          // passages so far
+  std::size_t passed_ = 0;                          // boundary values so far
 };
 
 }  // namespace motley::testing

@@ -18,8 +18,8 @@
 
 namespace motley::run {
 
-/// For tests: what a lead takes for an agent, a thread of this process that says what a test wants
-/// it to say. It ends with its lead, or with the object.
+/// For tests: what a coordinator takes for an agent, a thread of this process that says what a test
+/// wants it to say. It ends with its coordinator, or with the object.
 class ScriptedAgent {
  public:
   /// What it answers, by what it is to do. Of other requests it takes note alone.

@@ -42,7 +42,7 @@ bool are_equal(const Shares& left, const Shares& right) {
 std::string describe_shares(const Shares& shares, const HapCluster& cluster) {
   const Shares even(shares.size(), 1.0 / static_cast<double>(shares.size()));
   const Shares proportional = proportional_shares(cluster);
-  if (are_equal(even, proportional)) return "even shares: the devices are alike";
+  if (are_equal(even, proportional)) return "even shares: the devices are identical";
   if (are_equal(shares, proportional)) return "shares in proportion to speed";
   if (are_equal(shares, even))
     return "even shares: larger shards of the fast devices would pad those of all the others";

@@ -100,8 +100,8 @@ double start_delay_s(const std::vector<TransientRun>& runs) {
   return median(delays);
 }
 
-std::vector<elastic::Presence> presences_of(const TransientRun& run, double delay_s) {
-  std::vector<elastic::Presence> presences(run.uptime_s.size());
+std::vector<elastic::AvailabilityTrace> presences_of(const TransientRun& run, double delay_s) {
+  std::vector<elastic::AvailabilityTrace> presences(run.uptime_s.size());
   for (std::size_t i = 0; i < presences.size(); ++i)
     if (run.is_revoked[i]) presences[i].until = Seconds(std::max(0.0, run.uptime_s[i] - delay_s));
   return presences;

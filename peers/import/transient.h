@@ -42,7 +42,7 @@ double start_delay_s(const std::vector<TransientRun>& runs);
 
 /// When the machines of a run are there, counted from the first evaluation. A revoked one leaves at
 /// its uptime less `delay_s`, or at once.
-std::vector<elastic::Presence> presences_of(const TransientRun& run, double delay_s);
+std::vector<elastic::AvailabilityTrace> presences_of(const TransientRun& run, double delay_s);
 
 /// Share of 64,000 steps that a run of training/k80_spot/CLUSTER had done at its evaluations:
 /// seconds since the first one, and steps (train_data.csv).

@@ -44,8 +44,8 @@ TEST_F(Transient, JoinsRunsAndTheirMachines) {
   EXPECT_DOUBLE_EQ(start_delay_s(*runs), 300);  // of the first run alone: 7300 - 7000
   // The worker left at 4300 - 300.
   EXPECT_THAT(presences_of((*runs)[1], 300),
-              ElementsAre(elastic::Presence{Seconds(0), kUntilTheEnd},
-                          elastic::Presence{Seconds(0), Seconds(4000)}));
+              ElementsAre(elastic::AvailabilityTrace{Seconds(0), kUntilTheEnd},
+                          elastic::AvailabilityTrace{Seconds(0), Seconds(4000)}));
   EXPECT_THAT(*read_transient_durations(folder_, "k80_spot/2-spot"), ElementsAre(7000, 9000, 1000));
 }
 

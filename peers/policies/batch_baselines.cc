@@ -175,7 +175,7 @@ std::vector<std::int64_t> SimiGradPolicy::split(const adapt::BatchOption& option
 
 std::vector<std::int64_t> JabasPolicy::split(const adapt::BatchOption& option,
                                              std::int64_t batch) const {
-  return split_alike(option, batch, settings().local_batches, settings().bounds.most);
+  return split_identical(option, batch, settings().local_batches, settings().bounds.most);
 }
 
 std::vector<policy::Choice> JabasPolicy::end_pass() {
@@ -198,8 +198,9 @@ std::vector<policy::Choice> JabasPolicy::end_pass() {
   return use_batch(*best, taken, "fastest devices for a batch of " + std::to_string(next));
 }
 
-std::vector<std::int64_t> split_alike(const adapt::BatchOption& option, std::int64_t batch,
-                                      const std::vector<std::int64_t>& local_batches, double most) {
+std::vector<std::int64_t> split_identical(const adapt::BatchOption& option, std::int64_t batch,
+                                          const std::vector<std::int64_t>& local_batches,
+                                          double most) {
   const std::size_t n = option.devices.size();
   std::vector<std::int64_t> best;
   double fastest = 0;

@@ -74,9 +74,9 @@ class SimiGradPolicy : public PassPolicy {
   double wanted_ = 0;  // batch; 0: nothing yet
 };
 
-/// JABAS (EuroSys 2025): SimiGrad's batch, split by `split_alike`; at the end of a pass the fastest
-/// (or cheapest) group of devices for the batch as it is then. Its forecast of the next pass is
-/// left out: that the batch stays predicts better.
+/// JABAS (EuroSys 2025): SimiGrad's batch, split by `split_identical`; at the end of a pass the
+/// fastest (or cheapest) group of devices for the batch as it is then. Its forecast of the next
+/// pass is left out: that the batch stays predicts better.
 class JabasPolicy : public SimiGradPolicy {
  public:
   using SimiGradPolicy::SimiGradPolicy;
@@ -92,8 +92,8 @@ class JabasPolicy : public SimiGradPolicy {
 /// neighbouring devices alike, so the samples taken are the next multiple of two local batches. Of
 /// the local batches that take no more than `most` that with the most samples a second. Empty:
 /// none.
-std::vector<std::int64_t> split_alike(const adapt::BatchOption& option, std::int64_t batch,
-                                      const std::vector<std::int64_t>& local_batches,
-                                      double most = std::numeric_limits<double>::infinity());
+std::vector<std::int64_t> split_identical(const adapt::BatchOption& option, std::int64_t batch,
+                                          const std::vector<std::int64_t>& local_batches,
+                                          double most = std::numeric_limits<double>::infinity());
 
 }  // namespace motley::peers

@@ -136,12 +136,12 @@ TEST(Jabas, SplitsByMultiplesOfOneLocalBatch) {
   const adapt::BatchOption both = fast_and_slow()[1];
   // a and b are a pair: 90 samples are 5 times 2 * 10 or 3 times 2 * 20 or 2 times 2 * 40: all take
   // more than was asked for.
-  EXPECT_EQ(split_alike(both, 90, {10}), (std::vector<std::int64_t>{50, 50}));
-  EXPECT_EQ(split_alike(both, 90, {20}), (std::vector<std::int64_t>{60, 60}));
+  EXPECT_EQ(split_identical(both, 90, {10}), (std::vector<std::int64_t>{50, 50}));
+  EXPECT_EQ(split_identical(both, 90, {20}), (std::vector<std::int64_t>{60, 60}));
   // Most samples a second: the largest, of the fixed parts.
-  EXPECT_EQ(split_alike(both, 90, {10, 20, 40}), (std::vector<std::int64_t>{80, 80}));
-  EXPECT_EQ(split_alike(both, 90, {10, 20, 40}, 110), (std::vector<std::int64_t>{50, 50}));
-  EXPECT_TRUE(split_alike(both, 2500, {10}).empty());
+  EXPECT_EQ(split_identical(both, 90, {10, 20, 40}), (std::vector<std::int64_t>{80, 80}));
+  EXPECT_EQ(split_identical(both, 90, {10, 20, 40}, 110), (std::vector<std::int64_t>{50, 50}));
+  EXPECT_TRUE(split_identical(both, 2500, {10}).empty());
 }
 
 TEST(Jabas, ChoosesDevicesAtTheEndOfAPass) {
@@ -187,7 +187,7 @@ TEST(AdaptDl, KeepsTheLimits) {
   EXPECT_EQ(asked[0].shares, (std::vector<policy::Share>{{"a", 13}, {"b", 13}}));
 }
 
-TEST(Baselines, ChooseAlikeFromTheirState) {
+TEST(Baselines, ChooseIdenticalFromTheirState) {
   const std::function<std::unique_ptr<policy::Policy>()> makers[] = {
       [] { return make_baseline<AdaptDlPolicy>(passes_of(200)); },
       [] { return make_baseline<CannikinPolicy>(passes_of(200)); },

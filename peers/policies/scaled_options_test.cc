@@ -41,7 +41,7 @@ TEST(ScaledOptions, KeepStillUnderJitter) {
   EXPECT_EQ(source.version(), 0);
 }
 
-TEST(ScaledOptions, GoOnAlikeFromTheirText) {
+TEST(ScaledOptions, GoOnIdenticalFromTheirText) {
   ScaledOptions one = ScaledOptions::make(one_and_both()).value(), other = one;
   for (const double slow : {1.0, 2.0, 2.0}) one.observe(step_of(0.3 * slow, 0.3, 1));
   ASSERT_TRUE(other.restore(parse_json(one.state().dump(), "s").value(), "s"));

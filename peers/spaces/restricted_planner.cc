@@ -45,7 +45,7 @@ Result<plan::PlanOutcome> RestrictedPlanner::plan(const plan::Problem& problem) 
   outcome.planner = name();
   MOTLEY_RETURN_IF_ERROR(search::consider_stages(
       inputs_, problem, outcome,
-      {search::StageCuts::kAtLayers, search::UnitKinds::kAlike,
+      {search::StageCuts::kAtLayers, search::UnitKinds::kIdentical,
        [&](const search::StageQuestion& question, const search::FinerLayers&) {
          return find_restricted(space_, question);
        }}));

@@ -77,7 +77,7 @@ def test_a_cable_is_pulled_and_an_agent_killed_and_both_hosts_come_back(lead, ho
     run.goes_on()
     hosts["b"].run("pkill -KILL -f 'motley agent'", check=False)
     run.wait_for(lambda: "b:0 lost; went on" in run.said())
-    # Asked for by a host that is not the lead's.
+    # Asked for by a host that is not the coordinator's.
     done = hosts["c"].run(f"{MOTLEY} join {run.address()} --device b:0 --json")
     assert json.loads(done.stdout)["device"] == "b:0"
     lead.run(f"{MOTLEY} leave comes a:0")
@@ -145,7 +145,7 @@ def test_a_host_that_is_not_there_at_the_beginning(lead, hosts):
 
 @slow
 def test_a_run_that_was_stopped_goes_on_elsewhere(lead, one_device):
-    """Its checkpoints were written on b, and the lead's device is not used at all."""
+    """Its checkpoints were written on b, and the coordinator's device is not used at all."""
     flags = "--planner equal --exclude a:0 --checkpoint-every 4 --run-dir resumed"
     lead.run(f"{ELASTIC} --steps 10 {flags}")
     lead.run(f"{ELASTIC} --steps 20 {flags}")
@@ -171,7 +171,7 @@ def test_an_agent_that_dies_while_nothing_runs_there(lead, hosts):
     time.sleep(3)
     later = lead.run("cut -d' ' -f14,15 /proc/$(pgrep -x motley | head -1)/stat").stdout
     ticks = sum(map(int, later.split())) - sum(map(int, busy.split()))
-    assert ticks < 60, "hundredths of a second of the lead, in three seconds in which it has nothing to do"
+    assert ticks < 60, "hundredths of a second of the coordinator, in three seconds in which it has nothing to do"
     hosts["b"].run("pkill -KILL -f 'motley agent'", check=False)
     lead.run(f"{MOTLEY} join {run.address()} --device b:0")
     run.goes_on()

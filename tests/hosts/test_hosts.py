@@ -59,7 +59,7 @@ def test_a_sharded_plan_keeps_its_parts(lead, one_device):
     assert done["losses"] == pytest.approx(one_device[:5], rel=1e-4)
     more = run_json(lead, f"{RUN} -C cluster.toml --planner equal --seed 5 --steps 8 --run-dir parts")
     assert more["losses"][-3:] == pytest.approx(one_device[5:8], rel=1e-4)
-    # Cut anew, from a checkpoint that lies at the lead alone.
+    # Cut anew, from a checkpoint that lies at the coordinator alone.
     last = run_json(lead, f"{RUN} -C cluster.toml --planner random --seed 5 --steps 10 --run-dir parts")
     assert last["losses"][-2:] == pytest.approx(one_device[8:10], rel=1e-4)
 
@@ -111,7 +111,7 @@ def test_a_pulled_cable_ends_the_run(lead, hosts):
         code, message = ends(process, within=60)
         assert code == 1 and ("c:0" in message or "host c" in message)
     finally:
-        time.sleep(25)  # the agent there takes the lead for dead
+        time.sleep(25)  # the agent there takes the coordinator for dead
         left = hosts["c"].processes()
         hosts["c"].plug_again()
     assert not left

@@ -1,4 +1,4 @@
-"""What a run keeps without a shared file system: checkpoints at the lead while rank 0 is elsewhere, the data that each
+"""What a run keeps without a shared file system: checkpoints at the coordinator while rank 0 is elsewhere, the data that each
 host reads, and what is left when a host dies or its disk is full.
 """
 
@@ -13,11 +13,11 @@ from hosts.conftest import MOTLEY, PYTHON, RUN, ends, nothing_runs, run_json, sl
 
 pytestmark = pytest.mark.skipif(namespaces.missing() != "", reason=namespaces.missing())
 
-AWAY = f"{RUN} -C cluster.toml --exclude a:0 --planner equal"  # the lead's own device is idle: rank 0 is on b
+AWAY = f"{RUN} -C cluster.toml --exclude a:0 --planner equal"  # the coordinator's own device is idle: rank 0 is on b
 
 
 def begin(lead, command, folder, step):
-    """A long run, once a checkpoint of so many steps or more is at the lead."""
+    """A long run, once a checkpoint of so many steps or more is at the coordinator."""
     process = subprocess.Popen(lead.command(f"{command} --steps 100000 --timeout 10 --run-dir {folder} 2>{folder}.err"),
                                stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60

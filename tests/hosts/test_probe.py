@@ -164,7 +164,7 @@ def test_a_host_slower_than_its_like_is_named(tmp_path):
         hosts["a"].give(0.2)  # the first, which a profile would take for its like
         said = run_json(a, f"{MOTLEY} profile -m cnn.motley -C cluster.toml --global-batch 60 --each --json")
         assert [(slow["device"], slow["host"]) for slow in said["slower"]] == [("a:0", "a")]
-        assert said["slower"][0]["ratio"] > 1.5  # half of the time, and the lead works there, too
+        assert said["slower"][0]["ratio"] > 1.5  # half of the time, and the coordinator works there, too
         a.run("sed -i '0,/model = \"\\(.*\\)\"/s//model = \"\\1 (slow)\"/' cluster.toml")
         assert re.search(r'\(slow\)"', a.run("cat cluster.toml").stdout)
         said = run_json(a, f"{MOTLEY} profile -m cnn.motley -C cluster.toml --global-batch 60 --profile-rounds 1 --each --json")

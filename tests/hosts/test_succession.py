@@ -117,7 +117,7 @@ def test_the_next_lead_knows_a_newcomer(lead, hosts):
     run.child.wait(10)
     folder = wait_until_led(hosts["b"], "grown")
     assert "d:0" in (folder / "plan.json").read_text()
-    # It leaves and comes back at the new lead.
+    # It leaves and comes back at the new coordinator.
     hosts["b"].run(f"{MOTLEY} leave {LED}/{folder.name} d:0")
     word = json.loads((folder / "door.json").read_text())["word"]
     hosts["c"].run(f"{MOTLEY} join {word}@b:{port} --device d:0")

@@ -34,7 +34,7 @@ struct TimedInTurns {
 
 /// Of so many processors those that the demo's devices, of speeds 0.8, 0.4 and 0.2, leave to
 /// others. On three or more each has its own (run/launch/processors.h), and the others are free; of
-/// its own the quickest leaves 0.2. What goes beyond is in its way.
+/// its own the fastest leaves 0.2. What goes beyond is in its way.
 double spare_processors(int processors);
 
 /// What timings say of something that was to be so.
@@ -77,9 +77,9 @@ struct Judged {
 Judged judge_prediction(const TimedInTurns& timed, double limit, Profile profile);
 
 /// Is the plan as much quicker than the equal split as it is to be (`wanted` times, > 1)? It is not
-/// where even its quickest timing beside the slowest of the equal split is not. Timings that are
+/// where even its fastest timing beside the slowest of the equal split is not. Timings that are
 /// apart by more than `noise` show only, in that comparison, that it is slower than the equal
-/// split, and those of a machine that others share nothing: what the quickest device does not get,
+/// split, and those of a machine that others share nothing: what the fastest device does not get,
 /// the plan gave it to do. The value is of typical timings.
 Judged judge_speedup(const TimedInTurns& timed, double wanted, double noise);
 

@@ -9,7 +9,7 @@
 
 #include "motley/base/json.h"
 #include "motley/base/text.h"
-#include "motley/cli/context/teller.h"
+#include "motley/cli/context/progress_printer.h"
 #include "motley/cli/options/run_options.h"
 #include "motley/control/planning/measuring.h"
 #include "motley/report/report.h"
@@ -186,14 +186,14 @@ Result<void> DemoTraining::profile_again() {
                 make_price_choices(planning("auto"), context_));
   std::error_code code;
   std::filesystem::remove(choices.profiles, code);
-  Teller teller(context_);
+  ProgressPrinter printer(context_);
   control::ChosenPlan& chosen = *plan_.chosen;
-  MOTLEY_ASSIGN(chosen.priced, control::price(chosen.inputs, choices, teller.outside()));
+  MOTLEY_ASSIGN(chosen.priced, control::price(chosen.inputs, choices, printer.outside()));
   MOTLEY_ASSIGN(cost::ProfileStore store, control::open_store(choices.profiles));
   MOTLEY_RETURN_IF_ERROR(control::measure_plan(chosen.inputs, chosen.planned.program,
                                                *chosen.priced.costs, choices.rounds, store,
-                                               teller.outside()));
-  MOTLEY_ASSIGN(chosen.priced, control::price(chosen.inputs, choices, teller.outside()));
+                                               printer.outside()));
+  MOTLEY_ASSIGN(chosen.priced, control::price(chosen.inputs, choices, printer.outside()));
   MOTLEY_ASSIGN(plan_.predicted, predict(chosen));
   return {};
 }

@@ -5,7 +5,7 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
-#include "motley/cli/context/teller.h"
+#include "motley/cli/context/progress_printer.h"
 #include "motley/cli/print/print_answer.h"
 #include "motley/cli/print/print_stages.h"
 #include "motley/graph/graph_text.h"
@@ -17,16 +17,16 @@ namespace motley::cli {
 namespace {
 
 Result<void> show_phases(const control::SimulatedLayers& simulated, const Context& context) {
-  Teller teller(context);
-  MOTLEY_RETURN_IF_ERROR(teller.phase(
+  ProgressPrinter printer(context);
+  MOTLEY_RETURN_IF_ERROR(printer.phase(
       control::Phase::kLoad, [&] { return graph::print_graph(simulated.model->layers.graph); }));
-  MOTLEY_RETURN_IF_ERROR(teller.phase(control::Phase::kSearch, [&] {
+  MOTLEY_RETURN_IF_ERROR(printer.phase(control::Phase::kSearch, [&] {
     return plan::print_plan(simulated.plan, simulated.cluster);
   }));
-  MOTLEY_RETURN_IF_ERROR(teller.phase(control::Phase::kSynth,
-                                      [&] { return program::print_program(simulated.program); }));
-  return teller.phase(control::Phase::kSimulate,
-                      [&] { return trace::print_trace(simulated.trace); });
+  MOTLEY_RETURN_IF_ERROR(printer.phase(control::Phase::kSynth,
+                                       [&] { return program::print_program(simulated.program); }));
+  return printer.phase(control::Phase::kSimulate,
+                       [&] { return trace::print_trace(simulated.trace); });
 }
 
 /// Stages over all replicas: of the device that ends last, and the fullest.

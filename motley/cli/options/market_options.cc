@@ -7,7 +7,7 @@
 
 #include "motley/base/json.h"
 #include "motley/base/text.h"
-#include "motley/cli/context/teller.h"
+#include "motley/cli/context/progress_printer.h"
 #include "motley/control/planning/market.h"
 
 namespace motley::cli {
@@ -185,9 +185,9 @@ Result<std::optional<control::RentChoices>> make_rent_choices(const RentOptions&
 
 Result<int> plan_to_rent(const MarketOptions& options, const PlanningOptions& planning,
                          const Context& context) {
-  Teller teller(context);
+  ProgressPrinter printer(context);
   MOTLEY_ASSIGN(const control::MarketQuestion asked, make_market_question(options, planning));
-  const control::Outside outside = teller.outside();
+  const control::Outside outside = printer.outside();
   std::optional<control::MarketJob> job;
   if (!asked.market.server) {
     MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(planning, context));

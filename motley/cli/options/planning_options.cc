@@ -8,7 +8,7 @@
 
 #include "motley/base/file.h"
 #include "motley/base/text.h"
-#include "motley/cli/context/teller.h"
+#include "motley/cli/context/progress_printer.h"
 #include "peers/spaces/restricted_planner.h"
 
 namespace motley::cli {
@@ -223,7 +223,7 @@ Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
 Result<std::unique_ptr<control::ChosenPlan>> choose_plan(const PlanOrFile& from,
                                                          control::Prices for_file,
                                                          const Context& context) {
-  Teller teller(context);
+  ProgressPrinter printer(context);
   const bool is_made_now = from.file.empty();
   MOTLEY_ASSIGN(
       control::Question question,
@@ -232,9 +232,9 @@ Result<std::unique_ptr<control::ChosenPlan>> choose_plan(const PlanOrFile& from,
   question.made = from.cluster;
   question.is_whole = from.cluster.has_value();
   MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(from.planning, context));
-  if (is_made_now) return control::choose_plan(question, choices, teller.outside());
+  if (is_made_now) return control::choose_plan(question, choices, printer.outside());
   MOTLEY_ASSIGN(auto opened, control::open_plan(from.file, question, choices.prices, for_file,
-                                                teller.outside()));
+                                                printer.outside()));
   const std::int64_t found = opened->planned.plan.replicas[0].micro_batches;
   if (choices.micro_batches == 0 || choices.micro_batches == found) return opened;
   return usage_error(

@@ -69,7 +69,7 @@ struct PlanOrFile {
   std::optional<cluster::Cluster> cluster = {};
 };
 
-/// Reads or makes it, with a teller of its own. A plan that is made now has prices, by --profile.
+/// Reads or makes it, with a printer of its own. A plan that is made now has prices, by --profile.
 Result<std::unique_ptr<control::ChosenPlan>> choose_plan(const PlanOrFile& from,
                                                          control::Prices for_file,
                                                          const Context& context);

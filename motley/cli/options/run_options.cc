@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "motley/base/text.h"
-#include "motley/cli/context/teller.h"
+#include "motley/cli/context/progress_printer.h"
 
 namespace motley::cli {
 namespace {
@@ -187,8 +187,8 @@ std::string default_run_dir(const std::string& model_path) {
 }
 
 Result<control::Measured> train(const control::PreparedRun& prepared, const Context& context) {
-  Teller teller(context);
-  return control::train(prepared, teller.outside());
+  ProgressPrinter printer(context);
+  return control::train(prepared, printer.outside());
 }
 
 }  // namespace motley::cli

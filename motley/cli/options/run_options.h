@@ -35,7 +35,7 @@ struct RunOptions {
   RentOptions rent;                 ///< machines, while it trains
   int port = 0;                     ///< at which devices may join
   std::vector<std::string> absent;  ///< devices that are not there at the beginning
-  std::string succeed;              ///< file of what a lead left that is gone
+  std::string take_over;            ///< file of what a coordinator left that is gone
   std::string conditions;           ///< file of what happens to devices
   bool prepare = false;             ///< write the run directory, start nothing
 };
@@ -54,7 +54,7 @@ std::string find_python(const std::string& given, const Context& context);
 /// "runs/MODEL".
 std::string default_run_dir(const std::string& model_path);
 
-/// Trains with a teller of its own, whose progress is gone from the terminal at the end.
+/// Trains with a printer of its own, whose progress is gone from the terminal at the end.
 Result<control::Measured> train(const control::PreparedRun& prepared, const Context& context);
 
 }  // namespace motley::cli

@@ -21,7 +21,7 @@ struct ReplicaGroup {
   int count;
 };
 
-bool are_alike(const StageReplica& a, const StageReplica& b) {
+bool are_identical(const StageReplica& a, const StageReplica& b) {
   if (a.micro_batch != b.micro_batch || a.samples != b.samples || a.schedule != b.schedule ||
       a.stages.size() != b.stages.size() || a.seats != b.seats)
     return false;
@@ -35,7 +35,7 @@ std::vector<ReplicaGroup> group_replicas(const search::StagePlan& plan) {
   std::vector<ReplicaGroup> groups;
   for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
     const auto known = std::find_if(groups.begin(), groups.end(), [&](const ReplicaGroup& group) {
-      return are_alike(plan.replicas[group.first], plan.replicas[r]);
+      return are_identical(plan.replicas[group.first], plan.replicas[r]);
     });
     if (known == groups.end())
       groups.push_back({r, 1});

@@ -39,17 +39,18 @@ Error absence(const std::string& device, const Json& found) {
 
 }  // namespace
 
-Result<Json> ask_run(const run::DoorAddress& door, const Json& question) {
-  MOTLEY_ASSIGN(const Json answer, run::ask_door(door, question, kAnswer));
+Result<Json> ask_run(const run::ControlSocketAddress& control_socket, const Json& question) {
+  MOTLEY_ASSIGN(const Json answer, run::ask_control_socket(control_socket, question, kAnswer));
   if (!answer.contains("error")) return answer;
   return tl::make_unexpected(error_of(answer["error"]));
 }
 
-Result<Seen> wait_for_state(const run::DoorAddress& door, const std::string& device, double seconds,
+Result<Seen> wait_for_state(const run::ControlSocketAddress& control_socket,
+                            const std::string& device, double seconds,
                             const std::vector<std::string>& wanted) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   for (;;) {
-    MOTLEY_ASSIGN(const Json answer, ask_run(door, {{"do", "state"}}));
+    MOTLEY_ASSIGN(const Json answer, ask_run(control_socket, {{"do", "state"}}));
     const Json found = find_device(answer, device);
     const std::string state = found.value("state", "");
     if (std::find(wanted.begin(), wanted.end(), state) != wanted.end()) {

@@ -6,12 +6,12 @@
 
 #include "motley/base/json_forward.h"
 #include "motley/base/result.h"
-#include "motley/run/hosts/door.h"
+#include "motley/run/hosts/control_socket.h"
 
 namespace motley::cli {
 
 /// Asks a running elastic job (control/training/requests.h); its error, or what it answers.
-Result<Json> ask_run(const run::DoorAddress& door, const Json& question);
+Result<Json> ask_run(const run::ControlSocketAddress& control_socket, const Json& question);
 
 /// A device of a running job.
 struct Seen {
@@ -21,7 +21,8 @@ struct Seen {
 };
 /// Asks again and again until the device is in one of these states. Errors: it is not there, with
 /// why; infeasible where no plan could be made with it.
-Result<Seen> wait_for_state(const run::DoorAddress& door, const std::string& device, double seconds,
+Result<Seen> wait_for_state(const run::ControlSocketAddress& control_socket,
+                            const std::string& device, double seconds,
                             const std::vector<std::string>& wanted);
 
 }  // namespace motley::cli

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "motley/cli/context/teller.h"
+#include "motley/cli/context/progress_printer.h"
 #include "motley/cli/options/planning_options.h"
 #include "motley/cli/print/print_what_if.h"
 
@@ -81,10 +81,10 @@ Result<int> explain_plan(const ExplainOptions& options, const Context& context) 
   questions.insert(questions.begin(),
                    {"as it is, planned again", cluster::edit_nothing(asked.cluster),
                     asked.question.global_batch});
-  Teller teller(context);
-  teller.note(fmt::format("asking the planner {} questions", questions.size()));
+  ProgressPrinter printer(context);
+  printer.note(fmt::format("asking the planner {} questions", questions.size()));
   Explained explained{chosen->inputs, chosen->planned.plan, predicted,
-                      find_consequences(questions, asked, teller.outside()), options.samples};
+                      find_consequences(questions, asked, printer.outside()), options.samples};
   if (context.print_phase.empty() || context.json)
     context.result(print_explained(explained), explained_to_json(explained));
   return kDone;

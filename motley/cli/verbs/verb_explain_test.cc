@@ -78,12 +78,12 @@ TEST_F(ExplainVerbTest, SaysWhatBindsAndAsksTheObviousQuestions) {
     EXPECT_LE(said.at("binding").at(i).at("share"), said.at("binding").at(i - 1).at("share"));
   std::set<std::string> asked;
   std::map<std::string, double> costs;
-  double quickest = 1e300;
+  double fastest = 1e300;
   for (const Json& each : said.at("what_if")) {
     asked.insert(each.at("what"));
     costs[each.at("what")] = each.at("cost_per_sample");
-    EXPECT_LE(each.at("samples_per_s"), quickest);
-    quickest = each.at("samples_per_s");
+    EXPECT_LE(each.at("samples_per_s"), fastest);
+    fastest = each.at("samples_per_s");
   }
   for (const char* question :
        {"+1 rtx4090@a", "+1 t4@b", "-a:0", "-b:0", "link all x2", "batch x2"})

@@ -10,7 +10,7 @@
 #include "motley/cli/verbs/ask_run.h"
 #include "motley/cluster/probe.h"
 #include "motley/control/run_directory.h"
-#include "motley/control/training/newcomer.h"
+#include "motley/control/training/joiner.h"
 #include "motley/run/hosts/here.h"
 
 namespace motley::cli {
@@ -52,9 +52,9 @@ std::vector<Flag> join_flags(JoinOptions& options) {
           {"--latency", &options.latency, "of that link (100us)", Flag::Default::kHidden, kNew}};
 }
 
-Result<run::DoorAddress> find_door(const std::string& address) {
+Result<run::ControlSocketAddress> find_control_socket(const std::string& address) {
   if (std::filesystem::is_directory(address))
-    return run::read_door(control::RunDirectory{address}.door());
+    return run::read_control_socket(control::RunDirectory{address}.control_socket());
   const std::size_t at = address.find('@'), colon = address.rfind(':');
   const auto port = colon == std::string::npos
                         ? std::nullopt
@@ -64,12 +64,12 @@ Result<run::DoorAddress> find_door(const std::string& address) {
                        "found '" + address +
                            "', wanted WORD@HOST:PORT, as the run prints it, or a run "
                            "directory of this machine");
-  run::DoorAddress door;
+  run::ControlSocketAddress control_socket;
   const std::size_t host = at == std::string::npos ? 0 : at + 1;
-  if (host > 0) door.word = address.substr(0, at);
-  door.host = address.substr(host, colon - host);
-  door.port = static_cast<int>(*port);
-  return door;
+  if (host > 0) control_socket.word = address.substr(0, at);
+  control_socket.host = address.substr(host, colon - host);
+  control_socket.port = static_cast<int>(*port);
+  return control_socket;
 }
 
 /// The name of a node from that of a host: up to its first dot, unless it is an address.
@@ -81,11 +81,11 @@ std::string node_name(const std::string& host) {
   return name;
 }
 
-Result<void> add_link(const JoinOptions& options, cluster::Cluster& newcomer) {
+Result<void> add_link(const JoinOptions& options, cluster::Cluster& joiner) {
   if (options.bandwidth.empty() && options.latency.empty()) return {};
   if (options.bandwidth.empty())
     return usage_error("cli.latency", "--latency goes with --bandwidth");
-  cluster::Link& link = newcomer.links.emplace_back();
+  cluster::Link& link = joiner.links.emplace_back();
   MOTLEY_ASSIGN(link.bandwidth, parse_rate(options.bandwidth));
   if (options.latency.empty()) return {};
   MOTLEY_ASSIGN(link.latency, parse_seconds(options.latency));
@@ -93,13 +93,13 @@ Result<void> add_link(const JoinOptions& options, cluster::Cluster& newcomer) {
 }
 
 /// What this machine has, where it is the one, and what flags say.
-Result<cluster::Cluster> describe_newcomer(const JoinOptions& options) {
-  cluster::Cluster newcomer;
-  newcomer.name = "newcomer";
-  cluster::Node& node = newcomer.nodes.emplace_back();
+Result<cluster::Cluster> describe_joiner(const JoinOptions& options) {
+  cluster::Cluster joiner;
+  joiner.name = "newcomer";
+  cluster::Node& node = joiner.nodes.emplace_back();
   node.host = options.host.empty() ? run::own_host_name() : options.host;
   node.name = options.name.empty() ? node_name(node.host) : options.name;
-  cluster::Device& device = newcomer.devices.emplace_back();
+  cluster::Device& device = joiner.devices.emplace_back();
   device.node = NodeId(0);
   device.name = node.name + ":0";
   device.kind = options.device;
@@ -123,9 +123,9 @@ Result<cluster::Cluster> describe_newcomer(const JoinOptions& options) {
   if (!options.memory.empty()) {
     MOTLEY_ASSIGN(device.memory, parse_bytes(options.memory));
   }
-  MOTLEY_RETURN_IF_ERROR(add_link(options, newcomer));
-  MOTLEY_RETURN_IF_ERROR(cluster::verify_cluster(newcomer, "join"));
-  return newcomer;
+  MOTLEY_RETURN_IF_ERROR(add_link(options, joiner));
+  MOTLEY_RETURN_IF_ERROR(cluster::verify_cluster(joiner, "join"));
+  return joiner;
 }
 
 /// The question, and the device that it is about.
@@ -133,12 +133,13 @@ struct Wanted {
   Json question;
   std::string device;
 };
-Result<Wanted> find_wanted(const JoinOptions& options, const run::DoorAddress& door) {
+Result<Wanted> find_wanted(const JoinOptions& options,
+                           const run::ControlSocketAddress& control_socket) {
   Json question{{"do", "join"}, {"version", version()}};
   if (options.is_new()) {
-    MOTLEY_ASSIGN(const cluster::Cluster newcomer, describe_newcomer(options));
-    question["newcomer"] = cluster::print_cluster(newcomer);
-    return Wanted{std::move(question), control::device_name(newcomer)};
+    MOTLEY_ASSIGN(const cluster::Cluster joiner, describe_joiner(options));
+    question["newcomer"] = cluster::print_cluster(joiner);
+    return Wanted{std::move(question), control::device_name(joiner)};
   }
   const bool is_described =
       options.speed || options.threads != 0 ||
@@ -147,7 +148,7 @@ Result<Wanted> find_wanted(const JoinOptions& options, const run::DoorAddress& d
     return usage_error("cli.join",
                        "--name, --host, --threads, --speed, --memory, --bandwidth and --latency "
                        "describe a device that the cluster file has not: add --device cpu or cuda");
-  MOTLEY_ASSIGN(const Json before, ask_run(door, {{"do", "state"}}));
+  MOTLEY_ASSIGN(const Json before, ask_run(control_socket, {{"do", "state"}}));
   std::string device = options.device;
   for (const Json& each : before.value("devices", Json::array()))
     if (device.empty() && each.value("state", "") == "absent" && each.value("has_come", true))
@@ -161,11 +162,12 @@ Result<Wanted> find_wanted(const JoinOptions& options, const run::DoorAddress& d
 }
 
 Result<int> join_run(const JoinOptions& options, const Context& context) {
-  MOTLEY_ASSIGN(const run::DoorAddress door, find_door(options.address));
-  MOTLEY_ASSIGN(const Wanted wanted, find_wanted(options, door));
-  MOTLEY_RETURN_IF_ERROR(ask_run(door, wanted.question));
-  MOTLEY_ASSIGN(const Seen seen,
-                wait_for_state(door, wanted.device, options.timeout, {"training", "idle"}));
+  MOTLEY_ASSIGN(const run::ControlSocketAddress control_socket,
+                find_control_socket(options.address));
+  MOTLEY_ASSIGN(const Wanted wanted, find_wanted(options, control_socket));
+  MOTLEY_RETURN_IF_ERROR(ask_run(control_socket, wanted.question));
+  MOTLEY_ASSIGN(const Seen seen, wait_for_state(control_socket, wanted.device, options.timeout,
+                                                {"training", "idle"}));
   context.result(seen.state == "idle"
                      ? fmt::format("{} is there since step {}, and idle{}\n", wanted.device,
                                    seen.step, seen.why.empty() ? "" : ": " + seen.why)

@@ -20,10 +20,11 @@ std::vector<Flag> leave_flags(LeaveOptions& options) {
 }
 
 Result<int> leave_run(const LeaveOptions& options, const Context& context) {
-  MOTLEY_ASSIGN(const run::DoorAddress door,
-                run::read_door(control::RunDirectory{options.run_dir}.door()));
-  MOTLEY_RETURN_IF_ERROR(ask_run(door, {{"do", "leave"}, {"device", options.device}}));
-  MOTLEY_ASSIGN(const Seen seen, wait_for_state(door, options.device, options.timeout, {"absent"}));
+  MOTLEY_ASSIGN(const run::ControlSocketAddress control_socket,
+                run::read_control_socket(control::RunDirectory{options.run_dir}.control_socket()));
+  MOTLEY_RETURN_IF_ERROR(ask_run(control_socket, {{"do", "leave"}, {"device", options.device}}));
+  MOTLEY_ASSIGN(const Seen seen,
+                wait_for_state(control_socket, options.device, options.timeout, {"absent"}));
   context.result(fmt::format("{} has left after step {}\n", options.device, seen.step),
                  Json{{"device", options.device}, {"step", seen.step}});
   return kDone;

@@ -2,7 +2,7 @@
 
 #include "motley/base/file.h"
 #include "motley/base/json.h"
-#include "motley/cli/context/teller.h"
+#include "motley/cli/context/progress_printer.h"
 #include "motley/cli/options/hap_models.h"
 #include "motley/cli/options/layer_options.h"
 #include "motley/cli/options/market_options.h"
@@ -69,11 +69,11 @@ Result<int> plan_model(const PlanOptions& options, const Context& context) {
   if (asks_for_hap(options.planning, options.hap))
     return plan_hap(options.planning, options.hap, options.output, context);
   MOTLEY_RETURN_IF_ERROR(check_samples(options.samples));
-  Teller teller(context);
+  ProgressPrinter printer(context);
   MOTLEY_ASSIGN(const auto question, make_question(options.planning, GlobalBatch::kGiven));
   MOTLEY_ASSIGN(const auto choices, make_plan_choices(options.planning, context));
-  MOTLEY_ASSIGN(control::Inputs inputs, control::read_inputs(question, teller));
-  MOTLEY_ASSIGN(control::Answer answer, control::find_plan(inputs, choices, teller.outside()));
+  MOTLEY_ASSIGN(control::Inputs inputs, control::read_inputs(question, printer));
+  MOTLEY_ASSIGN(control::Answer answer, control::find_plan(inputs, choices, printer.outside()));
   plan::PlanOutcome& outcome = answer.outcome;
   Json object = outcome_to_json(outcome, inputs.cluster, answer.elapsed_s);
   const std::string note = inputs.layers ? layers_note(inputs.graph().name) : "";
@@ -85,7 +85,7 @@ Result<int> plan_model(const PlanOptions& options, const Context& context) {
   std::optional<control::Predicted> predicted;  // nobody ran what another tool timed
   if (!inputs.layers) {
     MOTLEY_ASSIGN(predicted, control::if_known(
-                                 control::foresee(inputs, *outcome.plan, answer.priced), teller));
+                                 control::foresee(inputs, *outcome.plan, answer.priced), printer));
   }
   if (predicted) {
     control::add_variation(*predicted, outcome);

@@ -4,9 +4,9 @@
 #include <utility>
 #include <vector>
 
-#include "motley/cli/context/teller.h"
+#include "motley/cli/context/progress_printer.h"
 #include "motley/cli/options/planning_options.h"
-#include "motley/control/planning/equals.h"
+#include "motley/control/planning/identical_devices.h"
 #include "motley/control/planning/measuring.h"
 #include "motley/control/training/correcting.h"
 
@@ -73,25 +73,25 @@ Json compared_to_json(const control::Inputs& inputs,
 }
 
 Result<int> profile_model(const ProfileOptions& options, const Context& context) {
-  Teller teller(context);
+  ProgressPrinter printer(context);
   const bool corrects = !options.from_run.empty();
   if (corrects && options.each)
     return usage_error("cli.flags", "--each measures and --from-run does not: give one of them");
   MOTLEY_ASSIGN(
       const control::Question question,
       make_question(options.planning, corrects ? GlobalBatch::kElsewhere : GlobalBatch::kGiven));
-  MOTLEY_ASSIGN(control::Inputs inputs, control::read_inputs(question, teller));
+  MOTLEY_ASSIGN(control::Inputs inputs, control::read_inputs(question, printer));
   MOTLEY_ASSIGN(const std::string torch, context.workers->torch_version());
   MOTLEY_ASSIGN(const auto choices, make_price_choices(options.planning, context));
   MOTLEY_ASSIGN(cost::ProfileStore store, control::open_store(choices.profiles));
   std::vector<control::Compared> compared;
   if (options.each) {
-    MOTLEY_ASSIGN(compared, control::compare_equals(inputs, choices.rounds, teller.outside()));
+    MOTLEY_ASSIGN(compared, control::compare_equals(inputs, choices.rounds, printer.outside()));
     inputs = control::with_slower_last(std::move(inputs), compared);
   }
   MOTLEY_ASSIGN(const control::KeptTimes kept,
                 corrects ? control::correct_from_run(options.from_run, torch, inputs, store)
-                         : control::measure(inputs, choices.rounds, store, teller.outside()));
+                         : control::measure(inputs, choices.rounds, store, printer.outside()));
   MOTLEY_ASSIGN(const auto drifted, control::find_drifted(inputs, torch, store));
   context.result(fmt::format("measured {} times, spread {:.1f}% (median), kept in {}\n",
                              kept.entries, 100 * kept.spread, choices.profiles) +

@@ -11,9 +11,9 @@
 #include "motley/cli/print/print_decisions.h"
 #include "motley/control/training/adapting.h"
 #include "motley/control/training/decision_log.h"
-#include "motley/control/view/plan_story.h"
-#include "motley/control/view/run_story.h"
-#include "motley/control/view/story_parts.h"
+#include "motley/control/view/plan_report.h"
+#include "motley/control/view/report_parts.h"
+#include "motley/control/view/run_report.h"
 #include "motley/report/page/page.h"
 #include "motley/report/report.h"
 #include "motley/report/waits.h"
@@ -70,9 +70,9 @@ report::RunFigures figures_of(const Json& summary, const trace::Trace& trace,
   return figures;
 }
 
-std::string rank_lines(const report::Story& story) {
-  std::string text = story.ranks.empty() ? "" : "\n";
-  for (const report::RankRow& each : story.ranks)
+std::string rank_lines(const report::ReportData& report_data) {
+  std::string text = report_data.ranks.empty() ? "" : "\n";
+  for (const report::RankRow& each : report_data.ranks)
     text += fmt::format("  rank {:<3} {:<10} {:<13} {}\n", each.rank, each.device,
                         each.is_running ? "running"
                         : each.step     ? "gone"
@@ -82,32 +82,32 @@ std::string rank_lines(const report::Story& story) {
 }
 
 /// Of a script's own loop: each device's samples of the last step, and where its time went.
-std::string loop_lines(const control::FoundRun& run, const report::Story& story) {
-  if (!run.is_script || story.timelines.empty()) return "";
-  const trace::Trace& trace = story.timelines.back().trace;
+std::string loop_lines(const control::FoundRun& run, const report::ReportData& report_data) {
+  if (!run.is_script || report_data.timelines.empty()) return "";
+  const trace::Trace& trace = report_data.timelines.back().trace;
   const auto times = report::sum_times(trace, report::find_waits(trace));
   std::string text = fmt::format("\n  {:<16} {:>8} {:>10} {:>10} {:>10}\n", "device", "samples",
                                  "computes", "waits", "exchanges");
-  for (std::size_t d = 0; d < std::min(times.size(), story.samples.size()); ++d) {
+  for (std::size_t d = 0; d < std::min(times.size(), report_data.samples.size()); ++d) {
     const auto a_step = [&](trace::Nanoseconds all) {
       return format_seconds(
           Seconds(1e-9 * static_cast<double>(all) / static_cast<double>(times[d].steps)));
     };
-    text += fmt::format("  {:<16} {:>8} {:>10} {:>10} {:>10}\n", story.samples[d].first,
-                        story.samples[d].second, a_step(times[d].computing),
+    text += fmt::format("  {:<16} {:>8} {:>10} {:>10} {:>10}\n", report_data.samples[d].first,
+                        report_data.samples[d].second, a_step(times[d].computing),
                         a_step(times[d].waiting), a_step(times[d].other));
   }
   return text;
 }
 
 /// Writes the page or the picture, where one is asked for.
-Result<std::string> write_page(const ReportOptions& options, const report::Story& story,
+Result<std::string> write_page(const ReportOptions& options, const report::ReportData& report_data,
                                Json& object) {
   if (options.output.empty()) return std::string();
   const bool is_picture = options.output.ends_with(".svg");
   const std::optional<std::string> text =
-      is_picture ? report::print_step_picture(story)
-                 : report::print_page(story, report::print_sections(story));
+      is_picture ? report::print_step_picture(report_data)
+                 : report::print_page(report_data, report::print_sections(report_data));
   if (!text)
     return usage_error("report.no-step", options.subject +
                                              ": no step of it was recorded, so there is no picture "
@@ -119,11 +119,11 @@ Result<std::string> write_page(const ReportOptions& options, const report::Story
 
 Result<int> report_run(const ReportOptions& options, const Context& context) {
   MOTLEY_ASSIGN(const control::FoundRun run, control::find_run(options.subject));
-  const report::Story story = control::RunTeller(run).tell();
-  Json object = control::run_to_json(run, story);
-  std::string text = fmt::format("{}: {}\n", options.subject, story.verdict);
-  for (const std::string& each : story.remarks) text += "  " + each + "\n";
-  text += rank_lines(story) + loop_lines(run, story);
+  const report::ReportData report_data = control::RunReporter(run).tell();
+  Json object = control::run_to_json(run, report_data);
+  std::string text = fmt::format("{}: {}\n", options.subject, report_data.verdict);
+  for (const std::string& each : report_data.remarks) text += "  " + each + "\n";
+  text += rank_lines(report_data) + loop_lines(run, report_data);
   if (run.measured && run.predicted) {
     text += "\n" + report::print_comparison(
                        figures_of(*run.summary, *run.predicted, "predicted_step_s",
@@ -141,14 +141,14 @@ Result<int> report_run(const ReportOptions& options, const Context& context) {
     for (const policy::Decision& decision : decisions)
       object["decisions"].push_back(decision_to_json(decision));
   }
-  MOTLEY_ASSIGN(const std::string written, write_page(options, story, object));
+  MOTLEY_ASSIGN(const std::string written, write_page(options, report_data, object));
   context.result(text + written, object);
   return kDone;
 }
 
-std::string neighbour_lines(const report::Story& story) {
+std::string neighbour_lines(const report::ReportData& report_data) {
   std::string text;
-  for (const report::Neighbour& each : story.neighbours)
+  for (const report::Neighbour& each : report_data.neighbours)
     text += fmt::format("  {:>10}  {}{}\n", format_seconds(each.step), each.label,
                         each.fits ? "" : " (does not fit)");
   return text.empty() ? "" : "\n  what plans beside it would take\n" + text;
@@ -168,13 +168,13 @@ Result<int> report_plan(const ReportOptions& options, const Context& context) {
         options.subject + ": a plan is reported with its model (-m) and its cluster (-C)");
   MOTLEY_ASSIGN(const auto chosen, choose_plan({options.planning, options.subject},
                                                control::Prices::kAsAsked, context));
-  MOTLEY_ASSIGN(report::Story story, control::tell_plan(*chosen, options.subject));
-  story.command = command_of_plan(options);
-  Json object = report::story_to_json(story);
-  std::string text = fmt::format("{}: {}\n", options.subject, story.verdict);
-  for (const std::string& each : story.remarks) text += "  " + each + "\n";
-  text += neighbour_lines(story);
-  MOTLEY_ASSIGN(const std::string written, write_page(options, story, object));
+  MOTLEY_ASSIGN(report::ReportData report_data, control::tell_plan(*chosen, options.subject));
+  report_data.command = command_of_plan(options);
+  Json object = report::report_data_to_json(report_data);
+  std::string text = fmt::format("{}: {}\n", options.subject, report_data.verdict);
+  for (const std::string& each : report_data.remarks) text += "  " + each + "\n";
+  text += neighbour_lines(report_data);
+  MOTLEY_ASSIGN(const std::string written, write_page(options, report_data, object));
   context.result(text + written, object);
   return kDone;
 }

@@ -7,7 +7,7 @@
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/cli/app.h"
-#include "motley/cli/context/teller.h"
+#include "motley/cli/context/progress_printer.h"
 #include "motley/cli/launched.h"
 #include "motley/cli/options/batch_options.h"
 #include "motley/cli/options/run_options.h"
@@ -18,10 +18,10 @@
 #include "motley/control/training/correcting.h"
 #include "motley/control/training/decision_log.h"
 #include "motley/control/training/growth.h"
-#include "motley/control/training/newcomer.h"
+#include "motley/control/training/joiner.h"
 #include "motley/control/training/replanning.h"
 #include "motley/control/training/splits.h"
-#include "motley/control/training/succeeding.h"
+#include "motley/control/training/takeover.h"
 #include "motley/control/training/trials.h"
 #include "motley/control/view/live_page.h"
 #include "motley/report/report.h"
@@ -63,7 +63,7 @@ std::vector<Flag> run_flags(RunOptions& options) {
       flags.end(),
       {{"--plan", &options.plan.file, "plan file; without it, model and cluster are planned first"},
        {"--adapt", &options.adapt,
-        "plan: the best plans are tried in turn, all by training steps, and the quickest measured "
+        "plan: the best plans are tried in turn, all by training steps, and the fastest measured "
         "one goes on; split: the split of the batch is learned while training; batch: the batch, "
         "its "
         "split and the devices follow the gradients' noise; none: as planned; "
@@ -93,7 +93,7 @@ std::vector<Flag> run_flags(RunOptions& options) {
                     "with --elastic: so many devices may be lost at once without going back to a "
                     "checkpoint: others keep mirrors of what a device alone has"),
        {"--absent", &options.absent, "with --elastic: a device that is not there yet (repeat)"},
-       {"--succeed", &options.succeed,
+       {"--succeed", &options.take_over,
         "what agents call when the host that led an elastic run is lost; not for people"},
        {"--conditions", &options.conditions,
         "file (docs/formats/conditions.md): emulated devices that become slow for a while, and, "
@@ -264,7 +264,7 @@ control::Replan make_replan(const control::ChosenPlan& chosen, control::PlanChoi
 Result<void> make_elastic(const RunOptions& options, const control::TrainChoices& train,
                           control::ChosenPlan& chosen,
                           const std::optional<control::Predicted>& predicted,
-                          const Context& context, bool has_newcomers,
+                          const Context& context, bool has_joiners,
                           std::shared_ptr<control::Adaptation>& adaptation) {
   if (is_launched(context))
     return usage_error("cli.elastic",
@@ -294,7 +294,7 @@ Result<void> make_elastic(const RunOptions& options, const control::TrainChoices
   adaptation->version = version();
   MOTLEY_ASSIGN(const auto prices, make_price_choices(options.plan.planning, context));
   control::let_grow(chosen, prices.profiles, train.enforce, *context.workers, *adaptation);
-  const bool has_more = has_newcomers && adaptation->policy == nullptr;
+  const bool has_more = has_joiners && adaptation->policy == nullptr;
   if (options.absent.empty() && survives(chosen.planned) && !has_more) return {};
   std::vector<DeviceId> present = chosen.inputs.devices;
   for (const std::string& name : options.absent) {
@@ -334,11 +334,12 @@ Result<void> take_first_plan(RunOptions& options) {
   return write_file_atomic(options.plan.file, decisions[0].plan);
 }
 
-/// The training of a lead that is gone: what this host has of it takes the place of files.
-Result<std::optional<control::Continuation>> succeed(RunOptions& options, const Context& context) {
-  if (options.succeed.empty()) return std::nullopt;
-  MOTLEY_ASSIGN(const run::Inheritance inherited, context.workers->take_over(options.succeed));
-  MOTLEY_ASSIGN(control::Continuation found, control::open_continuation(inherited));
+/// The training of a coordinator that is gone: what this host has of it takes the place of files.
+Result<std::optional<control::TakeoverInputs>> take_over(RunOptions& options,
+                                                         const Context& context) {
+  if (options.take_over.empty()) return std::nullopt;
+  MOTLEY_ASSIGN(const run::TakeoverState inherited, context.workers->take_over(options.take_over));
+  MOTLEY_ASSIGN(control::TakeoverInputs found, control::open_takeover(inherited));
   options.training.run_dir = found.run_dir;
   options.plan.file = found.plan;
   options.plan.cluster = found.cluster;
@@ -354,32 +355,33 @@ Result<std::optional<control::Continuation>> succeed(RunOptions& options, const 
   options.decisions.clear();
   options.conditions.clear();
   options.absent.clear();
-  options.serve.reset();  // whoever watched did so on the lead's machine
+  options.serve.reset();  // whoever watched did so on the coordinator's machine
   if (found.market.empty()) options.rent = {};
   options.rent.market.market = found.market;
   if (options.adapt != "split" && options.adapt != "batch") options.adapt = "none";
   return found;
 }
 
-std::int64_t first_batch(const std::optional<control::Continuation>& continued) {
+std::int64_t first_batch(const std::optional<control::TakeoverInputs>& continued) {
   return continued && continued->job.batches ? continued->job.batches->first : 0;
 }
 
-/// How the processes and plans of a lead that is gone are numbered, and what the next one needs.
-Result<void> go_on(const std::optional<control::Continuation>& found,
+/// How the processes and plans of a coordinator that is gone are numbered, and what the next one
+/// needs.
+Result<void> go_on(const std::optional<control::TakeoverInputs>& found,
                    const control::ChosenPlan& chosen, const RunOptions& options,
                    const Context& context, control::TrainChoices& choices,
                    control::Adaptation& adaptation) {
   if (!found) {
     if (control::are_all_here(chosen.inputs.cluster, chosen.inputs.devices)) return {};
     MOTLEY_ASSIGN(const auto prices, make_price_choices(options.plan.planning, context));
-    MOTLEY_ASSIGN(adaptation.heritage,
-                  control::make_heritage(context.arguments, choices.run_dir, prices.profiles));
+    MOTLEY_ASSIGN(adaptation.standby_state,
+                  control::make_standby_state(context.arguments, choices.run_dir, prices.profiles));
     return {};
   }
-  adaptation.heritage = found->heritage;
-  adaptation.newcomers = found->newcomers;
-  adaptation.succeeds = found->known;
+  adaptation.standby_state = found->standby_state;
+  adaptation.joiners = found->joiners;
+  adaptation.taken_over = found->known;
   adaptation.absent = found->absent;
   choices.data = found->job.data;
   choices.schedule = found->job.schedule;
@@ -433,23 +435,25 @@ Result<void> prepare_to_rent(const control::ChosenPlan& chosen,
 }
 
 /// Devices that came to the run which is gone on with.
-Result<std::vector<std::string>> earlier_newcomers(const RunOptions& options) {
-  if (!options.elastic || !options.succeed.empty() || !options.training.resume)
+Result<std::vector<std::string>> earlier_joiners(const RunOptions& options) {
+  if (!options.elastic || !options.take_over.empty() || !options.training.resume)
     return std::vector<std::string>();
-  return control::read_newcomers(control::RunDirectory{options.training.run_dir}.newcomers());
+  return control::read_joiners(control::RunDirectory{options.training.run_dir}.joiners());
 }
 
 /// A plan, and what is known of devices that came to the run.
-Result<std::unique_ptr<control::ChosenPlan>> choose_with(const std::vector<std::string>& newcomers,
+Result<std::unique_ptr<control::ChosenPlan>> choose_with(const std::vector<std::string>& joiners,
                                                          const RunOptions& options,
                                                          const control::TrainChoices& choices,
-                                                         const Context& context, Teller& teller) {
+                                                         const Context& context,
+                                                         ProgressPrinter& printer) {
   MOTLEY_ASSIGN(auto chosen, choose_plan(options.plan, control::Prices::kIfThere, context));
-  if (chosen->outcome) teller.note(report::print_outcome(*chosen->outcome, chosen->inputs.cluster));
-  if (newcomers.empty()) return chosen;
+  if (chosen->outcome)
+    printer.note(report::print_outcome(*chosen->outcome, chosen->inputs.cluster));
+  if (joiners.empty()) return chosen;
   MOTLEY_ASSIGN(const auto prices, make_price_choices(options.plan.planning, context));
-  MOTLEY_RETURN_IF_ERROR(control::take_earlier(*chosen, newcomers, prices.profiles, choices.enforce,
-                                               teller.outside()));
+  MOTLEY_RETURN_IF_ERROR(
+      control::take_earlier(*chosen, joiners, prices.profiles, choices.enforce, printer.outside()));
   return chosen;
 }
 
@@ -472,7 +476,7 @@ Result<control::Measured> train_and_show(const control::PreparedRun& prepared,
 
 Result<int> run_plan(const RunOptions& given, const Context& context) {
   RunOptions options = given;
-  MOTLEY_ASSIGN(const auto continued, succeed(options, context));
+  MOTLEY_ASSIGN(const auto continued, take_over(options, context));
   std::string& run_dir = options.training.run_dir;
   if (run_dir.empty()) run_dir = default_run_dir(options.plan.planning.model);
   MOTLEY_RETURN_IF_ERROR(control::check_not_in_use({std::filesystem::absolute(run_dir).string()}));
@@ -480,7 +484,7 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   if (options.plan.planning.survive != 0 && !options.elastic)
     return usage_error("cli.elastic",
                        "--survive: a run outlives the loss of devices with --elastic; add it");
-  MOTLEY_ASSIGN(const std::vector<std::string> earlier, earlier_newcomers(options));
+  MOTLEY_ASSIGN(const std::vector<std::string> earlier, earlier_joiners(options));
   MOTLEY_RETURN_IF_ERROR(take_first_plan(options));
   MOTLEY_ASSIGN(control::TrainChoices choices,
                 make_train_choices(options, find_python(options.python, context)));
@@ -489,19 +493,19 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   choices.arguments = context.arguments;
   MOTLEY_ASSIGN(choices.renting, find_renting(options));
   MOTLEY_ASSIGN(choices.conditions, read_conditions(options));
-  Teller teller(context);
-  MOTLEY_ASSIGN(const auto chosen, choose_with(earlier, options, choices, context, teller));
-  MOTLEY_ASSIGN(auto predicted, control::find_prediction(*chosen, 3, teller));
+  ProgressPrinter printer(context);
+  MOTLEY_ASSIGN(const auto chosen, choose_with(earlier, options, choices, context, printer));
+  MOTLEY_ASSIGN(auto predicted, control::find_prediction(*chosen, 3, printer));
   MOTLEY_ASSIGN(auto adaptation, find_adaptation(options, choices, *chosen, predicted,
-                                                 first_batch(continued), context, teller));
+                                                 first_batch(continued), context, printer));
   if (options.elastic) {
     MOTLEY_RETURN_IF_ERROR(
         make_elastic(options, choices, *chosen, predicted, context, !earlier.empty(), adaptation));
-    adaptation->newcomers = earlier;
+    adaptation->joiners = earlier;
     MOTLEY_RETURN_IF_ERROR(go_on(continued, *chosen, options, context, choices, *adaptation));
   }
   if (choices.renting)
-    MOTLEY_RETURN_IF_ERROR(prepare_to_rent(*chosen, *adaptation, predicted, teller, choices));
+    MOTLEY_RETURN_IF_ERROR(prepare_to_rent(*chosen, *adaptation, predicted, printer, choices));
   // What was decided before, and is gone on with or repeated, may begin by another plan.
   const control::Planned* planned = &chosen->planned;
   if (adaptation) {

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "motley/control/run_directory.h"
-#include "motley/control/training/newcomer.h"
+#include "motley/control/training/joiner.h"
 #include "motley/cost/measured/profile_store.h"
 #include "motley/graph/model_file.h"
 #include "motley/policy/decision.h"
@@ -305,11 +305,10 @@ TEST_F(RunVerbTest, AnElasticRunSaysHowDevicesComeAndGo) {
 
 TEST_F(RunVerbTest, ARunGoesOnWithDevicesThatCameToIt) {
   std::filesystem::create_directories(run_dir_);
-  const std::string newcomer =
+  const std::string joiner =
       "schema = \"motley.cluster/1\"\nname = \"one\"\n[[node]]\nname = \"n\"\n  [[node.device]]\n  "
       "kind = \"cpu\"\n";
-  ASSERT_TRUE(
-      write_file_atomic(run_dir_ + "/newcomers.json", control::print_newcomers({newcomer})));
+  ASSERT_TRUE(write_file_atomic(run_dir_ + "/newcomers.json", control::print_joiners({joiner})));
   const Words flags = {"--planner", "split"};
   ASSERT_EQ(call(without_plan(flags, {"--elastic"})), kDone) << err_;
   ASSERT_THAT(workers_.jobs, SizeIs(1));
@@ -522,17 +521,17 @@ TEST_F(RentVerbTest, CheckpointsAreAsFarApartAsTheMachinesHazardSays) {
   EXPECT_THAT(err_, Not(HasSubstr("hazard")));
 }
 
-/// A lead on another host is gone, and this one's agent has what it left.
-class SuccessionVerbTest : public RunVerbTest {};
+/// A coordinator on another host is gone, and this one's agent has what it left.
+class TakeoverVerbTest : public RunVerbTest {};
 
-TEST_F(SuccessionVerbTest, GoesOnWhereTheLeadWas) {
+TEST_F(TakeoverVerbTest, GoesOnWhereTheLeadWas) {
   ASSERT_EQ(call(words({"--elastic", "--adapt", "none"})), kDone) << err_;
-  // What agents keep of a job: its files, and the memory of the lead.
+  // What agents keep of a job: its files, and the memory of the coordinator.
   const std::string scratch = directory_.file("agent/scratch");
   std::filesystem::create_directories(scratch + "/run");
   std::filesystem::copy(run_dir_ + "/job.json", scratch + "/run/job.json");
   std::filesystem::copy(run_dir_ + "/log.jsonl", scratch + "/log.jsonl");
-  run::Inheritance inherited{.host = "h", .scratch = scratch, .processes = {{0, 0}}};
+  run::TakeoverState inherited{.host = "h", .scratch = scratch, .processes = {{0, 0}}};
   inherited.memory = {
       {"name", "run-1"},
       {"arguments", Words{"run"}},
@@ -549,7 +548,7 @@ TEST_F(SuccessionVerbTest, GoesOnWhereTheLeadWas) {
       {"newcomers", Json::array()}};
   workers_.inherited = inherited;
   workers_.jobs.clear();
-  // The command of the lead that is gone, whose files are on its machine.
+  // The command of the coordinator that is gone, whose files are on its machine.
   ASSERT_EQ(call({"run", "-m", "gone.motley", "-C", "gone.toml", "--global-batch", "8", "--data",
                   "gone.npz", "--steps", "9", "--elastic", "--adapt", "none", "--trace-steps", "0",
                   "--succeed", "left.json"}),
@@ -564,7 +563,7 @@ TEST_F(SuccessionVerbTest, GoesOnWhereTheLeadWas) {
   EXPECT_THAT(job.changes->absent, ElementsAre("a:1"));  // its process is gone
 }
 
-TEST_F(SuccessionVerbTest, WhereNothingWasLeftItSaysSo) {
+TEST_F(TakeoverVerbTest, WhereNothingWasLeftItSaysSo) {
   EXPECT_EQ(refusal({"run", "--succeed", "left.json", "--elastic"}), "2 there is none [test]");
 }
 

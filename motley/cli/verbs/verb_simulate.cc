@@ -3,7 +3,7 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
-#include "motley/cli/context/teller.h"
+#include "motley/cli/context/progress_printer.h"
 #include "motley/cli/options/layer_options.h"
 #include "motley/cli/options/planning_options.h"
 #include "motley/cli/options/rehearsal_options.h"
@@ -139,9 +139,9 @@ Result<int> simulate_plan(const SimulateOptions& options, const Context& context
                 control::predict(chosen->inputs, chosen->planned, *chosen->priced.costs,
                                  decides ? kPredictedSteps : options.steps));
   const trace::Trace& trace = predicted.trace;
-  Teller teller(context);
+  ProgressPrinter printer(context);
   MOTLEY_RETURN_IF_ERROR(
-      teller.phase(control::Phase::kSimulate, [&] { return trace::print_trace(trace); }));
+      printer.phase(control::Phase::kSimulate, [&] { return trace::print_trace(trace); }));
   if (!options.trace.empty())
     MOTLEY_RETURN_IF_ERROR(write_file_atomic(options.trace, report::print_chrome_trace(trace)));
   Json object = trace_to_json(predicted);
@@ -150,7 +150,7 @@ Result<int> simulate_plan(const SimulateOptions& options, const Context& context
   if (decides) {
     MOTLEY_ASSIGN(const Rehearsals rehearsals,
                   rehearse_training(options.rehearsal, *chosen, predicted,
-                                    {.steps = options.steps, .conditions = conditions}, teller));
+                                    {.steps = options.steps, .conditions = conditions}, printer));
     under = "\n" + print_rehearsals(rehearsals);
     add_rehearsals(rehearsals, object);
   } else if (!options.conditions.empty()) {

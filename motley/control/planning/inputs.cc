@@ -106,8 +106,8 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   inputs.commits = question.commits;
   inputs.survive = question.survive;
   inputs.lowering.updates = question.updates.value_or(
-      cluster::are_alike(inputs.cluster, inputs.devices) ? plan::Updates::kNative
-                                                         : plan::Updates::kPortable);
+      cluster::are_identical(inputs.cluster, inputs.devices) ? plan::Updates::kNative
+                                                             : plan::Updates::kPortable);
   MOTLEY_RETURN_IF_ERROR(listener.phase(Phase::kLoad, [&] {
     return graph::print_graph(inputs.graph()) + cluster::print_cluster(inputs.cluster);
   }));

@@ -82,7 +82,7 @@ TEST_F(InputsTest, AFaultNamesFileAndLine) {
   EXPECT_THAT(listener_.phases, IsEmpty());
 }
 
-TEST_F(InputsTest, UpdatesArePortableWhereDevicesAreNotAlike) {
+TEST_F(InputsTest, UpdatesArePortableWhereDevicesAreNotIdentical) {
   EXPECT_EQ(read_inputs(question_, listener_)->lowering.updates, plan::Updates::kNative);
   const std::string text = read_file(question_.cluster).value();
   const std::size_t first = text.find("kind = \"cpu\"");

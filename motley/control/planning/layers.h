@@ -67,8 +67,8 @@ Result<SimulatedLayers> simulate_layers(const LayerFiles& files, const std::stri
 /// What is wanted of it.
 enum class Simulated {
   kAll,
-  kStep,  ///< beside the plan the step alone: no program, trace and spans, where alike devices can
-          ///< stand for each other
+  kStep,  ///< beside the plan the step alone: no program, trace and spans, where identical devices
+          ///< can stand for each other
 };
 
 /// The same of a plan that was just found.

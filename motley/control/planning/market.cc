@@ -123,7 +123,7 @@ void explain_none(const elastic::Wanted& wanted, MarketAnswer& answer) {
   const auto& mixes = answer.pareto;
   const auto fastest = std::min_element(
       mixes.begin(), mixes.end(), [](const auto& a, const auto& b) { return a.time < b.time; });
-  answer.why.push_back(fmt::format("the quickest mix takes {}, the cheapest costs {:.2f}",
+  answer.why.push_back(fmt::format("the fastest mix takes {}, the cheapest costs {:.2f}",
                                    format_seconds(fastest->time), mixes.front().cost));
   if (wanted.deadline && wanted.budget)
     answer.why.push_back("none is in time often enough within the budget");

@@ -17,7 +17,7 @@ std::string device_text(const cluster::Device& device) {
                      device.memory.value_or(Bytes(-1)).value);
 }
 
-/// Texts that are equal for nodes that are alike, but for where their links lead.
+/// Texts that are equal for nodes that are identical, but for where their links lead.
 std::vector<std::string> node_texts(const cluster::Cluster& cluster) {
   std::vector<std::string> texts;
   for (const cluster::Node& node : cluster.nodes)

@@ -86,9 +86,9 @@ TEST_F(PlanningTest, APlanThatWasFasterInAnEarlierRunIsChosen) {
   EXPECT_EQ(faster.measured_step, Seconds(0.5));
   EXPECT_THAT(faster.why.front(), HasSubstr("took 500 ms in an earlier run; "));
   // What a later run measured counts; 2 % are less than runs differ by.
-  const plan::PlanOutcome alike = plan_after(0.98);
-  EXPECT_EQ(*alike.plan, *first.plan);
-  EXPECT_EQ(alike.measured_step, Seconds(1));
+  const plan::PlanOutcome identical = plan_after(0.98);
+  EXPECT_EQ(*identical.plan, *first.plan);
+  EXPECT_EQ(identical.measured_step, Seconds(1));
 }
 
 TEST_F(PlanningTest, PhasesAreToldInOrderWithTheirText) {

@@ -133,7 +133,7 @@ Result<void> take(const Inputs& inputs, Finals::Finalist found, const std::strin
     said.push_back(with + ", without " + before);
   } else {
     said.push_back(fmt::format("{}: {}", describe_plan(found.plan, inputs.cluster), with));
-    said.push_back(fmt::format("the quickest without, {} of {}, {}",
+    said.push_back(fmt::format("the fastest without, {} of {}, {}",
                                describe_plan(*outcome.plan, inputs.cluster), before,
                                why_not.empty() ? "takes longer then" : why_not));
     outcome.why.clear();

@@ -64,7 +64,7 @@ class SurvivorsTest : public ::testing::Test {
   const Outside outside_{workers_, clock_, listener_};
 };
 
-TEST_F(SurvivorsTest, TheQuickestIsAnotherOneWithMirrors) {
+TEST_F(SurvivorsTest, TheFastestIsAnotherOneWithMirrors) {
   Inputs bare = make_inputs(0), inputs = make_inputs(1);
   const Answer without = plan(bare), with = plan(inputs);
   ASSERT_TRUE(without.outcome.plan && with.outcome.plan);
@@ -77,7 +77,7 @@ TEST_F(SurvivorsTest, TheQuickestIsAnotherOneWithMirrors) {
   EXPECT_GT(with.outcome.predicted_step, without.outcome.predicted_step);
   EXPECT_LE(with.outcome.lower_bound, with.outcome.predicted_step);
   EXPECT_THAT(with.outcome.why,
-              Contains(AllOf(HasSubstr("the quickest without"), HasSubstr("takes longer then"))));
+              Contains(AllOf(HasSubstr("the fastest without"), HasSubstr("takes longer then"))));
   const auto predicted = foresee(inputs, *with.outcome.plan, with.priced).value();
   EXPECT_EQ(predicted.seconds(), with.outcome.predicted_step);
   ASSERT_TRUE(predicted.mirrors);

@@ -32,7 +32,7 @@ Result<WhatIf> parse_what_if(const std::string& text, const Asked& asked);
 /// What one would ask of a plan, unasked: one more of each kind of devices where it stands, without
 /// each device, node and kind, each link and all links twice as fast, twice the memory of those
 /// devices that have no room (binding.h) or nothing to do, twice and half the batch. Of devices and
-/// nodes that are alike the first is asked about.
+/// nodes that are identical the first is asked about.
 std::vector<WhatIf> obvious_what_ifs(const Asked& asked, const Inputs& inputs,
                                      const plan::Plan& plan, const Predicted& predicted);
 

@@ -105,7 +105,7 @@ TEST_F(WhatIfTest, WhatNobodyMeasuredIsModelledAndSaid) {
       said[1].modelled,
       ::testing::AllOf(
           Contains(
-              "exchanges among 2 ranks over gloo by route local take as long as by the quickest "
+              "exchanges among 2 ranks over gloo by route local take as long as by the fastest "
               "way that was measured"),
           Contains(
               "exchanges among 3 ranks over gloo by route 1Gbps+10us take what a ring among as "

@@ -11,7 +11,7 @@
 
 #include "motley/adapt/learning_rate.h"
 #include "motley/control/planning/slowed_split.h"
-#include "motley/control/training/presence.h"
+#include "motley/control/training/availability_trace.h"
 #include "motley/simulate/drawn_times.h"
 #include "motley/simulate/step_by_step.h"
 
@@ -32,7 +32,7 @@ class BestBatches {
         space_(space),
         choices_(choices),
         cost_(chosen.priced.costs->model(chosen.inputs.cluster)),
-        presence_(choices.conditions.absences) {
+        availability_(choices.conditions.absences) {
     const std::int64_t unit = chosen.planned.plan.replicas.front().micro_batches;
     const double least = static_cast<double>(space.least) / static_cast<double>(unit);
     const double ratio = static_cast<double>(space.most) / static_cast<double>(space.least);
@@ -43,7 +43,8 @@ class BestBatches {
   Result<Rehearsed> run(double progress) {
     Rehearsed done{.policy = "clairvoyant"};
     while (done.progress < progress) {
-      while (presence_.next() != nullptr && presence_.next()->at <= now_) presence_.take();
+      while (availability_.next() != nullptr && availability_.next()->at <= now_)
+        availability_.take();
       noise_ = choices_.noise ? choices_.noise->at(static_cast<double>(done.samples)) : 0;
       step_ = static_cast<std::int64_t>(done.step_s.size());
       MOTLEY_ASSIGN(const Step best, find_best());
@@ -55,14 +56,14 @@ class BestBatches {
         done.batch = best.batch;
         done.total += Seconds(done.step_s.back());
         now_ = best.end;
-      } else if (presence_.next() == nullptr) {
+      } else if (availability_.next() == nullptr) {
         done.stopped = "devices are gone for good and no plan is left";
         break;
       } else {
-        const Seconds waited = to_seconds(presence_.next()->at - now_);
+        const Seconds waited = to_seconds(availability_.next()->at - now_);
         done.lost += waited;
         done.total += waited;
-        now_ = presence_.next()->at;
+        now_ = availability_.next()->at;
       }
     }
     return done;
@@ -110,12 +111,12 @@ class BestBatches {
 
   /// By the best split over the devices that no loss interrupts.
   Result<Step> find_step(std::int64_t batch) {
-    std::set<std::string> without = presence_.gone();
+    std::set<std::string> without = availability_.gone();
     for (;;) {
       MOTLEY_ASSIGN(Way * way, find_way(batch, without));
       if (way == nullptr) return Step();
       MOTLEY_ASSIGN(const StepByStep::Times times, way->steps.run({.step = step_}, now_));
-      const Presence::Event* loss = presence_.find_loss(way->devices);
+      const AvailabilityTrace::Event* loss = availability_.find_loss(way->devices);
       if (loss == nullptr || loss->at >= times.end)
         return Step{batch, times.end, gain(batch) / to_seconds(times.end - now_).value};
       without.insert(loss->device);
@@ -157,7 +158,7 @@ class BestBatches {
   const BatchSpace& space_;
   const RehearsalChoices& choices_;
   const cost::ProfileCost cost_;
-  Presence presence_;
+  AvailabilityTrace availability_;
   std::vector<std::int64_t> batches_;
   std::map<std::tuple<std::int64_t, std::set<std::string>, Slowness>, std::unique_ptr<Way>> ways_;
   double noise_ = 0;

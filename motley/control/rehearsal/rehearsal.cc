@@ -16,9 +16,9 @@
 #include "motley/control/planning/placing.h"
 #include "motley/control/planning/slowed_split.h"
 #include "motley/control/scratch_directory.h"
+#include "motley/control/training/availability_trace.h"
 #include "motley/control/training/decision_log.h"
 #include "motley/control/training/machine_renting.h"
-#include "motley/control/training/presence.h"
 #include "motley/control/training/trials.h"
 #include "motley/control/workers.h"
 #include "motley/program/square_count.h"
@@ -122,13 +122,14 @@ std::set<std::string> absent_of(const RehearsalChoices& choices) {
 }
 
 /// A program that steps are done by, for a while.
-struct Stint {
+struct Generation {
   StepByStep steps;
   std::optional<StepByStep> uncounted = {};  ///< that count no squares; none: none was done yet
   std::set<std::string> devices;
   std::vector<program::StepShape> shapes;  // by rank
 
-  explicit Stint(StepByStep made) : steps(std::move(made)), devices(devices_of(steps.program())) {
+  explicit Generation(StepByStep made)
+      : steps(std::move(made)), devices(devices_of(steps.program())) {
     for (const program::DeviceProgram& device : steps.program().devices)
       shapes.push_back(program::find_step_shape(device));
   }
@@ -162,15 +163,15 @@ class Rehearsing {
         choices_(choices),
         cost_(chosen.priced.costs->model(chosen.inputs.cluster)),
         market_(make_market()),
-        presence_(market_ ? market_->other_absences() : choices.conditions.absences,
-                  absent_of(choices)),
+        availability_(market_ ? market_->other_absences() : choices.conditions.absences,
+                      absent_of(choices)),
         drawn_(std::vector<double>(kNoiseDimensions, 1), choices.conditions.seed),
         first_batch_(adaptation_.batches ? adaptation_.batches->first : chosen.inputs.global_batch),
         listener_(listener),
         directory_{scratch_.path()} {
     rehearsed_.policy = adaptation_.policy ? adaptation_.policy->name() : "none";
     const bool may_split = adaptation_.split != nullptr || adaptation_.batch != nullptr;
-    const bool may_change = market_ || presence_.next() != nullptr;
+    const bool may_change = market_ || availability_.next() != nullptr;
     if (may_split && may_change && !adaptation_.replan) adaptation_.replan = make_replan();
     for (const DeviceId device : inputs_.devices)
       job_.devices.push_back(worker_device(inputs_.cluster, device, std::nullopt));
@@ -237,7 +238,7 @@ class Rehearsing {
 
   /// Starts the processes of all devices that are there, by the plan that runs first.
   Result<void> begin() {
-    adaptation_.absent = {presence_.gone().begin(), presence_.gone().end()};
+    adaptation_.absent = {availability_.gone().begin(), availability_.gone().end()};
     job_.changes->absent = adaptation_.absent;
     adapting_.emplace(adaptation_, inputs_, directory_, job_, clock_, listener_);
     if (market_ && !rented_) rented_.emplace(renting_policy(), *market_, *adapting_);
@@ -248,7 +249,7 @@ class Rehearsing {
     due_.clear();
     running_.clear();
     for (int process = 0; process < std::ssize(job_.devices); ++process)
-      if (!presence_.gone().contains(name_of(process))) running_.insert(process);
+      if (!availability_.gone().contains(name_of(process))) running_.insert(process);
     const int lead = *running_.begin();
     for (const int process : running_)
       adapting_->on_event({"ready", process, {{"first_step", step_}, {"leads", process == lead}}});
@@ -264,8 +265,8 @@ class Rehearsing {
 
   /// What happens next: devices go or come, a change, a step.
   Result<void> go_on() {
-    if (const Presence::Event* next = presence_.next(); next && next->at <= now_) {
-      see(presence_.take());
+    if (const AvailabilityTrace::Event* next = availability_.next(); next && next->at <= now_) {
+      see(availability_.take());
       return {};
     }
     if (has_ended_) return begin_again();
@@ -282,10 +283,11 @@ class Rehearsing {
   Result<void> begin_again() {
     std::vector<DeviceId> there;
     for (const DeviceId device : inputs_.devices)
-      if (!presence_.gone().contains(inputs_.cluster.device(device).name)) there.push_back(device);
+      if (!availability_.gone().contains(inputs_.cluster.device(device).name))
+        there.push_back(device);
     auto plan = find_plan(there);
     if (!plan) {
-      const Presence::Event* next = presence_.next();
+      const AvailabilityTrace::Event* next = availability_.next();
       if (next == nullptr)
         rehearsed_.stopped =
             fmt::format("after {} steps devices are gone for good and no plan is left", step_);
@@ -308,7 +310,7 @@ class Rehearsing {
     const Candidate& now = adapting_->current();
     if (there.empty()) return runtime_error("run.nobody-left", "nobody is there");
     if (!adaptation_.replan) {
-      if (share_any(current_->devices, presence_.gone()))
+      if (share_any(current_->devices, availability_.gone()))
         return runtime_error("rehearsal.gone", "a device of the plan is gone");
       return adapting_->current_index();
     }
@@ -336,15 +338,15 @@ class Rehearsing {
 
   // Devices that go and come.
 
-  void see(const Presence::Event& event) {
+  void see(const AvailabilityTrace::Event& event) {
     const std::string& device = event.device;
     const int process = process_of(device);
-    if (event.what == Presence::What::kNotice) {
+    if (event.what == AvailabilityTrace::What::kNotice) {
       listener_.note(fmt::format("step {}: {} will be gone", step_, device));
-      const Seconds left = to_seconds(presence_.find_loss({device})->at - event.at);
+      const Seconds left = to_seconds(availability_.find_loss({device})->at - event.at);
       if (rented_) rented_->hear(device, to_seconds(now_), left);
       release(device);
-    } else if (event.what == Presence::What::kLoss) {
+    } else if (event.what == AvailabilityTrace::What::kLoss) {
       const bool recovers = !due_.empty() && due_.front().change.recovery;
       if (running_.contains(process) && current_->devices.contains(device) && !recovers)
         lose(whole_nanoseconds(recovery().detection));
@@ -386,8 +388,9 @@ class Rehearsing {
 
   void take_market_events() {
     if (!market_) return;
-    for (const std::string& device : market_->take_left()) presence_.leave(device);
-    for (Presence::Event& event : market_->take_events()) presence_.add(std::move(event));
+    for (const std::string& device : market_->take_left()) availability_.leave(device);
+    for (AvailabilityTrace::Event& event : market_->take_events())
+      availability_.add(std::move(event));
   }
 
   // What processes are told.
@@ -414,14 +417,14 @@ class Rehearsing {
   void stand_still(int halt) {
     due_.clear();
     for (const int process : running_) {
-      run::Standing standing;
-      standing.device = name_of(process);
-      standing.stint = number_;
-      standing.is_idle = !current_->devices.contains(standing.device);
-      standing.is_open = standing.may_end = false;
-      standing.point.step = step_;
-      standing.point.samples = rehearsed_.samples;
-      Json said = run::standing_to_json(standing);
+      run::RecoveryState recovery_state;
+      recovery_state.device = name_of(process);
+      recovery_state.generation = number_;
+      recovery_state.is_idle = !current_->devices.contains(recovery_state.device);
+      recovery_state.is_open = recovery_state.may_end = false;
+      recovery_state.point.step = step_;
+      recovery_state.point.samples = rehearsed_.samples;
+      Json said = run::recovery_state_to_json(recovery_state);
       said["halt"] = halt;
       adapting_->on_event({"halted", process, std::move(said)});
     }
@@ -433,7 +436,7 @@ class Rehearsing {
     due_.pop_front();
     const std::optional<run::Recovery>& recovered = due.change.recovery;
     const auto program = std::make_shared<const program::Program>(due.change.program);
-    const std::shared_ptr<Stint> before = current_;
+    const std::shared_ptr<Generation> before = current_;
     if (const auto entered = enter(program); !entered) {
       if (recovered) return entered;  // it would be asked for again
       current_ = before;
@@ -478,13 +481,13 @@ class Rehearsing {
 
   /// The program that steps are done by, laid out once.
   Result<void> enter(const std::shared_ptr<const program::Program>& program) {
-    for (const std::shared_ptr<Stint>& known : stints_) {
+    for (const std::shared_ptr<Generation>& known : generations_) {
       if (known->steps.program() != *program) continue;
       current_ = known;
       return {};
     }
     MOTLEY_ASSIGN(StepByStep steps, StepByStep::make(program, cost_, choices_.conditions));
-    current_ = stints_.emplace_back(std::make_shared<Stint>(std::move(steps)));
+    current_ = generations_.emplace_back(std::make_shared<Generation>(std::move(steps)));
     return {};
   }
 
@@ -504,7 +507,7 @@ class Rehearsing {
     MOTLEY_ASSIGN(StepByStep * steps, next_steps());
     MOTLEY_ASSIGN(const StepByStep::Times times,
                   steps->run({.step = step_, .attempt = attempts_[step_]}, now_));
-    const Presence::Event* loss = presence_.find_loss(current_->devices);
+    const AvailabilityTrace::Event* loss = availability_.find_loss(current_->devices);
     if (loss != nullptr && loss->at < times.end) {
       ++attempts_[step_];
       ++rehearsed_.lost_steps;
@@ -516,7 +519,7 @@ class Rehearsing {
     tell_parts(times);
     StepReport report{.step = step_, .steps = choices_.steps};
     report.logged.step_s = step_s;
-    report.logged.stint = number_;
+    report.logged.generation = number_;
     rehearsed_.step_s.push_back(step_s);
     if (adaptation_.batches && step_ % counts_every_ == 0) report.logged.noise = draw_noise();
     note_progress();
@@ -596,7 +599,7 @@ class Rehearsing {
   const RehearsalChoices& choices_;
   const cost::ProfileCost cost_;
   std::optional<RehearsedMarket> market_;
-  Presence presence_;
+  AvailabilityTrace availability_;
   adapt::DrawnNoise drawn_;
   const std::int64_t first_batch_;  // samples
   NotesOnly listener_;
@@ -607,10 +610,10 @@ class Rehearsing {
   run::Job job_;
   std::optional<RehearsedAdapting> adapting_;
   std::optional<MachineRenting> rented_;
-  std::vector<std::shared_ptr<Stint>> stints_;
-  std::shared_ptr<Stint> current_;  // that runs
-  int number_ = 0;                  // of the change that brought it
-  std::int64_t counts_every_ = 1;   // in such steps noise is measured
+  std::vector<std::shared_ptr<Generation>> generations_;
+  std::shared_ptr<Generation> current_;  // that runs
+  int number_ = 0;                       // of the change that brought it
+  std::int64_t counts_every_ = 1;        // in such steps noise is measured
   std::deque<Due> due_;
   std::set<int> running_;                                          // processes
   bool has_ended_ = false;                                         // the job, for want of devices
@@ -655,7 +658,7 @@ Adaptation without_policy(const ChosenPlan& chosen, const Adaptation& adaptation
   return still;
 }
 
-/// Each step by what is quickest at that time.
+/// Each step by what is fastest at that time.
 class KnowingAll {
  public:
   KnowingAll(const ChosenPlan& chosen, const Adaptation& adaptation,
@@ -664,26 +667,27 @@ class KnowingAll {
         adaptation_(adaptation),
         choices_(choices),
         cost_(chosen.priced.costs->model(chosen.inputs.cluster)),
-        presence_(choices.conditions.absences) {}
+        availability_(choices.conditions.absences) {}
 
   Result<Rehearsed> run() {
     for (const Candidate& candidate : adaptation_.candidates) {
-      MOTLEY_ASSIGN(candidates_.emplace_back(), make_stint(candidate.planned));
+      MOTLEY_ASSIGN(candidates_.emplace_back(), make_generation(candidate.planned));
     }
     Rehearsed rehearsed{.policy = "clairvoyant"};
     const auto steps = static_cast<std::size_t>(choices_.steps);
     while (rehearsed.step_s.size() < steps) {
-      while (presence_.next() != nullptr && presence_.next()->at <= now_) presence_.take();
+      while (availability_.next() != nullptr && availability_.next()->at <= now_)
+        availability_.take();
       MOTLEY_ASSIGN(const std::optional<Nanoseconds> end, find_end(rehearsed.step_s.size()));
       if (end) {
         rehearsed.step_s.push_back(to_seconds(*end - now_).value);
         now_ = *end;
-      } else if (presence_.next() == nullptr) {
+      } else if (availability_.next() == nullptr) {
         rehearsed.stopped = "devices are gone for good and no plan is left";
         break;
       } else {
-        rehearsed.lost += to_seconds(presence_.next()->at - now_);
-        now_ = presence_.next()->at;
+        rehearsed.lost += to_seconds(availability_.next()->at - now_);
+        now_ = availability_.next()->at;
       }
     }
     rehearsed.total = to_seconds(now_);
@@ -691,34 +695,34 @@ class KnowingAll {
   }
 
  private:
-  using Stints = std::vector<std::shared_ptr<Stint>>;
+  using RankGenerations = std::vector<std::shared_ptr<Generation>>;
 
   /// None: the plan cannot be had, or its times are not known.
-  Result<std::shared_ptr<Stint>> make_stint(Planned planned) const {
-    const std::shared_ptr<Stint> none;
+  Result<std::shared_ptr<Generation>> make_generation(Planned planned) const {
+    const std::shared_ptr<Generation> none;
     if (!planned.program) {
       MOTLEY_ASSIGN(planned, lower_plan(chosen_.inputs, planned.plan));
     }
     if (!check_memory(chosen_.inputs, planned)) return none;
     auto steps = StepByStep::make(planned.program, cost_, choices_.conditions);
-    if (steps) return std::make_shared<Stint>(std::move(*steps));
+    if (steps) return std::make_shared<Generation>(std::move(*steps));
     if (!steps.error().code.starts_with("cost.")) return tl::make_unexpected(steps.error());
     return none;
   }
 
-  /// When the quickest step from now on ends that no loss interrupts; none: no plan can do it.
+  /// When the fastest step from now on ends that no loss interrupts; none: no plan can do it.
   Result<std::optional<Nanoseconds>> find_end(std::size_t step) {
-    std::set<std::string> without = presence_.gone();
+    std::set<std::string> without = availability_.gone();
     std::optional<Nanoseconds> best;
     for (std::size_t before = SIZE_MAX; before != without.size();) {
       before = without.size();
-      Stints stints = candidates_;
-      MOTLEY_ASSIGN(stints.emplace_back(), best_split(without));
-      for (const std::shared_ptr<Stint>& stint : stints) {
-        if (stint == nullptr || share_any(stint->devices, presence_.gone())) continue;
+      RankGenerations generations = candidates_;
+      MOTLEY_ASSIGN(generations.emplace_back(), best_split(without));
+      for (const std::shared_ptr<Generation>& generation : generations) {
+        if (generation == nullptr || share_any(generation->devices, availability_.gone())) continue;
         MOTLEY_ASSIGN(const StepByStep::Times times,
-                      stint->steps.run({.step = static_cast<std::int64_t>(step)}, now_));
-        const Presence::Event* loss = presence_.find_loss(stint->devices);
+                      generation->steps.run({.step = static_cast<std::int64_t>(step)}, now_));
+        const AvailabilityTrace::Event* loss = availability_.find_loss(generation->devices);
         if (loss != nullptr && loss->at < times.end)
           without.insert(loss->device);
         else
@@ -729,8 +733,8 @@ class KnowingAll {
   }
 
   /// Of the batch, without some devices and as slow as they are now; null: there is none.
-  Result<std::shared_ptr<Stint>> best_split(const std::set<std::string>& without) {
-    const std::shared_ptr<Stint> none;
+  Result<std::shared_ptr<Generation>> best_split(const std::set<std::string>& without) {
+    const std::shared_ptr<Generation> none;
     if (!adaptation_.split) return none;
     const Slowness slowness = slowness_at(choices_.conditions.slow_downs, now_);
     const auto [known, is_new] = splits_.try_emplace({without, slowness});
@@ -738,7 +742,7 @@ class KnowingAll {
     MOTLEY_ASSIGN(const auto shares, find_split_if_any(chosen_, without, slowness, 0));
     if (!shares) return none;
     MOTLEY_ASSIGN(const Candidate candidate, adaptation_.split(*shares));
-    MOTLEY_ASSIGN(known->second, make_stint(candidate.planned));
+    MOTLEY_ASSIGN(known->second, make_generation(candidate.planned));
     return known->second;
   }
 
@@ -746,9 +750,9 @@ class KnowingAll {
   const Adaptation& adaptation_;
   const RehearsalChoices& choices_;
   const cost::ProfileCost cost_;
-  Presence presence_;
-  Stints candidates_;
-  std::map<std::pair<std::set<std::string>, Slowness>, std::shared_ptr<Stint>> splits_;
+  AvailabilityTrace availability_;
+  RankGenerations candidates_;
+  std::map<std::pair<std::set<std::string>, Slowness>, std::shared_ptr<Generation>> splits_;
   Nanoseconds now_ = 0;
 };
 

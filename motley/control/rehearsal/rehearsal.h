@@ -88,7 +88,7 @@ Result<Rehearsed> rehearse_as_planned(const ChosenPlan& chosen, const Adaptation
                                       const RehearsalChoices& choices, Listener& listener);
 
 /// As who knows all conditions beforehand would do it, without a pause for changes and with no step
-/// lost: each step is done by the quickest of the adaptation's candidates and, where it can split
+/// lost: each step is done by the fastest of the adaptation's candidates and, where it can split
 /// the batch, of the split that is best for the slow-downs and devices of that time. Jitter is not
 /// known. `decisions` is empty.
 Result<Rehearsed> rehearse_knowing_all(const ChosenPlan& chosen, const Adaptation& adaptation,

@@ -65,7 +65,7 @@ void RehearsedMarket::ask(const std::vector<const elastic::JobMachine*>& machine
     const bool is_away = std::any_of(away_[m].begin(), away_[m].end(), [&](const auto& span) {
       return span.first <= comes && comes < span.second;
     });
-    if (!is_away) happen(m, comes, Presence::What::kArrival);
+    if (!is_away) happen(m, comes, AvailabilityTrace::What::kArrival);
   }
 }
 
@@ -93,11 +93,12 @@ void RehearsedMarket::begin_life(std::size_t machine, Seconds at) {
   if (!std::isfinite(lost.value)) return;
   until_[machine] = lost;
   const Seconds notice = job_.market.offers[offer].notice;
-  if (notice.value > 0) happen(machine, std::max(at, lost - notice), Presence::What::kNotice);
-  happen(machine, lost, Presence::What::kLoss);
+  if (notice.value > 0)
+    happen(machine, std::max(at, lost - notice), AvailabilityTrace::What::kNotice);
+  happen(machine, lost, AvailabilityTrace::What::kLoss);
 }
 
-void RehearsedMarket::happen(std::size_t machine, Seconds at, Presence::What what) {
+void RehearsedMarket::happen(std::size_t machine, Seconds at, AvailabilityTrace::What what) {
   for (const std::string& device : job_.machines[machine].devices)
     events_.push_back({simulate::whole_nanoseconds(at), device, what});
 }

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "motley/control/training/availability_trace.h"
 #include "motley/control/training/machine_renting.h"
-#include "motley/control/training/presence.h"
 #include "motley/control/training/rented_machines.h"
 #include "motley/elastic/job_renting.h"
 #include "motley/elastic/spot_risk.h"
@@ -53,14 +53,14 @@ class RehearsedMarket : public MachineMarket {
 
   /// Devices that were given back: nothing more happens to them. Then what comes of the rest.
   std::vector<std::string> take_left() { return std::exchange(left_, {}); }
-  std::vector<Presence::Event> take_events() { return std::exchange(events_, {}); }
+  std::vector<AvailabilityTrace::Event> take_events() { return std::exchange(events_, {}); }
 
   RehearsedRent end(const elastic::JobRenting& policy, Seconds at) const;
 
  private:
   using Spans = std::vector<std::pair<Seconds, Seconds>>;
   void begin_life(std::size_t machine, Seconds at);
-  void happen(std::size_t machine, Seconds at, Presence::What what);
+  void happen(std::size_t machine, Seconds at, AvailabilityTrace::What what);
   double draw(std::uint32_t one, std::uint32_t other, std::uint32_t what) const;
 
   const elastic::RentingJob job_;
@@ -71,7 +71,7 @@ class RehearsedMarket : public MachineMarket {
   std::vector<std::uint32_t> lives_;      // by machine, begun
   std::vector<Seconds> until_;            // by machine: when its life ends; it cannot come before
   std::vector<simulate::Absence> others_;
-  std::vector<Presence::Event> events_;
+  std::vector<AvailabilityTrace::Event> events_;
   std::vector<std::string> left_;
   RehearsedRent rent_;
 };

@@ -7,7 +7,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using What = Presence::What;
+using What = AvailabilityTrace::What;
 
 constexpr trace::Nanoseconds kRentSecond = 1'000'000'000;
 
@@ -41,10 +41,11 @@ TEST(RehearsedMarket, MachinesGoWhereTheirAbsencesBegin) {
   RehearsedMarket of = market(conditions);
   EXPECT_EQ(of.other_absences(), (std::vector<simulate::Absence>{{"a:0", Seconds(7)}}));
   EXPECT_THAT(absent_devices(rent().machines), ElementsAre("c:0"));
-  EXPECT_THAT(of.take_events(), ElementsAre(Presence::Event{15 * kRentSecond, "b:0", What::kNotice},
-                                            Presence::Event{15 * kRentSecond, "b:1", What::kNotice},
-                                            Presence::Event{20 * kRentSecond, "b:0", What::kLoss},
-                                            Presence::Event{20 * kRentSecond, "b:1", What::kLoss}));
+  EXPECT_THAT(of.take_events(),
+              ElementsAre(AvailabilityTrace::Event{15 * kRentSecond, "b:0", What::kNotice},
+                          AvailabilityTrace::Event{15 * kRentSecond, "b:1", What::kNotice},
+                          AvailabilityTrace::Event{20 * kRentSecond, "b:0", What::kLoss},
+                          AvailabilityTrace::Event{20 * kRentSecond, "b:1", What::kLoss}));
 }
 
 TEST(RehearsedMarket, WhoIsAskedForComesBehindItsStart) {
@@ -54,8 +55,8 @@ TEST(RehearsedMarket, WhoIsAskedForComesBehindItsStart) {
   of.go(kSpot, MachineMarket::Went::kLost);
   of.ask({&made.machines[kSpot]}, Seconds(20));
   EXPECT_THAT(of.take_events(),
-              ElementsAre(Presence::Event{30 * kRentSecond, "b:0", What::kArrival},
-                          Presence::Event{30 * kRentSecond, "b:1", What::kArrival}));
+              ElementsAre(AvailabilityTrace::Event{30 * kRentSecond, "b:0", What::kArrival},
+                          AvailabilityTrace::Event{30 * kRentSecond, "b:1", What::kArrival}));
   of.come(kSpot, Seconds(30));
   of.come(0, Seconds(30));  // one's own
   const RehearsedRent ended = of.end(renting(), Seconds(100));

@@ -14,8 +14,8 @@
 namespace motley::control {
 namespace {
 
-constexpr double kAlike = 0.1;
-constexpr double kAlikeLatency = 2e-4;  // seconds apart
+constexpr double kIdentical = 0.1;
+constexpr double kIdenticalLatency = 2e-4;  // seconds apart
 constexpr double kCardLess = 0.9, kSwitchLess = 0.7, kCardMore = 1.25;
 constexpr double kMisfit = 0.15;
 constexpr std::size_t kAtOnce = 3;         // flows of a host
@@ -46,7 +46,7 @@ Seconds rounded(Seconds seconds) {
   return parse_seconds(cluster::short_seconds(value)).value_or(value);
 }
 
-/// The middle of pairs that are alike.
+/// The middle of pairs that are identical.
 Joint middle(const std::vector<Joint>& joints) {
   std::vector<double> rates, latencies;
   for (const Joint& joint : joints) {
@@ -65,7 +65,7 @@ cluster::Link make_link(const Group& between, const Joint& joint) {
 bool is_like(const Joints& joints, std::size_t host, std::size_t member) {
   for (const std::size_t other : joints.partners(host)) {
     const Joint* its = other == member ? nullptr : joints.find(member, other);
-    if (its != nullptr && !are_alike(*joints.find(host, other), *its)) return false;
+    if (its != nullptr && !are_identical(*joints.find(host, other), *its)) return false;
   }
   return true;
 }
@@ -199,7 +199,8 @@ class Finding {
     return width;
   }
 
-  /// Hosts that are alike in all pairs may have unlike cards, so each counts while there are few.
+  /// Hosts that are identical in all pairs may have unlike cards, so each counts while there are
+  /// few.
   Group loaded_hosts() const {
     if (groups_.size() > 1 && wires_.hosts <= kMostPaired) return all_hosts(wires_.hosts);
     Group firsts;
@@ -240,15 +241,15 @@ class Finding {
     for (const Wire& wire : wires_.alone) {
       const Joint& joint = *joints_.find(wire.flow.from, wire.flow.to);
       const auto less = std::min(widths[wire.flow.from], widths[wire.flow.to]);
-      if (!are_alike(joint.bandwidth, less)) return false;
-      if (are_alike(joint.bandwidth, most)) wide.push_back(joint);
+      if (!are_identical(joint.bandwidth, less)) return false;
+      if (are_identical(joint.bandwidth, most)) wide.push_back(joint);
       latencies.push_back(joint.latency.value);
     }
     const Seconds usual(upper_median(latencies));
     for (const double latency : latencies)
-      if (!are_alike({most, usual}, {most, Seconds(latency)})) return false;
+      if (!are_identical({most, usual}, {most, Seconds(latency)})) return false;
     for (std::size_t host = 0; host < wires_.hosts; ++host) {
-      if (are_alike(widths[host], most)) continue;
+      if (are_identical(widths[host], most)) continue;
       const auto at_once = together(host);
       if (at_once && at_once->value > widths[host].value * kCardMore) return reject_cards();
       found_.cards[host] = rounded(widths[host]);
@@ -276,17 +277,17 @@ class Finding {
     const bool is_small = wires_.hosts <= kSmall;
     std::set<std::size_t> joined;  // groups that have a link with another
     for (const Across& each : across)
-      if (is_small || !are_alike(each.joint, usual)) joined.insert({each.a, each.b});
+      if (is_small || !are_identical(each.joint, usual)) joined.insert({each.a, each.b});
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       if (groups_[i].size() < 2) continue;
       const Joint inner = middle(joints_between(joints_, groups_[i], groups_[i]));
       // Those of `all` need no link of their own, unless another one would take its place.
-      if (joined.contains(i) || !are_alike(inner, usual))
+      if (joined.contains(i) || !are_identical(inner, usual))
         found_.links.push_back(make_link(groups_[i], inner));
     }
     if (is_small) return write_pairs();
     for (const Across& each : across)
-      if (!are_alike(each.joint, usual))
+      if (!are_identical(each.joint, usual))
         found_.links.push_back(make_link(both(groups_[each.a], groups_[each.b]), each.joint));
     found_.links.push_back(make_link({}, usual));
   }
@@ -323,7 +324,7 @@ class Finding {
     for (const Across& each : across) {
       std::size_t pairs = 0;
       for (const Across& other : across)
-        if (are_alike(each.joint, other.joint)) pairs += other.pairs;
+        if (are_identical(each.joint, other.joint)) pairs += other.pairs;
       const std::pair rank(pairs, -each.joint.bandwidth.value);
       if (most && rank <= *most) continue;
       most = rank;
@@ -479,14 +480,15 @@ const Joint* Joints::find(std::size_t a, std::size_t b) const {
   return joint ? &*joint : nullptr;
 }
 
-bool are_alike(BytesPerSecond a, BytesPerSecond b) {
-  return std::min(a, b).value >= std::max(a, b).value * (1 - kAlike);
+bool are_identical(BytesPerSecond a, BytesPerSecond b) {
+  return std::min(a, b).value >= std::max(a, b).value * (1 - kIdentical);
 }
 
-bool are_alike(const Joint& a, const Joint& b) {
+bool are_identical(const Joint& a, const Joint& b) {
   const double less = std::min(a.latency, b.latency).value;
   const double more = std::max(a.latency, b.latency).value;
-  return are_alike(a.bandwidth, b.bandwidth) && (more <= 2 * less || more - less <= kAlikeLatency);
+  return are_identical(a.bandwidth, b.bandwidth) &&
+         (more <= 2 * less || more - less <= kIdenticalLatency);
 }
 
 std::vector<std::vector<std::size_t>> find_groups(const Joints& joints) {

@@ -31,12 +31,12 @@ class Joints {
 };
 
 /// Rates within a tenth of the larger one.
-bool are_alike(BytesPerSecond a, BytesPerSecond b);
+bool are_identical(BytesPerSecond a, BytesPerSecond b);
 /// The same, and latencies within a factor of two or 0.2 ms.
-bool are_alike(const Joint& a, const Joint& b);
+bool are_identical(const Joint& a, const Joint& b);
 
-/// Hosts that are alike: with all others, as far as both were measured, they have the same. Each
-/// group ascending, groups by their first. O(pairs measured x groups).
+/// Hosts that are identical: with all others, as far as both were measured, they have the same.
+/// Each group ascending, groups by their first. O(pairs measured x groups).
 std::vector<std::vector<std::size_t>> find_groups(const Joints& joints);
 
 /// What a cluster file is to say of what joins its nodes.
@@ -58,7 +58,7 @@ struct FoundLinks {
 /// - All pairs alike: one for all.
 /// - A pair has what the slower of its hosts has with its best partner: one for all, and a
 ///   bandwidth for each slower host, if several flows of it get no more (by a quarter) together.
-/// - Else a link for each group of hosts that are alike (find_groups), one for all at what most
+/// - Else a link for each group of hosts that are identical (find_groups), one for all at what most
 ///   pairs of unlike hosts have, and one for each two groups that have something else.
 ///
 /// A host's bandwidth is also written where its flows to others on several links get together less
@@ -72,7 +72,7 @@ struct FoundLinks {
 FoundLinks find_links(const Wires& wires);
 
 /// What is to be measured together before find_links can say cards and capacities, in this order:
-/// each host (where all are alike, or more than kMostPaired, the first of each group) to up to
+/// each host (where all are identical, or more than kMostPaired, the first of each group) to up to
 /// three others, of unlike groups where it can be, and from them; then the flows that cross each
 /// link: a ring of its nodes, one across the half of it, or as many disjoint pairs as there are,
 /// both ways.

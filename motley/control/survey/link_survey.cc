@@ -123,7 +123,8 @@ void LinkSurvey::take_pair(const Wire& there, const Wire& back, How how) {
   const BytesPerSecond rate = std::min(there.bandwidth, back.bandwidth);
   std::erase(pending_, pair);
   if (how == How::kBeside) {
-    if (are_alike(rate, std::min(best_[pair.first], best_[pair.second]))) return keep(there, back);
+    if (are_identical(rate, std::min(best_[pair.first], best_[pair.second])))
+      return keep(there, back);
     doubtful_.emplace_back(pair, rate);
     return;
   }
@@ -131,7 +132,7 @@ void LinkSurvey::take_pair(const Wire& there, const Wire& back, How how) {
   const auto doubted = std::find_if(doubtful_.begin(), doubtful_.end(),
                                     [&](const auto& each) { return each.first == pair; });
   if (doubted != doubtful_.end()) {
-    disturbed_ += rate > doubted->second && !are_alike(rate, doubted->second) ? 1 : 0;
+    disturbed_ += rate > doubted->second && !are_identical(rate, doubted->second) ? 1 : 0;
     doubtful_.erase(doubted);
   }
   keep(there, back);

@@ -106,7 +106,7 @@ void expect_found(const cluster::Cluster& cluster, Invented& network) {
   EXPECT_THAT(found.misfits, IsEmpty());
 }
 
-TEST(LinkSurvey, AlikeHostsHaveOneLinkAndAreMeasuredSideBySide) {
+TEST(LinkSurvey, IdenticalHostsHaveOneLinkAndAreMeasuredSideBySide) {
   const cluster::Cluster cluster = invent(8, all("1Gbps"));
   Invented network(cluster);
   expect_found(cluster, network);
@@ -188,7 +188,7 @@ TEST(LinkSurvey, TwoRacksWithASlowUplink) {
   expect_found(cluster, network);
 }
 
-TEST(LinkSurvey, FortyAlikeHostsAreNotMeasuredEachWithEach) {
+TEST(LinkSurvey, FortyIdenticalHostsAreNotMeasuredEachWithEach) {
   const cluster::Cluster cluster = invent(40, all("1Gbps"));
   Invented network(cluster);
   expect_found(cluster, network);

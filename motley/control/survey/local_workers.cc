@@ -112,8 +112,8 @@ run::Commands command_of(const job::Order& order, const run::Job& job, run::Host
   return commands;
 }
 
-/// Steps that the lead before heard of and could not leave any more with the log.
-void tell_last_steps(const run::Inheritance& inherited, const RunDirectory& directory,
+/// Steps that the coordinator before heard of and could not leave any more with the log.
+void tell_last_steps(const run::TakeoverState& inherited, const RunDirectory& directory,
                      const Workers::OnEvent& on_event) {
   const auto log = read_log(directory);
   for (const run::WorkerEvent& step : inherited.steps)
@@ -133,33 +133,32 @@ class Commander {
  public:
   /// All outlive it; the job is given further devices. `inherited`: null where this process led
   /// from the beginning.
-  Commander(run::Job& job, run::Hosts& hosts, const run::Inheritance* inherited,
+  Commander(run::Job& job, run::Hosts& hosts, const run::TakeoverState* inherited,
             const Workers::OnEvent& on_event, const Workers::Orders& orders)
       : job_(job), hosts_(hosts), on_event_(on_event), orders_(orders) {
     if (inherited != nullptr) moved_keys_ = job.changes->keys;
     if (job.changes->is_elastic && !run::remote_hosts(job).empty())
-      succession_.emplace(hosts, job, inherited ? inherited->host : run::own_host_name(),
-                          inherited);
-    if (succession_ && inherited != nullptr)
-      succession_->leave_checkpoint(run::find_left_checkpoint(*inherited), inherited->host);
+      takeover_.emplace(hosts, job, inherited ? inherited->host : run::own_host_name(), inherited);
+    if (takeover_ && inherited != nullptr)
+      takeover_->leave_checkpoint(run::find_left_checkpoint(*inherited), inherited->host);
   }
 
   /// A checkpoint is safe here.
   void hear_checkpoint(const run::WorkerEvent& event) {
     const std::string path = event.fields.value("path", "");
     const bool has_writer = event.rank >= 0 && event.rank < std::ssize(job_.devices);
-    if (!succession_ || path.empty() || !has_writer) return;
-    succession_->leave_checkpoint(path, job_.devices[static_cast<std::size_t>(event.rank)].host);
+    if (!takeover_ || path.empty() || !has_writer) return;
+    takeover_->leave_checkpoint(path, job_.devices[static_cast<std::size_t>(event.rank)].host);
   }
 
   std::optional<run::Commands> next() {
     // Not with each word of each rank, but while an answer is waited for.
-    if (succession_ && (is_asked_ || run::seconds_since(looked_at_) > kLook)) {
+    if (takeover_ && (is_asked_ || run::seconds_since(looked_at_) > kLook)) {
       looked_at_ = run::Clock::now();
-      succession_->look();
+      takeover_->look();
     }
-    if (succession_) succession_->send_files();
-    if (is_asked_ && (!succession_ || succession_->may_lead())) {
+    if (takeover_) takeover_->send_files();
+    if (is_asked_ && (!takeover_ || takeover_->may_lead())) {
       is_asked_ = false;
       (void)on_event_({"leads", -1, {}});
     }
@@ -167,7 +166,7 @@ class Commander {
     if (!order) return std::nullopt;
     if (auto* leave = std::get_if<job::Leave>(&*order)) {
       is_asked_ = true;
-      if (succession_) succession_->leave(std::move(leave->what));
+      if (takeover_) takeover_->leave(std::move(leave->what));
     }
     if (const auto* add = std::get_if<job::AddDevice>(&*order)) take_in(*add);
     return command_of(*order, job_, hosts_, moved_keys_);
@@ -189,7 +188,7 @@ class Commander {
   const Workers::OnEvent& on_event_;
   const Workers::Orders& orders_;
   std::optional<run::StoreAddress> moved_keys_;  // where processes meet now
-  std::optional<run::Succession> succession_;
+  std::optional<run::AgentTakeover> takeover_;
   run::Clock::time_point looked_at_;
   bool is_asked_ = false;  // may this process lead?
 };
@@ -343,8 +342,8 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
   return outcome;
 }
 
-Result<run::Inheritance> LocalWorkers::take_over(const std::string& memory_file) {
-  MOTLEY_ASSIGN(inherited_, run::Succession::take_over(hosts_, memory_file));
+Result<run::TakeoverState> LocalWorkers::take_over(const std::string& memory_file) {
+  MOTLEY_ASSIGN(inherited_, run::AgentTakeover::take_over(hosts_, memory_file));
   return *inherited_;
 }
 
@@ -353,7 +352,7 @@ Result<std::string> LocalWorkers::bring_left_checkpoint(const std::string& run_d
   return run::bring_left_checkpoint(hosts_, *inherited_, run_dir);
 }
 
-/// Of processes that are started, or of those of another lead.
+/// Of processes that are started, or of those of another coordinator.
 Result<std::vector<run::Seat>> LocalWorkers::find_seats(const std::string& path, run::Job& job) {
   return inherited_ ? run::find_job(hosts_, job) : run::place_job(hosts_, path, job);
 }

@@ -28,7 +28,7 @@ class LocalWorkers : public Workers {
   Result<run::MeasuredGroup> time_exchanges(const run::Job& job) override;
   run::JobOutcome train(const run::Job& job, const OnEvent& on_event, const Orders& orders,
                         const OnLoss& on_loss) override;
-  Result<run::Inheritance> take_over(const std::string& memory_file) override;
+  Result<run::TakeoverState> take_over(const std::string& memory_file) override;
   Result<std::string> bring_left_checkpoint(const std::string& run_dir) override;
   Result<FoundHosts> find_hosts(const std::vector<std::string>& hosts, const Tell& tell) override;
   Result<std::map<std::string, Seconds>> clocks_ahead(const std::set<std::string>& hosts) override;
@@ -44,7 +44,7 @@ class LocalWorkers : public Workers {
   std::string worker_;
   run::WayIn way_in_ = run::WayIn::kSsh;
   run::Hosts hosts_;
-  std::optional<run::Inheritance> inherited_;  // of another lead; else this is the first
+  std::optional<run::TakeoverState> inherited_;  // of another coordinator; else this is the first
 };
 
 }  // namespace motley::control

@@ -43,7 +43,7 @@ std::vector<policy::Share> shares_of(const plan::Plan& plan, const cluster::Clus
 }
 
 std::vector<DeviceId> Adaptation::devices() const {
-  if (succeeds) return succeeds->devices;
+  if (taken_over) return taken_over->devices;
   std::vector<DeviceId> devices;
   const auto add = [&](DeviceId device) {
     if (std::find(devices.begin(), devices.end(), device) == devices.end())

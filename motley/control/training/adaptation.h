@@ -39,7 +39,7 @@ struct BatchNow {            ///< that stays when devices change
 using Replan = std::function<Result<Candidate>(const std::vector<DeviceId>&, const BatchNow&)>;
 
 /// What is known of a training that another host led.
-struct Succeeded {
+struct TakenOver {
   struct Plan {
     int number = 0;  ///< of the change that brought it, or was to bring it
     plan::Plan plan;
@@ -93,14 +93,14 @@ struct Adaptation {
   /// `replan` does.
   bool plans_ahead = false;
   std::vector<std::string> absent = {};  ///< devices that are not there at the beginning
-  /// Gives the cluster a device that it has not (newcomer.h); one that was given so and has not
+  /// Gives the cluster a device that it has not (joiner.h); one that was given so and has not
   /// come may be described anew. Prices it once it has come; words on how. Null: the cluster stays
   /// (growth.h). Nobody else reads cluster or prices meanwhile.
-  std::function<Result<Grown>(const cluster::Cluster& newcomer)> grow = nullptr;
+  std::function<Result<Grown>(const cluster::Cluster& joiner)> grow = nullptr;
   std::function<std::string(DeviceId)> price = nullptr;
-  std::vector<std::string> newcomers = {};  ///< texts of those that came, of earlier calls, too
-  int port = 0;                             ///< where newcomers and others ask; 0: any
-  std::string version = "";                 ///< of the program that runs
+  std::vector<std::string> joiners = {};  ///< texts of those that came, of earlier calls, too
+  int port = 0;                           ///< where joining devices and others ask; 0: any
+  std::string version = "";               ///< of the program that runs
   /// Devices that go and come back: as of an emulated cluster (simulate/conditions.h).
   std::vector<simulate::Absence> absences = {};
   /// By which a candidate is predicted once it has a program; null: none is.
@@ -109,10 +109,10 @@ struct Adaptation {
   std::function<Result<void>(Candidate&)> complete = nullptr;
 
   /// Of what is left with other hosts, so that one of them can lead on, that stays as it is
-  /// (succeeding.h); null: nothing is.
-  Json heritage = nullptr;
+  /// (takeover.h); null: nothing is.
+  Json standby_state = nullptr;
   /// The training was led by another host, which is gone. None: it begins here.
-  std::optional<Succeeded> succeeds = {};
+  std::optional<TakenOver> taken_over = {};
   /// Brings that one's last checkpoint here, as `Workers::bring_left_checkpoint` does.
   std::function<Result<std::string>()> bring_checkpoint = nullptr;
 

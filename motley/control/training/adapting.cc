@@ -8,8 +8,8 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/control/planning/mirroring.h"
-#include "motley/control/training/newcomer.h"
-#include "motley/control/training/succeeding.h"
+#include "motley/control/training/joiner.h"
+#include "motley/control/training/takeover.h"
 #include "motley/program/program_text.h"
 #include "motley/run/checkpoints/checkpoint.h"
 #include "motley/simulate/drawn_times.h"
@@ -96,8 +96,9 @@ Adapting::Adapting(Adaptation& adaptation, const Inputs& inputs, const RunDirect
       log_(directory.decisions()),
       logged_(current_index()),
       absences_(adaptation.absences) {
-  if (!choices_.succeeds || !choices_.policy || choices_.succeeds->policy.is_null()) return;
-  if (const auto known = choices_.policy->restore(choices_.succeeds->policy, "the lead's policy");
+  if (!choices_.taken_over || !choices_.policy || choices_.taken_over->policy.is_null()) return;
+  if (const auto known =
+          choices_.policy->restore(choices_.taken_over->policy, "the coordinator's policy");
       !known)
     note("what was decided before is not gone on with: " + known.error().message);
 }
@@ -108,23 +109,23 @@ job::ControllerOptions Adapting::controller_options() {
   options.absent = choices_.absent;
   options.first_plan = choices_.first;
   options.is_elastic = choices_.replan != nullptr;
-  options.has_standbys = !choices_.heritage.is_null();
+  options.has_standbys = !choices_.standby_state.is_null();
   options.timeout = job_.timeout;
   options.counts_every = choices_.counts_every;
   options.policy = choices_.policy.get();
-  if (options.is_elastic && choices_.succeeds) options.takeover = take_over();
+  if (options.is_elastic && choices_.taken_over) options.takeover = take_over();
   return options;
 }
 
-/// Processes were another lead's. All plans that it began may run, or none of them yet.
+/// Processes were another coordinator's. All plans that it began may run, or none of them yet.
 job::Takeover Adapting::take_over() {
-  const Succeeded& succeeds = *choices_.succeeds;
-  job::Takeover taken{.living = succeeds.living,
-                      .halts = succeeds.numbers,
-                      .alone = succeeds.alone,
-                      .done = succeeds.done,
-                      .saved_step = succeeds.saved_step};
-  for (const Succeeded::Plan& each : succeeds.plans) {
+  const TakenOver& taken_over = *choices_.taken_over;
+  job::Takeover taken{.living = taken_over.living,
+                      .halts = taken_over.numbers,
+                      .alone = taken_over.alone,
+                      .done = taken_over.done,
+                      .saved_step = taken_over.saved_step};
+  for (const TakenOver::Plan& each : taken_over.plans) {
     Candidate candidate;
     candidate.label = describe_plan(each.plan, inputs_.cluster);
     candidate.planned.plan = each.plan;
@@ -136,7 +137,7 @@ job::Takeover Adapting::take_over() {
 
 Result<void> Adapting::open() {
   std::error_code code;
-  if (!job_.resume) std::filesystem::remove(directory_.newcomers(), code);
+  if (!job_.resume) std::filesystem::remove(directory_.joiners(), code);
   MOTLEY_RETURN_IF_ERROR(
       log_.open(job_.resume ? DecisionLog::From::kBefore : DecisionLog::From::kStart));
   for (std::size_t i = 0; i < choices_.given.size(); ++i)
@@ -176,7 +177,7 @@ void Adapting::log_decision(policy::Decision decision) { warn(log_.keep(std::mov
 
 Wish Adapting::step(const StepReport& report) {
   const Wish wish = listener_.step(report);
-  const auto plan = controller_.generations().plan_of(report.logged.stint);
+  const auto plan = controller_.generations().plan_of(report.logged.generation);
   if (!plan) return wish;
   controller_.on_step(report.step, Seconds(report.logged.step_s));
   log_.on_step(report.logged.step_s);
@@ -236,7 +237,7 @@ std::optional<job::Order> Adapting::next_order() {
 /// While processes start nobody waits for the programs of plans that are to be tried. Where
 /// another led they have started, and wait.
 void Adapting::make_ahead() {
-  if (steps_done() == 0 && log_.steps() == 0 && !choices_.succeeds) candidates_.make_next_ahead();
+  if (steps_done() == 0 && log_.steps() == 0 && !choices_.taken_over) candidates_.make_next_ahead();
 }
 
 /// Takes emulated devices away and brings them back, at their times.
@@ -244,8 +245,8 @@ void Adapting::follow_absences() {
   if (!first_step_at_) return;
   const trace::Nanoseconds at = simulate::whole_nanoseconds(now() - *first_step_at_);
   while (absences_.next() != nullptr && absences_.next()->at <= at) {
-    const Presence::Event event = absences_.take();
-    if (event.what == Presence::What::kArrival)
+    const AvailabilityTrace::Event event = absences_.take();
+    if (event.what == AvailabilityTrace::What::kArrival)
       controller_.bring_back(event.device);
     else
       controller_.take_away(event.device);
@@ -273,10 +274,10 @@ std::string Adapting::policy_text() const {
       .dump();
 }
 
-/// What another lead needs to know: plans by the numbers of the changes that brought them, of which
-/// any may run when it asks, and who had a process.
+/// What another coordinator needs to know: plans by the numbers of the changes that brought them,
+/// of which any may run when it asks, and who had a process.
 Json Adapting::will() const {
-  Json what = choices_.heritage;
+  Json what = choices_.standby_state;
   what["saved_step"] = controller_.saved_step();
   what["plans"] = Json::array();
   for (const auto& [number, plan] : controller_.generations().possible()) {
@@ -286,7 +287,7 @@ Json Adapting::will() const {
                              {"lr_factor", each.lr_factor}});
   }
   tell_cluster(inputs_.cluster, what);
-  what["newcomers"] = choices_.newcomers;
+  what["newcomers"] = choices_.joiners;
   what["policy"] = choices_.policy ? choices_.policy->state() : Json(nullptr);
   for (const char* key : {"devices", "living"}) what[key] = Json::array();
   for (const run::WorkerDevice& device : job_.devices) {
@@ -318,9 +319,9 @@ void Adapting::look_ahead() {
 }
 
 /// Also of a run that goes on with this one.
-void Adapting::keep_newcomer(const std::string& text) {
-  choices_.newcomers.push_back(text);
-  warn(write_file_atomic(directory_.newcomers(), print_newcomers(choices_.newcomers)));
+void Adapting::keep_joiner(const std::string& text) {
+  choices_.joiners.push_back(text);
+  warn(write_file_atomic(directory_.joiners(), print_joiners(choices_.joiners)));
 }
 
 Result<std::string> Adapting::bring_checkpoint() {
@@ -341,15 +342,15 @@ run::Recovery Adapting::open_checkpoint(const std::string& path) {
   return recovery;
 }
 
-Result<void> Adapting::welcome(const cluster::Cluster& newcomer) {
-  const std::string& device = device_name(newcomer);
+Result<void> Adapting::welcome(const cluster::Cluster& joiner) {
+  const std::string& device = device_name(joiner);
   if (!choices_.replan || !choices_.grow)
     return usage_error("elastic.unknown", device + ": the run's cluster has no such device");
-  MOTLEY_RETURN_IF_ERROR(controller_.check_newcomer(device));
-  MOTLEY_ASSIGN(Grown grown, candidates_.grow(newcomer));
+  MOTLEY_RETURN_IF_ERROR(controller_.check_joiner(device));
+  MOTLEY_ASSIGN(Grown grown, candidates_.grow(joiner));
   const std::string host = grown.worker.host.empty() ? "this machine" : "host " + grown.worker.host;
   const auto at =
-      static_cast<std::size_t>(controller_.add(grown.worker, cluster::print_cluster(newcomer)));
+      static_cast<std::size_t>(controller_.add(grown.worker, cluster::print_cluster(joiner)));
   job_.devices.resize(std::max(job_.devices.size(), at + 1));
   job_.devices[at] = std::move(grown.worker);
   note(fmt::format("{} comes, of {}; {}", device, host, grown.joined));

@@ -13,9 +13,9 @@
 #include "motley/control/listener.h"
 #include "motley/control/run_directory.h"
 #include "motley/control/training/adaptation.h"
+#include "motley/control/training/availability_trace.h"
 #include "motley/control/training/candidates.h"
 #include "motley/control/training/decision_log.h"
-#include "motley/control/training/presence.h"
 #include "motley/job/controller.h"
 #include "motley/run/job.h"
 
@@ -23,7 +23,7 @@ namespace motley::control {
 
 /// Drives a job's controller (job/controller.h) while a training runs: with its clock, its steps as
 /// observations, its candidates as plans, and its directory, where decisions, the plan that runs
-/// and newcomers are kept. Its listener hears all that it does.
+/// and joining devices are kept. Its listener hears all that it does.
 class Adapting : public Listener, private job::Surroundings {
  public:
   /// All outlive it; the job's devices are those of the adaptation.
@@ -60,12 +60,12 @@ class Adapting : public Listener, private job::Surroundings {
   /// The device is left out from one of the next steps on, and its process ended.
   Result<void> release(const std::string& device) { return controller_.release(device, now()); }
   /// A process is started for the device, which takes part when it is ready; or for one that the
-  /// job has not, after which it has (newcomer.h).
+  /// job has not, after which it has (joiner.h).
   Result<void> take_in(const std::string& device) { return controller_.take_in(device); }
-  Result<void> welcome(const cluster::Cluster& newcomer);
+  Result<void> welcome(const cluster::Cluster& joiner);
   std::vector<job::DeviceStatus> device_states() const;
   std::int64_t steps_done() const { return controller_.steps_done(); }
-  /// Another lead is to know this, too, under that key; asked for whenever it is told.
+  /// Another coordinator is to know this, too, under that key; asked for whenever it is told.
   void leave_also(const std::string& key, std::function<Json()> what);
   const std::string& version() const { return choices_.version; }  ///< of all its processes
   /// No more events come. Traces that ranks left are put in the order of the last plan.
@@ -80,7 +80,7 @@ class Adapting : public Listener, private job::Surroundings {
   void log_plan(policy::Decision decision, int plan, Begins begins) override;
   void log_decision(policy::Decision decision) override;
   void look_ahead() override;
-  void keep_newcomer(const std::string& text) override;
+  void keep_joiner(const std::string& text) override;
   Result<std::string> bring_checkpoint() override;
   run::Recovery open_checkpoint(const std::string& path) override;
 
@@ -107,7 +107,7 @@ class Adapting : public Listener, private job::Surroundings {
   std::map<std::string, std::function<Json()>> also_left_;
   std::string said_;  // of what losses cost
   std::optional<Seconds> first_step_at_;
-  Presence absences_;  // that conditions make
+  AvailabilityTrace absences_;  // that conditions make
 };
 
 }  // namespace motley::control

@@ -68,13 +68,13 @@ class AdaptingTest : public ::testing::Test {
     return lower_plan(inputs_, plan).value();
   }
 
-  /// A step of a stint on so many ranks, the first of which leads.
-  void play(std::int64_t step, int stint, int ranks) {
+  /// A step of a generation on so many ranks, the first of which leads.
+  void play(std::int64_t step, int generation, int ranks) {
     for (int rank = 0; rank < ranks; ++rank) {
-      run::WorkerEvent event = step_event(rank, step, stint == 0 ? 1.0 : 0.5, 0.5, 1.0);
+      run::WorkerEvent event = step_event(rank, step, generation == 0 ? 1.0 : 0.5, 0.5, 1.0);
       event.fields["ranks"] = ranks;
       event.fields["leads"] = rank == 0;
-      if (stint > 0) event.fields["stint"] = stint;
+      if (generation > 0) event.fields["stint"] = generation;
       event.fields["parts"] = {{"ready", {0.1}},
                                {"end", 0.2 + rank},
                                {"update", {0.01}},

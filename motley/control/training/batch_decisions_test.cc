@@ -96,7 +96,7 @@ class PlayedTraining : public FakeWorkers {
     enter(program::parse_program(read_file(job.program_path).value(), "program").value());
     lr_factor_ = job.batches->lr_factor;
     begins_ = job.changes->at;
-    step_ = taken_ = stint_ = 0;
+    step_ = taken_ = generation_ = 0;
     every_ = 1;
     due_.clear();
     if (!job.resume) return;
@@ -122,7 +122,7 @@ class PlayedTraining : public FakeWorkers {
     if (const auto* count = std::get_if<job::CountEvery>(&order)) {
       told_counting.push_back(every_ = count->every);
     } else if (const auto* change = std::get_if<run::Change>(&order)) {
-      EXPECT_EQ(change->after, due_.empty() ? stint_ : due_.back().change.number);
+      EXPECT_EQ(change->after, due_.empty() ? generation_ : due_.back().change.number);
       due_.push_back({step_ + 3, *change});
       if (begins_.empty()) return;
       due_.back().step = begins_.front();
@@ -135,9 +135,9 @@ class PlayedTraining : public FakeWorkers {
     const run::Change change = std::move(due_.front().change);
     due_.erase(due_.begin());
     enter(change.program);
-    stint_ = change.number;
+    generation_ = change.number;
     lr_factor_ = change.lr_factor;
-    (void)on_event({"change", process(0), {{"change", stint_}, {"step", step_}}});
+    (void)on_event({"change", process(0), {{"change", generation_}, {"step", step_}}});
   }
 
   void enter(program::Program program) {
@@ -164,7 +164,7 @@ class PlayedTraining : public FakeWorkers {
       run::WorkerEvent event = step_event(process(rank), step_, longest, parts[rank].end);
       event.fields["ranks"] = parts.size();
       event.fields["leads"] = rank == 0;
-      event.fields["stint"] = stint_;
+      event.fields["stint"] = generation_;
       event.fields["lr_factor"] = lr_factor_;
       event.fields["batch"] = program_.global_batch;
       event.fields["parts"] = {{"ready", parts[rank].ready},
@@ -226,7 +226,7 @@ class PlayedTraining : public FakeWorkers {
   run::Job job_;
   program::Program program_;  // that runs
   bool may_count_ = false;    // it counts squares
-  int stint_ = 0;
+  int generation_ = 0;
   double lr_factor_ = 1;
   std::int64_t step_ = 0, taken_ = 0, every_ = 1;
   std::vector<std::int64_t> begins_;  // of the first changes

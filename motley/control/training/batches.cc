@@ -26,7 +26,7 @@ constexpr std::size_t kMostGroups = 24;
 /// Of a device alone, so that there is something to compare, unless its plan has more.
 constexpr std::int64_t kFewestMicroBatches = 2;
 
-/// What the policy is told of devices, the quickest first, and of their groups.
+/// What the policy is told of devices, the fastest first, and of their groups.
 struct Devices {
   std::vector<adapt::LearnedDevice> known;
   std::vector<adapt::LearnedGroup> groups;
@@ -150,7 +150,7 @@ std::int64_t least_samples(const graph::Graph& graph) {
   return 1;
 }
 
-/// With their limits, the quickest first; who begins alone may go on so.
+/// With their limits, the fastest first; who begins alone may go on so.
 Result<std::vector<std::pair<DeviceId, adapt::DeviceLimits>>> find_order(const ChosenPlan& chosen,
                                                                          std::int64_t most) {
   const std::optional<DeviceId> only = only_device(chosen.planned.plan);
@@ -231,7 +231,7 @@ std::vector<policy::Share> in_multiples(std::vector<policy::Share> shares, std::
   return shares;
 }
 
-/// The chosen plan; of one device in micro-batches or, where that cannot be, the quickest split of
+/// The chosen plan; of one device in micro-batches or, where that cannot be, the fastest split of
 /// its batch over several.
 Result<Candidate> first_candidate(const ChosenPlan& chosen, const Adaptation& adaptation,
                                   const adapt::OptionSource& source) {

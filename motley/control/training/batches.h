@@ -29,8 +29,8 @@ struct BatchChoices {
 };
 
 /// A training whose batch, its split and the devices that compute it are decided while it runs. It
-/// begins as the chosen plan says. Groups to choose from are the quickest device (of a plan with
-/// one device, that), the quickest two, three, ...; each is given what its memory holds at most.
+/// begins as the chosen plan says. Groups to choose from are the fastest device (of a plan with
+/// one device, that), the fastest two, three, ...; each is given what its memory holds at most.
 /// The noise of gradients shows between devices, or between micro-batches of a device alone, which
 /// has two or as many as the plan says; where its step cannot be done so (batch norm), there is no
 /// group of one, and a plan of one device is split over several. Where devices come and go, groups
@@ -39,9 +39,10 @@ struct BatchChoices {
 /// nothing.
 ///
 /// A plan's micro-batches stay as many, and what each device is given is a multiple of them: so
-/// they are alike on all devices, gradients are exchanged once, and each micro-batch is that of one
-/// device. Limits of the batch are taken to multiples between them. Where batch norm's statistics
-/// are those of each micro-batch, a plan of one device stays on it, one of several on several.
+/// they are identical on all devices, gradients are exchanged once, and each micro-batch is that of
+/// one device. Limits of the batch are taken to multiples between them. Where batch norm's
+/// statistics are those of each micro-batch, a plan of one device stays on it, one of several on
+/// several.
 ///
 /// Usage errors: a plan that does not split the batch alone; a batch that is no multiple of its
 /// micro-batches; one device whose step cannot be done in micro-batches; a policy that is not

@@ -139,9 +139,9 @@ void Candidates::prepare_for_losses(const std::vector<std::string>& devices, int
   ahead_->prepare(ids_of(devices));
 }
 
-Result<Grown> Candidates::grow(const cluster::Cluster& newcomer) {
+Result<Grown> Candidates::grow(const cluster::Cluster& joiner) {
   ahead_.reset();  // nobody else looks at the cluster
-  MOTLEY_ASSIGN(Grown grown, choices_.grow(newcomer));
+  MOTLEY_ASSIGN(Grown grown, choices_.grow(joiner));
   const std::string hash = cluster::cluster_hash(inputs_.cluster);
   for (Candidate& each : choices_.candidates) each.planned.plan.cluster_hash = hash;
   return grown;

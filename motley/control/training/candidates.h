@@ -41,7 +41,7 @@ class Candidates : public job::Plans {
   /// Has plans for the loss of each of these devices made beside training, where that is wanted.
   void prepare_for_losses(const std::vector<std::string>& devices, int now);
   /// Gives the cluster a device. Plans are of the cluster as it is then.
-  Result<Grown> grow(const cluster::Cluster& newcomer);
+  Result<Grown> grow(const cluster::Cluster& joiner);
 
  private:
   Result<void> make_programs(Candidate& candidate) const;

@@ -12,11 +12,11 @@
 #include "motley/control/planning/placing.h"
 #include "motley/control/training/adapting.h"
 #include "motley/control/training/decision_log.h"
-#include "motley/control/training/newcomer.h"
+#include "motley/control/training/joiner.h"
 #include "motley/control/training/requests.h"
 #include "motley/control/training/training.h"
 #include "motley/run/checkpoints/checkpoint.h"
-#include "motley/run/hosts/door.h"
+#include "motley/run/hosts/control_socket.h"
 #include "motley/testing/fake_outside.h"
 #include "motley/testing/order_words.h"
 #include "motley/testing/small_inputs.h"
@@ -96,23 +96,23 @@ class ElasticTest : public ::testing::Test {
       say("ready", process, {{"first_step", 0}, {"leads", process == 0}});
     }
     for (std::int64_t step = 0; step < steps; ++step) do_step(step, 0);
-    EXPECT_EQ(orders(), adaptation_->heritage.is_null() ? Names{} : Names{"leave"});
+    EXPECT_EQ(orders(), adaptation_->standby_state.is_null() ? Names{} : Names{"leave"});
   }
 
   std::string name(int process) const { return inputs_.cluster.device(DeviceId(process)).name; }
   void say(const char* event, int process, Json fields = Json::object()) {
     adapting_->on_event({event, process, std::move(fields)});
   }
-  void do_step(std::int64_t step, int stint, int lead = 0) {
+  void do_step(std::int64_t step, int generation, int lead = 0) {
     adapting_->on_event(step_event(lead, step, 1.0, 0.5));
     StepReport report{.step = step, .steps = 20};
     report.logged.step_s = 1.0;
-    report.logged.stint = stint;
+    report.logged.generation = generation;
     adapting_->step(report);
   }
-  void stand(int process, int halt, run::Standing standing) {
-    standing.device = name(process);
-    Json said = run::standing_to_json(standing);
+  void stand(int process, int halt, run::RecoveryState recovery_state) {
+    recovery_state.device = name(process);
+    Json said = run::recovery_state_to_json(recovery_state);
     said["halt"] = halt;
     say("halted", process, std::move(said));
   }
@@ -180,7 +180,7 @@ TEST_F(ElasticTest, ALossIsRecoveredFromByThoseThatAreLeft) {
   EXPECT_EQ(change_.after, 0);
   EXPECT_EQ(change_.processes, (std::vector<int>{1, 2}));
   ASSERT_TRUE(change_.recovery);
-  EXPECT_EQ(change_.recovery->stint, 0);
+  EXPECT_EQ(change_.recovery->generation, 0);
   EXPECT_EQ(change_.recovery->point.step, 4);
   EXPECT_EQ(change_.recovery->from, "");
   EXPECT_FALSE(change_.recovery->stops);
@@ -260,10 +260,10 @@ TEST_F(ElasticTest, ASecondLossWhileOthersPrepareGoesOnFromWhereTheyStandThen) {
   ASSERT_TRUE(lose(1));
   EXPECT_EQ(orders(), Names{"halt 2"});
   // It had passed the barrier into plan 1, of which nobody had said a word.
-  stand(2, 2, {.stint = 1, .point = {.step = 3}});
+  stand(2, 2, {.generation = 1, .point = {.step = 3}});
   ASSERT_EQ(orders(), Names{"change 2"});
   EXPECT_EQ(change_.after, 1);
-  EXPECT_EQ(change_.recovery->stint, 1);
+  EXPECT_EQ(change_.recovery->generation, 1);
   EXPECT_EQ(devices_in(change_.move), Names{name(2)});
   change_begins(2, 2, 3);
   EXPECT_EQ(adapting_->membership().at(0).lost, (Names{name(0), name(1)}));
@@ -301,8 +301,8 @@ TEST_F(ElasticTest, OfACheckpointWhatHasComeHereCounts) {
   const run::TrainingPoint there{
       .step = 5, .saved_step = 4, .saved_path = "there", .saved_host = "b"};
   for (const int process : {1, 2}) {
-    run::Standing standing{.device = name(process), .point = there};
-    Json said = run::standing_to_json(standing);
+    run::RecoveryState recovery_state{.device = name(process), .point = there};
+    Json said = run::recovery_state_to_json(recovery_state);
     said["halt"] = 1;
     say("halted", process, std::move(said));
   }
@@ -425,16 +425,16 @@ TEST_F(AloneTest, APlanThatOnlySomeCameToIsRemembered) {
   const Names first = devices_in(change_.program);
   say("stalled", 1);
   ASSERT_EQ(orders(), Names{"halt 2"});
-  stand(1, 2, {.stint = 1});
-  stand(2, 2, {.stint = 2, .point = {.step = 1}});
+  stand(1, 2, {.generation = 1});
+  stand(2, 2, {.generation = 2, .point = {.step = 1}});
   ASSERT_EQ(orders(), Names{"change 2"});
   EXPECT_EQ(change_.recovery->from, "new");
   ASSERT_TRUE(lose(2));
   ASSERT_EQ(orders(), Names{"halt 3"});
-  stand(1, 3, {.stint = 1});
+  stand(1, 3, {.generation = 1});
   ASSERT_EQ(orders(), Names{"change 3"});
   EXPECT_EQ(change_.after, 1);
-  EXPECT_EQ(change_.recovery->stint, 1);
+  EXPECT_EQ(change_.recovery->generation, 1);
   EXPECT_EQ(change_.recovery->from, "");
   EXPECT_EQ(devices_in(change_.move), Names{name(1)});
 }
@@ -559,7 +559,7 @@ TEST_F(IdleTest, WhoIsOfNoUseIsIdleAndTakesPartWhenAnotherIsLost) {
   ASSERT_TRUE(lose(0));
   ASSERT_EQ(orders(), Names{"halt 1"});
   stand(1, 1, {.point = {.step = 3}});
-  stand(2, 1, {.stint = -1, .is_idle = true});
+  stand(2, 1, {.generation = -1, .is_idle = true});
   ASSERT_EQ(orders(), Names{"change 1"});
   EXPECT_EQ(devices_in(change_.program), (Names{name(1), name(2)}));
   EXPECT_EQ(change_.recovery->from, "");
@@ -623,7 +623,7 @@ TEST_F(ElasticTest, WhoIsThereAgainBeforeTheOthersGoOnHasNothingToGive) {
   say("ready", 2, {{"idle", true}, {"leads", false}});
   ASSERT_EQ(orders(), Names{"halt 2"});
   for (const int process : {0, 1}) stand(process, 2, {.point = {.step = 3}});
-  stand(2, 2, {.stint = -1, .is_idle = true});
+  stand(2, 2, {.generation = -1, .is_idle = true});
   ASSERT_EQ(orders(), Names{"change 1"});
   EXPECT_EQ(devices_in(change_.program).size(), 3u);
   const auto place = std::find_if(change_.move.devices.begin(), change_.move.devices.end(),
@@ -665,7 +665,7 @@ TEST_F(ElasticTest, AbsencesBeginWhenTrainingDoes) {
   EXPECT_EQ(orders(), Names{"kill 1"});
 }
 
-constexpr const char* kNewcomer = R"(schema = "motley.cluster/1"
+constexpr const char* kJoiner = R"(schema = "motley.cluster/1"
 name = "newcomer"
 [[node]]
 name = "d"
@@ -675,14 +675,14 @@ name = "d"
 )";
 
 /// The cluster may be given a device, whose memory holds what `largest_` says.
-class NewcomerTest : public ElasticTest {
+class JoinerTest : public ElasticTest {
  protected:
-  NewcomerTest() {
+  JoinerTest() {
     most_ = 4;
-    adaptation_->grow = [this](const cluster::Cluster& newcomer) -> Result<Grown> {
+    adaptation_->grow = [this](const cluster::Cluster& joiner) -> Result<Grown> {
       Grown grown;
-      MOTLEY_ASSIGN(grown.joined, add_newcomer(newcomer, inputs_.cluster));
-      MOTLEY_ASSIGN(grown.device, cluster::find_device(inputs_.cluster, device_name(newcomer)));
+      MOTLEY_ASSIGN(grown.joined, add_joiner(joiner, inputs_.cluster));
+      MOTLEY_ASSIGN(grown.device, cluster::find_device(inputs_.cluster, device_name(joiner)));
       grown.worker = worker_device(inputs_.cluster, grown.device, std::nullopt);
       return grown;
     };
@@ -691,17 +691,17 @@ class NewcomerTest : public ElasticTest {
       return std::string("priced as ever");
     };
   }
-  Result<void> welcome(const std::string& text = kNewcomer) {
-    return adapting_->welcome(parse_newcomer(text).value());
+  Result<void> welcome(const std::string& text = kJoiner) {
+    return adapting_->welcome(parse_joiner(text).value());
   }
   std::vector<std::string> kept() const {
-    return read_newcomers(prepared_->directory.newcomers()).value();
+    return read_joiners(prepared_->directory.joiners()).value();
   }
 
   Names priced_;
 };
 
-TEST_F(NewcomerTest, ADeviceThatTheClusterHasNotComesWhileTheOthersTrain) {
+TEST_F(JoinerTest, ADeviceThatTheClusterHasNotComesWhileTheOthersTrain) {
   begin();
   ASSERT_TRUE(welcome());
   EXPECT_EQ(orders(), (Names{"add 3", "start 3"})) << "nobody halts";
@@ -724,7 +724,7 @@ TEST_F(NewcomerTest, ADeviceThatTheClusterHasNotComesWhileTheOthersTrain) {
   EXPECT_TRUE(adapting_->device_states()[3].has_come);
   EXPECT_EQ(adapting_->membership().at(0).joined, Names{"d:0"});
   ASSERT_EQ(kept().size(), 1u);
-  EXPECT_EQ(device_name(parse_newcomer(kept()[0]).value()), "d:0");
+  EXPECT_EQ(device_name(parse_joiner(kept()[0]).value()), "d:0");
   EXPECT_EQ(welcome().error().code, "elastic.taken");
   // All plans are of the cluster as it is now.
   for (const Candidate& each : adaptation_->candidates)
@@ -739,7 +739,7 @@ TEST_F(NewcomerTest, ADeviceThatTheClusterHasNotComesWhileTheOthersTrain) {
   EXPECT_EQ(orders(), Names{"start 3"});
 }
 
-TEST_F(NewcomerTest, OneThatDoesNotComeMayBeDescribedAnew) {
+TEST_F(JoinerTest, OneThatDoesNotComeMayBeDescribedAnew) {
   begin();
   ASSERT_TRUE(welcome());
   ASSERT_EQ(orders(), (Names{"add 3", "start 3"}));
@@ -750,7 +750,7 @@ TEST_F(NewcomerTest, OneThatDoesNotComeMayBeDescribedAnew) {
   ASSERT_TRUE(states[3].why);
   EXPECT_EQ(states[3].why->message, "no route");
   EXPECT_EQ(kept(), Names{});
-  std::string text = kNewcomer;
+  std::string text = kJoiner;
   text.replace(text.find("0.4"), 3, "0.7");
   ASSERT_TRUE(welcome(text));
   EXPECT_EQ(inputs_.cluster.devices.size(), 4u);
@@ -761,7 +761,7 @@ TEST_F(NewcomerTest, OneThatDoesNotComeMayBeDescribedAnew) {
   EXPECT_EQ(change_.devices.at(3).speed, 0.7);
 }
 
-TEST_F(NewcomerTest, OneWithWhomNoPlanIsPossibleIsSentBack) {
+TEST_F(JoinerTest, OneWithWhomNoPlanIsPossibleIsSentBack) {
   begin();
   const auto replan = adaptation_->replan;
   adaptation_->replan = [&](const std::vector<DeviceId>& devices,
@@ -787,7 +787,7 @@ TEST_F(NewcomerTest, OneWithWhomNoPlanIsPossibleIsSentBack) {
   EXPECT_EQ(orders(), Names{"change 1"});
 }
 
-TEST_F(NewcomerTest, ALossWhileItComesIsGoneOnFromWithoutIt) {
+TEST_F(JoinerTest, ALossWhileItComesIsGoneOnFromWithoutIt) {
   begin();
   ASSERT_TRUE(welcome());
   ASSERT_EQ(orders(), (Names{"add 3", "start 3"}));
@@ -796,9 +796,9 @@ TEST_F(NewcomerTest, ALossWhileItComesIsGoneOnFromWithoutIt) {
   say("ready", 3, {{"idle", true}, {"leads", false}});
   ASSERT_EQ(orders(), Names{"halt 2"});
   for (const int process : {0, 2}) stand(process, 2, {.point = {.step = 3}});
-  run::Standing idle{.stint = -1, .is_idle = true};
+  run::RecoveryState idle{.generation = -1, .is_idle = true};
   idle.device = "d:0";
-  Json said = run::standing_to_json(idle);
+  Json said = run::recovery_state_to_json(idle);
   said["halt"] = 2;
   say("halted", 3, std::move(said));
   EXPECT_EQ(orders(), Names{"change 1"});
@@ -808,8 +808,8 @@ TEST_F(NewcomerTest, ALossWhileItComesIsGoneOnFromWithoutIt) {
   EXPECT_EQ(devices_in(change_.program), (Names{name(0), name(2), "d:0"}));
 }
 
-TEST_F(NewcomerTest, ANextLeadIsToldOfItBeforeAnybodyElse) {
-  adaptation_->heritage = {{"arguments", Names{}}, {"name", "x"}, {"host", "here"}};
+TEST_F(JoinerTest, ANextLeadIsToldOfItBeforeAnybodyElse) {
+  adaptation_->standby_state = {{"arguments", Names{}}, {"name", "x"}, {"host", "here"}};
   begin();
   ASSERT_TRUE(welcome());
   auto order = adapting_->next_order();
@@ -825,7 +825,7 @@ TEST_F(NewcomerTest, ANextLeadIsToldOfItBeforeAnybodyElse) {
   EXPECT_EQ(orders(), (Names{"add 3", "start 3"}));
 }
 
-TEST_F(NewcomerTest, MembersOfAFixedClusterAreNotAdded) {
+TEST_F(JoinerTest, MembersOfAFixedClusterAreNotAdded) {
   adaptation_->grow = nullptr;
   begin();
   EXPECT_EQ(welcome().error().code, "elastic.unknown");
@@ -834,18 +834,18 @@ TEST_F(NewcomerTest, MembersOfAFixedClusterAreNotAdded) {
 // Anybody on this machine can ask: no question may end the training.
 TEST_F(ElasticTest, QuestionsOfAnyFormAreAnswered) {
   begin();
-  auto door = run::Door::open(0, temporary_.file("door.json")).value();
-  auto address = run::read_door(temporary_.file("door.json")).value();
+  auto control_socket = run::ControlSocket::open(0, temporary_.file("door.json")).value();
+  auto address = run::read_control_socket(temporary_.file("door.json")).value();
   const auto ask = [&](const Json& question) {
     Result<Json> answer = runtime_error("none", "");
-    std::thread caller([&] { answer = run::ask_door(address, question, 10); });
+    std::thread caller([&] { answer = run::ask_control_socket(address, question, 10); });
     std::atomic<bool> is_over = false;
     std::thread joiner([&] {
       caller.join();
       is_over = true;
     });
     while (!is_over) {
-      answer_requests(*door, *adapting_);
+      answer_requests(*control_socket, *adapting_);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     joiner.join();

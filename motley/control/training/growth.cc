@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "motley/control/planning/placing.h"
-#include "motley/control/training/newcomer.h"
+#include "motley/control/training/joiner.h"
 #include "motley/run/hosts/here.h"
-#include "motley/search/price/priced_alike.h"
+#include "motley/search/price/priced_identical.h"
 
 namespace motley::control {
 namespace {
@@ -23,8 +23,8 @@ class Growth {
         adaptation_(adaptation) {}
 
   /// Of any host, where the job listens to others.
-  Result<Grown> add(const cluster::Cluster& newcomer);
-  Result<Grown> add_known(const cluster::Cluster& newcomer);
+  Result<Grown> add(const cluster::Cluster& joiner);
+  Result<Grown> add_known(const cluster::Cluster& joiner);
   std::string price(DeviceId device);
 
  private:
@@ -39,27 +39,27 @@ class Growth {
   bool is_lowered_anew_ = false;  // since there were prices
 };
 
-Result<Grown> Growth::add(const cluster::Cluster& newcomer) {
-  const std::string& host = newcomer.nodes.front().host;
-  if (adaptation_.heritage.is_null() && !run::is_this_machine(host))
+Result<Grown> Growth::add(const cluster::Cluster& joiner) {
+  const std::string& host = joiner.nodes.front().host;
+  if (adaptation_.standby_state.is_null() && !run::is_this_machine(host))
     return usage_error(
         "elastic.one-machine",
         "host " + host +
             ": all devices of this run's cluster are of one machine, which is all "
             "that it listens to; start it with a cluster file that has another host, "
             "which may be --absent");
-  return add_known(newcomer);
+  return add_known(joiner);
 }
 
-Result<Grown> Growth::add_known(const cluster::Cluster& newcomer) {
+Result<Grown> Growth::add_known(const cluster::Cluster& joiner) {
   Inputs& inputs = chosen_.inputs;
   Grown grown;
-  MOTLEY_ASSIGN(grown.joined, add_newcomer(newcomer, inputs.cluster));
-  MOTLEY_ASSIGN(grown.device, cluster::find_device(inputs.cluster, device_name(newcomer)));
+  MOTLEY_ASSIGN(grown.joined, add_joiner(joiner, inputs.cluster));
+  MOTLEY_ASSIGN(grown.device, cluster::find_device(inputs.cluster, device_name(joiner)));
   tell_processor(inputs.cluster, inputs.cluster.devices[grown.device.index()]);
   std::vector<DeviceId> all = cluster::all_devices(inputs.cluster);
   if (inputs.lowering.updates == plan::Updates::kNative &&
-      !cluster::are_alike(inputs.cluster, all)) {
+      !cluster::are_identical(inputs.cluster, all)) {
     inputs.lowering.updates = chosen_.planned.plan.updates = plan::Updates::kPortable;
     is_lowered_anew_ = true;
   }
@@ -98,9 +98,9 @@ Result<std::string> Growth::find_costs(DeviceId device, search::Costs& costs) co
     take(costs.grounds, own->grounds);
     return std::string("priced by what was measured of its kind");
   }
-  const auto known = search::find_alike(costs, cluster, device);
+  const auto known = search::find_identical(costs, cluster, device);
   if (!known) return runtime_error("elastic.price", "no device of its kind is priced");
-  search::price_alike(costs, cluster, device, *known);
+  search::price_identical(costs, cluster, device, *known);
   return "priced " + costs.grounds.at(name).text;
 }
 
@@ -136,20 +136,20 @@ std::string Growth::price(DeviceId device) {
 void let_grow(ChosenPlan& chosen, const std::string& profiles, Enforce enforce,
               const Workers& workers, Adaptation& adaptation) {
   const auto growth = std::make_shared<Growth>(chosen, profiles, enforce, workers, adaptation);
-  adaptation.grow = [growth](const cluster::Cluster& newcomer) { return growth->add(newcomer); };
+  adaptation.grow = [growth](const cluster::Cluster& joiner) { return growth->add(joiner); };
   adaptation.price = [growth](DeviceId device) { return growth->price(device); };
 }
 
-Result<void> take_earlier(ChosenPlan& chosen, const std::vector<std::string>& newcomers,
+Result<void> take_earlier(ChosenPlan& chosen, const std::vector<std::string>& joiners,
                           const std::string& profiles, Enforce enforce, const Outside& outside) {
   Adaptation none;
   Growth growth(chosen, profiles, enforce, outside.workers, none);
-  for (const std::string& text : newcomers) {
-    MOTLEY_ASSIGN(const cluster::Cluster newcomer, parse_newcomer(text));
-    if (cluster::find_device(chosen.inputs.cluster, device_name(newcomer))) continue;
-    MOTLEY_ASSIGN(const Grown grown, growth.add_known(newcomer));
+  for (const std::string& text : joiners) {
+    MOTLEY_ASSIGN(const cluster::Cluster joiner, parse_joiner(text));
+    if (cluster::find_device(chosen.inputs.cluster, device_name(joiner))) continue;
+    MOTLEY_ASSIGN(const Grown grown, growth.add_known(joiner));
     chosen.inputs.devices.push_back(grown.device);
-    outside.listener.note(fmt::format("{}, which came to this run: {}; {}", device_name(newcomer),
+    outside.listener.note(fmt::format("{}, which came to this run: {}; {}", device_name(joiner),
                                       grown.joined, growth.price(grown.device)));
   }
   return {};

@@ -69,7 +69,8 @@ Measured Monitor::result() const {
   double total = 0;
   for (const auto& [step, logged] : known_.steps) {
     // An earlier call may have had other ranks; some may have come since.
-    if (step < std::max(first_step_, stint_begin_) || logged.compute_s.size() > ranks()) continue;
+    if (step < std::max(first_step_, generation_begin_) || logged.compute_s.size() > ranks())
+      continue;
     total += logged.step_s;
     for (std::size_t r = 0; r < logged.compute_s.size(); ++r) {
       result.busy[r] += logged.compute_s[r];
@@ -126,8 +127,8 @@ void Monitor::on_step(const run::WorkerEvent& event) {
     pending.logged.loading_s = loading;
     pending.logged.loaders = fields.value("loaders", 0);
   }
-  pending.logged.stint = fields.value("stint", 0);
-  // All know it; the lead's counts, unless it is gone.
+  pending.logged.generation = fields.value("stint", 0);
+  // All know it; the coordinator's counts, unless it is gone.
   if (leads(event) || !pending.has_loss) {
     pending.has_loss = true;
     pending.logged.loss = fields.value("loss", std::nan(""));
@@ -150,10 +151,10 @@ void Monitor::on_step(const run::WorkerEvent& event) {
 void Monitor::complete(std::int64_t step, const LoggedStep& logged) {
   known_.steps[step] = logged;
   log_ << print_logged_step(step, logged) << '\n' << std::flush;
-  if (logged.stint != std::exchange(stint_, logged.stint)) {
+  if (logged.generation != std::exchange(generation_, logged.generation)) {
     // What is said of steps is of the plan that they go on by.
     step_seconds_.clear();
-    stint_begin_ = step;
+    generation_begin_ = step;
   } else if (step > first_step_) {
     step_seconds_.push_back(logged.step_s);
   }

@@ -121,8 +121,8 @@ class Monitor {
   std::string checkpoint_;
   std::int64_t saved_steps_ = 0;  // of the last checkpoint
   std::int64_t first_step_ = 0, lost_steps_ = 0;
-  int stint_ = 0;                 // by which the last step was done
-  std::int64_t stint_begin_ = 0;  // its first step
+  int generation_ = 0;                 // by which the last step was done
+  std::int64_t generation_begin_ = 0;  // its first step
   bool has_noted_waiting_ = false;
   Wish wish_ = Wish::kGoOn;
 };

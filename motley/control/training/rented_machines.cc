@@ -60,7 +60,7 @@ double speed_of(const cluster::Device& device) {
   return device.speed * device.threads * device.quota.value_or(1);
 }
 
-/// Machines that are alike to whoever splits a batch over them.
+/// Machines that are identical to whoever splits a batch over them.
 struct Types {
   std::vector<std::vector<std::size_t>> members;
   std::vector<std::size_t> of;  // by machine

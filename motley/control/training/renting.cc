@@ -91,8 +91,8 @@ Renting::~Renting() { place_.adapting.leave_also(kLeft, nullptr); }
 
 Result<std::string> open_left_market(const Json& left, const RunDirectory& directory) {
   const std::string path = directory.path + "/market.toml", lifetimes = "lifetimes_before.json";
-  MOTLEY_ASSIGN(elastic::Market market,
-                elastic::parse_market(left.at("market").get<std::string>(), "the lead's market"));
+  MOTLEY_ASSIGN(elastic::Market market, elastic::parse_market(left.at("market").get<std::string>(),
+                                                              "the coordinator's market"));
   if (!market.lifetimes.empty()) {
     market.lifetimes = lifetimes;
     MOTLEY_RETURN_IF_ERROR(
@@ -154,7 +154,7 @@ void Renting::after_decisions() {
 void Renting::ask(const std::vector<const elastic::JobMachine*>& machines, Seconds) {
   if (choices_.hook.empty())
     note(fmt::format("nobody is asked for {}: there is no --rent-hook; they may join at {}",
-                     join(names_of(machines), ", "), place_.door));
+                     join(names_of(machines), ", "), place_.control_socket));
   else
     start_hook(choices_.hook, machines);
 }
@@ -178,7 +178,7 @@ void Renting::start_hook(const std::string& command,
       command,
       {variable("KIND", of.kind), variable("ZONE", of.zone), variable("SPOT", of.is_spot ? 1 : 0),
        variable("COUNT", machines.size()), variable("NODES", join(names_of(machines), " ")),
-       variable("DEVICES", join(devices, " ")), variable("JOIN", place_.door),
+       variable("DEVICES", join(devices, " ")), variable("JOIN", place_.control_socket),
        variable("PRICE_PER_HOUR", rented_.policy().price_of(offer)),
        variable("LEFT_S", fmt::format("{:.1f}", (choices_.deadline - now()).value)),
        variable("RUN_DIR", place_.directory.path)},

@@ -15,8 +15,8 @@
 
 namespace motley::control {
 
-/// What another lead needs to rent on, as Renting left it (Adapting::leave_also, key "renting"),
-/// put into its run directory: the path of the market.
+/// What another coordinator needs to rent on, as Renting left it (Adapting::leave_also, key
+/// "renting"), put into its run directory: the path of the market.
 Result<std::string> open_left_market(const Json& left, const RunDirectory& directory);
 
 /// Rents for a training while it runs (machine_renting.h): hears what the training's listener
@@ -30,7 +30,7 @@ class Renting : public Listener, private MachineMarket {
     const Clock& clock;
     Adapting& adapting;
     Listener& listener;
-    std::string door;  ///< where machines may join: HOST:PORT
+    std::string control_socket;  ///< where machines may join: HOST:PORT
   };
   /// Goes on where the run directory's renting.json ends, or begins. Usage errors `market.deadline`
   /// and `market.budget`: it is past, or spent; those of find_machines and files.

@@ -12,7 +12,7 @@ namespace {
 constexpr Seconds kSearch{0.5};
 
 /// The batch among the devices as the plan shares it: each of its micro-batches, where they show.
-plan::Plan share_alike(const plan::Plan& plan, const std::vector<DeviceId>& devices) {
+plan::Plan share_identical(const plan::Plan& plan, const std::vector<DeviceId>& devices) {
   std::vector<double> known, shares;
   for (const plan::Member& member : plan::members(plan))
     known.push_back(static_cast<double>(member.samples));
@@ -51,7 +51,7 @@ Replan make_replanner(const ChosenPlan& chosen, PlanChoices choices) {
     } else {
       plan::Plan plan = chosen.planned.plan;
       plan.global_batch = batch.samples;
-      candidate.planned.plan = share_alike(plan, devices);
+      candidate.planned.plan = share_identical(plan, devices);
     }
     candidate.lr_factor = batch.lr_factor;
     candidate.label = describe_plan(candidate.planned.plan, inputs.cluster);

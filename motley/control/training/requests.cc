@@ -1,7 +1,7 @@
 #include "motley/control/training/requests.h"
 
 #include "motley/base/json.h"
-#include "motley/control/training/newcomer.h"
+#include "motley/control/training/joiner.h"
 
 namespace motley::control {
 namespace {
@@ -17,8 +17,8 @@ Json error_to_json(const Error& error) {
   return {{"kind", static_cast<int>(error.kind)}, {"code", error.code}, {"message", error.message}};
 }
 
-/// The device that a newcomer stands for.
-Result<std::string> find_newcomer(const Json& question, const Adapting& adapting) {
+/// The device that a joining device stands for.
+Result<std::string> find_joiner(const Json& question, const Adapting& adapting) {
   const std::string named = text_in(question, "device");
   if (!named.empty()) return named;
   for (const job::DeviceStatus& each : adapting.device_states())
@@ -34,26 +34,26 @@ Result<void> carry_out(const Json& json, Adapting& adapting) {
     return usage_error("elastic.question", "'" + what + "': leave, join or state");
   const std::string version = text_in(json, "version"), own = adapting.version();
   if (version != own)
-    return usage_error("elastic.version",
-                       "a newcomer of version '" + version + "', this run is of '" + own + "'");
+    return usage_error("elastic.version", "a joining device of version '" + version +
+                                              "', this run is of '" + own + "'");
   if (const std::string text = text_in(json, "newcomer"); !text.empty()) {
-    MOTLEY_ASSIGN(const cluster::Cluster newcomer, parse_newcomer(text));
-    return adapting.welcome(newcomer);
+    MOTLEY_ASSIGN(const cluster::Cluster joiner, parse_joiner(text));
+    return adapting.welcome(joiner);
   }
-  MOTLEY_ASSIGN(const std::string device, find_newcomer(json, adapting));
+  MOTLEY_ASSIGN(const std::string device, find_joiner(json, adapting));
   return adapting.take_in(device);
 }
 
 }  // namespace
 
-void answer_requests(run::Door& door, Adapting& adapting) {
-  for (const run::Door::Question& question : door.take()) {
+void answer_requests(run::ControlSocket& control_socket, Adapting& adapting) {
+  for (const run::ControlSocket::Question& question : control_socket.take()) {
     if (!question.knows_word) {
       const Error error{
           ErrorKind::kUsage, "elastic.word",
           "wanted WORD@HOST:PORT, as the run prints it, or its run directory: who asks "
           "or joins must know the run's word"};
-      door.answer(question.caller, Json{{"error", error_to_json(error)}}.dump());
+      control_socket.answer(question.caller, Json{{"error", error_to_json(error)}}.dump());
       continue;
     }
     const auto json = parse_json(question.text, "question");
@@ -66,7 +66,7 @@ void answer_requests(run::Door& door, Adapting& adapting) {
       if (each.why) answer["devices"].back()["why"] = error_to_json(*each.why);
     }
     if (!done) answer["error"] = error_to_json(done.error());
-    door.answer(question.caller, answer.dump());
+    control_socket.answer(question.caller, answer.dump());
   }
 }
 

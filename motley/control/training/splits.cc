@@ -74,7 +74,7 @@ std::vector<adapt::DeviceLimits> limits_of_one(const ChosenPlan& chosen,
   return limits;
 }
 
-/// What is believed of the exchanges of the quickest two, three, ... devices; none without prices.
+/// What is believed of the exchanges of the fastest two, three, ... devices; none without prices.
 std::vector<cost::GroupExchanges> believed_exchanges(const ChosenPlan& chosen) {
   std::vector<cost::GroupExchanges> believed;
   if (chosen.priced.evaluator == nullptr) return believed;

@@ -156,9 +156,9 @@ run::Job make_job(const PreparedRun& prepared) {
       job.changes->at.push_back(given.begins);
   }
   job.devices = worker_devices(cluster, ids, choices.enforce);
-  if (prepared.adaptation && prepared.adaptation->succeeds)
+  if (prepared.adaptation && prepared.adaptation->taken_over)
     for (std::size_t i = 0; i < job.devices.size(); ++i)
-      job.devices[i].host = prepared.adaptation->succeeds->hosts[i];
+      job.devices[i].host = prepared.adaptation->taken_over->hosts[i];
   for (const simulate::SlowDown& slow : choices.conditions.slow_downs)
     for (run::WorkerDevice& device : job.devices)
       if (device.name == slow.device)
@@ -307,9 +307,9 @@ Result<void> note_clocks(const run::Job& job, const Outside& outside) {
 namespace {
 
 /// As `motley join` takes it.
-std::string door_address(const run::Door& door, bool for_others) {
+std::string control_socket_address(const run::ControlSocket& control_socket, bool for_others) {
   const std::string host = for_others ? run::own_host_name() : "127.0.0.1";
-  return fmt::format("{}@{}:{}", door.word(), host, door.port());
+  return fmt::format("{}@{}:{}", control_socket.word(), host, control_socket.port());
 }
 
 std::optional<job::Order> next_order(Adapting& adapting, Monitor& monitor) {
@@ -375,20 +375,21 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
                      outside.clock, outside.listener);
     MOTLEY_RETURN_IF_ERROR(adapting->open());
   }
-  std::unique_ptr<run::Door> door;
+  std::unique_ptr<run::ControlSocket> control_socket;
   std::unique_ptr<Renting> renting;
   if (prepared.adaptation && prepared.adaptation->replan) {
     const int port = prepared.adaptation->port;
     const bool for_others = port != 0 && !run::remote_hosts(prepared.job).empty();
-    MOTLEY_ASSIGN(door,
-                  run::Door::open(port, prepared.directory.door(),
-                                  for_others ? run::Callers::kAll : run::Callers::kThisMachine));
+    MOTLEY_ASSIGN(
+        control_socket,
+        run::ControlSocket::open(port, prepared.directory.control_socket(),
+                                 for_others ? run::Callers::kAll : run::Callers::kThisMachine));
     outside.listener.note(
         fmt::format("devices may come (motley join {}) and leave (motley leave {} DEVICE)",
-                    door_address(*door, for_others), prepared.choices.run_dir));
+                    control_socket_address(*control_socket, for_others), prepared.choices.run_dir));
     if (prepared.choices.renting) {
       const Renting::Place place{prepared.directory, outside.clock, *adapting, *adapting,
-                                 door_address(*door, for_others)};
+                                 control_socket_address(*control_socket, for_others)};
       MOTLEY_ASSIGN(renting, Renting::start(*prepared.choices.renting, *prepared.inputs,
                                             prepared.job, prepared.predicted, place));
     }
@@ -399,7 +400,7 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
   MOTLEY_ASSIGN(Notices notices,
                 Notices::start(prepared.choices.notices, prepared.choices.notice_hook));
   if (renting) notices.tell([&](const run::Notice& notice) { renting->hear(notice); });
-  Adapting* const elastic = door ? &*adapting : nullptr;
+  Adapting* const elastic = control_socket ? &*adapting : nullptr;
   Monitor monitor(watched_run(prepared), outside.clock, listener);
   MOTLEY_RETURN_IF_ERROR(monitor.open(prepared.directory, std::move(earlier)));
   const run::JobOutcome outcome = outside.workers.train(
@@ -413,7 +414,7 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
         return notices.look(elastic, listener) == Wish::kStop ? Wish::kStop : wish;
       },
       [&]() -> std::optional<job::Order> {
-        if (door) answer_requests(*door, *adapting);
+        if (control_socket) answer_requests(*control_socket, *adapting);
         (void)notices.look(elastic, listener);  // what it wants is heard with the next event
         if (renting) (void)renting->look();     // likewise
         return adapting ? next_order(*adapting, monitor) : std::nullopt;

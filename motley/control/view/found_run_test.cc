@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "motley/base/file.h"
-#include "motley/control/view/run_story.h"
-#include "motley/control/view/story_parts.h"
+#include "motley/control/view/report_parts.h"
+#include "motley/control/view/run_report.h"
 #include "motley/run/hosts/status.h"
 #include "motley/testing/small_inputs.h"
 
@@ -48,14 +48,14 @@ TEST_F(FoundRunTest, AnyFolderIsNoRun) {
 
 TEST_F(FoundRunTest, IsPreparedUntilSomethingStarts) {
   EXPECT_EQ(find().state, RunState::kPrepared);
-  EXPECT_EQ(RunTeller(find()).tell().verdict, "Prepared: nothing has started yet.");
+  EXPECT_EQ(RunReporter(find()).tell().verdict, "Prepared: nothing has started yet.");
 }
 
 TEST_F(FoundRunTest, RunsWhileWhoLeadsItLives) {
   ASSERT_TRUE(write_start(directory_, {"run", "-m", "my model"}));
   const FoundRun run = find();
   EXPECT_EQ(run.state, RunState::kRunning);
-  EXPECT_EQ(RunTeller(run).tell().command, "motley run -m 'my model'");
+  EXPECT_EQ(RunReporter(run).tell().command, "motley run -m 'my model'");
 }
 
 TEST_F(FoundRunTest, WhatWasKilledLeavesNoWordButWhereItsRanksWere) {
@@ -68,11 +68,11 @@ TEST_F(FoundRunTest, WhatWasKilledLeavesNoWordButWhereItsRanksWere) {
   EXPECT_EQ(run.ranks[0].step, 7);
   EXPECT_FALSE(run.ranks[0].is_running);
   EXPECT_FALSE(run.ranks[1].step);
-  const report::Story story = RunTeller(run).tell();
-  EXPECT_EQ(story.verdict,
+  const report::ReportData report_data = RunReporter(run).tell();
+  EXPECT_EQ(report_data.verdict,
             "Ended after 1 of 20 steps on 2 devices: its processes are gone and left no word: they "
             "were killed, or the machine went down.");
-  const Json json = run_to_json(run, story);
+  const Json json = run_to_json(run, report_data);
   EXPECT_EQ(json.at("state"), "ended");
   EXPECT_EQ(json.at("losses"), Json({2.0}));
   EXPECT_EQ(json.at("ranks").at(0).at("step"), 7);
@@ -82,7 +82,7 @@ TEST_F(FoundRunTest, AFailureSaysWhy) {
   ASSERT_TRUE(write_start(directory_, {}));
   ASSERT_TRUE(write_failure(
       directory_, {.code = "run.worker-lost", .message = "rank 1 (b:0) was killed by signal 9"}));
-  EXPECT_EQ(RunTeller(find()).tell().verdict,
+  EXPECT_EQ(RunReporter(find()).tell().verdict,
             "Failed after 0 of 20 steps on 2 devices: rank 1 (b:0) was killed by signal 9");
 }
 
@@ -100,7 +100,7 @@ TEST_F(FoundRunTest, DamagedFilesAreLeftOutWithANote) {
   const FoundRun run = find();
   EXPECT_EQ(run.state, RunState::kPrepared);
   EXPECT_THAT(run.notes, SizeIs(3));
-  EXPECT_THAT(RunTeller(run).tell().remarks, ::testing::Contains(HasSubstr("start.json: is no")));
+  EXPECT_THAT(RunReporter(run).tell().remarks, ::testing::Contains(HasSubstr("start.json: is no")));
 }
 
 class ScriptRunTest : public ::testing::Test {
@@ -126,28 +126,28 @@ class ScriptRunTest : public ::testing::Test {
 TEST_F(ScriptRunTest, ItsLogSaysWhatTheRanksTook) {
   const FoundRun run = find_run(directory_.path).value();
   EXPECT_TRUE(run.is_script);
-  const report::Story story = RunTeller(run).tell();
-  EXPECT_EQ(story.verdict,
+  const report::ReportData report_data = RunReporter(run).tell();
+  EXPECT_EQ(report_data.verdict,
             "Ended after 2 steps on 2 devices: its processes are gone and left no word: they were "
             "killed, or the machine went down.");
-  EXPECT_EQ(story.command, "python train.py 'a b'");
-  EXPECT_THAT(story.remarks, SizeIs(0));
-  EXPECT_THAT(story.ranks, SizeIs(0));
-  EXPECT_THAT(story.samples, ElementsAre(std::pair("a:0", 11), std::pair("b:0", 5)));
-  EXPECT_EQ(report::waiting_sentence(story),
+  EXPECT_EQ(report_data.command, "python train.py 'a b'");
+  EXPECT_THAT(report_data.remarks, SizeIs(0));
+  EXPECT_THAT(report_data.ranks, SizeIs(0));
+  EXPECT_THAT(report_data.samples, ElementsAre(std::pair("a:0", 11), std::pair("b:0", 5)));
+  EXPECT_EQ(report::waiting_sentence(report_data),
             "a:0 waits longest: 60 ms of each step (60 %) for b:0.");
-  ASSERT_THAT(story.memory, SizeIs(2));
-  EXPECT_EQ(story.memory[1].measured, Bytes(6));
-  ASSERT_THAT(story.curves, SizeIs(2));
-  EXPECT_THAT(story.curves[0].points, ElementsAre(std::pair(1, 2.5)));
-  EXPECT_EQ(run_to_json(run, story).at("losses").dump(), "[null,2.5]");
+  ASSERT_THAT(report_data.memory, SizeIs(2));
+  EXPECT_EQ(report_data.memory[1].measured, Bytes(6));
+  ASSERT_THAT(report_data.curves, SizeIs(2));
+  EXPECT_THAT(report_data.curves[0].points, ElementsAre(std::pair(1, 2.5)));
+  EXPECT_EQ(run_to_json(run, report_data).at("losses").dump(), "[null,2.5]");
 }
 
 TEST_F(ScriptRunTest, AnEndIsTold) {
   write(directory_.summary(), R"({"steps": 2, "losses": [null, 2.5], "stopped": false})");
   const FoundRun finished = find_run(directory_.path).value();
   EXPECT_EQ(finished.state, RunState::kFinished);
-  EXPECT_EQ(RunTeller(finished).tell().verdict,
+  EXPECT_EQ(RunReporter(finished).tell().verdict,
             "Finished: 2 steps on 2 devices, 100 ms a step. a:0 waits longest: 60 ms of each step "
             "(60 %) for b:0.");
   write(directory_.summary(), R"({"steps": 2, "stopped": true})");

@@ -12,7 +12,7 @@
 #include "motley/base/json.h"
 #include "motley/base/quiet_thread.h"
 #include "motley/control/claim.h"
-#include "motley/control/view/run_story.h"
+#include "motley/control/view/run_report.h"
 #include "motley/report/page/page.h"
 #include "motley/run/launch/diagnosis.h"
 #include "motley/run/launch/process_life.h"
@@ -57,11 +57,11 @@ class LivePage::Follower {
 
  private:
   void begin(FoundRun found) {
-    teller_.reset();
+    reporter_.reset();
     diagnosis_.reset();
     marks_ = marks_of(found.directory);
     run_ = std::make_unique<FoundRun>(std::move(found));
-    teller_ = std::make_unique<RunTeller>(*run_);
+    reporter_ = std::make_unique<RunReporter>(*run_);
     diagnosis_ = std::make_unique<run::Diagnosis>(run_->job);
     std::error_code code;
     read_ = std::filesystem::file_size(run_->directory.log(), code);
@@ -107,8 +107,8 @@ class LivePage::Follower {
   void tell(report::Sections which) {
     told_ = WatchClock::now();
     if (run_->state == RunState::kRunning) find_ranks();
-    const report::Story story = teller_->tell();
-    const std::vector<report::Section> now = report::print_sections(story, which);
+    const report::ReportData report_data = reporter_->tell();
+    const std::vector<report::Section> now = report::print_sections(report_data, which);
     Json changed = Json::array();
     std::string before;
     for (const report::Section& each : now) {
@@ -122,7 +122,7 @@ class LivePage::Follower {
     if (changed.empty()) return;
     std::vector<report::Section> all;
     for (const std::string& id : order_) all.push_back({id, known_.at(id)});
-    server_.show(report::print_page(story, all, report::Liveness::kLive));
+    server_.show(report::print_page(report_data, all, report::Liveness::kLive));
     server_.tell("sections", changed.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
 
@@ -150,7 +150,7 @@ class LivePage::Follower {
 
   PageServer& server_;
   std::unique_ptr<FoundRun> run_;
-  std::unique_ptr<RunTeller> teller_;
+  std::unique_ptr<RunReporter> reporter_;
   std::unique_ptr<run::Diagnosis> diagnosis_;
   std::vector<std::filesystem::file_time_type> marks_;
   std::map<std::string, std::string> known_;  // HTML by section

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "motley/program/program.h"
-#include "motley/report/page/story.h"
+#include "motley/report/page/report_data.h"
 
 namespace motley::control {
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "motley/control/view/story_parts.h"
+#include "motley/control/view/report_parts.h"
 #include "motley/program/program_text.h"
 
 namespace motley::control {

@@ -254,11 +254,11 @@ TEST(Collectives, TheBestDependsOnSizeAndSkew) {
   EXPECT_EQ(best(even_call(kAllReduce, first(16), 170e3), Backend::kGloo), kRing);
   // Skewed parts: not padded (3 * 20 ms), nor each by a broadcast of its own (2 * 24 ms).
   const CollectiveCall skewed{kAllGather, first(4), {20e6, 2e6, 1e6, 1e6}};
-  const auto quickest = [&](const std::vector<Algorithm>& algorithms) {
+  const auto fastest = [&](const std::vector<Algorithm>& algorithms) {
     return best_algorithm(network, skewed, kTransport, algorithms).algorithm;
   };
-  EXPECT_EQ(quickest({kRing, kDirect, kSeparate}), kSeparate);
-  EXPECT_EQ(quickest({kRing, kDirect, kSeparate, kGrouped}), kGrouped);
+  EXPECT_EQ(fastest({kRing, kDirect, kSeparate}), kSeparate);
+  EXPECT_EQ(fastest({kRing, kDirect, kSeparate, kGrouped}), kGrouped);
 }
 
 TEST(Collectives, AMethodNamesItsAlgorithms) {

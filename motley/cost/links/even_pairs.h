@@ -14,7 +14,7 @@ namespace motley::cost {
 
 struct Transport;
 
-/// Messages of equal size between pairs of devices, all at once. Nodes that are alike may be
+/// Messages of equal size between pairs of devices, all at once. Nodes that are identical may be
 /// exchanged, and so may devices of a node that have ports of one rate: messages that this turns
 /// into each other go at one rate while nothing else is under way, and are one flow that crosses
 /// the links of all. So there are as many flows as pairs of unlike nodes and devices, and building

@@ -24,7 +24,7 @@ double seconds_per_byte(const Network& network, const std::vector<std::int32_t>&
   return seconds;
 }
 
-/// One node of those that are alike, or two.
+/// One node of those that are identical, or two.
 std::vector<NodeId> examples(const Network& network, const std::vector<NodeId>& nodes) {
   std::map<int, int> seen;
   std::vector<NodeId> found;

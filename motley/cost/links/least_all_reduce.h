@@ -23,10 +23,10 @@ namespace motley::cost {
 ///   enough to hold them, the fullest nodes nearest to the roots. Some node's ways carry (m = 2, 3,
 ///   more) 1, 3/2, 2 times B, the port of a rank amid a chain, of which there are k - 2m or more,
 ///   2 B.
-/// Over all m the least counts. Exact where all is alike and nodes are full.
+/// Over all m the least counts. Exact where all is identical and nodes are full.
 class LeastAllReduce {
  public:
-  /// By which of the backend's algorithms is quickest; `network` must outlive it. O(devices log
+  /// By which of the backend's algorithms is fastest; `network` must outlive it. O(devices log
   /// devices + unlike nodes squared).
   LeastAllReduce(const Network& network, const std::vector<DeviceId>& devices,
                  const Transport& transport, Backend backend);

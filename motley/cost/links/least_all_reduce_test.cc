@@ -46,7 +46,7 @@ std::vector<DeviceId> all_of(const cluster::Cluster& cluster) {
   return devices;
 }
 
-TEST(LeastAllReduce, IsExactOnFullNodesThatAreAlike) {
+TEST(LeastAllReduce, IsExactOnFullNodesThatAreIdentical) {
   for (const int nodes : {1, 2, 3, 4, 8, 16})
     for (const int each : {1, 2, 4, 8}) {
       if (nodes * each < 2) continue;

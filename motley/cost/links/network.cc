@@ -129,14 +129,14 @@ void Network::add_local(const Cluster& cluster, NodeId node) {
   if (devices.size() < 2 || device_ports_[devices.front().index()].out >= 0) return;
   std::vector<std::optional<cluster::PlanningKind>> kinds;
   for (const DeviceId device : devices) kinds.push_back(kind_of(cluster.device(device)));
-  const bool are_alike = std::all_of(kinds.begin(), kinds.end(), [&](const auto& kind) {
+  const bool are_identical = std::all_of(kinds.begin(), kinds.end(), [&](const auto& kind) {
     return kind && kind->name == kinds.front()->name;
   });
   for (std::size_t i = 0; i < devices.size(); ++i) {
     if (!kinds[i]) continue;
     // NVLink and the like join devices of a kind; unlike ones meet over their host's bus.
-    const auto rate =
-        are_alike && kinds[i]->peer_bandwidth ? kinds[i]->peer_bandwidth : kinds[i]->host_bandwidth;
+    const auto rate = are_identical && kinds[i]->peer_bandwidth ? kinds[i]->peer_bandwidth
+                                                                : kinds[i]->host_bandwidth;
     if (rate) add_device_ports(cluster, devices[i], *rate);
   }
 }

@@ -71,7 +71,7 @@ class Network {
   /// What lies between the devices of a node, -1: nothing; and how long a message takes there.
   std::int32_t local_whole(NodeId node) const { return local_whole_[node.index()]; }
   Seconds local_latency(NodeId node) const { return local_latency_[node.index()]; }
-  /// Nodes of equal numbers are alike in all that joins them to other nodes and to each other:
+  /// Nodes of equal numbers are identical in all that joins them to other nodes and to each other:
   /// exchanged, they leave the network between nodes as it is.
   const std::vector<int>& likeness() const { return likeness_; }
 

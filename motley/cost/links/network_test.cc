@@ -92,7 +92,7 @@ TEST(Network, SwitchesAndNodesMayHaveALimitOfTheirOwn) {
   EXPECT_EQ(found, own.size());
 }
 
-TEST(Network, NodesThatMayBeExchangedAreAlike) {
+TEST(Network, NodesThatMayBeExchangedAreIdentical) {
   // b has a card of its own, c and d a line of their own; a and e are at the switch alone.
   std::string text;
   for (const char* name : {"a", "b", "c", "d", "e"})
@@ -112,9 +112,9 @@ TEST(Network, NothingLimitsWhereNoLinkIs) {
 
 TEST(Network, KnownKindsBringTheirPorts) {
   // NVLink 3 of the A100: 300 GB/s each way; PCIe 3.0 x16 of the T4: 15.75 GB/s each way.
-  const Network alike(cluster_of(node("a", "kind = \"a100-80g\"\ncount = 2")));
-  ASSERT_EQ(alike.links().size(), 4u);
-  EXPECT_EQ(alike.links()[0], (NetworkLink{"a:0>a", BytesPerSecond(300e9)}));
+  const Network identical(cluster_of(node("a", "kind = \"a100-80g\"\ncount = 2")));
+  ASSERT_EQ(identical.links().size(), 4u);
+  EXPECT_EQ(identical.links()[0], (NetworkLink{"a:0>a", BytesPerSecond(300e9)}));
   // Unlike devices meet on the host's links.
   const Network mixed(
       cluster_of("[[node]]\nname = \"a\"\n[[node.device]]\nkind = \"a100-80g\"\n"

@@ -23,7 +23,7 @@ TEST(Readings, APreciseRoundWeighsMore) {
   EXPECT_NEAR(merged.seconds, 1.004, 0.001);
 }
 
-TEST(Readings, RoundsThatDisagreeWeighAlike) {
+TEST(Readings, RoundsThatDisagreeWeighIdentical) {
   // tau^2 is far above the rounds' own variances, so the mean is the plain one.
   const MergedReading merged = merge_readings({{1.0, 0.01, 100}, {1.2, 0.02, 100}});
   EXPECT_NEAR(merged.seconds, 1.1, 0.001);

@@ -93,8 +93,9 @@ ScratchModel::ScratchModel(const std::vector<OpEntry>& entries) {
 Bytes ScratchModel::scratch(std::string_view name, DTypes reads, const OperatorWork& work) const {
   const auto known = operators_.find(name);
   if (known == operators_.end() || !(work.bytes > 0)) return Bytes(0);
-  const auto alike = known->second.by_dtypes.find(reads);
-  const Line& line = alike == known->second.by_dtypes.end() ? known->second.all : alike->second;
+  const auto identical = known->second.by_dtypes.find(reads);
+  const Line& line =
+      identical == known->second.by_dtypes.end() ? known->second.all : identical->second;
   double sum = kLineWeight * (line.fixed / work.bytes + line.per_byte), weight = kLineWeight;
   for (const Sample& sample : line.samples) {
     const double near = nearness(work, sample.work);

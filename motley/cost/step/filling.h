@@ -18,7 +18,7 @@ namespace motley::cost {
 /// (docs/algorithms.md, "Batch split"). Nothing is assumed of f but that it does not fall.
 class Filling {
  public:
-  /// Devices that are alike. Each takes from `least` to `most` samples, or none.
+  /// Devices that are identical. Each takes from `least` to `most` samples, or none.
   struct Crew {
     const StepRamp* ramp = nullptr;
     std::int64_t least = 1, most = 0;

@@ -92,30 +92,31 @@ ShardingRule rule_alone(const Op& op) {
 
 namespace {
 
-bool is_alike_along(const ShardingRule& rule, int factor, const std::vector<AlikeDims>& values) {
+bool is_identical_along(const ShardingRule& rule, int factor,
+                        const std::vector<IdenticalDims>& values) {
   const Factor& about = rule.factors[static_cast<std::size_t>(factor)];
   if (about.size == 1) return true;
   if (about.split != Split::kPlain && about.split != Split::kMean) return false;
   for (std::size_t o = 0; o < rule.operands.size(); ++o)
     for (std::size_t d = 0; d < rule.operand_factors[o].size(); ++d) {
       const DimFactors& dim = rule.operand_factors[o][d];
-      const bool is_alike = d < 64 && (values[rule.operands[o].index()] >> d & 1) != 0;
-      if (!is_alike && std::find(dim.begin(), dim.end(), factor) != dim.end()) return false;
+      const bool is_identical = d < 64 && (values[rule.operands[o].index()] >> d & 1) != 0;
+      if (!is_identical && std::find(dim.begin(), dim.end(), factor) != dim.end()) return false;
     }
   return true;
 }
 
 }  // namespace
 
-std::vector<AlikeDims> alike_results(const ShardingRule& rule,
-                                     const std::vector<AlikeDims>& values) {
-  std::vector<AlikeDims> results(rule.result_factors.size(), 0);
+std::vector<IdenticalDims> identical_results(const ShardingRule& rule,
+                                             const std::vector<IdenticalDims>& values) {
+  std::vector<IdenticalDims> results(rule.result_factors.size(), 0);
   for (std::size_t r = 0; r < results.size(); ++r)
     for (std::size_t d = 0; d < rule.result_factors[r].size() && d < 64; ++d) {
       const DimFactors& dim = rule.result_factors[r][d];
       if (std::all_of(dim.begin(), dim.end(),
-                      [&](int factor) { return is_alike_along(rule, factor, values); }))
-        results[r] |= AlikeDims{1} << d;
+                      [&](int factor) { return is_identical_along(rule, factor, values); }))
+        results[r] |= IdenticalDims{1} << d;
     }
   return results;
 }

@@ -73,12 +73,12 @@ ShardingRule find_rule_or_whole(const Graph& graph, OpId op, const Sizes& sizes,
 ShardingRule rule_alone(const Op& op);
 
 /// Dimensions of a tensor along which all its elements are equal, as bits.
-using AlikeDims = std::uint64_t;
+using IdenticalDims = std::uint64_t;
 
 /// Of each result, by those of all values: what an operator makes out of nothing, or of what it
-/// repeats, is alike, and so is what it makes element by element of what is alike.
-std::vector<AlikeDims> alike_results(const ShardingRule& rule,
-                                     const std::vector<AlikeDims>& values);
+/// repeats, is identical, and so is what it makes element by element of what is identical.
+std::vector<IdenticalDims> identical_results(const ShardingRule& rule,
+                                             const std::vector<IdenticalDims>& values);
 
 /// Whether an operator (by name without overload) works element by element over operands that numpy
 /// broadcasting aligns.

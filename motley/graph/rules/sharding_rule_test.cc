@@ -166,7 +166,7 @@ TEST(ShardingRule, SizesAmongTheArgumentsFollowTheParts) {
   EXPECT_THAT(rule->slots, UnorderedElementsAre(SizeSlot{1, 0, {0}}, SizeSlot{1, 1, {1, 2}}));
 }
 
-TEST(ShardingRule, BlocksOfADimensionAreCutAlike) {
+TEST(ShardingRule, BlocksOfADimensionAreCutIdentical) {
   const auto slice = [](std::int64_t start, std::int64_t end) {
     return make_graph({{kF, {4, 12}}},
                       make_op("aten::slice", {value(0), {1}, {start}, {end}, {1}}, "Tensor"),
@@ -291,36 +291,36 @@ TEST(ShardingRule, OwnStatisticsMakeTermsOfWhatIsAveraged) {
   EXPECT_EQ(forms(Statistics::kOwn), "S(0: 6) R R P P ");
 }
 
-/// By result: along which of its dimensions all is alike, "01" for the second of two.
-std::string alike(const Graph& graph, const std::vector<AlikeDims>& operands) {
-  std::vector<AlikeDims> values = operands;
+/// By result: along which of its dimensions all is identical, "01" for the second of two.
+std::string identical(const Graph& graph, const std::vector<IdenticalDims>& operands) {
+  std::vector<IdenticalDims> values = operands;
   values.resize(graph.values.size(), 0);
   const auto rule = find_rule_or_whole(graph, OpId(0), {});
-  const std::vector<AlikeDims> results = alike_results(rule, values);
+  const std::vector<IdenticalDims> results = identical_results(rule, values);
   std::string text;
   for (std::size_t d = 0; d < graph.value(graph.ops[0].outputs[0]).shape.size(); ++d)
     text += (results[0] >> d & 1) != 0 ? '1' : '0';
   return text;
 }
 
-TEST(ShardingRule, WhatIsMadeOfNothingOrRepeatedIsAlike) {
+TEST(ShardingRule, WhatIsMadeOfNothingOrRepeatedIsIdentical) {
   const Graph full = make_graph({}, make_op("aten::full", {list({6, 4}), {1.0}}), {{kF, {6, 4}}});
-  EXPECT_EQ(alike(full, {}), "11");
+  EXPECT_EQ(identical(full, {}), "11");
   const Graph expand =
       make_graph({{kF, {4}}}, make_op("aten::expand", {value(0), list({6, 4})}), {{kF, {6, 4}}});
-  EXPECT_EQ(alike(expand, {0}), "10");
+  EXPECT_EQ(identical(expand, {0}), "10");
   const Graph add = make_graph({{kF, {6, 4}}, {kF, {4}}},
                                make_op("aten::add", {value(0), value(1), {1}}), {{kF, {6, 4}}});
-  EXPECT_EQ(alike(add, {0b11, 0}), "10");
-  EXPECT_EQ(alike(add, {0b01, 0b1}), "10");
-  EXPECT_EQ(alike(add, {0b10, 0}), "00");
+  EXPECT_EQ(identical(add, {0b11, 0}), "10");
+  EXPECT_EQ(identical(add, {0b01, 0b1}), "10");
+  EXPECT_EQ(identical(add, {0b10, 0}), "00");
   // [6, 4] as [24]: both dimensions must be.
   const Graph view =
       make_graph({{kF, {6, 4}}}, make_op("aten::view", {value(0), list({24})}), {{kF, {24}}});
-  EXPECT_EQ(alike(view, {0b11}), "1");
-  EXPECT_EQ(alike(view, {0b01}), "0");
+  EXPECT_EQ(identical(view, {0b11}), "1");
+  EXPECT_EQ(identical(view, {0b01}), "0");
   const Graph sort = make_graph({{kF, {6}}}, make_op("aten::unheard_of", {value(0)}), {{kF, {6}}});
-  EXPECT_EQ(alike(sort, {0b1}), "0");
+  EXPECT_EQ(identical(sort, {0b1}), "0");
 }
 
 TEST(ShardingRule, AloneNothingIsSaidButWhichTensorsThereAre) {

@@ -56,10 +56,10 @@ double parts_total(const DeviceMemory& memory) {
   return total;
 }
 
-Table memory_table(const Story& story) {
+Table memory_table(const ReportData& report_data) {
   Table table{{"device", "samples", "limit", "predicted", "measured", "of which"}, {}};
-  for (std::size_t i = 0; i < story.memory.size(); ++i) {
-    const DeviceMemory& each = story.memory[i];
+  for (std::size_t i = 0; i < report_data.memory.size(); ++i) {
+    const DeviceMemory& each = report_data.memory[i];
     const std::string place = fmt::format("/device_memory/{}/", i);
     const auto cell = [&](const std::optional<Bytes>& bytes, const char* key) {
       return bytes ? bytes_cell(place + key, *bytes) : Cell{"-"};
@@ -68,10 +68,10 @@ Table memory_table(const Story& story) {
     for (const auto& [name, bytes] : each.parts)
       parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", name, format_bytes(bytes));
     Cell samples{"-"};
-    for (std::size_t s = 0; s < story.samples.size(); ++s)
-      if (story.samples[s].first == each.device)
+    for (std::size_t s = 0; s < report_data.samples.size(); ++s)
+      if (report_data.samples[s].first == each.device)
         samples = number_cell(fmt::format("/samples/{}/samples", s),
-                              static_cast<double>(story.samples[s].second));
+                              static_cast<double>(report_data.samples[s].second));
     table.rows.push_back({{each.device},
                           std::move(samples),
                           cell(each.limit, "limit_bytes"),
@@ -84,14 +84,14 @@ Table memory_table(const Story& story) {
 
 }  // namespace
 
-std::optional<Picture> draw_memory(const Story& story) {
-  if (story.memory.empty()) return std::nullopt;
+std::optional<Picture> draw_memory(const ReportData& report_data) {
+  if (report_data.memory.empty()) return std::nullopt;
   Picture picture{.id = "memory", .title = "Memory, by what it holds"};
   picture.says = "When most is held. A thick line is a device's limit, where it is near enough.";
   PartNumbers numbers;
   std::vector<Bar> bars;
   double scale = 0;
-  for (const DeviceMemory& each : story.memory) {
+  for (const DeviceMemory& each : report_data.memory) {
     Bar bar{each.device, {}, memory_words(each)};
     for (const auto& [name, bytes] : each.parts)
       bar.parts.push_back({static_cast<double>(bytes.value), part_class(numbers.of(name)),
@@ -107,12 +107,12 @@ std::optional<Picture> draw_memory(const Story& story) {
     if (bar.mark && *bar.mark < 2 * held) scale = std::max(scale, *bar.mark * 1.02);
   draw_both(bars, scale, picture);
   picture.legend = numbers.legend();
-  picture.table = memory_table(story);
+  picture.table = memory_table(report_data);
   return picture;
 }
 
-std::optional<Picture> draw_links(const Story& story) {
-  if (story.links.empty()) return std::nullopt;
+std::optional<Picture> draw_links(const ReportData& report_data) {
+  if (report_data.links.empty()) return std::nullopt;
   Picture picture{.id = "links", .title = "Links between machines, by load"};
   picture.says =
       "The share of a step in which an exchange that crosses the link is under way. Bytes are "
@@ -120,8 +120,8 @@ std::optional<Picture> draw_links(const Story& story) {
       "of rings.";
   Table table{{"link", "rate", "bytes a step", "busy"}, {}};
   std::vector<Bar> bars;
-  for (std::size_t i = 0; i < story.links.size(); ++i) {
-    const LinkLoad& each = story.links[i];
+  for (std::size_t i = 0; i < report_data.links.size(); ++i) {
+    const LinkLoad& each = report_data.links[i];
     const std::string place = fmt::format("/links/{}/", i);
     bars.push_back(
         {each.name,
@@ -139,19 +139,19 @@ std::optional<Picture> draw_links(const Story& story) {
   return picture;
 }
 
-std::optional<Picture> draw_layers(const Story& story) {
-  if (story.layers.empty()) return std::nullopt;
+std::optional<Picture> draw_layers(const ReportData& report_data) {
+  if (report_data.layers.empty()) return std::nullopt;
   Picture picture{.id = "layers", .title = "Layers, and how each is cut"};
   picture.says = "Compute a step, of all devices together.";
   PartNumbers numbers;
   std::vector<Bar> bars;
   double scale = 0;
-  const std::vector<std::string>& devices = story.timelines.back().trace.devices;
+  const std::vector<std::string>& devices = report_data.timelines.back().trace.devices;
   const bool is_many = devices.size() > 10;  // no more can be told apart
   Table table{{"layer", "how it is cut"}, {}};
   if (!is_many) table.head.insert(table.head.end(), devices.begin(), devices.end());
-  for (std::size_t i = 0; i < story.layers.size(); ++i) {
-    const LayerCut& each = story.layers[i];
+  for (std::size_t i = 0; i < report_data.layers.size(); ++i) {
+    const LayerCut& each = report_data.layers[i];
     Bar bar{each.layer, {}, each.cut};
     double total = 0;
     std::vector<Cell> row{{each.layer}, {each.cut}};
@@ -173,8 +173,8 @@ std::optional<Picture> draw_layers(const Story& story) {
   return picture;
 }
 
-std::optional<Picture> draw_stages(const Story& story) {
-  if (story.stages.empty()) return std::nullopt;
+std::optional<Picture> draw_stages(const ReportData& report_data) {
+  if (report_data.stages.empty()) return std::nullopt;
   Picture picture{.id = "stages", .title = "Stages and micro-batches"};
   picture.says =
       "Each replica is cut into stages, which pass its micro-batches on to each other. What a "
@@ -184,8 +184,8 @@ std::optional<Picture> draw_stages(const Story& story) {
               {}};
   std::vector<Bar> bars;
   double scale = 0;
-  for (std::size_t i = 0; i < story.stages.size(); ++i) {
-    const StageRow& each = story.stages[i];
+  for (std::size_t i = 0; i < report_data.stages.size(); ++i) {
+    const StageRow& each = report_data.stages[i];
     const std::string place = fmt::format("/stages/{}/", i);
     const std::string name = fmt::format("{}.{}", each.replica, each.stage);
     const std::string devices = join(each.devices, ", ");
@@ -210,18 +210,18 @@ std::optional<Picture> draw_stages(const Story& story) {
   return picture;
 }
 
-std::optional<Picture> draw_neighbours(const Story& story) {
-  if (story.neighbours.empty()) return std::nullopt;
+std::optional<Picture> draw_neighbours(const ReportData& report_data) {
+  if (report_data.neighbours.empty()) return std::nullopt;
   Picture picture{.id = "neighbours", .title = "What plans beside it would take"};
   picture.says = "A step of each, by the same prices. Hatched: a device has not the memory for it.";
   Seconds ours;
-  for (const Neighbour& each : story.neighbours)
+  for (const Neighbour& each : report_data.neighbours)
     if (each.label == kThisPlan) ours = each.step;
   Table table{{"plan", "a step", "beside this one", "fits"}, {}};
   std::vector<Bar> bars;
   double scale = 0;
-  for (std::size_t i = 0; i < story.neighbours.size(); ++i) {
-    const Neighbour& each = story.neighbours[i];
+  for (std::size_t i = 0; i < report_data.neighbours.size(); ++i) {
+    const Neighbour& each = report_data.neighbours[i];
     const bool is_ours = each.label == kThisPlan;
     const std::string off =
         is_ours || ours.value <= 0 ? "" : fmt::format("{:+.1f} %", 100 * (each.step / ours - 1));
@@ -244,16 +244,17 @@ std::optional<Picture> draw_neighbours(const Story& story) {
   return picture;
 }
 
-std::optional<Picture> draw_ranks(const Story& story) {
-  if (story.ranks.empty()) return std::nullopt;
+std::optional<Picture> draw_ranks(const ReportData& report_data) {
+  if (report_data.ranks.empty()) return std::nullopt;
   Picture picture{.id = "ranks", .title = "Where each rank is"};
-  picture.says = story.state == "running" ? "Steps that each rank has come to."
-                                          : "Steps that each rank came to, and what it did last.";
+  picture.says = report_data.state == "running"
+                     ? "Steps that each rank has come to."
+                     : "Steps that each rank came to, and what it did last.";
   Table table{{"rank", "device", "process", "step", "where"}, {}};
   std::vector<Bar> bars;
   double scale = 1;
-  for (std::size_t i = 0; i < story.ranks.size(); ++i) {
-    const RankRow& each = story.ranks[i];
+  for (std::size_t i = 0; i < report_data.ranks.size(); ++i) {
+    const RankRow& each = report_data.ranks[i];
     const double step = each.step ? static_cast<double>(*each.step) : 0;
     bars.push_back({fmt::format("{} (rank {})", each.device, each.rank),
                     {{step, each.is_running ? "work" : "wait", each.where}},

@@ -149,10 +149,10 @@ Table curve_table(const Curve& curve, std::size_t number) {
 
 }  // namespace
 
-std::vector<Picture> draw_curves(const Story& story) {
+std::vector<Picture> draw_curves(const ReportData& report_data) {
   std::vector<Picture> pictures;
-  for (std::size_t i = 0; i < story.curves.size(); ++i) {
-    const Curve& curve = story.curves[i];
+  for (std::size_t i = 0; i < report_data.curves.size(); ++i) {
+    const Curve& curve = report_data.curves[i];
     Picture picture{.id = fmt::format("curve-{}", i)};
     picture.title = curve.name;
     if (!picture.title.empty() && picture.title[0] >= 'a' && picture.title[0] <= 'z')

@@ -139,9 +139,9 @@ class Rows {
         fmt::format("{}{}: {} a step", timeline.name,
                     timeline.caption.empty() ? "" : " (" + timeline.caption + ")",
                     format_seconds(timeline.step), frame_.is_narrow() ? "" : " a step");
-    constexpr double kAlike = 0.1;
+    constexpr double kIdentical = 0.1;
     const double seconds = 1e-9 * static_cast<double>(shown_.end - shown_.begin);
-    if (std::abs(seconds - timeline.step.value) > kAlike * timeline.step.value)
+    if (std::abs(seconds - timeline.step.value) > kIdentical * timeline.step.value)
       text += fmt::format(", this one {}", format_seconds(Seconds(seconds)));
     return text;
   }
@@ -389,10 +389,10 @@ Svg draw_all(const std::vector<ShownStep>& steps, Frame frame, double below = 0)
   return svg;
 }
 
-std::vector<ShownStep> shown_steps(const Story& story) {
+std::vector<ShownStep> shown_steps(const ReportData& report_data) {
   std::vector<ShownStep> steps;
-  for (const Timeline& each : story.timelines)
-    if (!each.trace.steps.empty()) steps.push_back(choose_step(each, story.stages));
+  for (const Timeline& each : report_data.timelines)
+    if (!each.trace.steps.empty()) steps.push_back(choose_step(each, report_data.stages));
   return steps;
 }
 
@@ -400,10 +400,10 @@ double in_seconds(Nanoseconds time, const DeviceTimes& of) {
   return of.steps > 0 ? 1e-9 * static_cast<double>(time) / static_cast<double>(of.steps) : 0;
 }
 
-Table table_of_times(const Story& story) {
+Table table_of_times(const ReportData& report_data) {
   Table table{{"timeline", "device", "computes", "waits", "for whom", "exchange, pauses"}, {}};
-  for (std::size_t t = 0; t < story.timelines.size(); ++t) {
-    const Timeline& timeline = story.timelines[t];
+  for (std::size_t t = 0; t < report_data.timelines.size(); ++t) {
+    const Timeline& timeline = report_data.timelines[t];
     const trace::Trace& trace = timeline.trace;
     const std::vector<DeviceTimes> times = sum_times(trace, find_waits(trace, timeline.peers));
     for (std::size_t d = 0; d < times.size(); ++d) {
@@ -414,7 +414,7 @@ Table table_of_times(const Story& story) {
           late += (late.empty() ? "" : ", ") + trace.devices[other];
       if (std::count(late.begin(), late.end(), ',') > 3) late = "several";
       table.rows.push_back(
-          {{story.timelines[t].name},
+          {{report_data.timelines[t].name},
            {trace.devices[d]},
            seconds_cell(place + "computing_s", in_seconds(times[d].computing, times[d])),
            seconds_cell(place + "waiting_s", in_seconds(times[d].waiting, times[d])),
@@ -427,17 +427,17 @@ Table table_of_times(const Story& story) {
 
 }  // namespace
 
-std::optional<Picture> draw_timelines(const Story& story) {
-  const std::vector<ShownStep> steps = shown_steps(story);
+std::optional<Picture> draw_timelines(const ReportData& report_data) {
+  const std::vector<ShownStep> steps = shown_steps(report_data);
   if (steps.empty()) return std::nullopt;
   Picture picture{.id = "step", .title = "A step, device by device"};
   picture.says =
-      waiting_sentence(story) +
+      waiting_sentence(report_data) +
       " Time goes from left to right, by one clock for all; arrows go from who is late to "
       "who waits.";
   picture.wide = draw_all(steps, kWide).str();
   picture.narrow = draw_all(steps, kNarrow).str();
-  picture.table = table_of_times(story);
+  picture.table = table_of_times(report_data);
   for (const Key& each : find_keys(steps)) picture.legend += legend_entry(each.classes, each.says);
   for (const ShownStep& each : steps)
     if (each.timeline->trace.devices.size() > kMostRows)
@@ -446,8 +446,9 @@ std::optional<Picture> draw_timelines(const Story& story) {
   return picture;
 }
 
-std::optional<std::string> draw_timelines_alone(const Story& story, std::string_view head) {
-  const std::vector<ShownStep> steps = shown_steps(story);
+std::optional<std::string> draw_timelines_alone(const ReportData& report_data,
+                                                std::string_view head) {
+  const std::vector<ShownStep> steps = shown_steps(report_data);
   if (steps.empty()) return std::nullopt;
   return draw_all(steps, kWide, 20).file(head);
 }

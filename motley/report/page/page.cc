@@ -11,21 +11,21 @@
 namespace motley::report {
 namespace {
 
-std::vector<Picture> draw(const Story& story, Sections which) {
+std::vector<Picture> draw(const ReportData& report_data, Sections which) {
   std::vector<Picture> pictures;
   const auto add = [&](std::optional<Picture> picture) {
     if (picture) pictures.push_back(std::move(*picture));
   };
   const bool all = which == Sections::kAll;
-  add(draw_ranks(story));
-  if (all) add(draw_timelines(story));
-  for (Picture& each : draw_curves(story)) pictures.push_back(std::move(each));
-  add(draw_memory(story));
+  add(draw_ranks(report_data));
+  if (all) add(draw_timelines(report_data));
+  for (Picture& each : draw_curves(report_data)) pictures.push_back(std::move(each));
+  add(draw_memory(report_data));
   if (!all) return pictures;
-  add(draw_links(story));
-  add(draw_layers(story));
-  add(draw_stages(story));
-  add(draw_neighbours(story));
+  add(draw_links(report_data));
+  add(draw_layers(report_data));
+  add(draw_stages(report_data));
+  add(draw_neighbours(report_data));
   return pictures;
 }
 
@@ -62,22 +62,22 @@ std::string print_picture(const Picture& picture) {
 
 }  // namespace
 
-std::vector<Section> print_sections(const Story& story, Sections which) {
-  std::string head =
-      fmt::format("<p class=\"state {0}\">{0}</p><h1>{1}</h1><p class=\"verdict\">{2}</p>",
-                  escape(story.state), escape(story.title), escape(story.verdict));
-  for (const std::string& each : story.remarks)
+std::vector<Section> print_sections(const ReportData& report_data, Sections which) {
+  std::string head = fmt::format(
+      "<p class=\"state {0}\">{0}</p><h1>{1}</h1><p class=\"verdict\">{2}</p>",
+      escape(report_data.state), escape(report_data.title), escape(report_data.verdict));
+  for (const std::string& each : report_data.remarks)
     head += "<p class=\"remark\">" + escape(each) + "</p>";
   std::vector<Section> sections{{"head", std::move(head)}};
-  for (const Picture& picture : draw(story, which))
+  for (const Picture& picture : draw(report_data, which))
     sections.push_back({picture.id, print_picture(picture)});
-  if (which == Sections::kAll && !story.command.empty())
+  if (which == Sections::kAll && !report_data.command.empty())
     sections.push_back({"command", "<h2>To repeat it</h2><pre class=\"scroll\">" +
-                                       escape(story.command) + "</pre>"});
+                                       escape(report_data.command) + "</pre>"});
   return sections;
 }
 
-std::string print_page(const Story& story, const std::vector<Section>& sections,
+std::string print_page(const ReportData& report_data, const std::vector<Section>& sections,
                        Liveness liveness) {
   const bool is_live = liveness == Liveness::kLive;
   std::string inside;
@@ -92,13 +92,14 @@ std::string print_page(const Story& story, const std::vector<Section>& sections,
       "<body><svg width=\"0\" height=\"0\" style=\"position:absolute\" "
       "aria-hidden=\"true\">{}</svg>"
       "<main id=\"page\">{}</main><script>{}</script></body></html>\n",
-      is_live ? "'self'" : "'none'", escape(story.title), escape(story.state), kPictureStyle,
-      kPageStyle, kPatterns, inside,
+      is_live ? "'self'" : "'none'", escape(report_data.title), escape(report_data.state),
+      kPictureStyle, kPageStyle, kPatterns, inside,
       is_live ? fmt::format("{}{}", kZoomScript, kLiveScript) : std::string(kZoomScript));
 }
 
-std::optional<std::string> print_step_picture(const Story& story) {
-  return draw_timelines_alone(story, fmt::format("<style>{}</style>{}", kPictureStyle, kPatterns));
+std::optional<std::string> print_step_picture(const ReportData& report_data) {
+  return draw_timelines_alone(report_data,
+                              fmt::format("<style>{}</style>{}", kPictureStyle, kPatterns));
 }
 
 }  // namespace motley::report

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "motley/report/page/story.h"
+#include "motley/report/page/report_data.h"
 #include "motley/report/page/svg.h"
 
 namespace motley::report {
@@ -44,15 +44,16 @@ std::string legend_entry(std::string_view classes, std::string_view text);
 std::string fit(std::string_view text, double width);
 std::string fit_bold(std::string_view text, double width);
 
-/// The pictures of a story; none where it has nothing to show.
-std::optional<Picture> draw_timelines(const Story& story);
-std::optional<std::string> draw_timelines_alone(const Story& story, std::string_view head);
-std::optional<Picture> draw_memory(const Story& story);
-std::vector<Picture> draw_curves(const Story& story);
-std::optional<Picture> draw_links(const Story& story);
-std::optional<Picture> draw_layers(const Story& story);
-std::optional<Picture> draw_stages(const Story& story);
-std::optional<Picture> draw_neighbours(const Story& story);
-std::optional<Picture> draw_ranks(const Story& story);
+/// The pictures of a report data; none where it has nothing to show.
+std::optional<Picture> draw_timelines(const ReportData& report_data);
+std::optional<std::string> draw_timelines_alone(const ReportData& report_data,
+                                                std::string_view head);
+std::optional<Picture> draw_memory(const ReportData& report_data);
+std::vector<Picture> draw_curves(const ReportData& report_data);
+std::optional<Picture> draw_links(const ReportData& report_data);
+std::optional<Picture> draw_layers(const ReportData& report_data);
+std::optional<Picture> draw_stages(const ReportData& report_data);
+std::optional<Picture> draw_neighbours(const ReportData& report_data);
+std::optional<Picture> draw_ranks(const ReportData& report_data);
 
 }  // namespace motley::report

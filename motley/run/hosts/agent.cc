@@ -24,13 +24,13 @@
 #include <vector>
 
 #include "motley/base/json.h"
-#include "motley/run/hosts/crew.h"
 #include "motley/run/hosts/elapsed.h"
 #include "motley/run/hosts/frame.h"
-#include "motley/run/hosts/heir.h"
 #include "motley/run/hosts/here.h"
 #include "motley/run/hosts/outgoing_files.h"
+#include "motley/run/hosts/process_set.h"
 #include "motley/run/hosts/signal_pipe.h"
+#include "motley/run/hosts/standby.h"
 #include "motley/run/hosts/status.h"
 #include "motley/run/hosts/wire.h"
 
@@ -53,7 +53,7 @@ class Agent {
  public:
   explicit Agent(const AgentOptions& options)
       : options_(options),
-        crew_(options.worker, no_signals()),
+        process_set_(options.worker, no_signals()),
         input_(options.input),
         output_(options.output) {
     if (options.passes_signals) signals_.emplace();
@@ -61,7 +61,7 @@ class Agent {
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
   ~Agent() {
-    crew_.signal(SIGKILL);
+    process_set_.signal(SIGKILL);
     std::error_code code;
     if (!scratch_.empty()) fs::remove_all(scratch_, code);
   }
@@ -73,8 +73,8 @@ class Agent {
       const Result<bool> is_led = turn();
       if (code_) return code_;
       if (is_led && *is_led) continue;
-      if (heir_ && heir_->has_memory()) {
-        MOTLEY_RETURN_IF_ERROR(change_lead());
+      if (standby_ && standby_->has_memory()) {
+        MOTLEY_RETURN_IF_ERROR(change_coordinator());
         continue;
       }
       if (is_led) return std::optional<int>();
@@ -99,42 +99,42 @@ class Agent {
     return hello;
   }
 
-  /// What has come is done and what has happened is said. False: the lead is gone.
+  /// What has come is done and what has happened is said. False: the coordinator is gone.
   Result<bool> turn() {
-    // Whatever took long here: only a lead of whom nothing waits to be read is silent.
+    // Whatever took long here: only a coordinator of whom nothing waits to be read is silent.
     if (wait()) {
       if (!reader_.read_some(input_)) return false;
       heard_at_ = Clock::now();
       MOTLEY_RETURN_IF_ERROR(obey_all());
       if (code_) return true;
-    } else if (const double most = heir_ ? heir_->patience() : options_.most_silence;
+    } else if (const double most = standby_ ? standby_->patience() : options_.most_silence;
                seconds_since(heard_at_) >= most) {
       return runtime_error("agent.silence",
-                           fmt::format("nothing was heard of the lead for {:.0f} s", most));
+                           fmt::format("nothing was heard of the coordinator for {:.0f} s", most));
     }
-    if (signals_ && signals_->take() > 0) crew_.signal(SIGTERM);
+    if (signals_ && signals_->take() > 0) process_set_.signal(SIGTERM);
     MOTLEY_RETURN_IF_ERROR(report());
     MOTLEY_RETURN_IF_ERROR(send_files());
     return true;
   }
 
-  /// Waits for another lead. What processes say meanwhile waits with them.
-  Result<void> change_lead() {
-    if (!lead_.is_open()) {
+  /// Waits for another coordinator. What processes say meanwhile waits with them.
+  Result<void> change_coordinator() {
+    if (!coordinator_.is_open()) {
       ::close(input_);
       ::close(output_);
     }
-    lead_.reset();
-    MOTLEY_ASSIGN(lead_, heir_->await_lead());
+    coordinator_.reset();
+    MOTLEY_ASSIGN(coordinator_, standby_->await_coordinator());
     reader_ = FrameReader();
     outbox_ = FrameWriter();
     outgoing_.clear();
     incoming_.reset();
-    input_ = output_ = lead_.number();
+    input_ = output_ = coordinator_.number();
     heard_at_ = Clock::now();
     Json words = hello();
-    words["memory"] = heir_->memory();
-    words["alone"] = heir_->alone();
+    words["memory"] = standby_->memory();
+    words["alone"] = standby_->alone();
     words["lines"] = lines_;
     words["checkpoints"] = checkpoints();
     words["processes"] = Json::array();
@@ -174,7 +174,7 @@ class Agent {
   Result<void> say(Json head, std::string_view bytes = {}) {
     said_at_ = Clock::now();
     outbox_.add(std::move(head), bytes);
-    // What a lead does not read is not remembered without bound.
+    // What a coordinator does not read is not remembered without bound.
     if (outbox_.waiting() > kMostWaiting) return outbox_.write_all(output_, options_.most_silence);
     return outbox_.write_some(output_);
   }
@@ -187,16 +187,16 @@ class Agent {
                 {"message", error.message}});
   }
 
-  /// Until there is something of the lead or a process, or room for what is to be sent. Has the
-  /// lead something?
+  /// Until there is something of the coordinator or a process, or room for what is to be sent. Has
+  /// the lead something?
   bool wait() {
     const bool has_more = outbox_.waiting() > 0 || !outgoing_.empty();
     std::vector<pollfd> waits{{input_, POLLIN, 0},
                               {output_, static_cast<short>(has_more ? POLLOUT : 0), 0},
-                              {heir_ ? heir_->descriptor() : -1, POLLIN, 0}};
-    crew_.add_waits(waits);
+                              {standby_ ? standby_->descriptor() : -1, POLLIN, 0}};
+    process_set_.add_waits(waits);
     ::poll(waits.data(), waits.size(), kPollMs);
-    if (waits[2].revents != 0) heir_->refuse();
+    if (waits[2].revents != 0) standby_->refuse();
     return waits[0].revents != 0;
   }
 
@@ -310,7 +310,7 @@ class Agent {
   }
 
   Result<void> reset(const Frame& frame) {
-    crew_.signal(SIGKILL);
+    process_set_.signal(SIGKILL);
     members_.clear();
     outgoing_.clear();
     std::error_code code;
@@ -333,36 +333,37 @@ class Agent {
     hand.log = log_path(hand.id);
     hand.takes_lines = frame.head.value("takes_lines", false);
     members_[hand.id].rank = frame.head.at("rank");
-    return crew_.start(hand);
+    return process_set_.start(hand);
   }
 
   Result<void> tell(const Frame& frame) {
-    return crew_.tell(frame.head.at("id").get<int>(), frame.bytes);
+    return process_set_.tell(frame.head.at("id").get<int>(), frame.bytes);
   }
 
   Result<void> signal(const Frame& frame) {
     const int signal = frame.head.at("signal");
     if (frame.head.contains("id"))
-      crew_.signal_one(frame.head.at("id"), signal);
+      process_set_.signal_one(frame.head.at("id"), signal);
     else
-      crew_.signal(signal);
+      process_set_.signal(signal);
     return {};
   }
 
   /// "word" is "": not any more.
   Result<void> outlive(const Frame& frame) {
-    heir_.reset();
+    standby_.reset();
     const std::string word = frame.head.at("word");
     if (word.empty()) return {};
-    MOTLEY_ASSIGN(heir_, Heir::start({options_.program, scratch_.string(), options_.cache + "/led",
-                                      frame.head.at("host").get<std::string>(), word,
-                                      frame.head.at("patience").get<double>()}));
-    return say({{"is", "outlives"}, {"port", heir_->port()}});
+    MOTLEY_ASSIGN(standby_,
+                  Standby::start({options_.program, scratch_.string(), options_.cache + "/led",
+                                  frame.head.at("host").get<std::string>(), word,
+                                  frame.head.at("patience").get<double>()}));
+    return say({{"is", "outlives"}, {"port", standby_->port()}});
   }
 
   Result<void> remember(const Frame& frame) {
-    if (!heir_) return usage_error("agent.request", "it has nothing to outlive");
-    MOTLEY_RETURN_IF_ERROR(heir_->remember(frame.bytes));
+    if (!standby_) return usage_error("agent.request", "it has nothing to outlive");
+    MOTLEY_RETURN_IF_ERROR(standby_->remember(frame.bytes));
     return say({{"is", "remembered"}, {"version", frame.head.at("version")}});
   }
 
@@ -406,7 +407,7 @@ class Agent {
     return say({{"is", "listening"}, {"port", wire_->port()}});
   }
 
-  /// In a thread: several may send at the same time, and the lead is heard meanwhile.
+  /// In a thread: several may send at the same time, and the coordinator is heard meanwhile.
   Result<void> wire(const Frame& frame) {
     const std::string what = frame.head.at("what");
     WireAsk ask{.what = what == "ping"     ? WireAsk::What::kPing
@@ -492,10 +493,10 @@ class Agent {
   Result<void> report() {
     MOTLEY_RETURN_IF_ERROR(report_wires());
     std::vector<Heard> heard;
-    crew_.listen(heard);
+    process_set_.listen(heard);
     for (const Heard& each : heard) {
       if (each.what == Heard::What::kLine) {
-        if (heir_) keep_line(each);
+        if (standby_) keep_line(each);
         MOTLEY_RETURN_IF_ERROR(say({{"is", "line"}, {"id", each.id}, {"text", each.line}}));
         continue;
       }
@@ -516,7 +517,7 @@ class Agent {
     return {};
   }
 
-  /// The next lead may want what the last one heard, and could not tell anybody.
+  /// The next coordinator may want what the last one heard, and could not tell anybody.
   void keep_line(const Heard& heard) {
     constexpr std::size_t kMostLines = 64;
     lines_.push_back(heard.line);
@@ -559,17 +560,17 @@ class Agent {
     std::vector<std::int64_t> status;
   };
   const AgentOptions& options_;
-  LocalCrew crew_;
-  int input_, output_;             // to the lead
-  Descriptor lead_;                // the two, of one that came later
-  std::unique_ptr<Heir> heir_;     // null: it ends with its lead
-  std::deque<std::string> lines_;  // the last that its processes printed
+  LocalProcessSet process_set_;
+  int input_, output_;                // to the coordinator
+  Descriptor coordinator_;            // the two, of one that came later
+  std::unique_ptr<Standby> standby_;  // null: it ends with its coordinator
+  std::deque<std::string> lines_;     // the last that its processes printed
   fs::path scratch_;
   Descriptor lock_;  // of the folder
   std::optional<SignalPipe> signals_;
   FrameReader reader_;
   std::string run_;          // directory of the job, of this agent or another
-  std::optional<int> code_;  // of the lead's end
+  std::optional<int> code_;  // of the coordinator's end
   std::optional<Incoming> incoming_;
   FrameWriter outbox_;
   std::deque<OutgoingFiles> outgoing_;

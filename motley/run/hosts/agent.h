@@ -9,7 +9,7 @@
 
 namespace motley::run {
 
-/// An agent that hears nothing of its lead for so long, or the other way, takes it for dead.
+/// An agent that hears nothing of its coordinator for so long, or the other way, takes it for dead.
 inline constexpr double kMostSilence = 20;  // seconds
 inline constexpr double kBeatEvery = 2;
 
@@ -19,15 +19,16 @@ struct AgentOptions {
   std::string worker;   ///< path of motley-worker
   std::string program;  ///< path of motley
   std::string cache;    ///< folder: files by content, and a folder for the time of the agent
-  Json hello;           ///< that the lead is told at first, beside "scratch"
+  Json hello;           ///< that the coordinator is told at first, beside "scratch"
   std::function<Result<Json>()> probe;  ///< what the host is
-  double most_silence = kMostSilence;   ///< of the lead, seconds
+  double most_silence = kMostSilence;   ///< of the coordinator, seconds
   /// SIGTERM and SIGINT are for its processes, and it goes on: whoever started it tells all.
   bool passes_signals = false;
 };
 
-/// Does what a lead asks, until its input ends or falls silent; then its processes are killed and
-/// its folder is removed. Frames (frame.h); what the lead asks, and what is answered:
+/// Does what a coordinator asks, until its input ends or falls silent; then its processes are
+/// killed and its folder is removed. Frames (frame.h); what the coordinator asks, and what is
+/// answered:
 ///
 ///   {"do": "beat"}                          nothing
 ///   {"do": "have", "hash"}                  {"is": "have", "hash", "there"}
@@ -58,14 +59,14 @@ struct AgentOptions {
 ///                                           at a time, what: "ping", "settle", "together"
 ///   {"do": "probe"}                         {"is": "probe", "host"}
 ///   {"do": "outlive", "host", "word", "patience"}  {"is": "outlives", "port"}: from now on it and
-///                                           its processes outlive the lead (heir.h)
-///   {"do": "remember", "version"} BYTES     {"is": "remembered", "version"}; the heir's memory
+///                                           its processes outlive the coordinator (standby.h)
+///   {"do": "remember", "version"} BYTES     {"is": "remembered", "version"}; the standby's memory
 ///   {"do": "append", "path"} BYTES          nothing; to a file in the folder
 ///   {"do": "end", "code"}                   nothing; the agent's work is done
 ///
-/// One that outlives its lead says hello to the next, with "memory", with "processes", which run,
-/// as pairs of id and rank, with "lines", the last that they printed, and with "alone", for how
-/// many seconds it was. By itself it says {"is": "hello", ...}, {"is": "line", "id", "text"},
+/// One that outlives its coordinator says hello to the next, with "memory", with "processes", which
+/// run, as pairs of id and rank, with "lines", the last that they printed, and with "alone", for
+/// how many seconds it was. By itself it says {"is": "hello", ...}, {"is": "line", "id", "text"},
 /// {"is": "log", "id"} BYTES,
 /// {"is": "exit", "id", "status"}, {"is": "status", "id", "record"}, {"is": "beat"} and, of a
 /// request that failed, {"is": "failed", "do", "number", "code", "message"}. It never waits for the

@@ -18,14 +18,15 @@
 #include "motley/run/hosts/here.h"
 #include "motley/run/hosts/host_link.h"
 #include "motley/run/hosts/left_files.h"
-#include "motley/run/hosts/remote_crew.h"
+#include "motley/run/hosts/remote_process_set.h"
 
 namespace motley::run {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// An agent on this machine, as a lead has it: at the other end of two pipes that `cat` keeps.
+/// An agent on this machine, as a coordinator has it: at the other end of two pipes that `cat`
+/// keeps.
 class AgentTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -63,13 +64,13 @@ class AgentTest : public ::testing::Test {
     ::_exit(serve_agent(options) ? 0 : 1);
   }
 
-  /// All that is heard of a crew until its last process has ended.
-  std::vector<Heard> hear(RemoteCrew& crew, std::size_t processes) {
+  /// All that is heard of a process set until its last process has ended.
+  std::vector<Heard> hear(RemoteProcessSet& process_set, std::size_t processes) {
     std::vector<Heard> heard;
     std::size_t ended = 0;
     while (ended < processes) {
       std::vector<Heard> now;
-      crew.listen(now);
+      process_set.listen(now);
       for (const Heard& each : now) ended += each.what != Heard::What::kLine;
       heard.insert(heard.end(), now.begin(), now.end());
       ::usleep(1000);
@@ -140,7 +141,7 @@ TEST_F(AgentTest, FilesGoAndComeBackAndAreKept) {
   EXPECT_EQ(fs::last_write_time(kept), written);
 }
 
-// A file that takes longer to send than the lead may be silent, which it is not.
+// A file that takes longer to send than the coordinator may be silent, which it is not.
 TEST_F(AgentTest, ListensAndLivesWhileASlowReaderTakesAFile) {
   ASSERT_TRUE(link_->greet(10).has_value());
   ASSERT_TRUE(link_->send({{"do", "reset"}}).has_value());
@@ -163,7 +164,7 @@ TEST_F(AgentTest, ListensAndLivesWhileASlowReaderTakesAFile) {
   EXPECT_TRUE(link_->ask({{"do", "exists"}, {"path", dir_}}, "exists", 10).has_value());
 }
 
-TEST_F(AgentTest, WhatIsKeptOutlivesItUntilTheLeadSaysWhatIsWanted) {
+TEST_F(AgentTest, WhatIsKeptOutlivesItUntilTheCoordinatorSaysWhatIsWanted) {
   ASSERT_TRUE(link_->greet(10).has_value());
   const std::string kept = link_->kept_folder() + "/run/cut/rank-1/checkpoint";
   for (const char* step :
@@ -181,12 +182,12 @@ TEST_F(AgentTest, WhatIsKeptOutlivesItUntilTheLeadSaysWhatIsWanted) {
   EXPECT_FALSE(fs::exists(dir_ + "/none"));
 }
 
-TEST_F(AgentTest, ACrewSpeaksAndEnds) {
+TEST_F(AgentTest, AProcessSetSpeaksAndEnds) {
   ASSERT_TRUE(link_->greet(10).has_value());
   ASSERT_TRUE(link_->send({{"do", "reset"}}).has_value());
-  RemoteCrew crew(*link_, "");
-  ASSERT_TRUE(crew.start({7, {"speak", "x"}, dir_ + "/log"}).has_value());
-  const std::vector<Heard> heard = hear(crew, 1);
+  RemoteProcessSet process_set(*link_, "");
+  ASSERT_TRUE(process_set.start({7, {"speak", "x"}, dir_ + "/log"}).has_value());
+  const std::vector<Heard> heard = hear(process_set, 1);
   ASSERT_EQ(heard.size(), 2U);
   EXPECT_EQ(heard[0].id, 7);
   EXPECT_EQ(heard[0].line, "said x");
@@ -194,26 +195,26 @@ TEST_F(AgentTest, ACrewSpeaksAndEnds) {
   EXPECT_EQ(read_file(dir_ + "/log").value(), "wept\n");
 }
 
-TEST_F(AgentTest, SignalsReachACrewAndNotTheNextOne) {
+TEST_F(AgentTest, SignalsReachAProcessSetAndNotTheNextOne) {
   ASSERT_TRUE(link_->greet(10).has_value());
   ASSERT_TRUE(link_->send({{"do", "reset"}}).has_value());
   {
-    RemoteCrew first(*link_, "");
+    RemoteProcessSet first(*link_, "");
     ASSERT_TRUE(first.start({0, {"sleep"}, ""}).has_value());
   }
-  RemoteCrew second(*link_, "");
+  RemoteProcessSet second(*link_, "");
   ASSERT_TRUE(second.start({0, {"speak", "x"}, ""}).has_value());
   const std::vector<Heard> heard = hear(second, 1);
   EXPECT_EQ(exit_code_of(heard.back().status), 3);  // not the first one's, which was killed
 }
 
-TEST_F(AgentTest, AKilledAgentLosesItsCrew) {
+TEST_F(AgentTest, AKilledAgentLosesItsProcessSet) {
   ASSERT_TRUE(link_->greet(10).has_value());
   ASSERT_TRUE(link_->send({{"do", "reset"}}).has_value());
-  RemoteCrew crew(*link_, "");
-  ASSERT_TRUE(crew.start({0, {"sleep"}, ""}).has_value());
+  RemoteProcessSet process_set(*link_, "");
+  ASSERT_TRUE(process_set.start({0, {"sleep"}, ""}).has_value());
   ::kill(agent_, SIGKILL);
-  const std::vector<Heard> heard = hear(crew, 1);
+  const std::vector<Heard> heard = hear(process_set, 1);
   EXPECT_EQ(heard.back().what, Heard::What::kLost);
   EXPECT_NE(heard.back().line.find("host b"), std::string::npos);
 }
@@ -286,25 +287,25 @@ TEST_F(AgentTest, FoldersAreLeftWithItWhenAllOfThemHasCome) {
   EXPECT_FALSE(link_->has_more());
 }
 
-TEST_F(AgentTest, ItOutlivesItsLeadAndIsTheNextOnes) {
+TEST_F(AgentTest, ItOutlivesItsCoordinatorAndIsTheNextOnes) {
   ASSERT_TRUE(link_->greet(5));
   ASSERT_TRUE(link_->send({{"do", "reset"}}));
-  RemoteCrew crew(*link_, "");
-  ASSERT_TRUE(crew.start({7, {"sleep"}, "", true}));
-  ASSERT_TRUE(link_->make_heir("b", "secret", 5));
+  RemoteProcessSet process_set(*link_, "");
+  ASSERT_TRUE(process_set.start({7, {"sleep"}, "", true}));
+  ASSERT_TRUE(link_->make_standby("b", "secret", 5));
   // c comes before b: this agent starts nobody.
   const std::string memory =
       R"({"view": ["a", "c", "b"], "lead": "a", "arguments": [], "name": "run"})";
   ASSERT_TRUE(link_->send({{"do", "remember"}, {"version", 3}}, memory));
   while (link_->remembered() < 3) ASSERT_TRUE(link_->listen());
-  const int port = link_->heir_port();
+  const int port = link_->standby_port();
   const auto ask = [&](const std::string& word) {
     auto next = HostLink::over("b", connect_to("127.0.0.1", port, 2).value());
     (void)next->send({{"do", "lead"}, {"word", word}});
     return next;
   };
-  EXPECT_EQ(ask("secret")->greet(2).error().code, "host.led");  // its lead lives
-  crew.forget(7);
+  EXPECT_EQ(ask("secret")->greet(2).error().code, "host.led");  // its coordinator lives
+  process_set.forget(7);
   link_.reset();
   EXPECT_FALSE(ask("guess")->greet(2));
   link_ = ask("secret");
@@ -312,7 +313,7 @@ TEST_F(AgentTest, ItOutlivesItsLeadAndIsTheNextOnes) {
   ASSERT_TRUE(hello) << hello.error().message;
   EXPECT_EQ(hello->value("memory", ""), memory);
   EXPECT_EQ(hello->at("processes"), Json({{1, 7}}));
-  RemoteCrew adopted(*link_, "");
+  RemoteProcessSet adopted(*link_, "");
   adopted.adopt({7, {}, "", true}, 1);
   adopted.signal_one(7, SIGKILL);
   const std::vector<Heard> heard = hear(adopted, 1);

@@ -10,8 +10,8 @@
 
 namespace motley::run {
 
-/// What goes over the pipe between the lead and a host's agent: a line of JSON and, where that has
-/// "bytes", so many bytes.
+/// What goes over the pipe between the coordinator and a host's agent: a line of JSON and, where
+/// that has "bytes", so many bytes.
 struct Frame {
   Json head;
   std::string bytes;

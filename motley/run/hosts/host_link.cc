@@ -106,7 +106,7 @@ Result<void> HostLink::read(int wait_ms) {
   }
   while (auto frame = reader_.next()) {
     const std::string is = frame->head.value("is", "");
-    if (is == "outlives") heir_port_ = frame->head.value("port", 0);
+    if (is == "outlives") standby_port_ = frame->head.value("port", 0);
     if (is == "remembered") remembered_ = frame->head.value("version", std::int64_t{0});
     if (is == "outlives" || is == "remembered") continue;
     const auto arrival = arrivals_.find(frame->head.value("number", 0));
@@ -152,9 +152,9 @@ Result<void> HostLink::post(Json head, std::string_view bytes) {
   return {};
 }
 
-Result<void> HostLink::make_heir(const std::string& host, const std::string& word,
-                                 double patience) {
-  if (std::exchange(is_heir_, true)) return {};
+Result<void> HostLink::make_standby(const std::string& host, const std::string& word,
+                                    double patience) {
+  if (std::exchange(is_standby_, true)) return {};
   return post({{"do", "outlive"}, {"host", host}, {"word", word}, {"patience", patience}});
 }
 

@@ -23,8 +23,8 @@ namespace motley::run {
 /// By which hosts keep a content.
 std::string content_name(std::string_view bytes);
 
-/// The lead's end of the pipe to a host's agent (agent.h). Requests and answers by one thread;
-/// beats by any.
+/// The coordinator's end of the pipe to a host's agent (agent.h). Requests and answers by one
+/// thread; beats by any.
 class HostLink {
  public:
   /// Starts the command; the agent's hello is waited for by `greet`.
@@ -84,11 +84,11 @@ class HostLink {
   const Arrival& arrival(int number) const { return arrivals_.at(number); }
   void forget(int number) { arrivals_.erase(number); }
 
-  /// The agent is to outlive this lead (heir.h), which the job calls by that name: once is enough.
-  /// It is told without waiting.
-  Result<void> make_heir(const std::string& host, const std::string& word, double patience);
-  /// Where another lead may ask for it; 0: not known yet.
-  int heir_port() const { return heir_port_; }
+  /// The agent is to outlive this coordinator (standby.h), which the job calls by that name: once
+  /// is enough. It is told without waiting.
+  Result<void> make_standby(const std::string& host, const std::string& word, double patience);
+  /// Where another coordinator may ask for it; 0: not known yet.
+  int standby_port() const { return standby_port_; }
   /// The last version that it has said it remembers.
   std::int64_t remembered() const { return remembered_; }
 
@@ -96,14 +96,14 @@ class HostLink {
   void set_most_silence(double seconds) { most_silence_ = seconds; }
   /// A number that no process of the agent has had.
   int next_process() { return ++processes_; }
-  /// Another lead gave it this one.
+  /// Another coordinator gave it this one.
   void know_process(int number) { processes_ = std::max(processes_, number); }
   int descriptor() const { return child_.output.number(); }
   /// Reads what has come, without waiting, and keeps it. An error when the agent is gone or silent.
   Result<void> listen();
   /// The same, and gives what is no arrival's.
   Result<std::vector<Frame>> take();
-  /// That the lead lives. Does not wait: what is being sent says so, too.
+  /// That the coordinator lives. Does not wait: what is being sent says so, too.
   void beat();
 
  private:
@@ -125,8 +125,8 @@ class HostLink {
   std::vector<Frame> waiting_;  // that came while something else was waited for
   std::map<int, Arrival> arrivals_;
   int fetches_ = 0;
-  bool is_lost_ = false, is_heir_ = false;
-  int heir_port_ = 0;
+  bool is_lost_ = false, is_standby_ = false;
+  int standby_port_ = 0;
   std::int64_t remembered_ = 0;
   mutable std::mutex writing_;
   FrameWriter outbox_;

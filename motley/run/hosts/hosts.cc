@@ -92,8 +92,8 @@ std::map<std::string, Error> Hosts::reach_some(const std::set<std::string>& host
     started.push_back(host);
   }
   if (!launched.empty()) missing.merge(find_launched(launched));
-  // From now on they are told that the lead lives: one that is slow to answer must not cost the
-  // others their agents.
+  // From now on they are told that the coordinator lives: one that is slow to answer must not cost
+  // the others their agents.
   add(std::move(fresh));
   const auto begin = Clock::now();
   for (const std::string& host : started) {
@@ -138,12 +138,12 @@ Result<Hosts::Reached> Hosts::take_over(const std::string& host, const std::stri
                                         int port, const std::string& word) const {
   constexpr double kPatience = 2;  // seconds: it listens, or is gone
   MOTLEY_ASSIGN(Descriptor socket, connect_to(address, port, kPatience));
-  const std::string lead = own_address(socket.number());
+  const std::string coordinator = own_address(socket.number());
   Reached reached;
   reached.link = HostLink::over(host, std::move(socket));
   MOTLEY_RETURN_IF_ERROR(reached.link->send({{"do", "lead"}, {"word", word}}));
   MOTLEY_ASSIGN(reached.hello, greet(*reached.link, kPatience));
-  reached.hello["ssh_connection"] = fmt::format("{} 0 {} 0", lead, address);
+  reached.hello["ssh_connection"] = fmt::format("{} 0 {} 0", coordinator, address);
   return reached;
 }
 
@@ -262,7 +262,8 @@ std::string missing_ranks(int ranks, const std::set<int>& there) {
 
 }  // namespace
 
-/// Each is told that the lead lives from when it is there: a launcher may take its time for others.
+/// Each is told that the coordinator lives from when it is there: a launcher may take its time for
+/// others.
 Result<std::set<int>> Hosts::accept(int listener, int ranks, double patience) {
   constexpr double kWord = 10;  // seconds for a rank's first word
   const auto begin = Clock::now();
@@ -297,7 +298,7 @@ Result<void> Hosts::gather(const std::string& worker, int ranks, double patience
   if (ranks < 2) return {};
   MOTLEY_ASSIGN(const Listener listener, Listener::open());
   MOTLEY_ASSIGN(RelayProcess relay, start_relay(worker, listener.path()));
-  lead_address_ = relay.address;
+  coordinator_address_ = relay.address;
   relay_ = std::move(relay.child);
   MOTLEY_ASSIGN(const std::set<int> there, accept(listener.socket.number(), ranks, patience));
   for (const int rank : there) {
@@ -370,13 +371,13 @@ std::vector<std::string> Hosts::launched_hosts() const {
 Hosts::Way Hosts::way_to(const std::string& host) const { return way_to(host, hello(host)); }
 
 Hosts::Way Hosts::way_to(const std::string& host, const Json& hello) const {
-  if (is_launched_) return {lead_address_, hello.value("address", lead_address_)};
+  if (is_launched_) return {coordinator_address_, hello.value("address", coordinator_address_)};
   // What sshd tells its sessions: "client port server port".
   std::istringstream words(hello.value("ssh_connection", ""));
   Way way;
   std::string port;
-  words >> way.lead >> port >> way.host;
-  if (way.lead.empty()) way.lead = own_host_name();
+  words >> way.coordinator >> port >> way.host;
+  if (way.coordinator.empty()) way.coordinator = own_host_name();
   if (way.host.empty()) way.host = host;
   return way;
 }

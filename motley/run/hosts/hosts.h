@@ -57,8 +57,8 @@ class Hosts {
   };
   /// Starts an agent on a host, beside whatever else goes on: any thread. Errors as of `reach`.
   Result<Reached> start_agent(const std::string& host) const;
-  /// Takes the agent of a lead that is gone, which outlived it (heir.h). Errors: runtime error
-  /// `run.connect`, `host.led` where its lead lives; as of `reach`.
+  /// Takes the agent of a coordinator that is gone, which outlived it (standby.h). Errors: runtime
+  /// error `run.connect`, `host.led` where its coordinator lives; as of `reach`.
   Result<Reached> take_over(const std::string& host, const std::string& address, int port,
                             const std::string& word) const;
   /// It is the host's from now on, in place of one that is gone.
@@ -72,9 +72,9 @@ class Hosts {
   const Json& hello(const std::string& host) const { return hellos_.at(agents_on(host).front()); }
   /// Its calendar's time minus that of this machine, to half of a round trip.
   Result<Seconds> clock_ahead(const std::string& host);
-  /// Addresses by which the lead is seen from the host, and the host from the lead.
+  /// Addresses by which the coordinator is seen from the host, and the host from the coordinator.
   struct Way {
-    std::string lead, host;
+    std::string coordinator, host;
   };
   Way way_to(const std::string& host) const;
   Way way_to(const std::string& host, const Json& hello) const;
@@ -100,7 +100,7 @@ class Hosts {
   Versions versions_;
   double patience_ = kGreeting;
   bool is_launched_ = false;
-  std::string lead_address_;  ///< that a launcher's ranks see
+  std::string coordinator_address_;  ///< that a launcher's ranks see
   std::optional<Child> relay_;
   std::vector<std::string> launched_;  ///< agents, by rank
   std::map<std::string, std::unique_ptr<HostLink>> links_;

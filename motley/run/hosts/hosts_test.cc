@@ -160,7 +160,7 @@ TEST_F(HostsTest, ThoseThatWereMissingAreTriedAnew) {
 }
 
 // c says hello once b has heard a beat, which is sent while c is waited for.
-TEST_F(HostsTest, HostsThatHaveAnsweredAreToldThatTheLeadLivesWhileOthersAreSlow) {
+TEST_F(HostsTest, HostsThatHaveAnsweredAreToldThatTheCoordinatorLivesWhileOthersAreSlow) {
   scripts_["b"] = says_hello({{"machine", "1"}}) + "head -n 1 > " + dir_ + "/heard\n" +
                   touches("told") + kStays;
   scripts_["c"] = waits_for("told") + says_hello({{"machine", "2"}}) + kStays;
@@ -239,7 +239,7 @@ double calendar_now() {
 }
 
 // Of five answers the third comes at once; the others take their time, and would tell another.
-TEST_F(HostsTest, TheClockIsReadFromTheQuickestAnswer) {
+TEST_F(HostsTest, TheClockIsReadFromTheFastestAnswer) {
   int asked = 0;
   ScriptedAgent agent({}, {{"clock", [&](const Json&) {
                               const bool is_quick = ++asked == 3;
@@ -273,14 +273,14 @@ TEST_F(HostsTest, TheWayToAHostIsThatOfItsLogin) {
   scripts_["b"] = says_hello({{"ssh_connection", "10.1.0.1 50022 10.1.0.2 22"}}) + kStays;
   ASSERT_TRUE(hosts_->reach({"b"}));
   const Hosts::Way way = hosts_->way_to("b");
-  EXPECT_EQ(way.lead, "10.1.0.1");
+  EXPECT_EQ(way.coordinator, "10.1.0.1");
   EXPECT_EQ(way.host, "10.1.0.2");
   const Hosts::Way unsaid = hosts_->way_to("c", Json::object());  // started by another launcher
-  EXPECT_EQ(unsaid.lead, own_host_name());
+  EXPECT_EQ(unsaid.coordinator, own_host_name());
   EXPECT_EQ(unsaid.host, "c");
 }
 
-/// An agent that outlives this lead, and may be asked for at a port.
+/// An agent that outlives this coordinator, and may be asked for at a port.
 class TakeOverTest : public HostsTest {
  protected:
   void SetUp() override {
@@ -288,10 +288,10 @@ class TakeOverTest : public HostsTest {
     agent_.emplace("b", dir_ + "/cache");
     const Json memory{
         {"view", {"a", "c", "b"}}, {"lead", "a"}, {"arguments", Json::array()}, {"name", "run"}};
-    ASSERT_TRUE(agent_->link().make_heir("b", "the word", 20));
+    ASSERT_TRUE(agent_->link().make_standby("b", "the word", 20));
     ASSERT_TRUE(agent_->link().send({{"do", "remember"}, {"version", 1}}, memory.dump()));
     agent_->settle();
-    port_ = agent_->link().heir_port();
+    port_ = agent_->link().standby_port();
     ASSERT_GT(port_, 0);
   }
   void TearDown() override {
@@ -310,15 +310,15 @@ class TakeOverTest : public HostsTest {
                               Hosts::Versions{"", ""});
 };
 
-TEST_F(TakeOverTest, AnAgentWhoseLeadLivesStaysWithIt) {
+TEST_F(TakeOverTest, AnAgentWhoseCoordinatorLivesStaysWithIt) {
   const auto taken = take_over("the word");
   ASSERT_FALSE(taken);
   EXPECT_EQ(taken.error().code, "host.led");
-  EXPECT_EQ(taken.error().message, "host b: b: its lead lives");
+  EXPECT_EQ(taken.error().message, "host b: b: its coordinator lives");
   agent_->settle();
 }
 
-TEST_F(TakeOverTest, AnAgentWhoseLeadIsGoneIsTakenByWhoKnowsTheWord) {
+TEST_F(TakeOverTest, AnAgentWhoseCoordinatorIsGoneIsTakenByWhoKnowsTheWord) {
   agent_->leave();
   EXPECT_EQ(take_over("a word").error().code, "host.unreachable");
   const Hosts other([](const std::string&) { return std::vector<std::string>{"false"}; },
@@ -329,7 +329,7 @@ TEST_F(TakeOverTest, AnAgentWhoseLeadIsGoneIsTakenByWhoKnowsTheWord) {
   EXPECT_EQ(Json::parse(taken->hello["memory"].get<std::string>())["lead"], "a");
   // By the connection itself it is known how they see each other.
   const Hosts::Way way = next_->way_to("b", taken->hello);
-  EXPECT_EQ(way.lead, "127.0.0.1");
+  EXPECT_EQ(way.coordinator, "127.0.0.1");
   EXPECT_EQ(way.host, "127.0.0.1");
   next_->take_in("b", std::move(*taken));
   EXPECT_TRUE(next_->on("b").ask({{"do", "clock"}}, "clock", 10));
@@ -401,7 +401,7 @@ TEST_F(LaunchedTest, TheOtherRanksAreTheAgentsOfTheirMachines) {
             std::vector<Json>{(Json{{"do", "names"}, {"hosts", Json::array({"203.0.113.2"})}})});
   EXPECT_TRUE(first_->heard().empty() && third_->heard().empty());
   const Hosts::Way way = hosts_->way_to("203.0.113.2");
-  EXPECT_EQ(way.lead, "127.0.0.1");  // as the relay says
+  EXPECT_EQ(way.coordinator, "127.0.0.1");  // as the relay says
   EXPECT_EQ(way.host, "10.1.0.m");
 }
 

@@ -12,8 +12,8 @@
 
 namespace motley::run {
 
-/// Folders of files on their way to an agent that is to outlive this lead: in pieces between which
-/// all else finds room, and which are sent as the cable takes them. There one is
+/// Folders of files on their way to an agent that is to outlive this coordinator: in pieces between
+/// which all else finds room, and which are sent as the cable takes them. There one is
 /// SCRATCH/left/WHAT/NAME once all of it has come, in place of the one before.
 class LeftFiles {
  public:

@@ -12,12 +12,12 @@
 
 namespace motley::run {
 
-/// A file, or those of a folder, on their way to a lead (agent.h, "fetch"), a piece at a time: as
-/// they are when it is asked for, whatever becomes of them meanwhile.
+/// A file, or those of a folder, on their way to a coordinator (agent.h, "fetch"), a piece at a
+/// time: as they are when it is asked for, whatever becomes of them meanwhile.
 class OutgoingFiles {
  public:
-  /// What lies at `root`; the lead is told paths relative to `base`. `aside`: a folder of this
-  /// object's on the same file system, where it keeps further names of the files.
+  /// What lies at `root`; the coordinator is told paths relative to `base`. `aside`: a folder of
+  /// this object's on the same file system, where it keeps further names of the files.
   struct Places {
     std::filesystem::path root, base, aside;
   };
@@ -32,7 +32,7 @@ class OutgoingFiles {
  private:
   struct Entry {
     std::filesystem::path path;  ///< to read
-    std::string name;            ///< for the lead
+    std::string name;            ///< for the coordinator
     std::string target;          ///< of a symbolic link; "": it is a file
   };
   void add(const std::filesystem::path& path, const Places& places);

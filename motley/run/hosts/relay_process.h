@@ -14,7 +14,7 @@ struct RelayProcess {
   std::string address;  ///< by which other ranks see this one
 };
 /// Waits until it has reached the launcher's store; what comes then is in the pipe. `socket`: where
-/// the lead listens; "" for the others. Error: the relay's own.
+/// the coordinator listens; "" for the others. Error: the relay's own.
 Result<RelayProcess> start_relay(const std::string& worker, const std::string& socket);
 
 /// A line of a pipe or socket, byte by byte: nothing after it is taken. Runtime error `run.timeout`

@@ -22,7 +22,7 @@
 #include "motley/run/checkpoints/checkpoint_carrier.h"
 #include "motley/run/hosts/child_process.h"
 #include "motley/run/hosts/elapsed.h"
-#include "motley/run/hosts/remote_crew.h"
+#include "motley/run/hosts/remote_process_set.h"
 #include "motley/run/hosts/signal_pipe.h"
 #include "motley/run/launch/diagnosis.h"
 #include "motley/run/launch/host_returns.h"
@@ -99,7 +99,7 @@ class Launch {
   bool outlives(int rank, const Error& error);
   void lose(int rank, Error error);
   const Seat& seat_of(std::size_t rank) const { return seats_[rank]; }
-  Crew& crew_of(std::size_t rank);
+  ProcessSet& process_set_of(std::size_t rank);
   void listen();
   void take_line(int rank, const std::string& line);
   void take_exit(int rank, int status);
@@ -123,9 +123,9 @@ class Launch {
   const std::function<void(const WorkerEvent&)>& on_event_;
   Diagnosis diagnosis_;
   SignalPipe signals_;
-  std::vector<Seat> seats_;                             // by rank
-  std::map<std::string, std::unique_ptr<Crew>> crews_;  // by agent
-  std::map<std::string, Carrying> carriers_;            // by host that has written some
+  std::vector<Seat> seats_;                                          // by rank
+  std::map<std::string, std::unique_ptr<ProcessSet>> process_sets_;  // by agent
+  std::map<std::string, Carrying> carriers_;  // by host that has written some
   HostReturns returns_;
   std::map<int, Clock::time_point> dying_;  // ranks elsewhere: since when
   std::set<int> joining_;                   // ranks that join what runs and are not ready yet
@@ -159,15 +159,16 @@ Result<void> Launch::prepare_directory() const {
   return {};
 }
 
-Crew& Launch::crew_of(std::size_t rank) {
+ProcessSet& Launch::process_set_of(std::size_t rank) {
   const Seat& seat = seat_of(rank);
-  std::unique_ptr<Crew>& crew = crews_[seat.agent];
+  std::unique_ptr<ProcessSet>& process_set = process_sets_[seat.agent];
   // Beside this process the ranks of another agent have their files of status here by themselves.
-  if (!crew && !seat.agent.empty())
-    crew = std::make_unique<RemoteCrew>(options_.hosts->at(seat.agent),
-                                        job_.devices[rank].host.empty() ? "" : job_.run_dir);
-  if (!crew) crew = std::make_unique<LocalCrew>(options_.worker, signals_.mask_before());
-  return *crew;
+  if (!process_set && !seat.agent.empty())
+    process_set = std::make_unique<RemoteProcessSet>(
+        options_.hosts->at(seat.agent), job_.devices[rank].host.empty() ? "" : job_.run_dir);
+  if (!process_set)
+    process_set = std::make_unique<LocalProcessSet>(options_.worker, signals_.mask_before());
+  return *process_set;
 }
 
 Result<void> Launch::start_all() {
@@ -190,7 +191,7 @@ Result<void> Launch::start_all() {
 void Launch::adopt(std::size_t rank, int number) {
   const int id = static_cast<int>(rank);
   exit_codes_[rank] = -1;
-  crew_of(rank).adopt({id, {}, log_path(id), true}, number);
+  process_set_of(rank).adopt({id, {}, log_path(id), true}, number);
   on_event_({"ready", id, {{"leads", false}}});
 }
 
@@ -200,8 +201,8 @@ Result<void> Launch::start(std::size_t rank, std::vector<std::string> more) {
   std::vector<std::string> arguments = {options_.verb, seat_of(rank).job, "--rank",
                                         std::to_string(rank)};
   arguments.insert(arguments.end(), more.begin(), more.end());
-  return crew_of(rank).start({static_cast<int>(rank), std::move(arguments),
-                              log_path(static_cast<int>(rank)), job_.changes.has_value()});
+  return process_set_of(rank).start({static_cast<int>(rank), std::move(arguments),
+                                     log_path(static_cast<int>(rank)), job_.changes.has_value()});
 }
 
 /// A rank that the job has been given: of a host whose agent has not the job's files it is as one
@@ -317,14 +318,14 @@ void Launch::give_orders() {
     for (const int rank : commands->added) take_in(rank);
     for (std::size_t rank = 0; rank < commands->lines.size(); ++rank) {
       if (commands->lines[rank].empty() || exit_codes_[rank] >= 0) continue;
-      const auto told = crew_of(rank).tell(static_cast<int>(rank), commands->lines[rank]);
+      const auto told = process_set_of(rank).tell(static_cast<int>(rank), commands->lines[rank]);
       // Whose host is gone is heard of it.
       if (!told && !options_.on_loss) blame(Blame::kError, told.error());
     }
     for (const int rank : commands->start) join(rank);
     for (const int rank : commands->kill) {
       if (exit_codes_[static_cast<std::size_t>(rank)] >= 0) continue;
-      crew_of(static_cast<std::size_t>(rank)).signal_one(rank, SIGKILL);
+      process_set_of(static_cast<std::size_t>(rank)).signal_one(rank, SIGKILL);
       if (!seat_of(static_cast<std::size_t>(rank)).agent.empty())
         dying_.try_emplace(rank, Clock::now());
     }
@@ -343,7 +344,7 @@ void Launch::check_dying() {
     }
     each = dying_.erase(each);
     if (has_ended) continue;
-    crew_of(static_cast<std::size_t>(rank)).forget(rank);
+    process_set_of(static_cast<std::size_t>(rank)).forget(rank);
     lose(rank, Error{ErrorKind::kRuntime, "run.host-lost",
                      fmt::format("host {} does not answer; {} was last seen: {}",
                                  job_.devices[static_cast<std::size_t>(rank)].host,
@@ -361,7 +362,7 @@ void Launch::take_returns() {
       }
     if (each.reached) {
       carriers_.erase(each.host);  // of the agent before
-      crews_.erase(each.host);
+      process_sets_.erase(each.host);
       options_.hosts->take_in(each.host, std::move(*each.reached));
       for (std::size_t rank = 0; rank < seats_.size(); ++rank)
         if (seats_[rank].agent == each.host) seats_[rank].job = each.job;
@@ -376,11 +377,11 @@ void Launch::take_returns() {
 
 void Launch::listen() {
   std::vector<pollfd> waits{{signals_.number(), POLLIN, 0}};
-  for (const auto& [host, crew] : crews_) crew->add_waits(waits);
+  for (const auto& [host, process_set] : process_sets_) process_set->add_waits(waits);
   for (const auto& [host, carrying] : carriers_) carrying.carrier.add_waits(waits);
   ::poll(waits.data(), waits.size(), kTickMs);
   std::vector<Heard> heard;
-  for (const auto& [host, crew] : crews_) crew->listen(heard);
+  for (const auto& [host, process_set] : process_sets_) process_set->listen(heard);
   for (const Heard& each : heard) {
     if (each.what == Heard::What::kLine) take_line(each.id, each.line);
     if (each.what == Heard::What::kExit) take_exit(each.id, each.status);
@@ -421,7 +422,7 @@ void Launch::take_exit(int rank, int status) {
 }
 
 void Launch::signal_all(int signal) {
-  for (const auto& [host, crew] : crews_) crew->signal(signal);
+  for (const auto& [host, process_set] : process_sets_) process_set->signal(signal);
 }
 
 void Launch::check_signals() {
@@ -495,7 +496,7 @@ JobOutcome Launch::run() {
     check_silence();
     check_deadlines();
   }
-  crews_.clear();  // nothing of them goes on
+  process_sets_.clear();  // nothing of them goes on
   JobOutcome outcome;
   outcome.exit_codes = exit_codes_;
   outcome.error = error_;
@@ -530,11 +531,12 @@ class SideBySide {
   Result<void> start(const std::vector<WorkerTask>& tasks) {
     lines_.resize(tasks.size());
     for (std::size_t i = 0; i < tasks.size(); ++i) {
-      std::unique_ptr<Crew>& crew = crews_[tasks[i].host];
-      if (!crew && tasks[i].host.empty())
-        crew = std::make_unique<LocalCrew>(worker_, signals_.mask_before());
-      if (!crew) crew = std::make_unique<RemoteCrew>(hosts_->on(tasks[i].host), "");
-      MOTLEY_RETURN_IF_ERROR(crew->start({static_cast<int>(i), tasks[i].arguments, ""}));
+      std::unique_ptr<ProcessSet>& process_set = process_sets_[tasks[i].host];
+      if (!process_set && tasks[i].host.empty())
+        process_set = std::make_unique<LocalProcessSet>(worker_, signals_.mask_before());
+      if (!process_set)
+        process_set = std::make_unique<RemoteProcessSet>(hosts_->on(tasks[i].host), "");
+      MOTLEY_RETURN_IF_ERROR(process_set->start({static_cast<int>(i), tasks[i].arguments, ""}));
     }
     return {};
   }
@@ -557,10 +559,10 @@ class SideBySide {
   /// Waits a tick for output. Error: a worker said one, or ended without a result.
   Result<void> listen() {
     std::vector<pollfd> waits = {{signals_.number(), POLLIN, 0}};
-    for (const auto& [host, crew] : crews_) crew->add_waits(waits);
+    for (const auto& [host, process_set] : process_sets_) process_set->add_waits(waits);
     ::poll(waits.data(), waits.size(), kTickMs);
     std::vector<Heard> heard;
-    for (const auto& [host, crew] : crews_) crew->listen(heard);
+    for (const auto& [host, process_set] : process_sets_) process_set->listen(heard);
     for (const Heard& each : heard) {
       std::string& line = lines_[static_cast<std::size_t>(each.id)];
       if (each.what == Heard::What::kLost) return runtime_error("run.host-lost", each.line);
@@ -576,8 +578,8 @@ class SideBySide {
   std::string worker_;
   Hosts* hosts_;
   SignalPipe signals_;
-  std::map<std::string, std::unique_ptr<Crew>> crews_;  // by host
-  std::vector<std::string> lines_;                      // by task
+  std::map<std::string, std::unique_ptr<ProcessSet>> process_sets_;  // by host
+  std::vector<std::string> lines_;                                   // by task
 };
 
 SpawnOptions spawn_options(const std::string& program, const std::vector<std::string>& arguments,

@@ -37,8 +37,8 @@ struct LaunchOptions {
   std::string job_path;     ///< the job's JSON
   Hosts* hosts = nullptr;   ///< the agents of seats
   std::vector<Seat> seats;  ///< by rank, as place_job gives them; empty: all are here
-  /// Ranks that run already, by another lead that is gone: the numbers by which their agents know
-  /// them. Then no other rank is started at first.
+  /// Ranks that run already, by another coordinator that is gone: the numbers by which their agents
+  /// know them. Then no other rank is started at first.
   std::map<int, int> adopted = {};
   std::string verb = "run";  ///< of the worker: "run" or "collectives"
   double kill_after_s = 15;  ///< after a failure, survivors get this long, then SIGKILL

@@ -34,7 +34,7 @@ std::optional<std::int64_t> step_of(const std::string& path) {
 }
 
 /// The newest first, and of these the one that is here.
-std::vector<LeftCheckpoint> find_all(const Inheritance& inherited) {
+std::vector<LeftCheckpoint> find_all(const TakeoverState& inherited) {
   std::vector<LeftCheckpoint> found;
   for (const auto& [host, paths] : inherited.checkpoints)
     for (const std::string& path : paths)
@@ -56,7 +56,7 @@ Result<std::string> bring(Hosts& hosts, const LeftCheckpoint& left, const Checkp
 
 }  // namespace
 
-Result<std::string> bring_left_checkpoint(Hosts& hosts, const Inheritance& inherited,
+Result<std::string> bring_left_checkpoint(Hosts& hosts, const TakeoverState& inherited,
                                           const std::string& run_dir) {
   const CheckpointStore store(run_dir);
   Result<std::string> brought = std::string();
@@ -68,7 +68,7 @@ Result<std::string> bring_left_checkpoint(Hosts& hosts, const Inheritance& inher
   return brought;
 }
 
-std::string find_left_checkpoint(const Inheritance& inherited) {
+std::string find_left_checkpoint(const TakeoverState& inherited) {
   for (const LeftCheckpoint& each : find_all(inherited))
     if (each.is_here) return inherited.scratch + "/" + each.path;
   return "";

@@ -156,14 +156,14 @@ std::vector<std::string> choose_agents(const Hosts& hosts, const Job& job) {
 /// `remote`: hosts that were reached.
 Result<void> choose_store(Hosts& hosts, const std::set<std::string>& remote, Job& job) {
   if (remote.empty() || job.devices.size() < 2) return {};
-  if (job.changes) {  // the lead has the keys (run/hosts/key_server.h)
-    job.changes->keys->address = hosts.way_to(*remote.begin()).lead;
+  if (job.changes) {  // the coordinator has the keys (run/hosts/key_server.h)
+    job.changes->keys->address = hosts.way_to(*remote.begin()).coordinator;
     return {};
   }
   const std::string& first = job.devices[0].host;
   if (first.empty()) {
     MOTLEY_ASSIGN(const int port, find_free_port());
-    job.store = StoreAddress{hosts.way_to(*remote.begin()).lead, port, random_word()};
+    job.store = StoreAddress{hosts.way_to(*remote.begin()).coordinator, port, random_word()};
     return {};
   }
   MOTLEY_ASSIGN(const Frame answer, hosts.on(first).ask({{"do", "port"}}, "port", kPatience));
@@ -171,15 +171,15 @@ Result<void> choose_store(Hosts& hosts, const std::set<std::string>& remote, Job
   return {};
 }
 
-/// Can a host connect to the lead's machine, which it sees at this address?
-Result<void> check_way(HostLink& link, const std::string& lead) {
+/// Can a host connect to the coordinator's machine, which it sees at this address?
+Result<void> check_way(HostLink& link, const std::string& coordinator) {
   const std::string word = random_word();
-  MOTLEY_ASSIGN(const auto server, WireServer::start(lead, word));
+  MOTLEY_ASSIGN(const auto server, WireServer::start(coordinator, word));
   MOTLEY_RETURN_IF_ERROR(link.ask({{"do", "wire"},
                                    {"id", 0},
                                    {"what", "ping"},
                                    {"seconds", 0.0},
-                                   {"address", lead},
+                                   {"address", coordinator},
                                    {"port", server->port()},
                                    {"word", word}},
                                   "wire", kPatience));
@@ -314,7 +314,7 @@ Result<std::string> place_files(HostLink& link, const Given* given, const std::s
   there.run_dir = link.scratch() + "/run";
   if (!job.kept.empty()) there.kept = link.kept_folder() + "/" + job.kept;
   if (given != nullptr && job.changes) {
-    there.changes->keys->address = way.lead;
+    there.changes->keys->address = way.coordinator;
     MOTLEY_RETURN_IF_ERROR(place_whole_files(link, job, there));
     if (job.resume) MOTLEY_RETURN_IF_ERROR(place_latest(link, job.run_dir));
     MOTLEY_RETURN_IF_ERROR(place_data(link, given->data, given->ranks, host, job, there));
@@ -372,7 +372,7 @@ Result<std::string> place_again(const Hosts& hosts, const std::string& host,
   Job job = running;
   job.resume = false;  // it is given what the others have
   const Hosts::Way way = hosts.way_to(host, reached.hello);
-  MOTLEY_RETURN_IF_ERROR(check_way(*reached.link, way.lead));
+  MOTLEY_RETURN_IF_ERROR(check_way(*reached.link, way.coordinator));
   MOTLEY_ASSIGN(program::Program program, read_program(job.program_path));
   MOTLEY_ASSIGN(const Given given, open_given(job, std::move(program)));
   return place_files(*reached.link, &given, host, way, job);
@@ -384,7 +384,8 @@ Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& 
   for (const auto& [host, why] : hosts.reach_some(remote)) remote.erase(host);  // they may come
   MOTLEY_RETURN_IF_ERROR(choose_store(hosts, remote, job));
   for (const std::string& host : remote)
-    if (job.changes) MOTLEY_RETURN_IF_ERROR(check_way(hosts.on(host), hosts.way_to(host).lead));
+    if (job.changes)
+      MOTLEY_RETURN_IF_ERROR(check_way(hosts.on(host), hosts.way_to(host).coordinator));
   MOTLEY_RETURN_IF_ERROR(check_ways(hosts, job));
   std::map<std::string, std::string> paths = {{"", path}};  // by host
   std::optional<Given> given;
@@ -452,7 +453,7 @@ Result<std::vector<Seat>> find_job(Hosts& hosts, Job& job) {
     HostLink& link = hosts.on(host);
     MOTLEY_RETURN_IF_ERROR(change_job(link, kPatience, [&](Job& there) {
       there.changes->keys = job.changes->keys;
-      there.changes->keys->address = hosts.way_to(host).lead;
+      there.changes->keys->address = hosts.way_to(host).coordinator;
       add_devices(job, there);
     }));
     paths[host] = link.scratch() + "/run/job.json";

@@ -25,12 +25,13 @@ struct Seat {
 /// folders, must lie on each host at the same path.
 ///
 /// Where the plan may change each host gets all of programs, model and data, and must be able to
-/// connect to the lead's machine, where the ranks meet: the job has the key server's port and word,
-/// and is given its address. Hosts of an elastic job whose devices are all absent need not answer.
+/// connect to the coordinator's machine, where the ranks meet: the job has the key server's port
+/// and word, and is given its address. Hosts of an elastic job whose devices are all absent need
+/// not answer.
 Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& job);
 
-/// The same of a job that another lead has placed, which is gone: hosts that were reached have it
-/// already, and are told where its processes meet now.
+/// The same of a job that another coordinator has placed, which is gone: hosts that were reached
+/// have it already, and are told where its processes meet now.
 Result<std::vector<Seat>> find_job(Hosts& hosts, Job& job);
 
 /// The same for a host of a job that runs, which has come back. The job's path there. Any thread.
@@ -48,7 +49,8 @@ std::string checkpoint_there(const std::string& folder);
 /// Brings the traces that the ranks of other machines left in their run directories into the job's.
 Result<void> bring_traces(Hosts& hosts, const Job& job);
 
-/// What rank 0 does in the end where it is on the lead's machine: models of the checkpoints here.
+/// What rank 0 does in the end where it is on the coordinator's machine: models of the checkpoints
+/// here.
 Result<void> publish_models(const Job& job);
 
 }  // namespace motley::run

@@ -76,7 +76,7 @@ class RemoteJobTest : public PlacedJob {
     EXPECT_TRUE(weights->tensors.read(buffer, std::as_writable_bytes(std::span(values))));
     return values;
   }
-  /// Plans may change: the lead has keys at a port.
+  /// Plans may change: the coordinator has keys at a port.
   void let_plans_change(bool is_elastic = true) {
     job_.changes = Changes{.is_elastic = is_elastic, .keys = StoreAddress{"", 7777, "a word"}};
   }
@@ -249,7 +249,7 @@ TEST_F(RemoteJobTest, WhoBeginsAnewIsGivenNoCheckpoint) {
   EXPECT_EQ(weights_there("c", 2, 1), (std::vector<float>{20, 21, 22, 23}));
 }
 
-TEST_F(RemoteJobTest, RanksMeetAtTheLeadWhereRankZeroIsHere) {
+TEST_F(RemoteJobTest, RanksMeetAtTheCoordinatorWhereRankZeroIsHere) {
   come("b");
   come("c");
   placed();
@@ -266,7 +266,7 @@ TEST_F(RemoteJobTest, RanksMeetOnTheHostOfRankZero) {
   come("c");
   placed();
   ASSERT_TRUE(job_.store);
-  EXPECT_EQ(job_.store->address, "127.0.0.2");  // c as the lead sees it
+  EXPECT_EQ(job_.store->address, "127.0.0.2");  // c as the coordinator sees it
   EXPECT_GT(job_.store->port, 0);
   EXPECT_EQ(job_on("b").store, job_.store);
 }
@@ -292,13 +292,13 @@ void expect_no_way(const Error& error, const std::string& who) {
 }
 
 // Nobody can connect to the address of all hosts of a network.
-TEST_F(RemoteJobTest, AHostThatCannotConnectToTheLeadIsNamed) {
+TEST_F(RemoteJobTest, AHostThatCannotConnectToTheCoordinatorIsNamed) {
   come("b", "255.255.255.255");
   come("c");
   expect_no_way(place_error(), "host b: ");
 }
 
-TEST_F(RemoteJobTest, ALeadThatCannotConnectToTheHostOfRankZeroSaysSo) {
+TEST_F(RemoteJobTest, ACoordinatorThatCannotConnectToTheHostOfRankZeroSaysSo) {
   std::swap(job_.devices[0].host, job_.devices[1].host);  // b, here, c
   Hosts::Reached b = start("b").give();
   b.hello["ssh_connection"] = "127.0.0.1 40000 255.255.255.255 22";
@@ -309,7 +309,7 @@ TEST_F(RemoteJobTest, ALeadThatCannotConnectToTheHostOfRankZeroSaysSo) {
   expect_no_way(place_error(), "host c: ");
 }
 
-TEST_F(RemoteJobTest, WherePlansMayChangeEachHostMustConnectToTheLead) {
+TEST_F(RemoteJobTest, WherePlansMayChangeEachHostMustConnectToTheCoordinator) {
   let_plans_change();
   come("b");
   come("c", "255.255.255.255");
@@ -484,7 +484,7 @@ class ChangingJobTest : public RemoteJobTest {
   Job before_;  // as c has it
 };
 
-TEST_F(ChangingJobTest, AnotherLeadTellsHostsWhereItsProcessesMeet) {
+TEST_F(ChangingJobTest, AnotherCoordinatorTellsHostsWhereItsProcessesMeet) {
   job_.changes->keys = StoreAddress{"", 8888, "another word"};
   job_.devices.push_back({.name = "d:0", .kind = "cpu", .host = "d"});
   const auto seats = find_job(*hosts_, job_);

@@ -10,7 +10,7 @@ bool Views::is_quorum(const std::set<std::string>& hosts) const {
     const std::set<std::string>& all = each.view.hosts;
     const std::size_t there = static_cast<std::size_t>(std::count_if(
         all.begin(), all.end(), [&](const std::string& host) { return hosts.contains(host); }));
-    const bool led = each.view.lead == self_ && hosts.contains(self_);
+    const bool led = each.view.coordinator == self_ && hosts.contains(self_);
     return 2 * there > all.size() || (2 * there == all.size() && led);
   });
 }

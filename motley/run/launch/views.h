@@ -20,7 +20,7 @@ class Views {
  public:
   struct View {
     std::set<std::string> hosts;
-    std::string lead;
+    std::string coordinator;
     bool operator==(const View&) const = default;
   };
   /// `self`: of the host that leads; `known`: the view that counts at first.

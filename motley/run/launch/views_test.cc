@@ -13,7 +13,7 @@ namespace {
 
 using Hosts = std::set<std::string>;
 
-TEST(Views, MoreThanHalfIsAQuorumAndJustHalfWithTheLeadThatMadeTheView) {
+TEST(Views, MoreThanHalfIsAQuorumAndJustHalfWithTheCoordinatorThatMadeTheView) {
   const Views first("a", {{"a", "b", "c", "d"}, "a"});
   EXPECT_TRUE(first.is_quorum({"a", "b"}));
   EXPECT_FALSE(first.is_quorum({"a"}));
@@ -49,7 +49,7 @@ class World {
     for (int i = 0; i < hosts; ++i) names_.push_back(std::string(1, static_cast<char>('a' + i)));
     const Views::View all{{names_.begin(), names_.end()}, names_.front()};
     for (const std::string& host : names_) agents_[host] = {names_.front(), {0, 0}, all};
-    leads_.emplace(names_.front(), Lead{Views(names_.front(), all), 0, 0, all.hosts});
+    leads_.emplace(names_.front(), Coordinator{Views(names_.front(), all), 0, 0, all.hosts});
     for (const std::string& host : names_) side_[host] = 0;
   }
 
@@ -62,8 +62,8 @@ class World {
         for (auto& [host, side] : side_) side = 0;
         break;
       case 2: {
-        Lead* lead = any_lead();
-        if (lead != nullptr) tell(*lead);
+        Coordinator* coordinator = any_coordinator();
+        if (coordinator != nullptr) tell(*coordinator);
         break;
       }
       default:
@@ -71,12 +71,14 @@ class World {
     }
     // Who is cut off from his lead hears of no other before he asks.
     for (auto& [host, agent] : agents_)
-      if (!agent.lead.empty() && side_[agent.lead] != side_[host]) agent.lead.clear();
+      if (!agent.coordinator.empty() && side_[agent.coordinator] != side_[host])
+        agent.coordinator.clear();
   }
 
   int leading() const {
     int count = 0;
-    for (const auto& [host, lead] : leads_) count += lead.views.is_quorum(led_by(host)) ? 1 : 0;
+    for (const auto& [host, coordinator] : leads_)
+      count += coordinator.views.is_quorum(led_by(host)) ? 1 : 0;
     return count;
   }
   int changes() const { return changes_; }
@@ -84,11 +86,11 @@ class World {
  private:
   using Version = std::pair<int, std::int64_t>;  // of which lead, and its own
   struct Agent {
-    std::string lead;  // "": none
+    std::string coordinator;  // "": none
     Version version;
     Views::View view;
   };
-  struct Lead {
+  struct Coordinator {
     Views views;
     int epoch = 0;
     std::int64_t version = 0;
@@ -99,14 +101,14 @@ class World {
   int draw(int below) { return std::uniform_int_distribution<int>(0, below - 1)(random_); }
 
   /// Its own host has an agent, too, of no weight where it leads.
-  Hosts led_by(const std::string& lead) const {
-    Hosts hosts = {lead};
+  Hosts led_by(const std::string& coordinator) const {
+    Hosts hosts = {coordinator};
     for (const auto& [host, agent] : agents_)
-      if (agent.lead == lead) hosts.insert(host);
+      if (agent.coordinator == coordinator) hosts.insert(host);
     return hosts;
   }
 
-  Lead* any_lead() {
+  Coordinator* any_coordinator() {
     auto each = leads_.begin();
     std::advance(each, draw(static_cast<int>(leads_.size())));
     teller_ = each->first;
@@ -114,16 +116,16 @@ class World {
   }
 
   /// It proposes whom it has, of whom some hear it.
-  void tell(Lead& lead) {
-    if (!lead.views.propose(lead.version + 1, led_by(teller_))) return;
-    ++lead.version;
+  void tell(Coordinator& coordinator) {
+    if (!coordinator.views.propose(coordinator.version + 1, led_by(teller_))) return;
+    ++coordinator.version;
     for (auto& [host, agent] : agents_) {
-      if (agent.lead != teller_ || draw(3) == 0) continue;
-      agent.version = {lead.epoch, lead.version};
-      agent.view = lead.views.latest();
-      if (draw(3) > 0) lead.known[host] = lead.version;  // else its answer is lost
+      if (agent.coordinator != teller_ || draw(3) == 0) continue;
+      agent.version = {coordinator.epoch, coordinator.version};
+      agent.view = coordinator.views.latest();
+      if (draw(3) > 0) coordinator.known[host] = coordinator.version;  // else its answer is lost
     }
-    lead.views.settle([&](const std::string& host) { return lead.known[host]; });
+    coordinator.views.settle([&](const std::string& host) { return coordinator.known[host]; });
   }
 
   void take_over(const std::string& host) {
@@ -131,7 +133,7 @@ class World {
     Hosts granted;
     const Agent* newest = nullptr;
     for (const auto& [name, agent] : agents_)
-      if (agent.lead.empty() && side_[name] == side_[host]) {
+      if (agent.coordinator.empty() && side_[name] == side_[host]) {
         granted.insert(name);
         if (newest == nullptr || agent.version > newest->version) newest = &agent;
       }
@@ -139,21 +141,21 @@ class World {
     const Views views(host, newest->view);
     if (!views.is_quorum(granted)) return;
     const int epoch = newest->version.first + 1;
-    leads_.emplace(host, Lead{views, epoch, newest->version.second, newest->view.hosts});
-    for (const std::string& name : granted) agents_[name].lead = host;
+    leads_.emplace(host, Coordinator{views, epoch, newest->version.second, newest->view.hosts});
+    for (const std::string& name : granted) agents_[name].coordinator = host;
     ++changes_;
   }
 
   std::mt19937_64 random_;
   std::vector<std::string> names_;
   std::map<std::string, Agent> agents_;
-  std::map<std::string, Lead> leads_;
+  std::map<std::string, Coordinator> leads_;
   std::map<std::string, int> side_;
   std::string teller_;
   int changes_ = 0;
 };
 
-TEST(Views, NeverTwoLead) {
+TEST(Views, NeverTwoCoordinator) {
   int changes = 0;
   for (std::uint64_t seed = 0; seed < 4000; ++seed) {
     World world(seed, 2 + static_cast<int>(seed % 6));

@@ -35,7 +35,7 @@ class NoticeSource {
 };
 
 struct NoticeSourceOptions {
-  Seconds connect{2};             ///< a metadata server is next door, or there is none
+  Seconds connect{2};             ///< a metadata server is next control socket, or there is none
   std::optional<Seconds> answer;  ///< none: 5 s; of Azure, whose first answer takes long, 150 s
   std::function<Seconds()> now = utc_now;  ///< seconds since 1970 in UTC
 };

@@ -27,7 +27,7 @@ std::vector<std::string> names_of(const WrittenFiles& files) {
 JointCheckpoints::JointCheckpoints(const TrainedTensors& tensors)
     : tensors_(tensors), session_(tensors.session()), store_(session_.job.run_dir) {}
 
-/// For messages; of one on another machine than the lead's where it is.
+/// For messages; of one on another machine than the coordinator's where it is.
 std::string JointCheckpoints::name_of(int rank) const {
   const WorkerDevice& device = session_.job.devices[static_cast<std::size_t>(rank)];
   if (device.host.empty()) return fmt::format("rank {}", rank);
@@ -162,7 +162,7 @@ Result<std::string> JointCheckpoints::write(const CheckpointState& state) {
 }
 
 Result<void> JointCheckpoints::publish(const std::string& checkpoint, bool has_best) const {
-  // On another machine than the lead's: that publishes what it was brought.
+  // On another machine than the coordinator's: that publishes what it was brought.
   if (has_own_directories(session_.job) && !session_.device().host.empty()) return {};
   MOTLEY_ASSIGN(const HeldFiles held, held_files(checkpoint));
   if (!held.empty()) return {};  // `consolidate --hosts` puts it together

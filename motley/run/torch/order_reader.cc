@@ -245,7 +245,7 @@ Result<void> OrderReader::prepare_parts(const Preparation& preparation, const Pr
   MOTLEY_ASSIGN(next.session,
                 open_part(process_, fmt::format("stint/{}", order.number), order.devices,
                           order.program, order.evaluations, preparation.cancelled));
-  next.session->stint = order.number;
+  next.session->generation = order.number;
   return next.session->is_idle ? Result<void>() : prepare_program(preparation, present, next);
 }
 

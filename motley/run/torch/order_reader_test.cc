@@ -138,7 +138,7 @@ class OrderReaderTest : public TrainingTest {
   }
   Change recovery_to(const SmallPrograms& programs, int number, const std::string& from) const {
     Change change = change_to(programs, number);
-    change.recovery = Recovery{.stint = number - 1, .from = from};
+    change.recovery = Recovery{.generation = number - 1, .from = from};
     return change;
   }
 
@@ -183,34 +183,34 @@ TEST_F(OrderReaderTest, APartHasRanksAndKeysOfItsOwn) {
   EXPECT_EQ((*part)->rendezvous->get("key", kSoon).error().code, "run.peer-lost");
 }
 
-/// A training that goes on by what was taken, as a process does it (stints.cc).
-struct Stint {
+/// A training that goes on by what was taken, as a process does it (rank_generations.cc).
+struct Generation {
   std::unique_ptr<WorkerSession> session, moving;
   std::unique_ptr<RankTraining> training;
 };
 
-Stint enter_next(OrderedProcess& process, TrainingPoint point, bool leads) {
-  Stint stint;
+Generation enter_next(OrderedProcess& process, TrainingPoint point, bool leads) {
+  Generation generation;
   auto next = process.reader->take(kSoon);
   EXPECT_TRUE(next) << said_of(next);
-  if (!next) return stint;
+  if (!next) return generation;
   const auto moved = next->mover->step(point.step, EmptyBatch());
   EXPECT_TRUE(moved) << said_of(moved);
-  stint.session = std::move(next->session);
-  stint.moving = std::move(next->moving);
+  generation.session = std::move(next->session);
+  generation.moving = std::move(next->moving);
   OrderReader::Present present{.model = next->handover.model, .status = process.status};
   present.leads = leads;
-  if (!stint.session->is_idle) {
+  if (!generation.session->is_idle) {
     next->handover.point = point;
-    auto training =
-        RankTraining::go_on(*stint.session, process.voice.reporter(), std::move(next->handover));
+    auto training = RankTraining::go_on(*generation.session, process.voice.reporter(),
+                                        std::move(next->handover));
     EXPECT_TRUE(training) << said_of(training);
-    stint.training = std::move(*training);
-    present.tensors = stint.training->persistent();
+    generation.training = std::move(*training);
+    present.tensors = generation.training->persistent();
   }
-  EXPECT_TRUE(stint.moving->rendezvous->barrier("begun", kSoon));
+  EXPECT_TRUE(generation.moving->rendezvous->barrier("begun", kSoon));
   process.reader->set_present(std::move(present));
-  return stint;
+  return generation;
 }
 
 Change with_move(Change change, const program::Program& from,
@@ -247,13 +247,13 @@ TEST_F(OrderReaderTest, WhatAllPreparedIsTakenAndTrainsOn) {
       process->tell(first);
       process->tell(second);  // after which it is prepared
       ASSERT_EQ((*training)->run(3), RankTraining::End::kChanged);
-      const Stint in_parts = enter_next(*process, (*training)->point(), leads);
+      const Generation in_parts = enter_next(*process, (*training)->point(), leads);
       ASSERT_TRUE(in_parts.training);
       ASSERT_EQ(in_parts.training->run(5), RankTraining::End::kChanged);
-      const Stint alone = enter_next(*process, in_parts.training->point(), !leads);
+      const Generation alone = enter_next(*process, in_parts.training->point(), !leads);
       EXPECT_EQ(alone.session->is_idle, leads);
       if (leads) return;
-      EXPECT_EQ(alone.session->stint, 2);
+      EXPECT_EQ(alone.session->generation, 2);
       EXPECT_EQ(alone.training->run(), RankTraining::End::kFinished);
     });
   for (std::thread& thread : threads) thread.join();
@@ -287,7 +287,7 @@ TEST_F(OrderReaderTest, TheLeadAsksForTheChangeWhenAllAreReady) {
     ASSERT_TRUE(next) << said_of(next);
     EXPECT_EQ(next->number, 1);
     EXPECT_EQ(next->follows, 0);
-    EXPECT_EQ(next->session->stint, 1);
+    EXPECT_EQ(next->session->generation, 1);
     EXPECT_TRUE(next->handover.some_have_parts);
     EXPECT_EQ(each->changes_requested, each->session->process == 0 ? 1 : 0);
   }
@@ -549,7 +549,7 @@ TEST_F(OrderReaderTest, AfterTheLossOfTheLeadProcessesMeetWhereTheyAreTold) {
   const Processes processes = start();
   Change change = recovery_to(parts_, 1, "new");
   change.keys = StoreAddress{"127.0.0.1", (*server)->port(), (*server)->word()};
-  forget_meeting();  // it went with the lead
+  forget_meeting();  // it went with the coordinator
   for (OrderedProcess* each : processes) each->show_present(false);
   tell_all(processes, change);
   for (OrderedProcess* each : processes) {

@@ -47,7 +47,7 @@ Json step_fields(const WorkerSession& session, const StepResult& result, const S
   fields["peak_bytes"] = result.peak_bytes;
   fields["ranks"] = session.size;
   fields["leads"] = session.rank == 0;
-  if (session.stint > 0) fields["stint"] = session.stint;
+  if (session.generation > 0) fields["stint"] = session.generation;
   if (session.job.batches) fields["batch"] = session.program.global_batch;
   if (result.parts)
     fields["parts"] = Json{{"ready", result.parts->ready},

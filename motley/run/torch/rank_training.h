@@ -31,8 +31,12 @@ class RankTraining {
   Result<End> run(std::optional<std::int64_t> change_at = {});
   TrainingPoint point() const;
   /// Of a training that has stopped before its end.
-  bool may_end_step() const { return tensors_.executor().standing() == Executor::Standing::kReady; }
-  bool is_in_step() const { return tensors_.executor().standing() != Executor::Standing::kBetween; }
+  bool may_end_step() const {
+    return tensors_.executor().recovery_state() == Executor::RecoveryState::kReady;
+  }
+  bool is_in_step() const {
+    return tensors_.executor().recovery_state() != Executor::RecoveryState::kBetween;
+  }
   /// Ends or undoes a step that was stopped, so that so many are done; then nothing more can be
   /// done with it but going on from its tensors. Error `run.unsettled`.
   Result<void> settle(std::int64_t steps_done);

@@ -175,9 +175,9 @@ struct Sharing {
 };
 void PrintTo(const Sharing& sharing, std::ostream* out) { *out << sharing.name; }
 
-class TrainsAlike : public RankTrainingTest, public ::testing::WithParamInterface<Sharing> {};
+class TrainsIdentical : public RankTrainingTest, public ::testing::WithParamInterface<Sharing> {};
 
-TEST_P(TrainsAlike, UnderAnySplit) {
+TEST_P(TrainsIdentical, UnderAnySplit) {
   const SmallPrograms programs = lower_small(model_, GetParam().split);
   Job job = small_job(dir_, programs, 5);
   job.transport = GetParam().transport;
@@ -196,7 +196,7 @@ TEST_P(TrainsAlike, UnderAnySplit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Splits, TrainsAlike,
+    Splits, TrainsIdentical,
     ::testing::Values(Sharing{"ThreeToOne", {{3, 1}}}, Sharing{"OneToThree", {{1, 3}}},
                       Sharing{"ThreeRanks", {{2, 1, 1}}},
                       Sharing{"ThreeRanksByGloo", {{2, 1, 1}}, "gloo"},
@@ -971,7 +971,7 @@ TEST_F(RankTrainingTest, GoesOnByAnotherProgramWithTheTensorsAsTheyAre) {
   job.checkpoint_every = 2;
   const HeardReporter voice(0);
   const auto first = session_of(job, programs, 0), second = session_of(job, programs, 0);
-  second->stint = 1;
+  second->generation = 1;
   const auto training = RankTraining::open(*first, voice.reporter());
   ASSERT_TRUE(training) << fault_of(training);
   EXPECT_EQ((*training)->run(3), End::kChanged);

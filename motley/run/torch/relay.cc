@@ -164,7 +164,7 @@ class AgentRelay {
   std::exception_ptr fault_;
 };
 
-/// The end beside the lead.
+/// The end beside the coordinator.
 class LeadRelay {
  public:
   LeadRelay(std::string path, Post& up, Post& down)
@@ -183,7 +183,7 @@ class LeadRelay {
     int rank = 0;
     Descriptor socket;
     std::int64_t sent = 0, taken = 0;
-    bool is_ended = false;  // of what the lead says
+    bool is_ended = false;  // of what the coordinator says
   };
 
   template <typename Work>
@@ -250,7 +250,7 @@ class LeadRelay {
       ::poll(waits.data(), waits.size(), kRelayTickMs);
       for (std::size_t i = 0; i < open.size(); ++i)
         if (waits[i + 1].revents != 0) send_down(*open[i]);
-      // The lead's end, after all that it had said.
+      // The coordinator's end, after all that it had said.
       if (waits[0].revents != 0 && read_piece(kInput).empty()) return;
     }
   }

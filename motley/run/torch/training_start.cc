@@ -84,7 +84,8 @@ Result<void> Starting::agree_on_files(std::int64_t first_step) {
                                    session_.rank, own->step, first_step));
   const bool is_given = session_.rank == 0 || own.has_value();
   if (!is_given && !checkpoint.empty()) {
-    // The lead's ranks have the lead's run directory, of which rank 0 elsewhere was sent a copy.
+    // The coordinator's ranks have the coordinator's run directory, of which rank 0 elsewhere was
+    // sent a copy.
     MOTLEY_RETURN_IF_ERROR(
         follow(session_.is_elsewhere(session_.rank) ? checkpoints_.latest() : checkpoint));
     if (start_.point.step != first_step)

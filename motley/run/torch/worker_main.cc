@@ -16,10 +16,10 @@
 #include "motley/run/launch/diagnosis.h"
 #include "motley/run/launch/environment.h"
 #include "motley/run/torch/cuda_library.h"
+#include "motley/run/torch/rank_generations.h"
 #include "motley/run/torch/rank_training.h"
 #include "motley/run/torch/relay.h"
 #include "motley/run/torch/scripted_training.h"
-#include "motley/run/torch/stints.h"
 #include "motley/run/torch/torch_version.h"
 #include "motley/run/torch/worker_collectives.h"
 #include "motley/run/torch/worker_profile.h"
@@ -177,11 +177,11 @@ void stop_by_signal(RankTraining* training) {
   if (stop_requested && training != nullptr) training->request_stop();
 }
 
-int train_in_stints(WorkerSession& session, const WorkerArguments& arguments,
-                    const Reporter& reporter) {
-  const auto stints = Stints::open(session, reporter, stop_by_signal);
-  if (!stints) leave(reporter, session, arguments, stints.error());
-  const auto end = (*stints)->run();
+int train_in_generations(WorkerSession& session, const WorkerArguments& arguments,
+                         const Reporter& reporter) {
+  const auto generations = RankGenerations::open(session, reporter, stop_by_signal);
+  if (!generations) leave(reporter, session, arguments, generations.error());
+  const auto end = (*generations)->run();
   training_to_stop = nullptr;
   if (!end) leave(reporter, session, arguments, end.error());
   // At once: the thread that reads orders waits for more.
@@ -189,7 +189,7 @@ int train_in_stints(WorkerSession& session, const WorkerArguments& arguments,
 }
 
 int train(WorkerSession& session, const WorkerArguments& arguments, const Reporter& reporter) {
-  if (session.job.changes) return train_in_stints(session, arguments, reporter);
+  if (session.job.changes) return train_in_generations(session, arguments, reporter);
   const auto training = RankTraining::open(session, reporter);
   if (!training) leave(reporter, session, arguments, training.error());
   stop_by_signal(training->get());

@@ -38,7 +38,7 @@ struct WorkerSession {
   int process = 0;  ///< number of this process in the job, of whose programs it may be another rank
   /// Source and target of messages beside those of the programs.
   std::vector<std::pair<int, int>> measured_pairs = {};
-  int stint = 0;  ///< number of the change that brought this program; 0: it is the job's own
+  int generation = 0;  ///< number of the change that brought this program; 0: it is the job's own
   /// Of programs that count squares of gradients: in every so-many-th step. One for all sessions of
   /// the process. Ranks may hear of another number at different steps: no other needs what one
   /// counts, and steps that not all counted say nothing.

@@ -329,7 +329,7 @@ struct UnknownExchange {
 };
 
 /// What is taken for it, beside a ring among as many as were measured: what the cluster's links
-/// say; within a machine, of which they say nothing, the quickest way that was measured. Words on
+/// say; within a machine, of which they say nothing, the fastest way that was measured. Words on
 /// it; "" where nothing is known.
 std::string assume_exchange(const UnknownExchange& unknown, const cost::ProfileCost& model,
                             cost::CollectiveTimes& times) {
@@ -346,10 +346,10 @@ std::string assume_exchange(const UnknownExchange& unknown, const cost::ProfileC
     take(by_links->fewer.large);
     return "what the links say";
   }
-  const auto best = times.quickest(program::kAllReduce, unknown.ranks(), unknown.backend, kUsual);
+  const auto best = times.fastest(program::kAllReduce, unknown.ranks(), unknown.backend, kUsual);
   if (!best) return "";
   take(best->piece(kSize));
-  return "as long as by the quickest way that was measured";
+  return "as long as by the fastest way that was measured";
 }
 
 /// Exchanges that plans may need and nobody measured, as far as something is known of them. What is

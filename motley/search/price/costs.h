@@ -69,7 +69,7 @@ std::string profile_subject(const std::string& model_hash, const synth::LowerOpt
 /// and among neighbours as many as nobody measured it with the times among the nearest number;
 /// exchanges among other numbers of ranks than were measured take what a ring among these would
 /// (CollectiveTimes::reach), those over links of which nothing was what the links say, and those
-/// within a machine as long as by the quickest way that was.
+/// within a machine as long as by the fastest way that was.
 /// Planning kinds, which nobody has, have the times of cost::CarriedTimes from the nearest kind on
 /// which the model was profiled up to the batch wanted, by this PyTorch; what was not measured
 /// there, or all if there is no such kind, has those of cost::KindTimes. Usage errors when a device

@@ -47,7 +47,7 @@ PairRoute worse(PairRoute route, const PairRoute& other) {
   return route;
 }
 
-/// Routes of all pairs. Nodes that the same links name are alike, so few pairs are looked up.
+/// Routes of all pairs. Nodes that the same links name are identical, so few pairs are looked up.
 class PairRoutes {
  public:
   PairRoutes(const Cluster& cluster, const std::vector<DeviceId>& devices)
@@ -65,7 +65,7 @@ class PairRoutes {
     look_up_across();
   }
 
-  /// Devices of equal numbers are alike in their ways to all on other nodes, and on theirs.
+  /// Devices of equal numbers are identical in their ways to all on other nodes, and on theirs.
   int signature(std::size_t i) const { return signatures_[i]; }
   NodeId node(std::size_t i) const { return cluster_.device(devices_[i]).node; }
   std::size_t size() const { return devices_.size(); }
@@ -273,8 +273,8 @@ struct Bunch {
 };
 
 /// What cliques are to be found among, for a route that pairs are to be as good as. Of devices and
-/// nodes that are alike and of which a clique can have but one only the first is there, as cliques
-/// with the others are alike; what is joined to the same others is one.
+/// nodes that are identical and of which a clique can have but one only the first is there, as
+/// cliques with the others are identical; what is joined to the same others is one.
 class Bunches {
  public:
   Bunches(const PairRoutes& routes, const std::vector<int>& likeness, const PairRoute& wanted)
@@ -544,7 +544,7 @@ DevicePools find_device_pools(const Cluster& cluster, const std::vector<DeviceId
 std::vector<std::vector<DeviceId>> groups_to_measure(const Cluster& cluster,
                                                      const std::vector<DeviceId>& devices) {
   std::map<std::pair<PairRoute, std::size_t>, std::vector<DeviceId>> groups;
-  // Only routes count, and these are alike on nodes that are.
+  // Only routes count, and these are identical on nodes that are.
   const std::vector<int> likeness(devices.size(), 0);
   for (const auto& pool : find_device_pools(cluster, devices, likeness).pools) {
     const PairRoute route = group_pair_route(cluster, pool);

@@ -25,7 +25,7 @@ inline constexpr std::size_t kMaxPools = 256;
 
 /// `likeness`: a number of each device; where those of a pool have the numbers, nodes and routes of
 /// another's, only the first pool is made, as either is as good to who asks. Empty: no two devices
-/// are alike. O(devices + unlike nodes squared * distinct routes) where joined devices form
+/// are identical. O(devices + unlike nodes squared * distinct routes) where joined devices form
 /// separate islands, as they do behind switches; other topologies need their maximal cliques, of
 /// which at most kMaxPools are made.
 DevicePools find_device_pools(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices,

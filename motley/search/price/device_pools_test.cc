@@ -94,9 +94,9 @@ TEST(DevicePools, GroupsWithoutCpuAreApart) {
   EXPECT_THAT(pools_of(cluster), ElementsAre(ElementsAre(0, 1, 2), ElementsAre(1, 2)));
 }
 
-// Of nodes that are alike to who asks the first is enough: c, whose devices are of another number,
-// has a pool of its own.
-TEST(DevicePools, OfPoolsThatAreAlikeTheFirstIsMade) {
+// Of nodes that are identical to who asks the first is enough: c, whose devices are of another
+// number, has a pool of its own.
+TEST(DevicePools, OfPoolsThatAreIdenticalTheFirstIsMade) {
   const auto cluster = parse(node("a", 2) + node("b", 2) + node("c", 2) + node("d", 2) +
                              link("all = true", "1Gbps", "100us"));
   std::vector<DeviceId> devices;
@@ -109,7 +109,7 @@ TEST(DevicePools, OfPoolsThatAreAlikeTheFirstIsMade) {
 }
 
 // 300 nodes of eight: two routes, each at its fewest and its most.
-TEST(DevicePools, ManyAlikeNodesAreMeasuredByFour) {
+TEST(DevicePools, ManyIdenticalNodesAreMeasuredByFour) {
   std::string text = link("all = true", "1Gbps", "100us");
   for (int n = 0; n < 300; ++n) text = node(fmt::format("n{}", n), 8) + text;
   const cluster::Cluster cluster = parse(text);

@@ -27,12 +27,12 @@ Result<EqualPrograms::Programs> lower_all(const graph::Graph& graph,
 EqualPrograms::Entry& EqualPrograms::entry(const std::vector<std::int64_t>& samples, int ranks,
                                            const synth::LowerOptions& lowering) {
   const std::lock_guard lock(mutex_);
-  auto& alike = entries_[{samples, ranks}];
-  for (const auto& each : alike)
+  auto& identical = entries_[{samples, ranks}];
+  for (const auto& each : identical)
     if (each->lowering == lowering) return *each;
-  alike.push_back(std::make_unique<Entry>());
-  alike.back()->lowering = lowering;
-  return *alike.back();
+  identical.push_back(std::make_unique<Entry>());
+  identical.back()->lowering = lowering;
+  return *identical.back();
 }
 
 Result<EqualPrograms::Programs> EqualPrograms::find(const graph::Graph& graph,

@@ -72,8 +72,8 @@ double ExchangeTimes::at(std::string_view name, double bytes) {
   return find(name, bytes).value_or(std::numeric_limits<double>::infinity());
 }
 
-QuickestExchange ExchangeTimes::quickest(std::string_view op, const ExchangeBytes& bytes) {
-  QuickestExchange best{std::numeric_limits<double>::infinity()};
+FastestExchange ExchangeTimes::fastest(std::string_view op, const ExchangeBytes& bytes) {
+  FastestExchange best{std::numeric_limits<double>::infinity()};
   for (const ExchangeMethod method : program::methods_of(op)) {
     const double moved = method == ExchangeMethod::kGrouped ? bytes.grouped : bytes.direct;
     const double seconds = at(program::collective_name(op, method), moved);
@@ -82,19 +82,19 @@ QuickestExchange ExchangeTimes::quickest(std::string_view op, const ExchangeByte
   return best;
 }
 
-synth::ExchangeWays quickest_ways(const program::Program& program, ExchangeTimes& times) {
+synth::ExchangeWays fastest_ways(const program::Program& program, ExchangeTimes& times) {
   return synth::choose_methods(
       program, [&](std::string_view name, double bytes) { return times.at(name, bytes); });
 }
 
-Result<synth::ExchangeWays> quickest_ways(
+Result<synth::ExchangeWays> fastest_ways(
     const std::vector<std::int64_t>& numbers,
     const std::function<Result<program::Program>(std::int64_t)>& lower, ExchangeTimes& times) {
   MOTLEY_CHECK(!numbers.empty());
   std::optional<synth::ExchangeWays> ways;
   for (const std::int64_t number : numbers) {
     MOTLEY_ASSIGN(const program::Program program, lower(number));
-    synth::ExchangeWays chosen = quickest_ways(program, times);
+    synth::ExchangeWays chosen = fastest_ways(program, times);
     ways = ways ? synth::common_ways(*std::move(ways), chosen) : std::move(chosen);
   }
   return *std::move(ways);

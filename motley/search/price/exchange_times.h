@@ -19,8 +19,8 @@ struct ExchangeBytes {
   double direct = 0, grouped = 0;
 };
 
-/// The quickest way to carry an exchange out.
-struct QuickestExchange {
+/// The fastest way to carry an exchange out.
+struct FastestExchange {
   double seconds = 0;
   ExchangeMethod method = ExchangeMethod::kNative;
 };
@@ -41,7 +41,7 @@ class ExchangeTimes {
   Result<double> find(std::string_view name, double bytes);
   /// The same, infinity if nobody measured it.
   double at(std::string_view name, double bytes);
-  QuickestExchange quickest(std::string_view op, const ExchangeBytes& bytes);
+  FastestExchange fastest(std::string_view op, const ExchangeBytes& bytes);
 
  private:
   const cost::ProfileCost* model_ = nullptr;
@@ -54,12 +54,12 @@ class ExchangeTimes {
   std::map<std::string, Result<Curves>, std::less<>> known_;
 };
 
-/// The quickest way of each exchange of a program.
-synth::ExchangeWays quickest_ways(const program::Program& program, ExchangeTimes& times);
+/// The fastest way of each exchange of a program.
+synth::ExchangeWays fastest_ways(const program::Program& program, ExchangeTimes& times);
 
-/// What the quickest ways of a step in several numbers of micro-batches (one or more) have in
+/// What the fastest ways of a step in several numbers of micro-batches (one or more) have in
 /// common; `lower` makes the programs.
-Result<synth::ExchangeWays> quickest_ways(
+Result<synth::ExchangeWays> fastest_ways(
     const std::vector<std::int64_t>& numbers,
     const std::function<Result<program::Program>(std::int64_t)>& lower, ExchangeTimes& times);
 

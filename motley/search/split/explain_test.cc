@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 
 /// `count` devices of so many seconds a sample; kinds differ in their times.
-void add_alike(ToyProblem& toy, int count, double seconds) {
+void add_identical(ToyProblem& toy, int count, double seconds) {
   for (int i = 0; i < count; ++i) toy.add_device(linear_device(seconds));
 }
 
@@ -37,8 +37,8 @@ BatchSplit split_of(const std::vector<std::int64_t>& samples) {
 TEST(ExplainSplit, DevicesOfAKindShareASentence) {
   ToyProblem toy;
   toy.group = no_exchange;
-  add_alike(toy, 2, 1);
-  add_alike(toy, 3, 4);
+  add_identical(toy, 2, 1);
+  add_identical(toy, 3, 4);
   toy.finish(18);
   EXPECT_THAT(
       explained(toy, split_of({7, 8, 1, 1, 1})),
@@ -51,7 +51,7 @@ TEST(ExplainSplit, DevicesOfAKindShareASentence) {
 TEST(ExplainSplit, WhoIsAlmostLastBindsToo) {
   ToyProblem toy;
   toy.group = no_exchange;
-  add_alike(toy, 1, 1);
+  add_identical(toy, 1, 1);
   toy.add_device(linear_device(1, -0.1));
   toy.finish(16);
   EXPECT_THAT(explained(toy, split_of({8, 8})).back(),
@@ -78,7 +78,7 @@ TEST(ExplainSplit, TellsOfEightKinds) {
 TEST(ExplainSplit, AnIdleDeviceMightHelp) {
   ToyProblem toy;
   toy.group = no_exchange;
-  add_alike(toy, 2, 1);
+  add_identical(toy, 2, 1);
   toy.finish(4);
   EXPECT_THAT(explained(toy, split_of({4, 0})),
               ElementsAre("n0:0 gets 4 of 4 samples",
@@ -90,7 +90,7 @@ TEST(ExplainSplit, AnIdleDeviceMightHelp) {
 TEST(ExplainSplit, NoSampleIsLeft) {
   ToyProblem toy;
   toy.group = no_exchange;
-  add_alike(toy, 3, 1);
+  add_identical(toy, 3, 1);
   toy.finish(2);
   EXPECT_THAT(explained(toy, split_of({1, 1, 0})),
               ElementsAre("n0:0 and n1:0 get 1 of 2 samples each",
@@ -115,7 +115,7 @@ TEST(ExplainSplit, FullDevicesAreTold) {
   TableEvaluator::Device device = linear_device(1);
   device.per_sample = Bytes(std::int64_t{1} << 30);
   for (int i = 0; i < 2; ++i) toy.add_device(device, Bytes(std::int64_t{3} << 30));
-  add_alike(toy, 1, 2);
+  add_identical(toy, 1, 2);
   toy.finish(8);
   EXPECT_THAT(explained(toy, split_of({3, 3, 2})),
               ::testing::Contains("n0:0 and n1:0 are full: 3 samples need 3 GiB of 3 GiB"));

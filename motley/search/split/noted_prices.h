@@ -19,7 +19,7 @@ class NotedPrices : public SplitEvaluator {
     plan::Plan plan;
     plan::Price price;  ///< without peaks: just its step was asked for
   };
-  /// Each plan once, the quickest first; of equal steps the one that was priced first.
+  /// Each plan once, the fastest first; of equal steps the one that was priced first.
   std::vector<Noted> noted() const {
     std::vector<Noted> plans = noted_;
     std::stable_sort(plans.begin(), plans.end(),

@@ -220,7 +220,7 @@ class PoolSearch {
     if (!solution) return false;
     ++result_.considered;
     result_.lower_bound = std::min(result_.lower_bound, blocking + solution->seconds);
-    // Devices that are alike may lie on few nodes or on many, which exchanges may tell apart.
+    // Devices that are identical may lie on few nodes or on many, which exchanges may tell apart.
     const bool is_better = take(team, solution->loads, k, &Crew::members);
     return take(team, solution->loads, k, &Crew::spread) || is_better;
   }

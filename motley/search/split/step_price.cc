@@ -124,7 +124,7 @@ Result<std::optional<PlanPrice>> price_stage_kinds(const graph::Graph& graph,
     }
     return names;
   };
-  stand_ins.alike = named(kinds->alike);
+  stand_ins.identical = named(kinds->identical);
   stand_ins.groups = named(kinds->groups);
   MOTLEY_ASSIGN(const auto times, model.all_times(kinds->program));
   const std::vector<std::string> as_said;
@@ -134,8 +134,8 @@ Result<std::optional<PlanPrice>> price_stage_kinds(const graph::Graph& graph,
   if (!priced) return tl::make_unexpected(priced.error());
   PlanPrice price{std::move(priced->price), {}, {}};
   price.of_rank.resize(classes.size());
-  for (std::size_t i = 0; i < kinds->alike.size(); ++i)
-    for (const std::size_t rank : kinds->alike[i]) price.of_rank[rank] = i;
+  for (std::size_t i = 0; i < kinds->identical.size(); ++i)
+    for (const std::size_t rank : kinds->identical[i]) price.of_rank[rank] = i;
   price.step = price.kinds.step;
   return price;
 }
@@ -144,8 +144,9 @@ std::optional<StepPrice> continue_line(const std::vector<StepPrice>& three, std:
   MOTLEY_CHECK(three.size() == 3);
   const std::vector<std::int64_t> first = figures_of(three[0]), second = figures_of(three[1]);
   std::vector<std::int64_t> figures = figures_of(three[2]);
-  const bool is_alike = has_same_names(three[0], three[1]) && has_same_names(three[1], three[2]);
-  if (!is_alike || first.size() != second.size() || second.size() != figures.size()) return {};
+  const bool is_identical =
+      has_same_names(three[0], three[1]) && has_same_names(three[1], three[2]);
+  if (!is_identical || first.size() != second.size() || second.size() != figures.size()) return {};
   for (std::size_t i = 0; i < figures.size(); ++i) {
     const std::int64_t added = figures[i] - second[i];
     if (added < 0 || added != second[i] - first[i]) return {};

@@ -17,8 +17,8 @@ using Setting = SplitEvaluator::Setting;
 constexpr std::int64_t kMaxPricings = 64;
 
 /// Hill climbing by moving samples from one device to another, priced by the simulator; steps
-/// halve from an eighth of the batch to one sample. Of moves that are alike one is priced, and none
-/// after which a device computes for longer than the best split takes.
+/// halve from an eighth of the batch to one sample. Of moves that are identical one is priced, and
+/// none after which a device computes for longer than the best split takes.
 class Climb {
  public:
   Climb(const SplitSpace& space, PricedSplit start) : space_(space), best_(std::move(start)) {}

@@ -228,7 +228,7 @@ class Bound {
       double count = 0;
     };
     std::vector<Work> works;
-    /// By operators that are alike, how many, and what each of their ways takes.
+    /// By operators that are identical, how many, and what each of their ways takes.
     std::vector<std::pair<double, std::vector<Work>>> ways;
     std::vector<WaysTaken> seen;  // what the problem's take among these devices
   };

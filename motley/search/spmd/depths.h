@@ -8,7 +8,7 @@
 
 namespace motley::search {
 
-/// What is searched in place of a graph of many alike layers: all of them get the same ways. A
+/// What is searched in place of a graph of many identical layers: all of them get the same ways. A
 /// graph with three of them, in which one stands for those that were left out, and one with two:
 /// a step of all takes what the line through both says.
 struct Depths {

@@ -28,14 +28,14 @@ Result<DeviceKinds> DeviceKinds::find(const cluster::Cluster& cluster, const Cos
                                      "take; run `motley profile` with this model and cluster",
                                      name));
     const Costs::ByWork& own = known->second;
-    const auto is_alike = [&](const DeviceKind& kind) {
+    const auto is_identical = [&](const DeviceKind& kind) {
       const auto &a = costs.devices.at(name),
                  &b = costs.devices.at(cluster.device(kind.devices[0]).name);
       return kind.costs.times == own.times && kind.costs.speed == own.speed &&
              a.alone.source == b.alone.source && a.shared.source == b.shared.source &&
              a.pace == b.pace && a.interference == b.interference;
     };
-    const auto same = std::find_if(kinds.all_.begin(), kinds.all_.end(), is_alike);
+    const auto same = std::find_if(kinds.all_.begin(), kinds.all_.end(), is_identical);
     kinds.of_device_[id.index()] = static_cast<int>(same - kinds.all_.begin());
     if (same == kinds.all_.end())
       kinds.all_.push_back({{id}, own});

@@ -35,7 +35,7 @@ Result<SpmdPlan> price_lowered(SpmdStudy& study, const SpmdStudy::Programs& prog
       synth::lower_some_ranks(*programs.graph, sharding, programs.rules, classes.ranks(),
                               study.question().lowering, accumulation);
   if (programs.shortened != nullptr) set_origins(*programs.shortened, program);
-  sharding.exchanges = quickest_ways(program, study.exchanges(devices));
+  sharding.exchanges = fastest_ways(program, study.exchanges(devices));
   MOTLEY_RETURN_IF_ERROR(synth::set_methods(program, sharding.exchanges));
   MOTLEY_ASSIGN(const auto times, study.model().all_times(program));
   MOTLEY_ASSIGN(const PricedProgram priced,
@@ -126,7 +126,7 @@ Result<synth::ExchangeWays> choose_ways(SpmdStudy& study, const std::vector<Devi
     sharding.micro_batches = micro_batches;
     return synth::lower_ranks(*question.graph, sharding, rules, ranks, question.lowering);
   };
-  return quickest_ways(numbers, lower, study.exchanges(devices));
+  return fastest_ways(numbers, lower, study.exchanges(devices));
 }
 
 namespace {

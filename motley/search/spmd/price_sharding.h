@@ -23,14 +23,14 @@ struct SpmdPlan {
   bool is_better_than(const SpmdPlan& other, double by = 0) const;
 };
 
-/// Prices a sharding by lowering and simulating it: of devices that are alike and have equal shares
-/// one stands for all. Chooses how each exchange is carried out. A step in more than
+/// Prices a sharding by lowering and simulating it: of devices that are identical and have equal
+/// shares one stands for all. Chooses how each exchange is carried out. A step in more than
 /// kPricedMicroBatches is an estimate: two shorter ones and the line through them. So is one of a
 /// graph that is searched in fewer layers (depths.h).
 Result<SpmdPlan> price_sharding(SpmdStudy& study, const std::vector<DeviceId>& devices,
                                 synth::Sharding sharding);
 
-/// How the exchanges of a sharding of all of the graph are carried out the quickest, whatever the
+/// How the exchanges of a sharding of all of the graph are carried out the fastest, whatever the
 /// study searches: in fewer layers (depths.h) they may be of other kinds. Of more than
 /// kPricedMicroBatches those that the shorter steps have in common.
 Result<synth::ExchangeWays> choose_ways(SpmdStudy& study, const std::vector<DeviceId>& devices,

@@ -81,10 +81,10 @@ double SpmdPrices::copy(std::size_t device_class, std::string_view name, DType d
 
 void SpmdPrices::add_exchange(std::string_view op, const ExchangeBytes& bytes,
                               ConversionTime& time) {
-  const QuickestExchange quickest = exchanges_.quickest(op, bytes);
+  const FastestExchange fastest = exchanges_.fastest(op, bytes);
   time.op = op;
-  time.exchange += quickest.seconds;
-  time.method = quickest.method;
+  time.exchange += fastest.seconds;
+  time.method = fastest.method;
 }
 
 SpmdPrices::WayKey SpmdPrices::key_of(OpId op, const Strategy& way) const {
@@ -143,7 +143,7 @@ std::vector<double> SpmdPrices::rewritten(OpId op, const Strategy& way,
   double& inner = inner_[key_of(op, way)] = 0;
   for (const synth::InnerExchange& each : made.exchanges) {
     const auto bytes = static_cast<double>(each.bytes.value);
-    inner += exchanges_.quickest(each.op, {bytes, bytes}).seconds;
+    inner += exchanges_.fastest(each.op, {bytes, bytes}).seconds;
   }
   return sums;
 }
@@ -312,7 +312,7 @@ const LeastChange& SpmdPrices::least_change(ValueId value, const Form& from, con
       if (most_devices_ > 0 && !step.exchange.empty()) {
         const bool is_all_to_all = step.exchange == program::kAllToAll;
         const double moved = is_all_to_all ? bytes / most_devices_ : bytes;
-        change.exchange += exchanges_.quickest(step.exchange, {moved, moved}).seconds;
+        change.exchange += exchanges_.fastest(step.exchange, {moved, moved}).seconds;
       }
       // A sum may overwrite its terms.
       if (step.exchange != program::kAllReduce) add_copy(step.before, value, change);
@@ -331,7 +331,7 @@ const LeastChange& SpmdPrices::least_change(ValueId value, const Form& from, con
     return bytes * least;
   };
   const std::string_view op = over_whole ? program::kAllGather : shared;
-  change.exchange = share([&](double all) { return exchanges_.quickest(op, {all, all}).seconds; });
+  change.exchange = share([&](double all) { return exchanges_.fastest(op, {all, all}).seconds; });
   const bool is_gathered = op == program::kAllGather;
   for (std::size_t c = 0; c < classes_.size(); ++c)
     change.whole[c] =

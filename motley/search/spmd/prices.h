@@ -24,7 +24,7 @@ struct ConversionTime {
   std::vector<double> before, after;  ///< by class: copies before and after the exchange
   std::string_view op;                ///< of the exchange: "motley::all_gather"; empty: none
   double exchange = 0;
-  ExchangeMethod method = ExchangeMethod::kNative;  ///< the quickest
+  ExchangeMethod method = ExchangeMethod::kNative;  ///< the fastest
   double copies() const;                            ///< of the slowest class
 };
 
@@ -109,7 +109,7 @@ class SpmdPrices {
                                 const std::vector<double>& shares,
                                 const std::vector<std::size_t>& ranks);
   void add_copy(const synth::LocalCopy& copy, ValueId value, LeastChange& change) const;
-  /// Adds an exchange, carried out in the quickest way.
+  /// Adds an exchange, carried out in the fastest way.
   void add_exchange(std::string_view op, const ExchangeBytes& bytes, ConversionTime& time);
 
   const graph::Graph& graph_;

@@ -83,7 +83,7 @@ TEST_F(SpmdPricesTest, ChangesOfFormCopyAndExchange) {
   EXPECT_NEAR(gathered.before[1], on(1, 0, 2 * all / 4), 1e-15);
   EXPECT_EQ(gathered.after, (std::vector<double>{0, 0}));
   EXPECT_NEAR(gathered.exchange,
-              exchanges.quickest(program::kAllGather, {1.5 * all, 1.5 * all}).seconds, 1e-12);
+              exchanges.fastest(program::kAllGather, {1.5 * all, 1.5 * all}).seconds, 1e-12);
   EXPECT_NEAR(gathered.copies(), std::max(gathered.before[0], gathered.before[1]), 1e-15);
   // Columns in parts do not, which is one more copy of all.
   const ConversionTime& columns = found.conversion(ValueId(4), by_columns_, kWholeForm);
@@ -92,7 +92,7 @@ TEST_F(SpmdPricesTest, ChangesOfFormCopyAndExchange) {
   const ConversionTime& summed = found.conversion(ValueId(4), kPartialForm, kWholeForm);
   EXPECT_EQ(summed.op, program::kAllReduce);
   EXPECT_NEAR(summed.before[0], on(0, 0, 2 * all), 1e-15);
-  EXPECT_NEAR(summed.exchange, exchanges.quickest(program::kAllReduce, {all, all}).seconds, 1e-12);
+  EXPECT_NEAR(summed.exchange, exchanges.fastest(program::kAllReduce, {all, all}).seconds, 1e-12);
   // The own part of a whole value needs nobody; from one dimension to another the larger of what
   // a device has before and after counts, 3/4.
   const ConversionTime& taken = found.conversion(ValueId(4), kWholeForm, by_samples_);
@@ -101,7 +101,7 @@ TEST_F(SpmdPricesTest, ChangesOfFormCopyAndExchange) {
   const ConversionTime& turned = found.conversion(ValueId(4), by_samples_, by_columns_);
   EXPECT_EQ(turned.op, program::kAllToAll);
   EXPECT_NEAR(turned.exchange,
-              exchanges.quickest(program::kAllToAll, {0.75 * all, 0.75 * all}).seconds, 1e-12);
+              exchanges.fastest(program::kAllToAll, {0.75 * all, 0.75 * all}).seconds, 1e-12);
   EXPECT_EQ(found.conversion(ValueId(4), by_samples_, by_samples_).exchange, 0);
 }
 

@@ -54,7 +54,7 @@ TEST_F(SpmdStudyTest, StepsAreOfAMicroBatch) {
 }
 
 // Of shares it matters who gets nothing of which extent: 64 samples and 256 columns.
-TEST_F(SpmdStudyTest, ChoicesAreMadeOnceForSharesAlike) {
+TEST_F(SpmdStudyTest, ChoicesAreMadeOnceForSharesIdentical) {
   SpmdStudy made = study(64);
   const SpmdChoices* even = &made.choices({1, 1});
   EXPECT_EQ(&made.choices({3, 1}), even);

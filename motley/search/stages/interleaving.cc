@@ -7,10 +7,10 @@ namespace motley::search {
 namespace {
 
 constexpr std::size_t kMostTurns = 4;
-constexpr std::size_t kMoved = 3;          // of the quickest, whose cuts are moved
+constexpr std::size_t kMoved = 3;          // of the fastest, whose cuts are moved
 constexpr double kWorthMovingCuts = 1e-3;  // of the time, by which a cut is better
 constexpr double kWorthHolding = 0.01;     // by which an order is, that keeps more under way
-constexpr double kWorthMoving = 1.05;      // times the quickest
+constexpr double kWorthMoving = 1.05;      // times the fastest
 
 /// 0 1 .. n-1, as often.
 std::vector<std::size_t> make_rounds(std::size_t seats, std::size_t turns) {
@@ -74,7 +74,7 @@ Seconds Interleaving::hope(const StageReplica& replica, Seconds alone) const {
   return Seconds(busy + std::max(0.0, alone.value - busy) / static_cast<double>(kMostTurns));
 }
 
-/// The quickest order of passes that fits; false: none does, or all has been simulated.
+/// The fastest order of passes that fits; false: none does, or all has been simulated.
 bool Interleaving::time(Found& found) {
   bool fits = false;
   for (const StageSchedule schedule : kInterleavedSchedules) {
@@ -152,7 +152,7 @@ bool Interleaving::move(Found& found) {
   return has_moved;
 }
 
-StageReplica Interleaving::in_quickest_ways(StageReplica replica) const {
+StageReplica Interleaving::in_fastest_ways(StageReplica replica) const {
   const StageCosts& costs = sums_.costs();
   const std::int64_t rest = replica.samples % replica.micro_batch;
   const double times =

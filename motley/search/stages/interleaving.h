@@ -25,7 +25,7 @@ class Interleaving {
   Interleaving(const StageEvaluator& evaluator, const StageSums& sums, std::int64_t most_passes)
       : evaluator_(evaluator), sums_(sums), left_(most_passes) {}
 
-  /// The quickest that was found of a placed replica with several stages on devices of their own;
+  /// The fastest that was found of a placed replica with several stages on devices of their own;
   /// absent: none fits, or is quicker than it.
   std::optional<StageReplica> find(const StageReplica& replica);
 
@@ -35,9 +35,9 @@ class Interleaving {
 
   std::int64_t simulated() const { return simulated_; }
 
-  /// The replica with each stage in the way of the same devices that is quickest there: in turns
+  /// The replica with each stage in the way of the same devices that is fastest there: in turns
   /// there may be room for what it has none for.
-  StageReplica in_quickest_ways(StageReplica replica) const;
+  StageReplica in_fastest_ways(StageReplica replica) const;
 
  private:
   struct Found {

@@ -51,7 +51,7 @@ TEST(Interleaving, FillsInAPartOfTheTime) {
 
 // Of two micro-batches one device does F0a F1a F0c F1c B0c B1c B0a B1a, the other F0b F1b F0d B0d
 // F1d B1d B0b B1b, from 1 s on: 15 s. One stage each takes 3 * 6, a wave of 1, 2 and 1 layers 16.
-TEST(Interleaving, IsFoundWhereItIsQuickest) {
+TEST(Interleaving, IsFoundWhereItIsFastest) {
   const TableStageCosts costs = two_devices_of_four_layers();
   const auto apart = find_stage_plan({.costs = &costs, .global_batch = 2, .interleaves = false});
   EXPECT_NEAR(apart->best->price.step.value, 18, 1e-6);

@@ -6,8 +6,8 @@
 namespace motley::search {
 namespace {
 
-/// Are they on alike devices, cut at the same layers?
-bool are_cut_alike(const StageReplica& one, const StageReplica& other) {
+/// Are they on identical devices, cut at the same layers?
+bool are_cut_identical(const StageReplica& one, const StageReplica& other) {
   return one.seats == other.seats &&
          std::equal(one.stages.begin(), one.stages.end(), other.stages.begin(), other.stages.end(),
                     [](const PlannedStage& a, const PlannedStage& b) {
@@ -15,11 +15,11 @@ bool are_cut_alike(const StageReplica& one, const StageReplica& other) {
                     });
 }
 
-std::vector<std::vector<std::size_t>> group_alike(const StagePlan& plan) {
+std::vector<std::vector<std::size_t>> group_identical(const StagePlan& plan) {
   std::vector<std::vector<std::size_t>> groups;
   for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
     const auto known = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
-      return are_cut_alike(plan.replicas[group.front()], plan.replicas[r]);
+      return are_cut_identical(plan.replicas[group.front()], plan.replicas[r]);
     });
     if (known == groups.end())
       groups.push_back({r});
@@ -45,7 +45,7 @@ class Moving {
       : evaluator_(evaluator), moves_(moves), now_(priced), left_(moves.passes) {}
 
   std::int64_t run() {
-    const auto groups = group_alike(now_.plan);
+    const auto groups = group_identical(now_.plan);
     for (bool has_moved = true; has_moved && left_ > 0;) {
       has_moved = false;
       for (const std::vector<std::size_t>& group : groups) {

@@ -69,7 +69,7 @@ TEST(MovedCuts, NoSingleMoveIsLeft) {
 }
 
 // One of two replicas alone would help nobody.
-TEST(MovedCuts, ReplicasThatAreCutAlikeMoveTogether) {
+TEST(MovedCuts, ReplicasThatAreCutIdenticalMoveTogether) {
   const TableStageCosts costs = even_stage_costs(8, 2, 2);
   const StageSums sums(costs);
   const StageEvaluator evaluator(sums);

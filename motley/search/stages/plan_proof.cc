@@ -238,7 +238,7 @@ void PlanProof::fill_table() {
   }
 }
 
-/// Drops what the other devices make too slow; what may be in the quickest plans comes first.
+/// Drops what the other devices make too slow; what may be in the fastest plans comes first.
 void PlanProof::order_offers() {
   const auto with_rest = [&](const OfferClass& of) {
     return std::max(offers_[of.offers.front()].model,

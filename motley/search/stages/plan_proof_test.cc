@@ -16,7 +16,7 @@
 namespace motley::search {
 namespace {
 
-/// The quickest of all plans of a batch by the simulator: every set of replicas of every shape,
+/// The fastest of all plans of a batch by the simulator: every set of replicas of every shape,
 /// ways to share the samples, places in hosts and schedules. Left out is what cannot be quicker
 /// than `known`: replicas that are not by the model, or that the simulator says are not alone.
 class EveryPlan {
@@ -241,7 +241,7 @@ TEST(PlanProof, NothingIsQuickerOfSixLayers) {
 }
 
 // Two hosts of two devices: stages of two replicas side by side, or each replica in a host.
-TEST(VisitPlaces, CountsAlikeHostsOnce) {
+TEST(VisitPlaces, CountsIdenticalHostsOnce) {
   TableStageCosts costs = even_stage_costs(2, 1, 4);
   costs.device_pools[0].per_host = 2;
   const StageReplica replica{{{0, 1, 0}, {1, 2, 0}}, 1, 1};

@@ -15,7 +15,7 @@
 #include "motley/search/stages/interleaving.h"
 #include "motley/search/stages/plan_moves.h"
 #include "motley/search/stages/plan_proof.h"
-#include "motley/search/stages/shapes/quickest_shape.h"
+#include "motley/search/stages/shapes/fastest_shape.h"
 #include "motley/search/stages/shapes/sample_bound.h"
 #include "motley/search/stages/shapes/whole_replicas.h"
 
@@ -282,7 +282,7 @@ class StageSearch {
   std::optional<ReplicaShape> find_alone(const ShapeSearch& search, double seconds,
                                          std::int64_t micro_batch);
   void add_alone();
-  void add_quickest(double seconds);
+  void add_fastest(double seconds);
   void add_apart();
   Result<void> add_mix(double seconds, const std::vector<double>& prices, MixBy by,
                        double most_after = kTooLong);
@@ -799,11 +799,11 @@ std::optional<ReplicaShape> StageSearch::find_alone(const ShapeSearch& search, d
   return std::nullopt;
 }
 
-/// The same, exactly: of each number of stages and micro-batch the quickest; and that where
+/// The same, exactly: of each number of stages and micro-batch the fastest; and that where
 /// messages weigh more than the model thinks, to which they are as nothing once the pipeline is
 /// full.
-void StageSearch::add_quickest(double seconds) {
-  const QuickestShape search(free_);
+void StageSearch::add_fastest(double seconds) {
+  const FastestShape search(free_);
   std::set<ReplicaShape> added;
   for (const std::int64_t batch : costs().micro_batches()) {
     if (batch > question_.global_batch) break;
@@ -823,7 +823,7 @@ void StageSearch::add_quickest(double seconds) {
 
 /// One replica does all: it exchanges nothing, so it also serves where devices cannot reach each
 /// other, and fractions of replicas, by which shapes are found, do not show it. For some numbers of
-/// stages, as the model thinks too well of many, the quickest shape of devices that there are:
+/// stages, as the model thinks too well of many, the fastest shape of devices that there are:
 /// those of least price at which as many fit, in ever less time.
 void StageSearch::add_alone() {
   constexpr double kSteps[] = {1.2, 1.02};
@@ -842,7 +842,7 @@ void StageSearch::add_alone() {
   };
   for (const ReplicaShape& shape : columns_.shapes()) offer(shape, costs().layers());
   const double known = least;
-  if (QuickestShape::can_search(costs().pools())) return add_quickest(kSlowest * known);
+  if (FastestShape::can_search(costs().pools())) return add_fastest(kSlowest * known);
   std::size_t devices = 0, widest = 1;
   for (const DevicePool& pool : costs().pools()) devices += static_cast<std::size_t>(pool.devices);
   for (const StageUnit& unit : costs().units())
@@ -891,7 +891,7 @@ std::optional<Mix> StageSearch::with_count(const Mix& mix, std::size_t part, int
   return changed.parts.empty() ? std::nullopt : std::optional(changed);
 }
 
-/// From the quickest mixes by other counts of their parts, as long as that is quicker: by one, by
+/// From the fastest mixes by other counts of their parts, as long as that is quicker: by one, by
 /// as many as fill a host with their first stages, or none.
 void StageSearch::climb(RankedMixes& ranked) const {
   std::int64_t left = kMostClimbed;
@@ -1139,7 +1139,7 @@ void StageSearch::trim(const Mix& mix, const std::vector<std::size_t>& first_of,
       if (*batch < replica.micro_batch) replica.micro_batch = *batch;
 }
 
-/// Each part's micro-batch that is quickest for what it does: columns are of those that were worth
+/// Each part's micro-batch that is fastest for what it does: columns are of those that were worth
 /// their price, in other times.
 void StageSearch::choose_micro_batches(Mix& mix) const {
   const double seconds = seconds_of(mix);
@@ -1317,11 +1317,11 @@ void StageSearch::interleave(std::size_t first) {
   Interleaving interleaving(evaluator_, sums_, kTurnedPasses);
   std::vector<std::pair<Seconds, StagePlan>> hopes;
   const auto offer = [&](Seconds hope, const StagePlan& plan) {
-    StagePlan quickest = plan;
-    for (StageReplica& replica : quickest.replicas)
-      replica = interleaving.in_quickest_ways(std::move(replica));
+    StagePlan fastest = plan;
+    for (StageReplica& replica : fastest.replicas)
+      replica = interleaving.in_fastest_ways(std::move(replica));
     hopes.emplace_back(hope, plan);
-    if (quickest != plan) hopes.emplace_back(hope, std::move(quickest));
+    if (fastest != plan) hopes.emplace_back(hope, std::move(fastest));
   };
   for (std::size_t i = first; i < priced_.size(); ++i) {
     const PricedStagePlan& each = priced_[i];
@@ -1356,7 +1356,7 @@ void StageSearch::interleave(std::size_t first) {
   outcome_.simulated += interleaving.simulated();
 }
 
-/// Replicas that are alike get the same turns.
+/// Replicas that are identical get the same turns.
 void StageSearch::interleave_plan(const StagePlan& plan, Interleaving& interleaving) {
   StagePlan turned = plan;
   std::map<std::pair<ReplicaShape, std::int64_t>, std::optional<StageReplica>> known;

@@ -101,9 +101,9 @@ std::vector<int> used_devices(const StagePlan& plan, const StageCosts& costs);
 /// device is in one replica, hosts and slots exist, each replica has samples.
 Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs);
 
-/// Gives places to stages: in each pool stage by stage of replicas that are alike, so that hosts
-/// hold copies of the same layers (kByStage), or replica by replica (kByReplica). Wider units come
-/// first, so degrees that divide the hosts' devices leave no gaps. kInOrder: stage by stage,
+/// Gives places to stages: in each pool stage by stage of replicas that are identical, so that
+/// hosts hold copies of the same layers (kByStage), or replica by replica (kByReplica). Wider units
+/// come first, so degrees that divide the hosts' devices leave no gaps. kInOrder: stage by stage,
 /// whatever their width. Of plans that are not interleaved. False if some do not fit.
 enum class StagePlacing { kByStage, kByReplica, kInOrder };
 bool place_stages(StagePlan& plan, const StageCosts& costs, StagePlacing placing);

@@ -139,7 +139,7 @@ class Accumulator {
     for (const plan::Stretch& each : passes_.stretches)
       if (size == graph_.sizes.end() || each.count < size->min)
         return refuse(fmt::format("the model's batches are not as small as {}", each.count));
-    if (is_loop_ && times_ > 1 && !are_alike())
+    if (is_loop_ && times_ > 1 && !are_identical())
       return refuse("batch norm's statistics are of each micro-batch, and these differ");
     return {};
   }
@@ -148,7 +148,7 @@ class Accumulator {
   bool is_alone() const { return times_ == 1; }
 
   /// Are all passes those of one replica, and as large?
-  bool are_alike() const {
+  bool are_identical() const {
     return passes_.replicas.size() == 1 &&
            passes_.stretches.front().count == passes_.stretches.back().count;
   }
@@ -243,8 +243,8 @@ class Accumulator {
   Form wanted(std::size_t op, std::size_t operand) const {
     const ValueId value = rules_[op].operands[operand];
     const Form& form = time_.ops[op].operands[operand];
-    const bool is_home =
-        is_ignored(rules_[op], operand) || is_same(home(value), form, held_.alike[value.index()]);
+    const bool is_home = is_ignored(rules_[op], operand) ||
+                         is_same(home(value), form, held_.identical[value.index()]);
     return is_home ? home(value) : form;
   }
 

@@ -91,7 +91,7 @@ std::int64_t most_bytes(const Joint& joint, const ExchangeWay& way) {
   return most;
 }
 
-ExchangeMethod quickest(const Joint& joint, ExchangeWay way, const ExchangeSeconds& seconds) {
+ExchangeMethod fastest(const Joint& joint, ExchangeWay way, const ExchangeSeconds& seconds) {
   ExchangeMethod best = ExchangeMethod::kNative;
   double least = 0;
   for (const ExchangeMethod method : program::methods_of(way.op)) {
@@ -151,7 +151,7 @@ ExchangeWays choose_methods(const program::Program& program, const ExchangeSecon
   for_each_exchange(program, [&](const ExchangeWay& kind, const Joint& joint) {
     if (find_way(chosen, kind) != chosen.end()) return;
     chosen.push_back(kind);
-    chosen.back().method = quickest(joint, kind, seconds);
+    chosen.back().method = fastest(joint, kind, seconds);
   });
   std::erase_if(chosen,
                 [](const ExchangeWay& way) { return way.method == ExchangeMethod::kNative; });

@@ -25,7 +25,7 @@ ExchangeWays find_exchange_kinds(const program::Program& program);
 /// (program::priced_bytes); infinite if it cannot be done or nobody knows.
 using ExchangeSeconds = std::function<double(std::string_view name, double bytes)>;
 
-/// The quickest way for each kind of exchange of a lowered program, which is native, but for those
+/// The fastest way for each kind of exchange of a lowered program, which is native, but for those
 /// that stay so: where the gain is less than a percent.
 ExchangeWays choose_methods(const program::Program& program, const ExchangeSeconds& seconds);
 

@@ -92,7 +92,7 @@ TEST(ExchangeMethods, InCommonIsWhatBothCarryOutInTheSameWay) {
   EXPECT_EQ(common_ways({first}, {padded, larger}), ExchangeWays{});
 }
 
-TEST(ExchangeMethods, TheQuickestIsChosenForWhatItMoves) {
+TEST(ExchangeMethods, TheFastestIsChosenForWhatItMoves) {
   // All ways take a second a byte. Of two members the larger part moves, in any way.
   const auto per_byte = [](std::string_view, double bytes) { return bytes; };
   EXPECT_TRUE(choose_methods(mlp(), per_byte).empty());
@@ -111,10 +111,10 @@ TEST(ExchangeMethods, TheQuickestIsChosenForWhatItMoves) {
     return name.ends_with(".grouped") ? std::numeric_limits<double>::infinity() : bytes;
   };
   EXPECT_TRUE(choose_methods(skewed, unknown).empty());
-  const auto alike = [](std::string_view name, double) {
+  const auto identical = [](std::string_view name, double) {
     return name.ends_with(".grouped") ? 0.995 : 1.0;
   };
-  EXPECT_TRUE(choose_methods(skewed, alike).empty());
+  EXPECT_TRUE(choose_methods(skewed, identical).empty());
 }
 
 }  // namespace

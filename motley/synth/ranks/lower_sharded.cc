@@ -142,11 +142,11 @@ class RankLowering {
     MOTLEY_CHECK(accumulation == nullptr || accumulation->micro_batches == sharding.micro_batches);
   }
 
-  /// The program's next device; a copy where one that was lowered before is alike.
+  /// The program's next device; a copy where one that was lowered before is identical.
   void lower(std::size_t rank) {
     const std::int64_t batch = step_.sharding.batch;
     for (const auto& [device, place] : places_)
-      if (place.answers_alike(rank, Place::Alike::kProgram)) {
+      if (place.answers_identical(rank, Place::Identical::kProgram)) {
         program::DeviceProgram copy = devices_[device];
         copy.device = step_.sharding.devices[rank];
         copy.first_sample = parts_.begin(batch, rank);
@@ -165,7 +165,7 @@ class RankLowering {
 
   /// Does a rank that was lowered stand for another one's times?
   bool stands_for(std::size_t rank, std::size_t other) const {
-    return places_.at(place_of_.at(rank)).answers_alike(other, Place::Alike::kTimes);
+    return places_.at(place_of_.at(rank)).answers_identical(other, Place::Identical::kTimes);
   }
 
   /// What was lowered, as a program whose devices are one group. Call last.

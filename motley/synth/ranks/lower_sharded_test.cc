@@ -135,7 +135,7 @@ TEST(LowerSharded, NamesTheOperatorThatCannotBeSplitSo) {
 
 // Ranks 0 and 2 have 3 of 8 samples, 1 and 3 one; the largest share keeps what counts once, but
 // nothing here does. Devices of unlike times are kinds of their own.
-TEST(LowerSharded, AlikeRanksAreLoweredOnce) {
+TEST(LowerSharded, IdenticalRanksAreLoweredOnce) {
   const graph::Graph graph = sorted_product();
   Sharding sharding;
   sharding.devices = {"a:0", "a:1", "a:2", "a:3"};

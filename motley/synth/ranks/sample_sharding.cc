@@ -20,7 +20,7 @@ int cost_of(const ShardingRule& rule, const Held& held, const Strategy& strategy
   for (std::size_t o = 0; o < strategy.operands.size(); ++o) {
     const std::size_t value = rule.operands[o].index();
     const Form &from = held.homes[value], &to = strategy.operands[o];
-    if (is_same(from, to, held.alike[value]) || is_ignored(rule, o)) continue;
+    if (is_same(from, to, held.identical[value]) || is_ignored(rule, o)) continue;
     total += from.kind == FormKind::kSharded ? 10000 : from.kind == FormKind::kPartial ? 100 : 1;
     if (to.kind == FormKind::kPartial) ++total;  // what is gathered may as well stay whole
   }

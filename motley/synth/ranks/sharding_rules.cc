@@ -31,13 +31,13 @@ void append_kind(const graph::SymbolicArgument& argument, std::vector<ValueId>& 
   }
 }
 
-/// What an operator's rule depends on. Operators of equal layers are alike but for the names of
+/// What an operator's rule depends on. Operators of equal layers are identical but for the names of
 /// their tensors, and so are their rules. Empty: what makes its operands counts, too.
 std::string kind_of(const graph::Graph& graph, const graph::Op& op) {
   if (op.name.starts_with("aten::index") || op.name.starts_with("aten::_unsafe_index")) return {};
   std::string text = op.full_name() + ' ';
   std::vector<ValueId> values;
-  // Draws are alike but for their number, which comes last.
+  // Draws are identical but for their number, which comes last.
   const std::size_t count = op.arguments.size() - (graph::is_draw(op) ? 1 : 0);
   for (std::size_t i = 0; i < count; ++i) append_kind(op.arguments[i], values, text);
   values.insert(values.end(), op.outputs.begin(), op.outputs.end());

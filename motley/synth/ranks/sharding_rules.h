@@ -19,7 +19,7 @@ std::vector<graph::ShardingRule> find_rules(
 std::vector<graph::ShardingRule> find_rules_of(const graph::Graph& graph, const Sharding& sharding,
                                                plan::BatchNormMode batch_norm);
 
-/// The rule for another operator that is alike but for the names of its tensors.
+/// The rule for another operator that is identical but for the names of its tensors.
 graph::ShardingRule rule_like(graph::ShardingRule rule, const graph::Op& op);
 
 /// Where each input holds the samples: dimension 0; whole if it does not depend on the batch.

@@ -8,7 +8,7 @@
 namespace motley::synth {
 namespace {
 
-TEST(ShardingRules, OfAlikeOperatorsAreThoseOfEachAlone) {
+TEST(ShardingRules, OfIdenticalOperatorsAreThoseOfEachAlone) {
   for (const char* model : {"mlp", "cnn", "gpt"}) {
     const graph::Graph& graph = read_graph(model);
     const std::vector<graph::ShardingRule> rules = find_rules(graph, 6);

@@ -470,7 +470,7 @@ TEST(GradientExchange, RowsGoBackAtOnceUnlessAllGradientsMustBeThere) {
   expect_sums(bench);
 }
 
-TEST(GradientExchange, RegionsThatShareAParameterCutItAlike) {
+TEST(GradientExchange, RegionsThatShareAParameterCutItIdentical) {
   Bench bench{{{"m", "f32[6, 8]"}},
               {{{0, 1}, {1.0, 1.0}, {{"m", 0, by_rows(6)}}},
                {{2, 3}, {1.0, 1.0}, {{"m", 0, by_columns(8)}}}}};

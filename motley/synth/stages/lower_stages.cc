@@ -19,8 +19,8 @@
 #include "motley/program/effects.h"
 #include "motley/program/state_names.h"
 #include "motley/synth/ranks/lower_rank.h"
-#include "motley/synth/stages/alike_ranks.h"
 #include "motley/synth/stages/gradient_exchange.h"
+#include "motley/synth/stages/identical_ranks.h"
 #include "motley/synth/stages/stage_graphs.h"
 #include "motley/synth/stages/stage_sharding.h"
 #include "motley/synth/step/shared_exchange.h"
@@ -43,7 +43,7 @@ constexpr std::int64_t kWhole = std::numeric_limits<std::int64_t>::max();
 
 /// What a device gets of a value that comes from another region, in order.
 struct Received {
-  const Passage* passage = nullptr;
+  const BoundaryValue* boundary_value = nullptr;
   Form form;
   std::vector<BufferId> pieces;
   std::string label;
@@ -94,7 +94,7 @@ class StageLowering {
 
   Result<program::Program> run(const graph::Graph& model) {
     MOTLEY_RETURN_IF_ERROR(shard_stages(model));
-    for (std::size_t rank = 0; rank < names_.size(); ++rank) alike_.push_back({{rank}, rank});
+    for (std::size_t rank = 0; rank < names_.size(); ++rank) identical_.push_back({{rank}, rank});
     MOTLEY_RETURN_IF_ERROR(lower());
     program::Program program = put_together();
     mark_parts(program);
@@ -104,21 +104,22 @@ class StageLowering {
   Result<std::optional<StageKinds>> find_kinds(const graph::Graph& model,
                                                const std::vector<int>& classes) {
     MOTLEY_RETURN_IF_ERROR(shard_stages(model));
-    alike_ = find_alike(classes);
+    identical_ = find_identical(classes);
     MOTLEY_RETURN_IF_ERROR(lower());
-    if (!are_alike()) return std::nullopt;
+    if (!are_identical()) return std::nullopt;
     StageKinds kinds;
     for (const program::Group& group : groups_) kinds.groups.push_back(all_of_group(group));
     kinds.program = put_together();
-    for (AlikeRanks::StandIn& each : alike_) kinds.alike.push_back(std::move(each.ranks));
+    for (IdenticalRanks::StandIn& each : identical_)
+      kinds.identical.push_back(std::move(each.ranks));
     return kinds;
   }
 
  private:
   Result<void> lower() {
     numbers_.resize(names_.size());
-    for (std::size_t i = 0; i < alike_.size(); ++i)
-      numbers_[alike_[i].ranks.front()] = Rank(static_cast<std::int64_t>(i));
+    for (std::size_t i = 0; i < identical_.size(); ++i)
+      numbers_[identical_[i].ranks.front()] = Rank(static_cast<std::int64_t>(i));
     MOTLEY_RETURN_IF_ERROR(check_holders());
     open_ranks();
     MOTLEY_RETURN_IF_ERROR(find_gradients());
@@ -141,12 +142,12 @@ class StageLowering {
       LoweredStage& stage = stages_.emplace_back();
       stage.found = std::move(found[s]);
     }
-    for (std::size_t p = 0; p < step_.passages.size(); ++p) {
-      const Passage& passage = step_.passages[p];
-      LoweredStage& from = stages_[passage.from];
-      forms_.push_back(stages_[passage.to].found.received.at(passage.read));
+    for (std::size_t p = 0; p < step_.boundary_values.size(); ++p) {
+      const BoundaryValue& boundary_value = step_.boundary_values[p];
+      LoweredStage& from = stages_[boundary_value.from];
+      forms_.push_back(stages_[boundary_value.to].found.received.at(boundary_value.read));
       if (from.found.sharding.devices.size() > 1)
-        from.part.given.emplace_back(passage.made, forms_.back());
+        from.part.given.emplace_back(boundary_value.made, forms_.back());
     }
     const std::set<std::string> shared = shared_parameters();
     for (std::size_t s = 0; s < stages_.size(); ++s) {
@@ -167,7 +168,7 @@ class StageLowering {
       stage.slots = places_in(stage.step->schedule.order, about.graph.ops.size());
       if (about.ranks.size() > 1) stage.group = group_of({about.ranks.begin(), about.ranks.end()});
     }
-    order_passages();
+    order_boundary_values();
     return {};
   }
 
@@ -189,21 +190,21 @@ class StageLowering {
   }
 
   /// What operators give that changed places.
-  void order_passages() {
-    std::vector<std::pair<Passage, Form>> passages;
-    for (std::size_t p = 0; p < step_.passages.size(); ++p) {
-      Passage passage = step_.passages[p];
-      const StageGraph& from = step_.stages[passage.from];
-      const OpId producer = from.graph.value(passage.made).producer;
-      if (!producer.is_none() && passage.position == from.positions[producer.index()])
-        passage.position = position_of(passage.from, producer);
-      passages.emplace_back(passage, forms_[p]);
+  void order_boundary_values() {
+    std::vector<std::pair<BoundaryValue, Form>> boundary_values;
+    for (std::size_t p = 0; p < step_.boundary_values.size(); ++p) {
+      BoundaryValue boundary_value = step_.boundary_values[p];
+      const StageGraph& from = step_.stages[boundary_value.from];
+      const OpId producer = from.graph.value(boundary_value.made).producer;
+      if (!producer.is_none() && boundary_value.position == from.positions[producer.index()])
+        boundary_value.position = position_of(boundary_value.from, producer);
+      boundary_values.emplace_back(boundary_value, forms_[p]);
     }
-    std::stable_sort(passages.begin(), passages.end(), [](const auto& a, const auto& b) {
-      return a.first.position < b.first.position;
-    });
-    for (std::size_t p = 0; p < passages.size(); ++p)
-      std::tie(step_.passages[p], forms_[p]) = std::move(passages[p]);
+    std::stable_sort(
+        boundary_values.begin(), boundary_values.end(),
+        [](const auto& a, const auto& b) { return a.first.position < b.first.position; });
+    for (std::size_t p = 0; p < boundary_values.size(); ++p)
+      std::tie(step_.boundary_values[p], forms_[p]) = std::move(boundary_values[p]);
   }
 
   /// Names of those that several regions have.
@@ -259,31 +260,31 @@ class StageLowering {
 
   // ---- ranks that stand for others
 
-  std::vector<AlikeRanks::StandIn> find_alike(const std::vector<int>& classes) {
-    AlikeRanks alike(names_.size());
-    for (std::size_t rank = 0; rank < names_.size(); ++rank) alike.note(rank, classes[rank]);
+  std::vector<IdenticalRanks::StandIn> find_identical(const std::vector<int>& classes) {
+    IdenticalRanks identical(names_.size());
+    for (std::size_t rank = 0; rank < names_.size(); ++rank) identical.note(rank, classes[rank]);
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       const std::set<std::int64_t> extents = cut_extents(stages_[s].found.sharding);
       const std::vector<double>& shares = stages_[s].found.sharding.shares;
       for (std::size_t member = 0; member < shares.size(); ++member) {
         const std::size_t rank = step_.stages[s].ranks[member];
         const auto equal = std::find(shares.begin(), shares.end(), shares[member]);
-        alike.note(rank, static_cast<std::int64_t>(s));
-        alike.note(rank, equal - shares.begin());
+        identical.note(rank, static_cast<std::int64_t>(s));
+        identical.note(rank, equal - shares.begin());
         for (const std::int64_t extent : extents)
-          alike.note(rank, stages_[s].parts->of(extent)[member]);
+          identical.note(rank, stages_[s].parts->of(extent)[member]);
         // What counts once is its keeper's, or the first one's.
-        alike.note(rank, member == stages_[s].parts->keeper() ? 1 : 0);
-        alike.note(rank, member == 0 ? 1 : 0);
+        identical.note(rank, member == stages_[s].parts->keeper() ? 1 : 0);
+        identical.note(rank, member == 0 ? 1 : 0);
       }
     }
-    for (std::size_t p = 0; p < step_.passages.size(); ++p)
-      for (const Piece& piece : find_pieces(step_.passages[p], forms_[p]))
-        alike.join({step_.stages[step_.passages[p].from].ranks[piece.from],
-                    step_.stages[step_.passages[p].to].ranks[piece.to]},
-                   {static_cast<std::int64_t>(p), piece.end - piece.begin});
-    join_holders(alike);
-    return alike.find();
+    for (std::size_t p = 0; p < step_.boundary_values.size(); ++p)
+      for (const Piece& piece : find_pieces(step_.boundary_values[p], forms_[p]))
+        identical.join({step_.stages[step_.boundary_values[p].from].ranks[piece.from],
+                        step_.stages[step_.boundary_values[p].to].ranks[piece.to]},
+                       {static_cast<std::int64_t>(p), piece.end - piece.begin});
+    join_holders(identical);
+    return identical.find();
   }
 
   static std::set<std::int64_t> cut_extents(const Sharding& sharding) {
@@ -302,7 +303,7 @@ class StageLowering {
 
   /// Parameters of several regions: whoever has the same rows sums their gradients. What nobody has
   /// cut is summed by all.
-  void join_holders(AlikeRanks& alike) {
+  void join_holders(IdenticalRanks& identical) {
     struct Holder {
       std::size_t rank;
       std::int64_t begin, end;
@@ -328,7 +329,7 @@ class StageLowering {
           held.holders.push_back({step_.stages[s].ranks[member], begin, end});
         }
       }
-    auto number = static_cast<std::int64_t>(step_.passages.size());
+    auto number = static_cast<std::int64_t>(step_.boundary_values.size());
     for (const auto& [name, held] : found) {
       ++number;
       if (held.stages.size() < 2 || !held.is_cut) continue;
@@ -336,7 +337,7 @@ class StageLowering {
         for (std::size_t other = i + 1; other < held.holders.size(); ++other) {
           const Holder &a = held.holders[i], &b = held.holders[other];
           const std::int64_t both = std::min(a.end, b.end) - std::max(a.begin, b.begin);
-          if (both > 0) alike.join({a.rank, b.rank}, {number, both});
+          if (both > 0) identical.join({a.rank, b.rank}, {number, both});
         }
     }
   }
@@ -348,25 +349,26 @@ class StageLowering {
     for (const Rank rank : group.members) {
       all.insert(rank.index());
       if (!is_lowered(rank.index())) continue;
-      const AlikeRanks::StandIn& alike = alike_[numbers_[rank.index()].index()];
-      sets.insert(alike.set);
-      meant.insert(alike.ranks.begin(), alike.ranks.end());
+      const IdenticalRanks::StandIn& identical = identical_[numbers_[rank.index()].index()];
+      sets.insert(identical.set);
+      meant.insert(identical.ranks.begin(), identical.ranks.end());
     }
     if (sets.size() > 1) all.insert(meant.begin(), meant.end());
     return {all.begin(), all.end()};
   }
 
   /// Would those that a rank stands for have the same parts?
-  bool are_alike() const {
+  bool are_identical() const {
     std::vector<std::size_t> first(names_.size());  // by rank, who stands for it
-    for (const AlikeRanks::StandIn& each : alike_)
+    for (const IdenticalRanks::StandIn& each : identical_)
       for (const std::size_t rank : each.ranks) first[rank] = each.ranks.front();
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       const std::vector<std::size_t>& ranks = step_.stages[s].ranks;
       for (std::size_t member = 0; member < ranks.size(); ++member) {
         const auto by = static_cast<std::size_t>(
             std::find(ranks.begin(), ranks.end(), first[ranks[member]]) - ranks.begin());
-        if (!stages_[s].places[by].answers_alike(member, Place::Alike::kTimes)) return false;
+        if (!stages_[s].places[by].answers_identical(member, Place::Identical::kTimes))
+          return false;
       }
     }
     return true;
@@ -452,7 +454,7 @@ class StageLowering {
       for (std::size_t slot = 0; slot < step_.stages[s].positions.size(); ++slot)
         order.push_back({step_.stages[s].positions[slot], s, slot});
     std::sort(order.begin(), order.end());
-    std::size_t passage = 0;
+    std::size_t boundary_value = 0;
     for (std::size_t i = 0; i < order.size(); ++i) {
       const Next& next = order[i];
       gradients_->begin(next.position - 1);
@@ -460,13 +462,14 @@ class StageLowering {
       if (i + 1 < order.size() && order[i + 1].position == next.position &&
           order[i + 1].stage == next.stage)
         continue;
-      for (; passage < step_.passages.size() && step_.passages[passage].position == next.position &&
-             step_.passages[passage].from == next.stage;
-           ++passage)
-        pass_on(step_.passages[passage], forms_[passage]);
+      for (; boundary_value < step_.boundary_values.size() &&
+             step_.boundary_values[boundary_value].position == next.position &&
+             step_.boundary_values[boundary_value].from == next.stage;
+           ++boundary_value)
+        pass_on(step_.boundary_values[boundary_value], forms_[boundary_value]);
     }
     gradients_->begin(order.empty() ? 0 : order.back().position);
-    MOTLEY_CHECK(passage == step_.passages.size());
+    MOTLEY_CHECK(boundary_value == step_.boundary_values.size());
   }
 
   void write_operator_of(std::size_t s, std::size_t slot) {
@@ -534,15 +537,15 @@ class StageLowering {
     std::int64_t begin = 0, end = 0;
   };
 
-  std::vector<Piece> find_pieces(const Passage& passage, const Form& form) {
-    const std::size_t makers = step_.stages[passage.from].ranks.size();
-    const std::size_t readers = step_.stages[passage.to].ranks.size();
+  std::vector<Piece> find_pieces(const BoundaryValue& boundary_value, const Form& form) {
+    const std::size_t makers = step_.stages[boundary_value.from].ranks.size();
+    const std::size_t readers = step_.stages[boundary_value.to].ranks.size();
     std::vector<Piece> pieces;
     if (form.kind == FormKind::kWhole) {
       for (std::size_t to = 0; to < readers; ++to) pieces.push_back({to % makers, to, 0, 1});
       return pieces;
     }
-    const auto made = spans(passage.from, form), read = spans(passage.to, form);
+    const auto made = spans(boundary_value.from, form), read = spans(boundary_value.to, form);
     for (std::size_t to = 0; to < readers; ++to)
       for (std::size_t from = 0; from < makers; ++from) {
         const std::int64_t begin = std::max(made[from].first, read[to].first);
@@ -552,33 +555,35 @@ class StageLowering {
     return pieces;
   }
 
-  void pass_on(const Passage& passage, const Form& form) {
-    const StageGraph& maker = step_.stages[passage.from];
-    const StageGraph& reader = step_.stages[passage.to];
-    LoweredStage& makes = stages_[passage.from];
-    LoweredStage& reads = stages_[passage.to];
-    const std::string label = maker.graph.op(maker.graph.value(passage.made).producer).module;
-    const DType dtype = maker.graph.value(passage.made).dtype;
+  void pass_on(const BoundaryValue& boundary_value, const Form& form) {
+    const StageGraph& maker = step_.stages[boundary_value.from];
+    const StageGraph& reader = step_.stages[boundary_value.to];
+    LoweredStage& makes = stages_[boundary_value.from];
+    LoweredStage& reads = stages_[boundary_value.to];
+    const std::string label =
+        maker.graph.op(maker.graph.value(boundary_value.made).producer).module;
+    const DType dtype = maker.graph.value(boundary_value.made).dtype;
     // By reader: what it gets, in order.
     std::vector<std::vector<BufferId>> got(reader.ranks.size());
     const bool is_cut = form.kind == FormKind::kSharded;
-    const auto made =
-        is_cut ? spans(passage.from, form) : std::vector<std::pair<std::int64_t, std::int64_t>>();
-    const auto read = is_cut ? spans(passage.to, form) : made;
+    const auto made = is_cut ? spans(boundary_value.from, form)
+                             : std::vector<std::pair<std::int64_t, std::int64_t>>();
+    const auto read = is_cut ? spans(boundary_value.to, form) : made;
     // All makers begin what exchanges bring it into the form.
     std::vector<BufferId> there;
     for (std::size_t from = 0; from < maker.ranks.size(); ++from)
       there.push_back(is_lowered(maker.ranks[from])
-                          ? makes.ranks[from].in_form(
-                                passage.made, maker.ranks.size() == 1 ? graph::kWholeForm : form)
+                          ? makes.ranks[from].in_form(boundary_value.made, maker.ranks.size() == 1
+                                                                               ? graph::kWholeForm
+                                                                               : form)
                           : BufferId());
-    for (const Piece& piece : find_pieces(passage, form)) {
+    for (const Piece& piece : find_pieces(boundary_value, form)) {
       if (!is_lowered(reader.ranks[piece.to])) continue;
       RankStep& from = makes.ranks[piece.from];
       RankStep& to = reads.ranks[piece.to];
       const std::size_t sender = maker.ranks[piece.from], receiver = reader.ranks[piece.to];
       BufferId sent = there[piece.from];
-      Shape shape = from.whole_shape(passage.made);
+      Shape shape = from.whole_shape(boundary_value.made);
       if (is_cut) {
         const Slab slab = graph::slab_of(shape, form);
         const bool is_all_of_maker =
@@ -591,7 +596,7 @@ class StageLowering {
               "motley::part",
               {{sent}, {slab.before}, {piece.begin - made[piece.from].first}, {slab.after}}, dtype,
               rows, label);
-        shape = is_all_of_reader ? to.shape_on(piece.to, passage.read,
+        shape = is_all_of_reader ? to.shape_on(piece.to, boundary_value.read,
                                                reader.ranks.size() == 1 ? graph::kWholeForm : form)
                                  : rows;
       }
@@ -599,13 +604,14 @@ class StageLowering {
                                   ? seen_as(to, sent, shape, label)
                                   : transfer(sender, receiver, sent, std::move(shape), label));
     }
-    const bool is_output =
-        std::any_of(reader.graph.outputs.begin(), reader.graph.outputs.end(),
-                    [&](const graph::Output& output) { return output.value == passage.read; });
+    const bool is_output = std::any_of(
+        reader.graph.outputs.begin(), reader.graph.outputs.end(),
+        [&](const graph::Output& output) { return output.value == boundary_value.read; });
     for (std::size_t to = 0; to < reader.ranks.size(); ++to) {
       if (!is_lowered(reader.ranks[to])) continue;
-      reads.received[to].emplace(passage.read, Received{&passage, form, std::move(got[to]), label});
-      if (is_output) join_received(passage.to, to, passage.read);
+      reads.received[to].emplace(boundary_value.read,
+                                 Received{&boundary_value, form, std::move(got[to]), label});
+      if (is_output) join_received(boundary_value.to, to, boundary_value.read);
     }
   }
 
@@ -622,7 +628,8 @@ class StageLowering {
     if (found == received.end()) return;
     const Received each = std::move(received.extract(found).mapped());
     RankStep& rank = stages_[s].ranks[member];
-    rank.set_value(value, join(rank, member, *each.passage, each.form, each.pieces, each.label));
+    rank.set_value(value,
+                   join(rank, member, *each.boundary_value, each.form, each.pieces, each.label));
   }
 
   /// Sends from rank to rank: what the receiver gets.
@@ -667,16 +674,17 @@ class StageLowering {
     return seen;
   }
 
-  BufferId join(RankStep& rank, std::size_t member, const Passage& passage, const Form& form,
-                const std::vector<BufferId>& pieces, const std::string& label) {
-    const bool is_alone = step_.stages[passage.to].ranks.size() == 1;
-    const Shape shape = rank.shape_on(member, passage.read, is_alone ? graph::kWholeForm : form);
+  BufferId join(RankStep& rank, std::size_t member, const BoundaryValue& boundary_value,
+                const Form& form, const std::vector<BufferId>& pieces, const std::string& label) {
+    const bool is_alone = step_.stages[boundary_value.to].ranks.size() == 1;
+    const Shape shape =
+        rank.shape_on(member, boundary_value.read, is_alone ? graph::kWholeForm : form);
     ProgramBuilder& builder = rank.builder();
-    const DType dtype = rank.graph().value(passage.read).dtype;
+    const DType dtype = rank.graph().value(boundary_value.read).dtype;
     if (pieces.empty())  // no part is here
       return builder.make("aten::zeros", zeros_arguments(shape, dtype), dtype, shape, label);
     if (pieces.size() == 1) return seen_as(rank, pieces.front(), shape, label);
-    const Slab slab = graph::slab_of(rank.whole_shape(passage.read), form);
+    const Slab slab = graph::slab_of(rank.whole_shape(boundary_value.read), form);
     std::int64_t rows = 0;
     for (const BufferId each : pieces) rows += builder.buffer(each).shape[1];
     const BufferId joined = builder.make("aten::cat", {{buffer_list(pieces)}, {std::int64_t{1}}},
@@ -739,8 +747,9 @@ class StageLowering {
                            step.is_home(value, step.outputs[output]));
     if (is_there && !producer.is_none()) return position_of(s, producer);
     std::int64_t last = stage.positions.empty() ? 0 : stage.positions.back();
-    for (const Passage& passage : step_.passages)
-      if (passage.to == s && passage.read == value) last = std::max(last, passage.position);
+    for (const BoundaryValue& boundary_value : step_.boundary_values)
+      if (boundary_value.to == s && boundary_value.read == value)
+        last = std::max(last, boundary_value.position);
     return last;
   }
 
@@ -920,8 +929,8 @@ class StageLowering {
   program::Program put_together() {
     program::Program program;
     program.global_batch = plan_.global_batch;
-    for (const AlikeRanks::StandIn& alike : alike_)
-      program.devices.push_back(ranks_[alike.ranks.front()].builder.finish());
+    for (const IdenticalRanks::StandIn& identical : identical_)
+      program.devices.push_back(ranks_[identical.ranks.front()].builder.finish());
     for (const program::Group& all : groups_) {
       program::Group& group = program.groups.emplace_back();
       for (const Rank rank : all.members)
@@ -965,12 +974,12 @@ class StageLowering {
   const plan::Plan& plan_;
   const LowerOptions& options_;
   StagedStep step_;
-  std::vector<std::string> names_;          // by rank
-  std::vector<double> state_shares_;        // by rank
-  std::vector<AlikeRanks::StandIn> alike_;  // by device of the program
-  std::vector<Rank> numbers_;               // by rank, its device; none: another one's
+  std::vector<std::string> names_;                  // by rank
+  std::vector<double> state_shares_;                // by rank
+  std::vector<IdenticalRanks::StandIn> identical_;  // by device of the program
+  std::vector<Rank> numbers_;                       // by rank, its device; none: another one's
   std::deque<LoweredStage> stages_;
-  std::vector<Form> forms_;  // by passage: in which it travels
+  std::vector<Form> forms_;  // by boundary value: in which it travels
   std::deque<LoweredRank> ranks_;
   std::optional<GradientExchange> gradients_;
   std::vector<program::Group> groups_;

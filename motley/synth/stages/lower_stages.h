@@ -46,7 +46,7 @@ struct StageKinds {
   program::Program program;  ///< of these alone; its groups and peers are among them
   /// By device of the program: the ranks for which it stands, itself first. What devices exchange
   /// among themselves, the n-th ranks for which they stand do.
-  std::vector<std::vector<std::size_t>> alike;
+  std::vector<std::vector<std::size_t>> identical;
   std::vector<std::vector<std::size_t>> groups;  ///< by group of the program: all of its ranks
 };
 

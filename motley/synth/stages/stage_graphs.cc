@@ -439,12 +439,12 @@ class StageCutter {
   /// The largest value that comes in a micro-batch, in the time that the region's lag says.
   void find_rates() {
     std::vector<double> largest(step_.stages.size(), 0);
-    for (const Passage& passage : step_.passages) {
-      const std::int64_t task = task_of_[static_cast<std::size_t>(passage.position)];
+    for (const BoundaryValue& boundary_value : step_.boundary_values) {
+      const std::int64_t task = task_of_[static_cast<std::size_t>(boundary_value.position)];
       if (task == 0 || task + 1 == step_.tasks) continue;
-      const auto bytes = static_cast<double>(
-          graph::value_bytes(step_.stages[passage.from].graph.value(passage.made), {}));
-      largest[passage.to] = std::max(largest[passage.to], bytes);
+      const auto bytes = static_cast<double>(graph::value_bytes(
+          step_.stages[boundary_value.from].graph.value(boundary_value.made), {}));
+      largest[boundary_value.to] = std::max(largest[boundary_value.to], bytes);
     }
     for (std::size_t s = 0; s < step_.stages.size(); ++s)
       if (places_of_[s].lag > 0)
@@ -517,7 +517,7 @@ class StageCutter {
     Value received = step_.stages[from].graph.value(sum);
     received.producer = OpId();
     const ValueId read = add_value(step_.stages[owner], std::move(received));
-    step_.passages.push_back({from, owner, sum, read, stand.position});
+    step_.boundary_values.push_back({from, owner, sum, read, stand.position});
     given_[owner].push_back({term.output, read});
   }
 
@@ -553,7 +553,7 @@ class StageCutter {
       received.producer = OpId();
       const ValueId read = add_value(step_.stages[to], std::move(received));
       place(value, to) = read;
-      step_.passages.push_back({instance.stage, to, given, read, stand.position});
+      step_.boundary_values.push_back({instance.stage, to, given, read, stand.position});
     }
   }
 

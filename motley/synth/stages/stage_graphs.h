@@ -33,7 +33,7 @@ struct StageGraph {
 };
 
 /// A value that one region gives another, as soon as it is there.
-struct Passage {
+struct BoundaryValue {
   std::size_t from = 0, to = 0;  ///< stages
   ValueId made, read;            ///< in their graphs
   std::int64_t position = 0;     ///< of the operator that makes it
@@ -48,9 +48,9 @@ struct Passage {
 ///   values of other regions; last, sums of each region's terms.
 struct StagedStep {
   Passes passes;
-  std::vector<StageGraph> stages;  ///< replica after replica
-  std::vector<Passage> passages;   ///< by position
-  std::int64_t tasks = 0;          ///< how many, with the first and the last
+  std::vector<StageGraph> stages;              ///< replica after replica
+  std::vector<BoundaryValue> boundary_values;  ///< by position
+  std::int64_t tasks = 0;                      ///< how many, with the first and the last
   /// By position: when its operator ends on the clock by which tasks are ordered (stage_order.h).
   std::vector<double> times;
 };

@@ -77,9 +77,9 @@ std::string outputs_in(const StagedStep& step, std::size_t s) {
 }
 
 /// "0>1 relu": who gives whom what, by the operator that makes it.
-std::vector<std::string> passages_in(const StagedStep& step) {
+std::vector<std::string> boundary_values_in(const StagedStep& step) {
   std::vector<std::string> found;
-  for (const Passage& each : step.passages) {
+  for (const BoundaryValue& each : step.boundary_values) {
     const graph::Graph& from = step.stages[each.from].graph;
     found.push_back(fmt::format("{}>{} {}", each.from, each.to,
                                 short_name(from.op(from.value(each.made).producer))));
@@ -139,7 +139,7 @@ TEST(StageGraphs, AStageHasItsOperatorsAndGetsWhatElseTheyRead) {
   EXPECT_EQ(sources_in(step, 1), "1 received w1");
   EXPECT_EQ(outputs_in(step, 0), "w0");
   EXPECT_EQ(outputs_in(step, 1), "loss w1");
-  EXPECT_THAT(passages_in(step), ElementsAre("0>1 relu", "1>0 mm'"));
+  EXPECT_THAT(boundary_values_in(step), ElementsAre("0>1 relu", "1>0 mm'"));
   // First, two tasks each, last.
   EXPECT_EQ(step.tasks, 6);
   for (std::size_t s = 0; s < 2; ++s) {
@@ -153,10 +153,10 @@ TEST(StageGraphs, AStageHasItsOperatorsAndGetsWhatElseTheyRead) {
 
 // What is passed on is there behind its maker, before whoever reads it; its reader has it as a
 // value of the same shape that no operator makes.
-TEST(StageGraphs, APassageStandsWhereItsValueIsMade) {
+TEST(StageGraphs, ABoundaryValueStandsWhereItsValueIsMade) {
   const graph::Graph graph = layered_step({.layers = 2});
   const StagedStep step = cut_up(graph, two_stages_of(graph, 4, 1));
-  for (const Passage& each : step.passages) {
+  for (const BoundaryValue& each : step.boundary_values) {
     const StageGraph &from = step.stages[each.from], &to = step.stages[each.to];
     const graph::Value& made = from.graph.value(each.made);
     EXPECT_EQ(each.position, from.positions[made.producer.index()]);
@@ -166,8 +166,8 @@ TEST(StageGraphs, APassageStandsWhereItsValueIsMade) {
     EXPECT_EQ(read.role, graph::ValueRole::kActivation);
   }
   // mm relu of the first stage, mm relu mul sum and six backward operators of the second one.
-  EXPECT_EQ(step.passages[0].position, 1);
-  EXPECT_EQ(step.passages[1].position, 2 + 4 + 7 - 1);
+  EXPECT_EQ(step.boundary_values[0].position, 1);
+  EXPECT_EQ(step.boundary_values[1].position, 2 + 4 + 7 - 1);
 }
 
 // Seven samples as 3, 2 and 2. Slices of the samples and what has none (t of w1) come first; sums
@@ -183,10 +183,10 @@ TEST(StageGraphs, MicroBatchesAreTasksWhoseTermsAreAddedUp) {
             "t' | mm relu mul sum | mul' mul' threshold_backward' t' mm' mm' | "
             "mm relu mul sum add | mul' mul' threshold_backward' t' mm' add' mm' | "
             "mm relu mul sum add | mul' mul' threshold_backward' t' mm' add' mm'");
-  EXPECT_THAT(passages_in(step), UnorderedElementsAre("0>1 relu", "0>1 relu", "0>1 relu", "1>0 mm'",
-                                                      "1>0 mm'", "1>0 mm'"));
+  EXPECT_THAT(boundary_values_in(step), UnorderedElementsAre("0>1 relu", "0>1 relu", "0>1 relu",
+                                                             "1>0 mm'", "1>0 mm'", "1>0 mm'"));
   std::vector<std::int64_t> rows;
-  for (const Passage& each : step.passages)
+  for (const BoundaryValue& each : step.boundary_values)
     if (each.from == 0)
       rows.push_back(step.stages[0].graph.value(each.made).shape[0].evaluate_integer({}));
   EXPECT_THAT(rows, ElementsAre(3, 2, 2));
@@ -244,7 +244,7 @@ TEST(StageGraphs, StagesWithATiedWeightHaveATermEach) {
   const StagedStep step = cut_up(graph, two_stages_of(graph, 6, 2));
   EXPECT_EQ(outputs_in(step, 0), "w0");
   EXPECT_EQ(outputs_in(step, 1), "loss w0");
-  EXPECT_EQ(step.passages.size(), 4U);
+  EXPECT_EQ(step.boundary_values.size(), 4U);
   expect_same_step(step, graph, 6);
 }
 
@@ -256,7 +256,7 @@ TEST(StageGraphs, OneMicroBatchAddsTermsUpAsTheModelDoes) {
   EXPECT_EQ(work_in(step, 0), "mm relu | threshold_backward' t' mm' add'");
   EXPECT_EQ(work_in(step, 1),
             "mm relu mul sum | mul' mul' threshold_backward' t' mm' t' mm' | zeros_like'");
-  EXPECT_THAT(passages_in(step), ElementsAre("0>1 relu", "1>0 mm'", "1>0 mm'"));
+  EXPECT_THAT(boundary_values_in(step), ElementsAre("0>1 relu", "1>0 mm'", "1>0 mm'"));
   expect_same_step(step, graph, 6);
   const plan::Plan alone = plan_of_replicas({{6, {plan::Region{{DeviceId(0)}, {1.0}}}, 1}});
   const StagedStep whole = cut_up(graph, alone);
@@ -264,7 +264,7 @@ TEST(StageGraphs, OneMicroBatchAddsTermsUpAsTheModelDoes) {
             "mm relu mm relu mul sum | mul' mul' threshold_backward' t' mm' t' mm' "
             "threshold_backward' t' "
             "mm' add'");
-  EXPECT_TRUE(whole.passages.empty());
+  EXPECT_TRUE(whole.boundary_values.empty());
 }
 
 // Backward operators of the first layer are in the second stage, which reads the weight, too: so it
@@ -312,10 +312,10 @@ TEST(StageGraphs, ATermOfWhatAStageDoesNotReadGoesToWhoDoes) {
   EXPECT_EQ(sources_in(step, 1), "1 received received received");
   EXPECT_EQ(outputs_in(step, 0), "w");
   EXPECT_EQ(outputs_in(step, 1), "loss");
-  std::vector<std::string> passages = passages_in(step);
-  EXPECT_EQ(passages.front(), "0>1 t");
-  EXPECT_EQ(passages.back(), "1>0 add'");
-  EXPECT_THAT(passages,
+  std::vector<std::string> boundary_values = boundary_values_in(step);
+  EXPECT_EQ(boundary_values.front(), "0>1 t");
+  EXPECT_EQ(boundary_values.back(), "1>0 add'");
+  EXPECT_THAT(boundary_values,
               UnorderedElementsAre("0>1 t", "0>1 mm", "0>1 mm", "1>0 mm'", "1>0 mm'", "1>0 add'"));
   EXPECT_EQ(work_in(step, 0), "slice slice t | mm | mm | t' mm' t' | t' mm' t' add' add'");
   expect_same_step(step, graph, 6);
@@ -356,7 +356,7 @@ TEST(StageGraphs, AValueGoesToEveryStageThatReadsIt) {
                                        {modules_on(graph, 0, {"l0"}), modules_on(graph, 1, {"l1"}),
                                         modules_on(graph, 2, {"l2"})},
                                        1}}));
-  EXPECT_THAT(passages_in(step), ElementsAre("0>1 exp", "0>2 exp", "1>2 relu"));
+  EXPECT_THAT(boundary_values_in(step), ElementsAre("0>1 exp", "0>2 exp", "1>2 relu"));
   // Nobody reads w; its gradient is there all the same, where it is made.
   EXPECT_EQ(outputs_in(step, 2), "loss w");
   expect_same_step(step, graph, 5);
@@ -378,9 +378,9 @@ TEST(StageGraphs, ReplicasAreCutByThemselves) {
   EXPECT_THAT(stages, ElementsAre(std::tuple(0, 0, "w0 w1"), std::tuple(0, 1, "loss w2"),
                                   std::tuple(1, 2, "w0"), std::tuple(1, 3, "loss w1 w2"),
                                   std::tuple(2, 4, "loss w0 w1 w2")));
-  for (const Passage& each : step.passages)
+  for (const BoundaryValue& each : step.boundary_values)
     EXPECT_EQ(step.stages[each.from].replica, step.stages[each.to].replica);
-  EXPECT_EQ(step.passages.size(), 2U * 2 + 2);
+  EXPECT_EQ(step.boundary_values.size(), 2U * 2 + 2);
   expect_same_step(step, graph, 10);
 }
 
@@ -493,7 +493,7 @@ TEST(StageGraphs, AMaskOfADeviceWithSeveralRegionsIsMadeWhenItIsWanted) {
   in_turns.replicas[0].regions[2].devices = {DeviceId(0)};
   const StagedStep step = cut_up(graph, in_turns);
   EXPECT_EQ(work_in(step, 1), "random mul | mul'");
-  EXPECT_THAT(passages_in(step), ElementsAre("0>1 mm", "1>2 mul", "2>1 mm'", "1>0 mul'"));
+  EXPECT_THAT(boundary_values_in(step), ElementsAre("0>1 mm", "1>2 mul", "2>1 mm'", "1>0 mul'"));
   expect_same_as_uncut(step, graph, 4);
 }
 
@@ -574,7 +574,7 @@ TEST(StageGraphs, OperatorsThatAreDoneAgainStayInTheirStage) {
               times == 1 ? "mm relu | mm' threshold_backward' t' mm'"
                          : "slice slice | mm relu | mm relu | mm' threshold_backward' t' mm' | "
                            "mm' threshold_backward' t' mm' add'");
-    EXPECT_EQ(static_cast<std::int64_t>(step.passages.size()), 2 * times);
+    EXPECT_EQ(static_cast<std::int64_t>(step.boundary_values.size()), 2 * times);
     expect_same_step(step, graph, 4);
   }
 }
@@ -624,10 +624,10 @@ TEST(StageGraphs, ABufferHasItsNewValueInEveryStageThatHasIt) {
     EXPECT_EQ(outputs_in(step, s), "w seen") << s;
     EXPECT_EQ(outputs_in(step, s + 1), "loss seen") << s;
   }
-  const std::vector<std::string> passages = passages_in(step);
-  EXPECT_EQ(std::count(passages.begin(), passages.end(), "0>1 add"), 1);
-  EXPECT_EQ(std::count(passages.begin(), passages.end(), "2>3 add"), 1);
-  EXPECT_EQ(passages.size(), 2U + 2 * 2 + 2);
+  const std::vector<std::string> boundary_values = boundary_values_in(step);
+  EXPECT_EQ(std::count(boundary_values.begin(), boundary_values.end(), "0>1 add"), 1);
+  EXPECT_EQ(std::count(boundary_values.begin(), boundary_values.end(), "2>3 add"), 1);
+  EXPECT_EQ(boundary_values.size(), 2U + 2 * 2 + 2);
   expect_same_as_uncut(step, graph, 6);
 }
 
@@ -682,7 +682,7 @@ TEST(StageGraphs, SumsOverAllSamplesComeFirst) {
                         {3, {modules_on(graph, 2, {"mean"}), modules_on(graph, 3, {"l0"})}, 1}}));
   EXPECT_EQ(work_in(step, 0), "slice slice sum sum div div add sum_replicas exp");
   EXPECT_EQ(work_in(step, 2), "slice sum div sum_replicas exp");
-  EXPECT_THAT(passages_in(step), ElementsAre("0>1 exp", "2>3 exp"));
+  EXPECT_THAT(boundary_values_in(step), ElementsAre("0>1 exp", "2>3 exp"));
   // One sum, which both take part in.
   EXPECT_EQ(step.stages[0].origins[7], step.stages[2].origins[3]);
   expect_same_step(step, graph, 7);
@@ -848,9 +848,9 @@ TEST(StageGraphs, WhatNeedsAllSamplesAtOnceHasOneMicroBatch) {
 /// live operator's copies where its replica's plan says.
 void expect_in_order(const StagedStep& step, const plan::Plan& plan) {
   EXPECT_TRUE(std::is_sorted(step.times.begin(), step.times.end()) || step.stages.size() > 1);
-  EXPECT_TRUE(
-      std::is_sorted(step.passages.begin(), step.passages.end(),
-                     [](const Passage& a, const Passage& b) { return a.position < b.position; }));
+  EXPECT_TRUE(std::is_sorted(
+      step.boundary_values.begin(), step.boundary_values.end(),
+      [](const BoundaryValue& a, const BoundaryValue& b) { return a.position < b.position; }));
   for (const StageGraph& stage : step.stages) {
     EXPECT_TRUE(std::is_sorted(stage.positions.begin(), stage.positions.end()));
     EXPECT_TRUE(std::is_sorted(stage.tasks.begin(), stage.tasks.end()));

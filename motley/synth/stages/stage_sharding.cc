@@ -131,12 +131,14 @@ class StageSharder {
   }
 
   void find_received() {
-    for (const Passage& passage : step_.passages) {
-      const Form made = home(passage.from, passage.made);
-      const graph::Value& value = step_.stages[passage.from].graph.value(passage.made);
-      made_[passage.to].received[passage.read] =
-          made.kind == FormKind::kSharded ? made
-                                          : cut_for(value, step_.stages[passage.to].ranks.size());
+    for (const BoundaryValue& boundary_value : step_.boundary_values) {
+      const Form made = home(boundary_value.from, boundary_value.made);
+      const graph::Value& value =
+          step_.stages[boundary_value.from].graph.value(boundary_value.made);
+      made_[boundary_value.to].received[boundary_value.read] =
+          made.kind == FormKind::kSharded
+              ? made
+              : cut_for(value, step_.stages[boundary_value.to].ranks.size());
     }
   }
 

@@ -103,7 +103,7 @@ TEST(Mirrored, KeepersDoTheHoldersUpdate) {
   EXPECT_EQ(survives(made), 1);
 }
 
-TEST(Mirrored, UnlikeDevicesUpdateAlike) {
+TEST(Mirrored, UnlikeDevicesUpdateIdentical) {
   const std::string text = text_of(mirrored(two_alone(), 1, plan::Updates::kPortable), "a:0");
   EXPECT_THAT(text, Not(HasSubstr("motley::update(")));
   EXPECT_THAT(text, HasSubstr("motley::update.portable(\"sgd\", [%6]"));

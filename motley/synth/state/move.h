@@ -17,7 +17,8 @@ struct MoveOptions {
   std::vector<std::string> devices;
   /// Of `devices` those that lost what they had: a device that died and is there again.
   std::set<std::string> lost = {};
-  /// Host of a device by its name: who is on the receiver's own sends first. None: all are alike.
+  /// Host of a device by its name: who is on the receiver's own sends first. None: all are
+  /// identical.
   std::function<std::string(const std::string&)> host_of = nullptr;
   /// A message has no more than this, but for a single element; two of a sender to a receiver are
   /// in memory at both ends at once.

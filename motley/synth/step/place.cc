@@ -39,14 +39,14 @@ bool Place::is_keeper() {
   return rank_ == parts_->keeper();
 }
 
-bool Place::answers_alike(std::size_t rank, Alike what) const {
+bool Place::answers_identical(std::size_t rank, Identical what) const {
   if (rank == rank_) return true;
   if (asked_keeper_ && (rank == parts_->keeper() || rank_ == parts_->keeper())) return false;
   const auto has_as_much = [&](std::int64_t extent) {
     return parts_->of(extent)[rank] == parts_->of(extent)[rank_];
   };
   if (!std::all_of(owns_.begin(), owns_.end(), has_as_much)) return false;
-  return what == Alike::kTimes ||
+  return what == Identical::kTimes ||
          std::all_of(begins_.begin(), begins_.end(), [&](std::int64_t extent) {
            return parts_->begin(extent, rank) == parts_->begin(extent, rank_);
          });

@@ -44,9 +44,9 @@ class Place {
   bool is_keeper();
 
   /// All of the program, or what it takes: where a part begins changes a number in it and no time.
-  enum class Alike : std::uint8_t { kProgram, kTimes };
+  enum class Identical : std::uint8_t { kProgram, kTimes };
   /// Would this rank have got the same answers?
-  bool answers_alike(std::size_t rank, Alike what) const;
+  bool answers_identical(std::size_t rank, Identical what) const;
 
  private:
   Parts* parts_;

@@ -259,21 +259,21 @@ class StepPlanner {
 
 void Held::add(const graph::Op& op, const graph::ShardingRule& rule,
                const graph::Strategy& strategy) {
-  const std::vector<graph::AlikeDims> found = alike_results(rule, alike);
+  const std::vector<graph::IdenticalDims> found = identical_results(rule, identical);
   for (std::size_t r = 0; r < op.outputs.size(); ++r) {
     homes[op.outputs[r].index()] = strategy.results[r];
-    alike[op.outputs[r].index()] = found[r];
+    identical[op.outputs[r].index()] = found[r];
   }
 }
 
 bool ShardedStep::is_home(ValueId value, const Form& form) const {
-  return is_same(home(value), form, held.alike[value.index()]);
+  return is_same(home(value), form, held.identical[value.index()]);
 }
 
-bool is_same(const Form& from, const Form& to, graph::AlikeDims alike) {
+bool is_same(const Form& from, const Form& to, graph::IdenticalDims identical) {
   if (from == to) return true;
   return from.kind == FormKind::kSharded && to.kind == FormKind::kSharded && from.dim == to.dim &&
-         from.extent == to.extent && from.dim < 64 && (alike >> from.dim & 1) != 0;
+         from.extent == to.extent && from.dim < 64 && (identical >> from.dim & 1) != 0;
 }
 
 bool is_ignored(const graph::ShardingRule& rule, std::size_t operand) {

@@ -14,12 +14,12 @@ namespace motley::synth {
 
 /// How values are held so far, by id, while operators get their strategies one after the other.
 struct Held {
-  explicit Held(std::size_t values) : homes(values, graph::kWholeForm), alike(values, 0) {}
+  explicit Held(std::size_t values) : homes(values, graph::kWholeForm), identical(values, 0) {}
   /// The results of an operator that runs so.
   void add(const graph::Op& op, const graph::ShardingRule& rule, const graph::Strategy& strategy);
 
   std::vector<graph::Form> homes;  ///< the form that its operator gives
-  std::vector<graph::AlikeDims> alike;
+  std::vector<graph::IdenticalDims> identical;
 };
 
 /// What an operator of an accumulated step is a copy of.
@@ -90,7 +90,7 @@ ShardedStep plan_step(const graph::Graph& graph, const Sharding& sharding,
 
 /// Is what a device has of the value in one form also what it has in the other? So it is if all
 /// elements along the dimension that is cut are equal, and as many of them.
-bool is_same(const graph::Form& from, const graph::Form& to, graph::AlikeDims alike);
+bool is_same(const graph::Form& from, const graph::Form& to, graph::IdenticalDims identical);
 
 /// Is the operand read for its dtype only?
 bool is_ignored(const graph::ShardingRule& rule, std::size_t operand);

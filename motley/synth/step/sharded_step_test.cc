@@ -19,8 +19,8 @@ const Form kRowsOf6{FormKind::kSharded, 0, 1, 6, 1};
 const Form kPairsOf6{FormKind::kSharded, 0, 1, 3, 2};
 const Form kStrandsOf6{FormKind::kSharded, 0, 2, 3, 1};
 
-TEST(ShardedStep, AlikeElementsMayBeCutInAnyWayThatGivesAsMany) {
-  const graph::AlikeDims along_rows = 1, along_columns = 2;
+TEST(ShardedStep, IdenticalElementsMayBeCutInAnyWayThatGivesAsMany) {
+  const graph::IdenticalDims along_rows = 1, along_columns = 2;
   EXPECT_TRUE(is_same(kRowsOf6, kRowsOf6, 0));
   // Pairs of 3 and strands of 3 give each device as many rows, of which it matters which.
   EXPECT_FALSE(is_same(kPairsOf6, kStrandsOf6, 0));

@@ -14,7 +14,7 @@ namespace motley::synth {
 /// micro-batch goes on until it would wait, too. So what one computes hides what another exchanges,
 /// forward and backward. Each micro-batch keeps its order; what depends on another one's operator
 /// (a sum over micro-batches, what all share) has that done first. Operators before `early` stay.
-/// Of layers that are alike each micro-batch has a half behind and a half ahead of the other's:
+/// Of layers that are identical each micro-batch has a half behind and a half ahead of the other's:
 ///
 ///     micro-batch 0:  a0 | (exchange)   | b0 | (exchange)   |
 ///     micro-batch 1:     | a1 | (exchange)   | b1 | ...

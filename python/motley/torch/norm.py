@@ -100,7 +100,7 @@ class GlobalStatistics(torch.autograd.Function):
         of_bias_all, of_weight_all = (sums / count).to(wide(x)).chunk(2)
         if weight is not None:
             of_weight_all, of_bias_all = of_weight_all * factor, of_bias_all * factor
-        # What all samples' statistics owe to this one is affine in xhat: a batch norm's kernel is the quickest for that.
+        # What all samples' statistics owe to this one is affine in xhat: a batch norm's kernel is the fastest for that.
         invstd = torch.rsqrt(variance + context.eps)
         owed = torch.native_batch_norm(x, of_weight_all * invstd, of_bias_all * invstd, mean, variance, False, 0.0, context.eps)[0]
         of_parameters = (None if each is None else of.to(each.dtype) for each, of in ((weight, of_weight), (bias, of_bias)))

@@ -212,7 +212,7 @@ class TorchExecutor final : public Executor {
   Result<StepResult> step(StepPlace place, const data::Batch& batch) override;
   void request_stop() override { frame_.wish.fetch_or(kStopWish, std::memory_order_relaxed); }
   void request_change() override { frame_.wish.fetch_or(kChangeWish, std::memory_order_relaxed); }
-  Standing standing() const override;
+  RecoveryState recovery_state() const override;
   Result<void> settle(Verdict verdict) override;
   void set_speed(double speed) override {
     if (frame_.device.is_cpu()) clock_.set_speed(speed);
@@ -501,17 +501,17 @@ void TorchExecutor::copy_written() {
   }
 }
 
-Executor::Standing TorchExecutor::standing() const {
-  if (!is_open_) return Standing::kBetween;
-  if (!commit_) return Standing::kBroken;
+Executor::RecoveryState TorchExecutor::recovery_state() const {
+  if (!is_open_) return RecoveryState::kBetween;
+  if (!commit_) return RecoveryState::kBroken;
   const auto sum = static_cast<int>(commit_->at);
-  if (progress_.last(Strands::kTransfer) >= sum) return Standing::kBroken;
+  if (progress_.last(Strands::kTransfer) >= sum) return RecoveryState::kBroken;
   std::vector<int> wanted(strands_.all.size(), -1);
   for (std::size_t i = 0; i < commit_->at; ++i) wanted[strands_.of[i]] = static_cast<int>(i);
   bool is_ready = compute_[at_].id > sum;
   for (std::size_t strand = Strands::kTransfer; strand < wanted.size(); ++strand)
     is_ready = is_ready && progress_.last(strand) >= wanted[strand];
-  return is_ready ? Standing::kReady : Standing::kBegun;
+  return is_ready ? RecoveryState::kReady : RecoveryState::kBegun;
 }
 
 /// What is left of a step that all have voted for needs nobody.
@@ -526,8 +526,9 @@ Result<void> TorchExecutor::end_alone() {
 
 Result<void> TorchExecutor::settle(Verdict verdict) {
   if (!is_open_) return {};
-  const Standing stands = standing();
-  if (stands == Standing::kBroken || (verdict == Verdict::kEnd && stands != Standing::kReady))
+  const RecoveryState stands = recovery_state();
+  if (stands == RecoveryState::kBroken ||
+      (verdict == Verdict::kEnd && stands != RecoveryState::kReady))
     return runtime_error("run.unsettled", program_.device + ": a step cannot be " +
                                               (verdict == Verdict::kEnd ? "ended" : "undone"));
   const c10::InferenceMode no_autograd;

@@ -114,13 +114,13 @@ class Executor {
   virtual Result<StepResult> step(StepPlace place, const data::Batch& batch) = 0;
 
   /// How far a step came that failed, of a program with a commit (program/commit.h).
-  enum class Standing {
+  enum class RecoveryState {
     kBetween,  ///< no step was stopped
     kBegun,    ///< no rank can have ended it, as this one still owed others something
     kReady,    ///< the others may have ended it
     kBroken    ///< it was decided, or cannot be: what is kept is neither that before nor that after
   };
-  virtual Standing standing() const = 0;
+  virtual RecoveryState recovery_state() const = 0;
   /// After a step that failed where it stood so: ends it (kReady alone), or puts what is kept back
   /// as it was before it. Without such a step nothing happens.
   enum class Verdict { kEnd, kUndo };

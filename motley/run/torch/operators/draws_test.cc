@@ -324,7 +324,7 @@ TEST(Draw, BitsAreEvenlySpread) {
                 5 * std::sqrt(6.0 / 49 / static_cast<double>(kMany)));
 }
 
-TEST(Draw, PermutationsAreAllAlikeOften) {
+TEST(Draw, PermutationsAreAllIdenticalOften) {
   // 6,000 permutations of three: each of six comes 1,000 times, by sqrt(6000 * 1/6 * 5/6) = 28.9.
   std::map<std::vector<std::int64_t>, int> times;
   for (std::int64_t step = 0; step < 6000; ++step) {

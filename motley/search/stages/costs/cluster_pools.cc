@@ -34,10 +34,10 @@ Result<Bytes> memory_of(const cluster::Device& device, UnknownMemory unknown) {
 void name_zones(const cluster::Cluster& cluster, ClusterPools& found) {
   const auto host = [&](DeviceId id) { return cluster.node(cluster.device(id).node).name; };
   for (std::size_t p = 0; p < found.pools.size(); ++p) {
-    const auto is_alike = [&](const DevicePool& other) {
+    const auto is_identical = [&](const DevicePool& other) {
       return other.kind == found.pools[p].kind && other.first_host != found.pools[p].first_host;
     };
-    if (std::none_of(found.pools.begin(), found.pools.end(), is_alike)) continue;
+    if (std::none_of(found.pools.begin(), found.pools.end(), is_identical)) continue;
     const std::string first = host(found.devices[p].front()), last = host(found.devices[p].back());
     found.pools[p].zone = first == last ? first : fmt::format("{} to {}", first, last);
   }
@@ -71,16 +71,16 @@ Result<ClusterPools> find_pools(const cluster::Cluster& cluster,
   }
   // Nodes in order of their signature's first appearance.
   std::vector<std::string> order;
-  std::map<std::string, std::vector<const SortedDevices*>> alike;
+  std::map<std::string, std::vector<const SortedDevices*>> identical;
   for (const auto& [node, sorted] : nodes) {
     const std::string signature = signature_of(cluster, node, sorted);
-    if (!alike.contains(signature)) order.push_back(signature);
-    alike[signature].push_back(&sorted);
+    if (!identical.contains(signature)) order.push_back(signature);
+    identical[signature].push_back(&sorted);
   }
   ClusterPools found;
   int first_host = 0;
   for (const std::string& signature : order) {
-    const std::vector<const SortedDevices*>& hosts = alike[signature];
+    const std::vector<const SortedDevices*>& hosts = identical[signature];
     // In the order of the file.
     std::map<DeviceId, const Sort*> sorts;
     for (const auto& [sort, those] : *hosts.front()) sorts.emplace(those.front(), &sort);

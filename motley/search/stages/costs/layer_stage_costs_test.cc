@@ -131,7 +131,7 @@ TEST(ToStagePlan, TakesPlansOfSeveralKinds) {
 
 // Nodes that have the same devices and links are hosts of the same pools; a node with two kinds is
 // a host of two.
-TEST(FindPools, PutsAlikeNodesTogether) {
+TEST(FindPools, PutsIdenticalNodesTogether) {
   const auto cluster = cluster::parse_cluster(R"(schema = "motley.cluster/1"
 name = "c"
 [[node]]

@@ -8,7 +8,7 @@ namespace motley::search {
 
 /// What the devices of a stage may be: of one kind, or of several; or first the one and then the
 /// other, as what a search finds among fewer units need not be found among more.
-enum class UnitKinds { kAlike, kSeveral, kAlikeFirst };
+enum class UnitKinds { kIdentical, kSeveral, kIdenticalFirst };
 
 /// Units of devices of several pools that are tried for a stage, where pools lie in the same hosts:
 /// of two or three pools each two of them, and all; of more all, and the fastest two, three and

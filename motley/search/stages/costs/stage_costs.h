@@ -11,7 +11,7 @@
 
 namespace motley::search {
 
-/// Devices of one kind in one place, in hosts that are alike; the last host may have fewer.
+/// Devices of one kind in one place, in hosts that are identical; the last host may have fewer.
 struct DevicePool {
   std::string kind;
   std::string zone;  ///< its hosts; "" where no others have devices of the kind

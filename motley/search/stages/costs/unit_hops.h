@@ -6,7 +6,7 @@
 
 namespace motley::search {
 
-/// Devices of a unit, or of several that are alike, that send or receive together.
+/// Devices of a unit, or of several that are identical, that send or receive together.
 struct UnitEnd {
   UnitEnd(const StageUnit& of) : unit(&of), devices(of.degree()) {}
   UnitEnd(const StageUnit& of, int how_many) : unit(&of), devices(how_many) {}

@@ -120,7 +120,7 @@ class CheapestShape {
   struct Unit {
     std::size_t index;
     const StageUnit* unit;
-    std::size_t alike;  // the first of those that send and receive alike
+    std::size_t identical;  // the first of those that send and receive alike
     double cost;
     std::vector<double> all;  // seconds of all samples, prefix sums
     const WorkSums* one;      // of a full micro-batch
@@ -140,7 +140,7 @@ class CheapestShape {
     together_.resize(std::max(together_.size(), added.group + 1));
     together_[added.group].push_back(units_.size());
     for (std::size_t other = units_.size(); other-- > 0;)
-      if (units_[other].index == tables_.alike[u]) added.alike = other;
+      if (units_[other].index == tables_.identical[u]) added.identical = other;
     added.one = tables_.work[u];
     const std::int64_t full = question_.samples / question_.micro_batch,
                        rest = question_.samples % question_.micro_batch;
@@ -187,7 +187,7 @@ class CheapestShape {
     for (std::size_t end = layers_; end > 0; --end) {
       if ((stages == 1) != (end == layers_) || (stages > 1 && !is_alive_[end])) continue;
       for (std::size_t kind = 0; kind < units_.size(); ++kind) {
-        if (units_[kind].alike != kind || !limits_.allows(*units_[kind].unit, end - 1, end))
+        if (units_[kind].identical != kind || !limits_.allows(*units_[kind].unit, end - 1, end))
           continue;
         rest_.clear();
         if (stages == 1)
@@ -195,7 +195,7 @@ class CheapestShape {
         else
           gather(kind, end, after[end]);
         for (std::size_t u = kind; u < units_.size() && !rest_.empty(); ++u)
-          if (units_[u].alike == kind) prepend(u, end, stages, now);
+          if (units_[u].identical == kind) prepend(u, end, stages, now);
       }
     }
   }
@@ -276,7 +276,7 @@ class CheapestShape {
       if (first == 0)
         now[0][u].insert(now[0][u].end(), added_.begin(), added_.end());
       else if (!added_.empty())
-        add_best(now[first][unit.alike], added_, scratch_.merged);
+        add_best(now[first][unit.identical], added_, scratch_.merged);
     }
   }
 
@@ -333,14 +333,14 @@ const ShapeSearch::BatchTables& ShapeSearch::tables(std::int64_t micro_batch) co
       for (std::size_t next = 0; next < units; ++next)
         made.messages[(end * units + u) * units + next] = messages(u, next, end, micro_batch);
   }
-  find_alike(made);
+  find_identical(made);
   return made;
 }
 
-void ShapeSearch::find_alike(BatchTables& tables) const {
+void ShapeSearch::find_identical(BatchTables& tables) const {
   const std::vector<StageUnit>& all = sums_->costs().units();
   const std::size_t units = all.size();
-  const auto are_alike = [&](std::size_t a, std::size_t b) {
+  const auto are_identical = [&](std::size_t a, std::size_t b) {
     if (!all[a].is_like(all[b]) || tables.work[a] == nullptr) return false;
     for (std::size_t at = 0; at < tables.messages.size(); at += units * units)
       for (std::size_t next = 0; next < units; ++next)
@@ -351,8 +351,8 @@ void ShapeSearch::find_alike(BatchTables& tables) const {
   };
   for (std::size_t u = 0; u < units; ++u) {
     std::size_t first = 0;
-    while (first < u && (tables.alike[first] != first || !are_alike(first, u))) ++first;
-    tables.alike.push_back(first);
+    while (first < u && (tables.identical[first] != first || !are_identical(first, u))) ++first;
+    tables.identical.push_back(first);
   }
 }
 

@@ -105,7 +105,7 @@ class ShapeSearch {
 
  private:
   friend class CheapestShape;
-  friend class QuickestProgram;
+  friend class FastestProgram;
   /// What all questions of one micro-batch look up.
   struct BatchTables {
     std::vector<const WorkSums*> work;            ///< by unit; null: not known
@@ -113,7 +113,7 @@ class ShapeSearch {
     std::vector<std::vector<std::int32_t>> kept;  ///< the same: most micro-batches in flight
     std::vector<double> messages;                 ///< [end][unit][next]
     /// By unit the first of those of its pool that send and receive in the same times.
-    std::vector<std::size_t> alike;
+    std::vector<std::size_t> identical;
   };
   const BatchTables& tables(std::int64_t micro_batch) const;
   struct KnownShape {
@@ -127,7 +127,7 @@ class ShapeSearch {
   ShapeModel model_;
   ShapeLimits limits_;
   double find_messages(std::size_t unit, std::size_t next, Bytes bytes) const;
-  void find_alike(BatchTables& tables) const;
+  void find_identical(BatchTables& tables) const;
 
   std::vector<double> host_rates_;  // by unit
   /// Bytes -> [unit][next], negative where not yet asked for.
