@@ -9,8 +9,8 @@
 #include "motley/base/random.h"
 #include "motley/graph/graph_text.h"
 #include "motley/graph/work.h"
+#include "motley/plan/pass_order.h"
 #include "motley/search/stages/stage_lag.h"
-#include "motley/synth/stages/stage_order.h"
 
 namespace motley::search {
 namespace {
@@ -122,7 +122,7 @@ class LayerPlanWriter {
     double work = 0, takes = 0;
     for (const plan::OpRange& range : covers)
       for (std::int64_t i = range.first; i < range.end; ++i)
-        work += synth::order_seconds(
+        work += plan::order_seconds(
             graph::op_work(model_.layers.graph, OpId(i), {{"batch", replica.micro_batch}}));
     const std::vector<LayerWork> times = costs_.work(stage.unit, replica.micro_batch);
     for (std::size_t layer = stage.first; layer < stage.end; ++layer)

@@ -128,26 +128,6 @@ bool place_stage(PlannedStage& stage, const StageUnit& unit, std::vector<FreeDev
 
 }  // namespace
 
-std::string_view schedule_name(StageSchedule schedule) {
-  switch (schedule) {
-    case StageSchedule::k1F1B:
-      return "1f1b";
-    case StageSchedule::kH1F1B:
-      return "h-1f1b";
-    case StageSchedule::kList:
-      return "list";
-    case StageSchedule::kWide:
-      return "wide 1f1b";
-    case StageSchedule::kDeepList:
-      return "deep list";
-    case StageSchedule::kGPipe:
-      return "gpipe";
-    case StageSchedule::kInterleaved:
-      return "interleaved";
-  }
-  return "";
-}
-
 bool has_full_ends(const StageReplica& replica) {
   const std::int64_t full = replica.samples / replica.micro_batch;
   const bool divides = replica.samples % replica.micro_batch == 0;

@@ -3,10 +3,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "motley/base/result.h"
+#include "motley/plan/pass_order.h"
 #include "motley/search/stages/costs/stage_costs.h"
 
 namespace motley::search {
@@ -27,24 +27,10 @@ struct PlannedStage {
   bool operator==(const PlannedStage&) const = default;
 };
 
-/// In which order a stage runs forwards and backwards (pipeline_order.h).
-enum class StageSchedule {
-  k1F1B,   ///< stage s of S starts min(m, S - s) micro-batches, then one backward, one forward
-  kH1F1B,  ///< more of them in front of slow messages
-  kWide,   ///< twice as many as 1F1B, if memory allows: unequal stages need not wait for each other
-  kList,   ///< whatever is ready, backward first, with as many in flight as kWide
-  kDeepList,     ///< the same with as many as memory allows
-  kGPipe,        ///< all forwards, then all backwards
-  kInterleaved,  ///< as kList, with as many in flight as 1F1B: of stages that share devices
-};
-/// GPipe holds most and gains nothing over the others.
-inline constexpr StageSchedule kTriedSchedules[] = {StageSchedule::k1F1B, StageSchedule::kH1F1B,
-                                                    StageSchedule::kWide, StageSchedule::kList,
-                                                    StageSchedule::kDeepList};
-/// Of stages that share devices.
-inline constexpr StageSchedule kInterleavedSchedules[] = {
-    StageSchedule::kInterleaved, StageSchedule::kList, StageSchedule::kDeepList};
-std::string_view schedule_name(StageSchedule schedule);
+using plan::kInterleavedSchedules;
+using plan::kTriedSchedules;
+using plan::schedule_name;
+using plan::StageSchedule;
 
 /// One copy of the model. Its samples go through it in micro-batches of `micro_batch`; what is left
 /// over is a smaller one, which runs before the last if there are three or more.

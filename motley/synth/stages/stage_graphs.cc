@@ -12,9 +12,9 @@
 #include "motley/base/check.h"
 #include "motley/graph/reach.h"
 #include "motley/graph/work.h"
+#include "motley/plan/pass_order.h"
 #include "motley/synth/ranks/recomputation.h"
 #include "motley/synth/ranks/sharded_plan.h"
-#include "motley/synth/stages/stage_order.h"
 
 namespace motley::synth {
 namespace {
@@ -95,7 +95,7 @@ class StageCutter {
     std::int64_t position, task;
   };
   /// Key of a task: micro-batch, stage, pass, level.
-  using TaskKey = std::tuple<std::int64_t, std::size_t, StageTask::Pass, std::int64_t>;
+  using TaskKey = std::tuple<std::int64_t, std::size_t, plan::StageTask::Pass, std::int64_t>;
 
   void lay_out() {
     std::map<DeviceId, std::size_t> rank_of;
@@ -222,9 +222,9 @@ class StageCutter {
     bool is_free = false;  // backward, of what forward passes made alone, or of parameters
     bool is_late = false;  // backward, and nothing that others wait for depends on it
 
-    StageTask::Pass kind() const {
-      if (!is_backward) return StageTask::Pass::kForward;
-      return is_late ? StageTask::Pass::kWeights : StageTask::Pass::kBackward;
+    plan::StageTask::Pass kind() const {
+      if (!is_backward) return plan::StageTask::Pass::kForward;
+      return is_late ? plan::StageTask::Pass::kWeights : plan::StageTask::Pass::kBackward;
     }
   };
   /// Of instances in order.
@@ -249,7 +249,7 @@ class StageCutter {
     put_off(spots);
     find_late(spots);
     std::map<TaskKey, std::size_t> known;
-    std::vector<StageTask> tasks;
+    std::vector<plan::StageTask> tasks;
     std::vector<std::vector<Instance>> members;
     std::vector<std::set<std::size_t>> needs;
     std::vector<std::size_t> task_of;  // by entry
@@ -275,7 +275,7 @@ class StageCutter {
     for (std::size_t t = 0; t < tasks.size(); ++t)
       tasks[t].needs.assign(needs[t].begin(), needs[t].end());
     places_of_ = task_places(tasks);
-    number(order_tasks(tasks, places_of_), members);
+    number(plan::order_tasks(tasks, places_of_), members);
   }
 
   /// Of all instances but those before and behind all micro-batches, which it notes.
@@ -375,15 +375,15 @@ class StageCutter {
     std::pair<std::int64_t, double> none{-1, 0},
         &known = copy.of.is_none() ? none : works_[copy.of.index()];
     if (known.first == copy.stretch.count) return known.second;
-    known = {copy.stretch.count, order_seconds(graph::op_work(
+    known = {copy.stretch.count, plan::order_seconds(graph::op_work(
                                      acc_, OpId(static_cast<std::int64_t>(op)), graph::Sizes{}))};
     return known.second;
   }
 
-  std::vector<TaskPlace> task_places(const std::vector<StageTask>& tasks) const {
-    std::vector<TaskPlace> places;
+  std::vector<plan::TaskPlace> task_places(const std::vector<plan::StageTask>& tasks) const {
+    std::vector<plan::TaskPlace> places;
     std::vector<double> work(step_.stages.size(), 0);  // of all micro-batches
-    for (const StageTask& task : tasks) work[task.region] += task.work;
+    for (const plan::StageTask& task : tasks) work[task.region] += task.work;
     for (std::size_t s = 0; s < step_.stages.size(); ++s) {
       const StageGraph& stage = step_.stages[s];
       const plan::Replica& replica = plan_.replicas[stage.replica];
@@ -409,7 +409,7 @@ class StageCutter {
     return is_repeated ? sets.size() : 0;
   }
 
-  void number(const std::vector<OrderedTask>& order,
+  void number(const std::vector<plan::OrderedTask>& order,
               const std::vector<std::vector<Instance>>& members) {
     std::int64_t task = 0;
     const auto add = [&](const std::vector<Instance>& instances, double begin, double end) {
@@ -423,7 +423,7 @@ class StageCutter {
     };
     double end = 0;
     add(first_, 0, 0);
-    for (const OrderedTask& each : order) {
+    for (const plan::OrderedTask& each : order) {
       std::vector<Instance> together = members[each.tasks.front()];
       if (each.tasks.size() > 1) {
         const std::vector<Instance>& other = members[each.tasks.back()];
@@ -719,7 +719,7 @@ class StageCutter {
   std::map<std::size_t, std::vector<Given>> given_;              // by stage
   std::map<std::pair<std::size_t, std::size_t>, ValueId> sums_;  // output, stage: of terms so far
   std::vector<Instance> first_, last_, order_;
-  std::vector<TaskPlace> places_of_;  // by stage
+  std::vector<plan::TaskPlace> places_of_;  // by stage
   /// By value of the accumulated graph, the first stage that has it, and what it is there; further
   /// stages.
   std::vector<std::pair<std::size_t, ValueId>> places_;

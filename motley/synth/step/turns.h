@@ -24,7 +24,8 @@ namespace motley::synth {
 void take_turns(const graph::Graph& graph, const std::vector<OpNeeds>& ops, std::int64_t turns,
                 std::size_t early, std::vector<OpId>& order);
 
-/// The same within each of some tasks (stage_order.h): all micro-batches that it has take turns.
+/// The same within each of some tasks (plan/pass_order.h): all micro-batches that it has take
+/// turns.
 void take_turns(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
                 const std::vector<OpStretch>& tasks, std::vector<OpId>& order);
 
