@@ -31,15 +31,15 @@ Result<Usual> usual_of(const std::vector<peers::TransientRun>& runs) {
 }
 
 /// What a run looked like at a moment: steps done, and its speed with all machines.
-struct RecoveryState {
+struct JobState {
   double steps = 0, full_speed = 0;
 };
 
 /// Full speed: what the run itself showed by its last evaluation, and what others have, each by its
 /// precision. `losses`: times before `now`; each took one of `all` workers.
-RecoveryState standing_at(const std::vector<peers::Progress>& evaluations,
-                          const std::vector<double>& losses, double all, double now,
-                          const Usual& usual) {
+JobState job_state_at(const std::vector<peers::Progress>& evaluations,
+                      const std::vector<double>& losses, double all, double now,
+                      const Usual& usual) {
   const auto worker_seconds = [&](double until) {  // in units of all workers
     double sum = until;
     for (const double loss : losses) sum -= std::max(0.0, until - loss) / all;
@@ -48,16 +48,16 @@ RecoveryState standing_at(const std::vector<peers::Progress>& evaluations,
   peers::Progress last;
   for (const peers::Progress& each : evaluations)
     if (each.at_s <= now) last = each;
-  RecoveryState recovery_state{0, usual.speed};
+  JobState job_state{0, usual.speed};
   if (last.at_s > 0) {
     const double own = last.steps / worker_seconds(last.at_s);
     const double own_spread = kTimingDeviation / last.at_s;
     const double of_own =
         usual.spread * usual.spread / (usual.spread * usual.spread + own_spread * own_spread);
-    recovery_state.full_speed += of_own * (own - usual.speed);
+    job_state.full_speed += of_own * (own - usual.speed);
   }
-  recovery_state.steps = std::max(last.steps, recovery_state.full_speed * worker_seconds(now));
-  return recovery_state;
+  job_state.steps = std::max(last.steps, job_state.full_speed * worker_seconds(now));
+  return job_state;
 }
 
 Result<void> add_rows(const std::string& folder, const std::string& cluster, MarketRows& made,
@@ -76,12 +76,12 @@ Result<void> add_rows(const std::string& folder, const std::string& cluster, Mar
     for (std::size_t l = 0; l < losses.size(); ++l) {
       const std::vector<double> before(losses.begin(),
                                        losses.begin() + static_cast<std::ptrdiff_t>(l));
-      const RecoveryState recovery_state = standing_at(evaluations, before, all, losses[l], usual);
+      const JobState job_state = job_state_at(evaluations, before, all, losses[l], usual);
       const std::vector<elastic::MachineAhead> there(run.uptime_s.size() - l - 1);
       MOTLEY_ASSIGN(const elastic::LeftToDo left,
-                    elastic::estimate_left(there, peers::kTransientSteps - recovery_state.steps,
+                    elastic::estimate_left(there, peers::kTransientSteps - job_state.steps,
                                            [&](const std::vector<std::size_t>& present) {
-                                             return recovery_state.full_speed *
+                                             return job_state.full_speed *
                                                     static_cast<double>(present.size()) / all;
                                            }));
       const double measured = run.duration_s - losses[l];

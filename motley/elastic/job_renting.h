@@ -67,7 +67,7 @@ class JobRenting : public policy::Policy {
  private:
   using Choices = std::vector<policy::Choice>;
   enum class Place { kAbsent, kAsked, kThere };
-  struct RecoveryState {
+  struct MachineState {
     Place place = Place::kAbsent;
     Seconds since;                 ///< when that began
     std::optional<Seconds> until;  ///< when it will be gone, if that was told
@@ -133,7 +133,7 @@ class JobRenting : public policy::Policy {
 
   RentingJob job_;
   Lifetimes lifetimes_;
-  std::vector<RecoveryState> machines_;
+  std::vector<MachineState> machines_;
   std::vector<OfferNow> offers_;
   std::map<Machines, double> measured_;  // seconds of a step by these
   int settling_ = 2;                     // steps since machines changed

@@ -100,20 +100,19 @@ std::optional<LeftToDo> JobRenting::left_with(const std::vector<std::size_t>& as
   std::vector<MachineAhead> ahead;
   std::vector<std::size_t> places;
   for (std::size_t m = 0; m < machines_.size(); ++m) {
-    const RecoveryState& recovery_state = machines_[m];
+    const MachineState& machine_state = machines_[m];
     const bool is_new = std::find(asked.begin(), asked.end(), m) != asked.end();
-    if (recovery_state.place == Place::kAbsent && !is_new) continue;
+    if (machine_state.place == Place::kAbsent && !is_new) continue;
     const Offer* const offer = offer_of(m);
     const double price = offer == nullptr ? 0 : offers_[*job_.machines[m].offer].price;
     MachineAhead machine{.price_per_hour = price};
-    if (recovery_state.place != Place::kThere && offer != nullptr)
+    if (machine_state.place != Place::kThere && offer != nullptr)
       machine = replacement(offer->start.cold, price);
-    if (recovery_state.place == Place::kAsked)
+    if (machine_state.place == Place::kAsked)
       machine.availability.from =
-          std::max(machine.availability.from - (now_ - recovery_state.since), Seconds(0));
-    if (recovery_state.until)
-      machine.availability.until =
-          std::max(*recovery_state.until - now_, machine.availability.from);
+          std::max(machine.availability.from - (now_ - machine_state.since), Seconds(0));
+    if (machine_state.until)
+      machine.availability.until = std::max(*machine_state.until - now_, machine.availability.from);
     ahead.push_back(machine);
     places.push_back(m);
   }

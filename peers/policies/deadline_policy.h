@@ -42,7 +42,7 @@ class DeadlinePolicy : public policy::Policy {
 
  protected:
   /// Where the job is when it decides.
-  struct RecoveryState {
+  struct JobState {
     Seconds now, work, slack;  ///< work: time that it takes
     bool is_there = false;     ///< spot machines
     Seconds since;             ///< when that began
@@ -50,9 +50,9 @@ class DeadlinePolicy : public policy::Policy {
   };
   DeadlinePolicy(std::string name, DeadlineJob job) : name_(std::move(name)), job_(job) {}
   /// What to rent, where nothing forces it. `kSpot` only if they are there.
-  virtual Holding wanted(const RecoveryState& recovery_state) = 0;
+  virtual Holding wanted(const JobState& job_state) = 0;
   /// Spot machines have begun, or ceased, to be there.
-  virtual void learn(const RecoveryState&) {}
+  virtual void learn(const JobState&) {}
   virtual Json learned() const;
   virtual Result<void> restore_learned(const Json& learned, const std::string& where);
   const DeadlineJob& job() const { return job_; }
@@ -63,7 +63,7 @@ class DeadlinePolicy : public policy::Policy {
 
   std::string name_;
   DeadlineJob job_;
-  RecoveryState standing_{};
+  JobState job_state_{};
   std::int64_t done_ = 0;
   bool is_told_ = false;  // of prices, once
   bool is_forced_ = false;
