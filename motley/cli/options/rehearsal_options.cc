@@ -126,35 +126,32 @@ Json rehearsed_to_json(const control::Rehearsed& rehearsed) {
 std::vector<Flag> rehearsal_flags(RehearsalOptions& o) {
   std::vector<Flag> flags = {
       {"--adapt", &o.adapt,
-       "plan, split or batch: simulate a training of --steps that decides as `run --adapt` "
-       "does",
+       "plan, split or batch: simulate --steps of a training that adapts as `run --adapt` does",
        Flag::Default::kHidden, kRehearsalGroup},
       {"--policy", &o.policy,
        "with --adapt split: motley (default), even, hetseq, adaptdl, lb-bsp or cannikin; with "
        "batch: motley, adaptdl, cannikin, simigrad or jabas",
        Flag::Default::kHidden, kRehearsalGroup},
       {"--noise-scale", &o.noise_scale,
-       "with --adapt batch: of gradients, in samples, or as it goes on with samples taken: "
+       "with --adapt batch: gradient noise scale in samples, constant or over samples: "
        "0:200,20000:1500",
        Flag::Default::kHidden, kRehearsalGroup},
       {"--epoch-samples", &o.epoch_samples,
-       "with --adapt batch: of a pass over the data, at whose end others than motley decide",
+       "with --adapt batch: samples per epoch, at whose end policies other than motley decide",
        Flag::Default::kHidden, kRehearsalGroup},
       {"--decisions", &o.decisions, "with --adapt: decisions.jsonl to write",
        Flag::Default::kHidden, kRehearsalGroup},
-      {"--change-steps", &o.change_steps,
-       "with --adapt: steps still done as before when a change was decided", kShown,
-       kRehearsalGroup},
+      {"--change-steps", &o.change_steps, "with --adapt: steps between a decision and its change",
+       kShown, kRehearsalGroup},
       {"--change-pause", &o.change_pause,
-       "with --adapt: seconds that a change takes, beside moving tensors", kShown,
-       kRehearsalGroup}};
+       "with --adapt: seconds that a change takes beside moving tensors", kShown, kRehearsalGroup}};
   for (Flag& flag : batch_flags(o.batch)) {
     flag.group = kRehearsalGroup;
     flags.push_back(std::move(flag));
   }
   for (Flag& flag : simulated_rent_flags(o.rent)) flags.push_back(std::move(flag));
-  flags.push_back(
-      {"--absent", &o.absent, "with --market: a device whose machine is not rented yet (repeat)"});
+  flags.push_back({"--absent", &o.absent,
+                   "with --market: device whose machine is not rented yet (repeatable)"});
   flags.back().group = flags[flags.size() - 2].group;
   return flags;
 }

@@ -148,7 +148,7 @@ Result<int> print_completion(const CompletionOptions& options, const Context& co
 }  // namespace
 
 Verb completion_verb() {
-  return make_verb("completion", "words of the command line for a shell: bash, zsh or fish",
+  return make_verb("completion", "print a completion script for bash, zsh or fish",
                    completion_flags, print_completion);
 }
 

@@ -21,17 +21,17 @@ struct ConsolidateOptions {
 };
 
 std::vector<Flag> consolidate_flags(ConsolidateOptions& options) {
-  return {{"path", &options.path, "run directory, or a checkpoint"},
-          {"-o,--output", &options.output,
-           "folder of the new checkpoint (default: in place of the old one)"},
-          {"--hf", &options.source,
-           "write the model for from_pretrained of transformers, with the configuration of the "
-           "folder it was exported from (hf:FOLDER)"},
-          {"--shard-size", &options.shard,
-           "with --hf: most bytes of a file of weights, such as 2GiB (default: 5GiB)"},
-          {"--hosts", &options.hosts,
-           "bring what hosts keep of it (run --checkpoint hosts), and put that together"},
-          {"--launcher", &options.launcher, "with --hosts: what reaches them, as of run"}};
+  return {
+      {"path", &options.path, "run directory, or a checkpoint"},
+      {"-o,--output", &options.output,
+       "folder of the new checkpoint (default: in place of the old one)"},
+      {"--hf", &options.source,
+       "write the model for from_pretrained of transformers, with the configuration of the "
+       "folder it was exported from (hf:FOLDER)"},
+      {"--shard-size", &options.shard,
+       "with --hf: largest file of weights, such as 2GiB (default: 5GiB)"},
+      {"--hosts", &options.hosts, "fetch the parts that hosts keep (run --checkpoint hosts) first"},
+      {"--launcher", &options.launcher, "with --hosts: how hosts are reached, as for run"}};
 }
 
 /// The checkpoint that a path names, or the latest one of the run directory that it names.
@@ -110,7 +110,7 @@ Result<int> consolidate_checkpoint(const ConsolidateOptions& options, const Cont
 }  // namespace
 
 Verb consolidate_verb() {
-  return make_verb("consolidate", "put a checkpoint's parts together into whole tensors",
+  return make_verb("consolidate", "join the parts of a checkpoint into whole tensors",
                    consolidate_flags, consolidate_checkpoint);
 }
 

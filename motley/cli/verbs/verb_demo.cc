@@ -61,7 +61,8 @@ Result<int> show_demo(const DemoOptions& options, const Context& context) {
 }  // namespace
 
 Verb demo_verb() {
-  return make_verb("demo", "two models on three emulated devices, checked", demo_flags, show_demo);
+  return make_verb("demo", "train two models on three emulated devices and check the result",
+                   demo_flags, show_demo);
 }
 
 }  // namespace motley::cli

@@ -134,7 +134,8 @@ Result<int> examine(const DoctorOptions& options, const Context& context) {
 }  // namespace
 
 Verb doctor_verb() {
-  return make_verb("doctor", "check machine, cluster, model and versions", doctor_flags, examine);
+  return make_verb("doctor", "check this machine, the cluster, the model and the versions",
+                   doctor_flags, examine);
 }
 
 }  // namespace motley::cli

@@ -93,8 +93,8 @@ Result<int> explain_plan(const ExplainOptions& options, const Context& context) 
 }  // namespace
 
 Verb explain_verb() {
-  return make_verb("explain", "what binds a plan, and what would change if", explain_flags,
-                   explain_plan);
+  return make_verb("explain", "show the bottleneck of a plan and what would remove it",
+                   explain_flags, explain_plan);
 }
 
 }  // namespace motley::cli

@@ -28,28 +28,32 @@ struct JoinOptions {
 std::vector<Flag> join_flags(JoinOptions& options) {
   constexpr const char* kNew =
       "A device that the cluster file has not (--device cpu, --device cuda)";
-  return {{"address", &options.address,
-           "WORD@HOST:PORT, as the run prints it, or a run directory of this machine"},
-          {"--device", &options.device,
-           "of the run's cluster file; without it the first one that is not there; cpu, cuda: one "
-           "that the file has not"},
-          {"--timeout", &options.timeout, "seconds to wait until it takes part", kShown},
-          {"--host", &options.host,
-           "where it is, as the run's lead reaches it by ssh; this machine's name",
-           Flag::Default::kHidden, kNew},
-          {"--name", &options.name, "of its node: the device is NAME:0; the host's name",
-           Flag::Default::kHidden, kNew},
-          {"--threads", &options.threads,
-           "of its process; the cores that are here, with --speed or --host 1",
-           Flag::Default::kHidden, kNew},
-          {"--speed", &options.speed, "emulated: share of a core's time, up to 1",
-           Flag::Default::kHidden, kNew},
-          {"--memory", &options.memory, "limit (2GiB); what is here, with --host none",
-           Flag::Default::kHidden, kNew},
-          {"--bandwidth", &options.bandwidth,
-           "of its link to each of the others (1Gbps), with --latency; as the cluster file says",
-           Flag::Default::kHidden, kNew},
-          {"--latency", &options.latency, "of that link (100us)", Flag::Default::kHidden, kNew}};
+  return {
+      {"address", &options.address,
+       "WORD@HOST:PORT, as the run prints it, or a run directory of this machine"},
+      {"--device", &options.device,
+       "device of the run's cluster file (default: the first absent one); or cpu or cuda, for a "
+       "device that is not in the file"},
+      {"--timeout", &options.timeout, "seconds to wait until it takes part", kShown},
+      {"--host", &options.host,
+       "address by which the run's coordinator reaches it by ssh (default: this machine's name)",
+       Flag::Default::kHidden, kNew},
+      {"--name", &options.name,
+       "name of its node: the device becomes NAME:0 (default: the host's name)",
+       Flag::Default::kHidden, kNew},
+      {"--threads", &options.threads,
+       "threads of its process (default: this machine's cores; 1 with --speed or --host)",
+       Flag::Default::kHidden, kNew},
+      {"--speed", &options.speed, "emulated: share of a core's time, up to 1",
+       Flag::Default::kHidden, kNew},
+      {"--memory", &options.memory, "memory limit, such as 2GiB (default: this machine's memory)",
+       Flag::Default::kHidden, kNew},
+      {"--bandwidth", &options.bandwidth,
+       "bandwidth of its link to each other node, such as 1Gbps; needs --latency (default: as the "
+       "cluster file says)",
+       Flag::Default::kHidden, kNew},
+      {"--latency", &options.latency, "latency of that link, such as 100us", Flag::Default::kHidden,
+       kNew}};
 }
 
 Result<run::ControlSocketAddress> find_control_socket(const std::string& address) {
@@ -179,7 +183,7 @@ Result<int> join_run(const JoinOptions& options, const Context& context) {
 }  // namespace
 
 Verb join_verb() {
-  return make_verb("join", "bring a device into a running elastic job", join_flags, join_run);
+  return make_verb("join", "add a device to a running elastic job", join_flags, join_run);
 }
 
 }  // namespace motley::cli

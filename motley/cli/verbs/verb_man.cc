@@ -72,7 +72,7 @@ Result<int> print_man(const ManOptions&, const Context& context) {
 }  // namespace
 
 Verb man_verb() {
-  return make_verb("man", "the manual page: motley man | man -l -", man_flags, print_man);
+  return make_verb("man", "print the manual page: motley man | man -l -", man_flags, print_man);
 }
 
 }  // namespace motley::cli

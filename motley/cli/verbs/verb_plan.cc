@@ -104,8 +104,8 @@ Result<int> plan_model(const PlanOptions& options, const Context& context) {
 }  // namespace
 
 Verb plan_verb() {
-  return led(
-      make_verb("plan", "split the batch; say time and memory beforehand", plan_flags, plan_model));
+  return led(make_verb("plan", "find the fastest plan; predict its time and memory", plan_flags,
+                       plan_model));
 }
 
 }  // namespace motley::cli

@@ -24,8 +24,8 @@ struct ProbeOptions {
 
 std::vector<Flag> probe_flags(ProbeOptions& options) {
   return {{"-o,--output", &options.output, "cluster file to write (default: stdout)"},
-          {"--hosts", &options.hosts, "machines, as ssh knows them: a,b,c (default: this one)"},
-          {"--hostfile", &options.hostfile, "the same from a file, a line each"},
+          {"--hosts", &options.hosts, "hosts by their ssh names: a,b,c (default: this one)"},
+          {"--hostfile", &options.hostfile, "file with one host per line"},
           {"--allow-missing", &options.allow_missing, "leave out hosts that do not answer"}};
 }
 
@@ -153,8 +153,8 @@ Result<int> probe(const ProbeOptions& options, const Context& context) {
 }  // namespace
 
 Verb probe_verb() {
-  return led(make_verb("probe", "describe this machine, or several, as a cluster file", probe_flags,
-                       probe));
+  return led(
+      make_verb("probe", "write a cluster file for this machine or several", probe_flags, probe));
 }
 
 }  // namespace motley::cli

@@ -33,12 +33,11 @@ std::vector<Flag> report_flags(ReportOptions& options) {
   profile.group = kOfPlans;
   return {{"run-dir", &options.subject, "run directory, or plan file"},
           {"-o,--output", &options.output,
-           "page to write: one file of HTML that needs nothing else; X.svg: its picture of a step "
-           "alone"},
-          {"-m,--model", &options.planning.model, "model file that the plan is for",
-           Flag::Default::kHidden, kOfPlans},
-          {"-C,--cluster", &options.planning.cluster, "cluster file that the plan is for",
-           Flag::Default::kHidden, kOfPlans},
+           "page to write, one self-contained HTML file; X.svg: only its picture of a step"},
+          {"-m,--model", &options.planning.model, "model of the plan", Flag::Default::kHidden,
+           kOfPlans},
+          {"-C,--cluster", &options.planning.cluster, "cluster of the plan", Flag::Default::kHidden,
+           kOfPlans},
           {"--profiles", &options.planning.profiles, "profile store (default: in the cache folder)",
            Flag::Default::kHidden, kOfPlans},
           std::move(profile)};
@@ -187,8 +186,8 @@ Result<int> report_subject(const ReportOptions& options, const Context& context)
 }  // namespace
 
 Verb report_verb() {
-  return make_verb("report", "what a run did, or a plan will do: text, JSON or a page",
-                   report_flags, report_subject);
+  return make_verb("report", "report on a run or a plan: text, JSON or a page", report_flags,
+                   report_subject);
 }
 
 }  // namespace motley::cli

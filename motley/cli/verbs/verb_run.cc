@@ -44,15 +44,17 @@ void put_under_headings(std::vector<Flag>& flags) {
 
 std::vector<Flag> checkpoint_flags(control::TrainChoices& training) {
   using PartsAt = control::TrainChoices::PartsAt;
-  return {
-      {"--resume",
-       one_of("cli.resume", "--resume", training.resume, {{"auto", true}, {"never", false}}),
-       "auto or never", kShown},
-      {"--checkpoint",
-       one_of("cli.flags", "--checkpoint", training.parts_at,
-              {{"lead", PartsAt::kLead}, {"hosts", PartsAt::kHosts}}),
-       "lead, or hosts: where ranks on other hosts leave their parts of the parameters", kShown},
-      {"--checkpoint-every", &training.checkpoint_every, "steps; 0: only at the end", kShown}};
+  return {{"--resume",
+           one_of("cli.resume", "--resume", training.resume, {{"auto", true}, {"never", false}}),
+           "auto or never", kShown},
+          {"--checkpoint",
+           one_of("cli.flags", "--checkpoint", training.parts_at,
+                  {{"lead", PartsAt::kLead}, {"hosts", PartsAt::kHosts}}),
+           "where ranks on other hosts write their parts: lead (to the coordinator) or hosts (each "
+           "keeps its own)",
+           kShown},
+          {"--checkpoint-every", &training.checkpoint_every,
+           "steps between checkpoints; 0: only at the end", kShown}};
 }
 
 std::vector<Flag> run_flags(RunOptions& options) {
@@ -61,13 +63,11 @@ std::vector<Flag> run_flags(RunOptions& options) {
   flags.insert(flags.end(), evaluation.begin(), evaluation.end());
   flags.insert(
       flags.end(),
-      {{"--plan", &options.plan.file, "plan file; without it, model and cluster are planned first"},
+      {{"--plan", &options.plan.file, "plan file (default: make a plan first)"},
        {"--adapt", &options.adapt,
-        "plan: the best plans are tried in turn, all by training steps, and the fastest measured "
-        "one goes on; split: the split of the batch is learned while training; batch: the batch, "
-        "its "
-        "split and the devices follow the gradients' noise; none: as planned; "
-        "auto: plan where the planner is auto and there are steps enough",
+        "plan: time the best plans on real steps and keep the fastest; split: learn the split of "
+        "the batch; batch: adapt batch, split and devices to the gradient noise; none: keep the "
+        "plan; auto: plan if the planner is auto and there are steps enough",
         kShown},
        {"--policy", &options.policy,
         "with --adapt split: motley, even, hetseq, adaptdl, lb-bsp or cannikin; with --adapt "
@@ -75,38 +75,32 @@ std::vector<Flag> run_flags(RunOptions& options) {
         "motley, adaptdl, cannikin, simigrad or jabas",
         kShown},
        {"--decisions", &options.decisions,
-        "decisions.jsonl of another run: change plans at the same steps as it did"},
+        "decisions.jsonl of another run: repeat its changes of plan at the same steps"},
        {"--elastic", &options.elastic,
-        "go on when devices are lost, leave (motley leave) or come (motley join): a step happens "
-        "on "
-        "all devices that are left, or is done again"},
+        "continue when devices are lost, leave (motley leave) or join (motley join); each step "
+        "completes on every device or is rolled back"},
        {"--notice", &options.training.notices,
-        "who says that this machine will be gone (docs/formats/notices.md): aws, gcp, azure, "
-        "slurm, kubernetes, file:PATH (repeat): a device that is named leaves an elastic run, else "
-        "the run stops with "
-        "a checkpoint"},
+        "source of notices that this machine will be reclaimed (docs/formats/notices.md): aws, "
+        "gcp, azure, slurm, kubernetes, file:PATH (repeatable); a named device leaves an elastic "
+        "run, any other run stops with a checkpoint"},
        {"--notice-hook", &options.training.notice_hook,
-        "command to start then, to ask for a replacement"},
-       {"--listen", &options.port, "with --elastic: port at which devices may join; 0: any",
-        kShown},
+        "command to start on a notice, to ask for a replacement"},
+       {"--listen", &options.port,
+        "with --elastic: port at which devices may join; 0: any free port", kShown},
        survive_flag(options.plan.planning,
                     "with --elastic: so many devices may be lost at once without going back to a "
                     "checkpoint: others keep mirrors of what a device alone has"),
-       {"--absent", &options.absent, "with --elastic: a device that is not there yet (repeat)"},
-       {"--succeed", &options.take_over,
-        "what agents call when the host that led an elastic run is lost; not for people"},
+       {"--absent", &options.absent, "with --elastic: device that is not there yet (repeatable)"},
+       {"--succeed", &options.take_over, "for agents: take over the run of a lost coordinator"},
        {"--conditions", &options.conditions,
-        "file (docs/formats/conditions.md): emulated devices that become slow for a while, and, "
-        "with --elastic, go away and come back"}});
+        "file (docs/formats/conditions.md) of slow-downs of emulated devices and, with --elastic, "
+        "of absences"}});
   for (Flag& flag : checkpoint_flags(options.training)) flags.push_back(std::move(flag));
-  flags.insert(
-      flags.end(),
-      {{"--prepare", &options.prepare,
-        "write the run directory and start nothing; without --data and --steps for a script that "
-        "has "
-        "its own (motley.Run)"},
-       {"--eval-samples", &options.evaluation.samples,
-        "with --prepare: how many samples the script evaluates on"}});
+  flags.insert(flags.end(), {{"--prepare", &options.prepare,
+                              "write the run directory and start nothing; scripts with a loop of "
+                              "their own (motley.Run) need no --data and --steps"},
+                             {"--eval-samples", &options.evaluation.samples,
+                              "with --prepare: number of samples that the script evaluates on"}});
   put_under_headings(flags);
   const std::vector<Flag> batch = batch_flags(options.batch);
   flags.insert(flags.end(), batch.begin(), batch.end());
@@ -547,6 +541,6 @@ Result<int> run_as_asked(const RunOptions& options, const Context& context) {
 
 }  // namespace
 
-Verb run_verb() { return led(make_verb("run", "train", run_flags, run_as_asked)); }
+Verb run_verb() { return led(make_verb("run", "train a model", run_flags, run_as_asked)); }
 
 }  // namespace motley::cli

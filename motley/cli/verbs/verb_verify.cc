@@ -36,9 +36,10 @@ std::vector<Flag> verify_flags(VerifyOptions& options) {
   flags.insert(
       flags.end(),
       {{"--against", &options.against,
-        "one: this plan on one device; eager: PyTorch's own loop over the user's module", kShown},
+        "one: the same plan on one device; eager: PyTorch's own loop over the user's module",
+        kShown},
        {"--source", &options.source,
-        "of eager: FILE.py:FUNCTION or hf:FOLDER (default: as it was exported)"}});
+        "with eager: FILE.py:FUNCTION or hf:FOLDER (default: as it was exported)"}});
   return flags;
 }
 
@@ -207,8 +208,7 @@ Result<int> verify_plan(const VerifyOptions& options, const Context& context) {
 }  // namespace
 
 Verb verify_verb() {
-  return led(make_verb("verify",
-                       "prove that the result is that of one device, or of PyTorch's own loop",
+  return led(make_verb("verify", "compare a training with one device, or with PyTorch's own loop",
                        verify_flags, verify_plan));
 }
 
