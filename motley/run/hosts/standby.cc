@@ -81,7 +81,7 @@ double Standby::turn() const {
 }
 
 /// What it prints outlives this agent.
-Result<void> Standby::coordinator_on() {
+Result<void> Standby::lead_on() {
   const std::string memory = options_.folder + "/memory.json";
   MOTLEY_ASSIGN(Json own, parse_json(text_, "memory"));
   own["own"] = options_.host;
@@ -107,7 +107,7 @@ Result<Descriptor> Standby::await_coordinator() {
   while (seconds_since(begin) < kMostAlone) {
     alone_ = seconds_since(begin);
     if (alone_ >= turn) {
-      MOTLEY_RETURN_IF_ERROR(coordinator_on());
+      MOTLEY_RETURN_IF_ERROR(lead_on());
       ++started_;
       turn = 2 * kMostAlone;  // it is there now, or will not be
     }

@@ -56,7 +56,7 @@ class Standby {
       : options_(std::move(options)), socket_(std::move(socket)), port_(port) {}
   std::optional<Descriptor> let_in() const;
   double turn() const;
-  Result<void> coordinator_on();
+  Result<void> lead_on();
 
   Options options_;
   Descriptor socket_;
