@@ -391,7 +391,7 @@ class Agent {
   Json checkpoints() const {
     Json paths = Json::array();
     std::error_code code;
-    for (const char* folder : {"left/checkpoint", "run/checkpoints/checkpoint"})
+    for (const char* folder : {"left/checkpoint", "run/checkpoint"})
       for (const auto& each : fs::directory_iterator(scratch_ / folder, code))
         paths.push_back(std::string(folder) + "/" + each.path().filename().string());
     return paths;

@@ -234,7 +234,7 @@ TEST_F(RemoteJobTest, TheHostOfRankZeroHasTheModelAndTheCheckpoint) {
   EXPECT_EQ(fs::read_symlink(there.run_dir + "/checkpoint/latest"),
             fs::path(checkpoint).filename());
   // The others go on from their rows of it.
-  EXPECT_FALSE(is_on("c", "run/checkpoints/checkpoint"));
+  EXPECT_FALSE(is_on("c", "run/checkpoint"));
   EXPECT_EQ(weights_there("c", 2, 1), (std::vector<float>{120, 121, 122, 123}));
 }
 
@@ -245,7 +245,7 @@ TEST_F(RemoteJobTest, WhoBeginsAnewIsGivenNoCheckpoint) {
   come("b");
   come("c");
   placed();
-  EXPECT_FALSE(is_on("b", "run/checkpoints/checkpoint"));
+  EXPECT_FALSE(is_on("b", "run/checkpoint"));
   EXPECT_EQ(weights_there("c", 2, 1), (std::vector<float>{20, 21, 22, 23}));
 }
 
@@ -535,7 +535,7 @@ TEST_F(ChangingJobTest, AHostThatHasComeBackIsGivenTheJobWithoutACheckpoint) {
   hosts_->take_in("c", std::move(reached));
   const Job there = job_on("c");
   EXPECT_FALSE(there.resume);  // it is given what the others have
-  EXPECT_FALSE(is_on("c", "run/checkpoints/checkpoint"));
+  EXPECT_FALSE(is_on("c", "run/checkpoint"));
   EXPECT_EQ(there.changes->keys->address, "127.0.0.4");
   EXPECT_EQ(there.changes->keys->port, 7777);
   EXPECT_EQ(read_file(there.program_path).value(), program_text());
