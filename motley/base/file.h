@@ -9,17 +9,17 @@
 
 namespace motley {
 
-/// Whole file as bytes. Usage error when it cannot be read ("PATH: no such file").
+/// Reads a whole file as bytes. Usage error when it cannot be read ("PATH: no such file").
 Result<std::string> read_file(const std::string& path);
 
-/// Writes to PATH.tmp, syncs, renames: a reader sees the old file or the whole new one. A full disk
-/// is a runtime error that leaves the old file; the temporary one is removed. `readers`: who may
-/// read it, as far as the process's mask lets them.
+/// Writes to PATH.tmp, syncs and renames it, so a reader sees the old file or the whole new one. A
+/// full disk is a runtime error that keeps the old file and removes the temporary one. `readers`
+/// may read the file, within the process's mask.
 enum class Readers { kAll, kOwner };
 Result<void> write_file_atomic(const std::string& path, std::string_view bytes,
                                Readers readers = Readers::kAll);
 
-/// A file written in pieces that appears under its name only when committed (see
+/// A file that is written in pieces and appears under its name only when committed (see
 /// write_file_atomic). Without commit, or after an error, the temporary file is removed and an old
 /// file stays.
 class AtomicFile {
@@ -32,7 +32,7 @@ class AtomicFile {
   ~AtomicFile();
 
   Result<void> write(std::span<const std::byte> bytes);
-  /// Syncs and renames. Nothing may be written afterwards.
+  /// Syncs and renames. No write may follow.
   Result<void> commit();
 
  private:
@@ -44,7 +44,7 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-/// A file mapped read-only into memory, where what others write to it is seen. Movable; unmapped on
+/// A file mapped read-only into memory. It shows later writes of others. Movable; unmapped on
 /// destruction.
 class MappedFile {
  public:

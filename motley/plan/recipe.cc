@@ -29,7 +29,7 @@ bool any_matches(const std::vector<std::string>& patterns, const graph::Value& p
   });
 }
 
-/// A pattern and the flag that it was given with.
+/// A pattern and the flag that gave it.
 struct GivenPattern {
   std::string_view flag;
   std::string pattern;
@@ -88,7 +88,7 @@ Result<void> check_rates_differ(const Recipe& recipe, const graph::Graph& graph)
 
 bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
 
-/// Reads what may be absent.
+/// Reads optional members.
 class Members {
  public:
   explicit Members(JsonObject& object) : object_(object) {}

@@ -8,7 +8,7 @@ namespace motley::program {
 /// (synth/noise/gradient_squares.h).
 inline constexpr const char* kSquaresLabel = "gradient squares";
 
-/// Is it for nothing else? A step that leaves all of these out trains the same.
+/// Returns whether the instruction only counts squares. A step without these trains the same.
 inline bool counts_squares(const Instruction& instruction) {
   return instruction.label == kSquaresLabel;
 }
