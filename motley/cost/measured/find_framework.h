@@ -8,8 +8,8 @@
 
 namespace motley::cost {
 
-/// What was measured of a device's memory beside tensors, the most of the rounds kept; empty: it
-/// was never measured.
+/// Returns the measured memory of a device besides tensors, the maximum of the kept rounds; empty
+/// if it was never measured.
 Result<std::optional<cluster::Framework>> find_framework(const ProfileStore& store,
                                                          const DeviceKey& key);
 
