@@ -21,8 +21,7 @@ class Deadline {
     return deadline;
   }
   bool has_passed() const { return at_ && Clock::now() >= *at_; }
-  /// Returns the milliseconds until then for poll(2), rounded up, at most a day; 0 when it has
-  /// passed.
+  /// Returns milliseconds until then for poll(2), rounded up, at most a day; 0 if it has passed.
   int poll_ms() const {
     using std::chrono::milliseconds;
     constexpr milliseconds kMost = std::chrono::hours(24);

@@ -19,9 +19,8 @@ enum class Readers { kAll, kOwner };
 Result<void> write_file_atomic(const std::string& path, std::string_view bytes,
                                Readers readers = Readers::kAll);
 
-/// A file that is written in pieces and appears under its name only when committed (see
-/// write_file_atomic). Without commit, or after an error, the temporary file is removed and an old
-/// file stays.
+/// A file written in pieces that appears under its name only when committed (write_file_atomic).
+/// Without commit, or after an error, the temporary file is removed and an old file stays.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path, Readers readers = Readers::kAll);
@@ -44,8 +43,7 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-/// A file mapped read-only into memory. It shows later writes of others. Movable; unmapped on
-/// destruction.
+/// A file mapped read-only into memory, which shows later writes. Movable.
 class MappedFile {
  public:
   static Result<MappedFile> open(const std::string& path);

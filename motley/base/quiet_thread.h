@@ -8,8 +8,7 @@
 namespace motley {
 
 /// Starts a thread that receives no signals. A program that takes SIGTERM through a descriptor
-/// blocks the signal in all threads; a thread started before would otherwise receive it and end the
-/// process.
+/// blocks it in all threads; a thread started earlier would receive it and end the process.
 template <typename Body>
 std::thread start_quiet_thread(Body body) {
   sigset_t all, before;

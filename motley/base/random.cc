@@ -9,8 +9,7 @@ namespace motley {
 
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                         std::array<std::uint32_t, 2> key) {
-  // Constants and ten rounds of Salmon et al. (SC 2011): the same bits as Philox in cuRAND and
-  // PyTorch.
+  // Constants and ten rounds of Salmon et al. (SC 2011): bitwise the Philox of cuRAND and PyTorch.
   constexpr std::uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
   constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
   for (int round = 0; round < 10; ++round) {

@@ -104,9 +104,8 @@ Result<std::map<std::string, std::string>> read_metadata(const SortedJson& json,
   return metadata;
 }
 
-/// Verifies that tensors cover the data from first to last byte, without holes or overlap. The
-/// format demands it, against files that hide bytes for another reader or share them between
-/// tensors.
+/// Verifies that tensors cover the data without holes or overlap. The format demands it, against
+/// files that hide bytes for another reader or share them between tensors.
 Result<void> verify_cover(const std::map<std::string, TensorView>& tensors,
                           std::span<const std::byte> data, const std::string& name) {
   std::vector<std::pair<const std::byte*, const std::byte*>> pieces;
@@ -225,8 +224,7 @@ Result<void> write_safetensors(const std::string& path, std::span<const NamedTen
   std::vector<const NamedTensor*> order;
   order.reserve(tensors.size());
   for (const NamedTensor& tensor : tensors) order.push_back(&tensor);
-  // Wide elements first, then by name: every tensor is aligned to its element, and equal contents
-  // give equal bytes.
+  // Wide elements first, then by name: tensors are aligned, and equal contents give equal bytes.
   const auto key = [](const NamedTensor* named) {
     return std::pair<std::int64_t, const std::string&>(-dtype_size(named->tensor.dtype),
                                                        named->name);

@@ -22,12 +22,10 @@ Scatter find_scatter(std::vector<double> values);
 /// Ratio of standard deviation to median absolute deviation for normally distributed values.
 inline constexpr double kMadToDeviation = 1.4826;
 
-/// Makes a sequence nondecreasing by isotonic least squares: a value below the mean of those before
-/// it joins them in one block with their common mean (pool adjacent violators). Linear. Example: 3,
-/// 1, 2.5 become 2, 2, 2.5.
+/// Makes a sequence nondecreasing by isotonic least squares (pool adjacent violators): a value
+/// below the mean of those before it joins them in a block. Linear. 3, 1, 2.5 become 2, 2, 2.5.
 void make_nondecreasing(std::vector<double>& values);
-/// Weights the squares, with one weight > 0 per value. Example: 3 of weight 2 and 0 of weight 1
-/// become 2, 2.
+/// Weights the squares, one weight > 0 per value. 3 of weight 2 and 0 of weight 1 become 2, 2.
 void make_nondecreasing(std::vector<double>& values, const std::vector<double>& weights);
 
 }  // namespace motley

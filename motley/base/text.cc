@@ -66,8 +66,7 @@ std::optional<NumberAndUnit> split_unit(std::string_view text) {
 
 /// Prints three significant digits without an exponent or trailing zeros: 17.9, 512, 3.5.
 std::string three_digits(double value) {
-  // Thresholds lie where rounding would make a fourth digit: 9.995 prints as 10.0, not as 9.99 or
-  // 10.00.
+  // Thresholds lie where rounding adds a fourth digit: 9.995 prints as 10.0, not 9.99 or 10.00.
   const double size = std::abs(value);
   std::string text = fmt::format("{:.{}f}", value, size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
   if (text.find('.') != std::string::npos) {

@@ -47,9 +47,8 @@ Result<Bytes> parse_bytes(std::string_view text);
 Result<Seconds> parse_seconds(std::string_view text);
 Result<BytesPerSecond> parse_rate(std::string_view text);
 
-/// Prints rows of a table: a name (at least 10 columns wide), then its cells, which may continue on
-/// further lines. Four or more rows with consecutive numbers and equal cells share one row: "b:0 to
-/// b:6".
+/// Prints rows of a table: a name (10 columns or more), then its cells, maybe on several lines.
+/// Four or more rows with consecutive numbers and equal cells share one row: "b:0 to b:6".
 std::string print_rows(const std::vector<std::pair<std::string, std::string>>& rows);
 
 }  // namespace motley

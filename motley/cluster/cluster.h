@@ -20,8 +20,7 @@ struct Node {
   std::string zone = "";
   std::optional<double> price_per_hour;
   std::optional<Seconds> notice;
-  /// Of its network card: limits all links to other nodes together, each way; none: only the links'
-  /// own limits.
+  /// Of its network card: limits all links to other nodes together, each way; none: no limit.
   std::optional<BytesPerSecond> bandwidth;
   /// The slowest connection between two of its GPUs: "nvlink", "bus" (direct access over the bus),
   /// "host" (through the host's memory); "": unknown.
@@ -48,8 +47,7 @@ struct Device {
   std::string uuid = "";
   /// The assumed model where the file gives none; set by the reader of the file. Not in the file.
   std::string taken_for = "";
-  /// For a GPU: its memory beside tensors, if the reader of the file has measured it. Not in the
-  /// file.
+  /// For a GPU: its memory beside tensors, if measured; set by the reader. Not in the file.
   std::optional<Framework> framework = std::nullopt;
   /// The part of `memory` that plans leave free, for errors of prediction and for other processes,
   /// on kinds without measurements. Not in the file.
@@ -72,7 +70,7 @@ struct Link {
 
 struct Cluster {
   std::string name;
-  /// How CPU devices of one machine exchange: "auto" (in shared memory), or "gloo" as between
+  /// How CPU devices of one machine exchange: "auto" (shared memory) or "gloo", as between
   /// machines.
   std::string transport = "auto";
   std::vector<Node> nodes;
@@ -98,8 +96,7 @@ std::vector<DeviceId> all_devices(const Cluster& cluster);
 /// Finds a device by name ("a:0"); usage error with a suggestion.
 Result<DeviceId> find_device(const Cluster& cluster, std::string_view name);
 
-/// Returns the price per hour of all machines of these devices, idle or not; none: a machine has no
-/// price.
+/// Returns the price per hour of all machines of these devices; none: a machine has no price.
 std::optional<double> price_per_hour(const Cluster& cluster, const std::vector<DeviceId>& devices);
 
 /// Returns whether the devices compute bitwise identical results: same kind, model and number of
@@ -120,20 +117,19 @@ void part_shared_memory(Cluster& cluster, const std::vector<DeviceId>& devices);
 std::vector<const Link*> links_by_preference(const Cluster& cluster);
 
 /// The slowest connection within a group of devices: the smallest bandwidth and the largest latency
-/// over the links that its pairs use (a link's bandwidth or, if less, capacity), limited by the
-/// nodes' own bandwidths if there are several nodes. Two devices on different nodes use the link
-/// that joins both nodes and names the fewest (a pair's own link before a switch, `all` last; among
+/// over the links of its pairs (a link's bandwidth or, if less, capacity), limited by the nodes'
+/// own bandwidths if there are several nodes. Two devices on different nodes use the link that
+/// joins both nodes and names the fewest (a pair's own link before a switch, `all` last; among
 /// equals the fastest). Two devices of one node use no link, unless a link's `between` names only
-/// that node (an emulated local rate). Empty when nothing limits the group. O(sum of links' sizes
-/// squared).
+/// that node (an emulated local rate). Empty without limits. O(sum of links' sizes squared).
 struct Route {
   BytesPerSecond bandwidth;
   Seconds latency;
 };
 std::optional<Route> group_route(const Cluster& cluster, const std::vector<DeviceId>& devices);
 
-/// Parses the TOML form (docs/formats/cluster.md) and verifies it. Errors "NAME:LINE: ..."; unknown
-/// keys with a suggestion.
+/// Parses and verifies the TOML form (docs/formats/cluster.md). Errors "NAME:LINE: ...", with a
+/// suggestion for unknown keys.
 Result<Cluster> parse_cluster(std::string_view text, const std::string& name);
 Result<Cluster> read_cluster(const std::string& path);
 /// Prints canonical TOML; parse_cluster(print_cluster(c)) == c.

@@ -17,8 +17,7 @@ struct DriverDevice {
 
 struct CudaDevices {
   std::vector<DriverDevice> devices;
-  /// The slowest connection between two of them, as Node::peers; "": unknown, or fewer than two
-  /// devices.
+  /// The slowest connection between two of them, as Node::peers; "": unknown or fewer than two.
   std::string peers = "";
   std::vector<std::string>
       notes;  ///< lines: the number of devices or why there are none; how devices reach each other

@@ -76,8 +76,7 @@ std::optional<Place> split_place(std::string_view text) {
   return Place{text.substr(0, at), text.substr(at + 1)};
 }
 
-/// Marks a device, or all of a node, of a kind, or of a kind on a node; empty if nothing has the
-/// name.
+/// Marks a device, or those of a node, a kind, or a kind on a node; empty if none has the name.
 std::vector<bool> find_named(const Cluster& cluster, std::string_view name) {
   const std::optional<Place> place = split_place(name);
   std::vector<bool> named(cluster.devices.size(), false);

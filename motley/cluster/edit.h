@@ -13,8 +13,7 @@ namespace motley::cluster {
 /// A cluster after a change.
 struct Edited {
   Cluster cluster;
-  /// By device of `cluster`: its earlier id; none: it is new. Remaining devices of a node are
-  /// renumbered.
+  /// By device of `cluster`: its earlier id; none: new. Devices of a node are renumbered.
   std::vector<std::optional<DeviceId>> was;
 };
 

@@ -9,8 +9,7 @@ namespace motley::cluster {
 /// Memory that PyTorch holds on a GPU beside tensors, measured there.
 struct Framework {
   Bytes context;  ///< fixed: context, libraries and their workspaces
-  /// Bytes that the allocator keeps beyond each byte of tensors; none: no measured step was large
-  /// enough to tell.
+  /// Bytes that the allocator keeps beyond each byte of tensors; none: no step was large enough.
   std::optional<double> reserve;
   bool operator==(const Framework&) const = default;
 };

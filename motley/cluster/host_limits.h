@@ -9,8 +9,7 @@
 
 namespace motley::cluster {
 
-/// Reads a whole file of the host by absolute path; empty when it cannot be read. A function, so
-/// that tests need no such host.
+/// Reads a whole file of the host by absolute path, or a fake one in tests; empty if unreadable.
 using ReadHostFile = std::function<std::optional<std::string>(const std::string& path)>;
 
 /// Reads from this host.

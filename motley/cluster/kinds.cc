@@ -259,8 +259,7 @@ std::string_view without_vendor(std::string_view model) {
   return model;
 }
 
-/// Returns whether a text contains whole words: "EPYC 7742" in "EPYC 7742 64-Core Processor", but
-/// not in "EPYC 77420".
+/// Finds whole words: "EPYC 7742" in "EPYC 7742 64-Core Processor", not in "EPYC 77420".
 bool has_words(std::string_view text, std::string_view words) {
   const std::string padded = fmt::format(" {} ", text);
   return padded.find(fmt::format(" {} ", words)) != std::string::npos;

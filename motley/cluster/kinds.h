@@ -100,8 +100,7 @@ std::optional<PlanningKind> kind_of_model(std::string_view model);
 std::string_view vendor_of(const PlanningKind& kind);
 
 /// Returns the ceiling for products of this type: its own rate; f16 and bf16 fall back to f32.
-/// Never tf32, which a program must request. Absent for types without a rate (wider integers,
-/// bool).
+/// Never tf32, which a program must request. Absent for other types (wider integers, bool).
 std::optional<FlopsPerSecond> peak_rate(const PlanningKind& kind, DType dtype);
 
 /// Returns whether a kind of a cluster file computes on a CPU: "cpu" or a planning kind of a CPU.

@@ -64,8 +64,7 @@ TEST(PlanningKinds, OneDieOfAK80) {
 }
 
 TEST(PlanningKinds, V100HasTensorCoresAndNvlink) {
-  // 80 SMs x 8 tensor cores x 64 multiply-adds x 2 x 1.53 GHz = 125.3 T; 6 links x 25 GB/s each
-  // way.
+  // 80 SMs x 8 tensor cores x 64 multiply-adds x 2 x 1.53 GHz = 125.3 T; 6 links x 25 GB/s.
   const PlanningKind& v100 = kind("v100-16g");
   EXPECT_NEAR(tera(v100.peak.f16), 80 * 8 * 64 * 2 * 1.53e-3, 0.5);
   EXPECT_NEAR(tera(v100.peak.f32), 80 * 64 * 2 * 1.53e-3, 0.1);

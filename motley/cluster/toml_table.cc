@@ -12,8 +12,7 @@ namespace {
 constexpr std::size_t kMaxLine = 4096;
 constexpr std::size_t kMaxFile = std::size_t{4} << 20;
 
-// Returns where the line's comment starts, or its end. Ignores strings over several lines, which no
-// key accepts.
+// Returns where the line's comment starts, or its end. No key accepts strings over several lines.
 std::size_t find_comment(std::string_view line) {
   char mark = '\0';  // of the open string
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -33,8 +32,7 @@ std::size_t find_comment(std::string_view line) {
 bool is_beyond_ascii(char c) { return static_cast<unsigned char>(c) >= 0x80; }
 
 // Returns the text in ASCII: the parser's classification of most other characters is undefined.
-// Comments may hold any character, which is replaced here; elsewhere no key accepts one. A byte
-// order mark is dropped.
+// Replaces any in comments; no key accepts one elsewhere. Drops a byte order mark.
 Result<std::string> ascii_text(std::string_view text, const TableReader::Source& source) {
   const std::string& name = source.file;
   if (text.size() > kMaxFile) {

@@ -131,8 +131,7 @@ class TableReader {
   std::string what_;
 };
 
-/// Parses a whole document: ASCII except for comments, with bounded size and lines. Returns its top
-/// table.
+/// Parses a whole document, ASCII except for comments, of bounded size. Returns its top table.
 Result<toml::table> parse_toml(std::string_view text, const TableReader::Source& source);
 
 }  // namespace motley::cluster

@@ -27,8 +27,7 @@ bool is_word(std::string_view text, std::string_view extra) {
   return !text.empty() && std::all_of(text.begin(), text.end(), allowed);
 }
 
-// Returns whether a free text, such as a name, is one line of ASCII: the canonical text that is
-// hashed consists of lines.
+// Returns whether a free text is one line of ASCII, because the hashed text consists of lines.
 bool is_line(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
@@ -76,8 +75,7 @@ class Checker {
                         quote(node.name), kMaxName));
     }
     if (!node_names_.insert(node.name).second) fault("name is used twice");
-    // The host is passed to ssh and to resolvers: no blanks, and no leading '-', which would be
-    // read as an option.
+    // Goes to ssh and resolvers: no blanks, and no leading '-', which would be read as an option.
     if (!node.host.empty() && (!is_word(node.host, "_.-:@%[]") || node.host[0] == '-')) {
       fault(fmt::format("host {}, wanted a host name or address", quote(node.host)));
     }

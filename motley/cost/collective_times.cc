@@ -38,15 +38,13 @@ SizeCurve around_ring(SizeCurve curve, int from, int to) {
 
 double between(double left, double right, double share) { return left + share * (right - left); }
 
-/// Returns whether a number of ranks lies between two measured ones; only then a transport is
-/// needed.
+/// Returns whether a number of ranks lies between measured ones, which needs a transport.
 bool has_gaps(const std::map<int, SizeCurve>& curves) {
   return !curves.empty() &&
          std::prev(curves.end())->first - curves.begin()->first >= static_cast<int>(curves.size());
 }
 
-/// Returns the fit of the backend's algorithm that explains the measurements best; none if none
-/// fits.
+/// Returns the fit of the backend's algorithm that explains the measurements best, if any.
 std::optional<TransportFit> find_transport(std::string_view op, std::string_view backend,
                                            const Samples& samples) {
   std::optional<TransportFit> best;

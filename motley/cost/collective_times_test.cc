@@ -116,8 +116,7 @@ TEST(CollectiveTimes, BetweenRankCountsGoesTheWayOfTheTransport) {
 
 TEST(CollectiveTimes, BetweenRankCountsWithoutATransportInProportion) {
   // A ring has less to pass on at 2 ranks than at 6: a time that falls with the ranks has no
-  // transport. 2 ranks: 3 + 5 bytes; 6 ranks: 1 + bytes; 3 ranks, a quarter of the way: 2.5 + 4
-  // bytes.
+  // transport. 2 ranks: 3 + 5 bytes; 6: 1 + bytes; 3, a quarter of the way: 2.5 + 4 bytes.
   const CollectiveTimes times =
       times_of({entry(2, 0, 3.0), entry(2, 1, 8.0), entry(6, 0, 1.0), entry(6, 1, 2.0)});
   EXPECT_NEAR(at(times, 3, 0), 2.5, 1e-12);

@@ -11,8 +11,7 @@
 namespace motley::cost {
 
 /// Returns the store's name for a group's connection: "local", "1Gbps+100us", or "local by nvlink"
-/// if all are GPUs of a node that states how they reach each other, so that NVLink does not price a
-/// bus.
+/// for GPUs of a node that states how they reach each other, so that NVLink prices no bus.
 std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
 
 /// Returns the key of exchanges through host memory: "gloo" (shared memory within a machine), "gloo
@@ -28,16 +27,14 @@ std::string backend_key(const cluster::Cluster& cluster, const std::vector<Devic
 /// Returns whether the devices are on at least two nodes and one node has several of them.
 bool has_levels(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
 
-/// Returns the usual cost of a message at its ends, of the order seen on current hardware: 10 us
-/// (NCCL), 50 us (Gloo).
+/// Returns the usual cost of a message at its ends on current hardware: 10 us (NCCL), 50 us (Gloo).
 Transport usual_transport(Backend backend);
 
 /// Suffix of PyTorch's version in keys of GPUs that may use TF32.
 inline constexpr const char* kTf32Suffix = "+tf32";
 
 /// Returns the profile key of a device: "cpu" and its model, or the GPU's model or else its kind;
-/// threads; the minor version of PyTorch ("2.15" for "2.15.0+cpu"), with kTf32Suffix if the version
-/// has it, except for CPUs.
+/// threads; PyTorch's minor version ("2.15" for "2.15.0+cpu"), for GPUs with its kTf32Suffix.
 DeviceKey device_key(const cluster::Device& device, const std::string& torch_version);
 
 /// Returns the other CPU devices of its host. They compute at the same time in a shared step and
@@ -66,8 +63,7 @@ Bytes with_framework(const cluster::Device& device, Bytes tensors);
 std::int64_t usual_samples(const cluster::Cluster& cluster, DeviceId device,
                            std::int64_t global_batch);
 
-/// Returns the profile key of a device in a shared step: device_key, but "cpu beside 2" for a
-/// device with two neighbours.
+/// Returns device_key for a shared step: "cpu beside 2" for a device with two neighbours.
 DeviceKey shared_key(const cluster::Cluster& cluster, DeviceId device,
                      const std::string& torch_version);
 

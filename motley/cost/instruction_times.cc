@@ -45,8 +45,7 @@ tl::unexpected<Error> missing_keys(const std::set<std::string>& keys, const Devi
                                  *keys.begin(), more, device.kind, device.threads, device.torch));
 }
 
-/// Hashes only names: `fits` distinguishes a lowering for one device from one for a group, which
-/// has exchanges.
+/// Hashes names, which distinguish a lowering for one device from one for a group with exchanges.
 std::uint64_t hash_operators(const program::DeviceProgram& program) {
   std::string names;
   for (const program::Instruction& instruction : program.instructions)
@@ -135,8 +134,7 @@ InstructionTimes InstructionTimes::slowed(const Pace& pace) const {
     for (std::vector<double>& seconds : slow.seconds_) seconds[b] /= speed;
   }
   // An operator that hardly grows takes less time where the pace rises. Beyond the last batch the
-  // pace is constant and nothing decreases: the slope is that at full speed, not that of the slowed
-  // last segment.
+  // pace is constant and nothing decreases: the slope there is that at full speed.
   const double last = pace.at(total(batches_.back()));
   for (double& slope : slow.slopes_) slope /= last;
   return slow;

@@ -38,8 +38,7 @@ class InstructionTimes {
   Seconds total(double samples) const;
   /// Returns the spread of instruction times at the largest batch, mean weighted by time.
   double spread() const { return spread_; }
-  /// Returns the times on a device of this pace, applied by the whole steps at the batches; beyond
-  /// the largest with its pace.
+  /// Returns the times at this pace, by the whole steps at the batches; constant pace beyond.
   InstructionTimes slowed(const Pace& pace) const;
   const std::vector<double>& batches() const { return batches_; }
 

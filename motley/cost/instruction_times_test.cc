@@ -52,8 +52,7 @@ TEST(InstructionTimes, InterpolatesScratchRoundedUp) {
 }
 
 TEST(InstructionTimes, SlowsByThePaceOfWholeSteps) {
-  // Half speed for 2 s of compute, full for 4.5 s; for the 3 s of 8 samples 0.5 + 0.5 ln(3/2) /
-  // ln(4.5/2) = 0.75.
+  // Half speed for 2 s of compute, full for 4.5 s; 3 s: 0.5 + 0.5 ln(3/2) / ln(4.5/2) = 0.75.
   const InstructionTimes times = times_of({{2, 1.0}, {4, 2.0}, {8, 3.0}, {32, 8.0}});
   const InstructionTimes slow = times.slowed(Pace({{Seconds(2), 0.5}, {Seconds(4.5), 1.0}}));
   EXPECT_EQ(slow.at(0, 2), Seconds(2.0));
@@ -149,8 +148,7 @@ TEST(InstructionTimesDeath, RefusesLoweringsOfTwoKinds) {
       "check failed");
 }
 
-// Nondecreasing in the samples, at most proportional beyond the last batch, within the measured
-// range in between.
+// Nondecreasing, at most proportional beyond the last batch, within the measured range between.
 RC_GTEST_PROP(InstructionTimesProperty, IsMonotone, ()) {
   std::vector<std::pair<std::int64_t, double>> measured;
   std::int64_t samples = 0;

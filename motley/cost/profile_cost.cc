@@ -332,8 +332,7 @@ bool ProfileCost::is_planned_only(const std::vector<DeviceId>& group) const {
   return std::any_of(group.begin(), group.end(), [&](DeviceId id) { return is_planned(id); });
 }
 
-/// A send between two devices without measurements also uses the links: no group may have been
-/// measured on their route.
+/// A send without measurements also uses the links: no group may have been measured there.
 bool ProfileCost::is_by_links(std::string_view op, const std::vector<DeviceId>& group) const {
   if (group.size() < 2) return false;
   if (is_planned_only(group)) return true;
@@ -362,8 +361,7 @@ Result<Transfer> ProfileCost::measured_transfer(std::string_view op, Bytes bytes
   // Within a machine no link is shared: a fixed time.
   if (route == kLocalRoute || !(moving > 0)) return transfer;
   const CollectiveCall call = call_of(op, bytes, group);
-  // The backend's algorithm is unknown, but the links are known: those of a ring are the fewest
-  // that join all.
+  // The backend's algorithm is unknown, but a ring's links are the fewest that join all.
   const bool is_direct = call.op == Collective::kSend || call.op == Collective::kAllToAll;
   const Algorithm algorithm = is_direct ? Algorithm::kDirect : Algorithm::kRing;
   const std::vector<double> capacities = network_.capacities();

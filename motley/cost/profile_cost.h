@@ -30,8 +30,7 @@ namespace motley::cost {
 /// neither a send nor an all-reduce of two was measured on their route.
 class ProfileCost : public CostModel {
  public:
-  /// Times of instructions in one setting, at full speed except tables with `is_paced`. Any part
-  /// may be null.
+  /// Instruction times in one setting, at full speed except `is_paced` tables. Parts may be null.
   struct SettingTimes {
     std::shared_ptr<const InstructionTimes> table;  ///< for the model split only by samples
     /// For other programs of the model. It agrees with the table on shared instructions.
@@ -70,8 +69,7 @@ class ProfileCost : public CostModel {
                                   const std::vector<std::string>& devices) const override;
   Result<Transfer> transfer(std::string_view op, Bytes bytes,
                             const std::vector<std::string>& devices) const override;
-  /// Returns the measurement over the group's route with the same or the nearest number of ranks; 0
-  /// if there is none.
+  /// Returns the measurement on the group's route for the nearest number of ranks; 0 if none.
   double interference(const std::string& device,
                       const std::vector<std::string>& group) const override;
   std::vector<double> link_capacities() const override;

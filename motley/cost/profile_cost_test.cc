@@ -297,8 +297,7 @@ TEST(UsualPace, IsTheMedianOverModels) {
   ProfileStore store = memory_store();
   const DeviceKey key{"cpu at 0.5 beside 0.2", 1, "2.15"};
   EXPECT_EQ(*usual_pace(store, key), std::nullopt);
-  // 4 of 10 ms, 9 of 20 ms and 5 of 10 ms: 0.4, 0.45, 0.5. A step without its compute entry is
-  // ignored.
+  // 4 of 10 ms, 9 of 20 ms and 5 of 10 ms: 0.4, 0.45, 0.5. Ignores a step without its other half.
   for (const auto& [subject, compute, step] :
        {std::tuple{"a", 4e-3, 10e-3}, {"b", 9e-3, 20e-3}, {"c", 5e-3, 10e-3}}) {
     OpEntry whole = step_entry(key, subject, 8), parts = compute_entry(key, subject, 8);

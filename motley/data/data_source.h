@@ -38,8 +38,7 @@ struct DataSource {
   static void fields(auto& it, auto& field);
 };
 
-/// Returns whether Python reads it sample by sample (a user's function, a table) instead of
-/// mapping.
+/// Returns whether Python reads it by sample (a user's function, a table); else it is mapped.
 bool is_loaded(const DataSource& source);
 
 void DataSource::fields(auto& it, auto& field) {

@@ -61,9 +61,8 @@ Result<void> check_readable(const DataSource& source);
 /// Returns the bytes of one sample of an input.
 std::int64_t sample_bytes(const InputSpec& input);
 
-/// Returns where each input begins, and the end of the last one, in memory that holds `samples`
-/// samples of one input after the other: multiples of 64 bytes (python/motley/samples.py has the
-/// same).
+/// Returns where each input begins, and where the last ends, in memory with `samples` samples of
+/// one input after the other: multiples of 64 bytes, as in python/motley/samples.py.
 std::vector<std::int64_t> input_offsets(const std::vector<InputSpec>& inputs, std::int64_t samples);
 
 /// The sample at each position of the training sequence: position p = step * global batch + place
@@ -72,9 +71,8 @@ std::vector<std::int64_t> input_offsets(const std::vector<InputSpec>& inputs, st
 ///
 /// The permutation takes no memory: a Feistel network of eight Philox rounds, keyed by seed and
 /// epoch, permutes the smallest even-bit range that holds [0, samples), less than four times as
-/// large. A result outside is permuted again until it is inside ("cycle walking": Black and
-/// Rogaway, Ciphers with arbitrary finite domains, 2002). at() is pure and takes some hundred
-/// nanoseconds.
+/// large. A result outside is permuted again ("cycle walking": Black and Rogaway, Ciphers with
+/// arbitrary finite domains, 2002). at() is pure and takes some hundred nanoseconds.
 class SampleOrder {
  public:
   /// Requires samples > 0.

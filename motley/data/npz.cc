@@ -46,8 +46,7 @@ std::uint32_t checksum_of(std::span<const std::byte> bytes) {
       crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-// Inflates raw deflate data into `to`. Returns the number of bytes; empty if the data is corrupt or
-// does not fit.
+// Inflates raw deflate data into `to`. Returns the bytes; empty if corrupt or too long.
 std::optional<std::uint64_t> inflate_all(std::span<const std::byte> from, std::span<std::byte> to) {
   constexpr std::size_t kPiece = std::size_t{1} << 30;  // zlib counts in 32 bits
   z_stream stream{};
@@ -116,8 +115,7 @@ class ZipDirectory {
                       "not a .npz file (no zip directory at its end); is it truncated?");
   }
 
-  // Archives of more than 4 GiB or 65535 members have a second end record and a locator before the
-  // first.
+  // Beyond 4 GiB or 65535 members a second end record and a locator precede the first.
   Result<void> read_end_64(std::size_t end) {
     if (end < kLocatorSize) return {};
     const std::size_t locator = end - kLocatorSize;

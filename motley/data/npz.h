@@ -15,9 +15,8 @@
 
 namespace motley::data {
 
-/// Parses a .npy array: magic, version 1 to 3, header, data. Refuses Fortran order, big-endian
-/// numbers, structured and object types, and sizes that do not match. The view points into `bytes`.
-/// Messages use `name`.
+/// Parses a .npy array: magic, version 1 to 3, header, data. Refuses Fortran order, big-endian,
+/// structured and object types, and wrong sizes. The view points into `bytes`.
 Result<TensorView> parse_npy(std::span<const std::byte> bytes, const std::string& name);
 
 /// A .npz file: a zip archive (zip64 too) of .npy arrays, stored or deflated. Opening reads only
@@ -29,8 +28,7 @@ class Npz {
   /// Reads from memory that must outlive the object.
   static Result<Npz> parse(std::span<const std::byte> bytes, const std::string& name);
 
-  /// Returns the names of the arrays, sorted, without ".npy" and without members that are no
-  /// arrays.
+  /// Returns the sorted names of the arrays, without ".npy" and other members.
   std::vector<std::string> names() const;
   bool has(std::string_view name) const { return members_.find(name) != members_.end(); }
   /// Returns one array. A stored one is a view of the file (no copy); a deflated one is inflated

@@ -153,8 +153,7 @@ class Chaining {
     }
   }
 
-  /// Gives operators without a module that read only sources, or only such operators, to their
-  /// first reader.
+  /// Gives operators of no module that read only sources, or such operators, to their first reader.
   void join_readers() {
     std::vector<char> is_free(graph_.ops.size(), 0);
     for (std::size_t i = 0; i < is_free.size(); ++i) is_free[i] = of_[i] == kNone ? 1 : 0;
@@ -217,8 +216,7 @@ class Chaining {
       return sum;
     };
     const std::vector<std::size_t> latest = find_latest(readers);
-    // Finds whether all movable operators that read only this value pass on more than the value
-    // itself.
+    // Whether all movable operators that read only this value pass on more than it.
     std::vector<char> is_known(graph_.values.size(), 0), is_less(graph_.values.size(), 0);
     const auto is_less_than_readers = [&](ValueId value) {
       if (std::exchange(is_known[value.index()], 1) != 0) return is_less[value.index()] != 0;

@@ -10,9 +10,8 @@
 namespace motley::graph {
 
 /// The step as a chain of layers (find_layers) that can be cut into stages between any two: the
-/// forward pass reads from its own layer or earlier ones, gradients come from their own or later
-/// ones. If modules are used out of order, an operator belongs to the first layer for which this
-/// holds.
+/// forward pass reads only from its own and earlier layers, gradients come from their own and later
+/// ones. If modules are used out of order, an operator is in the first layer for which this holds.
 struct LayerChain {
   std::vector<std::string> names;  ///< by layer
   std::vector<std::size_t> of_op;  ///< by operator: its layer

@@ -22,8 +22,7 @@ TEST(LayerChain, LayersInTheOrderOfTheForwardPass) {
               ::testing::ElementsAre("net.0", "net.1", "net.2", "net.3", "net.4", "net.5"));
 }
 
-// The chain's property: the forward pass reads from its own layer and earlier ones, gradients come
-// from their own and later ones.
+// The forward pass reads from its own and earlier layers, gradients come from own and later ones.
 TEST(LayerChain, NothingReadsAgainstTheChain) {
   for (const char* name : {"mlp", "gpt"}) {
     SCOPED_TRACE(name);
@@ -87,8 +86,7 @@ TEST(LayerChain, LayersGiveEachOtherOneTensor) {
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0));
 }
 
-// For modules called under autocast the graph knows only the outermost; parameter names are more
-// precise.
+// Under autocast the graph knows only the outermost module; parameter names are more precise.
 TEST(LayerChain, ParametersSayWhatModulesDoNot) {
   const char* const text =
       "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
@@ -102,8 +100,7 @@ TEST(LayerChain, ParametersSayWhatModulesDoNot) {
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 0, 1, 1));
 }
 
-// The embedding's weight, cast for the head: the cast and the gradient that it passes on belong to
-// the head.
+// The embedding's weight, cast for the head: the cast and its gradient belong to the head.
 TEST(LayerChain, WhatALayerMakesOfATiedWeightIsItsOwn) {
   const char* const text =
       "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"

@@ -23,8 +23,7 @@ class ReadModelTest : public ::testing::Test {
  protected:
   void TearDown() override { ::unlink(path_.c_str()); }
 
-  /// Returns the message for a model file with tensors w, the constant, and v of this `shape` and
-  /// `dtype`.
+  /// Returns the message for a model file whose v has this `shape`, `dtype` and contents.
   std::string message_of(DType dtype, std::vector<std::int64_t> shape, std::string_view bytes) {
     const std::vector<NamedTensor> tensors = {
         {"w", {DType::kF32, {2}, std::as_bytes(std::span("01234567", 8))}},

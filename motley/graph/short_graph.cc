@@ -163,8 +163,7 @@ class Shortening {
     return true;
   }
 
-  /// Returns whether the producer is not in the short graph yet; until then ids are of the whole
-  /// graph.
+  /// Returns whether the producer is not in the short graph yet.
   bool is_later(OpId by) const { return made_.of_op[by.index()].is_none(); }
 
   bool add_ops() {

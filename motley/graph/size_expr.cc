@@ -280,8 +280,7 @@ class SizeExprParser {
     return true;
   }
 
-  /// Applies a binary operator to the last two operands. In postfix order, an operand that ends in
-  /// a constant is that constant.
+  /// Applies a binary operator to the last two operands. An operand that ends in a constant is one.
   bool emit_binary(Code code) {
     Step& last = steps_.back();
     const bool constant = last.code == Code::kConstant;
@@ -293,8 +292,7 @@ class SizeExprParser {
     }
     if (code == Code::kAdd || code == Code::kSubtract) {
       const Code opposite = code == Code::kAdd ? Code::kSubtract : Code::kAdd;
-      // x + -3 is x - 3: equal expressions have one text, which identifies them in graphs and
-      // profiles.
+      // x + -3 is x - 3: equal expressions have one text, their identity in graphs and profiles.
       if (constant && last.value < 0 && last.value != kSmallest) {
         last.value = -last.value;
         return emit({opposite});

@@ -34,8 +34,7 @@ std::string_view role_name(ValueRole role) {
   return "value";
 }
 
-/// Collects violations. Later groups of checks rely on earlier ones and are skipped when those
-/// fail.
+/// Collects violations. A group of checks is skipped if an earlier one, on which it relies, fails.
 class GraphVerifier {
  public:
   GraphVerifier(const Graph& graph, const std::string& name) : graph_(graph), name_(name) {}

@@ -109,8 +109,7 @@ constexpr std::array kMovement = std::to_array<std::string_view>({"aten::_to_cop
                                                                   "aten::zeros_like"});
 static_assert(is_sorted_list(kMovement));
 
-/// Operators that read only the rows that their index selects: the first tensor counts as the
-/// result.
+/// Operators that read only the rows of their index: the first tensor counts as the result.
 constexpr std::array kLookups = std::to_array<std::string_view>(
     {"aten::embedding", "aten::gather", "aten::index", "aten::index_select"});
 static_assert(is_sorted_list(kLookups));
@@ -160,8 +159,8 @@ class SizedOp {
   double result_elements(std::size_t position) const {
     return position < op_.outputs.size() ? elements_of(op_.outputs[position]) : 0;
   }
-  /// Returns the product of the sizes of argument 0, or of result 0 if larger, along the dimensions
-  /// of a list argument.
+  /// Returns the extent of argument 0, or result 0 if larger, along the dimensions of a list
+  /// argument.
   double extent_along(std::size_t position) const {
     const auto* dims = position < op_.arguments.size()
                            ? std::get_if<SymbolicArguments>(&op_.arguments[position].value)
@@ -264,8 +263,7 @@ MaybeFlops transform(const SizedOp& op, double each) {
   return each * numbers * std::log2(std::max(2.0, op.extent_along(1)));
 }
 
-/// Returns the operations by formula; empty for operators without one, or not matching their
-/// schema.
+/// Returns the operations by formula; empty without one, or if the schema does not match.
 MaybeFlops formula(std::string_view name, const SizedOp& op) {
   if (name == "aten::mm" || name == "aten::bmm" || name == "aten::linear" ||
       name == "aten::matmul" || name == "aten::mv" || name == "aten::dot" || name == "aten::vdot") {

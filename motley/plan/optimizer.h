@@ -22,8 +22,7 @@ enum class OptimizerKind {
   kMuon,       ///< Jordan et al. 2024, as torch.optim.Muon; for matrices
 };
 
-/// An optimizer and its constants, with PyTorch's names. Constants that a kind does not use are
-/// kept.
+/// An optimizer and its constants, with PyTorch's names. Unused constants are kept.
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::kSgd;
   double lr = 0.01;
@@ -54,9 +53,8 @@ bool needs_whole(OptimizerKind kind);
 
 /// State that the optimizer keeps for a parameter from step to step.
 struct StateSpec {
-  /// kParameter: shaped and sharded like the parameter. The others are whole on every device: in
-  /// the parameter's shape (kWhole), with the last dimension 1 (kRows) or the last but one 1
-  /// (kColumns).
+  /// kParameter: shaped and sharded like the parameter. Others are whole on every device: in the
+  /// parameter's shape (kWhole), or with its last (kRows) or last but one dimension (kColumns) 1.
   enum class Shape { kParameter, kWhole, kRows, kColumns };
   std::string_view name;  ///< "exp_avg" for a state called "PARAMETER/exp_avg"
   Shape shape = Shape::kParameter;

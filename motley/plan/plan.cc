@@ -315,8 +315,7 @@ Result<void> read_schema(JsonObject& object) {
                                                 object.where(), schema, kSchema));
 }
 
-// Collects all faults of the replicas themselves, one clause each: a plan edited by hand often has
-// several.
+// Collects all faults of the replicas, one clause each: a plan edited by hand often has several.
 class ReplicaCheck {
  public:
   explicit ReplicaCheck(const cluster::Cluster& cluster) : cluster_(cluster) {}
@@ -636,8 +635,7 @@ Result<Plan> parse_plan(std::string_view text, const std::string& name,
 
 namespace {
 
-/// Checks who interleaves: the replica if one region is shared by all devices, the regions in a
-/// plan of stages.
+/// Checks which interleaves: the replica of one shared region, or the regions of a plan of stages.
 void add_turns(const Plan& plan, const ReplicaCheck& check, std::vector<std::string>& faults) {
   const bool is_one_region = plan.replicas.size() == 1 && is_shared(plan.replicas[0]);
   if (check.takes_turns && (!is_one_region || has_stages(plan)))

@@ -22,9 +22,8 @@ namespace motley::plan {
 struct Replica {
   std::int64_t samples = 0;
   std::vector<Region> regions;
-  /// Micro-batches per step, run one after the other; gradients accumulate over them and are
-  /// exchanged once. If they do not divide the samples, the first ones have one sample more
-  /// (find_stretches).
+  /// Micro-batches per step, in order; gradients accumulate over them and are exchanged once. If
+  /// they do not divide the samples, the first ones have one more (find_stretches).
   std::int64_t micro_batches = 1;
   /// Micro-batches in flight whose operators interleave: one computes while another waits for an
   /// exchange. More than 1 requires a single replica with a single region of several devices.
@@ -32,8 +31,7 @@ struct Replica {
   bool operator==(const Replica&) const = default;
 };
 
-/// Statistics of batch normalisation: of the global batch (as one device computes), or of each
-/// replica's own samples.
+/// Batch normalisation uses statistics of the global batch, as one device does, or of each replica.
 enum class BatchNormMode { kGlobal, kLocal };
 std::string_view batch_norm_name(BatchNormMode mode);
 
@@ -58,8 +56,7 @@ struct Plan {
   Recipe recipe;
   BatchNormMode batch_norm = BatchNormMode::kGlobal;
   BatchNormSpan batch_norm_span = BatchNormSpan::kStep;
-  /// Gradients are exchanged in buckets of about this size, in the order in which they become
-  /// ready.
+  /// Gradients are exchanged in buckets of about this size, in order of readiness.
   Bytes bucket_bytes{4 << 20};
   Updates updates = Updates::kNative;
   /// Sharded optimizer states (ZeRO-1): for each parameter that several regions hold, each holder
@@ -71,8 +68,7 @@ struct Plan {
   bool operator==(const Plan&) const = default;
 };
 
-/// Returns the micro-batches of a replica whose samples begin at `first`: as equal as possible,
-/// larger ones first.
+/// Returns a replica's micro-batches from sample `first` on: as equal as possible, larger first.
 std::vector<Stretch> find_stretches(const Replica& replica, std::int64_t first);
 
 /// Returns whether the plan is more than data parallelism or one region shared by all devices. It
@@ -88,8 +84,7 @@ struct Member {
   std::int64_t samples = 0;
   bool operator==(const Member&) const = default;
 };
-/// Returns all ranks of a verified plan, in the order in which replicas and regions first list the
-/// devices.
+/// Returns all ranks of a verified plan, in the order in which replicas and regions list devices.
 std::vector<Member> members(const Plan& plan);
 
 /// Returns the plan for a step of only `micro_batches` of its micro-batches.

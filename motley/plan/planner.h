@@ -53,8 +53,8 @@ struct Problem {
   std::vector<DeviceId> devices;     ///< allowed devices, in cluster order
   std::vector<std::int64_t> manual;  ///< planner "manual": samples of devices[i]
   std::vector<GivenReplica> stages;  ///< planner "given": the plan
-  /// Plans of an earlier planning that knew fewer costs. The planner "auto" prices them again and
-  /// returns no plan that is worse.
+  /// Plans of an earlier planning that knew fewer costs: planner "auto" returns no plan that is
+  /// worse.
   std::vector<KnownPlan> known;
   std::uint64_t seed = 0;
   /// How many other devices shall mirror what only one device has. Planners of shardings choose

@@ -62,15 +62,13 @@ int count_states(const Recipe& recipe);
 /// --freeze stem.*". It is part of the key of measured steps.
 std::string print_update_kind(const Recipe& recipe);
 
-/// Usage errors: a pattern matches no parameter; two rates match one parameter; nothing is left to
-/// train.
+/// Usage errors: a pattern without a parameter; two rates for one; nothing left to train.
 Result<void> verify_recipe(const Recipe& recipe, const graph::Graph& graph);
 
 /// Returns the graph without the gradients of frozen parameters.
 graph::Graph freeze(graph::Graph graph, const std::vector<std::string>& patterns);
 
-/// Returns the recipe without its optimizer, which is written separately. Leaves out default
-/// values.
+/// Returns the recipe without its optimizer, which is written separately, and default values.
 Json recipe_to_json(const Recipe& recipe);
 /// Parses a recipe without its optimizer.
 Result<Recipe> recipe_from_json(const Json& json, const std::string& where);

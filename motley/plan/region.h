@@ -17,16 +17,15 @@ namespace motley::plan {
 struct KeptParameter {
   std::string name;
   graph::Form form;  ///< sharded
-  /// How an operator that needs the whole parameter gets it. True: each forward or backward pass of
-  /// a micro-batch gathers its own copy. False: one copy lives from the first to the last operator
-  /// of the step that needs it.
+  /// For operators that need the whole parameter: true if each forward or backward pass of a
+  /// micro-batch gathers its own copy; else one copy lives from the first such operator of the step
+  /// to the last.
   bool is_gathered_again = false;
   bool operator==(const KeptParameter&) const = default;
 };
 
-/// The method of one kind of exchange. The operator, its bytes (of the whole tensor; for an
-/// all-to-all those of the member with most) and the elements of its largest part identify the
-/// kind.
+/// The method of one kind of exchange, identified by operator, bytes (of the whole tensor; for an
+/// all-to-all of the member with most) and elements of its largest part.
 struct ExchangeWay {
   std::string op;  ///< "motley::all_gather"
   Bytes bytes;
@@ -36,9 +35,8 @@ struct ExchangeWay {
 };
 
 /// Operators of a replica on an ordered device list. A single device runs all of them. Several
-/// devices share them: each operator is split as `operators` says, and everything that is cut
-/// (samples, heads, rows of a table) is cut in proportion to `shares`, to whole numbers
-/// (round_shares).
+/// share them: each operator is split as `operators` says, and what is cut (samples, heads, rows of
+/// a table) is cut in proportion to `shares`, to whole numbers (round_shares).
 struct Region {
   std::vector<DeviceId> devices;
   std::vector<double> shares;  ///< by device; zero allowed; 1 for a single device
@@ -47,9 +45,8 @@ struct Region {
   std::vector<KeptParameter> parameters = {};
   /// For several devices: each kind of exchange once. Kinds that are missing use the native method.
   std::vector<ExchangeWay> exchanges = {};
-  /// The region's operators, ascending; empty: all, as the only region of its replica. Each
-  /// operator is in exactly one region of a replica. A region may have any operators, consecutive
-  /// or not.
+  /// The region's operators, ascending, consecutive or not; empty: all, as the only region of its
+  /// replica. Each operator is in exactly one region of a replica.
   std::vector<OpRange> covers = {};
   /// Maximum number of micro-batches in flight here, from the first forward operator to the last
   /// backward one. 0: the number of regions from here to the last one (1F1B). Equal to the
@@ -58,16 +55,14 @@ struct Region {
   /// Speed of each of its devices relative to other regions; only ratios count. Together with the
   /// work of operators it determines the order of micro-batches. > 0.
   double speed = 1;
-  /// Delay of what it receives from other regions, relative to its own time for a micro-batch. Used
-  /// for the same order. >= 0.
+  /// Delay of what other regions send, relative to its own time for a micro-batch; for the same
+  /// order. >= 0.
   double lag = 0;
-  /// Operators, ascending, whose forward pass is recomputed in the backward pass, when the backward
-  /// pass first needs one of their results. Results are not kept until then. The numbers do not
-  /// change.
+  /// Operators, ascending, whose forward pass is recomputed when the backward pass first needs one
+  /// of their results, which are not kept until then. The numbers do not change.
   std::vector<OpRange> recomputes = {};
   /// Whether parts of backward passes that no other region waits for (gradients of weights) run
-  /// separately, when nothing else can run (zero bubble). A micro-batch stays in flight until they
-  /// end.
+  /// when nothing else can (zero bubble). A micro-batch stays in flight until they end.
   bool late_weights = false;
   /// 2: a forward and a backward task of two micro-batches run together where both can begin; their
   /// operators interleave where they wait for exchanges. Then `ahead` micro-batches may be in

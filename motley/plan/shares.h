@@ -13,8 +13,7 @@ namespace motley::plan {
 /// Example: shares 3 : 1 of 9 are 7 and 2.
 std::vector<std::int64_t> round_shares(const std::vector<double>& shares, std::int64_t extent);
 
-/// Returns parts for people: "14:13:13"; of more than eight the smallest and the largest, "62 to
-/// 63". Requires at least one.
+/// Returns parts for people: "14:13:13"; more than eight as their range, "62 to 63". At least one.
 std::string parts_text(const std::vector<std::int64_t>& parts);
 
 /// Returns the samples of devices: "14:13:13"; of more than eight "64 devices, 62 to 63 each".

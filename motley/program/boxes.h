@@ -46,8 +46,7 @@ struct BoxCopies {
 std::optional<BoxCopies> find_box_copies(const Instruction& instruction);
 
 /// Describes a fault in the boxes, dtypes and sizes of a take or a put: "found a box of elements up
-/// to 24 of %1, which has 24". Returns an empty text if there is none or for another operator.
-/// Requires valid ids.
+/// to 24 of %1, which has 24". Empty without fault or for other operators. Requires valid ids.
 std::string find_box_fault(const DeviceProgram& device, const Instruction& instruction);
 
 }  // namespace motley::program

@@ -85,8 +85,7 @@ TEST(Boxes, FitWhatTheyAreCopiedTo) {
             "motley::take: wanted buffers, a box of each and a result");
 }
 
-// Memory must not change before another lane has sent it. Line 11 is the third instruction, after 3
-// lines of names and 5 buffers.
+// Memory must not change before it is sent. Line 11 is ^2, after 3 lines of names and 5 buffers.
 TEST(Boxes, AreWrittenInPlace) {
   const auto program = parse_copies(
       "compute ^0: %3 = motley::take([%1], [[0, 8, 1]])\n"

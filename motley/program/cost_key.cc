@@ -72,9 +72,8 @@ std::string sum_up(const DeviceProgram& program, const Instruction& instruction,
   return fmt::format("{}, {} elements, {} tensors", join(dtypes, "+"), elements, tensors);
 }
 
-/// Returns the key of motley::update and motley::direction. It counts parameters, which gradients
-/// equal in number. Optional states, transforms of the gradients and the count of good steps change
-/// the cost and are in the key.
+/// Returns the key of motley::update and motley::direction: parameters (gradients are as many),
+/// states, and optional work on the gradients or the count of good steps.
 std::string update_key(const DeviceProgram& program, const Instruction& instruction) {
   int states = 0;
   for (std::size_t i = 3; i < std::min<std::size_t>(5, instruction.arguments.size()); ++i)
@@ -90,8 +89,7 @@ std::string update_key(const DeviceProgram& program, const Instruction& instruct
                      sum_up(program, instruction, 1, 2), states, before);
 }
 
-/// Returns "motley::cut(f32, 2048 elements, 3 parts, 4 before, 16 after)": the sizes of the copied
-/// pieces, not their positions.
+/// Returns "motley::cut(f32, 2048 elements, 3 parts, 4 before, 16 after)": sizes, not positions.
 std::string parts_key(const DeviceProgram& program, const Instruction& instruction,
                       const TensorParts& parts) {
   const Buffer& result = program.buffer(parts.result);
@@ -100,8 +98,7 @@ std::string parts_key(const DeviceProgram& program, const Instruction& instructi
                      dtype_name(result.dtype), result.elements(), count, parts.before, parts.after);
 }
 
-/// Returns "motley::put(f32, 2048 elements, 3 boxes)": what is copied, however large the tensors
-/// are.
+/// Returns "motley::put(f32, 2048 elements, 3 boxes)", whatever the size of the tensors.
 std::string boxes_key(const DeviceProgram& program, const Instruction& instruction,
                       const BoxCopies& copies) {
   const DType dtype =

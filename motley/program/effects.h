@@ -9,8 +9,7 @@ namespace motley::program {
 /// Returns whether buffers of this kind live from step to step.
 bool is_persistent(BufferKind kind);
 
-/// Returns whether a model file may lack the buffer, because a new training creates it: states, and
-/// mirrors of states.
+/// Returns whether a model file may lack the buffer: states and their mirrors, new in a training.
 bool may_be_new(BufferKind kind);
 
 /// What an instruction does to the memory of one of its arguments.

@@ -9,8 +9,7 @@
 namespace motley::program {
 namespace {
 
-/// Lifetimes on the clock of the compute lane: position p is the p-th compute instruction, `end` is
-/// the end of the step.
+/// Lifetimes on the clock of the compute lane: position p is its p-th instruction, `end` the end.
 class Lifetimes {
  public:
   explicit Lifetimes(const DeviceProgram& program)

@@ -80,8 +80,7 @@ TEST(MemoryPeak, ScratchCanMoveThePeak) {
   EXPECT_EQ(peak.at, InstructionId(2));
 }
 
-/// Parses two devices and returns the first. `body` is its program; the second one's sends and
-/// receives match.
+/// Returns the first of two devices, with program `body`; `second` sends and receives to match.
 DeviceProgram parse_first(const std::string& body, const std::string& second) {
   const auto program = parse_program(
       "motley.program/1\nmodel \"\" plan \"\" global_batch 8\n"
@@ -137,8 +136,7 @@ TEST(MemoryPeak, ASendHoldsItsBufferUntilComputeWaitsForIt) {
 }
 
 TEST(MemoryPeak, ComputeWaitsForWhatASendWaitedFor) {
-  // ^2 passes on what ^1 receives and frees %0. ^4 waits only for ^2, so %0 is gone at ^4. At ^0
-  // and ^3 100, at ^4 50.
+  // ^2 sends what ^1 receives and frees %0. ^4 waits only for ^2. At ^0 and ^3 100, at ^4 50.
   EXPECT_EQ(
       find_memory_peak(parse_first("buffer %0: temporary u8[100]\nbuffer %1: temporary u8[50]\n"
                                    "compute ^0: aten::f()\n"
@@ -224,8 +222,7 @@ TEST(MemoryPeak, WithoutInstructionsOnlyWhatPersistsIsThere) {
   EXPECT_TRUE(peak.at.is_none());
 }
 
-/// Returns the peak of certainly live roots when the lanes run in list order and each instruction
-/// frees what it lists.
+/// Returns the peak of certainly live roots when lanes run in list order and free as listed.
 std::int64_t replay(const DeviceProgram& program) {
   std::vector<int> handles(program.buffers.size(), 0);  // by root
   std::int64_t live = 0, most = 0;

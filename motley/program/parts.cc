@@ -32,9 +32,8 @@ std::optional<std::vector<std::int64_t>> find_integers(const Argument& argument)
   return integers;
 }
 
-// Returns the sum; none if a count is negative or the sum overflows. Counts also come from program
-// files: every sum and product is checked, so that a wrapped one cannot pass for the size of a
-// buffer.
+// Returns the sum; none if a count is negative or the sum overflows: counts come from program
+// files, and a wrapped sum or product could pass for the size of a buffer.
 std::optional<std::int64_t> find_total(const std::vector<std::int64_t>& counts) {
   std::int64_t total = 0;
   for (const std::int64_t count : counts)
@@ -196,8 +195,7 @@ std::string collective_name(std::string_view op, ExchangeMethod method) {
 std::optional<ExchangeParts> find_exchange_parts(const Instruction& instruction) {
   const ArgumentList& arguments = instruction.arguments;
   const bool is_all_to_all = instruction.op == kAllToAll;
-  // Padded cells are as large as the largest count of *all* members, which no member knows, so the
-  // instruction states it.
+  // The instruction states the cell: the largest count of *all* members, which none of them knows.
   const bool has_cell = is_all_to_all && instruction.overload == "padded";
   const std::size_t wanted = is_all_to_all ? (has_cell ? 4 : 3) : 2;
   if (!has_parts(instruction.op) || arguments.size() != wanted || instruction.outputs.size() != 1)

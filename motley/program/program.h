@@ -19,9 +19,8 @@ namespace motley::program {
 /// is a copy of another device's data that outlives that device (synth/state/mirrored.h).
 enum class BufferKind { kParameter, kState, kModelBuffer, kConstant, kMirror, kInput, kTemporary };
 
-/// The part of a tensor that a device keeps: rows from `begin` on of the whole, seen as [before,
-/// extent, after]. The buffer's shape gives their number. A device may keep all rows while others
-/// keep none.
+/// The part of a tensor that a device keeps: rows from `begin` on of [before, extent, after]. The
+/// buffer's shape gives their number. A device may keep all rows while others keep none.
 struct Part {
   std::int64_t before = 1, begin = 0, extent = 1, after = 1;
   bool is_copy = false;  ///< another device has the same rows and saves them
@@ -84,8 +83,7 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
-/// What one device does in one step. Where two lanes use the same memory and one of them writes it,
-/// `waits` order them.
+/// What one device does in one step. `waits` order lanes that use memory that one of them writes.
 struct DeviceProgram {
   std::string device;             ///< "a:0"
   std::int64_t samples = 0;       ///< of each global batch; each micro-batch has the same number
@@ -111,8 +109,7 @@ struct Program {
   std::vector<std::int64_t> samples_of(const DeviceProgram& device) const;
 };
 
-/// Returns the program with only one rank's instructions; other devices keep their names and
-/// samples.
+/// Returns the program with only one rank's instructions; others keep name and samples.
 Program own_program(const Program& program, Rank rank);
 
 inline constexpr std::string_view kSend = "motley::send";
@@ -128,8 +125,7 @@ bool is_exchange(const Instruction& instruction);
 /// Returns whether any of the device's instructions is an exchange.
 bool is_in_group(const DeviceProgram& program);
 
-/// Returns the bytes that this device puts into an exchange, or gets from a receive: those of the
-/// first buffer.
+/// Returns the bytes that this device gives to an exchange or receives: of the first buffer.
 Bytes exchanged_bytes(const DeviceProgram& program, const Instruction& instruction);
 
 /// Returns the root of a chain of views.

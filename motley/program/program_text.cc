@@ -131,8 +131,7 @@ bool expect_next(LineCursor& line, Id id, char sign, std::size_t next) {
          line.fail(fmt::format("{}{} before this, ids being dense", sign, next));
 }
 
-/// Returns whether the text is a float, so that an integer too large for 64 bits does not pass for
-/// one.
+/// Returns whether the text is a float and not an integer too large for 64 bits.
 bool is_float_text(std::string_view text) {
   return text.find_first_of(".en") != std::string_view::npos;
 }
@@ -346,8 +345,7 @@ bool parse_device(LineCursor& line, DeviceProgram& device) {
          (device.is_elsewhere = line.take_word("elsewhere"), line.expect_end());
 }
 
-/// Reads the items of a program in order: header, groups, then devices with buffers before
-/// instructions.
+/// Reads a program in order: header, groups, then devices with buffers before instructions.
 class Parser {
  public:
   bool parse_line(LineCursor& line, int number) {

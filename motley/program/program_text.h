@@ -22,10 +22,9 @@ std::string print_argument(const Argument& argument);
 /// two ranks match the receives in order. Views have roots. Linear.
 Result<void> verify_program(const Program& program, const std::string& name);
 
-/// Returns the key of an instruction's cost: operator, dtypes and shapes of its tensors, and other
-/// arguments, without NumberArguments and floats but with the exponent of a power:
-/// "aten::mm(f32[24,784], f32[784,512])". docs/formats/program.md lists the keys of our own
-/// operators.
+/// Returns the key of an instruction's cost: operator, dtypes and shapes of its tensors, other
+/// arguments without NumberArguments and floats (but with the exponent of a power):
+/// "aten::mm(f32[24,784], f32[784,512])". docs/formats/program.md has the keys of our operators.
 std::string cost_key(const DeviceProgram& program, const Instruction& instruction);
 
 }  // namespace motley::program

@@ -118,8 +118,7 @@ class LastOnes {
     first_[id.index()] = entries_.size() - 1;
   }
 
-  /// Returns the earliest of these instructions that may not have finished when `i` starts; none if
-  /// all have.
+  /// Returns the earliest of these that may not have finished when `i` starts; none if all have.
   InstructionId find_rival(BufferId id, const Order& order, std::size_t i) const {
     InstructionId rival;
     for (std::size_t at = first_[id.index()]; at != kNone; at = entries_[at].next) {
@@ -156,16 +155,14 @@ class DeviceVerifier {
   bool check_structure() {
     const std::size_t before = violations_.size();
     check_buffers();
-    // Each check relies on those before it: a walk along views could leave the buffers or never
-    // end.
+    // Each check relies on those before it: a walk along views could leave the buffers or not end.
     if (violations_.size() == before) check_view_cycles();
     buffers_are_sound_ = violations_.size() == before;
     for (std::size_t i = 0; i < device_.instructions.size(); ++i) check_ids(i);
     return violations_.size() == before;
   }
 
-  /// Checks definitions, uses, frees and the order between strands. Linear, times the strands where
-  /// there are waits.
+  /// Checks definitions, uses, frees and the order of strands. Linear, times strands with waits.
   void check_flow() {
     storages_ = storages_of(device_);
     order_.emplace(device_);
@@ -520,8 +517,8 @@ std::vector<Rank> members_here(const Program& program, std::size_t group) {
   return here;
 }
 
-/// Checks that collectives of a group appear on all members in the same order with equal operator,
-/// element count and dtype.
+/// Checks that all members have a group's collectives in one order with equal operator, size,
+/// dtype.
 void check_collectives(const Program& program, Violations& violations) {
   std::vector<std::vector<std::vector<Collective>>> by_group(program.groups.size());
   for (auto& ranks : by_group) ranks.resize(program.devices.size());
@@ -579,8 +576,7 @@ const Buffer& sent_buffer(const Program& program, const End& end) {
                            : instruction.outputs[0]);
 }
 
-/// Checks that the n-th send between two ranks is the n-th receive, with equal element count and
-/// dtype.
+/// Checks that the n-th send between two ranks matches the n-th receive in size and dtype.
 void check_sends(const Program& program, Violations& violations) {
   std::map<std::pair<std::size_t, std::size_t>, Ends> pairs;
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank)

@@ -243,8 +243,8 @@ TEST(ProgramVerify, CollectivesMatchOnAllMembers) {
             "p:14: c:0: found 1 collectives of group 0, wanted 2 as on a:0");
 }
 
-/// Returns the violations of two devices; the first line of `a` is line 6, that of `b` follows with
-/// its buffers.
+/// Returns the violations of two devices; the first line of `a` is line 6, of `b` after its
+/// buffers.
 std::string violations_between(const std::string& a, const std::string& b) {
   return violations_of(
       "group 0: 0 1\n"
@@ -291,9 +291,8 @@ TEST(ProgramVerify, SendsAndReceivesHaveALaneOfTheirOwn) {
             "p:12: b:0 ^0 motley::receive: is in the compute lane, wanted the peer lane");
 }
 
-/// Returns the violations of c:0, one of three devices that exchange an f32[4] with it. %1 and %2
-/// are temporaries; the first line of `body` is line 8. a:0 sends `to_c` times, b:0 receives
-/// `from_c` times.
+/// Returns the violations of c:0, one of three devices that exchange an f32[4]. %1 and %2 are
+/// temporaries; `body` begins at line 8. a:0 sends `to_c` times, b:0 receives `from_c` times.
 std::string violations_of_third(const std::string& body, int to_c, int from_c) {
   std::string others = "device \"a:0\" samples 4 first 0\nbuffer %0: constant f32[4] \"c\"\n";
   for (int i = 0; i < to_c; ++i) others += "peer ^" + std::to_string(i) + ": motley::send(%0, 0)\n";
@@ -312,8 +311,7 @@ std::string violations_of_third(const std::string& body, int to_c, int from_c) {
 }
 
 TEST(ProgramVerify, StrandsWaitForEachOther) {
-  // ^1 passes on what ^0 receives. ^2 waits for ^1 and so follows ^0. ^3 follows ^2 and may write
-  // and free it.
+  // ^1 sends what ^0 receives. ^2 waits for ^1, so it and ^3 follow ^0; ^3 may write and free it.
   EXPECT_EQ(violations_of_third("peer ^0: %1 = motley::receive(1)\n"
                                 "peer ^1: motley::send(%1, 2) wait ^0\n"
                                 "compute ^2: aten::f(%1) wait ^1\n"
@@ -384,9 +382,8 @@ TEST(ProgramVerify, SendsAndReceivesAreWellFormed) {
             "p:17: b:0 ^2 motley::receive: wanted a rank");
 }
 
-/// Returns the violations of two devices of group 0. ^0 defines an f32[5], an f32[3] and an f32[8];
-/// an f32[5], f32[3], f32[8] and f32[2, 4] are undefined. ^1 of a:0 is on line 13, of b:0 on line
-/// 23.
+/// Returns the violations of two devices of group 0. ^0 defines an f32[5], f32[3] and f32[8]; more
+/// f32[5], f32[3], f32[8] and f32[2, 4] are undefined. ^1 is on line 13 for a:0, 23 for b:0.
 std::string violations_of_parts(const std::string& a, const std::string& b) {
   const std::string buffers =
       "buffer %0: temporary f32[5]\n"

@@ -4,8 +4,7 @@
 
 namespace motley::program {
 
-/// Names of what a step keeps besides parameters and optimizer states, in a program's buffers and
-/// so in checkpoints.
+/// Names, in programs and checkpoints, of state besides parameters and optimizer states.
 inline constexpr std::string_view kLossScaleState = "motley/loss_scale";
 /// Suffixes of a parameter's name: its exponential average, its copy in float32.
 inline constexpr std::string_view kAverageSuffix = "/average";

@@ -3,8 +3,7 @@
 namespace motley::program {
 namespace {
 
-/// Returns the last compute instruction before a position; the number of instructions if there is
-/// none.
+/// Returns the last compute instruction before a position; the number of instructions if none.
 std::size_t last_computed(const StepShape& shape, std::size_t position) {
   while (position-- > 0)
     if (shape.computes[position]) return position;

@@ -17,9 +17,8 @@ struct StepParts {
   double blocking = 0;           ///< duration of exchanges in the middle
 };
 
-/// Finds the parts of one step. `worked`: by instruction, how long the device had worked when it
-/// ended (only compute instructions of marks_parts are read). `exchanges`: by instruction, the
-/// duration of each exchange.
+/// Finds the parts of one step. By instruction, `worked`: the device's work when it ended (read
+/// only where marks_parts says), and `exchanges`: the duration of each exchange.
 StepParts find_step_parts(const StepShape& shape, std::span<const double> worked,
                           std::span<const double> exchanges);
 

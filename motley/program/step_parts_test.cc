@@ -10,8 +10,7 @@ namespace {
 using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 
-// Two instructions, the first of which makes an exchange ready. The tail is an unpack, which waits
-// for it, and a report.
+// ^0 makes an exchange ready. The tail is an unpack, which waits for it, and a report.
 DeviceProgram parse_device() {
   const auto program = parse_program(
       "motley.program/1\nmodel \"m\" plan \"p\" global_batch 0\ngroup 0: 0 1\n"

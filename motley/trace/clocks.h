@@ -17,8 +17,8 @@ namespace motley::trace {
 /// pipeline) the ends of the steps are compared, which may be off by a fraction of a step. Linear
 /// in the trace.
 ///
-/// Example: all-reduces end at 10 and 20 here, and at 1,010 and 1,021 there: 1,001 (the upper
-/// median) is subtracted there.
+/// Example: all-reduces end at 10 and 20 here, at 1,010 and 1,021 there: subtracts 1,001 there (the
+/// upper median).
 void align_clocks(Trace& trace, const std::vector<std::string>& clocks);
 
 }  // namespace motley::trace

@@ -63,8 +63,7 @@ std::vector<Interval> merge_exchanges(const Trace& trace, std::size_t device) {
   return merged;
 }
 
-/// Returns the time in which intervals of both runs are open. Each run is ordered and does not
-/// overlap itself.
+/// Returns the time in which intervals of both ordered, non-overlapping runs are open.
 Nanoseconds shared_time(Run a, Run b) {
   Nanoseconds total = 0;
   while (a.first != a.second && b.first != b.second) {

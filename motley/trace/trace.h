@@ -37,8 +37,7 @@ struct StepMark {
   bool operator==(const StepMark&) const = default;
 };
 
-/// What happened or would happen. `names[d][i]` is the name of instruction i of device d, for
-/// people ("aten::mm h.0.attn").
+/// What happened or would happen. `names[d][i]` names instruction i of device d for people.
 struct Trace {
   Source source = Source::kPredicted;
   std::vector<std::string> devices;
@@ -48,19 +47,18 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
-/// Prints and parses the text form (docs/formats/trace.md), one interval a line. Parsing verifies.
-/// parse_trace(print_trace(t)) == t for a verified trace. Errors "NAME:LINE: ..." (usage, code
-/// trace.parse or trace.verify).
+/// Prints and parses the text form (docs/formats/trace.md), one interval per line. Parsing
+/// verifies. parse_trace(print_trace(t)) == t. Errors "NAME:LINE: ..." (usage, trace.parse or
+/// trace.verify).
 std::string print_trace(const Trace& trace);
 Result<Trace> parse_trace(std::string_view text, const std::string& name);
 
 /// Verifies that intervals and marks are ordered as above, none ends before it begins, those of the
-/// compute lane or the transfer lane do not overlap, and devices and instructions exist. Reports
-/// the first violation.
+/// compute or transfer lane do not overlap, devices and instructions exist. First violation.
 Result<void> verify_trace(const Trace& trace, const std::string& name);
 
-/// Measures of a verified trace: pure, linear, 0 for a trace without steps. Marks and intervals
-/// must be of the same steps.
+/// Measures of a verified trace, whose marks and intervals are of the same steps. Linear; 0 without
+/// steps.
 Seconds median_step(const Trace& trace);  ///< median over steps of the slowest device's time
 std::vector<double> busy_share(const Trace& trace);  ///< compute time / step time, per device
 ///< mean over devices of the time per step in which something is exchanged and nothing is computed
@@ -77,8 +75,7 @@ struct Breakdown {
   Nanoseconds compute = 0;                ///< the device computes
   Nanoseconds exposed_communication = 0;  ///< it exchanges and does not compute
   Nanoseconds waiting = 0;                ///< neither, and a collective is next: others are late
-  ///< neither, otherwise: before a send or receive (a pipeline's bubble), before compute, or to the
-  ///< end of the step
+  ///< neither, otherwise: before a send or receive, before compute, or at the end
   Nanoseconds bubble = 0;
   bool operator==(const Breakdown&) const = default;
 

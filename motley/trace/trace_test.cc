@@ -171,8 +171,7 @@ TEST(Measures, OfNothingAreZero) {
 }
 
 // The example of trace.h, with its sum in the transfer lane. Then a step with a late receive
-// (150..160, compute 160..170) and a sum of zero length at 200, which ends the step that waited for
-// it.
+// (150..160, compute 160..170) and a sum of zero length at 200, for which it waited.
 TEST(Measures, BreakStepsDownIntoPartsThatSumToThem) {
   const Trace trace = parse_trace(
                           "motley.trace/1\nsource predicted\ndevice \"a:0\"\n"

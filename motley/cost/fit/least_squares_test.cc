@@ -43,8 +43,7 @@ TEST(LeastSquares, AColumnOfZerosGetsZero) {
 }
 
 TEST(LeastSquares, ARidgeSharesBetweenEqualColumns) {
-  // Two equal columns: without a penalty any sum of 2 fits; with one, equal parts, slightly below
-  // 1.
+  // Two equal columns: any sum of 2 fits; a penalty gives equal parts, slightly below 1.
   const auto fit = fit_relative({{1, 1}, {2, 2}}, {2, 4}, {.ridge = 1e-6});
   ASSERT_TRUE(fit.has_value());
   EXPECT_THAT(*fit, ElementsAre(DoubleNear(1, 1e-4), DoubleNear(1, 1e-4)));

@@ -11,8 +11,7 @@
 
 namespace motley::cost {
 
-/// Operators of a layer's forward and backward pass (docs/formats/graph.md). They have a time and
-/// bytes but cannot run.
+/// Operators of a layer's two passes (docs/formats/graph.md): time and bytes, nothing to run.
 inline constexpr std::string_view kLayer = "motley::layer";
 inline constexpr std::string_view kLayerBackward = "motley::layer_backward";
 

@@ -78,8 +78,7 @@ TEST(LayerGraph, StateBeyondAdamIsABuffer) {
               HasSubstr("buffer %5: f32[4, 25] \"layers.1.rest\""));
 }
 
-// At degree 2 the first layer has 500 bytes by the smallest and the largest degree, the profile
-// 520.
+// At degree 2 the first layer has 500 bytes by degrees 1 and 4, the profile 520.
 TEST(LayerGraph, SaysHowFarBytesAreOff) {
   LayerProfile profile = small_profile();
   profile.sizes[2][0].gradients = Bytes(520);

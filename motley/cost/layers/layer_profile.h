@@ -56,8 +56,7 @@ Result<std::vector<LayerTime>> layer_times(const LayerProfile& profile, const st
                                            int tensor_parallel, std::int64_t micro_batch);
 Result<std::vector<LayerSize>> layer_sizes(const LayerProfile& profile, int tensor_parallel);
 
-/// Usage error (cost.layers) if the output of a layer is unknown, which a message between stages
-/// needs.
+/// Usage error (cost.layers) if a layer's output is unknown, which messages between stages need.
 Result<void> check_outputs(const LayerProfile& profile);
 
 /// The peak of a device kind in the profile's arithmetic.
@@ -66,8 +65,7 @@ struct PeakRate {
   double flops_per_second = 0;  ///< > 0
 };
 
-/// Returns the fastest floating-point format of 16 bits or more of each planning kind
-/// (cluster/kinds.h).
+/// Returns the fastest format of 16 bits or more of each planning kind (cluster/kinds.h).
 std::vector<PeakRate> built_in_peaks();
 
 /// Reports the first impossible value by its key ("OPT-350 on GH-96, tp 4, micro-batch 8, layer

@@ -110,8 +110,7 @@ std::vector<LayerTime> times_of(const Measurement& measured) {
   return times;
 }
 
-/// Returns the state and kept activations of a layer from its memory at two micro-batches, or at
-/// one.
+/// Returns a layer's state and kept activations from its memory at one or two micro-batches.
 LayerSize size_of(const Measurement& small, const Measurement& large, std::size_t layer) {
   const double parameters = small.parameters[layer];
   const double memory = small.memory_mb[layer] * kMegabyte;

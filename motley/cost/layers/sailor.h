@@ -34,8 +34,8 @@ Result<void> add_sailor_sizes(std::string_view text, const std::string& name,
 Result<StageNetwork> parse_sailor_network(std::string_view text, const std::string& name);
 
 /// Adds the fits between different kinds: zone -> kind -> devices -> zone -> kind -> devices ->
-/// fit. Takes those inside `zone` with equal numbers of devices; between equal kinds only if there
-/// are none yet.
+/// fit. Takes those inside `zone` with equal numbers of devices, between equal kinds only if
+/// missing.
 Result<void> add_sailor_pairs(std::string_view text, const std::string& name,
                               const std::string& zone, StageNetwork& network);
 

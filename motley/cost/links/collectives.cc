@@ -164,8 +164,7 @@ Transfer ring_transfer(const Builder& builder, Collective op, std::size_t root) 
   return transfer;
 }
 
-// The edges of both trees and of the chains inside nodes, up and down, each with its share of the
-// bytes.
+// The edges of both trees and of the chains inside nodes, up and down, with their shares of bytes.
 class TwoTrees {
  public:
   explicit TwoTrees(const Builder& builder) : builder_(builder), nodes_(builder.by_node()) {
@@ -268,8 +267,7 @@ TransferPhase rings(const Builder& builder, const std::vector<Ranks>& groups, do
   return beside(std::move(phases));
 }
 
-// For equally many ranks on each node: scatter inside, exchange across by one ring per position,
-// gather inside.
+// For nodes of equal size: scatter inside, exchange across by a ring per position, gather inside.
 Transfer even_hierarchy(const Builder& builder, Collective op, const std::vector<Ranks>& nodes) {
   const std::size_t m = nodes.size(), l = nodes.front().size();
   const auto inside = static_cast<double>(l - 1), outside = static_cast<double>(m - 1);
@@ -425,8 +423,7 @@ Transfer hierarchical(const Builder& builder, Collective op, std::size_t root) {
   return is_even(nodes) ? even_hierarchy(builder, op, nodes) : leader_hierarchy(builder, op, nodes);
 }
 
-// Moves even parts along the ring, from each rank to the one before it: each hop carries n - 1 of n
-// parts, all at one rate.
+// Moves even parts along the ring to the rank before: each hop carries n - 1 of n, at one rate.
 TransferPhase even_group(const Builder& builder) {
   const Ranks ranks = builder.all();
   const auto times = static_cast<double>(ranks.size() - 1);

@@ -28,9 +28,8 @@ enum class Algorithm {
   /// then back, doubling; p is the largest power of two <= n. Each rank beyond p gives its bytes to
   /// a partner before and gets the result from it after. Uneven bytes are padded.
   kHalvingDoubling,
-  /// Inside nodes, then between them, then inside. If all nodes have equally many ranks, rank i of
-  /// each node forms a ring with those of the other nodes; else each node's first rank represents
-  /// it. Uneven bytes are padded.
+  /// Inside nodes, between them, inside. If all nodes have equally many ranks, rank i of each forms
+  /// a ring; else each node's first rank represents it. Uneven bytes are padded.
   kHierarchical,
   /// All pairs at once, each with just its bytes: the native form for uneven parts (grouped sends
   /// and receives, all-to-all with splits). A reduce-scatter sums what it received.
@@ -106,8 +105,7 @@ bool is_applicable(Algorithm algorithm, Collective op);
 /// Before these come launch + seconds_per_byte * (the most that a rank begins or ends with: B, or
 /// for an all-to-all its largest part), without traffic.
 ///
-/// Uneven parts, the largest m, of rank i b_i: ring and direct (n-1) m/b, grouped max_i (B -
-/// b_i)/b, which is at most B/b.
+/// Uneven parts b_i, the largest m: ring and direct (n-1) m/b, grouped max_i (B - b_i)/b <= B/b.
 Transfer build_transfer(const Network& network, const CollectiveCall& call, Algorithm algorithm,
                         const Transport& transport);
 

@@ -26,8 +26,8 @@ namespace motley::cost {
 /// The minimum over all m counts. Exact if all is identical and nodes are full.
 class LeastAllReduce {
  public:
-  /// Uses the fastest of the backend's algorithms. `network` must outlive it. O(devices log devices
-  /// + different nodes squared).
+  /// Uses the backend's fastest algorithm. `network` must outlive it. O(devices log devices +
+  /// different nodes squared).
   LeastAllReduce(const Network& network, const std::vector<DeviceId>& devices,
                  const Transport& transport, Backend backend);
 
@@ -42,8 +42,7 @@ class LeastAllReduce {
   double port(std::size_t j) const;  ///< seconds per byte of the j-th best port, from 1; 0: no port
   Line ring(std::size_t ranks, std::size_t nodes) const;
   Line trees(std::size_t ranks, std::size_t nodes) const;
-  /// Seconds from the deepest rank to a root, and the most ranks that reach it in this time;
-  /// ascending.
+  /// Seconds from the deepest rank to a root, and the most ranks that reach it; ascending.
   using Reach = std::vector<std::pair<double, std::size_t>>;
   const Reach& reach(std::size_t nodes) const;
 

@@ -28,8 +28,7 @@ struct Flow {
 /// Merges the uses into one per link, with the sum of the weights.
 void merge_uses(Flow& flow);
 
-/// A delay without traffic (latency, launch), then flows that start together. Ends with its last
-/// flow.
+/// A delay without traffic (latency, launch), then flows that start together.
 struct TransferPhase {
   Seconds delay;
   std::vector<Flow> flows;

@@ -15,8 +15,8 @@ namespace motley::cost {
 
 class Database;
 
-/// A prepared statement: bind the parameters in order, step through the rows, read their columns.
-/// Its Database must outlive it.
+/// A prepared statement: bind parameters in order, step through rows, read their columns. Its
+/// Database must outlive it.
 class Statement {
  public:
   Statement(const Database& database, sqlite3_stmt* statement);
@@ -45,8 +45,7 @@ class Statement {
   int next_ = 1;  // parameter that bind() sets
 };
 
-/// No transaction of a store takes this long, even on a network file system: a process that holds
-/// one longer has stopped.
+/// No transaction takes this long, even on a network file system: its process has stopped.
 inline constexpr Seconds kLongestHold{30};
 
 /// One SQLite file. With database.cc the only place that names the library. Locks on the file

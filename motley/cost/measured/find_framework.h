@@ -8,8 +8,7 @@
 
 namespace motley::cost {
 
-/// Returns the measured memory of a device besides tensors, the maximum of the kept rounds; empty
-/// if it was never measured.
+/// Returns the measured memory besides tensors, the maximum of the kept rounds; empty: none.
 Result<std::optional<cluster::Framework>> find_framework(const ProfileStore& store,
                                                          const DeviceKey& key);
 

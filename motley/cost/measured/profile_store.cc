@@ -14,8 +14,7 @@
 namespace motley::cost {
 namespace {
 
-// "MTLY": distinguishes our files from other SQLite databases. Stored with the version in the
-// header.
+// "MTLY" in the header distinguishes our files from other SQLite databases.
 constexpr std::int64_t kApplication = 0x4d544c59;
 constexpr std::int64_t kVersion = 2;
 

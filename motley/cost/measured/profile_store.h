@@ -22,8 +22,7 @@ struct DeviceKey {
   auto operator<=>(const DeviceKey&) const = default;
 };
 
-/// One operator at concrete shapes: `key` is program::cost_key. One round when written; the merged
-/// rounds when read (readings.h).
+/// One operator at concrete shapes (program::cost_key): one round written, merged rounds read.
 struct OpEntry {
   DeviceKey device;
   std::string key;
@@ -36,8 +35,7 @@ struct OpEntry {
   bool has_drifted = false;  ///< read only: the newest rounds contradict the older ones
 };
 
-/// One collective of `bytes` per rank among `ranks` ranks over `route` ("local", or the emulated or
-/// measured link, "1Gbps+100us").
+/// One collective among `ranks` ranks over `route` ("local", or a link, "1Gbps+100us").
 struct CollectiveEntry {
   std::string op;
   std::string backend;  ///< "gloo", "gloo only", "gloo of gpus", "nccl" (device_keys.h)
@@ -100,8 +98,7 @@ class ProfileStore {
   Result<void> put(const PredictionEntry& entry);
   /// Returns them oldest first.
   Result<std::vector<PredictionEntry>> predictions() const;
-  /// Records the local batches for which a subject (a model and its lowering) was profiled on a
-  /// device.
+  /// Records the batches at which a subject (a model and its lowering) was profiled on a device.
   Result<void> put_batches(const std::string& subject, const DeviceKey& device,
                            const std::vector<std::int64_t>& batches);
   Result<std::vector<std::int64_t>> batches(const std::string& subject,

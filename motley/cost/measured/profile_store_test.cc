@@ -291,8 +291,7 @@ TEST_F(ProfileStoreTest, ReportsATimeThatCannotBe) {
 
 constexpr int kProcesses = 4, kRounds = 8;
 
-/// One of several processes: puts two entries at a time and expects other processes' puts to be
-/// atomic.
+/// One of several processes: puts two entries at a time and expects others' puts to be atomic.
 std::string share_store(const std::string& path, int process) {
   auto store = ProfileStore::open(path);
   if (!store) return store.error().message;

@@ -31,8 +31,7 @@ struct KindEfficiency {
 Seconds kind_seconds(const cluster::PlanningKind& kind, DType dtype, const OperatorWork& work,
                      const KindEfficiency& efficiency = {});
 
-/// The operators of a model on a kind of device, by kind_seconds. `graph` is what the programs are
-/// lowered from.
+/// A model's operators on a kind, by kind_seconds. Programs are lowered from `graph`.
 class KindTimes : public WorkTimes {
  public:
   KindTimes(std::shared_ptr<const graph::Graph> graph, const cluster::PlanningKind& kind,

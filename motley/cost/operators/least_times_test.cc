@@ -33,8 +33,7 @@ class Share : public TimeSource {
   double share_;
 };
 
-// The source takes half, so the bound does too for the program's operators. If the source takes
-// twice as long, the times stay.
+// The source takes half, so the bound does too; if the source takes twice as long, times stay.
 TEST(LeastTimes, TakesTheLeastRatioOfEachOperator) {
   const auto graph = std::make_shared<const graph::Graph>();
   const auto slow = std::make_shared<const Slow>(graph);

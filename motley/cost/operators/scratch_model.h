@@ -20,8 +20,7 @@ double nearness(const OperatorWork& work, const OperatorWork& other);
 /// Weight of the line fitted to all, relative to the nearness of each measurement.
 inline constexpr double kLineWeight = 0.25;
 
-/// Dtypes of the tensors that an operator reads, or of its result if it reads none: bit i for the
-/// i-th of DType.
+/// Dtypes of the tensors that an operator reads, else of its result: bit i for the i-th of DType.
 using DTypes = std::uint32_t;
 inline DTypes dtypes_with(DTypes some, DType dtype) {
   return some | DTypes(1) << static_cast<unsigned>(dtype);

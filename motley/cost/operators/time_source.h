@@ -27,8 +27,7 @@ class TimeSource {
     double spread = 0;  ///< median absolute deviation / median; 0 if not measured
   };
   virtual ~TimeSource() = default;
-  /// Returns an answer per instruction of the compute lane, in order; empty if unknown. Transfers
-  /// take 0 here.
+  /// Returns an answer per instruction, in order; empty if unknown. Transfers take 0 here.
   virtual std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const = 0;
 };
 
@@ -81,8 +80,7 @@ class FirstKnown : public TimeSource {
   std::shared_ptr<const TimeSource> first_, second_;
 };
 
-/// Raises a source's times to at least `least`, so that a bound by `least` holds for all its
-/// prices.
+/// Raises a source's times to at least `least`, so that a bound by `least` holds for them.
 class AtLeast : public TimeSource {
  public:
   AtLeast(std::shared_ptr<const TimeSource> source, std::shared_ptr<const WorkTimes> least)

@@ -31,8 +31,7 @@ std::vector<double> update_tails(const StepCurves& curves);
 std::vector<double> exchange_tails(const std::vector<double>& exchange,
                                    const std::vector<double>& slowest_update);
 
-/// Returns f(samples) of one device. `tails` is as long as curves.ready; both empty for a device
-/// alone.
+/// Returns f(samples) of one device. `tails` matches curves.ready; both empty for one device.
 double step_seconds(const StepCurves& curves, const std::vector<double>& tails, double samples);
 
 /// Returns the inverse: the largest real b with f(b) <= seconds; -infinity if there is none,

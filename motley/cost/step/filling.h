@@ -48,8 +48,8 @@ class Filling {
   /// none can. Never too many; rounding may make it too few.
   std::int64_t devices_needed(double seconds) const;
 
-  /// Returns the best loads if their largest f is below `limit`; f below `floor` counts as `floor`.
-  /// O(crews * log(batch)).
+  /// Returns the best loads if their largest f, at least `floor`, is below `limit`. O(crews *
+  /// log(batch)).
   std::optional<Solution> solve(double limit, double floor) const;
 
   /// Returns the least f of all devices that must take part.

@@ -22,10 +22,10 @@ struct GroupSplit {
   double seconds = 0;
 };
 
-/// Returns the split in whole samples with the least step, exact for any nondecreasing curves
+/// Returns the split in whole samples with the least step, exact for nondecreasing curves
 /// (filling.h). Idle members delay nobody; exchanges are those of the whole group. Empty if the
-/// members' limits do not allow the batch. All curves have as many exchanges as `exchanges`.
-/// O(members * log(batch)).
+/// members' limits do not allow the batch. All curves have the exchanges of `exchanges`. O(members
+/// * log(batch)).
 std::optional<GroupSplit> find_group_split(const std::vector<GroupMember>& group,
                                            const GroupExchanges& exchanges, std::int64_t batch);
 

@@ -6,9 +6,8 @@
 
 namespace motley::cost {
 
-/// A nondecreasing piecewise-linear function of the local batch: points (samples, seconds) with
-/// strictly increasing samples. Constant below the first point; beyond the last it continues with
-/// the last segment's slope.
+/// A nondecreasing piecewise-linear function of the local batch, by points (samples, seconds) with
+/// strictly increasing samples. Constant before the first; the last slope continues.
 struct Curve {
   std::vector<std::pair<double, double>> points;
   bool operator==(const Curve&) const = default;

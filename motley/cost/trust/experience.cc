@@ -8,8 +8,7 @@
 namespace motley::cost {
 namespace {
 
-// Quantiles 5, 15, ..., 95 % of measured / predicted - 1 in the benchmark (docs/benchmarks.md,
-// "Accuracy").
+// Quantiles 5, 15, ..., 95 % of measured / predicted - 1 (docs/benchmarks.md, "Accuracy").
 constexpr double kMeasuredStep[] = {-.10, -.05, -.035, -.02, -.005, .015, .035, .055, .08, .12};
 constexpr double kModelledStep[] = {-.15, -.09, -.05, -.02, .00, .02, .04, .06, .11, .20};
 // Widened by a quarter, because the distance between kinds was chosen on the same six.

@@ -195,8 +195,7 @@ bool parts_of_complex_rule(RuleBuilder& rule) {
 
 // ---- parts of a dimension
 
-/// Returns whether rows [start, start + count) are one of equal blocks that form a dimension of
-/// `size`.
+/// Returns whether rows [start, start + count) are one of equal blocks of a dimension of `size`.
 bool is_block(std::int64_t size, std::int64_t start, std::int64_t count) {
   return count > 0 && size % count == 0 && start % count == 0;
 }
@@ -337,8 +336,7 @@ bool split_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// cat(tensors, dim = 0). A tensor [0], such as an empty cache of keys, adds nothing whatever the
-/// rank of the others.
+/// cat(tensors, dim = 0). A tensor [0], as of an empty cache, adds nothing at any rank.
 bool cat_rule(RuleBuilder& rule) {
   const Shape& to = rule.result_shape(0);
   const int dim = rule.dim(1, rank_of(to)).value_or(0);
@@ -407,8 +405,7 @@ bool along_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// gather(x, dim, index), scatter(x, dim, index, src): rows that differ between operands cannot be
-/// split either.
+/// gather(x, dim, index), scatter(x, dim, index, src): rows that differ are never split either.
 bool scatter_rule(RuleBuilder& rule) {
   const Shape& wide = rule.operand_shape(0);
   const auto dim = rule.dim(1, rank_of(wide));
@@ -549,8 +546,7 @@ bool arange_rule(RuleBuilder& rule) {
   return rule.operand_count() == 0;
 }
 
-/// motley::random(distribution, shape, dtype, draw): split by elements of the whole, except a
-/// permutation.
+/// motley::random(distribution, shape, dtype, draw): by elements, except a permutation.
 bool random_rule(RuleBuilder& rule) {
   const Split split = draws_across(rule.op()) ? Split::kNever : Split::kRewritten;
   rule.set_result(0, rule.add_factors(rule.result_shape(0), split));

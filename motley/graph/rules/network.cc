@@ -1,5 +1,4 @@
-// Operators of networks: products, convolutions, pooling, normalisations, look-ups, losses,
-// attention.
+// Operators of networks: products, convolutions, pooling, norms, look-ups, losses, attention.
 
 #include <algorithm>
 
@@ -157,8 +156,7 @@ bool convolution_backward_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// All tensors share the first dimensions; the last `Window` of each are never split. `Linear`: in
-/// the first operand.
+/// All tensors share the first dimensions; the last `Window` are never split.
 template <int Window, bool Linear>
 bool window_rule(RuleBuilder& rule) {
   const Shape& shape = rule.operand_shape(0);
@@ -207,9 +205,8 @@ bool columns_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// grid_sampler_2d(x, grid, ...) of x [b, c, h, w] at places [b, h', w', 2], and
-/// grid_sampler_2d_backward(grad, x, grid, ..., mask), where a place's gradient sums over the
-/// channels.
+/// grid_sampler_2d(x, grid, ...) of x [b, c, h, w] at places [b, h', w', 2], and its backward(grad,
+/// x, grid, ..., mask), where a place's gradient sums over the channels.
 template <bool Backward>
 bool grid_rule(RuleBuilder& rule) {
   const int x = Backward ? 1 : 0;
@@ -413,9 +410,8 @@ std::optional<int> row_place(const RuleBuilder& rule, int index, std::int64_t ro
   return place >= 0 && at(places, place) == rows ? std::optional(place) : std::nullopt;
 }
 
-/// A table x and the rows selected by the index tensors at argument 1, which index adjacent
-/// dimensions and broadcast to one shape of places: x is [before, indexed, after], rows are
-/// [before, places, after].
+/// A table x and its rows at the index tensors of argument 1, which index adjacent dimensions and
+/// broadcast to one shape: x is [before, indexed, after], rows are [before, places, after].
 struct IndexFactors {
   TensorFactors table, rows;
 };
@@ -560,8 +556,7 @@ bool nll_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total_weight); the last one
-/// matters only for a mean.
+/// nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total_weight (of a mean)).
 bool nll_backward_rule(RuleBuilder& rule) {
   const ClassFactors made = class_factors(rule, rule.operand_shape(rule.operand(1)), Split::kPlain);
   const std::int64_t reduction = rule.integer(4).value_or(kMeanReduction);
@@ -576,8 +571,7 @@ bool nll_backward_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// motley::ctc_loss(log_probs, targets, input_lengths, target_lengths, blank) -> losses, gradients:
-/// split by samples.
+/// motley::ctc_loss(log_probs, targets, input_lengths, target_lengths, blank), split by samples.
 bool ctc_loss_rule(RuleBuilder& rule) {
   TensorFactors probabilities = rule.add_factors(rule.operand_shape(0), Split::kNever);
   TensorFactors targets = rule.add_factors(rule.operand_shape(1), Split::kNever);
@@ -646,8 +640,7 @@ bool attention_rule(RuleBuilder& rule) {
 
 // ---- layers of an imported profile
 
-/// Returns the factors of a layer's parameters at argument `list`: [rows, p] is cut by rows, [p]
-/// never.
+/// Returns the factors of parameters at argument `list`: [rows, p] is cut by rows, [p] never.
 std::vector<TensorFactors> layer_parameters(RuleBuilder& rule, int list, int rows) {
   std::vector<TensorFactors> parameters;
   for (const int operand : rule.operands_at(list)) {

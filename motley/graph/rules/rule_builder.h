@@ -21,8 +21,7 @@ inline DimFactors& at(TensorFactors& factors, int dim) {
 inline int rank_of(const Shape& shape) { return static_cast<int>(shape.size()); }
 
 /// Builds the rule of one operator. Operands are named by the position of their argument, results
-/// by their own. Both begin without factors; finish() refuses factors that do not multiply to the
-/// shapes.
+/// by their own. Both begin without factors; finish() refuses factors that do not give the shapes.
 class RuleBuilder {
  public:
   RuleBuilder(const Graph& graph, OpId op, const Sizes& sizes,

@@ -35,7 +35,7 @@ struct SizeSlot {
 /// Example: mm [4, 6] x [6, 5] has factors a 4, b 6, c 5: (a b) (b c) -> (a c), terms {0, 1}. addmm
 /// adds a term {0} of its own: if b is split, the bias must be counted once in all.
 ///
-/// A factor may be cut inside: as outer * extent * inner indices, where a device takes part of the
+/// A factor may be cut inside, as outer * extent * inner indices; a device takes part of the
 /// extent.
 struct ShardingRule {
   std::vector<Factor> factors;
@@ -78,8 +78,7 @@ using IdenticalDims = std::uint64_t;
 std::vector<IdenticalDims> identical_results(const ShardingRule& rule,
                                              const std::vector<IdenticalDims>& values);
 
-/// Returns whether an operator (by name without overload) works elementwise on operands aligned by
-/// numpy broadcasting.
+/// Returns whether an operator (without overload) is elementwise on numpy-broadcast operands.
 bool is_elementwise(std::string_view op_name);
 
 /// Prints "(a b) (b c) -> (a c)". A dimension of several factors is "a*b", of none "1"; `!` marks
