@@ -25,7 +25,6 @@ constexpr std::string_view exchange_method_name(ExchangeMethod method) {
   return kNames[static_cast<std::size_t>(method)];
 }
 
-/// Inverts exchange_method_name.
 constexpr std::optional<ExchangeMethod> find_exchange_method(std::string_view name) {
   for (const ExchangeMethod method : kExchangeMethods)
     if (exchange_method_name(method) == name) return method;

@@ -16,7 +16,6 @@ enum ExitCode {
   kInterrupted = 130,
 };
 
-/// Returns the exit code of a program that ends with this error.
 int exit_code(const Error& error);
 
 }  // namespace motley

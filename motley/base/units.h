@@ -30,7 +30,6 @@ struct Quantity {
   friend constexpr Quantity operator*(Quantity a, Rep s) { return Quantity(a.value * s); }
   friend constexpr Quantity operator*(Rep s, Quantity a) { return Quantity(a.value * s); }
   friend constexpr Quantity operator/(Quantity a, Rep s) { return Quantity(a.value / s); }
-  /// Returns the ratio of two quantities of one unit.
   friend constexpr double operator/(Quantity a, Quantity b) {
     return static_cast<double>(a.value) / static_cast<double>(b.value);
   }

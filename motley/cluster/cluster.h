@@ -82,7 +82,6 @@ struct Cluster {
   bool operator==(const Cluster&) const = default;
 };
 
-/// Returns whether a cluster, a job or a flag may name this transport.
 inline bool is_transport(std::string_view text) { return text == "auto" || text == "gloo"; }
 
 /// Returns whether Node::peers may have this value.

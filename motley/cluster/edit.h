@@ -33,7 +33,6 @@ struct Edited {
 /// the last device, or say what a text may be.
 Result<Edited> edit_cluster(const Cluster& cluster, std::string_view edit);
 
-/// Returns the cluster unchanged.
 Edited edit_nothing(const Cluster& cluster);
 
 /// Returns the name of a link in such texts: its nodes, "a-b", or "all".

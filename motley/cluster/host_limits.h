@@ -12,7 +12,6 @@ namespace motley::cluster {
 /// Reads a whole file of the host by absolute path, or a fake one in tests; empty if unreadable.
 using ReadHostFile = std::function<std::optional<std::string>(const std::string& path)>;
 
-/// Reads from this host.
 std::optional<std::string> read_host_file(const std::string& path);
 
 /// The resources that this process may use on its host.

@@ -38,7 +38,7 @@ SizeCurve around_ring(SizeCurve curve, int from, int to) {
 
 double between(double left, double right, double share) { return left + share * (right - left); }
 
-/// Returns whether a number of ranks lies between measured ones, which needs a transport.
+/// Returns whether the measured numbers of ranks have gaps, which a transport fills.
 bool has_gaps(const std::map<int, SizeCurve>& curves) {
   return !curves.empty() &&
          std::prev(curves.end())->first - curves.begin()->first >= static_cast<int>(curves.size());

@@ -34,7 +34,6 @@ class InstructionTimes {
   std::size_t size() const { return seconds_.size(); }
   /// Returns whether the program has the same operators in the same order as the references.
   bool fits(const program::DeviceProgram& program) const;
-  /// Returns the time of all instructions at a local batch.
   Seconds total(double samples) const;
   /// Returns the spread of instruction times at the largest batch, mean weighted by time.
   double spread() const { return spread_; }
@@ -45,7 +44,6 @@ class InstructionTimes {
  private:
   /// Interpolates values by batch; constant outside the batches.
   double within(const std::vector<double>& values, double samples) const;
-  /// Returns the slope per sample after the largest batch.
   double slope_beyond(const std::vector<double>& values) const;
   double beyond(double samples) const;  // samples beyond the largest batch, >= 0
 

@@ -219,8 +219,8 @@ TEST_F(ProfileCostTest, RoutesWithoutLinksTakeFixedTimes) {
   EXPECT_TRUE(transfer->phases[0].flows.empty());
 }
 
-// Measured among two and four ranks: two use their own value, and so do three, which are equally
-// near to both. Route and device must match.
+// Measured among two and four ranks. Three ranks, equally near to both, use the value of two. Route
+// and device must match.
 TEST(ProfileCostInterference, IsThatOfTheGroupsRouteAndSize) {
   const DeviceKey key{"cpu", 1, "2.15"};
   const ProfileCost cost(lab(),

@@ -11,11 +11,10 @@ namespace motley::data {
 
 /// How Python loads samples (is_loaded).
 struct Loading {
-  std::string python = "python3";  ///< interpreter with PyTorch and motley
-  int processes = 0;               ///< on each host; 0: as many as its cores allow
-  ///< fill values for short samples, by input; "": for all inputs
-  std::map<std::string, double> pads;
-  std::uint64_t seed = 0;  ///< of random transforms
+  std::string python = "python3";      ///< interpreter with PyTorch and motley
+  int processes = 0;                   ///< on each host; 0: as many as its cores allow
+  std::map<std::string, double> pads;  ///< fill short samples, by input; "": all
+  std::uint64_t seed = 0;              ///< of random transforms
   bool operator==(const Loading&) const = default;
   static void fields(auto& it, auto& field) {
     field("python", it.python)("processes", it.processes)("pads", it.pads)("seed", it.seed);

@@ -58,7 +58,6 @@ Result<std::unique_ptr<Dataset>> open_dataset(const DataSource& source,
 /// Checks that the data exists. Usage error: no such file. Cheap: opens nothing as data.
 Result<void> check_readable(const DataSource& source);
 
-/// Returns the bytes of one sample of an input.
 std::int64_t sample_bytes(const InputSpec& input);
 
 /// Returns where each input begins, and where the last ends, in memory with `samples` samples of

@@ -34,7 +34,6 @@ class DatasetTest : public ::testing::Test {
     return path;
   }
 
-  // Returns the message without the folder.
   std::string message(const DataSource& source, const std::vector<InputSpec>& inputs) const {
     const auto dataset = open_dataset(source, inputs);
     if (dataset) return "no error";

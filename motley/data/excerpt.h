@@ -43,7 +43,6 @@ class Excerpt {
  public:
   /// The arguments must outlive it.
   Excerpt(const Dataset& whole, const std::vector<InputSpec>& inputs, const SampleSet& kept);
-  /// Returns the size of the file.
   std::int64_t bytes() const { return bytes_; }
   /// Passes the file to `sink` in pieces of at most a MiB or one sample.
   using Sink = std::function<Result<void>(std::string_view piece)>;

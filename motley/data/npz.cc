@@ -130,7 +130,6 @@ class ZipDirectory {
     return {};
   }
 
-  // Returns the bytes of the entry.
   Result<std::size_t> read_entry(std::span<const std::byte> rest) {
     if (rest.size() < kEntrySize || load<std::uint32_t>(rest, 0) != 0x02014b50) {
       return broken_npz(npz_.name_, "broken zip directory");

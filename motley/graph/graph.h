@@ -112,7 +112,6 @@ void for_each_value(const SymbolicArguments& arguments, const Visit& visit) {
   }
 }
 
-/// Returns the ids of all values with `role`, in order.
 std::vector<ValueId> values_with_role(const Graph& graph, ValueRole role);
 
 /// Elements and bytes of a value at `sizes`; 0 for dtype none.

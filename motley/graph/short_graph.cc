@@ -40,7 +40,6 @@ class Shortening {
   std::size_t layer_of(OpId op) const { return chain_.of_op[op.index()]; }
   bool is_left_out(std::size_t layer) const { return layer >= gap_ && layer < gap_ + left_out_; }
 
-  /// Finds the longest run of identical layers.
   void find_run() {
     std::size_t first = 0;
     for (std::size_t l = 1; l <= ops_.size(); ++l) {
@@ -53,7 +52,6 @@ class Shortening {
     }
   }
 
-  /// Returns whether a layer is identical to the next one.
   bool are_identical(std::size_t layer) {
     const std::vector<std::size_t>&one = ops_[layer], &next = ops_[layer + 1];
     if (one.size() != next.size() || one.empty()) return false;

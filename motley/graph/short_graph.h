@@ -14,14 +14,13 @@ namespace motley::graph {
 /// kept. The layer before the gap represents those left out.
 struct ShortGraph {
   Graph graph;
-  std::vector<OpId> of_op;        ///< by operator of the whole graph: its representative
-  std::vector<ValueId> of_value;  ///< the same for values; none for some extra outputs
-  ///< by layer of the whole graph: its representative layer there
-  std::vector<std::size_t> of_layer;
-  std::vector<OpId> whole_op;       ///< by operator of `graph`: itself in the whole graph
-  std::vector<double> op_count;     ///< by operator of `graph`: how many it represents
-  std::vector<double> value_count;  ///< by value of `graph`: how many it represents
-  std::size_t left_out = 0;         ///< layers; 0: this is the whole graph
+  std::vector<OpId> of_op;            ///< by operator of the whole graph: its representative
+  std::vector<ValueId> of_value;      ///< the same for values; none for some extra outputs
+  std::vector<std::size_t> of_layer;  ///< by layer of the whole graph: its representative
+  std::vector<OpId> whole_op;         ///< by operator of `graph`: itself in the whole graph
+  std::vector<double> op_count;       ///< by operator of `graph`: how many it represents
+  std::vector<double> value_count;    ///< by value of `graph`: how many it represents
+  std::size_t left_out = 0;           ///< layers; 0: this is the whole graph
 };
 
 /// Keeps `kept` >= 2 layers of a longer run. O(graph).

@@ -12,7 +12,7 @@
 
 namespace motley::plan {
 
-/// A pipeline stage of a plan that the user made.
+/// A pipeline stage of a plan made elsewhere.
 struct GivenStage {
   std::vector<std::string> devices;  ///< of one host
   /// First and last of the model's layers: by name ("emb to h.3", or one name) or by number from 0.

@@ -13,8 +13,7 @@ namespace motley::plan {
 struct OperatorSplit {
   int factor = -1;                    ///< each device takes a part of it; -1: none
   std::int64_t outer = 1, inner = 1;  ///< the factor is outer * extent * inner
-  ///< operands of which each device holds one term of a sum; only without a factor
-  std::vector<int> partial;
+  std::vector<int> partial;           ///< operands of which each has a term; without a factor
   bool operator==(const OperatorSplit&) const = default;
 };
 

@@ -177,7 +177,6 @@ std::optional<OpRange> parse_range(std::string_view text) {
   return OpRange{*first, *last + 1};
 }
 
-/// Reads no ranges if the key is absent.
 Result<std::vector<OpRange>> read_ranges(JsonObject& object, const std::string& key) {
   std::vector<OpRange> ranges;
   if (!object.has(key)) return ranges;
@@ -289,7 +288,6 @@ Result<Updates> read_updates(JsonObject& object) {
                      fmt::format("{}: key 'updates': {}", object.where(), found.error().message));
 }
 
-/// Reads no shares if the key is absent.
 Result<std::map<DeviceId, double>> read_state_shares(JsonObject& object,
                                                      const cluster::Cluster& cluster) {
   std::map<DeviceId, double> shares;

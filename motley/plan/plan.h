@@ -80,7 +80,7 @@ bool has_stages(const Plan& plan);
 /// One rank of a plan.
 struct Member {
   DeviceId device;
-  ///< of its replica; in a region that all devices share, its part of them, maybe 0
+  /// Of its replica; in a region that all devices share, its part of them, maybe 0.
   std::int64_t samples = 0;
   bool operator==(const Member&) const = default;
 };

@@ -52,7 +52,6 @@ struct Recipe {
 /// Returns the optimizer of one parameter, with its own kind, rate and decay.
 Optimizer optimizer_of(const Recipe& recipe, const graph::Value& parameter);
 
-/// Returns whether the parameter has a master copy in float32.
 bool has_master(const Recipe& recipe, const graph::Value& parameter);
 
 /// Returns how many tensors of a parameter's size are kept beside it; for searches.
@@ -68,7 +67,7 @@ Result<void> verify_recipe(const Recipe& recipe, const graph::Graph& graph);
 /// Returns the graph without the gradients of frozen parameters.
 graph::Graph freeze(graph::Graph graph, const std::vector<std::string>& patterns);
 
-/// Returns the recipe without its optimizer, which is written separately, and default values.
+/// Writes the recipe except default values and its optimizer, which is written separately.
 Json recipe_to_json(const Recipe& recipe);
 /// Parses a recipe without its optimizer.
 Result<Recipe> recipe_from_json(const Json& json, const std::string& where);

@@ -138,8 +138,7 @@ std::string cost_key(const DeviceProgram& program, const Instruction& instructio
     return parts_key(program, instruction, *parts);
   if (const auto copies = find_box_copies(instruction))
     return boxes_key(program, instruction, *copies);
-  // costs the same: it makes one number
-  if (instruction.op == kBallot) return "motley::stop_request()";
+  if (instruction.op == kBallot) return "motley::stop_request()";  // one number, too
   std::string key = instruction.full_name();
   key += '(';
   if (instruction.op == "motley::load" || instruction.op == "motley::receive") {

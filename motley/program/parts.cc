@@ -181,8 +181,7 @@ std::optional<ExchangeMethod> find_method(const Instruction& instruction) {
   if (instruction.overload.empty()) return ExchangeMethod::kNative;
   const auto method = find_exchange_method(instruction.overload);
   // A native exchange that names its method is refused: each exchange has one spelling.
-  // without the native one, which has no overload
-  const auto known = methods_of(instruction.op).subspan(1);
+  const auto known = methods_of(instruction.op).subspan(1);  // native has no overload
   const bool is_known = method && std::find(known.begin(), known.end(), *method) != known.end();
   return is_known ? method : std::nullopt;
 }

@@ -66,12 +66,11 @@ struct Instruction {
   ArgumentList arguments;
   std::vector<BufferId> outputs;
   bool returns_list = false;
-  GroupId group;  ///< of a collective; else none
-  ///< instructions of other strands (strands.h) that must have finished
-  std::vector<InstructionId> waits;
-  std::vector<BufferId> frees;  ///< temporaries not used after this instruction
-  OpId origin;                  ///< graph operator that it came from; none for synthesised ones
-  std::string label;            ///< module path or purpose ("bucket 2"), for people
+  GroupId group;                     ///< of a collective; else none
+  std::vector<InstructionId> waits;  ///< must have finished; of other strands (strands.h)
+  std::vector<BufferId> frees;       ///< temporaries not used after this instruction
+  OpId origin;        ///< graph operator that it came from; none for synthesised ones
+  std::string label;  ///< module path or purpose ("bucket 2"), for people
   bool operator==(const Instruction&) const = default;
 
   std::string full_name() const;  ///< "aten::add.Tensor"

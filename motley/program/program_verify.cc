@@ -220,8 +220,7 @@ class DeviceVerifier {
                       !__builtin_mul_overflow(part.before, part.after, &row) &&
                       !__builtin_mul_overflow(row, part.extent, &whole);
     std::int64_t elements = 1;
-    for (const std::int64_t size : buffer.shape)
-      // check_size reports it
+    for (const std::int64_t size : buffer.shape)  // check_size reports an overflow
       if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) return;
     if (!fits || elements % row != 0 || elements / row > part.extent - part.begin)
       report_buffer(id, "{} elements are no rows {}... of [{}, {}, {}]", elements, part.begin,
@@ -249,8 +248,7 @@ class DeviceVerifier {
   }
 
   void check_view_cycles() {
-    // the start whose walk first reached each buffer
-    std::vector<std::size_t> walk(device_.buffers.size(), SIZE_MAX);
+    std::vector<std::size_t> walk(device_.buffers.size(), SIZE_MAX);  // start that first saw it
     for (std::size_t start = 0; start < walk.size(); ++start) {
       BufferId at(static_cast<std::int64_t>(start));
       while (!at.is_none() && walk[at.index()] == SIZE_MAX) {

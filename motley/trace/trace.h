@@ -61,7 +61,7 @@ Result<void> verify_trace(const Trace& trace, const std::string& name);
 /// steps.
 Seconds median_step(const Trace& trace);  ///< median over steps of the slowest device's time
 std::vector<double> busy_share(const Trace& trace);  ///< compute time / step time, per device
-///< mean over devices of the time per step in which something is exchanged and nothing is computed
+/// Mean over devices of the time per step in which they exchange and do not compute.
 Seconds exposed_communication(const Trace& trace);
 
 /// Where the steps of one device went. Each moment of its step marks is in exactly one part, so the
@@ -75,7 +75,7 @@ struct Breakdown {
   Nanoseconds compute = 0;                ///< the device computes
   Nanoseconds exposed_communication = 0;  ///< it exchanges and does not compute
   Nanoseconds waiting = 0;                ///< neither, and a collective is next: others are late
-  ///< neither, otherwise: before a send or receive, before compute, or at the end
+  /// Neither, otherwise: before a send or receive, before compute, or at the end of the step.
   Nanoseconds bubble = 0;
   bool operator==(const Breakdown&) const = default;
 

@@ -73,7 +73,6 @@ class LayerGraphMaker {
     int y = -1, kept_split = -1, kept_whole = -1;
   };
 
-  /// Returns a layer's quantity as a Spread.
   template <typename Of>
   Spread spread(const Of& of) {
     const auto& [less, first] = *profile_.sizes.begin();

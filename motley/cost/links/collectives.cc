@@ -423,7 +423,7 @@ Transfer hierarchical(const Builder& builder, Collective op, std::size_t root) {
   return is_even(nodes) ? even_hierarchy(builder, op, nodes) : leader_hierarchy(builder, op, nodes);
 }
 
-// Moves even parts along the ring to the rank before: each hop carries n - 1 of n, at one rate.
+// Moves even parts around the ring, as far as the rank before: each hop carries n - 1 of n parts.
 TransferPhase even_group(const Builder& builder) {
   const Ranks ranks = builder.all();
   const auto times = static_cast<double>(ranks.size() - 1);

@@ -84,9 +84,8 @@ void EvenPairs::add_across(const std::vector<Node>& from, const std::vector<Node
   const bool is_own = &from == &to;
   if (is_own && from.size() < 2) return;
   const std::size_t each = from.front().size();
-  const auto pairs =
-      // per pair of nodes
-      static_cast<double>(which == Which::kAll ? each * to.front().size() : each);
+  // Per pair of nodes.
+  const auto pairs = static_cast<double>(which == Which::kAll ? each * to.front().size() : each);
   const auto others = static_cast<double>(to.size() - (is_own ? 1 : 0));
   const auto way = [&](std::size_t a, std::size_t b) {
     return network_.way(id_of(from[a]), id_of(to[b]));

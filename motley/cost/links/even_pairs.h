@@ -25,7 +25,6 @@ class EvenPairs {
   EvenPairs(const Network& network, const Transport& transport,
             const std::vector<DeviceId>& devices, double bytes);
 
-  /// Adds messages between the devices of each node.
   void add_inside();
   /// Adds messages between devices of different nodes: all pairs, or each device and the one at its
   /// position, which requires nodes of equal size.

@@ -59,7 +59,6 @@ class Database {
                                                 Seconds wait = kLongestHold);
 
   Result<Statement> prepare(std::string_view sql) const;
-  /// Runs statements without parameters or rows.
   Result<void> run(const char* sql) const;
   /// Returns the first column of the first row.
   Result<std::int64_t> integer(std::string_view sql) const;

@@ -17,7 +17,7 @@ struct MergedReading {
   double seconds = 0;
   double deviation = 0;  ///< relative standard error of `seconds`
   int rejected = 0;      ///< rounds rejected as outliers
-  ///< the newest two agree with each other but not with the others: only they count
+  /// The newest two agree with each other but not with the others: only they count.
   bool has_drifted = false;
 };
 

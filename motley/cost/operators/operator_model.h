@@ -39,7 +39,6 @@ class OperatorModel {
   /// Returns a lower bound of `seconds`, of the operator's measurements, and of lines between two
   /// of them: its line times the least measured ratio, if below 1.
   Seconds least_seconds(std::string_view name, const OperatorWork& work) const;
-  /// Returns the scratch model of the same operators.
   const ScratchModel& scratch() const { return scratch_; }
 
  private:

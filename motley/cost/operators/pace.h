@@ -19,7 +19,6 @@ class Pace {
     double speed = 1;
     bool operator==(const Sample&) const = default;
   };
-  /// Makes the same pace for all steps.
   Pace() : Pace(1.0) {}
   explicit Pace(double speed) : samples_{{Seconds(1), speed}} {}
   /// Takes one or more measurements, in any order.

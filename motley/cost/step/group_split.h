@@ -31,7 +31,7 @@ std::optional<GroupSplit> find_group_split(const std::vector<GroupMember>& group
 
 /// Further limits of a split.
 struct GroupSplitLimits {
-  ///< at most so many have samples; members with `least` > 0 may be left out
+  /// Limit of devices with samples; members with `least` > 0 may be left out.
   std::size_t devices = 0;
   double seconds = 0;  ///< the step is below this; else there is no split, found in O(members)
 };
@@ -39,7 +39,6 @@ std::optional<GroupSplit> find_group_split(const std::vector<GroupMember>& group
                                            const GroupExchanges& exchanges, std::int64_t batch,
                                            const GroupSplitLimits& limits);
 
-/// Returns the step of a split by the closed form.
 double group_step(const std::vector<GroupMember>& group, const GroupExchanges& exchanges,
                   const std::vector<std::int64_t>& samples);
 

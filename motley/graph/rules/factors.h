@@ -13,7 +13,7 @@ namespace motley::graph {
 enum class Split : std::uint8_t {
   kNever,  ///< it needs the whole range: softmax, sorting, the window of a convolution
   kPlain,  ///< each device runs the same operator on its part
-  ///< the same, but it divides by the number of elements: results are weighted by part / whole
+  /// The same, but it divides by the number of elements: results are weighted by part / whole.
   kMean,
   kRewritten,  ///< possible with other instructions: statistics of all parts, offsets
 };

@@ -549,7 +549,7 @@ bool nll_rule(RuleBuilder& rule) {
   rule.set_operand(rule.operand(1), made.target);
   rule.set_operand(rule.operand(2), made.weight);
   if (reduction == kNoReduction) rule.set_result(0, made.target);
-  // if classes are split, all devices count all targets
+  // If classes are split, all devices count all targets.
   rule.set_independent(1, made.weight[0][0]);
   if (reduction == kMeanReduction)  // the total weight is counted over all samples first
     for (const DimFactors& dim : made.target) rule.set_independent(1, dim[0]);
