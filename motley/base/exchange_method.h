@@ -7,9 +7,9 @@
 
 namespace motley {
 
-/// How a collective runs if its members have parts of their own: n members, B elements in all, the
-/// largest part m, the smallest s. The formulas count what moves over a member's link each way in
-/// an all-gather or reduce-scatter.
+/// How a collective runs if members have parts of their own: n members, B elements in all, the
+/// largest part m, the smallest s. Formulas: traffic of a member's link each way, in an all-gather
+/// or reduce-scatter.
 enum class ExchangeMethod : std::uint8_t {
   kNative,        ///< all pairs at once, each with just its elements: (n - 1) m
   kPadded,        ///< the library's even collective on parts padded to m: (n - 1) m

@@ -12,9 +12,9 @@ namespace motley {
 /// Reads a whole file as bytes. Usage error when it cannot be read ("PATH: no such file").
 Result<std::string> read_file(const std::string& path);
 
-/// Writes to PATH.tmp, syncs and renames it, so a reader sees the old file or the whole new one. A
-/// full disk is a runtime error that keeps the old file and removes the temporary one. `readers`
-/// may read the file, within the process's mask.
+/// Writes PATH.tmp, syncs and renames it, so a reader sees the old file or the whole new one. A
+/// full disk is a runtime error that leaves only the old file. `readers` may read it, within the
+/// process's mask.
 enum class Readers { kAll, kOwner };
 Result<void> write_file_atomic(const std::string& path, std::string_view bytes,
                                Readers readers = Readers::kAll);

@@ -5,8 +5,8 @@
 namespace motley {
 
 /// Lanes of a device, which run at the same time. The compute lane and the transfer lane
-/// (collectives) each run their instructions in order. In the peer lane (sends and receives) only
-/// those of one direction between two devices are ordered.
+/// (collectives) each run in order; the peer lane only orders sends (or receives) between two
+/// devices.
 enum class Lane { kCompute, kTransfer, kPeer };
 
 /// Returns "compute", "transfer" or "peer", for text forms and messages.

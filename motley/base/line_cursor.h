@@ -10,10 +10,9 @@
 
 namespace motley {
 
-/// Reads one line of a text form from left to right. Each `take` skips spaces, consumes what it
-/// names if that comes next, and otherwise leaves the line unchanged. `expect` and `fail` record
-/// the first thing that was missing, for one clear message per line. The line must outlive the
-/// cursor.
+/// Reads one line of a text form from left to right. Each `take` skips spaces, and consumes what it
+/// names or leaves the line unchanged. `expect` and `fail` record the first thing that was missing,
+/// for one clear message per line. The line must outlive the cursor.
 ///
 ///   LineCursor line("buffer %3: f32");
 ///   line.expect_word("buffer") && line.expect('%') && line.expect_integer(id)
@@ -61,9 +60,9 @@ struct TextForm {
   std::string_view version;  ///< the first line: "motley.trace/1"
 };
 
-/// Passes each line after the first to `parse_line` with its number, except empty lines and lines
-/// that begin with '#'. Returns the number of the last line. Usage errors ("NAME:LINE: ..."): the
-/// first line is not the version; `parse_line` returns false.
+/// Passes each line after the first to `parse_line` with its number, except empty ones and those
+/// that begin with '#'. Returns the last line's number. Usage errors ("NAME:LINE: ..."): the first
+/// line is not the version; `parse_line` returns false.
 Result<int> parse_lines(std::string_view text, const std::string& name, const TextForm& form,
                         const std::function<bool(LineCursor&, int)>& parse_line);
 

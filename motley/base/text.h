@@ -41,8 +41,7 @@ std::string format_seconds(Seconds seconds);
 std::string format_rate(BytesPerSecond rate);
 
 /// Parse quantities with units as in hand-written files: "512MiB" "24GiB" "1.2GB" "64kB" "100B";
-/// "120s" "100us" "3ms"; "10Gbps" "1Gbps" "40GB/s". A number without a unit is in bytes, seconds or
-/// bytes per second. Usage errors say what is wanted.
+/// "120s" "100us" "3ms"; "10Gbps" "1Gbps" "40GB/s"; without unit bytes, seconds, bytes per second.
 Result<Bytes> parse_bytes(std::string_view text);
 Result<Seconds> parse_seconds(std::string_view text);
 Result<BytesPerSecond> parse_rate(std::string_view text);

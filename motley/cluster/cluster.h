@@ -42,8 +42,8 @@ struct Device {
   /// For a CPU: the share of a core's time that its host grants, if it is less than one core. Only
   /// the host enforces it; steps are measured whole.
   std::optional<double> quota = std::nullopt;
-  /// For a GPU: its driver's id ("GPU-8a1c..."), by which a worker finds it whatever its ordinal
-  /// is; "": the worker uses `local_index`.
+  /// For a GPU: its driver's id ("GPU-8a1c..."), which finds it at any ordinal; "": by
+  /// `local_index`.
   std::string uuid = "";
   /// The assumed model where the file gives none; set by the reader of the file. Not in the file.
   std::string taken_for = "";
@@ -98,8 +98,8 @@ Result<DeviceId> find_device(const Cluster& cluster, std::string_view name);
 /// Returns the price per hour of all machines of these devices; none: a machine has no price.
 std::optional<double> price_per_hour(const Cluster& cluster, const std::vector<DeviceId>& devices);
 
-/// Returns whether the devices compute bitwise identical results: same kind, model and number of
-/// threads, which determine the order of sums.
+/// Returns whether devices compute bitwise identically: same kind, model and threads (order of
+/// sums).
 bool are_identical(const Cluster& cluster, const std::vector<DeviceId>& devices);
 
 /// Finds devices that are the same GPU, in groups of two or more: same UUID or, without one, same
@@ -111,8 +111,8 @@ std::vector<std::vector<DeviceId>> find_shared_gpus(const Cluster& cluster,
 /// memory of the whole GPU. Planning and workers respect the parts.
 void part_shared_memory(Cluster& cluster, const std::vector<DeviceId>& devices);
 
-/// Returns the links in the order in which pairs of nodes prefer them: fewest nodes first (`all` is
-/// last), then fastest, then as listed.
+/// Returns the links in order of preference: fewest nodes (`all` last), then fastest, then as
+/// listed.
 std::vector<const Link*> links_by_preference(const Cluster& cluster);
 
 /// The slowest connection within a group of devices: the smallest bandwidth and the largest latency
@@ -127,8 +127,7 @@ struct Route {
 };
 std::optional<Route> group_route(const Cluster& cluster, const std::vector<DeviceId>& devices);
 
-/// Parses and verifies the TOML form (docs/formats/cluster.md). Errors "NAME:LINE: ...", with a
-/// suggestion for unknown keys.
+/// Parses and verifies the TOML form (docs/formats/cluster.md). Errors "NAME:LINE: ...".
 Result<Cluster> parse_cluster(std::string_view text, const std::string& name);
 Result<Cluster> read_cluster(const std::string& path);
 /// Prints canonical TOML; parse_cluster(print_cluster(c)) == c.

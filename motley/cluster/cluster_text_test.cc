@@ -14,8 +14,7 @@
 namespace motley::cluster {
 namespace {
 
-// Returns a file of one node "a" with one CPU device. Extra lines of the node's table begin at line
-// 5, those of the device's at line 7.
+// A node "a" with a CPU device; more lines of the node begin at line 5, of the device at line 7.
 std::string file_with(const std::string& node_lines, const std::string& device_lines = "",
                       const std::string& rest = "") {
   return "schema = \"motley.cluster/1\"\nname = \"lab\"\n[[node]]\nname = \"a\"\n" + node_lines +

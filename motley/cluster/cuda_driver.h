@@ -27,8 +27,8 @@ struct CudaDevices {
 using FindFunction = std::function<void*(const char* name)>;
 
 /// Queries the driver library (libcuda.so.1) and, for NVLink, NVIDIA's management library
-/// (libnvidia-ml.so.1). Opens both when called, so building needs no toolkit. Creates no context.
-/// May take seconds on hosts with many devices.
+/// (libnvidia-ml.so.1), opened when called: building needs no toolkit. Creates no context. May take
+/// seconds with many devices.
 CudaDevices list_cuda_devices();
 
 /// Queries open libraries; an empty one is missing.

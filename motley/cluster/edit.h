@@ -27,10 +27,9 @@ struct Edited {
 ///   link a-b x2         scales the link that joins exactly these nodes; "all"; or a rate: "10Gbps"
 ///   links x2            scales all links and the `bandwidth` of nodes
 ///
-/// Adding or removing a device changes its node's price in proportion to the node's devices. A node
-/// without devices is removed, and so are links left with one node. The result is verified. Usage
-/// errors (code cluster.edit) list the names that exist where a text matches none, refuse to remove
-/// the last device, or say what a text may be.
+/// Changing the number of devices scales the node's price. A node without devices is removed, as
+/// are links with one node left. The result is verified. Usage errors (code cluster.edit) list
+/// existing names, refuse to remove the last device, or say what a text may be.
 Result<Edited> edit_cluster(const Cluster& cluster, std::string_view edit);
 
 Edited edit_nothing(const Cluster& cluster);

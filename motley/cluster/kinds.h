@@ -17,9 +17,9 @@ using FlopsPerSecond = Quantity<struct FlopsPerSecondTag, double>;
 
 enum class Processor { kGpu, kCpu };
 
-/// The highest rate of multiply-adds in each format, by the fastest unit of the device (vector
-/// units, tensor or matrix cores), at the vendor's rated clock: boost for GPUs, base for CPUs. It
-/// is a ceiling of large matrix products, never an expectation.
+/// The highest rate of multiply-adds in each format, by the fastest unit (vector units, tensor or
+/// matrix cores), at the vendor's rated clock: boost for GPUs, base for CPUs. A ceiling of large
+/// matrix products, never an expectation.
 ///
 /// - Dense: never the doubled figures "with sparsity".
 /// - 8- and 16-bit products are summed in f32 (i8: in i32), as training does: half the advertised
@@ -36,9 +36,9 @@ struct PeakRates {
   std::optional<FlopsPerSecond> tf32, f16, bf16, f8, i8;
 };
 
-/// A kind of device that a plan may name without having one. A GPU is what the driver shows as one
-/// device: one of the two dies of a K80 or MI250X, one of the four of an A16. A CPU is one socket
-/// with all its cores.
+/// A kind of device that a plan may name without having one. A GPU is one device of the driver: one
+/// of the two dies of a K80 or MI250X, one of the four of an A16. A CPU is a socket with all its
+/// cores.
 ///
 /// `source` names the vendor's document (kind_sources()) that contains every figure except those in
 /// `derived`: "f64: 1/64 of f32; bandwidth: 384 bit x 21 Gbps", computed from the other figures and
@@ -66,9 +66,9 @@ struct PlanningKind {
   std::string_view derived;
 };
 
-/// Part of the memory printed on a card that counts as free by default: the least that drivers
-/// offer (8 % less). A desktop card has no error correction, so its driver offers 98 %; the other 6
-/// %, 0.7 GiB of 11 and 1.4 GiB of 24, are for the desktop.
+/// Part of a card's printed memory that counts as free by default: the least that drivers offer (8
+/// % less). Desktop cards have no error correction and offer 98 %; the other 6 %, 0.7 GiB of 11 and
+/// 1.4 GiB of 24, are for the desktop.
 inline constexpr double kFreeOfPrinted = 0.92;
 
 /// A document of a vendor: "a100" -> "NVIDIA A100 Tensor Core GPU data sheet, June 2021".
@@ -90,10 +90,10 @@ std::vector<std::string> known_kinds();
 /// Usage error with a suggestion: "unknown device kind 'rtx409', did you mean 'rtx4090'?".
 Result<PlanningKind> find_kind(std::string_view name);
 
-/// Finds the planning kind for the name that a driver or operating system gives a device: "NVIDIA
-/// A10", "Tesla V100-SXM2-16GB", "AMD EPYC 7742 64-Core Processor". Absent if none fits. Where one
-/// name is sold with two sizes of memory (RTX 3060, 3080, 4060 Ti), the kind is the one with more
-/// units sold; a cluster file's `memory` corrects the size.
+/// Finds the planning kind by the name that a driver or operating system shows: "NVIDIA A10",
+/// "Tesla V100-SXM2-16GB", "AMD EPYC 7742 64-Core Processor". Absent if none fits. For a name with
+/// two sizes of memory (RTX 3060, 3080, 4060 Ti), the one with more units sold; a cluster file's
+/// `memory` corrects it.
 std::optional<PlanningKind> kind_of_model(std::string_view model);
 
 /// Returns the vendor by the title of its source: "NVIDIA", "AMD", "Intel", "AWS".

@@ -11,10 +11,9 @@ namespace motley::cluster {
 std::string short_rate(BytesPerSecond rate);
 std::string short_seconds(Seconds seconds);
 
-/// Print exactly: parse_bytes, parse_rate and parse_seconds (motley/base/text.h) return the same
-/// value. Bytes in the largest unit that divides them ("512MiB", "1500B"). Rates and times as above
-/// or, if six digits are not enough, as a plain number of bytes per second or seconds
-/// ("123456789.25"), which a cluster file accepts too.
+/// Print exactly: parse_bytes, parse_rate and parse_seconds (motley/base/text.h) return the value.
+/// Bytes in the largest unit that divides them ("512MiB", "1500B"). Rates and times as above or, if
+/// six digits are not enough, as plain bytes per second or seconds ("123456789.25").
 std::string print_bytes(Bytes bytes);
 std::string print_rate(BytesPerSecond rate);
 std::string print_seconds(Seconds seconds);

@@ -31,12 +31,12 @@ class CostModel {
     }
     return all;
   }
-  /// Returns the seconds of a collective of a group, or of a "motley::send" from the first device
-  /// to the second, alone on its links and from the arrival of the last member. `bytes` are those
-  /// of program::priced_bytes: for "motley::all_reduce" the tensor; for "motley::all_gather" and
-  /// "motley::reduce_scatter" the whole as if each of n members had the largest part m (n m; even
-  /// parts: the tensor), since the slowest member moves (n - 1) m; for "motley::all_to_all" the
-  /// most that a member holds before or after.
+  /// Returns the seconds of a group's collective, or of a "motley::send" from the first device to
+  /// the second, alone on its links and from the last arrival. `bytes` are those of
+  /// program::priced_bytes: for "motley::all_reduce" the tensor; for "motley::all_gather" and
+  /// "motley::reduce_scatter" n m, as if each of n members had the largest part m, since the
+  /// slowest member moves (n - 1) m; for "motley::all_to_all" the most that a member holds before
+  /// or after.
   virtual Result<Seconds> collective_time(std::string_view op, Bytes bytes,
                                           const std::vector<std::string>& devices) const = 0;
   /// Returns the same with the traffic on each link, so that simultaneous transfers share links. By
@@ -46,8 +46,8 @@ class CostModel {
     MOTLEY_ASSIGN(const Seconds time, collective_time(op, bytes, devices));
     return Transfer{{{time, {}}}};
   }
-  /// Returns how much slower a device computes while it exchanges with the group: at 1 / (1 + this)
-  /// of its speed. 0: not at all, or unknown.
+  /// Returns f for a device that computes at 1 / (1 + f) of its speed while it exchanges; 0:
+  /// unknown.
   virtual double interference(const std::string& /*device*/,
                               const std::vector<std::string>& /*group*/) const {
     return 0;

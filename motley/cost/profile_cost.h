@@ -73,8 +73,7 @@ class ProfileCost : public CostModel {
   double interference(const std::string& device,
                       const std::vector<std::string>& group) const override;
   std::vector<double> link_capacities() const override;
-  /// Returns the curves of which collective_time is the minimum at any bytes: the measured one, or
-  /// a line for each algorithm of the collective.
+  /// Returns the curves whose minimum is collective_time: the measured one, or one per algorithm.
   Result<std::vector<CollectiveCurve>> collective_curves(
       std::string_view op, const std::vector<std::string>& devices) const;
   Result<std::vector<CollectiveCurve>> collective_curves(

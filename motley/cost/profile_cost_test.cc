@@ -219,8 +219,7 @@ TEST_F(ProfileCostTest, RoutesWithoutLinksTakeFixedTimes) {
   EXPECT_TRUE(transfer->phases[0].flows.empty());
 }
 
-// Measured among two and four ranks. Three ranks, equally near to both, use the value of two. Route
-// and device must match.
+// The value for the nearest number of ranks counts; route and device must match.
 TEST(ProfileCostInterference, IsThatOfTheGroupsRouteAndSize) {
   const DeviceKey key{"cpu", 1, "2.15"};
   const ProfileCost cost(lab(),

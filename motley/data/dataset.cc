@@ -226,8 +226,7 @@ class ArrayMatcher {
   const std::vector<InputSpec>& inputs_;
 };
 
-/// A flat file of unsigned tokens: sample i is tokens [i*seq, (i+1)*seq), plus 1 for a second
-/// input.
+/// A flat file of unsigned tokens: sample i is [i*seq, (i+1)*seq), shifted by 1 for a second input.
 class TokenDataset : public Dataset {
  public:
   TokenDataset(MappedFile file, std::size_t width, std::int64_t seq, std::size_t inputs)

@@ -31,8 +31,8 @@ class SampleSet {
 };
 
 /// Some samples of a dataset in a file, for a machine whose ranks read no others. open_dataset
-/// opens it in place of the whole dataset (by its name's ending, kExcerptEnding). Samples keep
-/// their numbers; Dataset::has tells which exist. Contents:
+/// opens it instead (kExcerptEnding). Samples keep their numbers; Dataset::has tells which exist.
+/// Contents:
 ///
 ///   {"schema": "motley.excerpt/1", ...}  one line: samples, kept, inputs, bytes of a row of each
 ///   i64[kept]                            sample numbers, ascending

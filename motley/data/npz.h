@@ -31,9 +31,9 @@ class Npz {
   /// Returns the sorted names of the arrays, without ".npy" and other members.
   std::vector<std::string> names() const;
   bool has(std::string_view name) const { return members_.find(name) != members_.end(); }
-  /// Returns one array. A stored one is a view of the file (no copy); a deflated one is inflated
-  /// once and kept. Verifies checksums, for stored arrays only up to kCheckedBytes, because it
-  /// reads them all. Requires has(name).
+  /// Returns one array: a view of the file if stored, else inflated once and kept. Verifies
+  /// checksums, of stored arrays only up to kCheckedBytes, because it reads them all. Requires
+  /// has(name).
   Result<TensorView> array(std::string_view name);
 
   static constexpr std::uint64_t kCheckedBytes = std::uint64_t{64} << 20;

@@ -53,9 +53,9 @@ std::string layer_by_parameter(const Graph& graph, const Op& op) {
   return op.module.empty() || path.starts_with(op.module + ".") ? path : "";
 }
 
-/// Returns, by operator, the layer of its module in the order of the forward pass; kNone without a
-/// module. Operators beside the layers of one module (an embedding and a head around the blocks of
-/// "model") form a layer per module.
+/// Returns each operator's layer by module, in the order of the forward pass; kNone without a
+/// module. Operators beside a module's layers (embedding and head of "model") form a layer per
+/// module.
 std::vector<std::size_t> find_modules(const Graph& graph, LayerChain& chain) {
   std::map<std::string, std::vector<OpId>> groups;
   const std::vector<Layer> layers = find_layers(graph);

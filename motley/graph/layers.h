@@ -14,7 +14,7 @@ struct Layer {
   std::vector<ValueId> parameters;  ///< parameters first used here
 };
 
-/// Splits the graph by module path. A numeric path component under a parent with at least two such
+/// Splits the graph by module path. A numeric component under a parent with at least two such
 /// children makes each child a layer; other operators are grouped by their first component.
 /// Deterministic; each operator is in exactly one layer.
 std::vector<Layer> find_layers(const Graph& graph);

@@ -48,8 +48,8 @@ Graph renamed(Graph graph) {
   return graph;
 }
 
-// The first layer reads an input, so the other five are identical. With three of them kept, only
-// names differ from a graph of four layers.
+// The first layer reads an input, so the other five are identical. Keeping three of them gives a
+// graph of four layers with other names.
 TEST(ShortGraph, IsTheGraphOfFewerLayers) {
   const Graph graph = layers_of(6);
   const ShortGraph made = shorten(graph, find_layer_chain(graph), 3);

@@ -54,8 +54,8 @@ class SizeExpr {
   std::shared_ptr<const Node> node_;  // shared: immutable, copied with every value
 };
 
-/// Parses a whole text and folds operations on integers. Bounded (1,000 nodes, 64 levels of
-/// parentheses). Errors give the column.
+/// Parses and folds a whole text. Bounded (1,000 nodes, 64 parentheses deep). Errors give the
+/// column.
 Result<SizeExpr> parse_size_expr(std::string_view text);
 
 }  // namespace motley::graph

@@ -159,8 +159,7 @@ class SizedOp {
   double result_elements(std::size_t position) const {
     return position < op_.outputs.size() ? elements_of(op_.outputs[position]) : 0;
   }
-  /// Returns the extent of argument 0, or result 0 if larger, along the dimensions of a list
-  /// argument.
+  /// Returns the extent of argument 0 (result 0 if larger) along the dimensions of a list argument.
   double extent_along(std::size_t position) const {
     const auto* dims = position < op_.arguments.size()
                            ? std::get_if<SymbolicArguments>(&op_.arguments[position].value)
@@ -216,9 +215,9 @@ MaybeFlops products(double n, std::optional<double> inner) {
   return 2 * n * *inner;
 }
 
-/// Returns the operations of a convolution. `weight` is [out, in / groups, kernel...], or [in, out
-/// / groups, kernel...] when transposed. Each position of the other side meets the weight's
-/// elements divided by its dimension 0.
+/// Returns the operations of a convolution. `weight` is [out, in / groups, kernel...], transposed
+/// [in, out / groups, kernel...]. Each position of the other side meets its elements over its
+/// dimension 0.
 MaybeFlops convolution(const SizedOp& op, std::size_t weight, double positions) {
   const auto elements = op.elements(weight);
   const auto first = op.dimension(weight, 0);
@@ -234,8 +233,8 @@ MaybeFlops convolution_forward(const SizedOp& op) {
 }
 
 /// convolution_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation,
-/// transposed, output_padding, groups, output_mask): the gradients of input and weight each cost as
-/// much as the forward pass, that of the bias is a sum.
+/// transposed, output_padding, groups, output_mask): input and weight each cost a forward pass, the
+/// bias a sum.
 MaybeFlops convolution_backward(const SizedOp& op) {
   const double positions = op.elements(op.flag(7) ? 1 : 0).value_or(0);
   const auto forward = convolution(op, 2, positions);

@@ -29,9 +29,8 @@ Work op_work(const Graph& graph, OpId op, const ShapeOf& shape_of);
 
 Work total_work(const Graph& graph, const Sizes& sizes);
 
-/// Returns whether the operator only makes another view of its first argument's memory (view, t,
-/// expand, slice, ...). By name, with or without overload; used for liveness and costs. aten::view
-/// counts although it copies memory that is not contiguous.
+/// Returns whether the operator (with or without overload) only makes a view of its first argument
+/// (view, t, expand, slice, ...). aten::view counts, although it copies non-contiguous memory.
 bool is_view(std::string_view op_name);
 
 }  // namespace motley::graph

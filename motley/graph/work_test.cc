@@ -11,8 +11,8 @@
 namespace motley::graph {
 namespace {
 
-/// Returns the work at batch 2 of one operator over these leaves (such as "f32[2, 3]", from %0 on).
-/// An additional input takes the last id.
+/// Returns the work at batch 2 of an operator on leaves "f32[2, 3]" from %0 on; an input comes
+/// last.
 Work work_of(const std::vector<std::string>& leaves, const std::string& results_and_call) {
   std::string text = "motley.graph/1\nname \"one\"\nsize batch 1 64\n";
   std::size_t id = 0;
@@ -99,8 +99,8 @@ TEST(Work, ConvolutionBackwardFollowsItsOutputMask) {
 }
 
 // q [2, 3, 4, 8], k [2, 3, 5, 8], v [2, 3, 5, 6]. Scores: 2*3*4*5 = 120 of 8 products and sums,
-// 1920; times v: 2*3*4*6 = 144 of 5, 1440. Backward: scores again, gradients of q and k, 3 * 1920;
-// gradients of the probabilities and of v, 2 * 1440.
+// 1920; times v: 2*3*4*6 = 144 of 5, 1440. Backward: scores, gradients of q and k: 3 * 1920; of
+// probabilities and v: 2 * 1440.
 TEST(Work, Attention) {
   const std::vector<std::string> leaves = {"f32[batch, 3, 4, 8]", "f32[batch, 3, 5, 8]",
                                            "f32[batch, 3, 5, 6]", "f32[batch, 3, 4, 6]",

@@ -47,8 +47,7 @@ std::vector<std::string> optimizer_names();
 /// Returns whether the kind uses a constant ("momentum", "nesterov", "beta1", "beta2", "eps").
 bool uses_constant(OptimizerKind kind, std::string_view constant);
 
-/// Returns whether an update depends on the whole parameter (adafactor, muon), so that devices with
-/// parts of it exchange more than sums.
+/// Returns whether an update needs the whole parameter (adafactor, muon), not only sums over parts.
 bool needs_whole(OptimizerKind kind);
 
 /// State that the optimizer keeps for a parameter from step to step.

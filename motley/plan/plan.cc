@@ -650,8 +650,7 @@ void add_turns(const Plan& plan, const ReplicaCheck& check, std::vector<std::str
 Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
                          const cluster::Cluster& cluster) {
   ReplicaCheck check(cluster);
-  // Sums wrap like unsigned numbers: a file may hold any integers, and the clauses of the replicas
-  // name those that are out of range.
+  // Sums wrap like unsigned numbers: a file may hold any integers, which other clauses refuse.
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < plan.replicas.size(); ++i) {
     check.add(i, plan.replicas[i]);

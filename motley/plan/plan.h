@@ -71,10 +71,9 @@ struct Plan {
 /// Returns a replica's micro-batches from sample `first` on: as equal as possible, larger first.
 std::vector<Stretch> find_stretches(const Replica& replica, std::int64_t first);
 
-/// Returns whether the plan is more than data parallelism or one region shared by all devices. It
-/// is if a replica has several regions, if several devices share a region beside other replicas, if
-/// replicas differ in the number or size of their micro-batches or in recomputed operators, or if
-/// states are shared over replicas.
+/// Returns whether the plan is more than data parallelism or one region shared by all devices: a
+/// replica with several regions, or with a shared region beside other replicas; different numbers
+/// or sizes of micro-batches, or recomputed operators, among replicas; or shared states.
 bool has_stages(const Plan& plan);
 
 /// One rank of a plan.
@@ -93,8 +92,7 @@ Plan in_micro_batches(Plan plan, std::int64_t micro_batches);
 /// Returns whether several devices share operators of the graph, not only the samples.
 bool splits_operators(const Plan& plan);
 
-/// Returns the replicas of data parallelism: devices[i] gets samples[i] of every global batch.
-/// Entries of zero samples are left out.
+/// Returns one replica per device, with samples[i] of every global batch; none for zero samples.
 std::vector<Replica> make_replicas(const std::vector<DeviceId>& devices,
                                    const std::vector<std::int64_t>& samples);
 
@@ -114,8 +112,8 @@ Result<Plan> parse_plan(std::string_view text, const std::string& name,
 
 /// Reports all violations in one message: samples sum to the global batch, no device is in two
 /// replicas, devices exist, regions have usable shares and no operator twice, hashes equal those of
-/// model and cluster (else stale). Lowering verifies the rest: that regions cover all operators of
-/// the model, that operators can be split this way, and memory.
+/// model and cluster (else stale). Lowering verifies that regions cover the model, splits, and
+/// memory.
 Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
                          const cluster::Cluster& cluster);
 

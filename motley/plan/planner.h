@@ -20,9 +20,8 @@ struct Price {
   Seconds rounding;          ///< part of `step` that rounding to whole nanoseconds may add
 };
 
-/// Prices plans: the one measure by which planners compare them. Implemented over cost tables and
-/// the simulator; tests use small tables. Const and deterministic. The price depends on the plan's
-/// program only, not on the planner that found it.
+/// Prices plans: the measure by which planners compare them. Implemented over cost tables and the
+/// simulator; tests use small tables. Deterministic; depends on the plan's program only.
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
@@ -60,8 +59,8 @@ struct Problem {
   /// How many other devices shall mirror what only one device has. Planners of shardings choose
   /// with a rough price of these copies; the price of a plan excludes them.
   int copies = 0;
-  /// A search stops after this and returns its best plan with reason `limit`. The result then
-  /// depends on the speed of the machine.
+  /// A search stops after this with its best plan, reason `limit`; the result depends on the
+  /// machine.
   std::optional<Seconds> time_limit;
 };
 
@@ -90,9 +89,9 @@ struct Alternative {
   std::optional<Seconds> measured = {};  ///< in an earlier run
 };
 
-/// The answer. `optimal` claims that no plan in the planner's search space (splits of the batch,
-/// with operators split or not) has a smaller predicted step. `lower_bound` holds for every plan of
-/// that space and never exceeds a known `predicted_step`.
+/// The answer. `optimal`: no plan that the planner searches (splits of the batch, with operators
+/// split or not) has a smaller predicted step. `lower_bound` holds for all of them and never
+/// exceeds a known `predicted_step`.
 struct PlanOutcome {
   Reason reason = Reason::kInfeasible;
   std::optional<Plan> plan;  ///< absent when infeasible; optional when limit

@@ -14,9 +14,8 @@ namespace motley::program {
 inline constexpr std::string_view kTake = "motley::take";
 inline constexpr std::string_view kPut = "motley::put";
 
-/// Elements of a contiguous tensor seen flat: from `begin` on, one side per direction with its
-/// extent and stride, the outermost first. In an argument list [begin, extent, stride, extent,
-/// stride, ...].
+/// Elements of a contiguous tensor seen flat: from `begin` on, by extent and stride of each side,
+/// the outermost first. In an argument list [begin, extent, stride, extent, stride, ...].
 ///
 ///   columns 2 and 3 of f32[4, 6]: [2, 4, 6, 2, 1]
 struct Box {

@@ -107,8 +107,8 @@ std::string boxes_key(const DeviceProgram& program, const Instruction& instructi
                      copies.elements, copies.from.size());
 }
 
-/// Returns the key of a draw. Its number and its place in the batch change values only. A draw
-/// without operands is identified by its result.
+/// Returns the key of a draw, without its number and place, and with its result if it reads
+/// nothing.
 std::string drawn_key(const DeviceProgram& program, const Instruction& instruction) {
   std::string key;
   ArgumentList shaping = instruction.arguments;

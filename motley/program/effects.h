@@ -15,9 +15,8 @@ bool may_be_new(BufferKind kind);
 /// What an instruction does to the memory of one of its arguments.
 enum class Access { kRead, kWrite };
 
-/// Calls `visit(BufferId, Access)` for every buffer among the arguments, in order.
-/// motley::all_reduce, motley::update, motley::assign, motley::put and ATen operators whose name
-/// ends in `_` write in place; all others only read.
+/// Calls `visit(BufferId, Access)` for every buffer among the arguments, in order. Only these write
+/// in place: motley::all_reduce, update, assign, put and ATen operators whose name ends in `_`.
 template <typename Visit>
 void for_each_access(const Instruction& instruction, const Visit& visit);
 

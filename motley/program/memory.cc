@@ -36,9 +36,9 @@ class Lifetimes {
   }
 
  private:
-  /// Finds where each instruction begins and where its effects end. An exchange begins as soon as
-  /// the compute that it waits for has finished, and ends before the first compute instruction that
-  /// waits for it, in both cases directly or through others.
+  /// Finds where each instruction begins and where its effects end. An exchange begins after the
+  /// compute that it waits for and ends before the first compute that waits for it, directly or
+  /// through others.
   void find_positions(const Order& order) {
     const std::size_t count = program_.instructions.size();
     begins_.resize(count);

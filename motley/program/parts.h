@@ -61,17 +61,16 @@ struct TensorParts {
 /// Returns none for other operators and for malformed arguments.
 std::optional<TensorParts> find_tensor_parts(const Instruction& instruction);
 
-/// Describes a fault in the counts, dtypes and sizes of an instruction of these six operators on
-/// rank `rank`: "found counts of 2 members, wanted 3". Returns an empty text if there is none or
-/// for another operator. Requires valid ids and a valid group.
+/// Describes a fault in the counts, dtypes and sizes of an instruction of these six operators on a
+/// rank: "found counts of 2 members, wanted 3". Empty without fault. Requires valid ids and group.
 std::string find_parts_fault(const Program& program, std::size_t rank,
                              const Instruction& instruction);
 
-/// Returns the bytes of the even exchange that moves as much through its slowest member; it prices
-/// an all-gather or a reduce-scatter. Each of n members has at most m and at least s elements, all
-/// together B. Grouped, a member passes on all but the next one's part: n / (n - 1) (B - s).
-/// Otherwise it sends m to all others: n m. Both are B for even parts. Example: 3, 0 and 5 f32: 3 *
-/// 5 * 4 = 60; grouped 3 / 2 * 8 * 4 = 48.
+/// Returns the bytes of the even exchange that moves as much through its slowest member: the price
+/// of an all-gather or reduce-scatter. n members have at most m and at least s elements, all
+/// together B. Grouped, a member passes on all but the next one's part: n / (n - 1) (B - s). Else
+/// it sends m to all: n m. Both are B for even parts. 3, 0 and 5 f32: 3 * 5 * 4 = 60; grouped 3 / 2
+/// * 8 * 4 = 48.
 Bytes even_bytes(ExchangeMethod method, const std::vector<std::int64_t>& counts,
                  std::int64_t element_size);
 

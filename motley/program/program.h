@@ -114,8 +114,7 @@ Program own_program(const Program& program, Rank rank);
 inline constexpr std::string_view kSend = "motley::send";
 inline constexpr std::string_view kReceive = "motley::receive";
 
-/// Returns the rank at the other end of a "motley::send" or "motley::receive"; none for other
-/// instructions and for those that name no rank.
+/// Returns the rank at the other end of a "motley::send" or "motley::receive"; else none.
 Rank peer_of(const Instruction& instruction);
 
 /// Returns whether the instruction is a collective, a send or a receive.

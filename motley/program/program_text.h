@@ -8,7 +8,7 @@
 
 namespace motley::program {
 
-/// Line-based text form (docs/formats/program.md). parse_program(print_program(p)) == p. Parsing
+/// Line-based text form (docs/formats/program.md); parse_program(print_program(p)) == p. Parsing
 /// verifies. Errors "NAME:LINE: ...".
 std::string print_program(const Program& program);
 Result<Program> parse_program(std::string_view text, const std::string& name);

@@ -515,8 +515,7 @@ std::vector<Rank> members_here(const Program& program, std::size_t group) {
   return here;
 }
 
-/// Checks that all members have a group's collectives in one order with equal operator, size,
-/// dtype.
+/// Checks that a group's members have the same collectives in order: operator, size and dtype.
 void check_collectives(const Program& program, Violations& violations) {
   std::vector<std::vector<std::vector<Collective>>> by_group(program.groups.size());
   for (auto& ranks : by_group) ranks.resize(program.devices.size());

@@ -243,8 +243,7 @@ TEST(ProgramVerify, CollectivesMatchOnAllMembers) {
             "p:14: c:0: found 1 collectives of group 0, wanted 2 as on a:0");
 }
 
-/// Returns the violations of two devices; the first line of `a` is line 6, of `b` after its
-/// buffers.
+/// Returns the violations of two devices; `a` begins at line 6, `b` after its buffers.
 std::string violations_between(const std::string& a, const std::string& b) {
   return violations_of(
       "group 0: 0 1\n"

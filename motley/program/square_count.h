@@ -4,8 +4,7 @@
 
 namespace motley::program {
 
-/// Label of instructions that count squares of gradients for the report
-/// (synth/noise/gradient_squares.h).
+/// Label of instructions that count squares of gradients (synth/noise/gradient_squares.h).
 inline constexpr const char* kSquaresLabel = "gradient squares";
 
 /// Returns whether the instruction only counts squares. A step without these trains the same.

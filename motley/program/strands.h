@@ -42,8 +42,8 @@ class Order {
   explicit Order(const DeviceProgram& program);
 
   const Strands& strands() const { return strands_; }
-  /// Returns the last instruction of a strand, other than i's own, that has certainly finished when
-  /// `i` starts; none if there is none.
+  /// Returns the last instruction of another strand that has certainly finished when `i` starts, or
+  /// none.
   InstructionId finished(std::size_t i, std::size_t strand) const {
     return clocks_[clock_of_[i] * strands_.all.size() + strand];
   }

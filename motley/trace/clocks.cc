@@ -8,8 +8,7 @@
 namespace motley::trace {
 namespace {
 
-/// Ends of a step's collectives with their names. Sends and receives are left out: the two sides of
-/// a message end at different times.
+/// Ends and names of a step's collectives; the two ends of a message are at different times.
 struct Exchanges {
   std::vector<std::string> names;
   std::vector<Nanoseconds> ends;

@@ -45,8 +45,7 @@ Nanoseconds total_time(const Run& run) {
   return total;
 }
 
-/// Returns the exchanges of a device as if in one lane: overlapping intervals of any lane become
-/// one, with the step of the first.
+/// Merges a device's overlapping exchanges of any lane into one, with the step of the first.
 std::vector<Interval> merge_exchanges(const Trace& trace, std::size_t device) {
   const Run transfer = lane_intervals(trace, device, Lane::kTransfer);
   const Run peer = lane_intervals(trace, device, Lane::kPeer);

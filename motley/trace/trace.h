@@ -57,8 +57,7 @@ Result<Trace> parse_trace(std::string_view text, const std::string& name);
 /// compute or transfer lane do not overlap, devices and instructions exist. First violation.
 Result<void> verify_trace(const Trace& trace, const std::string& name);
 
-/// Measures of a verified trace, whose marks and intervals are of the same steps. Linear; 0 without
-/// steps.
+/// Measures of a verified trace with marks and intervals of the same steps. Linear; 0 if no steps.
 Seconds median_step(const Trace& trace);  ///< median over steps of the slowest device's time
 std::vector<double> busy_share(const Trace& trace);  ///< compute time / step time, per device
 /// Mean over devices of the time per step in which they exchange and do not compute.

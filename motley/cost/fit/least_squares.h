@@ -16,9 +16,8 @@ struct FitOptions {
 };
 
 /// Returns the x that minimises sum_i ((rows[i] . x - targets[i]) / targets[i])^2: the mean squared
-/// *relative* error, so that a microsecond and a second count alike. Scales columns inside. Usage
-/// error (cost.fit) without rows, for rows of unequal length, or for a target that is not > 0.
-/// O(rows columns^2) per active set.
+/// *relative* error, so a microsecond and a second count alike. Scales columns. Usage error
+/// (cost.fit): no rows, unequal rows, a target that is not > 0. O(rows columns^2) per active set.
 Result<std::vector<double>> fit_relative(const std::vector<std::vector<double>>& rows,
                                          const std::vector<double>& targets,
                                          const FitOptions& options = {});

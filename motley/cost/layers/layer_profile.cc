@@ -78,8 +78,7 @@ bool has_updates(const std::vector<LayerTime>& layers) {
                      [](const LayerTime& time) { return time.update.value != 0; });
 }
 
-/// Returns whether the first layer, which looks up and returns no gradient, may have a backward
-/// pass too short to measure beside the others.
+/// Returns whether the first layer, a look-up, may have an unmeasurably short backward pass.
 bool has_brief_lookup(const std::vector<LayerTime>& layers) {
   double others = 0;
   for (std::size_t i = 1; i < layers.size(); ++i) others += pass(layers[i]);

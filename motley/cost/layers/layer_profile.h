@@ -32,9 +32,8 @@ struct LayerSize {
 /// Times of one device kind at one degree of tensor parallelism: micro-batch (samples) -> layers.
 using LayerTable = std::map<std::int64_t, std::vector<LayerTime>>;
 
-/// A model profiled layer by layer on some device kinds. Importers of other tools' profiles make it
-/// (cost/layers/sailor.h, cost/layers/metis.h); it prices plans of stages
-/// (search/stages/costs/layer_stage_costs.h).
+/// A model profiled layer by layer on some device kinds: made by importers (cost/layers/sailor.h,
+/// cost/layers/metis.h), used to price stages (search/stages/costs/layer_stage_costs.h).
 struct LayerProfile {
   std::string model;
   std::int64_t tokens = 0;  ///< per sample; 0 = unknown

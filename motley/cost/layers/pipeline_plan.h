@@ -20,9 +20,8 @@ struct PipelineStage {
   bool operator==(const PipelineStage&) const = default;
 };
 
-/// A plan as other tools have it: stages cover the layers in order, all have the same replicas, all
-/// replicas the same micro-batches, 1F1B. Devices are numbered by stage, then by replica, and fill
-/// hosts of their kind in this order. search/stages prices it.
+/// A plan as other tools have it: stages cover the layers in order, all with the same replicas and
+/// micro-batches, 1F1B. Devices are numbered by stage, then replica, and fill hosts of their kind.
 struct PipelinePlan {
   std::vector<PipelineStage> stages;
   std::int64_t micro_batch = 1;    ///< samples

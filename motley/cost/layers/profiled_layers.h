@@ -12,11 +12,10 @@ namespace motley::cost {
 
 /// Times of programs of a profile's layers (layer_graph.h) on one kind of device.
 ///
-/// A layer's pass takes the profiled time for the kind, the degree that follows from its part of
-/// the rows, and its samples. An update takes a part of the layer's update in proportion to its
-/// bytes among the device's bytes of the layer. Everything else in a program (sums of gradients,
-/// packing, views) is included in these times or unknown, and takes none. A backward pass needs as
-/// much scratch as the layer keeps, for its gradients.
+/// A layer's pass takes the profiled time for the kind, its samples, and the degree that its part
+/// of the rows gives. An update takes a part of the layer's update by its bytes among the device's
+/// bytes of the layer. Everything else (sums of gradients, packing, views) is included or unknown,
+/// and takes none. A backward pass needs as much scratch as the layer keeps, for its gradients.
 class ProfiledLayers : public TimeSource {
  public:
   /// `rows`: of the graph (LayerGraph).

@@ -10,9 +10,9 @@
 
 namespace motley::cost {
 
-/// Files in the form of Sailor (Strati et al., SOSP 2025), measured for its own planner. Each
-/// reader reports another form as "NAME: key 8.4.3: found ..., wanted ..." (usage, import.sailor).
-/// verify_layer_profile checks the numbers.
+/// Files in the form of Sailor (Strati et al., SOSP 2025). Each reader reports other forms as
+/// "NAME: key 8.4.3: found ..., wanted ..." (usage, import.sailor). verify_layer_profile checks
+/// numbers.
 
 /// Returns the planning kind (cluster/kinds.h) of Sailor's name: "GH-96" is gh200-96g; other names
 /// are unchanged. All readers below translate this way.
@@ -33,9 +33,8 @@ Result<void> add_sailor_sizes(std::string_view text, const std::string& name,
 /// coefficients, highest power first], peak bytes/s] (see RateCurve).
 Result<StageNetwork> parse_sailor_network(std::string_view text, const std::string& name);
 
-/// Adds the fits between different kinds: zone -> kind -> devices -> zone -> kind -> devices ->
-/// fit. Takes those inside `zone` with equal numbers of devices, between equal kinds only if
-/// missing.
+/// Adds the fits between kinds: zone -> kind -> devices -> zone -> kind -> devices -> fit. Takes
+/// those in `zone` with equal numbers of devices; for equal kinds only if missing.
 Result<void> add_sailor_pairs(std::string_view text, const std::string& name,
                               const std::string& zone, StageNetwork& network);
 
@@ -47,8 +46,8 @@ struct SailorPlan {
 };
 
 /// Parses one pipeline of "pipeline_list": layers_per_stage, tmp_per_stage ([[kind, devices of a
-/// host, zone]], tensor parallelism; by stage and replica); mbs, gbs; real (s) and max_mem. Every
-/// replica runs ceil(gbs / (mbs replicas)) micro-batches, 1F1B.
+/// host, zone]], tensor parallelism; by stage, replica); mbs, gbs; real (s), max_mem. Every replica
+/// runs ceil(gbs / (mbs replicas)) micro-batches, 1F1B.
 Result<SailorPlan> parse_sailor_plan(std::string_view text, const std::string& name);
 
 }  // namespace motley::cost

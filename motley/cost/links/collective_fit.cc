@@ -56,8 +56,7 @@ double squared_error(const SizeCurve& curve, const Samples& samples) {
   return sum;
 }
 
-// Returns positions in the ordered samples where another size begins, with kLeastSizes on both
-// sides; about kSplits at most, evenly spread.
+// Returns where another size begins, with kLeastSizes on both sides; about kSplits, evenly spread.
 std::vector<std::size_t> splits(const Samples& samples) {
   std::vector<std::size_t> starts;
   for (std::size_t i = 0; i < samples.size(); ++i) {

@@ -40,11 +40,10 @@ struct SizeCurve {
 };
 
 /// Fits the curve of least mean squared relative error among one piece (fit_relative) and both
-/// forms of two. Two pieces are fitted to the samples on either side of a split, over 32 splits
-/// spread over the sizes. They require three sizes each, a crossing that matches the shape, and an
-/// error lower by a tenth, so four points on a line stay one line. Ignores `ranks`. Usage error
-/// (cost.fit): fewer than two sizes, a time that is not > 0. The outer pieces continue beyond the
-/// samples. O(32 samples).
+/// forms of two, each fitted on its side of 32 splits spread over the sizes. Two pieces need three
+/// sizes each, a crossing that matches the shape, and an error lower by a tenth, so four points on
+/// a line stay one. Ignores `ranks`. Usage error (cost.fit): fewer than two sizes, a time that is
+/// not > 0. The outer pieces continue beyond the samples. O(32 samples).
 Result<SizeCurve> fit_collective(const std::vector<CollectiveSample>& samples);
 
 /// Cost of an operation among any number of ranks with equal ports at one switch.

@@ -15,9 +15,9 @@ enum class Collective { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kAll
 
 /// How a collective runs. B is the sum of all ranks' bytes, m the largest of them.
 enum class Algorithm {
-  /// Around the ring of the ranks in order, in n - 1 steps (a broadcast: along a chain, pipelined;
-  /// an all-reduce: a reduce-scatter and an all-gather of B / n). Uneven bytes are padded to m, as
-  /// in each step some rank sends the largest part.
+  /// Around the ring of the ranks in n - 1 steps (a broadcast: along a chain, pipelined; an
+  /// all-reduce: a reduce-scatter and an all-gather of B / n). Pads to m, as some rank always sends
+  /// the largest part.
   kRing,
   /// All-reduce: two binary trees of the nodes, each for half of the bytes, where the inner nodes
   /// of
@@ -72,11 +72,11 @@ struct Transport {
   double seconds_per_byte = 0;
 };
 
-/// Returns the algorithms that PyTorch's process groups may use for a call (facts of their sources,
-/// and of motley/run/torch): all-reduce ring, with NCCL also tree; broadcast ring, with Gloo tree;
+/// Returns the algorithms that PyTorch's process groups may use (facts of their sources, and of
+/// motley/run/torch): all-reduce ring, with NCCL also tree; broadcast ring, with Gloo tree;
 /// all-gather and reduce-scatter direct, padded a ring (Gloo's reduce-scatter: whole), grouped;
-/// all-to-all and send direct; hierarchical only if requested. Halving-doubling and separate are
-/// for callers that compose several calls.
+/// all-to-all and send direct; hierarchical only if requested. Callers may compose halving-doubling
+/// and separate.
 std::vector<Algorithm> backend_algorithms(Backend backend, Collective op,
                                           ExchangeMethod method = ExchangeMethod::kNative);
 bool is_applicable(Algorithm algorithm, Collective op);

@@ -15,10 +15,9 @@ namespace motley::cost {
 struct Transport;
 
 /// Messages of equal size between pairs of devices, all at once. Identical nodes are
-/// interchangeable, and so are devices of a node with ports of one rate. Messages that such
-/// exchanges map to each other have the same rate while nothing else is in flight, so they are one
-/// flow that crosses the links of all. There are as many flows as pairs of different nodes and
-/// devices; building them takes O(devices * different nodes).
+/// interchangeable, as are devices of a node with ports of one rate. Messages that exchanges map to
+/// each other have one rate while alone, so they are one flow over the links of all. There are as
+/// many flows as pairs of different nodes and devices; building takes O(devices * different nodes).
 class EvenPairs {
  public:
   /// All arguments must outlive it.
@@ -26,8 +25,7 @@ class EvenPairs {
             const std::vector<DeviceId>& devices, double bytes);
 
   void add_inside();
-  /// Adds messages between devices of different nodes: all pairs, or each device and the one at its
-  /// position, which requires nodes of equal size.
+  /// Adds messages between nodes: all pairs, or devices at equal positions of nodes of equal size.
   enum class Which { kAll, kSamePlace };
   void add_across(Which which);
 

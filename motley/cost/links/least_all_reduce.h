@@ -10,9 +10,8 @@
 
 namespace motley::cost {
 
-/// A lower bound of any all-reduce among k of some devices, whichever they are and however they lie
-/// on their nodes, for bounds over groups that are too many to list. Groups with a route of their
-/// own may be far above it.
+/// A lower bound of any all-reduce among k of some devices, wherever they are, for bounds over
+/// groups that are too many to list. Groups with a route of their own may be far above it.
 ///
 /// For k ranks on m nodes, with messages of a seconds inside nodes and a' between them, b the best
 /// rate between two nodes and p_j the j-th best of the devices' ports inside nodes:

@@ -7,10 +7,9 @@
 
 namespace motley::cost {
 
-/// A link (or a NIC, a switch) that a flow crosses: each byte of the flow takes `weight` bytes of
-/// its capacity, so flows share a link by weight. A ring all-reduce of B bytes among n ranks is one
-/// flow of 2 (n-1)/n B bytes that crosses every link of the ring with weight 1, or 2 where the ring
-/// passes a NIC twice.
+/// A link (NIC, switch) that a flow crosses: each byte of the flow takes `weight` bytes of
+/// capacity, so flows share links by weight. A ring all-reduce of B bytes among n ranks is one flow
+/// of 2 (n-1)/n B that crosses every link with weight 1, or 2 where the ring passes a NIC twice.
 struct LinkUse {
   std::int32_t link = 0;
   double weight = 1.0;  ///< > 0
@@ -35,8 +34,7 @@ struct TransferPhase {
   bool operator==(const TransferPhase&) const = default;
 };
 
-/// A point-to-point transfer or a collective: consecutive phases. Without flows it takes the sum of
-/// its delays, whatever else is in flight.
+/// A point-to-point transfer or a collective: consecutive phases; without flows just their delays.
 struct Transfer {
   std::vector<TransferPhase> phases;
   bool operator==(const Transfer&) const = default;

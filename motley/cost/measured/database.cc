@@ -17,9 +17,8 @@
 namespace motley::cost {
 namespace {
 
-/// Finds another process of this host with a lock on the file, preferably a writer; none if it is
-/// on another host or has released the lock. Reads the system's list, because opening and closing
-/// the file here would drop this process's own locks.
+/// Finds another process of this host with a lock on the file, preferably a writer. Reads the
+/// system's list, because opening and closing the file would drop this process's own locks.
 std::optional<std::int64_t> find_holder(const std::string& path) {
   struct stat file {};
   if (::stat(path.c_str(), &file) != 0) return std::nullopt;

@@ -15,8 +15,8 @@ namespace motley::cost {
 
 class Database;
 
-/// A prepared statement: bind parameters in order, step through rows, read their columns. Its
-/// Database must outlive it.
+/// A prepared statement: bind parameters, step through rows, read columns. Its Database must
+/// outlive it.
 class Statement {
  public:
   Statement(const Database& database, sqlite3_stmt* statement);

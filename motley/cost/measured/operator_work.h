@@ -15,10 +15,9 @@ struct OperatorWork {
   bool operator==(const OperatorWork&) const = default;
 };
 
-/// Returns the work of every instruction of a program that was lowered from `graph`, in order.
-/// Instructions with an origin have that operator's work on tensors of the program's shapes
-/// (graph/work.h). Those that lowering adds (pack, update, ...) read their arguments and write
-/// their results, or their arguments if they have none. Copies of boxes read and write only the
+/// Returns the work of every instruction of a program lowered from `graph`, in order. Those with an
+/// origin have its work on the program's shapes (graph/work.h). Others (pack, update, ...) read
+/// their arguments and write their results, or else their arguments. Copies of boxes count only the
 /// boxes. An update does about one operation per byte read.
 std::vector<OperatorWork> instruction_work(const program::DeviceProgram& program,
                                            const graph::Graph& graph);

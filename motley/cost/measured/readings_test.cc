@@ -17,8 +17,7 @@ TEST(Readings, OneRoundIsItself) {
 
 TEST(Readings, APreciseRoundWeighsMore) {
   // Scatter below the rounds' own variance: tau = 0. Variances 1 : 4, weights 4 : 1: (4 * 1 + 1.02)
-  // / 5 = 1.004. The variance also scales with the time squared and has a floor: both effects are
-  // below 0.001 here.
+  // / 5 = 1.004. Scaling with the time squared and the floor matter less than 0.001 here.
   const MergedReading merged = merge_readings({{1.00, 0.1, 4}, {1.02, 0.2, 4}});
   EXPECT_NEAR(merged.seconds, 1.004, 0.001);
 }

@@ -11,10 +11,10 @@
 
 namespace motley::cost {
 
-/// Times of a data-parallel program's operators at batches between the measured ones, for the same
-/// operators in any program: an instruction whose cost key is that of a reference's instruction at
-/// some batch takes the time of that instruction there. So a sharding by samples, of all or some
-/// operators, costs the same as a split of the batch.
+/// Times of a data-parallel program's operators at any batch, for the same operators in any
+/// program: an instruction with the cost key of a reference's instruction at some batch takes its
+/// time there. So a sharding by samples, of all or some operators, costs the same as a split of the
+/// batch.
 ///
 /// The numbers in a reference's key that change with the batch are on a line through the first and
 /// the last batch; a key fits if one batch explains all of them. Example: mm(f32[4,8], f32[8,8]) at

@@ -7,8 +7,7 @@
 namespace motley::cost {
 namespace {
 
-/// Curves of the products [b, 1] x [1, 2] and [b, 2] x [2, 2] at 4 and 16 samples: i + b seconds
-/// for the i-th.
+/// Products [b, 1] x [1, 2] and [b, 2] x [2, 2] at 4 and 16 samples: the i-th takes i + b seconds.
 BatchCurves curves() {
   return {{product_program(16, 2), product_program(4, 2)}, [](std::size_t i, double batch) {
             return TimeSource::Answer{Seconds(static_cast<double>(i) + batch), Bytes(7)};

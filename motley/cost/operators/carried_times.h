@@ -10,9 +10,8 @@
 
 namespace motley::cost {
 
-/// Weight of measurements on one kind for the time on another; the rest is the other kind's
-/// data-sheet time. Gives the least mean error over six kinds, each carried from the nearest of the
-/// others.
+/// Weight of measurements on one kind for another; the rest is the other's data-sheet time. Gives
+/// the least mean error over six kinds, each carried from the nearest of the others.
 inline constexpr double kCarriedShare = 0.85;
 
 /// One operator on two kinds of device, by their figures (kind_seconds without launch cost).
@@ -30,9 +29,9 @@ struct KindRatio {
 Seconds carried_seconds(Seconds measured, Seconds launch, const KindRatio& figures,
                         double share = kCarriedShare);
 
-/// Returns |ln(ratio)| of the peak rates in f16, which groups kinds whose programs have similar
-/// bottlenecks. Five other distances (f32 rate, bandwidth, both and f16, operations per byte, year)
-/// picked sources that predict less well on six kinds.
+/// Returns |ln(ratio)| of the peak rates in f16, which groups kinds by their programs' bottlenecks.
+/// Five others (f32 rate, bandwidth, both and f16, operations per byte, year) predict less well on
+/// six kinds.
 double kind_distance(const cluster::PlanningKind& a, const cluster::PlanningKind& b);
 
 /// Returns the kind from which times are carried to `wanted`: a GPU of the same vendor, by least
@@ -41,10 +40,9 @@ double kind_distance(const cluster::PlanningKind& a, const cluster::PlanningKind
 const cluster::PlanningKind* nearest_kind(const cluster::PlanningKind& wanted,
                                           std::span<const cluster::PlanningKind> measured);
 
-/// The operators of a model on a kind that is not here, from measurements on another: each by
-/// carried_seconds, with the shortest measured kernel as launch cost; unchanged if both kinds are
-/// the same. Unmeasured operators have no time. Known error: docs/models.md, "Profiles carried to
-/// other device kinds".
+/// A model's operators on a kind that is not here, from measurements on another: each by
+/// carried_seconds, with the shortest kernel as launch cost; unchanged on the same kind. Knows only
+/// measured operators. Error: docs/models.md, "Profiles carried to other device kinds".
 class CarriedTimes : public TimeSource {
  public:
   /// `entries`: all of the measured device.

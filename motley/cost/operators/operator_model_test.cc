@@ -81,8 +81,7 @@ TEST(OperatorModel, WantsEnough) {
             "profile` with some model first");
 }
 
-// The least measurement is half of the line, so the bound is half of the line everywhere: below any
-// measurement, the mean of two, and the model.
+// The least measurement is half of the line, so half of the line bounds all measurements and times.
 TEST(OperatorModel, LeastIsBelowAllThatItSays) {
   std::vector<OpEntry> entries = copies(10);
   entries.push_back(entry("aten::clone", {0, 3e6, 1}, 0.5 * (2e-6 + 1e-9 * 3e6)));

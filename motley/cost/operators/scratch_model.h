@@ -26,10 +26,9 @@ inline DTypes dtypes_with(DTypes some, DType dtype) {
   return some | DTypes(1) << static_cast<unsigned>(dtype);
 }
 
-/// Memory of unmeasured operators besides their results, from measured ones of the same name and
-/// overload with the same dtypes read, or any dtypes if none match. Dtypes matter: a sum of truth
-/// values first converts them to numbers, an addition of halves to floats converts the halves, and
-/// a sum of floats needs nothing.
+/// Memory of unmeasured operators besides their results, from measured ones of the same name,
+/// overload and dtypes read, or any dtypes. Sums of truth values first convert them to numbers,
+/// additions of halves to floats convert the halves, sums of floats need nothing.
 ///
 /// Over their bytes b_i the line s = fixed + per_byte b, both >= 0, is nowhere below a measurement
 /// and, of all such lines, has the least sum of (line - s_i) / b_i: a buffer of fixed size and a

@@ -34,8 +34,7 @@ std::vector<double> exchange_tails(const std::vector<double>& exchange,
 /// Returns f(samples) of one device. `tails` matches curves.ready; both empty for one device.
 double step_seconds(const StepCurves& curves, const std::vector<double>& tails, double samples);
 
-/// Returns the inverse: the largest real b with f(b) <= seconds; -infinity if there is none,
-/// infinity if f never exceeds it.
+/// Returns the largest real b with f(b) <= seconds; -infinity: none; infinity: always.
 double largest_samples(const StepCurves& curves, const std::vector<double>& tails, double seconds);
 
 }  // namespace motley::cost

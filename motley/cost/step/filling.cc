@@ -30,8 +30,7 @@ struct Hand {
   }
 };
 
-/// Returns how far into the remaining interval to search: where a line through lack and surplus
-/// crosses the batch, or the middle.
+/// Returns where to search next: where a line through lack and surplus crosses, or the middle.
 double next_share(std::int64_t lack, std::int64_t surplus) {
   if (lack == 0) return 0.5;
   return std::clamp(static_cast<double>(lack) / static_cast<double>(lack + surplus), 0.02, 0.98);

@@ -31,10 +31,10 @@ struct Experience {
   }
 };
 
-/// Returns the residuals for an interval. If everything was measured, earlier predicted runs: those
-/// of this model on this cluster, else those on this cluster, else all; the first group with
-/// kLeastRuns. Else the residuals of Motley's own benchmark (`make bench-accuracy`) for that
-/// origin, from another machine. `quantity`: "step" or "memory".
+/// Returns residuals for an interval. If everything was measured, those of earlier runs: of this
+/// model on this cluster, else on this cluster, else all; the first group with kLeastRuns. Else
+/// those of Motley's own benchmark (`make bench-accuracy`) for that origin, from another machine.
+/// `quantity`: "step" or "memory".
 Experience find_experience(const std::vector<PredictionEntry>& earlier,
                            const PredictionEntry& wanted, Origin origin);
 

@@ -383,8 +383,8 @@ bool stack_rule(RuleBuilder& rule) {
 
 // ---- along a dimension
 
-/// All tensors have the same dimensions except the sizes of those at argument `Position`, which are
-/// never split. `Linear`: in the first operand.
+/// All tensors have equal dimensions except those at argument `Position`, which are never split.
+/// `Linear`: in the first operand.
 template <int Position, bool Linear>
 bool along_rule(RuleBuilder& rule) {
   const Shape& wide = rule.operand_shape(0);
@@ -492,8 +492,8 @@ bool pad_rule(RuleBuilder& rule) {
 
 // ---- reductions
 
-/// Dimensions at argument `Dims` (all, if it names none) are dropped, or stay with size 1.
-/// Rewritten results become those of the whole.
+/// Drops the dimensions at argument `Dims` (none: all), or keeps them with size 1. Rewritten
+/// results become those of the whole.
 template <Split Reduced, bool Linear, int Dims = 1>
 bool reduce_rule(RuleBuilder& rule) {
   const Shape& from = rule.operand_shape(0);

@@ -156,7 +156,8 @@ bool convolution_backward_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// All tensors share the first dimensions; the last `Window` are never split.
+/// All tensors share the first dimensions; the last `Window` are never split. `Linear`: in the
+/// first operand.
 template <int Window, bool Linear>
 bool window_rule(RuleBuilder& rule) {
   const Shape& shape = rule.operand_shape(0);
@@ -189,7 +190,7 @@ bool upsample_backward_rule(RuleBuilder& rule) {
 }
 
 /// im2col(x, ...): [b, c, h, w] -> [b, c*k, places] with k elements per window, and col2im, its
-/// inverse. Each plane of a sample is separate.
+/// inverse. Planes are separate.
 template <bool Back>
 bool columns_rule(RuleBuilder& rule) {
   const Shape& image = Back ? rule.result_shape(0) : rule.operand_shape(0);
@@ -539,8 +540,8 @@ ClassFactors class_factors(RuleBuilder& rule, const Shape& x, Split samples) {
   return made;
 }
 
-/// nll_loss_forward(x, target, weight, reduction, ignore_index) -> loss, total weight. The mean
-/// divides by the weight of all samples.
+/// nll_loss_forward(x, target, weight, reduction, ignore_index) -> loss, total weight of all
+/// samples.
 bool nll_rule(RuleBuilder& rule) {
   const std::int64_t reduction = rule.integer(3).value_or(kMeanReduction);
   const ClassFactors made = class_factors(
@@ -591,8 +592,8 @@ bool ctc_loss_rule(RuleBuilder& rule) {
 
 /// motley::attention(q, k, v, mask, dropout, causal, scale) -> out, saved and
 /// attention_backward(grad, q, k, v, out, saved, mask, ...) -> of q, k, v. q is [b, g*r, s, d], k
-/// [b, g, t, d], v [b, g, t, e]: r queries share a key. A causal mask depends on the queries'
-/// positions, so they cannot be split.
+/// [b, g, t, d], v [b, g, t, e]: r queries share a key. Queries under a causal mask depend on their
+/// positions and are never split.
 template <bool Backward>
 bool attention_rule(RuleBuilder& rule) {
   const int first = Backward ? 1 : 0, mask_at = Backward ? 6 : 3;

@@ -53,8 +53,7 @@ class RuleBuilder {
   /// Returns one dimension or a list; none and an empty list mean all.
   std::vector<int> dims(int argument, int rank) const;
 
-  /// Returns the dimension along which an operand holds its own indices 0, 1, 2, ...; empty if
-  /// there is none, or only one index.
+  /// Returns the dimension along which an operand holds 0, 1, 2, ...; empty if none, or one place.
   std::optional<int> row_number_dim(int operand) const;
 
   // ---- the rule

@@ -35,8 +35,7 @@ struct SizeSlot {
 /// Example: mm [4, 6] x [6, 5] has factors a 4, b 6, c 5: (a b) (b c) -> (a c), terms {0, 1}. addmm
 /// adds a term {0} of its own: if b is split, the bias must be counted once in all.
 ///
-/// A factor may be cut inside, as outer * extent * inner indices; a device takes part of the
-/// extent.
+/// A factor may be cut inside, as outer * extent * inner indices with parts of the extent.
 struct ShardingRule {
   std::vector<Factor> factors;
   std::vector<ValueId> operands;  ///< tensors among the arguments, in order
@@ -57,9 +56,8 @@ enum class Statistics : std::uint8_t {
   kOwn,    ///< of each device's own samples
 };
 
-/// Returns the rule of an operator at given sizes; empty if none is known and every device must run
-/// it whole. Source: the operators' definitions (PyTorch's native_functions.yaml);
-/// tests/test_rules.py checks every rule by running its parts.
+/// Returns the rule of an operator at given sizes; empty if every device must run it whole. Source:
+/// PyTorch's native_functions.yaml; tests/test_rules.py checks every rule by running its parts.
 std::optional<ShardingRule> find_rule(const Graph& graph, OpId op, const Sizes& sizes,
                                       Statistics statistics = Statistics::kOfAll);
 
