@@ -6,8 +6,8 @@
 
 namespace motley {
 
-/// Element types, named as in the graph's text form. kC64 is two kF32, kC128 two kF64. kNone:
-/// undefined.
+/// Element types, named as in the graph's text form. kC64 is two kF32, kC128 two kF64. kNone is a
+/// result that the operator leaves undefined.
 enum class DType : std::uint8_t {
   kF64,
   kF32,

@@ -8,8 +8,8 @@
 namespace motley {
 
 /// How a collective runs if members have parts of their own: n members, B elements in all, the
-/// largest part m, the smallest s. Formulas: traffic of a member's link each way, in an all-gather
-/// or reduce-scatter.
+/// largest part m, the smallest s. Formulas: a member's traffic each way (all-gather,
+/// reduce-scatter).
 enum class ExchangeMethod : std::uint8_t {
   kNative,        ///< all pairs at once, each with just its elements: (n - 1) m
   kPadded,        ///< the library's even collective on parts padded to m: (n - 1) m

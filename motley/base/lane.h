@@ -5,7 +5,7 @@
 namespace motley {
 
 /// Lanes of a device, which run at the same time. The compute lane and the transfer lane
-/// (collectives) each run in order; the peer lane only orders sends (or receives) between two
+/// (collectives) each run in order; the peer lane orders only sends, or receives, between two
 /// devices.
 enum class Lane { kCompute, kTransfer, kPeer };
 

@@ -42,8 +42,7 @@ struct Device {
   /// For a CPU: the share of a core's time that its host grants, if it is less than one core. Only
   /// the host enforces it; steps are measured whole.
   std::optional<double> quota = std::nullopt;
-  /// For a GPU: its driver's id ("GPU-8a1c..."), which finds it at any ordinal; "": by
-  /// `local_index`.
+  /// For a GPU: its driver's id ("GPU-8a1c..."), valid at any ordinal; "": use `local_index`.
   std::string uuid = "";
   /// The assumed model where the file gives none; set by the reader of the file. Not in the file.
   std::string taken_for = "";
@@ -70,8 +69,7 @@ struct Link {
 
 struct Cluster {
   std::string name;
-  /// How CPU devices of one machine exchange: "auto" (shared memory) or "gloo", as between
-  /// machines.
+  /// How CPU devices of one machine exchange: "auto" (in shared memory) or "gloo".
   std::string transport = "auto";
   std::vector<Node> nodes;
   std::vector<Device> devices;
@@ -98,8 +96,7 @@ Result<DeviceId> find_device(const Cluster& cluster, std::string_view name);
 /// Returns the price per hour of all machines of these devices; none: a machine has no price.
 std::optional<double> price_per_hour(const Cluster& cluster, const std::vector<DeviceId>& devices);
 
-/// Returns whether devices compute bitwise identically: same kind, model and threads (order of
-/// sums).
+/// Returns whether devices compute bitwise identically: same kind, model, number of threads.
 bool are_identical(const Cluster& cluster, const std::vector<DeviceId>& devices);
 
 /// Finds devices that are the same GPU, in groups of two or more: same UUID or, without one, same
@@ -111,8 +108,7 @@ std::vector<std::vector<DeviceId>> find_shared_gpus(const Cluster& cluster,
 /// memory of the whole GPU. Planning and workers respect the parts.
 void part_shared_memory(Cluster& cluster, const std::vector<DeviceId>& devices);
 
-/// Returns the links in order of preference: fewest nodes (`all` last), then fastest, then as
-/// listed.
+/// Returns the links by preference: fewest nodes (`all` last), then fastest, then as listed.
 std::vector<const Link*> links_by_preference(const Cluster& cluster);
 
 /// The slowest connection within a group of devices: the smallest bandwidth and the largest latency

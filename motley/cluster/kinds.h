@@ -37,8 +37,7 @@ struct PeakRates {
 };
 
 /// A kind of device that a plan may name without having one. A GPU is one device of the driver: one
-/// of the two dies of a K80 or MI250X, one of the four of an A16. A CPU is a socket with all its
-/// cores.
+/// of the two dies of a K80 or MI250X, one of the four of an A16. A CPU is one whole socket.
 ///
 /// `source` names the vendor's document (kind_sources()) that contains every figure except those in
 /// `derived`: "f64: 1/64 of f32; bandwidth: 384 bit x 21 Gbps", computed from the other figures and
@@ -66,9 +65,9 @@ struct PlanningKind {
   std::string_view derived;
 };
 
-/// Part of a card's printed memory that counts as free by default: the least that drivers offer (8
-/// % less). Desktop cards have no error correction and offer 98 %; the other 6 %, 0.7 GiB of 11 and
-/// 1.4 GiB of 24, are for the desktop.
+/// Part of a card's printed memory that counts as free by default: the least that drivers offer.
+/// Desktop cards have no error correction and offer 98 %; the other 6 %, 0.7 GiB of 11 and 1.4 GiB
+/// of 24, are for the desktop.
 inline constexpr double kFreeOfPrinted = 0.92;
 
 /// A document of a vendor: "a100" -> "NVIDIA A100 Tensor Core GPU data sheet, June 2021".
@@ -91,9 +90,8 @@ std::vector<std::string> known_kinds();
 Result<PlanningKind> find_kind(std::string_view name);
 
 /// Finds the planning kind by the name that a driver or operating system shows: "NVIDIA A10",
-/// "Tesla V100-SXM2-16GB", "AMD EPYC 7742 64-Core Processor". Absent if none fits. For a name with
-/// two sizes of memory (RTX 3060, 3080, 4060 Ti), the one with more units sold; a cluster file's
-/// `memory` corrects it.
+/// "Tesla V100-SXM2-16GB", "AMD EPYC 7742 64-Core Processor". Absent if none fits. Of two sizes of
+/// memory (RTX 3060, 3080, 4060 Ti) it is the one sold more; a cluster file's `memory` corrects it.
 std::optional<PlanningKind> kind_of_model(std::string_view model);
 
 /// Returns the vendor by the title of its source: "NVIDIA", "AMD", "Intel", "AWS".

@@ -46,8 +46,7 @@ class CostModel {
     MOTLEY_ASSIGN(const Seconds time, collective_time(op, bytes, devices));
     return Transfer{{{time, {}}}};
   }
-  /// Returns f for a device that computes at 1 / (1 + f) of its speed while it exchanges; 0:
-  /// unknown.
+  /// Returns f: a device computes at 1 / (1 + f) of its speed while it exchanges. 0: unknown.
   virtual double interference(const std::string& /*device*/,
                               const std::vector<std::string>& /*group*/) const {
     return 0;

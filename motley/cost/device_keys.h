@@ -20,8 +20,8 @@ std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceI
 /// route is measured for its smallest and largest group, whoever the members are.
 std::string host_backend_key(const cluster::Cluster& cluster);
 
-/// Returns "nccl" for a group of CUDA devices and planning kinds if no ranks share a GPU; else
-/// host_backend_key.
+/// Returns "nccl" for a group of CUDA devices and planning kinds if no two ranks of the cluster
+/// share a GPU; else host_backend_key.
 std::string backend_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
 
 /// Returns whether the devices are on at least two nodes and one node has several of them.

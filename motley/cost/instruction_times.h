@@ -14,15 +14,13 @@ namespace motley::cost {
 /// Time of each instruction of one kind of device program over the local batch. Measured at
 /// reference batches; in between linear and nondecreasing (isotonic, by pooling adjacent
 /// violators); constant below; beyond the largest with the last slope, at most proportional (from
-/// one batch: proportional). Instructions of the transfer lane take 0. Scratch memory likewise, but
-/// may decrease.
+/// one batch: proportional). Instructions of the transfer lane take 0. Scratch may decrease.
 ///
 /// Example: measured 2 ms at 4 and 3 ms at 8: 2 ms at 1, 2.5 ms at 6, 4 ms at 12.
 class InstructionTimes {
  public:
   /// `references`: the same lowering at one or more distinct batches (equal instruction sequences,
-  /// checked). A missing time is a usage error with its key, the device and the `motley profile` to
-  /// run.
+  /// checked). A missing time is a usage error with its key, device and `motley profile` command.
   static Result<InstructionTimes> build(const std::vector<program::DeviceProgram>& references,
                                         const TimeSource& source, const DeviceKey& device);
   /// Returns seconds of instruction i at full speed for a local batch. O(log batches).

@@ -11,8 +11,7 @@ namespace motley::graph {
 /// A model as read from disk: its graph, and its weights if the file has them.
 struct Model {
   Graph graph;
-  /// The forward pass in eval mode, with metrics and the same parameters, buffers, constants; may
-  /// be null.
+  /// The forward pass in eval mode, with metrics and the same parameters and buffers; null: none.
   std::shared_ptr<const Graph> evaluation;
   /// Tensors under state_dict names, mapped; null without. Models with different graphs share them.
   std::shared_ptr<const Safetensors> weights;

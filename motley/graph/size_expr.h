@@ -54,8 +54,7 @@ class SizeExpr {
   std::shared_ptr<const Node> node_;  // shared: immutable, copied with every value
 };
 
-/// Parses and folds a whole text. Bounded (1,000 nodes, 64 parentheses deep). Errors give the
-/// column.
+/// Parses and folds a whole text of up to 1,000 nodes, 64 parentheses deep. Errors give the column.
 Result<SizeExpr> parse_size_expr(std::string_view text);
 
 }  // namespace motley::graph

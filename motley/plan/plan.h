@@ -112,8 +112,8 @@ Result<Plan> parse_plan(std::string_view text, const std::string& name,
 
 /// Reports all violations in one message: samples sum to the global batch, no device is in two
 /// replicas, devices exist, regions have usable shares and no operator twice, hashes equal those of
-/// model and cluster (else stale). Lowering verifies that regions cover the model, splits, and
-/// memory.
+/// model and cluster (else stale). Lowering verifies splits, memory, and that regions cover the
+/// model.
 Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
                          const cluster::Cluster& cluster);
 

@@ -52,14 +52,13 @@ struct Problem {
   std::vector<DeviceId> devices;     ///< allowed devices, in cluster order
   std::vector<std::int64_t> manual;  ///< planner "manual": samples of devices[i]
   std::vector<GivenReplica> stages;  ///< planner "given": the plan
-  /// Plans of an earlier planning that knew fewer costs: planner "auto" returns no plan that is
-  /// worse.
+  /// Plans of an earlier planning that knew fewer costs; planner "auto" returns no worse plan.
   std::vector<KnownPlan> known;
   std::uint64_t seed = 0;
   /// How many other devices shall mirror what only one device has. Planners of shardings choose
   /// with a rough price of these copies; the price of a plan excludes them.
   int copies = 0;
-  /// A search stops after this with its best plan, reason `limit`; the result depends on the
+  /// A search stops at this limit with its best plan (reason `limit`), which depends on the
   /// machine.
   std::optional<Seconds> time_limit;
 };

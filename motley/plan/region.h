@@ -18,8 +18,7 @@ struct KeptParameter {
   std::string name;
   graph::Form form;  ///< sharded
   /// For operators that need the whole parameter: true if each forward or backward pass of a
-  /// micro-batch gathers its own copy; else one copy lives from the first to the last of them in a
-  /// step.
+  /// micro-batch gathers its own copy; else one copy lives from the first to the last of a step.
   bool is_gathered_again = false;
   bool operator==(const KeptParameter&) const = default;
 };
@@ -55,8 +54,7 @@ struct Region {
   /// Speed of each of its devices relative to other regions; only ratios count. Together with the
   /// work of operators it determines the order of micro-batches. > 0.
   double speed = 1;
-  /// Delay of what other regions send, relative to its time for a micro-batch; for this order. >=
-  /// 0.
+  /// Delay of what other regions send, relative to its micro-batch time; for this order. >= 0.
   double lag = 0;
   /// Operators, ascending, whose forward pass is recomputed when the backward pass first needs one
   /// of their results, which are not kept until then. The numbers do not change.
@@ -66,8 +64,7 @@ struct Region {
   bool late_weights = false;
   /// 2: a forward and a backward task of two micro-batches run together if both can begin; their
   /// operators interleave at exchanges. Then `ahead` micro-batches may be in flight before the
-  /// first backward task; one more begins only beside one. Requires several devices and a plan of
-  /// stages.
+  /// first backward task; one more begins only beside one. Requires several devices and stages.
   std::int64_t turns = 1;
   bool operator==(const Region&) const = default;
 };

@@ -14,7 +14,7 @@ inline constexpr std::string_view kBallot = "motley::ballot";
 /// ranks. A rank that begins the sum has done all other exchanges of the step. A rank that has its
 /// result knows that all ranks have, and that each can end the step without the others.
 struct Commit {
-  std::size_t at = 0;  ///< position of the sum; compute instructions behind it end the step
+  std::size_t at = 0;  ///< position of the sum; compute instructions after it end the step
   /// Persistent buffers written before the sum: undoing the step requires copies of them.
   std::vector<BufferId> written;
 };

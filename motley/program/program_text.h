@@ -16,10 +16,10 @@ Result<Program> parse_program(std::string_view text, const std::string& name);
 std::string print_argument(const Argument& argument);
 
 /// Verifies a program and reports all violations (docs/formats/program.md). Buffers are defined
-/// before use and not used after they were freed. Waits name earlier instructions of another lane.
-/// No two lanes use memory at the same time that one of them writes. All members of a group have
-/// its collectives in the same order with equal operator, element count and dtype. Sends between
-/// two ranks match the receives in order. Views have roots. Linear.
+/// before use and not used after they were freed. Waits name earlier instructions of another
+/// strand. No two lanes use memory at the same time that one of them writes. All members of a group
+/// have its collectives in the same order with equal operator, element count and dtype. Sends
+/// between two ranks match the receives in order. Views have roots. Linear.
 Result<void> verify_program(const Program& program, const std::string& name);
 
 /// Returns the key of an instruction's cost: operator, dtypes and shapes of its tensors, other

@@ -8,8 +8,7 @@
 namespace motley::trace {
 
 /// Moves a trace whose devices have separate clocks to the clock of the first one, beginning at 0.
-/// `clocks`: per device, equal if shared. Assumes that all clocks run at one rate between two
-/// steps.
+/// `clocks`: per device, equal if shared. Assumes equal rates of clocks between two steps.
 ///
 /// Collectives reveal the offsets: all members have the result at about the same time. The
 /// exchanges of a step on a device and on the first one are paired in order if their names agree;

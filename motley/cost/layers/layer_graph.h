@@ -28,8 +28,7 @@ bool is_layer_graph(const graph::Graph& graph);
 /// A layer's output is a view, so that a recomputed layer reads what was kept of the one before.
 /// Operators: layer i is 2 i, its view 2 i + 1 (none for the last), the loss and its gradient 2 L -
 /// 1 and 2 L, then the backward passes from the last layer on, then sums of shared gradients. If
-/// two layers share weights, both have those of the second, and the first also has its remaining
-/// ones.
+/// two layers share weights, both have the second's, and the first has the rest of its own.
 struct LayerGraph {
   graph::Graph graph;
   std::int64_t rows = 1;  ///< a multiple of all degrees

@@ -67,8 +67,7 @@ struct PeakRate {
 /// Returns the fastest format of 16 bits or more of each planning kind (cluster/kinds.h).
 std::vector<PeakRate> built_in_peaks();
 
-/// Reports the first impossible value by its key ("OPT-350 on GH-96, tp 4, micro-batch 8, layer
-/// 3"):
+/// Reports the first impossible value by its key ("m on GH-96, tp 4, micro-batch 8, layer 3"):
 /// - no times, a kind that is not in `peaks`, tables with unequal numbers of layers, a missing
 ///   power of two between two micro-batches, no bytes for any degree of a kind;
 /// - a time that is not above zero. Exceptions (say_untimed): updates that were never timed; the
@@ -77,8 +76,7 @@ std::vector<PeakRate> built_in_peaks();
 ///   below 1/2000 of the peak at its best (units too large);
 /// - a larger micro-batch that takes less than a quarter of the time for a layer, or less than
 ///   three quarters for a model (rows exchanged; small measured layers were seen to fall by half).
-/// Work is a lower bound: 6 operations per weight and token for every layer but the first, which
-/// looks up.
+/// Work is a lower bound: 6 operations per weight and token, without the first layer (a look-up).
 Result<void> verify_layer_profile(const LayerProfile& profile, const std::vector<PeakRate>& peaks);
 
 /// Returns a sentence per device kind for times that a verified profile lacks.

@@ -10,9 +10,8 @@
 
 namespace motley::cost {
 
-/// Files in the form of Sailor (Strati et al., SOSP 2025). Each reader reports other forms as
-/// "NAME: key 8.4.3: found ..., wanted ..." (usage, import.sailor). verify_layer_profile checks
-/// numbers.
+/// Files in the form of Sailor (Strati et al., SOSP 2025). Errors "NAME: key 8.4.3: found ...,
+/// wanted ..." (usage, import.sailor). verify_layer_profile checks the numbers.
 
 /// Returns the planning kind (cluster/kinds.h) of Sailor's name: "GH-96" is gh200-96g; other names
 /// are unchanged. All readers below translate this way.

@@ -16,12 +16,11 @@ enum class Collective { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kAll
 /// How a collective runs. B is the sum of all ranks' bytes, m the largest of them.
 enum class Algorithm {
   /// Around the ring of the ranks in n - 1 steps (a broadcast: along a chain, pipelined; an
-  /// all-reduce: a reduce-scatter and an all-gather of B / n). Pads to m, as some rank always sends
-  /// the largest part.
+  /// all-reduce: a reduce-scatter and an all-gather of B / n). Pads to m: some rank always sends
+  /// it.
   kRing,
   /// All-reduce: two binary trees of the nodes, each for half of the bytes, where the inner nodes
-  /// of
-  /// one are leaves of the other (Sanders, Speck, Traeff 2009), chains inside nodes, pipelined.
+  /// of one are leaves of the other (Sanders, Speck, Traeff 2009), chains inside nodes, pipelined.
   /// Broadcast: a binomial tree, ceil(log2 n) rounds.
   kTree,
   /// Exchanges with partners at distance p/2, p/4, ..., 1, halving the bytes (Rabenseifner 2004),

@@ -31,11 +31,10 @@ struct Path {
 /// - A link between more nodes is a switch that serves all at once: two links per node, out and in.
 /// - A capacity of a link, and a bandwidth of a node (out and in), add one more link for all their
 ///   traffic.
-/// - A link that names a single node is a switch among that node's devices. Without one, if all
-///   devices of the node are of known kinds, they have ports as fast as what joins them: the peer
-///   link (NVLink, Infinity Fabric) if all are of one kind and it has one, else the host link; in
-///   the table of kinds both are rates before protocol overhead. Devices without either are not
-///   limited.
+/// - A link that names a single node is a switch among that node's devices. Without one, devices of
+///   known kinds have ports as fast as what joins them: the peer link (NVLink, Infinity Fabric) if
+///   all of the node are of one kind and it has one, else the host link; both are rates before
+///   protocol overhead in the table of kinds. Devices without either are not limited.
 ///
 /// Pairs on different nodes take the link that Cluster selects; without one, nothing limits them. A
 /// node's devices share its NICs; the path between a device and the NIC is not modelled.

@@ -15,8 +15,7 @@ namespace motley::cost {
 
 class Database;
 
-/// A prepared statement: bind parameters, step through rows, read columns. Its Database must
-/// outlive it.
+/// A prepared statement of a Database, which must outlive it: bind, step through rows, read them.
 class Statement {
  public:
   Statement(const Database& database, sqlite3_stmt* statement);

@@ -28,8 +28,7 @@ OpEntry pause_entry(const DeviceKey& key, const std::string& subject, std::int64
 /// Returns the speed that emulation really gives, (step by its instructions) / (whole step): the
 /// median over all subjects of an emulated key; empty if none was measured.
 Result<std::optional<double>> usual_pace(const ProfileStore& store, const DeviceKey& key);
-/// Returns the pause: the subject's median, else that of all subjects of an emulated key; 0 if
-/// none.
+/// Returns the subject's median pause, else that of all subjects of an emulated key, else 0.
 Result<Seconds> find_pause(const ProfileStore& store, const DeviceKey& key,
                            const std::string& subject);
 /// Returns whether it is one of the entries above and not an operator's.

@@ -13,8 +13,7 @@ namespace motley::cost {
 
 /// Times of a data-parallel program's operators at any batch, for the same operators in any
 /// program: an instruction with the cost key of a reference's instruction at some batch takes its
-/// time there. So a sharding by samples, of all or some operators, costs the same as a split of the
-/// batch.
+/// time there. So a sharding by samples costs the same as a split of the batch.
 ///
 /// The numbers in a reference's key that change with the batch are on a line through the first and
 /// the last batch; a key fits if one batch explains all of them. Example: mm(f32[4,8], f32[8,8]) at

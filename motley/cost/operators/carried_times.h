@@ -18,8 +18,7 @@ inline constexpr double kCarriedShare = 0.85;
 struct KindRatio {
   Seconds here, there;
 };
-/// Returns the time there of an operator that took `measured` here, of which `launch` is a host
-/// cost:
+/// Returns the time there of an operator that took `measured` here, `launch` of it a host cost:
 ///   launch + share (measured - launch) there / here + (1 - share) there.
 /// An operator without a time by figures (`here` is 0: views) keeps its time. A time below a launch
 /// is all launch.
@@ -30,8 +29,7 @@ Seconds carried_seconds(Seconds measured, Seconds launch, const KindRatio& figur
                         double share = kCarriedShare);
 
 /// Returns |ln(ratio)| of the peak rates in f16, which groups kinds by their programs' bottlenecks.
-/// Five others (f32 rate, bandwidth, both and f16, operations per byte, year) predict less well on
-/// six kinds.
+/// Five others (f32 rate, bandwidth, both and f16, operations per byte, year) predict less well.
 double kind_distance(const cluster::PlanningKind& a, const cluster::PlanningKind& b);
 
 /// Returns the kind from which times are carried to `wanted`: a GPU of the same vendor, by least

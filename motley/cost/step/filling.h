@@ -14,8 +14,8 @@ namespace motley::cost {
 
 /// Water-filling in whole samples: minimises the largest f_i over at most k of some devices, for
 /// one W (closed_form.h). A step of `tau` is possible exactly if the k largest finv_i(tau) sum to
-/// the batch; the least such tau is among the values of f (docs/algorithms.md, "Batch split"). f
-/// must not fall.
+/// the batch; the least such tau is a value of f (docs/algorithms.md, "Batch split"). f must not
+/// fall.
 class Filling {
  public:
   /// Identical devices. Each takes from `least` to `most` samples, or none.
@@ -48,8 +48,7 @@ class Filling {
   /// none can. Never too many; rounding may make it too few.
   std::int64_t devices_needed(double seconds) const;
 
-  /// Returns the best loads if their largest f, at least `floor`, is below `limit`. O(crews
-  /// log(batch)).
+  /// Returns the best loads if their largest f, at least `floor`, is < `limit`. O(crews log batch).
   std::optional<Solution> solve(double limit, double floor) const;
 
   /// Returns the least f of all devices that must take part.

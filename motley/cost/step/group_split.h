@@ -24,8 +24,7 @@ struct GroupSplit {
 
 /// Returns the split in whole samples with the least step, exact for nondecreasing curves
 /// (filling.h). Idle members delay nobody; exchanges are those of the whole group. Empty if the
-/// members' limits do not allow the batch. All curves have the exchanges of `exchanges`. O(members
-/// * log(batch)).
+/// members' limits do not allow the batch. All curves have these exchanges. O(members log(batch)).
 std::optional<GroupSplit> find_group_split(const std::vector<GroupMember>& group,
                                            const GroupExchanges& exchanges, std::int64_t batch);
 

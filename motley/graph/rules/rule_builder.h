@@ -31,8 +31,7 @@ class RuleBuilder {
   Statistics statistics() const { return statistics_; }
 
   // ---- the operator
-  /// Returns the position in rule().operands of the first tensor at an argument; -1 if there is
-  /// none.
+  /// Returns the position in rule().operands of an argument's first tensor; -1: there is none.
   int operand(int argument) const;
   /// Returns the positions of all tensors of a list argument.
   std::vector<int> operands_at(int argument) const;

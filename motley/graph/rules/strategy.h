@@ -18,8 +18,8 @@ enum class FormKind : std::uint8_t {
 };
 
 /// A sharded value's dimension `dim` is [outer, extent, inner], and each device has consecutive
-/// ones of the extent. A weight [3*12*64, 768] cut by its 12 heads within q, k and v: dim 0, outer
-/// 3, extent 12, inner 64.
+/// indices of the extent. A weight [3*12*64, 768] cut by its 12 heads within q, k and v: dim 0,
+/// outer 3, extent 12, inner 64.
 struct Form {
   FormKind kind = FormKind::kWhole;
   int dim = -1;
