@@ -17,7 +17,6 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
-/// Returns a file with this header and this many bytes of data.
 std::string file_of(std::string_view header, std::size_t data) {
   std::string file(8, '\0');
   file[0] = static_cast<char>(header.size() & 0xFF);

@@ -46,7 +46,7 @@ struct Device {
   std::string uuid = "";
   /// The assumed model where the file gives none; set by the reader of the file. Not in the file.
   std::string taken_for = "";
-  /// For a GPU: its memory beside tensors, if measured; set by the reader. Not in the file.
+  /// For a GPU: its memory besides tensors, if measured; set by the reader. Not in the file.
   std::optional<Framework> framework = std::nullopt;
   /// The part of `memory` that plans leave free, for errors of prediction and for other processes,
   /// on kinds without measurements. Not in the file.

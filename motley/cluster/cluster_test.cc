@@ -102,7 +102,6 @@ TEST(GroupRoute, ALinkOfOneNodeLimitsTheDevicesInside) {
   expect_route(cluster, {0, 2}, {100, 1});
   // Both devices do: bandwidth 50, latency 2.
   expect_route(cluster, {0, 1, 2}, {50, 2});
-  // A device named twice is one device.
   EXPECT_FALSE(group_route(cluster, {DeviceId(0), DeviceId(0)}));
 }
 

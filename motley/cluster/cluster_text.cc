@@ -90,7 +90,6 @@ class ClusterReader {
     return {};
   }
 
-  // Reads one table into `count` devices.
   Result<void> read_devices(const TableReader& table) {
     const std::vector<std::string> known = {"kind",  "model", "count",  "threads",
                                             "speed", "quota", "memory", "uuid"};
@@ -215,7 +214,6 @@ class ClusterReader {
   std::map<std::string, int> kind_count_;  // of the node being read
 };
 
-// Quotes texts with a unit; plain numbers stay unquoted.
 std::string print_quantity(const std::string& text) {
   return find_float(text) ? text : quote(text);
 }

@@ -121,7 +121,6 @@ std::string find_way(const Driver& driver, const NvLinks& links,
   return !joined ? "" : *joined ? "nvlink" : "bus";
 }
 
-/// Finds the connections of all pairs, into `found`.
 void find_peers(const Driver& driver, const NvLinks& links, CudaDevices& found) {
   const auto count = static_cast<int>(found.devices.size());
   if (count < 2) return;

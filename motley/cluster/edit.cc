@@ -138,7 +138,6 @@ class Editor {
     return {text.substr(0, blank), trim(text.substr(blank))};
   }
 
-  /// Splits into a name and its new value.
   static std::pair<std::string_view, std::string_view> name_and_value(std::string_view text) {
     const std::size_t blank = text.rfind(' ');
     if (blank == std::string_view::npos) return {text, {}};

@@ -6,7 +6,7 @@
 
 namespace motley::cluster {
 
-/// Memory that PyTorch holds on a GPU beside tensors, measured there.
+/// Memory that PyTorch holds on a GPU besides tensors, as measured.
 struct Framework {
   Bytes context;  ///< fixed: context, libraries and their workspaces
   /// Bytes that the allocator keeps beyond each byte of tensors; none: no step was large enough.

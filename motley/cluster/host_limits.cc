@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::string_view kMount = "/sys/fs/cgroup";
 
-/// A control group of this process.
 struct ControlGroup {
   std::set<std::string> controllers;  ///< of v1; empty for v2
   std::string path;                   ///< "/user.slice/x", "/" at the root

@@ -279,7 +279,6 @@ std::vector<std::string> known_kinds() {
 
 namespace {
 
-/// Returns a kind held at a fraction of its rated clock.
 PlanningKind slowed(PlanningKind kind, double part) {
   kind.peak.f32 = FlopsPerSecond(kind.peak.f32.value * part);
   for (auto rate : {&PeakRates::f64, &PeakRates::tf32, &PeakRates::f16, &PeakRates::bf16,

@@ -16,14 +16,13 @@ namespace motley::cost {
 class CostModel {
  public:
   virtual ~CostModel() = default;
-  /// Of every instruction of a device's program, in order.
+  /// Costs of every instruction of a device's program, in order.
   struct Times {
     std::vector<Seconds> seconds;  ///< at the device's own speed; 0 for transfers
     /// Memory used while it runs, besides its results; empty: none or unknown.
     std::vector<Bytes> scratch;
   };
   virtual Result<Times> times(const program::DeviceProgram& program) const = 0;
-  /// Returns the times of all devices, by rank.
   virtual Result<std::vector<Times>> all_times(const program::Program& program) const {
     std::vector<Times> all;
     for (const program::DeviceProgram& device : program.devices) {

@@ -17,7 +17,7 @@ std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceI
 /// Returns the key of exchanges through host memory: "gloo" (shared memory within a machine), "gloo
 /// only" if the cluster's transport forbids that, plus " of gpus" if the cluster has CUDA devices,
 /// whose tensors are copied to the host and back. It depends on the cluster, not the group: each
-/// route is measured for its smallest and largest group, whoever the members are.
+/// route is measured for its smallest and largest group, with any members.
 std::string host_backend_key(const cluster::Cluster& cluster);
 
 /// Returns "nccl" for a group of CUDA devices and planning kinds if no two ranks of the cluster

@@ -39,7 +39,6 @@ class InstructionTimes {
   const std::vector<double>& batches() const { return batches_; }
 
  private:
-  /// Interpolates values by batch; constant outside the batches.
   double within(const std::vector<double>& values, double samples) const;
   double slope_beyond(const std::vector<double>& values) const;
   double beyond(double samples) const;  // samples beyond the largest batch, >= 0

@@ -179,7 +179,6 @@ ProfileCost::ProfileCost(const cluster::Cluster& cluster,
   }
 }
 
-/// Follows backend_key.
 Backend ProfileCost::backend_of(const std::vector<DeviceId>& group) const {
   const bool has_cpu = std::any_of(group.begin(), group.end(),
                                    [&](DeviceId id) { return is_cpu_[id.index()] != 0; });
@@ -195,7 +194,6 @@ const InstructionTimes* find_table(const ProfileCost::DeviceTimes& times,
   return table != nullptr && table->fits(program) ? table : nullptr;
 }
 
-/// Adds pauses to the instructions that wait for a message.
 void add_pauses(const program::DeviceProgram& program, Seconds pause,
                 std::vector<Seconds>& seconds) {
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {

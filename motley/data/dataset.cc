@@ -148,7 +148,6 @@ class ArrayDataset : public Dataset {
   std::shared_ptr<void> file_;
 };
 
-/// Finds and checks the arrays of a file for a model's inputs.
 class ArrayMatcher {
  public:
   ArrayMatcher(const std::string& path, const Arrays& arrays, const std::vector<InputSpec>& inputs)
@@ -322,7 +321,6 @@ std::int64_t sample_bytes(const InputSpec& input) {
 
 namespace {
 
-/// A range of another dataset's samples.
 class SlicedDataset : public Dataset {
  public:
   SlicedDataset(std::unique_ptr<Dataset> all, std::int64_t begin, std::int64_t end)

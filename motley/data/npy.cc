@@ -16,7 +16,6 @@ tl::unexpected<Error> broken_npy(const std::string& name, const std::string& mes
   return usage_error("data.npy", fmt::format("{}: {}", name, message));
 }
 
-/// The contents of the header's dictionary.
 struct Header {
   std::string descr;
   bool is_fortran = false;

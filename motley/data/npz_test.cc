@@ -180,7 +180,6 @@ struct Zip {
   }
 };
 
-// Returns the message of opening the archive and reading all its arrays.
 std::string npz_message(const std::string& archive) {
   auto npz = Npz::parse(bytes_of(archive), "d.npz");
   if (!npz) return npz.error().message;

@@ -63,7 +63,6 @@ struct Op {
   std::optional<std::int64_t> sequence;
 
   bool operator==(const Op&) const = default;
-  /// Returns "aten::mm" or "aten::add.Tensor".
   std::string full_name() const;
 };
 

@@ -90,7 +90,6 @@ class GraphParser {
     rest_.remove_prefix(1);
     return true;
   }
-  /// Takes the longest word, or nothing.
   std::string_view word() {
     skip_blanks();
     const auto end = std::find_if_not(rest_.begin(), rest_.end(), is_word);
@@ -402,7 +401,6 @@ class GraphParser {
     return fail(kWanted);
   }
 
-  /// Parses "(REAL, IMAGINARY)".
   Result<SymbolicArgument> complex_number() {
     ComplexArgument made;
     MOTLEY_RETURN_IF_ERROR(want('('));

@@ -76,7 +76,6 @@ std::string replaced(std::string_view from, std::string_view to) {
   return text.replace(at, from.size(), to);
 }
 
-/// Returns the message after replacing `from` in kSmall.
 std::string message_of(std::string_view from, std::string_view to) {
   const auto graph = parse_graph(replaced(from, to), "m");
   return graph ? "parsed" : graph.error().message;

@@ -88,7 +88,6 @@ std::vector<std::size_t> find_modules(const Graph& graph, LayerChain& chain) {
   return of;
 }
 
-/// Finds the layers of operators in several passes over the graph.
 class Chaining {
  public:
   Chaining(const Graph& graph, const std::vector<std::size_t>& modules,

@@ -161,7 +161,6 @@ class Shortening {
     return true;
   }
 
-  /// Returns whether the producer is not in the short graph yet.
   bool is_later(OpId by) const { return made_.of_op[by.index()].is_none(); }
 
   bool add_ops() {

@@ -216,7 +216,7 @@ MaybeFlops products(double n, std::optional<double> inner) {
 }
 
 /// Returns the operations of a convolution. `weight` is [out, in / groups, kernel...], transposed
-/// [in, out / groups, kernel...]. Each position of the other side meets its elements over its
+/// [in, out / groups, kernel...]. Each position of the other side meets the weight's elements /
 /// dimension 0.
 MaybeFlops convolution(const SizedOp& op, std::size_t weight, double positions) {
   const auto elements = op.elements(weight);

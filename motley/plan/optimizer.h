@@ -52,8 +52,8 @@ bool needs_whole(OptimizerKind kind);
 
 /// State that the optimizer keeps for a parameter from step to step.
 struct StateSpec {
-  /// kParameter: shaped and sharded like the parameter. Others are whole on every device: in the
-  /// parameter's shape (kWhole), or with its last (kRows) or last but one dimension (kColumns) 1.
+  /// kParameter: shaped and sharded like the parameter. Others are whole on every device: in its
+  /// shape (kWhole), or with the last (kRows) or second-to-last dimension (kColumns) of size 1.
   enum class Shape { kParameter, kWhole, kRows, kColumns };
   std::string_view name;  ///< "exp_avg" for a state called "PARAMETER/exp_avg"
   Shape shape = Shape::kParameter;

@@ -72,7 +72,6 @@ Json replica_to_json(const Replica& replica, const cluster::Cluster& cluster) {
   return json;
 }
 
-/// Returns a member that must be a list.
 Result<const Json*> read_list(JsonObject& object, const std::string& key) {
   MOTLEY_ASSIGN(const Json* list, object.member(key));
   if (list->is_array()) return list;

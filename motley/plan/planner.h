@@ -68,7 +68,7 @@ struct Problem {
 enum class Reason { kOptimal, kFeasible, kInfeasible, kLimit };
 std::string_view reason_name(Reason reason);
 
-/// A simple alternative shown beside the answer.
+/// A simple alternative shown with the answer.
 struct Baseline {
   bool fits = false;
   Seconds step;       ///< valid also when it does not fit

@@ -13,7 +13,7 @@
 
 namespace motley::plan {
 
-/// A parameter of which each device keeps and updates a part. All others are whole on every device.
+/// A parameter that devices share: each keeps and updates a part. Others are whole on every device.
 struct KeptParameter {
   std::string name;
   graph::Form form;  ///< sharded

@@ -27,7 +27,6 @@ std::optional<Box> read_box(const Argument& argument) {
   return box;
 }
 
-/// Reads buffers and their boxes from two lists of equal length.
 std::optional<std::vector<std::pair<BufferId, Box>>> read_boxes(const Instruction& instruction,
                                                                 std::size_t first) {
   const ArgumentList* buffers = find_list(instruction, first);

@@ -20,7 +20,6 @@ enum class Access { kRead, kWrite };
 template <typename Visit>
 void for_each_access(const Instruction& instruction, const Visit& visit);
 
-/// Returns the access to the argument at a position of an operator's argument list.
 Access access_of(const Instruction& instruction, std::size_t position);
 
 /// Returns the root of each buffer (storage_of); linear. Requires a verified program.

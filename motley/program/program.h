@@ -38,7 +38,7 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 
   std::int64_t elements() const;
-  /// Returns the name of the tensor of which this is all or a part; of a mirror the original's.
+  /// Returns the name of the whole tensor; for a mirror, that of its original.
   std::string tensor() const;
   Bytes bytes() const;  ///< whole size; a view's memory is counted at its root
 };

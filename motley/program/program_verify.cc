@@ -555,12 +555,10 @@ void check_collectives(const Program& program, Violations& violations) {
   }
 }
 
-/// The position of a send or receive.
 struct End {
   std::size_t rank, instruction;
 };
 
-/// Sends and receives of an ordered pair of ranks.
 struct Ends {
   std::vector<End> sends, receives;
 };

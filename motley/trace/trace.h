@@ -28,7 +28,6 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-/// One whole step on one device.
 struct StepMark {
   int device = 0;
   std::int64_t step = 0;

@@ -118,7 +118,6 @@ Result<void> verify_peak(const LayerProfile& profile, int degree, std::int64_t b
   return {};
 }
 
-/// Returns the fraction of the peak that all layers reach together.
 double use_of_peak(const LayerProfile& profile, int degree, std::int64_t batch,
                    const std::vector<LayerTime>& layers, double peak) {
   double flops = 0, seconds = 0;

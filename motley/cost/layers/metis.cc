@@ -21,7 +21,6 @@ tl::unexpected<Error> fault(const std::string& name, const std::string& message)
   return usage_error("import.metis", name + ": " + message);
 }
 
-/// The measurements of one file.
 struct Measurement {
   std::string kind;
   int degree = 0;

@@ -6,7 +6,6 @@
 namespace motley::cost {
 namespace {
 
-/// Two layers of 4 and 12 MB of parameters with this compute and memory.
 MetisFile file(const std::string& name, const std::string& compute_ms, const std::string& memory_mb,
                const std::string& parameters = "[4194304, 12582912]", int layers = 2) {
   return {name, fmt::format(R"({{"model": {{"model_name": "GPT3", "num_layers": {},

@@ -14,7 +14,6 @@ namespace {
 using program::DeviceProgram;
 using program::Instruction;
 
-/// An instruction's part of a layer.
 struct LayerPass {
   std::size_t layer = 0;
   bool is_backward = false;

@@ -149,7 +149,6 @@ Result<StageGroup> stage_group(const At& at) {
   return StageGroup{sailor_kind(kind.json->get<std::string>()), static_cast<int>(tensor_parallel)};
 }
 
-/// Parses a stage of consecutive layers.
 Result<PipelineStage> pipeline_stage(const At& layers, const At& groups) {
   PipelineStage stage;
   MOTLEY_ASSIGN(const At first, element(layers, 0));

@@ -22,7 +22,6 @@ struct Stream {
   Seconds slowest;  // latency of the slowest hop
 };
 
-/// Builds the phases of one call.
 class Builder {
  public:
   Builder(const Network& network, const CollectiveCall& call, const Transport& transport)

@@ -37,7 +37,7 @@ enum class Algorithm {
   kGrouped,
   /// One broadcast by a binomial tree per rank, one after the other.
   kSeparate,
-  /// A reduce-scatter as a ring all-reduce of everything, of which each rank keeps its part.
+  /// A reduce-scatter as a ring all-reduce of everything; each rank keeps its part.
   kWhole,
 };
 
@@ -49,8 +49,9 @@ std::string_view collective_name(Collective op);  ///< "all_reduce"
 /// - all-reduce: its part of the tensor; only the sum counts, the algorithms cut evenly;
 /// - reduce-scatter: its result; all-gather: its input;
 /// - broadcast: the root's bytes are sent, the others' ignored;
-/// - all-to-all: what it holds before, of which rank j gets the share bytes[j] / B (resharding from
-///   one dimension to another with the same shares);
+/// - all-to-all: what it holds before; rank j gets the share bytes[j] / B of it (resharding from
+/// one
+///   dimension to another with the same shares);
 /// - send: devices[0] sends bytes[0] to devices[1].
 struct CollectiveCall {
   Collective op = Collective::kAllReduce;

@@ -115,7 +115,6 @@ TEST(Network, KnownKindsBringTheirPorts) {
   const Network identical(cluster_of(node("a", "kind = \"a100-80g\"\ncount = 2")));
   ASSERT_EQ(identical.links().size(), 4u);
   EXPECT_EQ(identical.links()[0], (NetworkLink{"a:0>a", BytesPerSecond(300e9)}));
-  // Different kinds use the host's links.
   const Network mixed(
       cluster_of("[[node]]\nname = \"a\"\n[[node.device]]\nkind = \"a100-80g\"\n"
                  "[[node.device]]\nkind = \"t4\"\n"));

@@ -26,7 +26,6 @@ class Statement {
 
   /// Returns true on a row; false after the last, when the statement can be bound again.
   Result<bool> step();
-  /// Runs a statement without rows.
   Result<void> run();
 
   std::string text(int column) const;

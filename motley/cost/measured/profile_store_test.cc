@@ -43,7 +43,6 @@ class ProfileStoreTest : public ::testing::Test {
     return std::move(*store);
   }
 
-  // Returns the message of opening, without the path.
   std::string message() const {
     const auto store = ProfileStore::open(path_);
     if (store) return "no error";

@@ -69,7 +69,6 @@ class WorkTimes : public TimeSource {
   std::shared_ptr<const graph::Graph> graph_;
 };
 
-/// Takes the first source that has an answer.
 class FirstKnown : public TimeSource {
  public:
   FirstKnown(std::shared_ptr<const TimeSource> first, std::shared_ptr<const TimeSource> second)

@@ -28,7 +28,6 @@ struct GroupSplit {
 std::optional<GroupSplit> find_group_split(const std::vector<GroupMember>& group,
                                            const GroupExchanges& exchanges, std::int64_t batch);
 
-/// Further limits of a split.
 struct GroupSplitLimits {
   /// Limit of devices with samples; members with `least` > 0 may be left out.
   std::size_t devices = 0;

@@ -16,7 +16,6 @@ enum class Origin {
   kKinds,     ///< some devices are known by their data sheet only (KindTimes)
 };
 
-/// The basis of a device's times.
 struct Grounds {
   Origin origin = Origin::kMeasured;
   std::string text = "measured";  ///< for people: "carried from NVIDIA A100-SXM4-40GB"

@@ -57,7 +57,6 @@ class RuleBuilder {
 
   // ---- the rule
   int add_factor(std::int64_t size, Split split = Split::kPlain);
-  /// Adds a factor for each dimension.
   TensorFactors add_factors(const std::vector<std::int64_t>& shape, Split split = Split::kPlain);
   const TensorFactors& operand_factors(int operand) const {
     return rule_.operand_factors[static_cast<std::size_t>(operand)];
