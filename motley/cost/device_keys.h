@@ -20,8 +20,8 @@ std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceI
 /// route is measured for its smallest and largest group, with any members.
 std::string host_backend_key(const cluster::Cluster& cluster);
 
-/// Returns "nccl" for a group of CUDA devices and planning kinds if no two ranks of the cluster
-/// share a GPU; else host_backend_key.
+/// Returns "nccl" for a group of GPUs if no ranks of the cluster share a GPU; else
+/// host_backend_key.
 std::string backend_key(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
 
 /// Returns whether the devices are on at least two nodes and one node has several of them.
@@ -33,8 +33,9 @@ Transport usual_transport(Backend backend);
 /// Suffix of PyTorch's version in keys of GPUs that may use TF32.
 inline constexpr const char* kTf32Suffix = "+tf32";
 
-/// Returns the profile key of a device: "cpu" and its model, or the GPU's model or else its kind;
-/// threads; PyTorch's minor version ("2.15" for "2.15.0+cpu"), for GPUs with its kTf32Suffix.
+/// Returns the profile key of a device: "cpu" and its model, or the GPU's model or else its kind,
+/// and a quota's share of a core; threads; PyTorch's minor version ("2.15" for "2.15.0+cpu"), for
+/// GPUs with its kTf32Suffix.
 DeviceKey device_key(const cluster::Device& device, const std::string& torch_version);
 
 /// Returns the other CPU devices of its host. They compute at the same time in a shared step and

@@ -100,7 +100,7 @@ std::vector<Replica> make_replicas(const std::vector<DeviceId>& devices,
 /// so that another plan needs the same number for the same result; else 1.
 std::int64_t shown_micro_batches(const Plan& plan);
 
-/// Returns the plan with its batch split as by make_replicas, without any other parallelism.
+/// Returns the plan with only its batch split (make_replicas), and its shown_micro_batches.
 Plan split_instead(Plan plan, const std::vector<DeviceId>& devices,
                    const std::vector<std::int64_t>& samples);
 
