@@ -39,8 +39,7 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
   if (!region.recomputes.empty()) json["recompute"] = ranges_to_json(region.recomputes);
   if (region.late_weights) json["late_weights"] = true;
   if (region.turns != 1) json["turns"] = region.turns;
-  // Absent where one device does all, so that plans of before there were sharded regions stay
-  // equal.
+  // Absent where one device runs everything, so that plans from before sharded regions stay equal.
   if (region.operators.empty() && region.parameters.empty()) return json;
   json["operators"] = Json::array();
   for (const OperatorSplit& split : region.operators)
@@ -63,7 +62,7 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
 Json replica_to_json(const Replica& replica, const cluster::Cluster& cluster) {
   Json json = Json::object();
   json["samples"] = replica.samples;
-  // Absent means 1, so that plans of before keep their texts.
+  // Absent means 1, so that older plans keep their texts.
   if (replica.micro_batches != 1) json["micro_batches"] = replica.micro_batches;
   if (replica.turns != 1) json["turns"] = replica.turns;
   json["regions"] = Json::array();
@@ -73,7 +72,6 @@ Json replica_to_json(const Replica& replica, const cluster::Cluster& cluster) {
   return json;
 }
 
-/// A member that must be a list.
 Result<const Json*> read_list(JsonObject& object, const std::string& key) {
   MOTLEY_ASSIGN(const Json* list, object.member(key));
   if (list->is_array()) return list;
@@ -87,7 +85,7 @@ Result<DeviceId> read_device(const Json& json, const std::string& where,
   }
   auto device = cluster::find_device(cluster, json.get_ref<const std::string&>());
   if (device) return *device;
-  // Not a fault of the file: the cluster has changed since, so exit 4 and not 2.
+  // The file has no fault: the cluster has changed since, so exit 4 and not 2.
   return stale_error("plan.unknown-device", fmt::format("{}: {}; plan again for this cluster",
                                                         where, device.error().message));
 }
@@ -131,7 +129,6 @@ Result<std::vector<KeptParameter>> read_parameters(JsonObject& object) {
   return parameters;
 }
 
-/// None where the key is not there.
 Result<void> read_gathered_again(JsonObject& object, std::vector<KeptParameter>& parameters) {
   if (!object.has("gather_again")) return {};
   MOTLEY_ASSIGN(const Json* list, read_list(object, "gather_again"));
@@ -168,7 +165,7 @@ Result<std::vector<ExchangeWay>> read_exchanges(JsonObject& object) {
   return ways;
 }
 
-/// "12-40": the last one is in it.
+/// Parses "12-40", which includes both ends.
 std::optional<OpRange> parse_range(std::string_view text) {
   const std::size_t dash = text.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
@@ -179,7 +176,6 @@ std::optional<OpRange> parse_range(std::string_view text) {
   return OpRange{*first, *last + 1};
 }
 
-/// None where the key is not there.
 Result<std::vector<OpRange>> read_ranges(JsonObject& object, const std::string& key) {
   std::vector<OpRange> ranges;
   if (!object.has(key)) return ranges;
@@ -269,7 +265,7 @@ Result<BatchNormMode> read_batch_norm(JsonObject& object) {
                                  object.where(), word));
 }
 
-/// Of the step where it is not there.
+/// Returns kStep if the key is absent.
 Result<BatchNormSpan> read_batch_norm_span(JsonObject& object) {
   if (!object.has("batch_norm_span")) return BatchNormSpan::kStep;
   MOTLEY_ASSIGN(const std::string word, object.string("batch_norm_span"));
@@ -281,7 +277,7 @@ Result<BatchNormSpan> read_batch_norm_span(JsonObject& object) {
                                  object.where(), word));
 }
 
-/// Native where it is not there.
+/// Returns kNative if the key is absent.
 Result<Updates> read_updates(JsonObject& object) {
   if (!object.has("updates")) return Updates::kNative;
   MOTLEY_ASSIGN(const std::string word, object.string("updates"));
@@ -291,7 +287,6 @@ Result<Updates> read_updates(JsonObject& object) {
                      fmt::format("{}: key 'updates': {}", object.where(), found.error().message));
 }
 
-/// None where the key is not there.
 Result<std::map<DeviceId, double>> read_state_shares(JsonObject& object,
                                                      const cluster::Cluster& cluster) {
   std::map<DeviceId, double> shares;
@@ -317,9 +312,7 @@ Result<void> read_schema(JsonObject& object) {
                                                 object.where(), schema, kSchema));
 }
 
-// All faults are collected instead of returned at the first: a plan edited by hand often has
-// several.
-/// What is wrong with the replicas themselves; one clause each.
+// Collects all faults of the replicas, one clause each: a plan edited by hand often has several.
 class ReplicaCheck {
  public:
   explicit ReplicaCheck(const cluster::Cluster& cluster) : cluster_(cluster) {}
@@ -365,7 +358,7 @@ class ReplicaCheck {
   }
 
   bool has_shared_region = false, takes_turns = false;
-  std::string turning;  ///< the first region whose tasks take turns
+  std::string turning;  ///< the first region with interleaved tasks
 
   std::vector<std::string> faults;
 
@@ -381,7 +374,7 @@ class ReplicaCheck {
         fault("{}: operators {} are not behind those before", where, ranges[i].first);
   }
 
-  /// What is done again is the region's own.
+  /// Checks that a region recomputes only its own operators.
   void add_recomputes(const std::string& where, const Region& region) {
     add_order(where + ": recompute", region.recomputes);
     for (const OpRange& range : region.recomputes) {
@@ -396,7 +389,7 @@ class ReplicaCheck {
     }
   }
 
-  /// Tasks are done in pairs at most, by devices that exchange something.
+  /// Checks `turns`: at most two tasks interleave, and only on devices that exchange something.
   void add_turns(const std::string& where, const Region& region) {
     if (region.turns == 1) return;
     if (region.turns != 2) fault("{}: turns is {}, wanted 1 or 2", where, region.turns);
@@ -404,7 +397,7 @@ class ReplicaCheck {
     if (turning.empty()) turning = where;
   }
 
-  /// All regions say which operators they have, and none is twice.
+  /// Checks that every region lists its operators and that none is in two.
   void add_covers(const std::string& where, const Replica& replica) {
     std::vector<OpRange> ranges;
     for (std::size_t r = 0; r < replica.regions.size(); ++r) {
@@ -440,7 +433,7 @@ class ReplicaCheck {
             region.devices.size());
       return;
     }
-    // `!(share >= 0)` also refuses NaN, which is neither below 0 nor not.
+    // `!(share >= 0)` also refuses NaN.
     double total = 0;
     for (const double share : region.shares) {
       if (!(share >= 0)) fault("{}: found a share of {}, wanted 0 or more", where, share);
@@ -639,7 +632,7 @@ Result<Plan> parse_plan(std::string_view text, const std::string& name,
 
 namespace {
 
-/// Of one region shared by all the replica takes turns, of stages their regions do.
+/// Checks which interleaves: the replica of one shared region, or the regions of a plan of stages.
 void add_turns(const Plan& plan, const ReplicaCheck& check, std::vector<std::string>& faults) {
   const bool is_one_region = plan.replicas.size() == 1 && is_shared(plan.replicas[0]);
   if (check.takes_turns && (!is_one_region || has_stages(plan)))
@@ -656,8 +649,7 @@ void add_turns(const Plan& plan, const ReplicaCheck& check, std::vector<std::str
 Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
                          const cluster::Cluster& cluster) {
   ReplicaCheck check(cluster);
-  // Sums wrap like unsigned numbers: a file may hold any integers, and the clauses of the replicas
-  // name those that are out of range.
+  // Sums wrap like unsigned numbers: a file may hold any integers, which other clauses refuse.
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < plan.replicas.size(); ++i) {
     check.add(i, plan.replicas[i]);

@@ -1,5 +1,4 @@
-// Operators of networks: products, convolutions, pooling, normalisations, look-ups, losses,
-// attention.
+// Operators of networks: products, convolutions, pooling, norms, look-ups, losses, attention.
 
 #include <algorithm>
 
@@ -8,13 +7,13 @@
 namespace motley::graph {
 namespace {
 
-/// reduction argument of a loss: 0 none, 1 mean, 2 sum.
+/// The reduction argument of a loss: 0 none, 1 mean, 2 sum.
 constexpr std::int64_t kNoReduction = 0, kMeanReduction = 1;
 
 // ---- products
 
-/// The product of operands `a` and `b`, its first `Batch` dimensions in common: (B m k) (B k n) ->
-/// (B m n); mv and dot lack n, or both.
+/// Sets the product of operands `a` and `b` with `Batch` common first dimensions: (B m k) (B k n)
+/// -> (B m n); mv and dot lack n, or both.
 bool set_product(RuleBuilder& rule, int a, int b, int batch) {
   if (a < 0 || b < 0) return false;
   TensorFactors left = rule.add_factors(rule.operand_shape(a));
@@ -54,8 +53,8 @@ bool add_product_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// _trilinear(a, b, c, lacks_a, lacks_b, lacks_c, summed, ...): a product over dimensions in
-/// common, of which each operand lacks some, summed over some.
+/// _trilinear(a, b, c, lacks_a, lacks_b, lacks_c, summed, ...): a product over common dimensions,
+/// some missing in each operand, some summed over.
 bool trilinear_rule(RuleBuilder& rule) {
   const auto lists = [&](int argument, int dim) {
     for (int i = 0; i < rule.list_length(argument); ++i)
@@ -86,15 +85,15 @@ bool trilinear_rule(RuleBuilder& rule) {
 
 // ---- convolution and pooling
 
-/// Factors of a convolution of x with w: channels are groups * k in x and groups * p in the
-/// result y; w is [groups*p, k, ...], or transposed [groups*k, p, ...].
+/// Factors of a convolution of x with w: channels are groups * k in x and groups * p in the result
+/// y; w is [groups*p, k, ...], or transposed [groups*k, p, ...].
 struct ConvolutionFactors {
   TensorFactors x, w, y;
   DimFactors channels;  ///< of y
   int k = 0;
 };
 
-/// `transposed`, `groups`: places of these arguments.
+/// `transposed`, `groups`: positions of these arguments.
 std::optional<ConvolutionFactors> convolution_factors(RuleBuilder& rule, const Shape& x,
                                                       const Shape& w, const Shape& y,
                                                       int transposed, int groups) {
@@ -157,8 +156,8 @@ bool convolution_backward_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// Everything has the same first dimensions; the last `Window` of each are never split. Linear in
-/// the first operand where `Linear`.
+/// All tensors share the first dimensions; the last `Window` are never split. `Linear`: in the
+/// first operand.
 template <int Window, bool Linear>
 bool window_rule(RuleBuilder& rule) {
   const Shape& shape = rule.operand_shape(0);
@@ -190,8 +189,8 @@ bool upsample_backward_rule(RuleBuilder& rule) {
   return rule.list_length(2) == rank_of(rule.result_shape(0));
 }
 
-/// im2col(x, ...): [b, c, h, w] -> [b, c*k, places] of k elements a window, and col2im, its
-/// reverse; planes of a sample are taken apart by themselves.
+/// im2col(x, ...): [b, c, h, w] -> [b, c*k, places] with k elements per window, and col2im, its
+/// inverse. Planes are separate.
 template <bool Back>
 bool columns_rule(RuleBuilder& rule) {
   const Shape& image = Back ? rule.result_shape(0) : rule.operand_shape(0);
@@ -207,8 +206,8 @@ bool columns_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// grid_sampler_2d(x, grid, ...) of x [b, c, h, w] at places [b, h', w', 2], and
-/// grid_sampler_2d_backward(grad, x, grid, ..., mask): a place's gradient sums over the channels.
+/// grid_sampler_2d(x, grid, ...) of x [b, c, h, w] at places [b, h', w', 2], and its backward(grad,
+/// x, grid, ..., mask), where a place's gradient sums over the channels.
 template <bool Backward>
 bool grid_rule(RuleBuilder& rule) {
   const int x = Backward ? 1 : 0;
@@ -233,8 +232,8 @@ bool grid_rule(RuleBuilder& rule) {
 
 // ---- normalisations
 
-/// Over trailing dimensions, as many as the list at argument `List` has; weights have only these,
-/// statistics only the others, and they become those of the whole.
+/// Normalises the trailing dimensions, as many as the list at argument `List` has. Weights have
+/// only these; statistics have only the others and become those of the whole.
 template <int List, bool Backward>
 bool layer_norm_rule(RuleBuilder& rule) {
   const Shape& shape = rule.operand_shape(0);
@@ -290,13 +289,13 @@ bool group_norm_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// Batch norm of any kind: channels in dimension 1, and alone in all weights and statistics. What
-/// it averages over can be split only by other instructions, unless statistics are given.
-/// `Training`: argument of the flag; -1: always training, -2: never.
+/// Batch norm of any kind: channels are dimension 1, and the only dimension of weights and
+/// statistics. Dimensions that it averages over need other instructions to be split, unless
+/// statistics are given. `Training`: argument of the flag; -1: always training, -2: never.
 ///
-/// With statistics of each device's own samples, those that the backward pass takes are "of the
-/// whole" on each device, though not alike: nothing else may read them. The running ones are terms:
-/// what a device finds, weighed by its part of the samples. Gradients of weights are terms, too.
+/// With statistics of each device's own samples, the saved ones count as whole on each device
+/// although they differ: only the backward pass may read them. The running ones are terms: a
+/// device's statistics weighted by its part of the samples. Gradients of weights are terms too.
 template <int Training, bool Backward>
 bool batch_norm_rule(RuleBuilder& rule) {
   const Shape& shape = rule.operand_shape(0);
@@ -314,7 +313,7 @@ bool batch_norm_rule(RuleBuilder& rule) {
   for (int r = 0; r < rule.result_count(); ++r)
     if (rule.has_result(r)) rule.set_result(r, like(rule.result_shape(r)));
   if (Backward) rule.add_term({0});
-  if (Backward)  // reads the saved statistics, or the running ones that were given
+  if (Backward)  // reads the saved statistics, or the given running ones
     for (const int unread : {trains ? 3 : 5, trains ? 4 : 6})
       if (rule.operand(unread) >= 0) rule.ignore(rule.operand(unread));
   const bool is_own = trains && rule.statistics() == Statistics::kOwn;
@@ -329,7 +328,7 @@ bool batch_norm_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// motley::dropout(x, p, draw): its draws belong to elements of the whole.
+/// motley::dropout(x, p, draw): draws belong to elements of the whole.
 bool dropout_rule(RuleBuilder& rule) {
   const TensorFactors factors = rule.add_factors(rule.operand_shape(0), Split::kRewritten);
   rule.set_operand(0, factors);
@@ -383,7 +382,7 @@ bool index_select_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// index_add(x, dim, index, source, alpha): adds the rows of `source` to those of x.
+/// index_add(x, dim, index, source, alpha): adds rows of `source` to those of x.
 bool index_add_rule(RuleBuilder& rule) {
   TensorFactors factors = rule.add_factors(rule.operand_shape(0));
   const auto dim = rule.dim(1, static_cast<int>(factors.size()));
@@ -400,9 +399,9 @@ bool index_add_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// What an index tensor names must be whole, unless it holds the rows' own numbers 0, 1, 2, ... :
-/// x[[0, 1, 2, ...], y] takes one element of each row. Then row and place are one factor, of which
-/// a part is indexed by its own numbers. The dimension of the places; empty if it is not so.
+/// Returns the dimension of the places if an index tensor holds the rows' own numbers 0, 1, 2, ...;
+/// else empty, and the indexed dimension must be whole. x[[0, 1, 2, ...], y] takes one element of
+/// each row, so row and place are one factor and each part is indexed by its own numbers.
 std::optional<int> row_place(const RuleBuilder& rule, int index, std::int64_t rows,
                              const Shape& places) {
   const Shape& shape = rule.operand_shape(index);
@@ -412,9 +411,8 @@ std::optional<int> row_place(const RuleBuilder& rule, int index, std::int64_t ro
   return place >= 0 && at(places, place) == rows ? std::optional(place) : std::nullopt;
 }
 
-/// A table x and the rows that the index tensors at argument 1 name, all for dimensions next to
-/// each other and broadcast to one shape of places: x is [before, indexed, after], rows are
-/// [before, places, after].
+/// A table x and its rows at the index tensors of argument 1, which index adjacent dimensions and
+/// broadcast to one shape: x is [before, indexed, after], rows are [before, places, after].
 struct IndexFactors {
   TensorFactors table, rows;
 };
@@ -436,7 +434,7 @@ std::optional<IndexFactors> index_factors(RuleBuilder& rule, const Shape& rows, 
   if (rank_of(rows) < first + after) return std::nullopt;
   const Shape shape(rows.begin() + first, rows.end() - after);
   TensorFactors filled = rule.add_factors(shape, places);
-  bool is_shared = false;  // one dimension at most
+  bool is_shared = false;  // at most one dimension
   for (int i = 0; i < static_cast<int>(indices.size()); ++i) {
     const DimFactors& table = at(made.table, first + i);
     const auto place = row_place(rule, indices[static_cast<std::size_t>(i)],
@@ -468,7 +466,7 @@ bool index_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// index_put(x, indices, values, accumulate): adds, or (in an order that counts) replaces.
+/// index_put(x, indices, values, accumulate): adds, or replaces in an order that matters.
 bool index_put_rule(RuleBuilder& rule) {
   const int values = rule.operand(2);
   const auto made = index_factors(rule, rule.operand_shape(values),
@@ -483,7 +481,7 @@ bool index_put_rule(RuleBuilder& rule) {
 
 // ---- losses
 
-/// Tensors of one shape; results of the same shape, or reduced as the argument `Reduction` says.
+/// Tensors of one shape; results have it too, or are reduced according to argument `Reduction`.
 template <int Reduction>
 bool loss_rule(RuleBuilder& rule) {
   const std::int64_t reduction = rule.integer(Reduction).value_or(kMeanReduction);
@@ -542,8 +540,8 @@ ClassFactors class_factors(RuleBuilder& rule, const Shape& x, Split samples) {
   return made;
 }
 
-/// nll_loss_forward(x, target, weight, reduction, ignore_index) -> loss, total weight. The mean
-/// divides by the weight of all samples.
+/// nll_loss_forward(x, target, weight, reduction, ignore_index) -> loss, total weight of all
+/// samples.
 bool nll_rule(RuleBuilder& rule) {
   const std::int64_t reduction = rule.integer(3).value_or(kMeanReduction);
   const ClassFactors made = class_factors(
@@ -552,14 +550,14 @@ bool nll_rule(RuleBuilder& rule) {
   rule.set_operand(rule.operand(1), made.target);
   rule.set_operand(rule.operand(2), made.weight);
   if (reduction == kNoReduction) rule.set_result(0, made.target);
-  rule.set_independent(1, made.weight[0][0]);  // where classes are split, all count all targets
-  if (reduction == kMeanReduction)             // the total weight is counted over all samples first
+  // If classes are split, all devices count all targets.
+  rule.set_independent(1, made.weight[0][0]);
+  if (reduction == kMeanReduction)  // the total weight is counted over all samples first
     for (const DimFactors& dim : made.target) rule.set_independent(1, dim[0]);
   return true;
 }
 
-/// nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total_weight), of which the
-/// last counts for a mean only.
+/// nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total_weight (of a mean)).
 bool nll_backward_rule(RuleBuilder& rule) {
   const ClassFactors made = class_factors(rule, rule.operand_shape(rule.operand(1)), Split::kPlain);
   const std::int64_t reduction = rule.integer(4).value_or(kMeanReduction);
@@ -574,8 +572,7 @@ bool nll_backward_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// motley::ctc_loss(log_probs, targets, input_lengths, target_lengths, blank) -> losses, gradients:
-/// by samples.
+/// motley::ctc_loss(log_probs, targets, input_lengths, target_lengths, blank), split by samples.
 bool ctc_loss_rule(RuleBuilder& rule) {
   TensorFactors probabilities = rule.add_factors(rule.operand_shape(0), Split::kNever);
   TensorFactors targets = rule.add_factors(rule.operand_shape(1), Split::kNever);
@@ -595,8 +592,8 @@ bool ctc_loss_rule(RuleBuilder& rule) {
 
 /// motley::attention(q, k, v, mask, dropout, causal, scale) -> out, saved and
 /// attention_backward(grad, q, k, v, out, saved, mask, ...) -> of q, k, v. q is [b, g*r, s, d], k
-/// [b, g, t, d], v [b, g, t, e]: r queries share a key. With a causal mask queries know their
-/// place, so they cannot be split.
+/// [b, g, t, d], v [b, g, t, e]: r queries share a key. Queries under a causal mask depend on their
+/// positions and are never split.
 template <bool Backward>
 bool attention_rule(RuleBuilder& rule) {
   const int first = Backward ? 1 : 0, mask_at = Backward ? 6 : 3;
@@ -644,7 +641,7 @@ bool attention_rule(RuleBuilder& rule) {
 
 // ---- layers of an imported profile
 
-/// Factors of a layer's parameters at argument `list`: [rows, p] is cut by rows, [p] never.
+/// Returns the factors of parameters at argument `list`: [rows, p] is cut by rows, [p] never.
 std::vector<TensorFactors> layer_parameters(RuleBuilder& rule, int list, int rows) {
   std::vector<TensorFactors> parameters;
   for (const int operand : rule.operands_at(list)) {
@@ -660,7 +657,7 @@ std::vector<TensorFactors> layer_parameters(RuleBuilder& rule, int list, int row
 
 /// motley::layer(x, [parameters], layer, work) -> y, kept [b, rows, n], kept_whole [b, n], and
 /// layer_backward(grad, [parameters], kept, kept_whole, layer, work) -> of x, of each parameter.
-/// Devices that split the rows have all of x and y: what they exchange on the way is the layer's.
+/// Devices that split the rows have all of x and y; exchanges inside are part of the layer.
 template <bool Backward>
 bool layer_rule(RuleBuilder& rule) {
   const Shape& x = rule.operand_shape(0);
