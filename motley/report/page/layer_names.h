@@ -5,9 +5,9 @@
 
 namespace motley::report {
 
-/// The layer that an instruction of a trace ("aten::mm h.3.attn.qkv") belongs to: its module path
-/// up to the first number ("h.3"), or the first word of the path; "update" for what is done with
-/// gradients, "batch" for loading samples and what has no module.
+/// Returns the layer of a trace's instruction ("aten::mm h.3.attn.qkv"): its module path up to the
+/// first number ("h.3"), or the path's first word. "update" is work on gradients; "batch" is
+/// loading samples and anything without a module.
 std::string layer_of(std::string_view name);
 
 }  // namespace motley::report
