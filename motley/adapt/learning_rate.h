@@ -20,8 +20,7 @@ enum class LearningRateRule {
 Result<LearningRateRule> parse_rule(std::string_view text, const std::string& where);
 std::string_view rule_name(LearningRateRule rule);
 
-/// Returns the steps of the initial batch B0 that a step of batch B is worth at noise scale `noise`
-/// (samples):
+/// Returns the steps of initial batch B0 that a step of batch B is worth at noise scale `noise`:
 ///
 ///   r = (S/B0 + |G|^2) / (S/B + |G|^2) = (B/B0) (noise + B0) / (noise + B)
 ///

@@ -16,8 +16,7 @@ namespace {
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 constexpr double kFewestSteps = 4;
 
-/// Returns Student's factor for a normal one (Fisher and Cornish 1960), within 1 % from three
-/// degrees on.
+/// Corrects a normal factor to Student's (Fisher and Cornish 1960): within 1 % from 3 degrees on.
 double student_factor(double normal, double degrees) {
   const double z = normal, z3 = z * z * z, z5 = z3 * z * z;
   return z + (z3 + z) / (4 * degrees) + (5 * z5 + 16 * z3 + 3 * z) / (96 * degrees * degrees) +

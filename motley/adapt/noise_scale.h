@@ -44,9 +44,8 @@ class NoiseScale {
   void add(const policy::NoiseSeen& seen, double passed = 0);
   /// Returns nothing before four steps.
   std::optional<NoiseInterval> interval() const;
-  /// Returns the ratio of the averages over the longest memory, without interval or rule, as
-  /// AdaptDL does with its bounds (|G|^2 >= 0, S >= 1e-6). Infinite where |G|^2 <= 0; nothing
-  /// before a step.
+  /// Returns the ratio of the averages over the longest memory alone, as AdaptDL does with its
+  /// bounds (|G|^2 >= 0, S >= 1e-6). Infinite where |G|^2 <= 0; nothing before a step.
   std::optional<double> plain_ratio() const;
 
   Json state() const;

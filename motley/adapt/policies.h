@@ -16,8 +16,7 @@ struct SplitSetting {
   std::vector<DeviceLimits> devices;
   std::int64_t epoch_steps = 100;  ///< for policies that decide once per epoch
   Seconds change_cost{0};          ///< pause of training for a change; used by motley
-  std::vector<cost::GroupExchanges> exchanges =
-      {};  ///< prior (learned_exchanges.h), used by motley
+  std::vector<cost::GroupExchanges> exchanges = {};  ///< prior (learned_exchanges.h), for motley
 };
 
 /// A split policy by the name that it returns.

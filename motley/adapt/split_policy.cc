@@ -18,8 +18,7 @@ namespace {
 constexpr std::size_t kNumbers = 16;
 /// Most samples of a device, as a multiple of its largest so far.
 constexpr std::int64_t kReach = 3;
-/// A split is requested when it gains this many standard deviations of the present step's time, and
-/// this share of it.
+/// Gain at which a split is requested: in deviations of the present step's time, and relative.
 constexpr double kSure = 1.0, kLeastGain = 0.003;
 /// Standard deviations beyond which a device falls short of its prior.
 constexpr double kShort = 3;

@@ -25,8 +25,8 @@ TEST(ServerQueue, KindsThatAreIdenticalAreOneKind) {
 }
 
 TEST(ServerQueue, UnequalWorkersDelayEachOther) {
-  // One worker away 2 s, one away 4 s. Alone they find each other at the server 1/3 and 1/5 of the
-  // time: the first's visit takes 1 + 1/5 (step 3.2 s), the second's 1 + 1/3 (step 16/3 s).
+  // One worker away 2 s, one away 4 s. Each alone is at the server 1/3 and 1/5 of the time: the
+  // first's visit takes 1 + 1/5 (step 3.2 s), the second's 1 + 1/3 (step 16/3 s).
   const auto result = estimate_cluster_speed({{1, Seconds(3)}, {1, Seconds(5)}}, Seconds(1));
   ASSERT_TRUE(result.has_value());
   EXPECT_NEAR(result->of_worker[0], 1 / 3.2, 1e-12);
@@ -35,8 +35,7 @@ TEST(ServerQueue, UnequalWorkersDelayEachOther) {
 }
 
 TEST(ServerQueue, ServersShareTheWorkOfAStep) {
-  // Two servers of half a second: away 2 s, visit 0.5 s, alone 1 / 2.5. Two workers: found 0.2,
-  // visit 0.6, 2 / 2.6.
+  // Two servers of 0.5 s: away 2 s, visit 0.5 s, alone 1 / 2.5; two: found 0.2, visit 0.6, 2 / 2.6.
   EXPECT_NEAR(speed({{1, Seconds(3)}}, 1, 2), 0.4, 1e-12);
   EXPECT_NEAR(speed({{2, Seconds(3)}}, 1, 2), 2 / 2.6, 1e-12);
 }

@@ -29,8 +29,8 @@ struct SimulateOptions {
 /// (program/strands.h), executes its instructions in order. An instruction starts when its strand
 /// is free and all it waits for has finished; a send starts with its receive. A collective starts
 /// when every member has reached it and takes CostModel::collective_time on all. Time is integer
-/// nanoseconds; ties break by rank, lane, instruction. Linear in instructions. Errors: deadlock,
-/// with who waits for whom; devices that exchange differently than their stand-ins
+/// nanoseconds; ties break by rank, lane, instruction. Linear in instructions. Errors: a deadlock,
+/// with its chain of waits; devices that exchange differently than their stand-ins
 /// (simulate.unlike).
 Result<trace::Trace> simulate(const program::Program& program, const cost::CostModel& cost,
                               const SimulateOptions& options = {});

@@ -92,8 +92,7 @@ class TaskGraphBuilder {
   void depend(TaskId task, TaskId on);
   /// Sets capacities in bytes/s, all > 0, of all links that transfers use.
   void set_links(std::vector<double> capacities);
-  /// Slows tasks in `lane` only by `factor` (>= 0) while `by` has one in flight; the last call
-  /// holds.
+  /// Slows tasks in `lane` only by `factor` (>= 0) while `by` has one in flight. Last call wins.
   void slow(LaneId lane, LaneId by, double factor);
   TaskGraph build() &&;
 

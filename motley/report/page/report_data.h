@@ -108,8 +108,7 @@ struct ReportData {
 /// Label of the neighbour that is the plan itself.
 inline constexpr const char* kThisPlan = "this plan";
 
-/// Returns what `motley report --json` prints; pages refer to its numbers by place,
-/// docs/reports.md.
+/// Returns what `motley report --json` prints; pages name its numbers by place (docs/reports.md).
 Json report_data_to_json(const ReportData& report_data);
 
 /// Returns a sentence: which device waits longest for which in the last timeline.
