@@ -10,8 +10,8 @@
 
 namespace motley::control {
 
-/// A question about the small MLP on two CPUs, its files in a directory of the test's own, and
-/// surroundings without processes.
+/// A question about the small MLP on two CPUs, with its files in a directory of the test and an
+/// outside world without processes.
 class SmallQuestionTest : public ::testing::Test {
  protected:
   explicit SmallQuestionTest(std::int64_t global_batch = 8) {
