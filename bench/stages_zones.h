@@ -7,8 +7,8 @@
 
 namespace motley::bench {
 
-/// Sailor's layer profiles on clusters drawn at random of two or three zones with faster links
-/// inside. Prints its lines and adds a row a cluster.
+/// Plans Sailor's layer profiles on random clusters of two or three zones with faster links inside.
+/// Prints its lines and adds a row per cluster.
 Result<void> run_zones(const std::string& data, Json& rows);
 
 }  // namespace motley::bench

@@ -8,8 +8,8 @@
 
 namespace motley::bench {
 
-/// Every second pair of kind and zone, in the order of their names, is of the half (0) that forms
-/// were chosen on; the others (1) are what they are judged by.
+/// Returns 0 for every second pair of kind and zone, ordered by name: the half for choosing forms;
+/// 1 for the others: the half for judging.
 std::size_t half_of(const elastic::RentedMachine& machine,
                     const std::vector<peers::DatedLife>& lives);
 

@@ -28,8 +28,7 @@ struct OperatorRules {
 struct RuleOptions {
   /// Uses rules that keep the result of one device. The released rules have three faults, kept
   /// where this is false: a dimension of length 1 counts as split (so a position table's gradient
-  /// is never summed), layer norms lack parameters, and a rule of "becd,bsec->bsd" splits a wrong
-  /// dimension.
+  /// is never summed), layer norms lack parameters, "becd,bsec->bsd" once splits a wrong dimension.
   bool sound = false;
   /// Sufficient factors: a linear layer over a slice of the samples may gather its input and its
   /// output's gradient on every device and make the weight's whole gradient there.

@@ -61,7 +61,7 @@ Result<std::vector<SpeedPoint>> read_cm_dare_curve(const std::string& folder,
                                                    const std::string& set,
                                                    const std::string& model);
 
-/// Returns a trace's median speed (Wall time, Step, Value) in steps per second, without the first.
+/// Returns a trace's median steps per second (Wall time, Step, Value), without the first reading.
 Result<double> read_trace_speed(const std::string& path);
 
 }  // namespace motley::peers

@@ -28,8 +28,7 @@ struct PassSettings {
 /// Returns the nearest batch of whole units; of two the larger.
 std::int64_t batch_near(const adapt::BatchOption& option, double samples);
 
-/// Gives every device the same number of units, the first ones one more, and drops the remainder;
-/// no caps.
+/// Gives every device the same number of units, the first ones one more, without caps or remainder.
 std::vector<std::int64_t> split_evenly(std::size_t devices, std::int64_t batch,
                                        std::int64_t unit = 1);
 

@@ -20,8 +20,7 @@ policy::StepSeen step_of(double a, double b, double took) {
 
 TEST(ScaledOptions, AreCorrectedByTheMedianOfWhatIsSeen) {
   ScaledOptions source = ScaledOptions::make(one_and_both()).value();
-  // a: 0.3 s given for 20 samples, seen 0.6; b: 0.3 given for 10, seen 0.3. Tail: given 0.2, seen
-  // 0.4.
+  // a: 0.3 s given for 20 samples, seen 0.6; b: 0.3 for 10, seen 0.3. Tail: 0.2 given, 0.4 seen.
   source.observe(step_of(0.6, 0.3, 1.0));
   EXPECT_EQ(source.version(), 1);
   EXPECT_NEAR(adapt::work_seconds(source.options()[0].devices[0], 20), 0.6, 1e-12);

@@ -11,8 +11,7 @@ namespace {
 constexpr int kLpColumns = 60;
 constexpr double kQuicker = 1.01;  // ratio of the times tried
 
-/// Fits `replicas` replicas of `samples` each in `seconds`, with even stages; empty: they do not
-/// fit.
+/// Fits `replicas` replicas of `samples` each in `seconds`, with even stages; empty: too many.
 std::vector<search::ReplicaShape> fit_replicas(const search::ShapeSearch& search, double seconds,
                                                std::int64_t samples, std::int64_t micro,
                                                int replicas) {

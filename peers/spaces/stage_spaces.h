@@ -12,7 +12,7 @@ namespace motley::peers {
 /// and the whole space's costs and simulator (search/stages). The difference of the best plans is
 /// the cost of a restriction.
 enum class StageSpace {
-  /// Pipelines of one kind each; all with equal stages, degree, micro-batch, samples and layers.
+  /// Pipelines of one kind each: equal stages, degree, micro-batch, samples; layers even by count.
   kEqual,
   /// Separate kinds: on each, identical pipelines (stages, degree, micro-batch) of the most
   /// throughput, layers even by count; samples by speed.

@@ -29,10 +29,9 @@ struct KernelRates {
   bool operator==(const KernelRates&) const = default;
 };
 
-/// Returns the time of a kernel: (launch^4 + work^4)^(1/4) with work = max(flops / rate, bytes /
+/// Returns the time of a kernel, (launch^4 + work^4)^(1/4) with work = max(flops / rate, bytes /
 /// memory). The 4-norm is the larger of the two except near their crossing, where it is 19 % more.
-/// For a queue that does not run ahead of the device: each kernel pays its launch, as traces of
-/// small kernels show.
+/// It assumes no queue ahead of the device: each kernel pays its launch, as in traces.
 ///
 /// Example: launch 40 us, 200 TFLOP/s, 1.6 TB/s: gemm(1024, 1024, 1024) has 10.7 us of flops and
 /// 3.9 us of bytes, and takes 40.05 us.

@@ -12,8 +12,7 @@ namespace {
 
 constexpr double kRatioTolerance = 1e-6;
 
-/// The sum of (predicted / measured - 1)^2 over the curve at a ratio of service to step, with the
-/// step that minimizes it.
+/// The least sum of (predicted / measured - 1)^2 at a ratio of service to step, with its step.
 struct AtRatio {
   double loss = 0;
   double step = 0;
@@ -32,8 +31,7 @@ AtRatio at_ratio(double ratio, const std::vector<SpeedPoint>& curve) {
   return {static_cast<double>(curve.size()) - sum * sum / squares, squares / sum};
 }
 
-/// Searches by golden section: the loss has one minimum, since a larger ratio bends the curve more
-/// everywhere.
+/// Golden section search: there is one minimum, as a larger ratio bends the curve more everywhere.
 double best_ratio(const std::vector<SpeedPoint>& curve) {
   const double golden = (std::sqrt(5.0) - 1) / 2;
   double low = kRatioTolerance, high = 1;

@@ -139,8 +139,7 @@ TEST(TransformerStep, AddsPipelineExchangeUpdateAndHost) {
   ASSERT_TRUE(step);
   EXPECT_NEAR(step->total.value, 28e-3, 1e-12);
 
-  // Two replicas of 6 samples: an all-reduce of 5 ms. 166,016 parameters (see above) of 10 bytes at
-  // 1 GB/s: 1.66016 ms.
+  // Two replicas of 6: an all-reduce of 5 ms. 166,016 parameters of 10 bytes at 1 GB/s: 1.66016 ms.
   TransformerJob job = small_job();
   job.data = 2;
   job.global_batch = 6;
