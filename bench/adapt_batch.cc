@@ -26,7 +26,6 @@ struct NoiseCase {
   bool is_isotropic;
 };
 
-/// Sums of estimates of one quantity.
 struct Moments {
   double sum = 0, squares = 0;
   void add(double x) { sum += x, squares += x * x; }

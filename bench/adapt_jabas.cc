@@ -21,7 +21,6 @@ constexpr double kBlocking = 6.29e-3;  // batch norm, as they count it
 /// Gradient buckets in order of sending, MiB.
 constexpr double kBuckets[] = {7.81, 30.04, 25.04, 25.25, 9.2};
 
-/// Seconds of one pass by samples.
 struct PassTimes {
   cost::Curve forward, whole;  // data and forward; with backward
   double update = 0;

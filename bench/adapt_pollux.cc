@@ -79,8 +79,7 @@ std::vector<CurvePoint> in_micro_batches(const std::vector<CurvePoint>& one, int
   return points;
 }
 
-/// Fits a placement's addition to the work, tail + max(0, hidden - share * work), by least squares
-/// of relative errors over a grid.
+/// Fits a placement's tail + max(0, hidden - share * work) by relative least squares over a grid.
 Result<adapt::ExchangeTimes> fit_exchange(const peers::CsvTable& table,
                                           const std::string& placement,
                                           const std::vector<CurvePoint>& alone) {

@@ -65,8 +65,7 @@ Result<std::vector<CurvePoint>> read_curve(const peers::CsvTable& table, const s
   return points;
 }
 
-/// Reads times of ResNet-50's gradient buckets over a kind of link; `share`: backward's of the
-/// step.
+/// Reads times of ResNet-50's gradient buckets over a kind of link; `share`: of backward.
 Result<adapt::ExchangeTimes> read_exchange(const peers::CsvTable& table, const std::string& link) {
   std::vector<CurvePoint> points = {};
   for (std::size_t row = 0; row < table.rows(); ++row) {
@@ -131,7 +130,6 @@ double search_step(const adapt::BatchOption& option, std::int64_t batch) {
   return high + option.exchange.tail.value;
 }
 
-/// Adds splits of requested batches over all eight.
 void add_splits(const JabasCluster& cluster, Json& rows) {
   const adapt::BatchOption& all = cluster.options.back();
   fmt::print("\n{:<16}{:<9}{:>8}{:>8}{:>10}{:>8}\n", "split", "policy", "asked", "taken", "step s",
@@ -178,7 +176,6 @@ double noise_of(const NoisePath& path, double progress) {
                                        part * std::log(ratios[to].second));
 }
 
-/// Adds batch and devices during trainings.
 void add_trainings(const JabasCluster& cluster, int seeds, Json& rows) {
   // ImageNet's and CIFAR-10's noise measured by Pollux, the second from a small batch.
   const NoisePath paths[] = {

@@ -21,7 +21,6 @@ double log_between(SplitMix64& random, double low, double high) {
   return std::exp(between(random, std::log(low), std::log(high)));
 }
 
-/// Draws a lognormal factor of mean 1.
 double draw_jitter(SplitMix64& random, double deviation) {
   const double radius = std::sqrt(-2 * std::log(1 - random.uniform()));
   const double normal = radius * std::cos(2 * std::numbers::pi * random.uniform());
@@ -74,7 +73,6 @@ double draw_speed(SplitMix64& random, Half half, const Ranges& ranges) {
   return kKinds[random.below(5)] * between(random, 0.97, 1.03);
 }
 
-/// Draws samples within the shape's measured range.
 double shape_samples(SplitMix64& random, const MeasuredShape& shape) {
   const auto& points = shape.curve.points;
   const double low = points[1].first, high = points.back().first;

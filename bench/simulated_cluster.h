@@ -38,7 +38,6 @@ enum class Half { kMade, kJudged };
 /// updates and (for a quarter) memory limits. `shape`: measured times; null: invented ones.
 SimulatedCluster draw_cluster(std::uint64_t seed, Half half, const MeasuredShape* shape);
 
-/// The conditions of a run.
 struct Conditions {
   std::int64_t steps = 200;
   double jitter = 0.02;           ///< of each device's times in a step, lognormal
@@ -51,14 +50,13 @@ struct Conditions {
   std::uint64_t seed = 1;
 };
 
-/// A policy's result.
 struct Course {
   std::vector<double> excess;  ///< of each step's mean over the best one, less 1
   std::int64_t changes = 0;    ///< of the split
   std::int64_t told = 0;
   double step = 0, best = 0;  ///< seconds, of the last step
 };
-/// Runs a policy from the even split.
+/// Begins with the even split.
 Course run_policy(policy::Policy& policy, SimulatedCluster cluster, const Conditions& conditions);
 
 /// Returns the steps from `first` on until all are within `bound` of the best.

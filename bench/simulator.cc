@@ -59,8 +59,7 @@ class BenchCost : public cost::CostModel {
   }
 };
 
-/// Makes a chain of products; every kPerBucket-th result is summed over the devices while the chain
-/// continues, and awaited one bucket later.
+/// Makes a chain of products; each kPerBucket-th is summed meanwhile and awaited a bucket later.
 program::DeviceProgram make_device(int rank, int instructions) {
   program::DeviceProgram device{fmt::format("n{}:0", rank), 1, rank, {}, {}};
   device.buffers.push_back({program::BufferKind::kInput, DType::kF32, {32, 256}, "x", {}});
@@ -121,8 +120,7 @@ double median_seconds(const std::function<void()>& run) {
   return upper_median(std::move(times));
 }
 
-/// A run of one device's instructions, moved into another's compute lane. There they take half as
-/// long, with a transfer to it and one back.
+/// A run of instructions moved to another compute lane: half as long, with a transfer each way.
 struct Move {
   std::vector<TaskId> tasks;
   LaneId from, to;

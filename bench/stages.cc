@@ -29,7 +29,6 @@ namespace {
 
 using bench::cpu_seconds;
 
-/// Nodes of four devices each.
 struct Nodes {
   const char* kind;
   const char* memory;
@@ -182,8 +181,7 @@ latency = "4us"
 constexpr std::pair<const char*, int> kNodesOfEight[] = {
     {"h100-80g", 8}, {"a100-80g", 8}, {"a100-40g", 12}, {"a10", 12}, {"v100-16g", 12}, {"t4", 12}};
 
-/// Invents a model of 96 layers: seconds at half of each kind's nominal rate, less a tenth for
-/// every doubling of the degree.
+/// Invents 96 layers: half of each kind's nominal rate, less a tenth per doubling of the degree.
 Result<cost::LayerProfile> invent_layers() {
   constexpr double kFlops = 6 * 50e6 * 2048;  // per layer and sample
   cost::LayerProfile profile{.model = "invented"};

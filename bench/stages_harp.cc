@@ -102,7 +102,6 @@ class HarpCosts : public search::StageCosts {
     if (i > 0 && i + 1 < layers()) return 6 * gpt_.hidden * gpt_.hidden;
     return gpt_.vocabulary * gpt_.hidden;
   }
-  /// Returns the forward flops of a sample.
   double flops(std::size_t i) const {
     if (i == 0) return 0;
     const double s = gpt_.sequence, h = gpt_.hidden;

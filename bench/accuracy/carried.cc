@@ -1,5 +1,4 @@
-// Times carried from one device kind to another: transformer blocks' operators (kinds.cc) on each
-// kind from those measured on another.
+// Transformer blocks' operators (kinds.cc) on each device kind, carried from those of another.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -15,8 +14,7 @@ namespace {
 using Pass = peers::KindSample BlockOperator::*;
 constexpr int kShares = 20;  // steps from 0 to 1 in which the share is fitted
 
-/// A block as three sums, where the share weighs the second against the third: launch + share
-/// carried + (1 - share) figures.
+/// A block as launch + share carried + (1 - share) figures.
 struct CarriedBlock {
   double launch = 0, carried = 0, figures = 0, measured = 0;
   double at(double share) const { return launch + share * carried + (1 - share) * figures; }

@@ -339,7 +339,6 @@ double servers_end(const Measured& measured, const Constants& constants) {
   return end;
 }
 
-/// Returns seconds of a step.
 double predict(const Measured& measured, const Constants& constants) {
   const double here = measured.replicas.front() / sum(measured.replicas);
   const double input =
@@ -353,7 +352,6 @@ double predict(const Measured& measured, const Constants& constants) {
 
 constexpr std::array<const char*, 4> kVariants = {"ev_ps_s", "ev_ar_s", "cp_ps_s", "cp_ar_s"};
 
-/// Makes a case of the variant in the order of kVariants.
 Measured make_case(const Training& training, const std::vector<Machine>& machines, double batch,
                    std::size_t variant) {
   Measured measured{.training = &training, .machines = machines};
@@ -416,8 +414,7 @@ double loss(const std::vector<Measured>& cases, const Constants& constants, cons
   return total / count;
 }
 
-/// Moves one constant at a time by factors from 1.5 to 1.01 while it helps (Hooke and Jeeves,
-/// 1961).
+/// Moves constants singly by factors from 1.5 to 1.01 while it helps (Hooke and Jeeves, 1961).
 Constants fit(const std::vector<Measured>& cases, const Names& left_out) {
   Constants best = kStart;
   double least = loss(cases, best, left_out);

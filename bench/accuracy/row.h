@@ -8,7 +8,6 @@
 
 namespace motley::bench {
 
-/// One predicted and measured case.
 struct Case {
   cost::PredictionInterval predicted;
   double measured = 0;  ///< > 0

@@ -1,5 +1,4 @@
-// Sailor's measured plans: time and memory of OPT-350M on GH200, from layer profiles and network
-// fits.
+// Sailor's measured plans: time and memory of OPT-350M on GH200 from layer profiles, network fits.
 #include "motley/cost/layers/sailor.h"
 
 #include <fmt/format.h>
@@ -93,7 +92,6 @@ Result<Inputs> read_inputs(const std::string& folder) {
   return inputs;
 }
 
-/// Memory outside of tensors.
 struct RuntimeMemory {
   double context = 0;             // bytes
   double allocator_overhead = 1;  // reserved / in use

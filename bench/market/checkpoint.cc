@@ -1,5 +1,4 @@
-// Time wasted by checkpoints and losses over replayed lifetimes. Each machine trains alone: with it
-// the work since the last checkpoint is lost.
+// Time wasted by checkpoints and losses over replayed lifetimes, where each machine trains alone.
 #include <fmt/format.h>
 
 #include <cmath>

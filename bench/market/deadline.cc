@@ -1,5 +1,4 @@
-// The cost of a job with a deadline on spot and on-demand machines, relative to that with advance
-// knowledge of when spot machines are available.
+// The cost of a job with a deadline on rented machines, over that of knowing the market beforehand.
 #include <fmt/format.h>
 
 #include <algorithm>

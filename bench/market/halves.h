@@ -8,8 +8,7 @@
 
 namespace motley::bench {
 
-/// Returns 0 for every second pair of kind and zone, ordered by name: the half for choosing forms;
-/// 1 for the others: the half for judging.
+/// Returns 0 (the half for choosing forms) or 1 (for judging), alternating over pairs by name.
 std::size_t half_of(const elastic::RentedMachine& machine,
                     const std::vector<peers::DatedLife>& lives);
 

@@ -11,8 +11,7 @@
 
 namespace motley::adapt {
 
-/// Base of other tools' policies: after a step it requests the wanted split, unless that split runs
-/// already or a requested one has not begun.
+/// Base of other tools' policies: requests the wanted split unless it runs or a request is pending.
 class Baseline : public policy::Policy {
  public:
   Baseline(std::string_view name, std::vector<DeviceLimits> devices);
@@ -24,7 +23,6 @@ class Baseline : public policy::Policy {
 
  protected:
   const std::vector<DeviceLimits>& devices() const { return devices_; }
-  /// Learns from a step.
   virtual void learn(const policy::StepSeen&) {}
   /// Samples of each device in the next steps, and why; empty: unchanged.
   struct Wish {

@@ -14,7 +14,6 @@ struct BatchBounds {
   double most = std::numeric_limits<double>::infinity();
 };
 
-/// A batch and its step time.
 struct BatchChoice {
   double batch = 0;
   Seconds step;

@@ -48,8 +48,7 @@ struct BatchOption {
 /// finite or decreasing; a last point without samples; a negative exchange; a unit below 1.
 Result<void> verify_option(const BatchOption& option);
 
-/// Return when the device is ready, and its work alone. Requires 0 <= samples; the last segment is
-/// extended beyond the last point.
+/// Require 0 <= samples; the last segment is extended beyond the last point.
 double work_seconds(const DeviceCurve& curve, double samples);
 double ready_seconds(const ExchangeTimes& exchange, double work);
 

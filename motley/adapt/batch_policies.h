@@ -12,13 +12,11 @@
 
 namespace motley::adapt {
 
-/// The inputs of a batch policy.
 struct BatchSetting {
   BatchSettings batch;
   std::int64_t samples_per_pass = 1;  ///< of the data, for policies that decide once per pass
 };
 
-/// A batch policy by name.
 struct NamedBatchPolicy {
   std::string_view name;
   std::unique_ptr<policy::Policy> (*make)(const BatchSetting& setting,
@@ -26,8 +24,7 @@ struct NamedBatchPolicy {
 };
 using BatchPolicies = std::span<const NamedBatchPolicy>;
 
-/// Lists this library's: "motley" chooses batch, split and devices together, by the noise scale's
-/// interval (batch_policy.h).
+/// Lists "motley", which chooses batch, split and devices together (batch_policy.h).
 BatchPolicies batch_policies();
 
 /// Makes one by name. Usage error `adapt.policy`, with a suggestion, for a name not in `among`.

@@ -94,8 +94,7 @@ class Training {
 };
 
 TEST(BatchPolicy, TakesFewDevicesWhileTheBatchIsSmall) {
-  // At noise 10 one device's best is sqrt(0.01 * 10 / 0.001) = 10, below the initial 16. For 16,
-  // one device takes 0.026 s, two 0.058.
+  // One device's best is sqrt(0.01 * 10 / 0.001) = 10; at 16 it takes 0.026 s, two 0.058.
   BatchPolicy policy = make_policy(settings_of(16));
   Training training(policy, 10, {{"a", 8}, {"b", 8}});
   training.go(200);
@@ -110,8 +109,7 @@ TEST(BatchPolicy, TakesFewDevicesWhileTheBatchIsSmall) {
   EXPECT_LT(training.batch(), 2000);
 }
 
-// With 32 samples instead of 64 at noise 10 the factor is 74 / 84, and less at more noise. Once it
-// is set, nothing more is requested.
+// The factor is 74 / 84 at noise 10, and less at more noise. Once set, no more is requested.
 TEST(BatchPolicy, LeavesTheRateOfASmallerBatchAsItIs) {
   BatchSettings settings = settings_of(64);
   settings.bounds = {.least = 32, .most = 64};
@@ -141,8 +139,7 @@ TEST(BatchPolicy, AsksForWholeUnits) {
   EXPECT_EQ(training.shares(), (std::vector<policy::Share>{{"a", 24}}));
   training.set_noise(20000);
   training.go(1000);
-  // 1414 would be best, 1000 are allowed: 41 units, 21 of them on one device, take 0.554 s; 40 take
-  // 0.53 s and are more per second.
+  // 41 units take 0.554 s, with 21 on one device; 40 take 0.53 s and are more per second.
   EXPECT_EQ(training.batch(), 960);
   for (const policy::Share& share : training.shares()) EXPECT_EQ(share.samples % 24, 0);
 }

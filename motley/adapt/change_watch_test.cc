@@ -27,8 +27,7 @@ TEST(ChangeWatch, FiveNearerOnesAre) {
   EXPECT_EQ(watch.observe(2.5), 5U);
 }
 
-// 4, then 3 and so on down to 0 by residuals of 0, so the next one is isolated again. One isolated
-// among 25 gives ln(80 / 2) = 3.7; 3.5 is less.
+// By then the sum is 0 and one of 25 was isolated: ln(80 / 2) = 3.7; 3.5 is less.
 TEST(ChangeWatch, OneFarResidualIsForgotten) {
   ChangeWatch watch;
   EXPECT_EQ(watch.observe(40), 0U);
@@ -37,8 +36,7 @@ TEST(ChangeWatch, OneFarResidualIsForgotten) {
   EXPECT_EQ(watch.observe(4.5), 2U);
 }
 
-// One far residual in ten for 100 steps: each counts ln(155 / 11) = 2.65 and a little more. Two of
-// them may be chance, three are a change.
+// Each counts ln(155 / 11) = 2.65 and a little more: two may be chance, three are a change.
 TEST(ChangeWatch, WhatIsOftenDelayedNeedsMore) {
   ChangeWatch watch;
   for (int i = 0; i < 100; ++i) EXPECT_EQ(watch.observe(i % 10 == 0 ? 40 : 0), 0U);

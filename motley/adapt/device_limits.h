@@ -11,10 +11,8 @@
 
 namespace motley::adapt {
 
-/// No limit of samples.
 inline constexpr std::int64_t kNoMost = std::int64_t{1} << 40;
 
-/// A device's limits and prior.
 struct DeviceLimits {
   std::string device;
   std::int64_t least = 1;       ///< samples; 0: it may idle
@@ -30,11 +28,11 @@ std::vector<std::int64_t> even_samples(const std::vector<DeviceLimits>& devices,
 std::vector<std::int64_t> weighted_samples(const std::vector<DeviceLimits>& devices,
                                            const std::vector<double>& weights, std::int64_t batch);
 
-/// Makes shares, without devices that have no samples.
+/// Leaves out devices without samples.
 std::vector<policy::Share> make_shares(const std::vector<DeviceLimits>& devices,
                                        const std::vector<std::int64_t>& samples);
 
-/// Returns each device's samples in a step; 0: it took no part.
+/// Returns samples by device; 0: it took no part.
 std::vector<std::int64_t> samples_in(const policy::StepSeen& seen,
                                      const std::vector<DeviceLimits>& devices);
 

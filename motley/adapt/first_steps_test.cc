@@ -16,8 +16,7 @@ TEST(FirstSteps, MayBeLongerUntilSomeAreSeen) {
   EXPECT_NEAR(none.deviation(), 0.05 * std::sqrt(2), 1e-12);
 }
 
-// 0.3 and 0.3: 0.6 / 3 = 0.2 on average. Squared deviations 0.18 - 2 * 0.04, and the prior's 0.0025
-// + 0.04: 0.1425 / 3, times 4 / 3.
+// Mean 0.6 / 3 = 0.2; squares 0.18 - 2 * 0.04 and 0.0025 + 0.04: 0.1425 / 3, times 4 / 3.
 TEST(FirstSteps, AreLearned) {
   FirstSteps steps, pooled;
   steps.observe(0.3, 0);
@@ -27,7 +26,6 @@ TEST(FirstSteps, AreLearned) {
   EXPECT_NEAR(pooled.deviation(), std::sqrt(0.0475 * 4 / 3), 1e-12);
 }
 
-// Steps with a spread of 5 % differ by 7 %: first ones are no different.
 TEST(FirstSteps, TheSpreadOfStepsIsNoneOfTheirs) {
   FirstSteps steps;
   for (int i = 0; i < 200; ++i) steps.observe(i % 2 == 0 ? 0.07 : -0.07, 0.05);

@@ -207,7 +207,6 @@ LearnedCurves::Point LearnedCurves::summary(std::size_t first, std::size_t last)
   return point;
 }
 
-/// Returns the weight of a first step, in readings.
 double LearnedCurves::first_weight() const {
   const double own = square(spread());
   return own / (own + square(assumed_first_.deviation()));

@@ -33,7 +33,6 @@ class LearnedCurves {
  public:
   explicit LearnedCurves(std::optional<CurvePrior> prior = std::nullopt);
 
-  /// A change that an observation revealed.
   struct Change {
     double factor = 1;            ///< of all times, now over before
     std::int64_t since_step = 0;  ///< first step that shows it

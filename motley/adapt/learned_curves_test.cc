@@ -96,8 +96,7 @@ TEST(LearnedCurves, OneHiccupIsLeftOut) {
   EXPECT_NEAR(learned.estimate(64).curves.end.at(32), 0.1, 1e-4);
 }
 
-// Twice as long from step 41 on: detected at the second such step. The whole curve doubles, also
-// where nothing was measured since.
+// Twice as long from step 41 on; detected at step 42. The whole curve doubles.
 TEST(LearnedCurves, AChangeScalesTheWholeCurve) {
   SplitMix64 random(3);
   LearnedCurves learned;

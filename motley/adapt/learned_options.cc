@@ -30,7 +30,6 @@ double hidden_of(const std::vector<double>& exchange) {
   return exchange.size() < 2 ? 0 : std::accumulate(exchange.begin(), exchange.end() - 1, 0.0);
 }
 
-/// Cuts a curve at `most` samples.
 DeviceCurve curve_until(DeviceCurve curve, double most) {
   if (curve.points.back().samples <= most) return curve;
   const double last = work_seconds(curve, most);
@@ -183,7 +182,6 @@ DeviceCurve LearnedOptions::curve_of(const Known& known) {
   return curve_by(known.curves, limits, known.alone->over_prior().value_or(1));
 }
 
-/// Returns the curve of whole steps of the device alone.
 DeviceCurve LearnedOptions::curve_alone(const Known& known) {
   const AloneLimits& alone = known.device.alone;
   const DeviceLimits limits{known.device.limits.device, 1, alone.most, alone.prior};
@@ -316,7 +314,6 @@ Result<void> LearnedOptions::restore(const Json& state, const std::string& where
   return {};
 }
 
-/// Restores a known device; error for any other.
 Result<void> LearnedOptions::restore_device(const Json& json, const std::string& name,
                                             const std::string& where, std::vector<Known>& known) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));

@@ -28,7 +28,6 @@ struct LearnedDevice {
   double per_hour = 0;
 };
 
-/// A group's size.
 struct LearnedGroup {
   std::size_t devices = 0;
   /// Prior of its exchanges, if any.
@@ -75,7 +74,6 @@ class LearnedOptions : public OptionSource {
   struct Overlap {
     std::vector<double> hidden, share;  // of the last steps
   };
-  /// A device and its curves.
   struct Known {
     LearnedDevice device;
     LearnedCurves curves;

@@ -15,7 +15,6 @@ struct NoiseMoments {
   double variance = 0;
 };
 
-/// A step's pieces with samples.
 struct NoisePieces {
   std::vector<std::int64_t> sizes;
   std::vector<double> norms;  ///< squared

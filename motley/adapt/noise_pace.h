@@ -33,7 +33,6 @@ namespace motley::adapt {
 /// with and without it, at first every second step.
 class NoisePace {
  public:
-  /// Takes the scale's options.
   NoisePace(double initial_batch, double shortest_memory)
       : initial_batch_(initial_batch), shortest_memory_(shortest_memory) {}
 

@@ -21,8 +21,7 @@ struct NoiseInterval {
 
 struct NoiseOptions {
   double initial_batch = 1;
-  /// Lengths of the averages in steps of the initial batch, ascending. A step of batch B counts as
-  /// B / initial_batch of them.
+  /// Ascending, in steps of the initial batch; a step of batch B counts as B / initial_batch.
   std::vector<double> memories = {62.5, 250, 1000, 4000};
   double deviations = 1.96;  ///< half width of the interval, of a normal distribution
   std::optional<NoiseMoments> (*estimate)(const policy::NoiseSeen&) = estimate_moments;

@@ -13,8 +13,7 @@ namespace {
 const std::vector<std::int64_t> kSizes = {64, 32, 16, 8, 8};
 
 TEST(NoiseScale, HoldsTheTruthInItsIntervalAsOftenAsItSays) {
-  // 95 % of 400 runs: 380, standard deviation 4.4. A shorter memory decides only where it
-  // contradicts, at little cost.
+  // 380 of 400 runs, standard deviation 4.4. A shorter memory that contradicts costs little.
   for (const int steps : {6, 40}) {
     int inside = 0;
     for (std::uint64_t seed = 0; seed < 400; ++seed) {

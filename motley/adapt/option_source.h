@@ -32,12 +32,10 @@ class OptionSource {
 /// split may leave devices of its group without samples.
 int find_option(const std::vector<BatchOption>& options, const std::vector<policy::Share>& shares);
 
-/// Returns the devices with samples in a step.
 std::vector<policy::Share> shares_of(const policy::StepSeen& step);
 /// The same for a split over an option's devices.
 std::vector<policy::Share> shares_of(const BatchOption& option,
                                      const std::vector<std::int64_t>& samples);
-/// Returns samples per device of the option.
 std::vector<std::int64_t> samples_of(const BatchOption& option,
                                      const std::vector<policy::Share>& shares);
 

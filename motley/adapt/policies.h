@@ -11,7 +11,6 @@
 
 namespace motley::adapt {
 
-/// The inputs of a split policy.
 struct SplitSetting {
   std::vector<DeviceLimits> devices;
   std::int64_t epoch_steps = 100;  ///< for policies that decide once per epoch
@@ -19,7 +18,6 @@ struct SplitSetting {
   std::vector<cost::GroupExchanges> exchanges = {};  ///< prior (learned_exchanges.h), for motley
 };
 
-/// A split policy by the name that it returns.
 struct NamedSplitPolicy {
   std::string_view name;
   std::unique_ptr<policy::Policy> (*make)(std::string_view name, const SplitSetting& setting);

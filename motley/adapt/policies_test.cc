@@ -99,8 +99,7 @@ std::unique_ptr<policy::Policy> make_policy(std::string_view name, const SplitSe
 
 class EachPolicy : public ::testing::TestWithParam<std::string> {};
 
-// Every requested split has the batch's samples. A policy restored at any step from its state's
-// text chooses as the original.
+// Requested splits have the batch's samples; restored at any step, a policy chooses the same.
 TEST_P(EachPolicy, RestoredChoosesAsTheOriginal) {
   const Toy toy = three_devices(0.05);
   const SplitSetting setting{toy.limits(), 12};
@@ -234,8 +233,7 @@ TEST(SplitPolicy, FindsItAgainAfterADeviceSlowsAndSaysSo) {
       if (const auto* tell = std::get_if<policy::Tell>(&choice.action))
         told.push_back(tell->device + " " + tell->text);
   }
-  // 0.02 + b / 500, 0.02 + b / 500, 0.01 + b / 250: 500 t - 10 twice and 250 t - 2.5, so
-  // 1250 t = 142.5, t = 0.114: 47, 47 and 26.
+  // 500 t - 10 twice and 250 t - 2.5: 1250 t = 142.5, t = 0.114: 47, 47 and 26.
   EXPECT_NEAR(static_cast<double>(drive.samples[0]), 47, 1.5);
   EXPECT_NEAR(static_cast<double>(drive.samples[2]), 26, 1.5);
   ASSERT_EQ(told.size(), 1U);
@@ -315,7 +313,6 @@ TEST(SplitPolicy, LeavesOneAloneWhereExchangesTakeMoreThanTheySave) {
   }
 }
 
-// A short exchange saves more than it takes: the same devices stay together.
 TEST(SplitPolicy, TakesInWhoSavesMoreThanExchangesTake) {
   Toy toy{.fixed = {0, 0}, .seconds = {0.01, 0.01}, .batch = 40, .exchange = 0.01};
   std::vector<DeviceLimits> limits = toy.limits();
@@ -363,8 +360,7 @@ TEST(SplitPolicy, TakesInWhoIsThereAgain) {
               ElementsAre(about("d0", 30), about("d1", 30), about("d2", 30)));
 }
 
-// From 32, 32 in fives until five more would reverse them: 0.001 b and 0.003 b meet at 48, 16; from
-// 47, 17 five more are 0.052 against 0.036.
+// 0.001 b and 0.003 b meet at 48, 16; from 47, 17 five more take 0.052 against 0.036.
 TEST(StepMover, MovesFiveAtATime) {
   Toy toy{.fixed = {0, 0}, .seconds = {0.001, 0.003}, .batch = 64};
   Drive drive(toy);

@@ -29,8 +29,7 @@ using policy::Choice;
 
 std::string percent(double ratio) { return fmt::format("{:.1f} %", 100 * ratio); }
 
-/// Fits curves to the group's number of exchanges: where they have another, all may start at the
-/// end; without any, updates are part of it.
+/// Fits curves to a number of exchanges: others may all start at the end; with none, adds updates.
 cost::StepCurves with_exchanges(cost::StepCurves curves, std::size_t exchanges) {
   if (curves.ready.size() == exchanges) return curves;
   if (exchanges == 0)
@@ -47,7 +46,6 @@ std::size_t devices_of(const std::vector<std::int64_t>& samples) {
 
 }  // namespace
 
-/// The devices of the next step.
 struct SplitPolicy::Group {
   std::vector<std::size_t> places;  // indices of devices
   std::vector<LearnedCurves::Estimated> estimated;

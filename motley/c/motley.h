@@ -27,7 +27,7 @@
 extern "C" {
 #endif
 
-/// A policy, which decides while a training runs (motley/policy/policy.h).
+/// A policy (motley/policy/policy.h).
 typedef struct motley_policy motley_policy;
 
 /// Makes a split policy by name (motley/adapt/policies.h):

@@ -11,7 +11,6 @@
 namespace motley {
 namespace {
 
-/// Parses a text and frees it.
 Json take(char* text) {
   const Json json = *parse_json(text, "answer");
   motley_free(text);
@@ -42,8 +41,7 @@ std::string step_of(int step, int a, int b, double end_a, double end_b) {
       .dump();
 }
 
-// At 1 and 2 ms per sample, 48 samples are fastest as 32 and 16. The first step does not show the
-// fixed part of a time; the second split does.
+// 48 samples are fastest as 32 and 16. The fixed part of a time shows with the second split.
 TEST(CInterface, SplitsByTimes) {
   motley_policy* policy = nullptr;
   ASSERT_EQ(take(motley_make_split_policy(kTwo, &policy)), Json::object());

@@ -20,10 +20,8 @@ struct AgeHazard {
 /// Returns the seconds that a machine spends within each piece while it ages from `from` to `to`.
 std::vector<double> spent_in(const std::vector<Seconds>& ages, Seconds from, Seconds to);
 
-/// Returns the piece of an age.
 std::size_t piece_of(const std::vector<Seconds>& ages, Seconds age);
 
-/// The prior of a kind.
 struct HazardPrior {
   AgeHazard hazard;
   /// Losses behind each piece: the weight of the prior.

@@ -9,7 +9,6 @@
 
 namespace motley::elastic {
 
-/// When a worker is present.
 struct AvailabilityTrace {
   Seconds from;                                            ///< >= 0
   Seconds until{std::numeric_limits<double>::infinity()};  ///< departure, if any; >= from

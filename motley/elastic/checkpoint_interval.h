@@ -7,7 +7,6 @@
 
 namespace motley::elastic {
 
-/// The hazard and age of a machine in a training.
 struct AgedHazard {
   AgeHazard hazard;
   Seconds age;
@@ -20,7 +19,6 @@ AgeHazard hazard_ahead(const std::vector<AgedHazard>& machines);
 /// `recovery`, the time to restore a copy: 2 h1 h2 recovery.
 AgeHazard mirrored(const AgeHazard& one, const AgeHazard& other, Seconds recovery);
 
-/// The inputs of the checkpoint interval.
 struct SavingCosts {
   Seconds save;       ///< of one checkpoint; > 0
   Seconds notice{0};  ///< warning time before a revocation; a checkpoint may fit in it

@@ -14,8 +14,7 @@ struct FrailtyGrid {
 /// Returns a log-normal grid with this deviation, within 3.2 deviations. n >= 2.
 FrailtyGrid log_normal_grid(double deviation, std::size_t n);
 
-/// Returns a gamma grid of this shape and mean 1, between e^-6 (lower for small shapes) and e^2.8,
-/// with logarithms evenly spaced. n >= 2.
+/// Returns a gamma grid of mean 1, log-spaced from e^-6 (lower for small shapes) to e^2.8. n >= 2.
 FrailtyGrid gamma_grid(double shape, std::size_t n);
 
 /// Returns log(sum(exp(logs))) without overflow.

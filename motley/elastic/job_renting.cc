@@ -294,7 +294,6 @@ Json write_optional(const std::optional<Seconds>& time) {
   return time ? Json(time->value) : Json(nullptr);
 }
 
-/// Reads the indices of machines, each below `most`.
 Result<Machines> read_machines(const Json& json, std::size_t most, const std::string& where) {
   Machines machines;
   for (const Json& each : json) {

@@ -10,7 +10,6 @@
 
 namespace motley::elastic {
 
-/// The state of a job that chooses.
 struct JobRenting::Choosing {
   double steps = 0;       // remaining
   Seconds time;           // until the deadline
@@ -336,8 +335,7 @@ JobRenting::Rented JobRenting::choose_missing(const Choosing& now) const {
   return choose_by_plan(now, options, *on_demand);
 }
 
-/// Replaces what is missing on demand, on spot alone, or by progress compared with the line from
-/// zero at the start to all at the deadline.
+/// Applies another tool's rule. Uniform: progress against the line from the start to the deadline.
 JobRenting::Rented JobRenting::choose_as_others(const Choosing& now) const {
   const Option* spot = nullptr;
   const Option* on_demand = nullptr;

@@ -102,8 +102,7 @@ AgeHazard corrected(AgeHazard hazard, const std::vector<double>& corrections) {
   return hazard;
 }
 
-/// Returns the likelihood of a launch's losses for a factor m of kind and zone, without constants:
-/// m^losses / (shape + m hazard)^(shape + losses).
+/// Returns log(m^losses / (shape + m hazard)^(shape + losses)) for a factor m, plus a constant.
 double log_likelihood(const LaunchSeen& launch, double m, double shape) {
   return launch.losses * std::log(m) -
          (shape + launch.losses) * std::log1p(m * launch.hazard / shape);

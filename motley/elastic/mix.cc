@@ -66,7 +66,6 @@ Seconds save_interval(const Market& market, const Mix& mix, const std::vector<Sp
   return checkpoint_interval(ahead, kNeverSeconds, costs);
 }
 
-/// A rented machine of a draw.
 struct Machine {
   std::size_t offer = 0;
   Seconds trains_at, lost_at;

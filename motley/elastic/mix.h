@@ -29,7 +29,6 @@ inline constexpr std::size_t kMostMixes = 4000;
 /// Returns steps per second of these machines; 0 where they cannot train.
 using MixSpeed = std::function<double(const Mix&)>;
 
-/// The job to price.
 struct MixJob {
   double steps = 0;
   std::optional<Seconds> deadline;

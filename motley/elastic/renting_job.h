@@ -23,7 +23,7 @@ struct JobMachine {
   bool is_there = true;              ///< at the beginning of the job
 };
 
-/// Indices of a job's machines.
+/// Indices of machines.
 using Machines = std::set<std::size_t>;
 /// Predicts the steps per second of these machines together; 0: they cannot train.
 using SpeedTogether = std::function<double(const Machines&)>;

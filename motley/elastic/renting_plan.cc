@@ -72,8 +72,7 @@ double RentingPlan::after(const std::vector<double>& of, std::size_t state, doub
   return (1 - gone_[piece]) * there + gone_[piece] * at(of, 0, slack);
 }
 
-/// Returns the costs of the options with nothing rented. `row` is filled up to this slack in `spot`
-/// and `on_demand`, and below it in `idle`.
+/// Returns costs with nothing rented. Filled: `spot`, `on_demand` to this slack, `idle` below.
 RentingPlan::Options RentingPlan::options(const Row& row, std::size_t state, double slack,
                                           double work) const {
   Options options{kNotAllowed, kNotAllowed, kNotAllowed};

@@ -8,7 +8,6 @@
 
 namespace motley::elastic {
 
-/// What a job rents.
 enum class Holding { kNothing, kSpot, kOnDemand };
 
 /// Prices of renting, and the cost of a change.
@@ -47,7 +46,6 @@ class RentingPlan {
   /// `work` > 0 and `slack` > 0: the largest that `best` and `cost` will get.
   RentingPlan(const RentingTerms& terms, const SpotBelief& belief, Seconds work, Seconds slack);
 
-  /// The state of a job.
   struct Place {
     Seconds work, slack;
     Holding holding = Holding::kNothing;
@@ -55,7 +53,6 @@ class RentingPlan {
     Seconds age;            ///< since when
   };
   Holding best(const Place& place) const;
-  /// Returns the expected cost from there.
   double cost(const Place& place) const;
 
  private:

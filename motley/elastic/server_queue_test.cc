@@ -12,8 +12,7 @@ double speed(const std::vector<AsyncWorkers>& workers, double service, std::int6
 }
 
 TEST(ServerQueue, FollowsTheRecursionOfEqualWorkers) {
-  // Away 2 s, service 1 s. n = 1: visit 1, 1 / 3, found 1/3. n = 2: visit 4/3, 2 / (10/3) = 0.6,
-  // found 0.8. n = 3: visit 1.8, 3 / 3.8.
+  // n = 1: visit 1, 1 / 3, found 1/3; n = 2: visit 4/3, 0.6, found 0.8; n = 3: visit 1.8, 3 / 3.8.
   EXPECT_NEAR(speed({{1, Seconds(3)}}, 1), 1.0 / 3, 1e-12);
   EXPECT_NEAR(speed({{2, Seconds(3)}}, 1), 0.6, 1e-12);
   EXPECT_NEAR(speed({{3, Seconds(3)}}, 1), 3 / 3.8, 1e-12);

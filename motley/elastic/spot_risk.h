@@ -16,12 +16,11 @@ struct SpotRisk {
   std::vector<double> factors;
   Seconds limit;  ///< infinite: none
 
-  /// `place`: the factor's place in [0, 1).
+  /// `place`: in [0, 1).
   double factor_at(double place) const {
     return factors[static_cast<std::size_t>(place * static_cast<double>(factors.size()))];
   }
-  /// Returns the time from renting to revocation; infinite: never. `drawn` in [0, 1): the share of
-  /// machines that are revoked earlier.
+  /// Returns the time until revocation (infinite: never), the `drawn` quantile, in [0, 1).
   Seconds life(double factor, double drawn) const;
 };
 

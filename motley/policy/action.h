@@ -10,7 +10,6 @@
 
 namespace motley::policy {
 
-/// One device's samples in a step.
 struct Share {
   std::string device;
   std::int64_t samples = 0;
@@ -45,7 +44,6 @@ struct UseBatch {
   }
 };
 
-/// Save a checkpoint now.
 struct Save {
   bool operator==(const Save&) const = default;
   static constexpr const char* kKind[] = {"do", "save"};

@@ -25,7 +25,6 @@ struct Alternative {
   }
 };
 
-/// An action and why.
 struct Choice {
   Action action;
   std::optional<Seconds> expected;  ///< time of a step after the action

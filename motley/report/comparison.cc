@@ -11,7 +11,6 @@
 namespace motley::report {
 namespace {
 
-/// Number of operators shown.
 constexpr std::size_t kMost = 10;
 
 /// Sums seconds over all devices per operator name, the text before the first space.
@@ -49,7 +48,6 @@ double share_of(const trace::Breakdown& parts, const Part& part) {
              : 0.0;
 }
 
-/// Prints the parts of each device's step, predicted and measured.
 std::string parts_table(const trace::Trace& predicted, const trace::Trace& measured) {
   const auto before = trace::break_down(predicted), after = trace::break_down(measured);
   std::string text = fmt::format("\n  {:<10} {:>15} {:>15} {:>15} {:>15}\n", "of a step", "compute",

@@ -54,7 +54,6 @@ std::string label(const std::string& text) {
   return made.substr(first, made.find_last_not_of('-') - first + 1);
 }
 
-/// A node's devices.
 struct Holdings {
   int gpus = 0;
   int cores = 0;  ///< of CPU devices; one for each GPU's process

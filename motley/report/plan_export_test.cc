@@ -11,7 +11,6 @@
 namespace motley::report {
 namespace {
 
-/// Two hosts with one device each.
 cluster::Cluster two_hosts() {
   cluster::Cluster cluster;
   cluster.name = "lab";

@@ -19,7 +19,6 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
 /// Describes a plan in a few words: "24:12:4", "16 devices, 32 each in stages".
 std::string plan_label(const plan::Plan& plan);
 
-/// Figures of a run, predicted or measured.
 struct RunFigures {
   const trace::Trace& trace;
   Seconds step;              ///< median
@@ -36,8 +35,7 @@ struct OperatorShare {
 std::vector<OperatorShare> compare_operators(const trace::Trace& predicted,
                                              const trace::Trace& measured);
 
-/// Returns the shares of print_comparison for `motley report --json`: `time_shares`, the parts of a
-/// step by device, and all `operator_shares`.
+/// Returns `time_shares` by device and all `operator_shares`, for `motley report --json`.
 Json shares_to_json(const trace::Trace& predicted, const trace::Trace& measured);
 
 /// Prints predicted beside measured: step time and memory; compute, exchange, waiting and other

@@ -77,8 +77,7 @@ TEST(Comparison, ShowsErrorsAndWhereTheTimeGoes) {
 TEST(Comparison, OperatorsThatDeviateMostComeFirst) {
   const trace::Trace predicted = two_devices(trace::Source::kPredicted);
   trace::Trace measured = two_devices(trace::Source::kMeasured);
-  // Predicted: 7 and 1 of 8 ms. Measured: the exchange begins 0.6 ms later and b multiplies 1.6 ms
-  // less, so 5.4 and 0.4 of 5.8.
+  // 7 and 1 of 8 ms; measured 5.4 and 0.4 of 5.8: sum begins 0.6 ms later, b takes 1.6 less.
   measured.intervals[1].begin += 600000;
   measured.intervals[2].end -= 1600000;
   // b's time, 2.4 of 5.8, was not predicted.

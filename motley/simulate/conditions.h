@@ -73,10 +73,9 @@ struct ManyOptions {
   int steps = 1;  ///< per run
 };
 
-/// The outcomes of the runs. Times in seconds.
+/// Times in seconds.
 struct Outcomes {
-  /// Time between the ends of consecutive steps on all devices; over all steps of all runs,
-  /// including steps that were lost.
+  /// Between the ends of consecutive steps on all devices; includes lost steps.
   Distribution step;
   std::vector<Distribution> device_step;  ///< by rank: from its own begin to its own end
   Distribution total;                     ///< of a run to its last step; completed runs only

@@ -10,7 +10,6 @@
 namespace motley::simulate {
 namespace {
 
-/// Returns an optional member.
 Result<double> number_or(JsonObject& object, const std::string& key, double otherwise) {
   if (!object.has(key)) return otherwise;
   return object.number(key);

@@ -35,7 +35,6 @@ std::string device(const std::string& name, int group) {
       name, group);
 }
 
-/// Groups a with b, and c with d.
 program::Program two_pairs() {
   auto program = program::parse_program(
       "motley.program/1\nmodel \"\" plan \"\" global_batch 4\ngroup 0: 0 1\ngroup 1: 2 3\n" +

@@ -14,8 +14,7 @@ struct StoppedRun {
   const std::vector<Nanoseconds>& ends;  ///< by task; negative: not finished
 };
 
-/// Follows the waits from an unfinished lane until the chain closes. Quadratic in lanes, linear in
-/// their tasks: only for a failed run.
+/// Follows waits until they close. Quadratic in lanes, linear in tasks: only for failed runs.
 Deadlock find_deadlock(const StoppedRun& run, std::size_t lane);
 
 }  // namespace motley::simulate

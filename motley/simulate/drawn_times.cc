@@ -116,7 +116,6 @@ class ConditionsCheck {
   std::string_view whose_;
 };
 
-/// Converts a device's slow-downs to stretches.
 std::vector<Stretch> stretches_of(const std::vector<SlowDown>& slow_downs,
                                   const std::string& device) {
   std::vector<Nanoseconds> times;

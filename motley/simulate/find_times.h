@@ -16,7 +16,6 @@ struct Stretch {
   bool operator==(const Stretch&) const = default;
 };
 
-/// Begin and end of each task.
 struct TaskTimes {
   std::vector<Nanoseconds> begins, ends;  ///< by task
   Nanoseconds end = 0;                    ///< of the last task; TimesOptions::start without tasks

@@ -68,8 +68,7 @@ std::int32_t FlowNetwork::start(trace::Nanoseconds now, const cost::Flow& flow) 
     added.uses.push_back({use.link, place, use.weight});
   }
   ++under_way_;
-  // Anything already reached and not settled is of the same time. A new visit number replaces
-  // clearing the marks of all links and flows.
+  // Unsettled events are of the same time; a new visit number replaces clearing all marks.
   if (reached_links_.empty() && reached_flows_.empty()) ++visits_;
   visit_flow(number);
   return number;
@@ -235,8 +234,7 @@ void FlowNetwork::push_end(std::int32_t number) {
   const Flow& flow = flows_[static_cast<std::size_t>(number)];
   ends_.push_back({flow.end, flow.order, number});
   std::push_heap(ends_.begin(), ends_.end(), kLater);
-  // Stale ends stay in the heap until they come up. They are dropped when they outweigh the others,
-  // so that an end costs log(flows) on average.
+  // Stale ends are dropped when they outweigh the others: log(flows) per end on average.
   if (ends_.size() < 4 * under_way_ + 64) return;
   std::erase_if(ends_, [this](const End& end) { return is_stale(end); });
   std::sort(ends_.begin(), ends_.end(), [](const End& a, const End& b) { return kLater(b, a); });

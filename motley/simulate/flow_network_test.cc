@@ -22,7 +22,6 @@ using trace::Nanoseconds;
 
 constexpr Nanoseconds kSecond = 1'000'000'000;
 
-/// A flow and its start time.
 struct Start {
   Nanoseconds time = 0;
   Flow flow;
@@ -58,8 +57,7 @@ TEST(FlowNetwork, SharesALinkEvenly) {
 }
 
 TEST(FlowNetwork, ALateFlowSlowsTheFirstDown) {
-  // 10 bytes alone at 10 B/s until 1 s; the remaining 20 at 5 B/s until 5 s. The second then has 30
-  // - 4 * 5 = 10 left: 6 s at 10 B/s.
+  // 10 bytes by 1 s, the other 20 at 5 B/s by 5 s; the second then has 10 left: 6 s.
   EXPECT_THAT(run(FlowNetwork({10}), {{0, {30, {{0}}}}, {kSecond, {30, {{0}}}}}),
               ElementsAre(5 * kSecond, 6 * kSecond));
 }
@@ -172,8 +170,7 @@ TEST(FlowNetwork, OnlyTakesWhatTheHeaderAllows) {
   EXPECT_DEATH(network.start(3 * kSecond, {1, {{0}}}), "now");
 }
 
-/// Computes rates by definition: raises all flows together, each round by what the tightest link or
-/// cap allows, and fixes the flows it holds.
+/// Raises all flows together, each round to the tightest link or cap, and fixes its flows.
 std::vector<double> fair_rates(const std::vector<double>& capacities,
                                const std::vector<Flow>& flows) {
   std::vector<double> rates(flows.size(), -1);

@@ -19,8 +19,7 @@ program::Program parse_forms(const std::string& devices) {
   return std::move(*program);
 }
 
-// f32[40] in messages of 10 numbers: four in sequence of 10 ns plus a nanosecond for each of 40
-// bytes. Copies take nothing here.
+// f32[40] in messages of 10 numbers: four of 10 ns plus a nanosecond for each of 40 bytes.
 TEST(MoveSimulation, MessagesFollowEachOther) {
   const auto move = synth::lower_move(
       parse_forms("device \"a\" samples 0 first 0\nbuffer %0: parameter f32[40] \"w\"\n"),
@@ -49,8 +48,7 @@ RC_GTEST_PROP(MoveSimulation, ComesToItsEnd, ()) {
   }
   const auto trace = simulate(move->program, testing::LabelCost(0));
   if (!trace) RC_FAIL(trace.error().message);
-  // At most one byte after the other. A device has at most four others, so at least a quarter of
-  // what it sends or receives is sequential.
+  // At most serial; with at most four others, a quarter of a device's bytes is serial.
   const double seconds = trace::median_step(*trace).value;
   RC_ASSERT(seconds <= static_cast<double>(bytes) * 1e-9 * 1.000001);
   RC_ASSERT(seconds >= static_cast<double>(longest) * 1e-9 / 4 * 0.999999);

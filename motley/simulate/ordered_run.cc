@@ -104,7 +104,6 @@ class OrderedRun {
 
   bool is_done(std::size_t lane) const { return lanes_[lane].next == graph_.lane_begin[lane + 1]; }
 
-  /// Counts down what a task waits for.
   void count_down(std::int32_t task) {
     if (--remaining_[at(task)] == 0) ready_.push_back(task);
   }

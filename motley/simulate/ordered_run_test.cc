@@ -86,7 +86,6 @@ TEST(OrderedRun, PacesMultiply) {
   EXPECT_EQ(find_times(graph, {.start = 7, .stretches = {{{37, 2}}, {}}})->ends, (Ends{112, 47}));
 }
 
-// A task of two lanes is slowed by neither; a task of no length slows nothing.
 TEST(OrderedRun, OnlyWorkOfOneLaneIsSlowed) {
   TaskGraphBuilder builder;
   const Device device(builder, 3);

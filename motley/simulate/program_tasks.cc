@@ -164,7 +164,6 @@ class Layout {
   }
 
  private:
-  /// Finds which ranks send to which.
   void find_pairs() {
     std::set<ProgramTasks::Pair> pairs;
     for (std::size_t rank = 0; rank < program_.devices.size(); ++rank)
@@ -394,8 +393,7 @@ class Layout {
         for (const cost::LinkUse& use : flow.uses) visit(static_cast<std::size_t>(use.link));
   }
 
-  /// Returns the bytes of an exchange that this rank reaches first: the largest over its members,
-  /// which differ only in an all-to-all.
+  /// Returns the largest bytes over members, which differ only in an all-to-all.
   std::int64_t most_bytes(std::size_t rank, const Instruction& instruction) {
     std::int64_t most = program::priced_bytes(program_.devices[rank], instruction).value;
     if (instruction.op != program::kAllToAll) return most;
@@ -512,7 +510,6 @@ TaskGraph repeat_steps(const ProgramTasks& step, int steps) {
 Error deadlock_error(const Program& program, const ProgramTasks& tasks, const Deadlock& deadlock) {
   bool has_collective = false;
   const std::size_t of_devices = 2 * program.devices.size();
-  // The sender of a pair of ranks.
   const auto rank_of = [&](LaneId lane) {
     return lane.index() < of_devices ? lane.index() / 2
                                      : tasks.pairs[lane.index() - of_devices].source.index();

@@ -40,7 +40,6 @@ struct ProgramTasks {
 Result<ProgramTasks> lay_out_program(const program::Program& program, const cost::CostModel& cost,
                                      const StandIns* stand_ins = nullptr);
 
-/// Returns the compute lane or transfer lane of a rank.
 inline LaneId lane_of(std::size_t rank, Lane lane) {
   return LaneId(static_cast<std::int64_t>(2 * rank + static_cast<std::size_t>(lane)));
 }
@@ -48,8 +47,7 @@ inline LaneId lane_of(std::size_t rank, Lane lane) {
 /// Repeats a program's step: task t of step k is k * tasks() + t. A device begins a step when it
 /// has finished the one before; it may be ahead of others.
 TaskGraph repeat_steps(const ProgramTasks& step, int steps);
-/// Checks that `steps` steps, each at most `factor` times as long, fit in one graph and take at
-/// most 2^60 ns (usage, code simulate.size).
+/// Checks that steps, each at most `factor` as long, fit in a graph and 2^60 ns (simulate.size).
 Result<void> check_steps(const ProgramTasks& step, int steps, double factor = 1);
 
 /// Describes a deadlock of one or several steps, in the program's names (simulate.deadlock).

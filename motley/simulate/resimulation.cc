@@ -339,8 +339,7 @@ void Resimulation::propagate() {
     }
 }
 
-/// Returns the earliest time that may change: an edited task begins at its old begin, or at the end
-/// of its unedited predecessors.
+/// Returns the earliest change: an edited task's old begin, or its unedited predecessors' end.
 Nanoseconds Resimulation::first_effect() const {
   Nanoseconds first = dropped_flows_;
   const auto is_marked = [&](std::int32_t task) {

@@ -45,8 +45,7 @@ TEST(Resimulation, StopsWhereTimesComeOutAsBefore) {
 
 TEST(Resimulation, MovesTasksBetweenLanes) {
   Resimulation simulation = *Resimulation::start(two_lanes());
-  // T1 moves before T4 into lane 1 and takes 20 there: lane 0 ends at 20, lane 1: T3 0..10, T1
-  // 10..30, T4 30..40, T5 40..50.
+  // Lane 0 ends at 20; lane 1: T3 0..10, T1 10..30, T4 30..40, T5 40..50.
   simulation.move(TaskId(1), LaneId(0), LaneId(1), TaskId(4));
   simulation.set_duration(TaskId(1), 20);
   ASSERT_TRUE(simulation.update());
@@ -54,7 +53,6 @@ TEST(Resimulation, MovesTasksBetweenLanes) {
   EXPECT_EQ(simulation.begin(TaskId(1)), 10);
   EXPECT_EQ(simulation.end(TaskId(5)), 50);
   EXPECT_EQ(simulation.end(), 50);
-  // And back.
   simulation.move(TaskId(1), LaneId(1), LaneId(0), TaskId(2));
   simulation.set_duration(TaskId(1), 10);
   ASSERT_TRUE(simulation.update());
@@ -63,8 +61,7 @@ TEST(Resimulation, MovesTasksBetweenLanes) {
 
 TEST(Resimulation, InsertsATransferBetweenLanes) {
   Resimulation simulation = *Resimulation::start(two_lanes());
-  // A transfer of 7 ns after T0 occupies both lanes, before T1 and before T4, when T3 is over too:
-  // 10..17. T1, T4 17..27, T2, T5 27..37.
+  // After T0 and T3, 7 ns on both lanes: 10..17. T1, T4 17..27, T2, T5 27..37.
   const TaskId transfer = simulation.insert(LaneId(0), TaskId(1), 7);
   simulation.join(transfer, LaneId(1), TaskId(4));
   ASSERT_TRUE(simulation.update());

@@ -140,8 +140,7 @@ TEST(Simulate, ADeviceWithoutInstructionsIsIdle) {
   EXPECT_EQ(trace->steps, (std::vector<trace::StepMark>{{0, 0, 0, 0, 0}, {0, 1, 0, 0, 0}}));
 }
 
-// Two groups of the same devices, entered in different orders. The program verifies, since each
-// group by itself is in order.
+// Two groups of the same devices, entered in different orders: each is in order and verifies.
 const char* const kCrossed =
     "group 0: 0 1\n"
     "group 1: 0 1\n"
@@ -306,7 +305,6 @@ TEST(Simulate, CollectivesOfOneGroupInBothLanesSlowEachOther) {
   EXPECT_EQ(trace->steps, (std::vector<trace::StepMark>{{0, 0, 0, 90, 40}}));
 }
 
-/// Every transfer is one flow.
 class FlowCost : public LabelCost {
  public:
   explicit FlowCost(cost::Flow flow) : LabelCost(10), flow_(std::move(flow)) {}
@@ -336,7 +334,6 @@ TEST(Simulate, RefusesFlowsThatAreNone) {
             "motley::send: found a flow of -1 bytes at up to 0 B/s, wanted neither below 0");
 }
 
-/// Communication slows one device.
 class SlowedCost : public LabelCost {
  public:
   explicit SlowedCost(double factor) : LabelCost(10), factor_(factor) {}

@@ -33,7 +33,6 @@ class StepByStep {
     std::int64_t step = 0;
     std::int64_t attempt = 0;  ///< earlier attempts
   };
-  /// The times of a step.
   struct Times {
     Nanoseconds end = 0;  ///< when the last device has finished
     /// Seconds of each instruction, by rank; of an exchange since all its members arrived.

@@ -103,8 +103,7 @@ Nanoseconds delay_of(const cost::TransferPhase& phase) {
 
 namespace {
 
-/// What a copy's first tasks wait for at the end of the copy before: with several lanes per device,
-/// the last tasks of its other lanes.
+/// What a copy's first tasks wait for: the last tasks of the device's other lanes before.
 struct Boundary {
   std::vector<std::int32_t> begin, on;  // by task
 };

@@ -109,7 +109,6 @@ class TaskGraphBuilder {
   TaskGraph graph_;
 };
 
-/// Converts a phase's delay to whole nanoseconds.
 Nanoseconds delay_of(const cost::TransferPhase& phase);
 
 /// The devices, or other units, that own a lane.

@@ -11,7 +11,6 @@ namespace {
 
 using Ends = std::vector<Nanoseconds>;
 
-/// A transfer of one flow over one link.
 cost::Transfer over(std::int32_t link, double bytes, double delay_s = 0) {
   return {{{Seconds(delay_s), {{bytes, {{link, 1.0}}, 0}}}}};
 }
@@ -46,7 +45,6 @@ TEST(TaskGraph, AServerIsALaneThatWorkersQueueAt) {
   EXPECT_EQ(find_times(std::move(builder).build())->ends, (Ends{10, 25, 20, 40, 30, 55}));
 }
 
-// GPipe of 2 stages and 3 micro-batches, 10 ns per stage, free transfers: stage 1 runs 10..40.
 // (micro-batches + stages - 1) x 10 = 40.
 TEST(TaskGraph, APipelineFillsAndDrains) {
   TaskGraphBuilder builder;

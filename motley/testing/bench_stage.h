@@ -15,7 +15,6 @@
 
 namespace motley::synth {
 
-/// A gradient of a region.
 struct BenchGradient {
   std::string name;
   std::int64_t ready = 0;                ///< position after which it is available
@@ -64,8 +63,7 @@ inline graph::Graph bench_graph(const Bench& bench, const BenchRegion& region) {
   return *std::move(graph);
 }
 
-/// A region lowered on these builders, by rank: its devices' steps and their writers. The bench
-/// must outlive it, and it must not move.
+/// A region lowered on `builders`, by rank. The bench must outlive it; it must not move.
 class BenchStage {
  public:
   BenchStage(const Bench& bench, const BenchRegion& region, std::deque<ProgramBuilder>& builders)

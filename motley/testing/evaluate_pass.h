@@ -19,8 +19,7 @@ inline Tensor drawn_from(Shape shape, std::int64_t draw, std::int64_t first) {
   return made;
 }
 
-/// Evaluates, with operators of a pass over some of the samples: slices of inputs and draws. The
-/// pass begins at sample `first`.
+/// Evaluates slices of inputs and draws for a pass over samples from `first` on.
 inline Results evaluate_pass(const Call& call, std::int64_t first) {
   if (call.name == "motley::random") return {drawn_from(call.shapes[0], call.integer(3), first)};
   if (call.name != "aten::slice.Tensor") return evaluate(call);

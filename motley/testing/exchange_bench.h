@@ -15,8 +15,7 @@
 
 namespace motley::synth {
 
-/// Lowers the exchange of given gradients, of regions without operators. At each position every
-/// device has an instruction, motley::stop_request.
+/// Lowers exchanges of given gradients; each position is a motley::stop_request on all devices.
 class ExchangeBench {
  public:
   explicit ExchangeBench(const Bench& bench) : bench_(bench) {

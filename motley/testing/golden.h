@@ -44,7 +44,6 @@ inline void expect_golden(const std::string& name, const std::string& text) {
 
 enum class Kept { kWhole, kInParts };
 
-/// Lowers the graph with its samples spread over devices.
 inline program::Program lower_spread(const graph::Graph& graph,
                                      const std::vector<std::int64_t>& samples, Kept kept,
                                      Bytes bucket_bytes) {

@@ -60,7 +60,6 @@ class LayeredText {
     lines_ += fmt::format("op %{}: {} = aten::{}\n", next_, type, rest);
     return next_++;
   }
-  /// Returns the value of a layer's weight.
   int weight(int layer) const { return 1 + layer % weights_; }
 
   void add_forward(int l) {
@@ -113,7 +112,6 @@ inline plan::Region modules_on(const graph::Graph& graph, std::int64_t device,
   return region;
 }
 
-/// Makes a plan of these replicas.
 inline plan::Plan plan_of_replicas(std::vector<plan::Replica> replicas) {
   plan::Plan plan;
   plan.model_hash = "model";

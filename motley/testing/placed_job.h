@@ -60,7 +60,6 @@ class PlacedJob : public ::testing::Test {
     std::filesystem::remove_all(dir_);
   }
 
-  /// Starts a host's agent.
   ForkedAgent& start(const std::string& host) {
     return *(agents_[host] = std::make_unique<ForkedAgent>(host, cache(host)));
   }
@@ -73,7 +72,6 @@ class PlacedJob : public ::testing::Test {
   void settle(const std::string& host) {
     EXPECT_TRUE(hosts_->on(host).ask({{"do", "exists"}, {"path", "/"}}, "exists", 10));
   }
-  /// Returns the host's copy of the job.
   Job job_on(const std::string& host) {
     settle(host);
     const std::string path = scratch(host) + "/run/job.json";
@@ -108,7 +106,6 @@ class PlacedJob : public ::testing::Test {
                             std::span<const float> values) {
     return {name, {DType::kF32, std::move(shape), std::as_bytes(values)}};
   }
-  /// Returns the 24 numbers of "w" from `first` on.
   static std::vector<float> numbers(float first) {
     std::vector<float> values(24);
     std::iota(values.begin(), values.end(), first);

@@ -10,7 +10,6 @@
 
 namespace motley::cost {
 
-/// Returns a store in memory.
 inline ProfileStore memory_store() { return std::move(*ProfileStore::open(":memory:")); }
 
 /// Makes `products` products [samples, k] x [k, 2], k = 1, 2, ..., and an all-reduce (transfers).

@@ -19,7 +19,6 @@ inline Curve random_curve(SplitMix64& random, std::int64_t batch, double scale) 
   return curve;
 }
 
-/// Sums two curves at the whole batches.
 inline Curve add_curves(const Curve& a, const Curve& b, std::int64_t batch) {
   Curve sum;
   for (std::int64_t x = 1; x <= batch + 1; ++x) {

@@ -21,8 +21,7 @@ namespace motley::run {
 /// A thread that serves 127.0.0.1: answers requests with given bytes and closes, one by one.
 class ReplayServer {
  public:
-  /// Maps a request with its head to the answer's bytes. kSilence: no answer, and the connection
-  /// stays open while the server lives.
+  /// Answers a whole request; kSilence: nothing, and the connection stays open.
   using Answer = std::function<std::string(const std::string& request)>;
   static constexpr const char* kSilence = "(silence)";
 
@@ -47,7 +46,6 @@ class ReplayServer {
 
   int port() const { return port_; }
   std::string place() const { return "127.0.0.1:" + std::to_string(port_); }
-  /// Returns the requests so far.
   std::vector<std::string> requests() const {
     const std::lock_guard lock(mutex_);
     return requests_;

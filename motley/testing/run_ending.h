@@ -17,8 +17,7 @@ struct StepEnd {
   double squares = 0;  ///< of all tensors it summed
 };
 
-/// Runs an instruction that begins or ends a step; false: another one. Updates by SGD without
-/// momentum; norms have factor 1.
+/// Runs a begin or end of a step, else false. SGD without momentum; norms have factor 1.
 class StepEnding {
  public:
   StepEnding(std::map<BufferId, Tensor>& values, StepEnd& end) : values_(values), end_(end) {}

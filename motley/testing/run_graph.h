@@ -60,7 +60,7 @@ inline program::Argument argument_of(const graph::SymbolicArgument& argument,
   return {NoneArgument{}};  // nothing here depends on words
 }
 
-/// Evaluates a graph operator by operator at a batch; by value.
+/// Evaluates all operators at a batch; results by value.
 inline std::map<BufferId, Tensor> evaluate_graph(const graph::Graph& graph, std::int64_t batch,
                                                  const NamedTensors& given) {
   const graph::Sizes sizes{{"batch", batch}};

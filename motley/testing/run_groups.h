@@ -41,7 +41,6 @@ class GroupsRun {
                       << device(rank).instructions[next_[rank]].full_name() << ", for ever";
   }
 
-  /// Returns a rank's part of a parameter, by name.
   const Tensor* find(std::size_t rank, const std::string& name) const {
     for (std::size_t b = 0; b < device(rank).buffers.size(); ++b)
       if (device(rank).buffers[b].name == name)

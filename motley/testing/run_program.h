@@ -39,7 +39,6 @@ class ProgramRun {
     }
   }
 
-  /// Returns a rank's part of a tensor.
   static Tensor part_of(const Tensor& whole, const program::Buffer& buffer) {
     if (!buffer.part) return whole;
     const auto& [before, begin, extent, after, is_copy] = *buffer.part;
@@ -178,8 +177,7 @@ class ProgramRun {
   std::vector<StepValues> steps;  ///< by rank
 };
 
-/// Expects that the program gives on every rank what the graph gives at the whole batch: the loss,
-/// and the gradients of the rank's parameters.
+/// Expects on every rank the graph's whole-batch loss, and gradients of its parameters.
 inline void expect_runs_as(const program::Program& program, const graph::Graph& graph,
                            std::uint64_t seed) {
   const NamedTensors given = draw_values(graph, program.global_batch, seed);

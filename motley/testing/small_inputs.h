@@ -116,8 +116,7 @@ inline Result<void> write_mlp_data(const std::string& path) {
   return write_safetensors(path, tensors, {});
 }
 
-/// Makes inputs of the MLP on a cluster, with all devices allowed. The model has an empty weights
-/// file, so that it can be trained.
+/// Allows all devices; an empty weights file lets the model be trained.
 inline Inputs small_inputs(const std::string& cluster, std::int64_t global_batch) {
   graph::Model model;
   model.graph = graph::parse_graph(mlp_text(), "mlp").value();

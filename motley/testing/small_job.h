@@ -30,7 +30,6 @@ struct SmallSplit {
   double momentum = DirectTraining::kMomentum;
 };
 
-/// The programs of a job's ranks.
 struct SmallPrograms {
   program::Program training;
   std::vector<program::Program> evaluations;  ///< of four samples, and of the last three of eleven

@@ -95,7 +95,6 @@ inline TableStageCosts even_stage_costs(std::size_t layers, std::size_t kinds, i
   return costs;
 }
 
-/// Draws a whole number from `least` to `most`.
 inline int pick_number(std::mt19937_64& random, int least, int most) {
   return least + static_cast<int>(random() % static_cast<std::uint64_t>(most - least + 1));
 }
@@ -123,8 +122,7 @@ inline void add_random_rest(std::mt19937_64& random, std::size_t layers, TableSt
   costs.inside = 4 * costs.between;
 }
 
-/// Draws a small instance: up to `most_devices` devices in up to three pools, unequal layers, tight
-/// memory, degrees 1 and 2 where a host has two.
+/// Up to three pools, unequal layers, tight memory, degrees 1 and 2 where a host has two.
 inline TableStageCosts random_stage_costs(std::mt19937_64& random, std::size_t layers,
                                           int most_devices) {
   const auto pick = [&](int least, int most) { return pick_number(random, least, most); };

@@ -61,7 +61,6 @@ inline TableEvaluator::Device linear_device(double seconds, double fixed = 0.0) 
   return device;
 }
 
-/// Returns free exchanges.
 inline GroupExchanges no_exchange(const std::vector<DeviceId>&) { return {}; }
 
 /// Makes two devices of 1 s per sample that exchange once for `seconds` after their compute.

@@ -55,13 +55,11 @@ class HeardReporter {
     }
     return found;
   }
-  /// Returns the events' names, in order.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const Json& each : events()) names.push_back(each.at("event"));
     return names;
   }
-  /// Returns the steps' losses.
   std::vector<double> losses() const {
     std::vector<double> losses;
     for (const Json& each : events("step")) losses.push_back(each.at("loss"));

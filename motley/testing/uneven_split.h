@@ -7,7 +7,6 @@
 
 namespace motley::synth {
 
-/// Makes three CPU devices of one machine.
 inline cluster::Cluster lab_of_three() {
   cluster::Cluster cluster;
   cluster.name = "lab";

@@ -19,8 +19,7 @@ namespace motley::cli {
 
 using Words = std::vector<std::string>;
 
-/// Whole command lines over fake workers, with all files in a directory of the test: the golden MLP
-/// on two CPUs, which trains three steps.
+/// Command lines over fake workers, in a directory of the test: the MLP, two CPUs, three steps.
 class VerbTest : public ::testing::Test {
  protected:
   VerbTest() {
@@ -36,7 +35,7 @@ class VerbTest : public ::testing::Test {
   }
 
   void write_cluster(std::string_view text) { write("two.toml", text); }
-  /// Writes a file in the test's directory and returns its path.
+  /// Returns its path.
   std::string write(const std::string& name, std::string_view text) const {
     EXPECT_TRUE(write_file_atomic(directory_.file(name), text));
     return directory_.file(name);
@@ -51,7 +50,6 @@ class VerbTest : public ::testing::Test {
     err_ = ::testing::internal::GetCapturedStderr();
     return code;
   }
-  /// Calls with model, cluster and batch.
   int call_with_inputs(const std::string& verb, const Words& more = {}) {
     Words arguments = {verb, "-m",        model_, "-C", cluster_, "--global-batch",
                        "8",  "--planner", "split"};

@@ -84,7 +84,6 @@ class WideMlpTest : public ::testing::Test {
   void set_up(int width, const std::string& memory, std::int64_t batch = 64) {
     set_up(mlp_text(width), memory, batch);
   }
-  /// The same with another graph.
   void set_up(const std::string& text, const std::string& memory, std::int64_t batch) {
     auto graph = graph::parse_graph(text, "wide");
     ASSERT_TRUE(graph) << graph.error().message;

@@ -29,7 +29,6 @@ struct HapCluster {
 /// Each device's share of a split dimension; they sum to 1.
 using Shares = std::vector<double>;
 
-/// Returns shares in proportion to speed.
 Shares proportional_shares(const HapCluster& cluster);
 
 /// The effect of shares on a program's time.
@@ -71,8 +70,7 @@ class HapCost {
   HapCost(const HapCluster& cluster, const HapCostOptions& options, const Shares& shares);
 
   const ShareEffect& effect() const { return effect_; }
-  /// Prices loading an input or parameter; none for an impossible form. Only a parameter's whole
-  /// copy costs: its gradient is summed.
+  /// Prices a load; none if impossible. Only a whole parameter costs, for summing gradients.
   std::optional<LinearTime> load(const ReferenceTensor& tensor, HapForm form) const;
   LinearTime compute(const Triple& triple) const;
   /// Prices a change of form by one collective or local slice; none where no rule allows it:

@@ -16,8 +16,7 @@ class HapForm {
   static constexpr HapForm identity() { return HapForm(0); }
   /// A partial term on every device; they sum to T.
   static constexpr HapForm reduce() { return HapForm(1); }
-  /// All of a parameter T on every device, whose consumer makes the whole gradient on each
-  /// (sufficient factors), so that nothing is summed.
+  /// All of T on each device, as is its whole gradient (sufficient factors): nothing is summed.
   static constexpr HapForm factored() { return HapForm(2); }
   /// Slice i along `dimension` < kMaxRank on device i; side by side they are T.
   static constexpr HapForm gather(std::size_t dimension) {

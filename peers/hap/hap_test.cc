@@ -267,8 +267,7 @@ TEST(Hap, EqualsTheClosedFormOfExperts) {
   }
 }
 
-/// The three plans of VGG19 at even shares: fully connected layers split (A), also convolutions 13
-/// to 16 (K4), also 10 to 12 (K7).
+/// VGG19 at even shares: fully connected layers split (A), also convolutions 13-16, 10-12.
 double closed_form_of_vgg(const Constants& k) {
   const double rest = (1 - 1 / k.devices) / k.least;
   const double a = 47309405184 / k.least + (20024384 + 40970) * k.reduce +

@@ -9,7 +9,6 @@
 
 namespace motley::peers {
 
-/// A cluster as HAP sees it, with device names.
 struct NamedCluster {
   std::string name;
   std::vector<std::string> devices;

@@ -35,7 +35,7 @@ struct HapAnswer {
   std::vector<std::string> why;
 };
 
-/// Runs a planner of hap_planner_names(). Errors: those of make_hap_plan.
+/// Errors: those of make_hap_plan.
 Result<HapAnswer> ask_hap(std::string_view planner, const ReferenceGraph& graph,
                           const NamedCluster& cluster);
 

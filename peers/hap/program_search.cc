@@ -26,8 +26,7 @@ struct Use {
   HapFormSet convertible;  // forms that can become a wanted one
 };
 
-/// An operator between two boundaries. Places are in a working row: the live tensors before the
-/// operator, then its loads, then its outputs.
+/// An operator between boundaries. Places are live tensors before it, its loads, its outputs.
 struct Stage {
   std::size_t op = 0;
   std::vector<TensorId> working;    // the tensor at each place
@@ -52,7 +51,6 @@ std::vector<bool> needed_operators(const ReferenceGraph& graph) {
   return is_needed;
 }
 
-/// Times of a tensor's conversions.
 class ConversionTable {
  public:
   ConversionTable(const ReferenceTensor& tensor, const HapCost& cost) {
@@ -277,8 +275,7 @@ class Search {
     return entry->seconds;
   }
 
-  /// Adds the triple's outputs and fills `next_` with what is still useful; false when a tensor
-  /// that will be read has no usable form.
+  /// Adds outputs and fills `next_`; false when a tensor to be read has no usable form.
   bool finish(const Stage& stage, const Triple& triple) {
     for (std::size_t i = 0; i < triple.post.size(); ++i)
       working_[stage.first_output + i] = triple.post[i].bit();
@@ -297,7 +294,6 @@ class Search {
     return true;
   }
 
-  /// Returns the program of the cheapest last state.
   SpmdProgram trace_back() {
     const StateSet& last = boundaries_.back();
     std::size_t state = 0;

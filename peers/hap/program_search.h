@@ -29,7 +29,6 @@ struct SpmdStep {
   std::vector<HapConversion> conversions;
 };
 
-/// A program for all devices.
 struct SpmdProgram {
   std::vector<SpmdStep> steps;  ///< those the loss needs, in the reference graph's order
   LinearTime time;

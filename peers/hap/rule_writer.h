@@ -14,8 +14,7 @@ constexpr HapForm kWhole = HapForm::identity();
 constexpr HapForm kPart = HapForm::reduce();
 constexpr HapForm slice(std::size_t dimension) { return HapForm::gather(dimension); }
 
-/// Collects one operator's triples from its rule maker. A triple's flops are shared when it splits
-/// a dimension that the flop formula counts.
+/// Collects one operator's triples. Flops are shared when a counted dimension is split.
 class RuleWriter {
  public:
   RuleWriter(const ReferenceGraph& graph, const ReferenceOperator& op, const RuleOptions& options)

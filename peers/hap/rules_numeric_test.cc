@@ -80,7 +80,6 @@ Dense linear(const Dense& x, const Dense& w, const Dense& b) {
   });
 }
 
-/// Returns slice [begin, end) of dimension d.
 Dense cut(const Dense& x, std::size_t d, std::int64_t begin, std::int64_t end) {
   Shape shape = x.shape;
   shape[d] = end - begin;

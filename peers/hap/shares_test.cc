@@ -1,5 +1,4 @@
-// Compares HAP's linear program for the shares, row by row as its paper and released planner pose
-// it, with the closed form in make_hap_plan.
+// Compares HAP's linear program for the shares, row by row, with make_hap_plan's closed form.
 #include <gtest/gtest.h>
 
 #include <cmath>

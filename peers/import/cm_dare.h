@@ -16,7 +16,6 @@ namespace motley::peers {
 /// asynchronous workers and parameter servers. `folder` has speed/, cluster_size/, checkpoint/. A
 /// table may end in .filtered.csv (without some models) or .csv. Errors name file and line.
 
-/// One network on one kind of device.
 struct CmDareSpeed {
   std::string model;  ///< as in the table: "Res32", "custom4", "shake48"
   std::string gpu;    ///< "K80", "P100"
@@ -45,8 +44,7 @@ Result<std::vector<CmDareSpeed>> read_cm_dare_speeds(const std::string& folder);
 /// sqrt(parameters / (3 tensors)); the fit finds the number of passes.
 StepWork work_of(const CmDareSpeed& speed);
 
-/// A checkpointed network. Campaign 0: the first 16; 1: the four measured separately as a test
-/// (checkpoint/unaggregated_test).
+/// A checkpoint; campaign 0: the first 16, 1: the four of checkpoint/unaggregated_test.
 struct CmDareCheckpoint {
   std::string model;
   CheckpointSize size;

@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-/// Reads records in order.
 class Reader {
  public:
   Reader(std::string_view text, const std::string& file) : text_(text), file_(file) {

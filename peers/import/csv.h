@@ -35,15 +35,14 @@ class CsvTable {
   std::size_t columns() const { return columns_; }
   /// Empty without names.
   const std::vector<std::string>& names() const { return names_; }
-  /// Finds the column with this name, or the one after `occurrence` others of the name. Otherwise
-  /// an error that lists the names.
+  /// Finds a column by name and earlier occurrences. Otherwise an error that lists the names.
   Result<std::size_t> column(std::string_view name, std::size_t occurrence = 0) const;
 
   const std::string& text(std::size_t row, std::size_t column) const;
   /// Return a finite number; an integer that fits 64 bits.
   Result<double> number(std::size_t row, std::size_t column) const;
   Result<std::int64_t> integer(std::size_t row, std::size_t column) const;
-  /// Return a number > 0, for times and sizes.
+  /// Return numbers > 0, such as times and sizes.
   Result<double> positive_number(std::size_t row, std::size_t column) const;
   Result<std::int64_t> positive_integer(std::size_t row, std::size_t column) const;
 

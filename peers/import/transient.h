@@ -30,8 +30,7 @@ struct TransientRun {
   bool is_undisturbed() const;   ///< all machines stayed to the end
 };
 
-/// Reads the runs of training/k80_spot/CLUSTER ("2-spot") in its table's order. vm_data.csv names
-/// machines "[spotN-]ZONE-runNUMBER-ROLE".
+/// Reads training/k80_spot/CLUSTER ("2-spot"). Machines are "[spotN-]ZONE-runNUMBER-ROLE".
 Result<std::vector<TransientRun>> read_transient_runs(const std::string& folder,
                                                       const std::string& cluster);
 
@@ -39,12 +38,11 @@ Result<std::vector<TransientRun>> read_transient_runs(const std::string& folder,
 /// runs of the master's uptime less the duration. 0 without such runs.
 double start_delay_s(const std::vector<TransientRun>& runs);
 
-/// Returns the machines' presences since the first evaluation. A revoked one leaves at its uptime
-/// less `delay_s`, or at once.
+/// Returns presences since the first evaluation; a revoked machine leaves at uptime - `delay_s` or
+/// 0.
 std::vector<elastic::AvailabilityTrace> presences_of(const TransientRun& run, double delay_s);
 
-/// A run's progress in training/k80_spot/CLUSTER at an evaluation: seconds since the first one, and
-/// steps of 64,000 (train_data.csv).
+/// Progress in training/k80_spot/CLUSTER since the first evaluation (train_data.csv).
 struct Progress {
   double at_s = 0, steps = 0;
 };

@@ -35,7 +35,6 @@ std::unique_ptr<Policy> make_baseline(const PassSettings& settings, std::int64_t
       settings, std::make_unique<ScaledOptions>(ScaledOptions::make(options).value()));
 }
 
-/// A request and the step before it.
 struct Asked {
   int step;
   std::vector<policy::Share> shares;
@@ -90,8 +89,7 @@ TEST(AdaptDl, ChoosesEvenBatchesAtTheEndOfPasses) {
   const auto asked = train(*policy, 100, 110);
   ASSERT_FALSE(asked.empty());
   EXPECT_EQ(asked[0].step, 100);  // 100 steps of 20 samples
-  // The slow device decides: 0.11 s + 0.001 s B, sqrt(0.11 * 100 / 0.001) = 105. Candidates are 8 %
-  // apart; the noise scale is known to a tenth.
+  // sqrt(0.11 * 100 / 0.001) = 105; candidates are 8 % apart, noise is known to a tenth.
   EXPECT_NEAR(static_cast<double>(batch_of_shares(asked[0].shares)), 105, 20);
   EXPECT_EQ(asked[0].shares[0].samples, asked[0].shares[1].samples);
 }

@@ -40,7 +40,6 @@ class DeadlinePolicy : public policy::Policy {
   Result<void> restore(const Json& state, const std::string& where) override;
 
  protected:
-  /// The state of a job that decides.
   struct RecoveryState {
     Seconds now, work, slack;  ///< work: the time it takes
     bool is_there = false;     ///< spot machines are available

@@ -35,8 +35,7 @@ class RestrictedSearch {
 
   /// Infinite: there is none.
   double best_step() const;
-  /// Simulates a plan whose stages have no places yet, if all its replicas divide their samples.
-  /// Drops replicas without samples.
+  /// Simulates an unplaced plan if its replicas divide their samples; drops those without any.
   void offer(search::StagePlan plan, search::StagePlacing placing = search::StagePlacing::kByStage);
   search::StageOutcome finish(StageSpace space);
 
@@ -48,7 +47,6 @@ class RestrictedSearch {
   std::set<std::string> refused_;
 };
 
-/// One for each space.
 void search_equal(RestrictedSearch& search);
 void search_uniform(RestrictedSearch& search);
 void search_amp(RestrictedSearch& search);

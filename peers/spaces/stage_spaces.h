@@ -50,7 +50,6 @@ inline constexpr StageSpaceName kStageSpaces[] = {
     {StageSpace::kZorse, "zorse", "Zorse's space"},
 };
 const StageSpaceName& stage_space_name(StageSpace space);
-/// Finds a space by its planner's name.
 std::optional<StageSpace> find_stage_space(std::string_view planner);
 
 /// Finds the best plan of the space, simulated; its bound is of rates alone. 1F1B, placed stage by

@@ -24,8 +24,7 @@ struct CheckpointFit {
   double drag(int campaign) const;
 };
 
-/// Fits the three constants, all >= 0, by relative least squares with a drag for each campaign.
-/// Errors: cost.fit, as `fit_with_drags`.
+/// Fits three constants >= 0 with a drag per campaign. Errors: cost.fit, as `fit_with_drags`.
 Result<CheckpointFit> fit_checkpoint(const std::vector<CheckpointSample>& samples);
 
 }  // namespace motley::peers

@@ -6,7 +6,6 @@
 
 namespace motley::peers {
 
-/// The work of one kernel.
 struct GpuKernel {
   Flops flops;             ///< 0 for element-wise kernels
   double bytes = 0;        ///< read from and written to device memory
@@ -20,7 +19,6 @@ struct GpuKernel {
 GpuKernel gemm(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch = 1);
 GpuKernel element_wise(double bytes);
 
-/// The rates that kernels reach on a device.
 struct KernelRates {
   Seconds launch;               ///< least time of a kernel, in which the host starts the next
   double flops_per_second = 0;  ///< of GEMMs; > 0

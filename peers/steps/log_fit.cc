@@ -20,7 +20,6 @@ constexpr double kStep = 1e-5;
 constexpr double kEnough = 1e-7;  // relative decrease of the sum of squares that ends the fit
 constexpr double kLeastDamping = 1e-9, kMostDamping = 1e6;
 
-/// The terms of the sum of squares.
 class Residuals {
  public:
   Residuals(const Predictor& predict, const std::vector<double>& targets,

@@ -7,8 +7,7 @@
 
 namespace motley::peers {
 
-/// The prior of a positive parameter: log(parameter) is normal around log(value) with this standard
-/// deviation (0.2: within about 20 %).
+/// A prior: log(parameter) is normal around log(value) with this deviation (0.2: about 20 %).
 struct LogPrior {
   double value = 1;   ///< > 0
   double spread = 1;  ///< > 0

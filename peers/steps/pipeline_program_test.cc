@@ -103,8 +103,7 @@ TEST(Pipeline, TakesTheSpanOfItsSchedule) {
   }
 }
 
-// The first micro-batch is through after sum t + sum d. Then the slowest stage or strand (which
-// carries one message at a time) sets the pace.
+// The first is through after sum t + sum d; then the slowest stage or strand sets the pace.
 RC_GTEST_PROP(Pipeline, ForwardsComeAtThePaceOfTheSlowestStageOrStrand, ()) {
   std::vector<PipelineProgram::Stage> stages;
   std::int64_t through = 0, slowest = 0;
@@ -135,8 +134,7 @@ class SharedLink : public LabelCost {
 };
 
 TEST(Pipeline, PairsShareALink) {
-  // a sends 100 bytes to b from 0 on, and c 40 to d; both flow from 10 on at half the link. c's 40
-  // are through at 90; a's remaining 60 at 150.
+  // Both flow from 10 on at half the link. c's 40 are through at 90; a's remaining 60 at 150.
   const auto device = [](const char* name, int bytes, const std::string& line) {
     return std::string("device \"") + name + "\" samples 1 first 0\nbuffer %0: constant u8[" +
            std::to_string(bytes) + "] \"c\"\nbuffer %1: temporary u8[" + std::to_string(bytes) +

@@ -7,7 +7,6 @@
 
 namespace motley::peers {
 
-/// The times of one micro-batch on one stage.
 struct MicroBatchTimes {
   Seconds forward, backward;
   bool operator==(const MicroBatchTimes&) const = default;

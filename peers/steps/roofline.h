@@ -16,7 +16,6 @@ struct StepWork {
   bool operator==(const StepWork&) const = default;
 };
 
-/// A kind of device's peak rates.
 struct DeviceRates {
   double flops_per_second = 0;  ///< peak for the dtype; > 0
   BytesPerSecond bandwidth;     ///< of its memory; > 0
@@ -43,7 +42,6 @@ struct Roofline {
 /// 60 GB at 300 GB/s: 10 + 5 ms + 2 * 0.25 s + 1.5 * 0.2 s = 0.815 s.
 Seconds estimate_time(const Roofline& model, const StepWork& work, const DeviceRates& device);
 
-/// A measured step.
 struct RooflineSample {
   StepWork work;
   DeviceRates device;
@@ -64,8 +62,7 @@ struct RooflineFit {
 /// as `fit_with_drags`, and for a rate that is not > 0.
 Result<RooflineFit> fit_roofline(const std::vector<RooflineSample>& samples);
 
-/// Returns the factor of channels that a kernel runs because of its tiles: 48 channels in tiles of
-/// 32 run as 64, 1.333 times. Both > 0.
+/// Returns the padding to tiles: 48 channels in tiles of 32 run as 64, 1.333 times. Both > 0.
 double tile_padding(std::int64_t channels, std::int64_t tile);
 
 /// Converts a time measured on `source` to `target`: the model splits it into start-up, arithmetic

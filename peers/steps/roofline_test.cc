@@ -75,8 +75,7 @@ TEST(Roofline, TilesPadChannels) {
 TEST(Roofline, TransferScalesEachPartByItsRatio) {
   const Roofline model{Seconds(0), Seconds(0.01), 1.0, 0.0};
   const StepWork work{5, Flops(0.8e12), Bytes(0)};
-  // On the slow device 0.05 + 0.2, 1 : 4. Measured twice that, 0.5: 0.1 of launches and 0.4 of
-  // flops, the latter halved: 0.3.
+  // 0.05 + 0.2 is 1 : 4. Measured 0.5: 0.1 of launches and 0.4 of flops, halved: 0.3.
   EXPECT_NEAR(carried_time(Seconds(0.5), work, model, kSlow, kFast).value, 0.3, 1e-12);
 }
 

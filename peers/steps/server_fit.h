@@ -8,7 +8,6 @@
 
 namespace motley::peers {
 
-/// Measured speed of `workers` equal workers.
 struct SpeedPoint {
   std::int64_t workers = 0;
   double steps_per_second = 0;  ///< > 0

@@ -48,7 +48,6 @@ ShapeTimes corrected(ShapeTimes times, const ShapeCorrection& correction) {
   return times;
 }
 
-/// Indices of runs, by shape.
 using RunsByShape = std::map<TransformerShape, std::vector<std::size_t>>;
 
 RunsByShape group_by_shape(const std::vector<TransformerRun>& runs) {

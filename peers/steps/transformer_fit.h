@@ -9,14 +9,12 @@
 
 namespace motley::peers {
 
-/// A measured step.
 struct TransformerRun {
   TransformerJob job;
   Seconds measured;  ///< > 0
   bool operator==(const TransformerRun&) const = default;
 };
 
-/// A device's peak rates.
 struct DevicePeaks {
   double flops_per_second = 0;  ///< of 2-byte matrix products
   BytesPerSecond memory;
@@ -61,8 +59,8 @@ Result<TransformerResiduals> cross_validate(const std::vector<TransformerRun>& r
                                             const CollectiveCurves& all_reduce,
                                             const DevicePeaks& peaks);
 
-/// Returns the 80 % interval around estimate_step: from residuals of known shapes where `model` has
-/// a correction, else of new shapes.
+/// Returns estimate_step's 80 % interval: by residuals of known shapes if corrected, else of new
+/// ones.
 Result<cost::PredictionInterval> estimate_interval(const TransformerModel& model,
                                                    const TransformerJob& job,
                                                    const TransformerResiduals& residuals);

@@ -63,8 +63,7 @@ std::vector<TransformerRun> runs(std::int64_t hidden) {
 }
 
 TEST(TransformerFit, PredictsAnotherWidth) {
-  // The model itself made the runs, so its constants predict unseen ones; the priors, off by up to
-  // a factor of 3, cost some percent.
+  // The model made the runs, so its constants predict unseen ones; bad priors cost some percent.
   const auto model = fit_transformer_model(runs(1024), curves(), kPeaks);
   ASSERT_TRUE(model) << model.error().message;
   for (const TransformerRun& run : runs(1536)) {

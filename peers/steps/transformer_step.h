@@ -37,8 +37,7 @@ struct TransformerShape {
 };
 TransformerShape shape_of(const TransformerJob& job);
 
-/// Kernels of one layer on one tensor rank (listed in README.md), without all-reduces. Backward is
-/// without the recomputed forward.
+/// One layer's kernels on a tensor rank (README.md), without all-reduces and recomputation.
 struct LayerKernels {
   std::vector<GpuKernel> forward, backward;
 };

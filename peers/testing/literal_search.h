@@ -59,7 +59,6 @@ class LiteralSearch {
     }
     return -1;
   }
-  /// Returns the number of expanded sets.
   std::size_t expansions() const { return expansions_; }
 
  private:

@@ -23,8 +23,7 @@ namespace {
 using namespace motley;
 using namespace motley::graph;
 
-/// Operations per byte where the GPUs of 2016 and 2017 become bound by arithmetic instead of
-/// memory: P100 and V100 17, GTX 1080 Ti 23.
+/// Operations per byte where GPUs become bound by arithmetic: P100, V100 17, GTX 1080 Ti 23.
 constexpr double kRidge = 18;
 constexpr std::int64_t kFew = 8, kMany = 16;  ///< batches that the affine functions go through
 
@@ -189,7 +188,6 @@ std::string table(const Graph& graph, const std::vector<Variable>& variables) {
   return text_of_all;
 }
 
-/// Prints a line of models.csv.
 std::string line(const Graph& graph, const std::vector<Variable>& variables) {
   Segment all;
   double parameters = 0, inputs = 0;

@@ -57,8 +57,7 @@ Span span_of(const Curve& curve) {
   return span;
 }
 
-/// Draws points as a line. Of many points it draws the least and the most in each column of pixels,
-/// so that no outlier is lost.
+/// Draws points as a line; of many, the least and most per column of pixels, to keep outliers.
 class Outline {
  public:
   void add(double x, double y) {

@@ -89,7 +89,6 @@ struct Work {
   }
 };
 
-/// A range in pixels.
 struct Stretch {
   double begin = 0, end = 0;
   Work work;
@@ -340,7 +339,6 @@ struct Key {
   const char *classes, *says;
 };
 
-/// Finds the legend's entries for these steps.
 std::vector<Key> find_keys(const std::vector<ShownStep>& steps) {
   bool by_layer = false, by_pass = false;
   for (const ShownStep& each : steps) {

@@ -53,7 +53,6 @@ struct LayerCut {
   std::vector<double> compute_s{};  ///< per step, by device
 };
 
-/// A region of a replica.
 struct StageRow {
   std::int64_t replica = 0, stage = 0;
   std::vector<std::string> devices;
@@ -63,7 +62,6 @@ struct StageRow {
   double compute_s = 0;     ///< per step, on its slowest device; 0: unknown
 };
 
-/// Another plan near this one.
 struct Neighbour {
   std::string label;
   Seconds step;

@@ -21,7 +21,6 @@ class Svg {
   /// `classes` may contain "mid" or "end": the part of the text at x.
   void text(double x, double y, std::string_view classes, std::string_view text);
   void path(std::string_view data, std::string_view classes, std::string_view title = "");
-  /// Returns the whole element.
   std::string str() &&;
   /// Returns it as a file: with a background, a margin and `head` (styles, patterns).
   std::string file(std::string_view head) &&;
