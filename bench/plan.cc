@@ -1,6 +1,5 @@
-// Measures planning time: clusters of several kinds of devices that exchange in buckets, priced by
-// tables in memory, so that only the planner's own time counts. Prints one table and writes
-// {"rows": [...]} to the given file.
+// Measures planning time over clusters of several kinds of devices that exchange in buckets, priced
+// by tables in memory. Prints one table and writes {"rows": [...]} to the given file.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,6 +1,5 @@
-// Measures how fast programs are simulated, and simulated again after an operator group has moved:
-// one data-parallel step, 10^3 to 10^6 instructions over 8 to 1,024 devices, on one core. Usage:
-// bench_simulator OUT.json; prints one table.
+// Measures simulation, and resimulation after an operator group has moved: a data-parallel step,
+// 10^3 to 10^6 instructions, 8 to 1,024 devices, one core. Usage: bench_simulator OUT.json.
 #include <fmt/format.h>
 #include <malloc.h>
 #include <time.h>

@@ -1,6 +1,5 @@
-// Measures the errors of predictions: one row per data set and question. Reads the measured sets in
-// the folder DATA and the output of `make bench-own_runs`, and reports missing ones. Usage:
-// bench_accuracy DATA OWN.json OUT.json
+// Measures errors of predictions, a row per data set and question, over the sets in DATA and the
+// output of `make bench-own_runs`. Usage: bench_accuracy DATA OWN.json OUT.json
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -124,8 +124,7 @@ Result<Row> step_row(const StepRow& row, const std::vector<CmDareSpeed>& all) {
              row.published, row.to_reach, std::move(cases)};
 }
 
-/// Predicts V100 steps, which no fit sees: by the fit of K80 and P100 with the V100's rates, and by
-/// transferring the model's own P100 step.
+/// Predicts unseen V100 steps: by the other kinds' fit, and transferred from the model's P100 step.
 Result<std::vector<Row>> v100_rows(const std::string& folder,
                                    const std::vector<CmDareSpeed>& speeds) {
   std::vector<peers::RooflineSample> samples;

@@ -402,8 +402,7 @@ Result<std::vector<Measured>> read_cases(const std::string& folder,
 
 using Names = std::set<std::string>;
 
-/// Returns the mean |ln(predicted / measured)| over the models not left out: a model that the form
-/// does not fit counts no more than its distance.
+/// Returns the mean |ln(predicted / measured)| of models not left out: outliers count linearly.
 double loss(const std::vector<Measured>& cases, const Constants& constants, const Names& left_out) {
   double total = 0, count = 0;
   for (const Measured& measured : cases) {

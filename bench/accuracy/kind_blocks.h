@@ -10,8 +10,7 @@ namespace motley::bench {
 
 /// A transformer block's operator on one kind: work by the kind's figures, and times.
 struct BlockOperator {
-  /// Both with the forward's work: a matrix product's backward in the set takes 0.95 of its
-  /// forward, so it contains one of the two products.
+  /// Both with forward's work: backward takes 0.95 of it in the set, so it is one of two products.
   peers::KindSample forward, backward;
 };
 /// A block's operators on one kind, all measured.

@@ -11,8 +11,7 @@
 namespace motley::adapt {
 namespace {
 
-// Two devices of 0.01 s + 0.001 s per sample: alone without exchange, together 0.04 s more and
-// three times the price (a second host).
+// 0.01 s + 0.001 s per sample: alone without exchange, together 0.04 s more, at 3 times the price.
 std::vector<BatchOption> one_or_two() {
   const std::vector<CurvePoint> line = {{0, 0.01}, {1000, 1.01}};
   return {{"one", {{"a", line}}, {}, 1},

@@ -8,8 +8,7 @@
 
 namespace motley::adapt {
 
-/// One step's estimates of the gradient: its squared norm |G|^2 without noise, and the trace S of a
-/// single sample's covariance. Either may be negative.
+/// One step's |G|^2 without noise, and trace S of a sample's covariance; either may be negative.
 struct NoiseMoments {
   double squared_gradient = 0;
   double variance = 0;

@@ -201,9 +201,8 @@ TEST(SplitPolicy, StaysWhereItIsGood) {
   EXPECT_LE(changes, 4);
 }
 
-// 32 samples each of 1 and 2 ms take 64 ms, the best split 43: 21 ms are lost in each step. A free
-// change is requested at once; one of 50 ms after the third step, when the losses exceed it; one of
-// 100 s never, in so few steps.
+// 32 samples each of 1 and 2 ms take 64 ms, the best split 43. A free change is requested at once;
+// one of 50 ms when 21 ms per step exceed it; one of 100 s never, in so few steps.
 TEST(SplitPolicy, ChangesWhenAsMuchIsLostAsAChangeCosts) {
   Toy toy{.fixed = {0, 0}, .seconds = {0.001, 0.002}, .batch = 64};
   const auto steps_until_asked = [&](Seconds cost) {

@@ -22,9 +22,8 @@ AgeHazard mirrored(const AgeHazard& one, const AgeHazard& other, Seconds recover
 struct SavingCosts {
   Seconds save;       ///< of one checkpoint; > 0
   Seconds notice{0};  ///< warning time before a revocation; a checkpoint may fit in it
-  /// Losses per second without notice and independent of kind, zone and age: hosts and people fail
-  /// too. A tenth of the usual spot machine's. Where little was seen, it keeps intervals from
-  /// growing to hours, which saves little and risks much.
+  /// Losses per second without notice, whatever kind, zone and age: a tenth of a spot machine's. It
+  /// keeps intervals from growing to hours, which would save little and risk much.
   double background = 1e-6;
 };
 

@@ -57,9 +57,8 @@ std::optional<PricedMix> price_mix(const Market& market, const Mix& mix,
                                    const LifetimeForecast& forecast, const MixSpeed& speed,
                                    const MixJob& job);
 
-/// Returns the work between two checkpoints when the machines begin, by checkpoint_interval: for
-/// losses of a single machine, or of two at a time where others hold its state. `save`: time of
-/// one. Infinity: never needed.
+/// Returns the work between checkpoints by checkpoint_interval: for losses of a single machine, or
+/// of two at a time where others hold its state. `save`: time of one. Infinity: never needed.
 Seconds save_interval(const Market& market, const Mix& mix, const LifetimeForecast& forecast,
                       Seconds save);
 

@@ -29,8 +29,7 @@ using Machines = std::set<std::size_t>;
 using SpeedTogether = std::function<double(const Machines&)>;
 
 /// What is requested while machines are missing and the deadline forces nothing: our rule, or other
-/// tools' (docs/algorithms.md, "Renting") for machines that come and go one by one and keep what
-/// they have. kNone: lost machines are not replaced.
+/// tools' (docs/algorithms.md, "Renting"). kNone: lost machines are not replaced.
 enum class RentingRule { kMotley, kGreedy, kOnDemand, kUniform, kNone };
 /// Returns "motley", "greedy", "on-demand", "uniform", "none".
 std::vector<std::string> renting_rules();

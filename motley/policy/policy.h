@@ -44,8 +44,7 @@ class Policy {
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
   /// Takes an observation and returns the wanted actions, in order. An action begins at a later
-  /// step, since new programs are prepared while training continues. Until a StepSeen shows it, the
-  /// policy must not count on it.
+  /// step; until a StepSeen shows it, the policy must not count on it.
   virtual std::vector<Choice> observe(const Observation& observation) = 0;
   /// Returns all that its choices depend on beside the constructor's arguments.
   virtual Json state() const = 0;

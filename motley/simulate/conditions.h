@@ -38,8 +38,7 @@ struct Absence {
   bool operator==(const Absence&) const = default;
 };
 
-/// A device's process ends or hangs at an instruction of a step. Only in real runs, where the time
-/// is unknown; simulations have absences.
+/// A process that ends or hangs at an instruction, in real runs only; simulations have absences.
 struct Fault {
   std::string device;
   std::int64_t step = 0, instruction = 0;

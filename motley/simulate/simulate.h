@@ -10,8 +10,7 @@
 
 namespace motley::simulate {
 
-/// The devices that a program's devices stand for (synth::lower_stage_kinds): an exchange takes the
-/// time that it takes beside those of the others.
+/// The devices that a program's devices stand for (synth::lower_stage_kinds) and exchange beside.
 struct StandIns {
   std::vector<std::string> devices;                 ///< all of them
   std::vector<std::vector<std::string>> identical;  ///< by rank: those it stands for, itself first

@@ -50,9 +50,8 @@ TEST(StepByStep, AStepTakesWhatItsSlowestDeviceDoes) {
   EXPECT_EQ(second.took, first.took);
 }
 
-// a is three times as slow from 10 ms to 18 ms: 3 ms take 9, so a step takes 10 ms. From 4 ms on,
-// the slow-down begins at the step's end: 6 ms. From 16 ms on, 2 ms do 2/3 ms of work and the rest
-// takes less than b: 2 + 7/3 < 5.
+// 3 ms take 9 from 10 ms to 18 ms: 10 ms in all. From 4 ms on, the slow-down begins at the step's
+// end: 6 ms. From 16 ms on, 2 ms do 2/3 ms of work; the rest takes less than b: 2 + 7/3 < 5.
 TEST(StepByStep, SlowDownsCountByTime) {
   Conditions conditions;
   conditions.slow_downs = {{"a", Seconds(0.010), Seconds(0.018), 3}};

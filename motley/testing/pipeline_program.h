@@ -10,9 +10,8 @@
 
 namespace motley::testing {
 
-/// A program with one pipeline stage per device. Each micro-batch is one forward and one backward
-/// instruction, labelled with its nanoseconds (LabelCost). Neighbours exchange `message` bytes.
-/// Either 1F1B, or forward only.
+/// A program with one pipeline stage per device: an instruction per pass, labelled with nanoseconds
+/// (LabelCost), and messages of `message` bytes. Either 1F1B, or forward only.
 class PipelineProgram {
  public:
   struct Stage {

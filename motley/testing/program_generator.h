@@ -110,9 +110,8 @@ class ProgramGenerator {
     return {flat, packed};
   }
 
-  /// Each rank sends to the one at a distance and receives from the one before. The distance stands
-  /// for the rank until close_rings. No instruction comes between the two, so that a device waiting
-  /// for its send does not wait for itself around the ring.
+  /// Sends to the rank at a distance (close_rings makes ranks of it) and receives from the one
+  /// before. Nothing comes between, so that no device waits for itself around the ring.
   void draw_ring() {
     const auto distance = static_cast<std::int64_t>(1 + below(2));
     const auto [flat, made] = draw_flat();

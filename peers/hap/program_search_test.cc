@@ -85,9 +85,8 @@ TEST(ProgramSearch, MlpIsDataParallel) {
 }
 
 TEST(ProgramSearch, SufficientFactorsReplaceASumOfGradients) {
-  // 8 samples, 1,000 wide, 2 devices: gathering x and the gradient of y moves 2 * 8,000 elements,
-  // summing the weight's gradient 10^6. Splitting the weight is too slow here. Both pay for 3,000
-  // elements of bias and norm.
+  // 8 samples, 1,000 wide, 2 devices: gathering x and y's gradient moves 2 * 8,000 elements,
+  // summing the weight's gradient 10^6; both 3,000 of bias and norm. Splitting the weight is slow.
   Chain chain({8, 1000});
   chain.linear(1000);
   chain.apply("layer_norm",

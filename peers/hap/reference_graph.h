@@ -44,9 +44,8 @@ double element_count(const ReferenceTensor& tensor);
 /// Counts those of all parameters and buffers.
 double parameter_elements(const ReferenceGraph& graph);
 
-/// Checks a graph: ids in range; dimensions >= 1, at most HapForm::kMaxRank; one producer for each
-/// activation and none for others; producers first; a produced loss. Usage error (search.hap-graph)
-/// with the operator or tensor.
+/// Checks ids, dimensions >= 1 (at most HapForm::kMaxRank), one producer per activation and none
+/// for others, before its readers, a loss. Usage error (search.hap-graph) with operator or tensor.
 Result<void> verify(const ReferenceGraph& graph);
 
 }  // namespace motley::peers

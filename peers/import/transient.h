@@ -38,8 +38,7 @@ Result<std::vector<TransientRun>> read_transient_runs(const std::string& folder,
 /// runs of the master's uptime less the duration. 0 without such runs.
 double start_delay_s(const std::vector<TransientRun>& runs);
 
-/// Returns presences since the first evaluation; a revoked machine leaves at uptime - `delay_s` or
-/// 0.
+/// Returns presences since the first evaluation; a revoked machine leaves at uptime - `delay_s`.
 std::vector<elastic::AvailabilityTrace> presences_of(const TransientRun& run, double delay_s);
 
 /// Progress in training/k80_spot/CLUSTER since the first evaluation (train_data.csv).

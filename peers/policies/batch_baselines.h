@@ -73,9 +73,8 @@ class SimiGradPolicy : public PassPolicy {
   double wanted_ = 0;  // batch; 0: none yet
 };
 
-/// JABAS (EuroSys 2025): SimiGrad's batch, split by `split_identical`; at the end of a pass, the
-/// fastest (or cheapest) group of devices for the present batch. Its forecast of the next pass is
-/// omitted: a constant batch predicts better.
+/// JABAS (EuroSys 2025): SimiGrad's batch by `split_identical`; after each pass the fastest (or
+/// cheapest) group for it. Without its forecast, since a constant batch predicts better.
 class JabasPolicy : public SimiGradPolicy {
  public:
   using SimiGradPolicy::SimiGradPolicy;

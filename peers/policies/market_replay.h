@@ -36,9 +36,8 @@ struct MarketOutcome {
 /// then its choice is applied; the tick is paid, and trains unless in a change-over.
 MarketOutcome replay_market(const SpotMarket& market, policy::Policy& policy);
 
-/// Returns the least possible cost with knowledge of the whole trace: dynamic programming over
-/// ticks, remaining work, rented machines and remaining change-over. On demand from the start where
-/// nothing is in time. O(deadline work change_over).
+/// Returns the least cost with advance knowledge: dynamic programming over ticks, remaining work,
+/// holding and change-over. On demand where nothing is in time. O(deadline work change_over).
 double clairvoyant_cost(const SpotMarket& market);
 
 }  // namespace motley::peers

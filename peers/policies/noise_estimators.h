@@ -12,9 +12,8 @@ namespace motley::peers {
 /// unequal pieces S becomes S (B mean(1/b_i) - 1) / (n - 1).
 std::optional<adapt::NoiseMoments> estimate_by_mean(const policy::NoiseSeen& seen);
 
-/// Estimates as Cannikin's release: each piece with the whole as two batch sizes, joined by weights
-/// from its matrices; unbiased, with larger variance than adapt::estimate_moments. Nothing also
-/// where the matrices are singular. O(n^3).
+/// Estimates as Cannikin's release: each piece and the whole, joined by its matrices' weights;
+/// unbiased, of larger variance than adapt::estimate_moments. Nothing if singular. O(n^3).
 std::optional<adapt::NoiseMoments> estimate_by_matrices(const policy::NoiseSeen& seen);
 
 /// The published matrices' weights for pieces of these sizes; nothing: no inverse.

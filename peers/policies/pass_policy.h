@@ -34,9 +34,8 @@ std::vector<std::int64_t> split_evenly(std::size_t devices, std::int64_t batch,
 
 using EstimateNoise = std::optional<adapt::NoiseMoments> (*)(const policy::NoiseSeen&);
 
-/// Base of policies that count passes over the data and train on the source's largest group. They
-/// act in `see_noise` and `end_pass` and request a batch by `use_batch`. `own_numbers` are their
-/// part of the state, which `take_numbers` restores.
+/// Base of policies that count passes and train on the largest group. They act in `see_noise` and
+/// `end_pass` by `use_batch`. State: `own_numbers`, restored by `take_numbers`.
 class PassPolicy : public policy::Policy {
  public:
   PassPolicy(PassSettings settings, std::unique_ptr<adapt::OptionSource> source,

@@ -9,9 +9,8 @@
 
 namespace motley::peers {
 
-/// Plans as another planner would for one's own model: the best plan of a restricted space
-/// (stage_spaces.h) over its costs, priced by its program as any other. With one device, or without
-/// operator times, every space is the equal split.
+/// Plans as another planner would: the best plan of a restricted space (stage_spaces.h) at one's
+/// own costs. With one device, or without operator times, that is the equal split.
 class RestrictedPlanner : public plan::Planner {
  public:
   RestrictedPlanner(StageSpace space, const search::PlannerInputs& inputs)

@@ -8,9 +8,8 @@
 
 namespace motley::peers {
 
-/// Spaces of stage plans that other planners search, by their published descriptions; with own code
-/// and the whole space's costs and simulator (search/stages). The difference of the best plans is
-/// the cost of a restriction.
+/// Other planners' spaces of stage plans, by their publications, with our code, costs and
+/// simulator. The difference of the best plans is the cost of a restriction.
 enum class StageSpace {
   /// Pipelines of one kind each: equal stages, degree, micro-batch, samples; layers even by count.
   kEqual,

@@ -59,8 +59,7 @@ Result<TransformerResiduals> cross_validate(const std::vector<TransformerRun>& r
                                             const CollectiveCurves& all_reduce,
                                             const DevicePeaks& peaks);
 
-/// Returns estimate_step's 80 % interval: by residuals of known shapes if corrected, else of new
-/// ones.
+/// Returns the 80 % interval: by residuals of known shapes where corrected, else of new shapes.
 Result<cost::PredictionInterval> estimate_interval(const TransformerModel& model,
                                                    const TransformerJob& job,
                                                    const TransformerResiduals& residuals);

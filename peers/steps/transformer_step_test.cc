@@ -153,9 +153,8 @@ TEST(TransformerStep, AddsPipelineExchangeUpdateAndHost) {
 }
 
 TEST(TransformerStep, StagesOverlapAndExchangeActivations) {
-  // Two stages of one layer. Stage 0: 1 + 1/3 forward, 2 + 2/3 backward; stage 1 the same: both 4
-  // s. A message of 2 * 32 * 64 = 4096 bytes at 4096 bytes/s: 1 s. One micro-batch: both stages and
-  // two messages, 4 + 4 + 2 = 10 s.
+  // Two stages of one layer, each 1 + 1/3 forward and 2 + 2/3 backward: 4 s. A message of 2 * 32 *
+  // 64 = 4096 bytes at 4096 bytes/s: 1 s. One micro-batch: 4 + 4 + 2 = 10 s.
   const ShapeTimes times = {Seconds(1), Seconds(2), Seconds(1), Seconds(1)};
   TransformerJob job = small_job();
   job.pipeline = 2;
