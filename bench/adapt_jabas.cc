@@ -66,7 +66,7 @@ Result<PassTimes> read_pass(const peers::CsvTable& table, const std::string& gpu
   return times;
 }
 
-/// All exchanges but the last may start with the last pass's backward.
+/// Makes curves; all exchanges but the last may start with the last pass's backward.
 cost::StepCurves curves_of(const PassTimes& pass, std::int64_t batch) {
   cost::StepCurves curves;
   curves.ready.resize(2);

@@ -43,7 +43,7 @@ struct Conditions {
   double jitter = 0.02;           ///< of each device's times in a step, lognormal
   double first = 0;               ///< mean relative excess of a first step at a number of samples
   double late = 0;                ///< share of a device's steps delayed, by a fifth on average
-  std::int64_t lag = 2;           ///< steps from the one behind a split until it begins
+  std::int64_t lag = 2;           ///< steps from a split's request to its begin
   std::int64_t slow_at = -1;      ///< step from which a device takes twice as long; -1: none
   std::int64_t slow_device = -1;  ///< which; -1: drawn
   std::int64_t seen_from = 1;     ///< first step that the policy sees

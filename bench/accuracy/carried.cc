@@ -1,4 +1,4 @@
-// Transformer blocks' operators (kinds.cc) on each device kind, carried from those of another.
+// Predicts transformer blocks' operators (kinds.cc) on each device kind from another kind's times.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -105,7 +105,7 @@ double fit_share(const CarriedBlocks& blocks) {
   return best;
 }
 
-/// Predicts one kind from some others, with share and intervals from the rest, carried alike.
+/// Predicts one kind from some others; the rest give share and interval in the same way.
 Result<void> add_cases(const Kinds& kinds, const std::string& wanted, bool from_nearest, Pass pass,
                        std::vector<Case>& cases) {
   CarriedBlocks known, asked;

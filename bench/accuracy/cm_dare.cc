@@ -28,7 +28,7 @@ constexpr Chip kK80{2496, BytesPerSecond(240e9)}, kP100{3584, BytesPerSecond(732
 constexpr double kV100Peak = 15.7e12;
 constexpr double kReferenceClock = 824e6;  // of the K80, 1/s
 
-/// An operator's start-up takes a number of clock cycles. A core does 2 flops per cycle.
+/// Scales an operator's start-up by clock cycles; a core does 2 flops per cycle.
 peers::DeviceRates rates(double peak, const Chip& chip) {
   const double clock = peak / (2 * chip.cores);
   return {peak, chip.bandwidth, kReferenceClock / clock};

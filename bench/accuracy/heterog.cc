@@ -215,7 +215,7 @@ double compute_seconds(const Segment& segment, double samples, const cluster::Pl
              (kMemoryShare * kind.memory_bandwidth.value);
 }
 
-/// Returns when the slowest replica has each gradient. Replicas of one GPU run in turn.
+/// Returns when the slowest replica has each gradient. Replicas of one GPU run one after another.
 std::vector<double> ready_times(const Measured& measured) {
   std::vector<double> ready(measured.training->variables.size(), 0.0);
   for (std::size_t m = 0; m < measured.machines.size(); ++m) {

@@ -48,7 +48,7 @@ struct BatchOption {
 /// finite or decreasing; a last point without samples; a negative exchange; a unit below 1.
 Result<void> verify_option(const BatchOption& option);
 
-/// Require 0 <= samples; the last segment is extended beyond the last point.
+/// Return the work, and when the device is ready. Require samples >= 0; extend the last segment.
 double work_seconds(const DeviceCurve& curve, double samples);
 double ready_seconds(const ExchangeTimes& exchange, double work);
 

@@ -109,7 +109,7 @@ class BatchPolicy : public policy::Policy {
   std::map<std::pair<std::size_t, std::int64_t>, Target> targets_;  // results, at the same version
   std::optional<std::int64_t> least_version_;
 
-  // The state, beside those of source and noise.
+  // The policy's own state; source and noise have theirs.
   std::vector<policy::Share> shares_;     // of the last step; empty: unknown
   std::vector<policy::Share> known_;      // the last known ones
   std::vector<policy::Share> pending_;    // requested and not yet seen

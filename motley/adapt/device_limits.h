@@ -24,7 +24,7 @@ struct DeviceLimits {
 std::vector<std::int64_t> even_samples(const std::vector<DeviceLimits>& devices,
                                        std::int64_t batch);
 
-/// The same in the ratio of `weights` (positive), rounded down and filled up by largest remainder.
+/// Splits in the ratio of `weights` (positive), rounded down and filled up by largest remainder.
 std::vector<std::int64_t> weighted_samples(const std::vector<DeviceLimits>& devices,
                                            const std::vector<double>& weights, std::int64_t batch);
 

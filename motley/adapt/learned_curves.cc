@@ -144,7 +144,7 @@ std::optional<LearnedCurves::Change> LearnedCurves::observe(const policy::Device
   return find_change(residual, deviation, step);
 }
 
-/// Counts a reading's distance from its expectation, whose own deviation is `deviation`.
+/// Counts a reading's distance from its expectation, which has the deviation `deviation`.
 void LearnedCurves::count_spread(double residual, double deviation) {
   const double own = square(spread()), all = own + square(deviation), counts = own / all;
   const double most = kTrim * std::sqrt(all);

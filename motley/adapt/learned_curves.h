@@ -57,12 +57,12 @@ class LearnedCurves {
   std::int64_t largest_seen() const { return largest_seen_; }
   /// Returns the standard deviation of a step's time over its mean.
   double spread() const;
-  /// The sum of squares behind the spread, and their number.
+  /// Return the sum of squares of the spread, and their number.
   double squares() const { return squares_; }
   double degrees() const { return degrees_; }
   /// Sets the spread assumed until it is measured: that of other devices.
   void assume_spread(double spread) { assumed_spread_ = spread; }
-  /// The excess of first steps at a number of samples over the second ones.
+  /// Returns the excess of first steps at a number of samples over the second ones.
   const FirstSteps& first_steps() const { return first_steps_; }
   /// Sets the assumption about first steps, from all devices.
   void assume_first(FirstSteps all) { assumed_first_ = all; }

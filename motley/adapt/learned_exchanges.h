@@ -26,7 +26,7 @@ class LearnedExchanges {
       : believed_(std::move(believed)) {}
 
   void observe(const policy::StepSeen& step);
-  /// All groups of two or more devices have the same number of exchanges.
+  /// Returns a group's exchanges; all groups of two or more have the same number of them.
   cost::GroupExchanges of(std::size_t devices) const;
 
   Json state() const;

@@ -39,9 +39,9 @@ struct LearnedGroup {
 /// as it grows; the given sizes, and all. An unlisted device that is seen comes last, without a
 /// prior.
 ///
-///  tail     median over the last steps of a size of the time beyond the devices' own work; without
+///   tail    median over the last steps of a size of the time beyond the devices' own work; without
 ///           steps, the prior, scaled as at the next size with steps; else the same as that size
-///  hidden   exchanges before the last awaited one, and when they begin, from the last steps
+///   hidden  exchanges before the last awaited one, and when they begin, from the last steps
 ///
 /// A device alone is learned separately: its step has several micro-batches and includes the
 /// update. Until seen alone, its prior applies, scaled as in groups; without a prior, several steps

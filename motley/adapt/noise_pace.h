@@ -17,12 +17,12 @@ namespace motley::adapt {
 /// the present batch: H is the present memory (noise_scale.h), T the time of a step, c the time
 /// that measuring adds, v the variance of the noise scale's logarithm from one measured step.
 ///
-///  measuring costs                              c / (T k)
-///  2 H / k measured steps count, so the logarithm has a variance of v k / (2 H). A scale off by
-///  the factor e^x loses at most x^2 / 16 (batch_choice.h's optimum moves by half of x, where the
-///  logarithm of progress has a curvature of at most 1/2), so the loss is
-///                                               v k / (32 H)
-///  their sum is least at                        k = sqrt(32 H c / (T v))
+///   measuring costs                              c / (T k)
+///   2 H / k measured steps count, so the logarithm has a variance of v k / (2 H). A scale off by
+///   the factor e^x loses at most x^2 / 16 (batch_choice.h's optimum moves by half of x, where the
+///   logarithm of progress has a curvature of at most 1/2), so the loss is
+///                                                v k / (32 H)
+///   their sum is least at                        k = sqrt(32 H c / (T v))
 ///
 /// k is rounded to a power of two and leaves the shortest memory the four steps it needs, since a
 /// change of the scale shows there first. Each step is measured until as many count as k keeps. It

@@ -33,7 +33,7 @@ class OptionSource {
 int find_option(const std::vector<BatchOption>& options, const std::vector<policy::Share>& shares);
 
 std::vector<policy::Share> shares_of(const policy::StepSeen& step);
-/// The same for a split over an option's devices.
+/// Returns the same for a split over an option's devices.
 std::vector<policy::Share> shares_of(const BatchOption& option,
                                      const std::vector<std::int64_t>& samples);
 std::vector<std::int64_t> samples_of(const BatchOption& option,

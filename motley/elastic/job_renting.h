@@ -28,16 +28,16 @@ namespace motley::elastic {
 /// not available), and steps (numbers from 0, seconds of the slowest device):
 ///
 /// * Missing are the lost and leaving machines, compared with the initial number.
-/// * Slack is the time to the deadline less the remaining work's on own and on-demand machines
-/// alone. Before it is too small for those to start (is_safe), it requests as many as suffice. So
-/// it is late only where these could not have been in time from the start, or none comes.
+/// * Slack is the time to the deadline less the time of the remaining work on own and on-demand
+///   machines alone. Before it is too small for those to start (is_safe), enough of them are
+///   requested. So the job is late only where these could never have been in time, or none comes.
 /// * Else RentingPlan decides for each spot offer over the work that present machines leave undone,
-/// its slack, and the price of a second of the missing ones, less what it saves of the others'
-/// (docs/algorithms.md, "While a job trains"). Where that is negative they are requested at once.
+///   its slack, and the price of a second of the missing ones less the savings on the others
+///   (docs/algorithms.md, "While a job trains"). Where that is negative they are requested at once.
 /// * Nothing is requested that would exceed the budget.
-/// * Where machines may be given back (Rent of -1): it gives back a machine without which the rest
-/// costs less, by more than two of its starts, if the others are in time with two starts to spare
-/// and survive a loss. An arrival of a present machine means that it could not be given back.
+/// * Where machines may be given back (Rent of -1), one is without which the rest costs less, by
+///   more than two of its starts, if the others are in time with two starts to spare and survive a
+///   loss. An arrival of a present machine means that it could not be given back.
 ///
 /// Unmeasured sets of machines have their predicted speed, scaled as at the nearest measured set. A
 /// machine that has not come within twice its start is given up, and its offer is not requested for

@@ -54,7 +54,7 @@ class Lifetimes {
   /// Names identify machines and are not reused.
   void begin(const std::string& name, const std::string& kind, const std::string& zone,
              Seconds start);
-  /// Unknown and ended machines are ignored: notices come twice.
+  /// Ignores unknown and ended machines: notices come twice.
   void end_lost(const std::string& name, Seconds at);
   void end_given_back(const std::string& name, Seconds at);
   void add(const std::string& name, const RentedMachine& machine) { machines_[name] = machine; }
@@ -64,7 +64,7 @@ class Lifetimes {
   /// Forecasts from `now`, which no event so far is after. O(machines pieces + zones 600).
   LifetimeForecast forecast(Seconds now) const;
 
-  /// {"schema": "motley.lifetimes/1", "machines": [...]}, without the options.
+  /// Returns {"schema": "motley.lifetimes/1", "machines": [...]}, without the options.
   Json to_json() const;
   /// Usage errors: another schema, missing or unknown keys, machines that end before they start.
   static Result<Lifetimes> from_json(const Json& json, const std::string& where,
@@ -81,7 +81,7 @@ class LifetimeForecast {
  public:
   /// Returns the chance that a present machine is revoked within the horizon; 1 beyond the limit.
   double gone_within(const RentedMachine& machine, Seconds horizon) const;
-  /// The same for a machine that starts now, alone.
+  /// Returns the same for a machine that starts now, alone.
   double gone_within(const std::string& kind, const std::string& zone, Seconds horizon) const;
   /// Returns the expected losses per second by age of a present machine.
   AgeHazard hazard_of(const RentedMachine& machine) const;

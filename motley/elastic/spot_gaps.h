@@ -20,7 +20,7 @@ class SpotGaps {
   /// purpose: the mean rate of few gaps understates how long the next one may take.
   double returns_per_second(Seconds now) const;
 
-  /// {"gaps": [seconds], "gap_since": seconds or null}
+  /// Returns {"gaps": [seconds], "gap_since": seconds or null}.
   Json to_json() const;
   /// Usage error `policy.state`.
   static Result<SpotGaps> from_json(const Json& json, const std::string& where);

@@ -18,7 +18,7 @@ inline Result<JsonObject> open_state(const Json& state, const std::string& schem
   return object;
 }
 
-/// The same for a state that names its policy and version.
+/// Opens a state that names its policy and version.
 inline Result<JsonObject> open_state_of(const Json& state, std::string_view policy, int version,
                                         const std::string& where) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(state, where));

@@ -34,7 +34,7 @@ struct StepSeen {
   int plan = 0;  ///< number of its plan (policy.h); beyond those given: one that was requested
   std::int64_t global_batch = 0;
   std::vector<DeviceStep> devices;  ///< empty: unknown
-  /// Time of exchange k: the least over the devices, since the last to arrive waited for nobody.
+  /// Time of exchange k: the least over the devices, since the last to arrive does not wait.
   std::vector<double> exchange;
   double blocking = 0;  ///< seconds of exchanges in the middle of the step, also the least
   bool operator==(const StepSeen&) const = default;

@@ -18,7 +18,7 @@ std::string against(Seconds step, Seconds chosen) {
   return chosen.value > 0 ? fmt::format("{:.2f}x", step / chosen) : "-";
 }
 
-/// A device without a limit has no share to show.
+/// Prints a peak, with its share of the device's limit if there is one.
 std::string memory_cell(const cluster::Device& device, Bytes peak) {
   if (!device.memory) return format_bytes(peak);
   const std::string cell = fmt::format(

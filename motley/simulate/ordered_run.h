@@ -7,9 +7,9 @@ namespace motley::simulate {
 /// Runs a graph whose lanes slow each other, in order of time: the end of slowed work depends on
 /// when the other lane's tasks begin and end. Ignores `options.before`.
 ///
-/// At each time, first everything due ends, then what can begins, and last the work in flight gets
-/// its rate: 1 / (stretch * (1 + factor)), factor 0 while nothing slows it. Remaining work is a
-/// real number of nanoseconds; ends are rounded to the nearest one. Without slow-downs the times
+/// At each time all due tasks end first, then all ready tasks begin, and last the work in flight
+/// gets its rate: 1 / (stretch * (1 + factor)), factor 0 while nothing slows it. Remaining work is
+/// a real number of nanoseconds; ends are rounded to the nearest one. Without slow-downs the times
 /// are those of the longest paths.
 ///
 /// Cost: log(lanes) for each task and each begin or end that changes a rate, otherwise linear.

@@ -35,7 +35,7 @@ class Resimulation {
 
   // ---- edits; tasks named must be in the graph, `before` in the lane named (none: at its end)
 
-  /// Only for a task without flows.
+  /// Requires a task without flows.
   void set_duration(TaskId task, Nanoseconds duration);
   void move(TaskId task, LaneId from, LaneId to, TaskId before = {});
   /// Inserts a new task; numbers of removed tasks are reused.

@@ -66,7 +66,7 @@ class StepEnding {
     values_[each.outputs[0]] = std::move(sums);
   }
 
-  /// The ninth argument is the rate.
+  /// Updates at the rate in the ninth argument.
   void update(const program::Instruction& each) {
     const auto &parameters = list(each.arguments[1]), &gradients = list(each.arguments[2]);
     for (std::size_t i = 0; i < parameters.size(); ++i) {

@@ -95,7 +95,7 @@ inline Operators elementwise_operators() {
   return made;
 }
 
-/// x [samples, classes], labels, class weights or none, reduction (0 none, 1 mean, 2 sum).
+/// Takes x [samples, classes], labels, class weights or none, reduction (0 none, 1 mean, 2 sum).
 inline Results nll_loss(const Call& call) {
   const Tensor &x = call.tensor(0), &labels = call.tensor(1);
   double loss = 0, count = 0;

@@ -122,7 +122,7 @@ inline void add_random_rest(std::mt19937_64& random, std::size_t layers, TableSt
   costs.inside = 4 * costs.between;
 }
 
-/// Up to three pools, unequal layers, tight memory, degrees 1 and 2 where a host has two.
+/// Draws up to three pools, unequal layers, tight memory, degrees 1 and 2 where a host has two.
 inline TableStageCosts random_stage_costs(std::mt19937_64& random, std::size_t layers,
                                           int most_devices) {
   const auto pick = [&](int least, int most) { return pick_number(random, least, most); };

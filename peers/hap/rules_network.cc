@@ -31,7 +31,7 @@ std::vector<ProductRule> product_rules(std::string_view equation, bool sound) {
           {'I', sound ? 's' : 'e', 's'}};
 }
 
-/// Each device makes the weight's whole gradient: a third of the flops is no longer shared.
+/// Makes the weight's whole gradient on each device: a third of the flops is no longer shared.
 void add_sufficient_factors(RuleWriter& rules, std::size_t dimension) {
   if (rules.input(0).shape[dimension] == 1) return;
   Triple triple{{slice(dimension), HapForm::factored(), kWhole}, {slice(dimension)}};

@@ -21,7 +21,7 @@ bool fits(const adapt::BatchOption& option, const std::vector<std::int64_t>& sam
   return true;
 }
 
-/// Gives every device the batch's units per device, at least one and as many as the bounds require.
+/// Splits a batch evenly in units: at least one each, and as many as the bounds require.
 std::vector<std::int64_t> even_parts(const adapt::BatchOption& option, std::int64_t batch,
                                      const adapt::BatchBounds& bounds) {
   const auto n = static_cast<double>(option.devices.size());

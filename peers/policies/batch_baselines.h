@@ -86,10 +86,10 @@ class JabasPolicy : public SimiGradPolicy {
                                   std::int64_t batch) const override;
 };
 
-/// IIDP's split: the same local batch for all workers, more workers on a faster device, identical
-/// pairs of neighbouring devices, so that the batch is rounded up to a multiple of two local
-/// batches. Among local batches that give at most `most` samples it takes the one with the most
-/// samples per second. Empty: none.
+/// Finds IIDP's split: the same local batch for all workers, more workers on a faster device,
+/// identical pairs of neighbouring devices, so that the batch is rounded up to a multiple of two
+/// local batches. Among local batches that give at most `most` samples it takes the one with the
+/// most samples per second. Empty: none.
 std::vector<std::int64_t> split_identical(const adapt::BatchOption& option, std::int64_t batch,
                                           const std::vector<std::int64_t>& local_batches,
                                           double most = std::numeric_limits<double>::infinity());

@@ -26,14 +26,14 @@ class RestrictedSearch {
   /// Finds a unit; with `recomputes` only units that recompute.
   std::optional<std::size_t> unit(std::size_t pool, int degree, std::size_t way,
                                   bool recomputes = false) const;
-  /// As in the whole space, a smaller micro-batch exists only beside two full ones.
+  /// Checks that a smaller micro-batch exists only beside two full ones, as in the whole space.
   static bool divides(std::int64_t samples, std::int64_t micro_batch) {
     return samples % micro_batch == 0 || samples > 2 * micro_batch;
   }
   /// Splits the batch over replicas as evenly as possible.
   std::vector<std::int64_t> even_samples(std::size_t replicas) const;
 
-  /// Infinite: there is none.
+  /// Returns infinity if there is none.
   double best_step() const;
   /// Simulates an unplaced plan if its replicas divide their samples; drops those without any.
   void offer(search::StagePlan plan, search::StagePlacing placing = search::StagePlacing::kByStage);

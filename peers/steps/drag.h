@@ -28,7 +28,7 @@ struct GroupedFit {
   std::vector<double> coefficients;
   std::vector<double> drags;  ///< one per group, up to the largest that occurs
 
-  /// 1 without a group, and for a group that was not in the fit.
+  /// Returns a group's drag; 1 without a group or for one that was not in the fit.
   double drag(int group) const;
 };
 

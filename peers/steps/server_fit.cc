@@ -31,7 +31,7 @@ AtRatio at_ratio(double ratio, const std::vector<SpeedPoint>& curve) {
   return {static_cast<double>(curve.size()) - sum * sum / squares, squares / sum};
 }
 
-/// Golden section search: there is one minimum, as a larger ratio bends the curve more everywhere.
+/// Searches by golden section: one minimum, as a larger ratio bends the curve more everywhere.
 double best_ratio(const std::vector<SpeedPoint>& curve) {
   const double golden = (std::sqrt(5.0) - 1) / 2;
   double low = kRatioTolerance, high = 1;

@@ -13,7 +13,7 @@ struct BarPart {
   double length = 0;
   std::string classes, title;
 };
-/// A bar of consecutive parts, with a name before it and words behind it.
+/// A bar of consecutive parts, with a name before and words after it.
 struct Bar {
   std::string name;
   std::vector<BarPart> parts;
