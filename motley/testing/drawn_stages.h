@@ -14,8 +14,8 @@ namespace motley::synth {
 
 /// Draws plans of replicas cut into regions of one device each, in any way: one to three replicas
 /// of one to three micro-batches, in one to four regions by ranges of the graph or operator by
-/// operator, on one to three devices. Recomputing, late updates and regathering come at random.
-/// Same seed, same plan; the graph must outlive it.
+/// operator, on one to three devices. Recomputing, late weight gradients and regathering come
+/// at random. Same seed, same plan; the graph must outlive it.
 class StagesDraw {
  public:
   StagesDraw(const graph::Graph& graph, std::uint64_t seed) : graph_(graph), random_(seed) {}

@@ -44,9 +44,9 @@ TEST(MarketReplay, GreedyWaitsUntilTheLastMoment) {
 TEST(MarketReplay, UniformStaysOnDemandUntilItIsAheadByTwoChangeOvers) {
   // Work 8 of 16 ticks, change-over 1. Spot from tick 1 on is taken at once: 9 ticks.
   const MarketOutcome paid = outcome(market(".sssssssssssssss", 8, 16, 1), "uniform");
+  EXPECT_EQ(paid.cost, 9);
   // Spot from tick 2 on. Tick 1 is behind the line: on demand, until two change-overs ahead at tick
   // 8, when 6 are done: (k - 1) - (1 + k) / 2 >= 2 at k = 7. Then spot for two: 7 * 3 + 3.
-  EXPECT_EQ(paid.cost, 9);
   const MarketOutcome late_spot = outcome(market("..ssssssssssssss", 8, 16, 1), "uniform");
   EXPECT_EQ(late_spot.cost, 24);
 }
