@@ -1,5 +1,5 @@
-// Time left, said at a loss: the run's own evaluations until then tell how far and how fast it is;
-// a worker's share of the speed goes with it.
+// Time left, predicted at a loss: progress and speed come from the run's own evaluations until
+// then. The lost worker's share of the speed is gone.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,11 +13,10 @@
 namespace motley::bench {
 namespace {
 
-/// Evaluations are looked for every 62 s, so that the time between two is known to a rectangle's
-/// deviation at both ends.
+/// Evaluations are polled every 62 s: a rectangle's deviation at both ends of the time between two.
 constexpr double kTimingDeviation = 62 / 2.449;  // sqrt(12 / 2)
 
-/// Of runs without losses: steps per second, and how much runs differ.
+/// Runs without losses: steps per second, and their spread.
 struct Usual {
   double speed = 0, spread = 0;
 };
@@ -30,16 +29,16 @@ Result<Usual> usual_of(const std::vector<peers::TransientRun>& runs) {
   return Usual{scatter.middle, kMadToDeviation * scatter.spread()};
 }
 
-/// What a run looked like at a moment: steps done, and its speed with all machines.
+/// A run at a moment: steps done, and its speed with all machines.
 struct JobState {
   double steps = 0, full_speed = 0;
 };
 
-/// Full speed: what the run itself showed by its last evaluation, and what others have, each by its
-/// precision. `losses`: times before `now`; each took one of `all` workers.
+/// Estimates the full speed from the run's own last evaluation and from other runs, each weighed by
+/// its precision. `losses`: times before `now`; each took one of `all` workers.
 JobState job_state_at(const std::vector<peers::Progress>& evaluations,
-                      const std::vector<double>& losses, double all, double now,
-                      const Usual& usual) {
+                          const std::vector<double>& losses, double all, double now,
+                          const Usual& usual) {
   const auto worker_seconds = [&](double until) {  // in units of all workers
     double sum = until;
     for (const double loss : losses) sum -= std::max(0.0, until - loss) / all;
@@ -86,7 +85,7 @@ Result<void> add_rows(const std::string& folder, const std::string& cluster, Mar
                                            }));
       const double measured = run.duration_s - losses[l];
       const bool is_last = l + 1 == losses.size();
-      // Another loss, half a minute or a minute later, is part of what is measured then.
+      // The measurement then includes another loss, half a minute or a minute later.
       if (is_last) errors.push_back(std::abs(left.time.value / measured - 1));
       made.rows.push_back(
           {{"kind", "left"},

@@ -31,9 +31,8 @@ class Greedy : public DeadlinePolicy {
   }
 };
 
-/// Keeps to the line from nothing at the start to everything at the deadline (Wu et al., NSDI
-/// 2024): spot machines wherever there are any, on demand where progress is behind the line and
-/// until two change-overs are made up.
+/// Keeps to the line from zero at the start to all at the deadline (Wu et al., NSDI 2024): spot
+/// where available; on demand while behind the line, and until two change-overs ahead.
 class UniformProgress : public DeadlinePolicy {
  public:
   explicit UniformProgress(const DeadlineJob& job) : DeadlinePolicy("uniform", job) {}
@@ -50,8 +49,7 @@ class UniformProgress : public DeadlinePolicy {
   }
 };
 
-/// The renting plan at what lifetimes and gaps say, made anew when they have taught something and
-/// every hour.
+/// The renting plan from lifetimes and gaps, renewed every hour and when these have learned.
 class Renting : public DeadlinePolicy {
  public:
   Renting(const DeadlineJob& job, elastic::Lifetimes lifetimes)
@@ -61,7 +59,7 @@ class Renting : public DeadlinePolicy {
   void learn(const JobState& job_state) override {
     plan_.reset();
     if (job_state.is_there) {
-      // The first time nobody knows since when they are there: as if they had just begun.
+      // At first their age is unknown: as if they had just begun.
       gaps_.end(job_state.now);
       lifetimes_.begin(name_of_spell(), job().kind, job().zone, job_state.now);
       return;
@@ -75,8 +73,8 @@ class Renting : public DeadlinePolicy {
 
   Holding wanted(const JobState& job_state) override {
     if (!plan_ || job_state.now - planned_at_ >= kEvery) plan(job_state);
-    return plan_->best({job_state.work, job_state.slack, job_state.holding, job_state.is_there,
-                        job_state.now - job_state.since});
+    return plan_->best({job_state.work, job_state.slack, job_state.holding,
+                        job_state.is_there, job_state.now - job_state.since});
   }
 
   Json learned() const override {
@@ -113,7 +111,7 @@ class Renting : public DeadlinePolicy {
 
   elastic::Lifetimes lifetimes_;
   elastic::SpotGaps gaps_;
-  int spells_ = 0;  // that have ended
+  int spells_ = 0;  // ended ones
   std::optional<elastic::RentingPlan> plan_;
   Seconds planned_at_;
 };
