@@ -11,7 +11,8 @@
 namespace motley::run {
 namespace {
 
-constexpr double kMostShare = 0.9;  // of the file: more is sent whole, which serves other runs too
+// of the file; above it the whole file is sent, which serves other runs too
+constexpr double kMostShare = 0.9;
 
 }  // namespace
 

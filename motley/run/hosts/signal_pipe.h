@@ -8,9 +8,9 @@
 
 namespace motley::run {
 
-// A handler could do next to nothing safely; a descriptor is polled with the workers' output.
-/// SIGTERM, SIGINT and SIGUSR1, which batch systems send before the end, come through a descriptor
-/// while this object lives, not as signals.
+// A handler can do almost nothing safely; a descriptor is polled with the workers' output.
+/// Delivers SIGTERM, SIGINT and SIGUSR1 (which batch systems send before the end) through a
+/// descriptor instead of as signals while the object lives.
 class SignalPipe {
  public:
   SignalPipe() {
@@ -27,7 +27,7 @@ class SignalPipe {
   SignalPipe& operator=(const SignalPipe&) = delete;
   int number() const { return descriptor_.number(); }
   const sigset_t& mask_before() const { return before_; }
-  /// Signals that have come since the last call: how many, and each to `visit`.
+  /// Passes each signal since the last call to `visit`. Returns how many there were.
   template <typename Visit>
   int take(const Visit& visit) {
     signalfd_siginfo signal;
