@@ -24,7 +24,7 @@ std::vector<std::vector<std::int64_t>> wanted_places(const DataReads& reads) {
   return wanted;
 }
 
-/// Estimates the share read of shuffled samples: each epoch takes others.
+/// Returns the expected share of shuffled samples that are read: each epoch reads others.
 double expected_share(const DataReads& reads, std::size_t places) {
   const double share =
       static_cast<double>(places) / static_cast<double>(reads.order.kinds()[0].size);

@@ -19,9 +19,9 @@ struct DataReads {
   std::optional<std::uint64_t> shuffle;
 };
 
-/// Returns the samples. None: an estimate made before enumerating predicts more than `most_share`
-/// of all. The estimate limits the enumeration to a few epochs; it takes some hundred nanoseconds
-/// and an eighth of a byte per sample.
+/// Returns the samples; none: more than `most_share` of all. For shuffled samples this is estimated
+/// first, so that at most a few epochs are enumerated: some hundred nanoseconds and an eighth of a
+/// byte per sample.
 std::optional<data::SampleSet> find_samples(const DataReads& reads, double most_share);
 
 /// Returns a key that identifies these reads among others of the same data.

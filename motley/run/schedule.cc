@@ -23,8 +23,7 @@ double anneal(double from, double to, double part) {
   return to + (from - to) / 2 * (1 + exact_cos_pi(part));
 }
 
-/// Returns the factor among `steps` steps. Both phases end at a whole step, the first before its
-/// time is up.
+/// Returns the factor of `step` with PyTorch's phases, which end at 0.3 steps - 1 and at steps - 1.
 double one_cycle(std::int64_t step, std::int64_t steps) {
   constexpr double kBegin = 1.0 / 25, kEnd = kBegin / 1e4, kRising = 0.3;
   const double top = kRising * static_cast<double>(steps) - 1,

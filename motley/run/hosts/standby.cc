@@ -102,7 +102,7 @@ Result<void> Standby::coordinator_on() {
 
 Result<Descriptor> Standby::await_coordinator() {
   const auto begin = Clock::now();
-  // Coordinators that failed after this host started them give other hosts time to try.
+  // After coordinators that failed, waits longer, so that other hosts get their turn.
   double turn = this->turn() + kTurn * kTurn * started_;
   while (seconds_since(begin) < kMostAlone) {
     alone_ = seconds_since(begin);

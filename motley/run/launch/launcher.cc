@@ -79,10 +79,9 @@ class Launch {
   JobOutcome run();
 
  private:
-  /// How likely a failure is the cause rather than a consequence. When one worker dies, the others
-  /// report lost peers, often before its death is seen; so the gravest failure counts that was
-  /// reported until all have ended.
-  // outcome is the gravest that was heard until all have ended.
+  /// Orders failures by how likely each is the cause rather than a consequence.
+  // When one worker dies, the others report lost peers, often before its death is seen. So the
+  // outcome is the gravest failure reported until all have ended.
   enum class Blame { kNone, kConsequence, kError, kDeath };
 
   struct Carrying {
@@ -334,7 +333,7 @@ void Launch::give_orders() {
   }
 }
 
-/// Gives up ranks on unreachable hosts; their agents kill them after a long silence.
+/// Gives up ranks whose hosts do not react to a kill; their agents kill them after a long silence.
 void Launch::check_dying() {
   for (auto each = dying_.begin(); each != dying_.end();) {
     const auto [rank, since] = *each;
