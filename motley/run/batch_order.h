@@ -13,9 +13,8 @@ namespace motley::run {
 
 /// Describes the batches of one program.
 struct BatchKind {
-  std::int64_t size = 0;  ///< samples of the global batch
-  ///< by rank: places in the batch, in program order
-  std::vector<std::vector<std::int64_t>> places;
+  std::int64_t size = 0;                          ///< samples of the global batch
+  std::vector<std::vector<std::int64_t>> places;  ///< by rank: in the batch, in program order
 };
 BatchKind batch_kind(const program::Program& program);
 
@@ -48,11 +47,11 @@ class BatchOrder {
   std::int64_t whole_batches_ = 0;  // per pass; 0: no passes
 };
 
-/// Maps positions in the sequence of all samples to epochs and sample numbers of a source. A stream
-/// has one epoch, in its own order.
+/// Maps positions in the sequence of all samples to epochs and sample numbers. A stream has one
+/// epoch.
 class SampleNumbers {
  public:
-  /// `samples`: the source's; -1: a stream. Usage error: the slice holds no samples.
+  /// Makes the mapping. `samples`: the source's; -1: a stream. Usage error: the slice is empty.
   static Result<SampleNumbers> make(const data::DataSource& source, std::int64_t samples,
                                     std::optional<std::uint64_t> shuffle);
   std::int64_t epoch(std::int64_t position) const { return order_ ? position / samples_ : 0; }

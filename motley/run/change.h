@@ -15,7 +15,7 @@ namespace motley::run {
 
 /// A change of program in a running job. Workers prepare it while they train: they join its groups,
 /// look up its operators and place its tensors. When all are ready, they switch after the same
-/// step. Tensors that are whole on a device stay; a separate program moves the rest
+/// step. Tensors that are whole on a device stay; another program moves the rest
 /// (synth/state/move.h).
 struct Change {
   int number = 0;  ///< from 1; the job's own program is 0
@@ -30,8 +30,7 @@ struct Change {
   std::optional<Recovery> recovery = {};
   /// Where processes meet after the loss of the coordinator; none: at the same place as before.
   std::optional<StoreAddress> keys = {};
-  /// Numbers of the live processes; empty: all live. The first one is notified when the others are
-  /// ready.
+  /// Numbers of the live processes; empty: all. The first is notified when the others are ready.
   std::vector<int> processes = {};
 };
 
@@ -61,8 +60,7 @@ struct ChangeOrder {
 std::string print_order(const Change& change, const std::string& device);
 Result<ChangeOrder> parse_order(const std::string& line);
 
-/// Returns the command that makes every process stop and report where (recovery.h). Numbered from
-/// 1.
+/// Returns the command to stop and report the position (recovery.h). Numbered from 1.
 std::string print_halt(int number);
 /// Returns the command that sets `every`. Each process applies it from its current step on.
 std::string print_counting(std::int64_t every);

@@ -11,8 +11,7 @@
 namespace motley::run {
 namespace {
 
-// of the file; above it the whole file is sent, which serves other runs too
-constexpr double kMostShare = 0.9;
+constexpr double kMostShare = 0.9;  // of the file; else it is sent whole, which serves other runs
 
 }  // namespace
 

@@ -14,14 +14,14 @@ namespace motley::run {
 /// A local file of samples, from which each host receives what its ranks read.
 class DataFile {
  public:
-  /// Errors: see data::open_dataset.
+  /// Opens the file. Errors: of data::open_dataset.
   static Result<DataFile> open(const data::DataSource& source,
                                const std::vector<data::InputSpec>& inputs);
   std::int64_t samples() const { return whole_->samples(); }
-  /// Puts the file at PATH below the host's folder or, if that is smaller, an excerpt at
-  /// PATH.excerpt. Sends only what the host has not kept from earlier. Any of `choices` is
-  /// sufficient: takes the first that the host has, else the last. Returns the source there. Error:
-  /// the host's disk is full, or the host is gone.
+  /// Puts the file at PATH below the host's folder or, if smaller, an excerpt at PATH.excerpt.
+  /// Sends only what the host lacks. Any of `choices` is sufficient: takes the first that the host
+  /// has, else the last. Returns the source there. Error: the host's disk is full, or the host is
+  /// gone.
   Result<data::DataSource> place(HostLink& link, const std::string& path,
                                  const std::vector<DataReads>& choices) const;
 

@@ -19,9 +19,8 @@ struct DataReads {
   std::optional<std::uint64_t> shuffle;
 };
 
-/// Returns the samples; none: more than `most_share` of all. For shuffled samples this is estimated
-/// first, so that at most a few epochs are enumerated: some hundred nanoseconds and an eighth of a
-/// byte per sample.
+/// Returns the samples; none: more than `most_share` of all. Shuffled reads are estimated first, so
+/// at most a few epochs are enumerated: some hundred ns and an eighth of a byte per sample.
 std::optional<data::SampleSet> find_samples(const DataReads& reads, double most_share);
 
 /// Returns a key that identifies these reads among others of the same data.

@@ -10,7 +10,6 @@
 namespace motley::run {
 namespace {
 
-/// Returns the position of a name; none: it is absent.
 std::optional<std::size_t> position_of(const std::vector<std::string>& names,
                                        const std::string& name) {
   const auto found = std::find(names.begin(), names.end(), name);

@@ -57,9 +57,8 @@ class EvaluationSums {
  public:
   explicit EvaluationSums(const std::vector<std::string>& outputs);
   void add(double loss, const std::vector<double>& outputs, std::int64_t samples);
-  /// Returns the names of the metrics of result(), in its order.
   std::vector<std::string> names() const;
-  /// Runtime errors (run.metric), with the name: a count of zero, or a number that is not finite.
+  /// Returns the metrics. Runtime errors (run.metric) by name: a zero count, a non-finite number.
   Result<Evaluation> result() const;
 
  private:

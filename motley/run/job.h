@@ -19,8 +19,8 @@ namespace motley::run {
 
 /// Settings of a job whose plan may change while it runs (change.h).
 struct Changes {
-  /// Steps before which the first changes begin, as decided in another run. Later changes begin as
-  /// soon as all processes are ready.
+  /// Steps before which the first changes begin, from another run. Later ones begin when all are
+  /// ready.
   std::vector<std::int64_t> at;
   /// The job survives lost processes: its programs have commits (synth/state/commit.h).
   bool is_elastic = false;
@@ -75,8 +75,7 @@ struct Job : TrainingSettings {
   }
   Result<void> check(const std::string& where) const;
 };
-/// Returns the machines of all devices, except the coordinator's. first_hosts leaves out devices
-/// that are absent at first.
+/// Return the machines of all devices but the coordinator's; first_hosts skips absent devices.
 std::set<std::string> remote_hosts(const Job& job);
 std::set<std::string> first_hosts(const Job& job);
 /// Tells whether each host has its own run directory. Otherwise all ranks share one.

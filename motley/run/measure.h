@@ -17,10 +17,9 @@ struct ProfileJob {
   std::vector<std::string> programs;  ///< program files
   std::vector<int> ranks;             ///< by program: the rank to run, alone
   WorkerDevice device;                ///< kind, threads, local index, processor
-  ///< time steps at the device's speed instead of operators at full speed
-  bool whole_steps = false;
-  double seconds_per_program = 0.5;  ///< for each, at least 2 repeats
-  bool linger = false;               ///< continue until killed, to keep others company
+  bool whole_steps = false;           ///< time steps at device speed, not operators at full
+  double seconds_per_program = 0.5;   ///< for each, at least 2 repeats
+  bool linger = false;                ///< continue until killed, to keep others company
   static void fields(auto& it, auto& field) {
     field("programs", it.programs)("ranks", it.ranks)("device", it.device);
     field("whole_steps", it.whole_steps)("linger", it.linger);

@@ -39,8 +39,7 @@ Result<Recovery> find_recovery(const std::vector<RecoveryState>& recovery_states
   const bool nobody = std::none_of(recovery_states.begin(), recovery_states.end(), trains);
   bool is_first = true;
   for (const RecoveryState& each : recovery_states) {
-    // A process that is still entering the generation, or has no part in it, knows none of its
-    // steps.
+    // A process that is entering the generation, or has no part in it, knows none of its steps.
     const bool counts =
         trains(each) || (nobody && each.has_left && each.generation == recovery.generation);
     if (!counts) continue;

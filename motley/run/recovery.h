@@ -70,10 +70,9 @@ struct Recovery {
   }
 };
 
-/// Finds the farthest point that a training process reached in the latest generation; all others
-/// can reach it. Processes that stay idle hold nobody back. Runtime error `run.unsettled`: a
-/// process cannot reach it, which violates the protocol, or none has tensors. Needs at least one
-/// state.
+/// Finds the farthest point of a training process in the latest generation, which all others can
+/// reach. Idle processes hold nobody back. Runtime error `run.unsettled`: a process cannot reach
+/// it, which violates the protocol, or none has tensors. Needs at least one state.
 Result<Recovery> find_recovery(const std::vector<RecoveryState>& recovery_states);
 
 }  // namespace motley::run

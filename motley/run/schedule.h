@@ -50,8 +50,8 @@ struct Schedule {
 /// comment). Leaves warm-up and steps at their defaults. Usage errors, with file and line.
 Result<Schedule> parse_schedule(const std::string& text);
 
-/// Usage errors: a warm-up below 0, longer than the training or beside a file of factors; a file
-/// with fewer factors than `steps`; a one-cycle of fewer than 4 steps.
+/// Checks a schedule. Usage errors: a warm-up below 0, longer than the training or beside a file; a
+/// file with fewer factors than `steps`; a one-cycle of fewer than 4 steps.
 Result<void> verify_schedule(const Schedule& schedule, std::int64_t steps);
 
 }  // namespace motley::run

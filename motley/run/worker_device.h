@@ -10,8 +10,8 @@
 
 namespace motley::run {
 
-/// A period, in seconds since the job's first step, during which an emulated device computes
-/// `factor` times as slowly.
+/// A time, in seconds since the job's first step, when an emulated device is `factor` times as
+/// slow.
 struct Slowness {
   double from = 0, until = 0, factor = 1;
   bool operator==(const Slowness&) const = default;
@@ -20,8 +20,8 @@ struct Slowness {
   }
 };
 
-/// An injected fault: in this step the process ends, or hangs, at this instruction of its program.
-/// It shows how others react.
+/// An injected fault, for tests of others' reactions: the process ends, or hangs, at this
+/// instruction.
 struct Fault {
   std::int64_t step = 0, instruction = 0;
   bool hangs = false;
@@ -51,7 +51,6 @@ struct WorkerDevice {
   std::vector<Fault> faults = {};
   bool operator==(const WorkerDevice&) const = default;
 
-  /// Returns the share of a core's time at that time.
   double speed_at(double seconds) const;
 
   static void fields(auto& it, auto& field) {

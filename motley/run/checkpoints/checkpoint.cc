@@ -67,8 +67,7 @@ std::vector<std::string> checkpoint_names(const std::string& folder) {
   return names;
 }
 
-/// Makes folder/name a link to folder/target. A symbolic link cannot be changed in place, but a new
-/// one can be renamed over it atomically.
+/// Makes folder/name a link to folder/target: renames a new link over it, which is atomic.
 Result<void> link_to(const std::string& folder, const std::string& target,
                      const std::string& name) {
   std::error_code fault, ignored;
@@ -154,8 +153,7 @@ Result<TensorFiles> open_files(const std::string& folder,
   return tensors;
 }
 
-/// Returns "model.safetensors", or "model-00002-of-00003.safetensors" for the second of three
-/// ranks.
+/// Returns "model.safetensors", or "model-00002-of-00003.safetensors" for rank 1 of three.
 std::string file_name(const char* what, const RankTensors& tensors) {
   if (tensors.ranks == 1) return fmt::format("{}.safetensors", what);
   return fmt::format("{}-{:05}-of-{:05}.safetensors", what, tensors.rank + 1, tensors.ranks);
@@ -177,7 +175,6 @@ Result<void> write_state(const std::string& folder, const CheckpointState& state
   return sync_path(folder);
 }
 
-/// Moves a written folder to `target`.
 Result<void> replace(const std::string& half, const std::string& target) {
   std::error_code fault;
   // A folder cannot be renamed over one that is not empty.
@@ -195,7 +192,6 @@ std::string describe_held(const HeldFiles& held) {
   return join(hosts, "; ");
 }
 
-/// Tells a person how to recover from a damaged checkpoint.
 std::string way_out(const std::vector<std::string>& names, const std::string& bad,
                     const std::string& folder) {
   std::string previous;
@@ -294,8 +290,8 @@ Result<std::string> CheckpointStore::finish(const CheckpointState& state,
   for (const auto* files : {&all.model, &all.optimizer})
     for (const auto& [name, hash] : *files)
       if (!all.held.contains(name) && !is_there(half + "/" + name))
-        // Without a shared file system each rank has written to its own disk, and the files here
-        // would be an incomplete checkpoint.
+        // Without a shared file system each rank wrote to its own disk; the files here are
+        // incomplete.
         return runtime_error("run.checkpoint-write",
                              fmt::format("{}/{}: not there for rank 0, though another rank wrote "
                                          "it; all ranks must see one run directory: put it on a "

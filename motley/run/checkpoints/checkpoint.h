@@ -70,24 +70,22 @@ class CheckpointStore {
 
   /// Creates the folder to write into.
   Result<void> begin(std::int64_t step) const;
-  /// Writes a rank's files. A missing folder is a runtime error: ranks on different hosts must
-  /// share the run directory's file system.
+  /// Writes a rank's files. Runtime error: no folder, as hosts do not share the run directory.
   Result<WrittenFiles> write_part(std::int64_t step, const RankTensors& tensors) const;
   /// Makes the files of all ranks the latest checkpoint, keeps the previous one and removes older
-  /// ones. Until the last rename the previous one stays the latest and whole. Returns the new
+  /// ones. Until the last rename the previous one stays latest and whole. Returns the new
   /// directory.
   Result<std::string> finish(const CheckpointState& state,
                              std::span<const WrittenFiles> ranks) const;
-  /// Does what `finish` does, for a folder that another store finished and whose files were brought
-  /// to this store's half-written folder. Also makes it the best one if its state says so. Error: a
-  /// file does not match its hash.
+  /// Does the same for a folder that another store finished and whose files were brought to this
+  /// store's half-written folder. Also updates `best` if its state says so. Error: a file's hash
+  /// differs.
   Result<std::string> adopt(std::int64_t step) const;
   /// Returns the folder in which a checkpoint is written until it is finished.
   std::string half_written(std::int64_t step) const;
   /// Removes the half-written checkpoint. Returns `why` extended by what is kept.
   Error give_up(std::int64_t step, Error why) const;
-  /// Gives the half-written folder of a rank that keeps its own files its final name. Removes no
-  /// other.
+  /// Gives the half-written folder of a rank that keeps its files its final name; removes none.
   Result<std::string> keep_part(std::int64_t step) const;
   /// Writes a checkpoint by one rank. Full disk: runtime error; the half-written one is removed.
   Result<std::string> write(const CheckpointState& state, const RankTensors& tensors) const;
@@ -132,12 +130,11 @@ Result<Safetensors> open_checked(const std::string& path, const std::string& wan
 Result<HeldFiles> held_files(const std::string& folder);
 /// Tells whether the states include averages of parameters. All files must be here; checks nothing.
 Result<bool> has_averages(const std::string& folder);
-/// Records in the folder's state that all its files are here, after they were brought and their
-/// hashes verified.
+/// Records that all files are here, after they were brought and their hashes verified.
 Result<void> settle_held(const std::string& folder);
 
-/// Rewrites a checkpoint with whole tensors, as one rank would. `target` may be missing, empty or
-/// already a checkpoint (also the same one).
+/// Rewrites a checkpoint with whole tensors. `target`: missing, empty or a checkpoint (also the
+/// same).
 Result<void> consolidate(const Checkpoint& checkpoint, const std::string& target);
 
 /// Refuses a checkpoint of another job: other model, seed, shuffle or global batch.

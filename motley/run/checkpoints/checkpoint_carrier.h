@@ -29,8 +29,7 @@ class CheckpointCarrier {
   CheckpointCarrier(const CheckpointCarrier&) = delete;
   CheckpointCarrier& operator=(const CheckpointCarrier&) = delete;
 
-  /// Inspects each event of the job. True: the event announces a checkpoint; the caller must
-  /// withhold it until get_on returns it.
+  /// Inspects each event. True: it announces a checkpoint; withhold it until get_on returns it.
   bool keeps_back(const WorkerEvent& event);
   void add_waits(std::vector<pollfd>& waits) const {
     if (!is_idle()) waits.push_back({link_.descriptor(), POLLIN, 0});  // otherwise nobody reads it

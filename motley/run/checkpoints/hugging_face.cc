@@ -37,7 +37,6 @@ std::int64_t bytes_of(const TensorView& tensor) {
   return bytes;
 }
 
-/// Returns the names of all tensors in the source's safetensors.
 Result<std::set<std::string>> names_in_source(const std::string& source) {
   std::set<std::string> names;
   std::error_code fault;
@@ -83,7 +82,6 @@ std::vector<std::vector<std::string>> make_shards(const TensorFiles& model,
   return shards;
 }
 
-/// Writes the shards and, if there are several, their index.
 Result<std::vector<std::string>> write_weights(const TensorFiles& model,
                                                std::span<const std::vector<std::string>> shards,
                                                const std::string& folder) {
@@ -124,8 +122,7 @@ std::optional<std::string> dtype_word(const TensorFiles& model) {
   }
 }
 
-/// Returns the configuration with the weights' dtype; otherwise `from_pretrained` would convert the
-/// weights to the configured one.
+/// Returns the configuration with the weights' dtype, to which `from_pretrained` converts them.
 Result<std::string> make_config(const TensorFiles& model, const std::string& path) {
   MOTLEY_ASSIGN(std::string text, read_file(path));
   MOTLEY_ASSIGN(Json config, parse_json(text, path));

@@ -11,10 +11,9 @@ namespace motley::run {
 
 /// Where to write a model in the layout of Hugging Face's transformers: config.json and weights.
 struct HuggingFaceOptions {
-  std::string source;  ///< folder that the model was exported from
-  std::string target;  ///< a new or empty folder
-  ///< limit per file, unless one tensor is larger
-  std::int64_t shard_bytes = std::int64_t{5} << 30;
+  std::string source;                                ///< folder that the model was exported from
+  std::string target;                                ///< a new or empty folder
+  std::int64_t shard_bytes = std::int64_t{5} << 30;  ///< limit per file, if tensors fit
 };
 
 struct HuggingFaceFolder {

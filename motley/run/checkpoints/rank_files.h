@@ -45,8 +45,7 @@ Result<program::Program> read_program(const std::string& path);
 /// Produces, rank by rank, the files that ranks on other machines need.
 class RankFiles {
  public:
-  /// Opens a job whose program is already read: its evaluations, its model file and, if it resumes,
-  /// its latest checkpoint.
+  /// Opens a job, whose program was read: evaluations, model file and, if it resumes, checkpoint.
   static Result<RankFiles> open(const Job& job, program::Program program);
 
   std::string program(Rank rank) const;
@@ -56,14 +55,12 @@ class RankFiles {
   Result<void> write_weights(Rank rank, const std::string& path) const;
   /// Returns the content of RankFolder::held; none if `kept_folder` holds nothing for the rank.
   std::optional<std::string> held(Rank rank, const std::string& kept_folder) const;
-  /// Writes the model file without its tensors.
   Result<void> write_model(const std::string& path) const;
 
   const program::Program& training() const { return program_; }
   const std::vector<program::Program>& evaluating() const { return evaluations_; }
-  /// Returns the steps done in the checkpoint to resume from.
+  /// Return the steps done, and the samples taken, in the checkpoint to resume from.
   std::int64_t step() const { return checkpoint_ ? checkpoint_->state.step : 0; }
-  ///< likewise
   std::int64_t samples() const { return checkpoint_ ? checkpoint_->state.samples : 0; }
 
  private:

@@ -36,7 +36,6 @@ std::string describe(DType dtype, const Shape& shape) {
   return fmt::format("{}[{}]", dtype_name(dtype), fmt::join(shape, ", "));
 }
 
-/// Returns the part that is a whole tensor, viewed as one row.
 Part whole_part(std::int64_t count) { return {1, 0, 1, count}; }
 
 bool is_same_view(const Part& a, const Part& b) {
@@ -47,7 +46,6 @@ tl::unexpected<Error> misfit(const std::string& what) {
   return usage_error("run.tensor-parts", what);
 }
 
-/// Reads whole, non-negative numbers.
 Result<Shape> read_numbers(const Json& json, const std::string& where) {
   Shape numbers;
   for (const Json& number : json) {
@@ -86,8 +84,7 @@ Result<std::map<std::string, TensorPlace>> read_places(const TensorFile& file) {
   return places;
 }
 
-/// Returns the rows of `count` elements of `after` each; empty if not a whole number or out of
-/// range.
+/// Returns the rows of `count` elements of `after` each; empty if not whole or out of range.
 std::optional<std::int64_t> count_rows(const TensorPlace& place, const Shape& local) {
   const Part& part = place.part;
   const auto whole = product(place.shape);
@@ -221,8 +218,7 @@ void TensorFiles::copy(const Tensor& tensor, const Part& part, std::int64_t coun
       copy_common(part, width, {rows.part.begin, rows.count}, rows.bytes.data(), wanted, target);
     return;
   }
-  // Cut along another dimension, for example by a new plan: goes through the whole tensor, joined
-  // first unless it is already there.
+  // Cut along another dimension, as a new plan may do: copies from the whole tensor.
   std::vector<std::byte> whole;
   const std::byte* source = tensor.rows[0].bytes.data();
   if (tensor.rows.size() > 1) {

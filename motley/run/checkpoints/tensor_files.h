@@ -45,15 +45,14 @@ class TensorFiles {
   enum class Extent { kAll, kSome };
 
   TensorFiles() = default;
-  /// Usage errors (run.tensor-parts), with file and tensor: inconsistent metadata, a duplicate
-  /// tensor, or parts that do not make up the whole.
+  /// Opens files. Usage errors (run.tensor-parts), with file and tensor: inconsistent metadata, a
+  /// duplicate tensor, or parts that do not make up the whole.
   static Result<TensorFiles> make(std::span<const TensorFile> files, Extent extent = Extent::kAll);
 
   bool has(const std::string& name) const { return tensors_.contains(name); }
   std::vector<std::string> names() const;
-  /// Fills `target`, the memory of `buffer`, with the buffer's part of the tensor of its name.
-  /// Usage errors: the tensor or some of that part is missing (run.missing-tensor); dtype or shape
-  /// differs (run.wrong-tensor).
+  /// Fills `target`, the memory of `buffer`, with the buffer's part of its tensor. Usage errors:
+  /// some of it is missing (run.missing-tensor); dtype or shape differs (run.wrong-tensor).
   Result<void> read(const program::Buffer& buffer, std::span<std::byte> target) const;
   /// Returns the same tensors, replaced by those of `others` that have the same name plus `suffix`.
   /// `names`: names in `others` that differ from the names here.

@@ -29,7 +29,6 @@ struct WrittenFiles {
   Result<void> check(const std::string& where) const;
 };
 
-/// Returns the file names by the host that holds them.
 std::map<std::string, std::vector<std::string>> names_by_host(const HeldFiles& held);
 
 }  // namespace motley::run

@@ -19,11 +19,10 @@ namespace {
 
 constexpr std::int64_t kLook = 50'000'000;  // ns between checks for failures
 constexpr std::int64_t kBatchesAhead = 2;   // batches that a ring holds, the current one included
-// extra slots that processes fill while the batches are full
-constexpr std::int64_t kSlotsBeside = 16;
-constexpr std::int64_t kLeastSlot = 64;  // bytes
-constexpr double kStarting = 10;         // timeouts until the first sample: Python has to start
-constexpr double kMargin = 5;            // seconds; the leader, which knows more, reports first
+constexpr std::int64_t kSlotsBeside = 16;   // slots that processes fill while the batches are full
+constexpr std::int64_t kLeastSlot = 64;     // bytes
+constexpr double kStarting = 10;            // timeouts until the first sample: Python has to start
+constexpr double kMargin = 5;               // seconds; the leader, which knows more, reports first
 
 class FileFeed final : public Feed {
  public:

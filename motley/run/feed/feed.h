@@ -19,13 +19,12 @@ namespace motley::run {
 class Feed {
  public:
   virtual ~Feed() = default;
-  /// Waits for the samples of the next batch, which stay valid until the next call. Runtime error
-  /// `run.feed`: why loading failed.
+  /// Waits for the next batch, valid until the next call. Runtime error `run.feed`: loading failed.
   virtual Result<const data::Batch*> next() = 0;
   /// Returns how long the last call waited.
   virtual double waited_s() const = 0;
-  /// Returns the seconds of work that this host's loaders() processes spent on the last batch, if
-  /// this rank runs them; else 0.
+  /// Returns the seconds that this host's loaders() processes worked on the last batch, if this
+  /// rank runs them; else 0.
   virtual double loading_s() const = 0;
   virtual int loaders() const = 0;
 };
@@ -38,8 +37,7 @@ struct FeedOptions {
   int rank = 0;
   std::vector<std::string> machines;  ///< by rank, the this_machine() of each
   Seconds timeout{30};                ///< per sample
-  /// Shares a text among the ranks of one machine. The first rank passes it; the others pass
-  /// nothing and wait for it.
+  /// Shares a text among one machine's ranks: the first passes it, the others pass none and wait.
   std::function<Result<std::string>(std::optional<std::string> text)> share;
   /// Called regularly while samples arrive, so that waiting is not mistaken for hanging.
   std::function<void()> on_progress = [] {};
@@ -49,8 +47,8 @@ struct FeedOptions {
 /// for all its ranks, each sample once (loader.h). Collective if samples are loaded.
 Result<std::unique_ptr<Feed>> open_feed(FeedOptions options);
 
-/// Returns a name that is equal for processes that can map each other's memory by /proc: same
-/// machine and same PID namespace.
+/// Returns a name that is equal for processes of one machine and PID namespace, which can map each
+/// other's memory by /proc.
 std::string this_machine();
 
 }  // namespace motley::run

@@ -43,10 +43,9 @@ struct WantedSample {
 /// The sequence; called in order for item 0, 1, ...
 using WantedSamples = std::function<WantedSample(std::int64_t item)>;
 
-/// Fills a ring. Starts Python's processes and requests one sample after another, as far ahead as
-/// the ring has room. Works on its own thread. Any failure (a dataset that raises, a process that
-/// dies or takes longer than `timeout` for a sample) fails the ring with a message that names the
-/// sample.
+/// Fills a ring. Starts Python's processes and requests samples as far ahead as the ring has room.
+/// Works on its own thread. Any failure (a dataset that raises, a process that dies or takes longer
+/// than `timeout` for a sample) fails the ring with a message that names the sample.
 class Loader {
  public:
   struct Options {

@@ -34,8 +34,7 @@ class SampleRing {
   std::int64_t data_offset() const;
   std::int64_t slots() const;
 
-  /// Leader: claims the item's slot; `readers`: how many ranks will release it. False: readers of
-  /// an earlier item are not done.
+  /// Leader: claims the item's slot for `readers` ranks. False: an earlier item is still in use.
   bool claim(std::int64_t item, int readers);
   /// Leader: marks the item as present.
   void publish(std::int64_t item);

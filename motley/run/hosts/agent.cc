@@ -42,7 +42,6 @@ constexpr int kPollMs = 50;
 constexpr double kStatusEvery = 0.5;  // seconds
 constexpr std::size_t kMostWaiting = std::size_t{16} << 20;
 
-/// A file that arrives in pieces.
 struct Incoming {
   std::ofstream stream;
   fs::path path;
@@ -187,8 +186,7 @@ class Agent {
                 {"message", error.message}});
   }
 
-  /// Waits until the coordinator or a process has sent something, or output can be written. Returns
-  /// whether the coordinator has.
+  /// Waits for input, or for room to write. Returns whether the coordinator has sent something.
   bool wait() {
     const bool has_more = outbox_.waiting() > 0 || !outgoing_.empty();
     std::vector<pollfd> waits{{input_, POLLIN, 0},
@@ -576,7 +574,6 @@ class Agent {
   std::deque<OutgoingFiles> outgoing_;
   int fetches_ = 0;
   std::unique_ptr<WireServer> wire_;
-  /// A measurement in flight.
   struct Measuring {
     Frame frame;
     std::future<Result<WireTimes>> times;

@@ -10,8 +10,7 @@
 
 namespace motley::run {
 
-/// Receives files of another machine into a local folder, piece by piece: the other end of
-/// OutgoingFiles.
+/// Receives another machine's files into a local folder, piece by piece (see OutgoingFiles).
 class Arrival {
  public:
   /// Receives what lies below `root` there into `into`.
@@ -19,8 +18,7 @@ class Arrival {
   /// Takes the next frame. After a local failure it ignores the rest.
   void take(const Frame& frame);
   bool is_over() const { return is_over_; }
-  /// Errors: what the other end could not read (agent.read); `host.fetch`: what cannot be written
-  /// here.
+  /// Errors: agent.read: the other end could not read; `host.fetch`: it cannot be written here.
   const Result<void>& outcome() const { return outcome_; }
   std::int64_t bytes() const { return bytes_; }  ///< received
   std::int64_t files() const { return files_; }  ///< whole files, and links

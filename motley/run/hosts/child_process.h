@@ -33,7 +33,7 @@ struct SpawnOptions {
   sigset_t mask{};                     ///< of the child's signals
   bool takes_input = false;            ///< Child::input is the other end of its stdin
 };
-/// Runtime error `run.spawn`: the program cannot be started.
+/// Starts a program. Runtime error `run.spawn`: it cannot be started.
 Result<Child> spawn(const SpawnOptions& options);
 
 /// Appends available output to `line`. At its end returns true and closes the descriptor.

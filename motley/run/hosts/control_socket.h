@@ -61,11 +61,11 @@ struct ControlSocketAddress {
   int port = 0;
   std::string word;
 };
-/// Usage error `run.not-elastic`: no job there can be asked.
+/// Reads the address. Usage error `run.not-elastic`: no job there can be asked.
 Result<ControlSocketAddress> read_control_socket(const std::string& file);
 
-/// Adds the word to a question, sends it and returns the answer. Waits at most `seconds`. Runtime
-/// error `run.control_socket`: nobody answers.
+/// Adds the word, asks and returns the answer. Waits at most `seconds`. Runtime error
+/// `run.control_socket`: nobody answers.
 Result<Json> ask_control_socket(const ControlSocketAddress& address, Json question, double seconds);
 
 }  // namespace motley::run

@@ -10,8 +10,7 @@
 
 namespace motley::run {
 
-/// A message between the coordinator and a host's agent: a line of JSON and, if that has "bytes",
-/// so many bytes.
+/// A message between coordinator and agent: a line of JSON and, if that has "bytes", so many bytes.
 struct Frame {
   Json head;
   std::string bytes;
@@ -20,12 +19,10 @@ struct Frame {
 /// The largest piece of a file that one frame carries.
 inline constexpr std::size_t kMostFrameBytes = std::size_t{4} << 20;
 
-/// Writes frames into a pipe or socket that may be full, or stay so. Makes the descriptor
-/// non-blocking.
+/// Writes frames into a pipe or socket that may stay full. Makes the descriptor non-blocking.
 class FrameWriter {
  public:
   void add(Json head, std::string_view bytes = {});
-  /// Returns the bytes not yet written.
   std::size_t waiting() const { return text_.size() - begin_; }
   /// Writes what fits. Runtime error `run.pipe`: nobody reads any more.
   Result<void> write_some(int descriptor);
@@ -43,8 +40,8 @@ class FrameReader {
   /// Reads available bytes. False: the end was reached, or the input is not a frame.
   bool read_some(int descriptor);
   void add(std::string_view bytes) { text_ += bytes; }
-  /// Returns the next whole frame. Skips lines that are not JSON objects, such as a login shell's
-  /// greeting.
+  /// Returns the next whole frame. Skips lines that are not JSON objects (a login shell's
+  /// greeting).
   std::optional<Frame> next();
   const std::string& chatter() const { return chatter_; }
 

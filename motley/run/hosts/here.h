@@ -21,8 +21,7 @@ std::string random_word();
 
 /// Who may connect: processes of this machine, or anyone who reaches it.
 enum class Callers { kThisMachine, kAll };
-/// A listening, non-blocking socket. `port` 0: any free one. Runtime error `run.port`, with the
-/// reason alone.
+/// A listening, non-blocking socket. `port` 0: any. Runtime error `run.port`, the reason alone.
 struct Listening {
   Descriptor socket;
   int port = 0;
@@ -33,7 +32,6 @@ Result<Listening> listen_here(int port, int backlog, Callers callers);
 /// each take at most `seconds`. Runtime error `run.connect`, with the reason alone.
 Result<Descriptor> connect_to(const std::string& host, int port, double seconds);
 
-/// Returns a TCP port that is free at this moment.
 Result<int> find_free_port();
 
 }  // namespace motley::run

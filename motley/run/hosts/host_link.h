@@ -23,8 +23,7 @@ namespace motley::run {
 /// Returns the name by which hosts keep a content.
 std::string content_name(std::string_view bytes);
 
-/// The coordinator's end of the pipe to a host's agent (agent.h). One thread sends requests and
-/// reads answers; any thread may beat.
+/// The coordinator's end of the pipe to an agent (agent.h). Used by one thread, except `beat`.
 class HostLink {
  public:
   /// Starts the command. `greet` waits for the agent's hello.
@@ -39,14 +38,14 @@ class HostLink {
 
   const std::string& host() const { return host_; }
   void rename(std::string host) { host_ = std::move(host); }
-  /// Returns the agent's first message. Runtime error `host.unreachable`: it did not come; includes
-  /// the command and its output.
+  /// Returns the agent's hello. Runtime error `host.unreachable`, with the command and its output.
   Result<Json> greet(double timeout_s);
   const std::string& scratch() const { return scratch_; }
 
-  /// Runtime error `host.lost`: the agent is gone, or takes nothing for kMostSilence.
+  /// Sends a frame. Runtime error `host.lost`: the agent is gone, or takes nothing for
+  /// kMostSilence.
   Result<void> send(Json head, std::string_view bytes = {});
-  /// Does not wait: what does not fit is sent when the link is listened to.
+  /// Sends without waiting: what does not fit is sent when the link is listened to.
   Result<void> post(Json head, std::string_view bytes = {});
   bool has_more() const;
   int input_descriptor() const { return child_.input.number(); }
@@ -69,13 +68,11 @@ class HostLink {
   Result<void> keep(const std::string& name, const std::function<Result<void>(const Sink&)>& write);
   /// Makes stored content available as SCRATCH/path.
   Result<void> link_kept(const std::string& name, const std::string& path);
-  /// Makes a symbolic link SCRATCH/path.
   Result<void> link(const std::string& path, const std::string& target);
-  /// Brings what lies below SCRATCH/path into the local folder `into`. Error: nothing arrived for
-  /// `patience` seconds, or an error of Arrival.
+  /// Brings what is below SCRATCH/path to the local folder `into`. Error: nothing arrived for
+  /// `patience` seconds, or of Arrival.
   Result<void> fetch(const std::string& path, const std::string& into, double patience);
-  /// Begins the same transfer, which proceeds whenever the link is read. The link keeps the arrival
-  /// until `forget` is called with its number.
+  /// Begins the same; it proceeds whenever the link is read. The link keeps it until `forget`.
   Result<int> begin_fetch(const std::string& path, const std::string& into);
   /// Does the same for files that outlive the agent, below CACHE/kept.
   Result<void> fetch_kept(const std::string& path, const std::string& into, double patience);
@@ -83,8 +80,7 @@ class HostLink {
   const Arrival& arrival(int number) const { return arrivals_.at(number); }
   void forget(int number) { arrivals_.erase(number); }
 
-  /// Makes the agent outlive this coordinator (standby.h). `host`: the host's name in the job.
-  /// Needed once. Does not wait.
+  /// Makes the agent outlive this coordinator (standby.h). `host`: its name in the job. No waiting.
   Result<void> make_standby(const std::string& host, const std::string& word, double patience);
   /// Returns the port at which another coordinator can take over; 0: unknown yet.
   int standby_port() const { return standby_port_; }
@@ -95,7 +91,6 @@ class HostLink {
   void set_most_silence(double seconds) { most_silence_ = seconds; }
   /// Returns a number that no process of the agent has had.
   int next_process() { return ++processes_; }
-  /// Records a number that another coordinator assigned.
   void know_process(int number) { processes_ = std::max(processes_, number); }
   int descriptor() const { return child_.output.number(); }
   /// Reads and keeps what has arrived, without waiting. Error: the agent is gone or silent.

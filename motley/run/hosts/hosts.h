@@ -44,13 +44,11 @@ class Hosts {
   /// Under a launcher: ends the other ranks with this code.
   void end(int code);
 
-  /// Starts missing agents in parallel. Errors: of HostLink::greet, for the first that does not
-  /// answer; stale error `host.version`: another version there; `host.missing`: under a launcher,
-  /// none of its ranks runs there; of check_names.
+  /// Starts missing agents in parallel. Errors: of HostLink::greet, for the first that fails; stale
+  /// error `host.version`: another version; `host.missing`: no launched rank there; of check_names.
   Result<void> reach(const std::set<std::string>& hosts);
   /// Does the same. Returns the hosts that did not answer, with the reason.
   std::map<std::string, Error> reach_some(const std::set<std::string>& hosts);
-  /// A started agent and its hello.
   struct Reached {
     std::unique_ptr<HostLink> link;
     Json hello;
@@ -63,7 +61,7 @@ class Hosts {
                             const std::string& word) const;
   /// Makes it the host's agent, in place of one that is gone.
   void take_in(const std::string& host, Reached reached);
-  /// Usage error `host.twice`: two of the reached hosts are one machine.
+  /// Checks that hosts differ. Usage error `host.twice`: two reached hosts are one machine.
   Result<void> check_names() const;
   /// Checks the same for a host to be taken in: it is none of the others and not this machine.
   Result<void> check_name(const std::string& host, const Reached& reached) const;

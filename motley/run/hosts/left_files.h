@@ -19,8 +19,7 @@ class LeftFiles {
  public:
   /// Requests a copy of folder `path` as WHAT/NAME. Replaces an earlier request that has not begun.
   void want(const std::string& what, const std::string& name, const std::string& path);
-  /// Continues without waiting. Skips a folder that cannot be read; the loss of an agent is
-  /// reported elsewhere.
+  /// Continues without waiting. Skips folders that cannot be read; does not report a lost agent.
   void go_on(HostLink& link);
   bool is_idle() const { return wanted_.empty() && !sending_; }
 

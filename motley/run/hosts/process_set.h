@@ -43,8 +43,7 @@ class ProcessSet {
   virtual void add_waits(std::vector<pollfd>& waits) const = 0;
   /// Appends all new events. Does not wait.
   virtual void listen(std::vector<Heard>& heard) = 0;
-  /// Sends a line to the standard input of a process that takes lines, without waiting until it is
-  /// read. Does nothing if the process has ended.
+  /// Sends a line to a process that takes lines, without waiting. Ignores one that has ended.
   virtual Result<void> tell(int id, const std::string& line) = 0;
   virtual void signal(int signal) = 0;
   virtual void signal_one(int id, int signal) = 0;

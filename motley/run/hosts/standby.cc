@@ -21,7 +21,6 @@ constexpr double kTurn = 4;        // seconds that each host of the view has bef
 constexpr double kMostAlone = 60;  // seconds
 constexpr double kWord = 1;        // seconds for a caller's first message
 
-/// Returns the first frame of a caller.
 std::optional<Frame> first_frame(int socket) {
   FrameReader reader;
   const auto begin = Clock::now();

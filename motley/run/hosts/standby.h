@@ -31,7 +31,7 @@ class Standby {
     std::string word;      ///< a coordinator must know it
     double patience = 20;  ///< seconds of silence after which the coordinator is gone
   };
-  /// Runtime error `run.port`.
+  /// Starts listening. Runtime error `run.port`.
   static Result<std::unique_ptr<Standby>> start(Options options);
 
   int port() const { return port_; }
@@ -44,8 +44,7 @@ class Standby {
   /// Answers a caller that the coordinator lives. Does not wait.
   int descriptor() const { return socket_.number(); }
   void refuse() const;
-  /// Waits for another coordinator after the loss of one. Runtime error `agent.alone`: none came
-  /// for a minute.
+  /// Waits for the next coordinator. Runtime error `agent.alone`: none came for a minute.
   Result<Descriptor> await_coordinator();
   /// Returns the seconds without a coordinator at the last wait.
   double alone() const { return alone_; }

@@ -198,8 +198,8 @@ class Sending {
     is_there_ = send_all(socket, &kBytes, 1);
   }
 
-  /// Sends for at least `seconds` and until a count arrives. Returns bytes per second between
-  /// counts, 0 if the other end is gone.
+  /// Sends for `seconds` and until a count arrives. Returns bytes per second; 0: the other end is
+  /// gone.
   double go_on(double seconds) {
     const auto begin = counted_at_;
     const std::uint64_t before = counted_;

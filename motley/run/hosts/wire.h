@@ -29,8 +29,7 @@ struct WireAsk {
   Seconds seconds{1.0};
 };
 
-/// The other end of measure_wire. Answers callers that know the word, each in a thread; stops with
-/// the object.
+/// The other end of measure_wire. Answers callers that know the word, each in its own thread.
 class WireServer {
  public:
   /// Listens at `address` if it is one of this host's, else at all of them.
@@ -57,7 +56,7 @@ class WireServer {
   std::thread thread_;
 };
 
-/// Runtime error `host.wire`: no connection, or it ended; includes the address.
+/// Measures a connection. Runtime error `host.wire`: none, or it ended; includes the address.
 Result<WireTimes> measure_wire(const std::string& address, int port, const std::string& word,
                                const WireAsk& ask);
 

@@ -22,7 +22,6 @@ namespace {
 constexpr double kSettling = 0.3;  // seconds that hosts have to answer before they count as gone
 constexpr std::size_t kMostOfLog = std::size_t{1} << 20;  // bytes per message
 
-/// Returns the view of the job's first hosts.
 Views::View first_view(const Job& job, const std::string& coordinator) {
   Views::View view{first_hosts(job), coordinator};
   view.hosts.insert(coordinator);
@@ -63,7 +62,6 @@ AgentTakeover::~AgentTakeover() {
 
 std::string AgentTakeover::log_path() const { return job_.run_dir + "/log.jsonl"; }
 
-/// Returns the hosts with an agent.
 std::set<std::string> AgentTakeover::reached() const {
   std::set<std::string> hosts;
   for (const std::string& host : remote_hosts(job_))
@@ -165,7 +163,6 @@ void AgentTakeover::look() {
     send(now);
 }
 
-/// Sends what the log has gained.
 void AgentTakeover::send_log() {
   std::error_code code;
   const auto size = static_cast<std::int64_t>(std::filesystem::file_size(log_path(), code));
@@ -198,7 +195,6 @@ std::vector<Way> ways_of(const Json& memory) {
 
 using Reached = std::map<std::string, Result<Hosts::Reached>>;
 
-/// Asks all agents at once.
 Reached ask_all(const Hosts& hosts, const std::vector<Way>& ways, const std::string& word) {
   std::map<std::string, std::future<Result<Hosts::Reached>>> asked;
   for (const Way& way : ways)
@@ -255,8 +251,8 @@ Result<TakeoverState> AgentTakeover::take_all(Hosts& hosts, const std::string& m
       hosts.take_in(host, std::move(*reached));
       standby.hosts.insert(host);
     }
-    // Waits for all hosts of the view, or for a quorum and a moment for agents that have only just
-    // lost their coordinator.
+    // Waits for all hosts of the view, or for a quorum and a moment for agents that are only now
+    // alone.
     std::set<std::string> others = view_of(standby.memory).hosts;
     others.erase(standby.memory.value("lead", ""));
     const bool has_all =

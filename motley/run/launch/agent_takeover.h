@@ -33,16 +33,15 @@ struct TakeoverState {
 /// lost. Also decides whether this coordinator may lead (views.h).
 class AgentTakeover {
  public:
-  /// `host`: the coordinator's name in the job. All arguments outlive the object. `inherited`: from
-  /// a lost coordinator; null: this is the first.
+  /// `host`: the coordinator's name in the job. `inherited`: from a lost coordinator; null: this is
+  /// the first. All arguments outlive the object.
   AgentTakeover(Hosts& hosts, const Job& job, std::string host, const TakeoverState* inherited);
   /// Makes the agents end with this coordinator again.
   ~AgentTakeover();
   AgentTakeover(const AgentTakeover&) = delete;
   AgentTakeover& operator=(const AgentTakeover&) = delete;
 
-  /// Records a whole local checkpoint that a process of host `writer` wrote. The first of the other
-  /// hosts is to have it.
+  /// Records a whole local checkpoint, written on host `writer`, to copy to the first other host.
   void leave_checkpoint(const std::string& path, const std::string& writer);
   /// Sends this memory to all reached agents in place of the previous one: an object, to which
   /// `view`, `lead`, `ways`, `word`, `epoch`, `version` and `patience` are added. A local folder

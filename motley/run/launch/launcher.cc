@@ -59,7 +59,6 @@ Error event_error(const WorkerEvent& event) {
                text("message")};
 }
 
-/// One launch in progress.
 class Launch {
  public:
   Launch(const Job& job, const LaunchOptions& options,
@@ -205,8 +204,8 @@ Result<void> Launch::start(std::size_t rank, std::vector<std::string> more) {
                                      log_path(static_cast<int>(rank)), job_.changes.has_value()});
 }
 
-/// Adds a rank that the job gained. If its host's agent lacks the job's files, it is treated as one
-/// that returns.
+/// Adds a rank that the job gained. If its host lacks the job's files, it counts as lost and
+/// returns.
 void Launch::take_in(int rank) {
   const auto at = static_cast<std::size_t>(rank);
   seats_.resize(std::max(seats_.size(), at + 1));
@@ -299,8 +298,7 @@ CheckpointCarrier* Launch::carrier_of(int rank) {
 void Launch::carry() {
   for (auto& [host, carrying] : carriers_) {
     const auto safe = carrying.carrier.get_on();
-    // the job has one carrier less
-    if (!safe && options_.on_loss && safe.error().code == "host.lost") continue;
+    if (!safe && options_.on_loss && safe.error().code == "host.lost") continue;  // it is gone
     if (!safe) {
       blame(Blame::kError, safe.error());
       return signal_all(SIGTERM);
@@ -352,7 +350,6 @@ void Launch::check_dying() {
   }
 }
 
-/// Handles hosts that returned, or could not.
 void Launch::take_returns() {
   for (HostReturns::Return& each : returns_.take()) {
     if (each.reached)

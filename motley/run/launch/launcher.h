@@ -36,8 +36,8 @@ struct LaunchOptions {
   std::string job_path;     ///< the job's JSON
   Hosts* hosts = nullptr;   ///< the agents of seats
   std::vector<Seat> seats;  ///< by rank, from place_job; empty: all are local
-  /// Ranks that already run, started by a lost coordinator, with their numbers at their agents. No
-  /// other rank is started at first.
+  /// Ranks that a lost coordinator started, with their numbers at their agents. Starts no others at
+  /// first.
   std::map<int, int> adopted = {};
   std::string verb = "run";  ///< of the worker: "run" or "collectives"
   double kill_after_s = 15;  ///< seconds for survivors of a failure, then SIGKILL
@@ -45,8 +45,8 @@ struct LaunchOptions {
   const std::atomic<bool>* stop = nullptr;
   /// Called for each signal that stops the workers.
   std::function<void(int signal)> on_signal = nullptr;
-  /// For a job whose plan may change: called after each event, and every 50 ms, until it returns
-  /// none.
+  /// For a job whose plan may change: called until it returns none, after each event and every 50
+  /// ms.
   std::function<std::optional<Commands>()> orders = nullptr;
   /// For an elastic job: called when a worker ended or reported a fatal error. True: the others
   /// continue. A rank whose host is unreachable is lost as soon as it is to be killed. Starting a
@@ -76,8 +76,7 @@ Result<std::vector<std::string>> run_side_by_side(const std::string& worker,
                                                   double timeout_s, Hosts* hosts = nullptr);
 
 /// Runs a program found in PATH, such as the exporter, to its end and returns its stdout. Exit code
-/// 75 (stopped) is not an error. Forwards SIGTERM and SIGINT as SIGTERM. Its stderr goes where ours
-/// goes.
+/// 75 (stopped) is no error. Forwards SIGTERM and SIGINT as SIGTERM. Shares this process's stderr.
 Result<std::string> run_program(const std::string& program,
                                 const std::vector<std::string>& arguments, double timeout_s);
 

@@ -13,9 +13,8 @@ std::vector<int> usable_processors();
 std::vector<int> place_on_processors(const std::vector<double>& speeds,
                                      const std::vector<int>& processors);
 
-/// Pins the calling thread, and threads that it starts, to one processor. There it yields to
-/// waiting threads after 0.1 ms; with the kernel's 3 ms a device would wait long for its neighbour.
-/// Skips what the kernel does not know or allow.
+/// Pins the calling thread, and threads that it starts, to one processor, where it yields to others
+/// after 0.1 ms: with the kernel's 3 ms a neighbour would wait long. Skips what the kernel lacks.
 void keep_to_processor(int processor);
 
 /// Lets the calling thread, and threads that it starts, use all processors of the process again.

@@ -37,8 +37,7 @@ Result<std::string> place_file(HostLink& link, const std::string& from, const st
   return link.scratch() + "/" + path;
 }
 
-/// Local sample files, of which hosts receive what they read. None for data that is elsewhere, or
-/// loaded by Python.
+/// Local sample files, of which hosts receive what they read; none if elsewhere or loaded.
 struct DataFiles {
   std::optional<DataFile> training, evaluated;
 
@@ -71,7 +70,7 @@ std::vector<int> ranks_on(const Job& job, const program::Program& program,
   return ranks;
 }
 
-/// If the batch changes, any device may need any remaining sample; the last batch may be the
+/// If the batch changes, any device may need any remaining sample, the last batch being the
 /// largest.
 std::vector<DataReads> changing_reads(const Job& job, const RankFiles& files,
                                       std::int64_t samples) {
@@ -128,7 +127,6 @@ Result<void> find_data(HostLink& link, const data::DataSource& source) {
                                  link.host(), source.path));
 }
 
-/// Sends the latest checkpoint, laid out as in a run directory.
 Result<void> place_latest(HostLink& link, const std::string& run_dir) {
   std::error_code code;
   const fs::path folder = fs::canonical(run_dir + "/checkpoint/latest", code);
@@ -306,8 +304,7 @@ struct Given {
   DataFiles data;
 };
 
-/// Sends the job. Returns its path there. `given`: null for a job without a program. `way`: between
-/// the host and here.
+/// Sends the job; returns its path there. `given`: null without a program. `way`: to the host.
 Result<std::string> place_files(HostLink& link, const Given* given, const std::string& host,
                                 const Hosts::Way& way, const Job& job) {
   MOTLEY_RETURN_IF_ERROR(link.send({{"do", "reset"}}));
@@ -343,8 +340,7 @@ Result<Given> open_given(const Job& job, program::Program program) {
   return Given{std::move(ranks), std::move(data)};
 }
 
-/// Prepares what hosts receive of a job, and where ranks keep their parts of checkpoints; moves the
-/// latest ones there.
+/// Prepares what hosts receive, chooses where ranks keep their parts, and moves the latest there.
 Result<Given> prepare_given(Hosts& hosts, Job& job) {
   MOTLEY_ASSIGN(program::Program program, read_program(job.program_path));
   if (job.changes) job.kept.clear();  // the owner of a part changes
@@ -382,8 +378,7 @@ Result<std::string> place_again(const Hosts& hosts, const std::string& host,
 Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& job) {
   std::set<std::string> remote = remote_hosts(job);
   MOTLEY_RETURN_IF_ERROR(hosts.reach(first_hosts(job)));
-  // they may come later
-  for (const auto& [host, why] : hosts.reach_some(remote)) remote.erase(host);
+  for (const auto& [host, why] : hosts.reach_some(remote)) remote.erase(host);  // may come later
   MOTLEY_RETURN_IF_ERROR(choose_store(hosts, remote, job));
   for (const std::string& host : remote)
     if (job.changes)
@@ -430,7 +425,6 @@ Result<void> change_job(HostLink& link, double patience, const std::function<voi
   return link.put_text(job_to_json(there).dump(), "run/job.json");
 }
 
-/// Adds devices that the job gained after the host received it.
 void add_devices(const Job& job, Job& there) {
   for (std::size_t rank = there.devices.size(); rank < job.devices.size(); ++rank)
     there.devices.push_back(job.devices[rank]);

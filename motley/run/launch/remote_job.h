@@ -18,16 +18,15 @@ struct Seat {
 /// Places a job on its hosts. Chooses an agent for each rank: on the host of its device, the one
 /// with the fewest ranks, in the order of a launcher's ranks. Records in the job where ranks on
 /// several machines meet. Sends each other machine all that its ranks read (programs, model, data
-/// and the checkpoint to resume from; each file only if the host lacks its content) and the job
-/// with the paths there. `path`: of the local job file, which is written later. Empty: this process
-/// starts all ranks. Errors: of Hosts::reach; runtime error `host.wire`: a host cannot connect to
-/// the host where the ranks meet; usage error `host.data`: folders and data loaded by Python must
-/// lie on each host at the same path.
+/// and the checkpoint to resume from; each file only if the host lacks it) and the job with the
+/// paths there. `path`: of the local job file, written later. Empty: this process starts all ranks.
+/// Errors: of Hosts::reach; runtime error `host.wire`: a host cannot connect to the one where the
+/// ranks meet; usage error `host.data`: folders and data loaded by Python must have the same path
+/// on each host.
 ///
-/// If the plan may change, each host gets all programs, the model and the data. It must be able to
+/// If the plan may change, each host gets all programs, the model and the data, and must be able to
 /// connect to the coordinator's machine, where the ranks meet: the job has the key server's port
-/// and word, and receives its address. Hosts of an elastic job whose devices are all absent need
-/// not answer.
+/// and word, and receives its address. Hosts whose devices are all absent need not answer.
 Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& job);
 
 /// Does the same for a job that a lost coordinator has placed. Reached hosts already have it; they

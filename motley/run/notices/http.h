@@ -25,9 +25,9 @@ struct HttpPatience {
   int wake = -1;       ///< descriptor that ends the wait when readable
 };
 
-/// Sends a request over its own connection, without TLS, and follows no redirection. Never waits
-/// longer than allowed, not even for a resolver. Runtime errors: `run.http`, with host, port and
-/// cause; `run.woken`.
+/// Sends a request over its own connection, without TLS or redirections. Never waits longer than
+/// allowed, even for a resolver. Runtime errors: `run.http`, with host, port and cause;
+/// `run.woken`.
 Result<HttpAnswer> ask_http(const HttpAsk& ask, const HttpPatience& patience);
 
 }  // namespace motley::run

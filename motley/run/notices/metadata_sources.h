@@ -14,7 +14,6 @@ struct MetadataPlace {
   int port = 80;
 };
 
-/// Makes a source that queries a metadata server.
 std::unique_ptr<NoticeSource> make_metadata_source(MetadataPlace place,
                                                    const NoticeSourceOptions& options);
 

@@ -40,7 +40,6 @@ Result<Json> read_object(const Asked& asked, const HttpAnswer& answer, const std
   return std::move(*json);
 }
 
-/// Returns a member that is a text; empty: none.
 std::optional<std::string> find_text(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_string()) return std::nullopt;
@@ -49,7 +48,6 @@ std::optional<std::string> find_text(const Json& object, const char* key) {
 
 Seconds until(Seconds time, Seconds now) { return std::max(time - now, Seconds(0)); }
 
-/// Returns GCP's value, a word.
 std::string_view word_of(const HttpAnswer& answer) {
   return answer.status == 404 ? "NONE" : trim(answer.body);
 }

@@ -17,8 +17,7 @@ struct Notice {
   std::string source;  ///< "aws", "gcp", "azure", "slurm", "kubernetes" or "file"
   std::string what;    ///< printable, for people: "terminate at 2026-09-18T08:22:00Z"
   Seconds left{0};     ///< time until it is gone, as reported or as usual for the source
-  /// True: it will be gone. False: advice; it may be gone (a rebalance recommendation), or pauses
-  /// for some seconds and stays (a migration).
+  /// False: advice; it may be gone (rebalance), or pauses for seconds and stays (migration).
   bool is_certain = true;
   std::vector<std::string> devices;  ///< in the cluster file ("a:1"); none: all of this machine
   bool is_whole_machine() const { return devices.empty(); }
@@ -36,25 +35,22 @@ inline constexpr Seconds kSlurmWarning{30};           // KillWait unless the sit
 inline constexpr Seconds kKubernetesWarning{30};      // terminationGracePeriodSeconds
 inline constexpr Seconds kFileWarning{30};
 
-// Parsers of metadata servers' answers; empty: no notice. `now`: seconds since 1970 in UTC. Pure.
-// Any bytes give a notice, none or a runtime error `run.notice`, which names the source and the
-// request and quotes the answer.
+// Parsers of metadata servers' answers; empty: no notice. `now`: seconds since 1970, UTC. Pure. Any
+// bytes give a notice, none or a runtime error `run.notice` with source, request and answer.
 
 /// Parses AWS, meta-data/spot/instance-action: 404, or an object with "action" (terminate, stop,
 /// hibernate) and "time". Hibernation begins with the notice: no time is left.
 Result<std::optional<Notice>> parse_aws_action(const HttpAnswer& answer, Seconds now);
-/// Parses AWS, meta-data/events/recommendations/rebalance: 404, or an object with "noticeTime".
-/// Advice: the machine's risk has risen.
+/// Parses AWS, meta-data/events/recommendations/rebalance: 404, or "noticeTime". Advice.
 Result<std::optional<Notice>> parse_aws_rebalance(const HttpAnswer& answer);
 /// Parses GCP, instance/preempted: TRUE or FALSE. 404 counts as none.
 Result<std::optional<Notice>> parse_gcp_preempted(const HttpAnswer& answer);
 /// Parses GCP, instance/maintenance-event: NONE, TERMINATE_ON_HOST_MAINTENANCE or, as advice,
 /// MIGRATE_ON_HOST_MAINTENANCE. 404 counts as none.
 Result<std::optional<Notice>> parse_gcp_maintenance(const HttpAnswer& answer);
-/// Parses Azure, metadata/scheduledevents. Considers events whose "Resources" contain `machine`
-/// (ignoring case; "": all events). Returns the certain one with the least time left, or else
-/// advice. Preempt, Terminate, Reboot and Redeploy are certain; Freeze and unknown kinds are
-/// advice. An empty "NotBefore": it has begun.
+/// Parses Azure, metadata/scheduledevents. Of events whose "Resources" contain `machine` (ignoring
+/// case; "": all events) returns the certain one with the least time left, else advice. Preempt,
+/// Terminate, Reboot and Redeploy are certain, all others advice. Empty "NotBefore": it has begun.
 Result<std::optional<Notice>> parse_azure_events(const HttpAnswer& answer, std::string_view machine,
                                                  Seconds now);
 

@@ -54,8 +54,7 @@ Result<void> start_hook(const std::string& command, std::vector<std::string> var
   posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  // The hook does not inherit blocked or ignored signals, and signals of this terminal or process
-  // group do not end it.
+  // The hook inherits no blocked or ignored signals, and gets none of this terminal or group.
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);

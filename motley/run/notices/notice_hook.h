@@ -14,10 +14,10 @@ namespace motley::run {
 std::vector<std::string> hook_variables(const Notice& notice);
 
 /// Starts a command through /bin/sh, for example to rent a machine or notify somebody. Its
-/// environment has these variables ("NAME=VALUE") and those of this process whose names do not
-/// begin with `prefix`. It runs in its own session with no input; its output goes to this process's
-/// stderr. It outlives this process, and its exit status is ignored. Runtime error
-/// `run.notice-hook`: it cannot be started.
+/// environment has these variables ("NAME=VALUE") and this process's other ones, without names that
+/// begin with `prefix`. It has its own session, no input, and this process's stderr as output. It
+/// outlives this process; its exit status is ignored. Runtime error `run.notice-hook`: it cannot
+/// start.
 Result<void> start_hook(const std::string& command, std::vector<std::string> variables,
                         std::string_view prefix);
 /// Does the same with the variables of a notice.

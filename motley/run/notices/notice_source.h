@@ -38,10 +38,9 @@ struct NoticeSourceOptions {
   std::function<Seconds()> now = utc_now;  ///< seconds since 1970 in UTC
 };
 
-/// Makes a source from user input (docs/formats/notices.md): "aws", "gcp" or "azure", each
-/// optionally with "@HOST" or "@HOST:PORT" to replace its metadata server; "slurm" or "kubernetes",
-/// optionally with ":SECONDS" to replace the usual warning; "file:PATH". Queries nothing yet. Usage
-/// error `run.notice`, which lists them.
+/// Makes a source (docs/formats/notices.md): "aws", "gcp" or "azure", each optionally with "@HOST"
+/// or "@HOST:PORT" as metadata server; "slurm" or "kubernetes", optionally with ":SECONDS" of
+/// warning; "file:PATH". Queries nothing yet. Usage error `run.notice`, which lists them.
 Result<std::unique_ptr<NoticeSource>> make_notice_source(std::string_view text,
                                                          const NoticeSourceOptions& options = {});
 

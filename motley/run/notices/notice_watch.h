@@ -20,8 +20,7 @@ namespace motley::run {
 
 struct NoticeWatchOptions {
   std::optional<Seconds> every;  ///< between two polls; none: the source's own interval
-  /// A notice is delivered when at most this is left; until then it is only a note. Azure announces
-  /// some a week ahead.
+  /// A notice with more time left is only a note until then. Azure announces some a week ahead.
   Seconds horizon{900};
   int most_failures = 3;  ///< in a row, then a note is made and polling slows down
   Seconds rarely{60};     ///< between two polls of a source that does not answer

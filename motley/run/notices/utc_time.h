@@ -12,7 +12,6 @@ namespace motley::run {
 /// checked. Empty: neither form, or no valid day or time.
 std::optional<Seconds> find_utc_time(std::string_view text);
 
-/// Returns seconds since 1970 in UTC by this machine's calendar clock.
 Seconds utc_now();
 
 }  // namespace motley::run

@@ -21,9 +21,8 @@ struct CudaDevice {
   std::string uuid;  ///< "GPU-8a1c...", as the driver prints it
 };
 
-/// The code that needs CUDA headers. libmotley_cuda.so, next to the program, implements it and is
-/// loaded when a CUDA device is requested. Everything else reaches CUDA through PyTorch's
-/// dispatcher.
+/// The code that needs CUDA headers. libmotley_cuda.so, next to the program, implements it; it is
+/// loaded when a CUDA device is requested. All else reaches CUDA through PyTorch's dispatcher.
 class CudaLibrary {
  public:
   virtual ~CudaLibrary() = default;
@@ -45,9 +44,8 @@ class CudaLibrary {
 Result<const CudaLibrary*> load_cuda();
 
 struct WorkerDevice;
-/// Returns a GPU's ordinal on this host: by UUID, independent of the driver's order, or by
-/// `local_index` without a UUID. Stale error "host.device" (exit 4), with device and host: it is
-/// not there.
+/// Returns a GPU's ordinal on this host: by UUID, or by `local_index` without one. Stale error
+/// "host.device" (exit 4), with device and host: it is not there.
 Result<int> find_cuda_index(const WorkerDevice& device, const std::vector<CudaDevice>& found);
 
 }  // namespace motley::run

@@ -145,7 +145,6 @@ Result<std::string> JointCheckpoints::join() const {
                                                     session_.rank, state_.step));
 }
 
-/// Takes part as rank 0.
 Result<std::string> JointCheckpoints::lead() const {
   const auto written = write_checkpoint();
   if (session_.rendezvous) {

@@ -220,8 +220,7 @@ void OrderReader::prepare(const std::shared_ptr<Preparation>& preparation) {
   const std::lock_guard lock(mutex_);
   if (*preparation->cancelled) return;
   under_way_.reset();
-  // otherwise it was reported, and training continues unchanged
-  if (agreed || given > 0 || is_recovery) {
+  if (agreed || given > 0 || is_recovery) {  // else reported; training continues
     next_ = agreed ? Result<Next>(std::move(next)) : tl::make_unexpected(agreed.error());
     if (agreed && present_.leads && !is_given && !is_recovery && present_.request_change)
       present_.request_change();

@@ -66,8 +66,8 @@ class ComputeLoop {
   std::int64_t repeats_ = 1;
 };
 
-/// Repeats exchanges until every rank has computed; the sum of the first elements tells all of them
-/// in the same exchange. Runs in its own thread.
+/// Repeats exchanges until every rank has computed, which the sum of first elements tells all at
+/// once.
 Result<std::vector<Span>> keep_exchanging(WorkerSession& session, GroupId group, at::Tensor tensor,
                                           const std::atomic<bool>& has_computed) {
   const c10::InferenceMode no_autograd;

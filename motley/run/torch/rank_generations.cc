@@ -53,7 +53,6 @@ Result<std::unique_ptr<RankGenerations>> RankGenerations::open(WorkerSession& pr
   return generations;
 }
 
-/// Shows what the next program is prepared from.
 void RankGenerations::show_present() {
   OrderReader::Present present;
   present.model = model_;
@@ -211,8 +210,7 @@ void RankGenerations::enter() {
   show_present();
 }
 
-/// Destroys unused sessions in a thread: closing their connections takes tens of milliseconds, for
-/// which nobody waits.
+/// Destroys unused sessions in a thread: closing connections takes tens of milliseconds.
 void RankGenerations::let_go(std::unique_ptr<WorkerSession> one,
                              std::unique_ptr<WorkerSession> other) {
   if (letting_go_.joinable()) letting_go_.join();

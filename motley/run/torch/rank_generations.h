@@ -20,8 +20,7 @@ namespace motley::run {
 /// which all continue. If others are lost meanwhile, it is told to halt again.
 class RankGenerations {
  public:
-  /// `process`: with the job's first program. `on_training`: called with the current training;
-  /// null: none runs.
+  /// `process`: with the job's first program. `on_training`: gets the current training, or null.
   using OnTraining = std::function<void(RankTraining*)>;
   static Result<std::unique_ptr<RankGenerations>> open(WorkerSession& process,
                                                        const Reporter& reporter,
@@ -29,8 +28,8 @@ class RankGenerations {
   ~RankGenerations();
   RankGenerations(const RankGenerations&) = delete;
   RankGenerations& operator=(const RankGenerations&) = delete;
-  /// Events: those of RankTraining; `change` from the first rank of a new program; `refused`; in an
-  /// elastic job `stalled`, `heard` and `halted`.
+  /// Reports RankTraining's events, `refused`, and `change` from the first rank of a new program;
+  /// in an elastic job also `stalled`, `heard` and `halted`.
   Result<RankTraining::End> run();
 
  private:

@@ -15,8 +15,8 @@
 namespace motley::run {
 namespace {
 
-/// Returns the squared norms of the mean gradients of this rank's pieces and of the whole batch.
-/// None: not counted.
+/// Returns squared norms of the mean gradients of this rank's pieces and of the batch; none: not
+/// counted.
 std::optional<Json> mean_squares(const StepResult& result, std::int64_t global_batch) {
   if (!result.squares || !std::isfinite(result.squares->whole)) return std::nullopt;
   Json pieces = Json::array();
@@ -241,8 +241,8 @@ Result<void> RankTraining::evaluate_now() {
   const std::int64_t begin = monotonic_ns();
   auto evaluation = run_evaluation();
   if (!evaluation) {
-    // Saves the training if the ranks can still communicate: if only a metric, which all of them
-    // computed, is at fault.
+    // Saves the training if ranks can still communicate: if only a metric, known to all, is at
+    // fault.
     if (evaluation.error().code == "run.metric") (void)checkpoint();
     return with_context(fmt::format("evaluation after step {}", at_.step),
                         std::move(evaluation).error());
@@ -269,7 +269,6 @@ bool RankTraining::is_over() const {
   return job && job->patience > 0 && at_.best && at_.best->worse_since >= job->patience;
 }
 
-/// Tells whether all steps have been done.
 bool RankTraining::is_last() const { return schedule_step() >= session_.job.steps; }
 
 /// Returns the schedule's step: if batches change, the samples taken in units of the first batch.

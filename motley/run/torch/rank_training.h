@@ -13,8 +13,7 @@
 
 namespace motley::run {
 
-/// One rank's training from the first (or the checkpoint's) step to the last. All ranks go through
-/// the same phases.
+/// One rank's training from the first (or the checkpoint's) step to the last.
 class RankTraining {
  public:
   /// Joins the groups. `session` and `reporter` outlive it.
@@ -37,8 +36,7 @@ class RankTraining {
   bool is_in_step() const {
     return tensors_.executor().recovery_state() != Executor::RecoveryState::kBetween;
   }
-  /// Completes or undoes a stopped step, so that `steps_done` are done. Afterwards only its tensors
-  /// can be used. Error `run.unsettled`.
+  /// Completes or undoes a stopped step; then only tensors can be used. Error `run.unsettled`.
   Result<void> settle(std::int64_t steps_done);
   const std::map<std::string, at::Tensor>& persistent() const { return tensors_.persistent(); }
   std::shared_ptr<const graph::Model> model() const { return tensors_.model(); }

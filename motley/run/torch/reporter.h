@@ -16,7 +16,6 @@ class Reporter {
   Reporter();
   void set_rank(int rank) { rank_ = rank; }
   int rank() const { return rank_; }
-  /// Returns the descriptor that lines are written to.
   int output() const { return output_; }
   /// Writes one whole line.
   void event(const std::string& name, Json fields) const;

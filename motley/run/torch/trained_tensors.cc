@@ -83,7 +83,6 @@ std::set<std::string> buffer_names(const program::DeviceProgram& program,
   return names;
 }
 
-/// Returns the first name of `wanted` that `found` lacks.
 const std::string* find_missing(const std::set<std::string>& wanted,
                                 const std::set<std::string>& found) {
   for (const std::string& name : wanted)
@@ -247,8 +246,7 @@ Result<WrittenFiles> TrainedTensors::write(const CheckpointStore& store, std::in
   if (session_.rank == 0) {
     const auto constants = constant_names(model_->graph);
     const auto used = used_names(model_->graph);
-    // not part of any program: unchanged
-    for (const auto& [name, view] : model_->weights->tensors())
+    for (const auto& [name, view] : model_->weights->tensors())  // not in any program: as it was
       if (!constants.contains(name) && !persistent_.contains(trained_name(name)) &&
           !used.contains(trained_name(name)))
         weights.add(name, view);

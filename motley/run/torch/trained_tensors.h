@@ -37,17 +37,17 @@ class TrainedTensors {
   /// Tells whether any rank has parts of tensors.
   bool some_have_parts() const { return some_have_parts_; }
 
-  /// Loads a program's tensors from the model file, or its parts from the rank's own weights; rank
-  /// 0 sends the rest.
+  /// Loads a program's tensors from the model file, or its parts from own weights; rank 0 sends the
+  /// rest.
   Result<void> load_weights(Executor& executor) const;
-  /// Usage error `run.checkpoint-other`: it belongs to another model or optimizer.
+  /// Loads a checkpoint. Usage error `run.checkpoint-other`: of another model or optimizer.
   Result<void> load(const Checkpoint& checkpoint);
   /// Determines whether any rank has parts. Collective among several ranks.
   Result<void> share_parts();
   /// Makes whole tensors identical to rank 0's. Collective among several ranks.
   Result<void> take_from_rank_0();
-  /// Writes this rank's share of the model and of the optimizer's states: its parts, and on rank 0
-  /// also all that is whole.
+  /// Writes this rank's parts of the model and the optimizer's states; rank 0 also all that is
+  /// whole.
   Result<WrittenFiles> write(const CheckpointStore& store, std::int64_t step) const;
   /// Compares whole tensors with rank 0's and makes them equal. Returns what differed, "": nothing.
   /// Runtime error `run.copies-differ`: by more than devices' kernels explain. Collective.

@@ -95,8 +95,8 @@ Result<void> Starting::agree_on_files(std::int64_t first_step) {
   return {};
 }
 
-/// Makes all replicas identical to rank 0 and tells them the first step. Parts come from files,
-/// which must be the same ones.
+/// Makes replicas identical to rank 0 and tells them the first step. Parts come from the same
+/// files.
 Result<void> Starting::share_weights() {
   Rendezvous& rendezvous = *session_.rendezvous;
   if (session_.rank == 0) {

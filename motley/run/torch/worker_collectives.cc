@@ -48,7 +48,6 @@ struct Trial {
   std::int64_t bytes;  ///< a multiple of 4 bytes per rank
 };
 
-/// Runs the operation with even parts.
 Result<void> exchange(Communicator& communicator, const Trial& trial, at::Tensor& all,
                       at::Tensor& part) {
   const Counts counts(static_cast<std::size_t>(trial.ranks), part.numel());
@@ -88,8 +87,8 @@ Result<std::vector<double>> time_exchange(WorkerSession& session, const Trial& t
   return seconds;
 }
 
-/// Returns the trials: all-reduces at many sizes, the others at few, non-native methods at two;
-/// sends between two ranks.
+/// Returns all-reduces at many sizes, others at few, non-native methods at two; sends between two
+/// ranks.
 std::vector<Trial> trials(GroupId group, int ranks, bool has_levels) {
   std::vector<Trial> all;
   for (std::int64_t bytes = kLeastBytes; bytes <= kMostBytes; bytes *= kGrowth)
@@ -176,8 +175,7 @@ CollectiveTime summarise(const Trial& trial, std::vector<double> seconds) {
   return time;
 }
 
-/// Returns groups of the first 2, 3, 4, 6, 8, 12, 16, ... and all ranks; cost/collective_times.h
-/// interpolates between them.
+/// Returns groups of the first 2, 3, 4, 6, 8, 12, 16, ... and all ranks (cost/collective_times.h).
 std::vector<program::Group> prefix_groups(int size) {
   std::vector<int> counts;
   for (int power = 2; power < size; power *= 2)

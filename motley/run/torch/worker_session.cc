@@ -31,7 +31,6 @@ struct JobTexts {
   std::vector<std::string> evaluations;  ///< programs
 };
 
-/// Returns the number of a job's evaluation programs.
 Result<std::size_t> count_evaluations(const std::string& job_text, const std::string& where) {
   MOTLEY_ASSIGN(const Json json, parse_json(job_text, where));
   MOTLEY_ASSIGN(const Job job, job_from_json(json, where));

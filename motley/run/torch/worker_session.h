@@ -27,8 +27,7 @@ struct WorkerArguments {
   bool joins = false;              ///< a local job that already runs
 };
 
-/// One rank of a job and its connections. Members are destroyed in the right order (communicator
-/// before rendezvous).
+/// One rank of a job and its connections. The communicator is destroyed before the rendezvous.
 struct WorkerSession {
   Job job;
   program::Program program;  ///< empty for a job without one
@@ -39,9 +38,8 @@ struct WorkerSession {
   /// Source and target of messages beside those of the programs.
   std::vector<std::pair<int, int>> measured_pairs = {};
   int generation = 0;  ///< number of the change that brought this program; 0: the job's own
-  /// Squares of gradients are counted in every so-many-th step. Shared by all sessions of the
-  /// process. Ranks may learn of a new number at different steps: none needs another's count, and
-  /// steps that not all ranks counted are ignored.
+  /// Squares of gradients are counted every so many steps; shared by all sessions of the process.
+  /// Ranks may learn of a new number at different steps: steps that not all counted are ignored.
   std::shared_ptr<std::atomic<std::int64_t>> counts_every =
       std::make_shared<std::atomic<std::int64_t>>(1);
   bool is_idle = false;                        ///< the job uses fewer ranks than were started
@@ -57,8 +55,8 @@ struct WorkerSession {
   Seconds patience() const { return 10 * job.timeout; }
 };
 
-/// Reads the job (or fetches it from rank 0) and its program, sets up this process's device and
-/// finds the other ranks. Collective.
+/// Reads the job (or gets it from rank 0) and its program, sets up the device and finds the others.
+/// Collective.
 Result<std::unique_ptr<WorkerSession>> open_session(const WorkerArguments& arguments,
                                                     Reporter& reporter);
 

@@ -8,16 +8,15 @@
 
 namespace motley::run {
 
-/// Compiles the kernels of operators/random_kernels.h for an architecture with NVRTC; needs no
-/// device. "sm_90": for devices of that capability; "compute_90": PTX, for all newer ones too. Uses
-/// the same headers as CPUs, embedded in the library at build time; of the standard library they
-/// see fixed-size integers, bit_cast, min and floor. Products are not fused with sums, so results
-/// are bit-identical to CPUs'. Runtime error "run.kernels", with the compiler's output. Takes about
-/// a second.
+/// Compiles the kernels of operators/random_kernels.h for an architecture with NVRTC, in about a
+/// second, without a device. "sm_90": for devices of that capability; "compute_90": PTX, for newer
+/// ones too. Uses the CPUs' headers, embedded at build time; of the standard library they see
+/// fixed-size integers, bit_cast, min and floor. Products are not fused with sums, so results equal
+/// CPUs' to the bit. Runtime error "run.kernels", with the compiler's output.
 Result<std::string> compile_kernels(const std::string& architecture);
 
-/// Returns the best architecture that NVRTC knows for a device of this capability, such as 90: its
-/// own, or PTX of the largest below it.
+/// Returns NVRTC's best architecture for a device of this capability, such as 90: its own, or PTX
+/// of the largest below.
 Result<std::string> kernel_architecture(int capability);
 
 /// Compiles once per kind of device, at the first call.

@@ -122,8 +122,7 @@ Result<void> NcclCommunicator::connect(Rendezvous& rendezvous) {
   }
 }
 
-/// Waits for completion on the device. Polls the clock instead of blocking in CUDA, because a dead
-/// peer leaves an NCCL kernel waiting forever.
+/// Waits for the device by polling: a dead peer would leave a blocking CUDA call waiting forever.
 void NcclCommunicator::finish(const c10::intrusive_ptr<c10d::Work>& work) const {
   const auto begin = std::chrono::steady_clock::now();
   constexpr auto kSpin = std::chrono::microseconds(200);

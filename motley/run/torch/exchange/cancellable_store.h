@@ -9,9 +9,8 @@
 
 namespace motley::run {
 
-/// A store whose waits can be cancelled. c10d's own waits end only at their timeout, which delays a
-/// rank that waits for a dead one. Cancels its clones and prefixes too, and groups being made with
-/// it.
+/// A store whose waits can be cancelled, also those of its clones, prefixes and groups being made:
+/// c10d's end only at their timeout, too late for a rank that waits for a dead one.
 class CancellableStore : public PolledStore {
  public:
   using Flag = std::shared_ptr<std::atomic<bool>>;

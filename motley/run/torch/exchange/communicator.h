@@ -36,20 +36,18 @@ struct ExchangeCall {
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  /// Sums over the group in place; `tensor` is contiguous. Blocks until done or until the timeout.
-  /// An error closes the communicator, and every later call fails at once. Called only from the
-  /// executor's transfer thread.
+  /// Sums over the group in place; `tensor` is contiguous. Blocks until done or the timeout. An
+  /// error closes the communicator; later calls fail at once. Called from the executor's transfer
+  /// thread only.
   virtual Result<void> all_reduce(const ExchangeCall& call, at::Tensor& tensor) = 0;
-  /// Concatenates the members' parts in order; `counts` is equal on all. This and the next two take
-  /// flat contiguous tensors of one dtype whose sizes match the counts. They end as all_reduce
-  /// does.
+  /// Concatenates the members' parts; `counts` is equal on all. This and the next two take flat
+  /// contiguous tensors of one dtype, with sizes as in the counts, and end as all_reduce does.
   virtual Result<void> all_gather(const ExchangeCall& call, const Counts& counts,
                                   const at::Tensor& part, at::Tensor& all) = 0;
-  /// Returns the own part of the sum over the members. The native method adds in member order
-  /// (16-bit floats in float32).
+  /// Returns the own part of the sum; natively added in member order (16-bit floats in float32).
   virtual Result<void> reduce_scatter(const ExchangeCall& call, const Counts& counts,
                                       const at::Tensor& all, at::Tensor& part) = 0;
-  /// `in`: parts for member 0, 1, ...; `out`: parts from member 0, 1, ...
+  /// Exchanges parts. `in`: for member 0, 1, ...; `out`: from member 0, 1, ...
   virtual Result<void> all_to_all(const ExchangeCall& call, const Splits& splits,
                                   const at::Tensor& in, at::Tensor& out) = 0;
   /// Sends a contiguous tensor of any dtype to rank `peer`, whose n-th receive from here matches

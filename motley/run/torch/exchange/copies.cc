@@ -20,7 +20,6 @@ std::string hash_of(const std::map<std::string, at::Tensor>& copies) {
   return hash_hex(hashes);
 }
 
-/// Returns the largest difference between elements.
 double largest_difference(const at::Tensor& own, const at::Tensor& wanted) {
   if (own.numel() == 0) return 0;
   const at::Tensor a = own.to(at::kDouble), b = wanted.to(at::kDouble);

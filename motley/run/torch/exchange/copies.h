@@ -30,9 +30,8 @@ struct CopyDifference {
 double allowed_difference(const at::Tensor& of_rank_0);
 
 /// Compares tensors, named alike on all ranks, with rank 0's, and overwrites those that differ.
-/// Returns what differed, sorted by rank and equal on all ranks; empty: nothing. Each `key` once
-/// per job. Collective; costs a hash of the tensors, and a broadcast of each tensor if hashes
-/// differ.
+/// Returns what differed, by rank and equal on all; empty: nothing. Each `key` once per job.
+/// Collective; costs a hash of the tensors, and a broadcast of each if hashes differ.
 Result<std::vector<CopyDifference>> compare_copies(Rendezvous& rendezvous,
                                                    Communicator& communicator,
                                                    const std::string& key,

@@ -8,8 +8,8 @@
 
 namespace motley::run {
 
-/// Send a file from one rank to another through the job's store, a few MiB at a time, without
-/// holding more in memory. Both use the same `key` and wait at most `patience` for each other.
+/// Moves a file between two ranks through the job's store, a few MiB at a time, holding no more in
+/// memory. Both use the same `key` and wait at most `patience` for each other.
 Result<void> send_file(Rendezvous& rendezvous, const std::string& key, const std::string& path,
                        Seconds patience);
 Result<void> receive_file(Rendezvous& rendezvous, const std::string& key, const std::string& path,

@@ -123,15 +123,13 @@ Result<bool> all_say_yes(Rendezvous& rendezvous, const std::string& key,
   return all;
 }
 
-/// Returns a tensor of the same shape that the host can use: the tensor itself, or pinned memory,
-/// which a GPU copies at the speed of its bus.
+/// Returns a tensor of that shape for the host: itself, or pinned memory, which GPUs copy fastest.
 at::Tensor host_like(const at::Tensor& tensor) {
   return tensor.is_cpu()
              ? tensor
              : at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true));
 }
 
-/// Copies the contents there.
 at::Tensor on_host(const at::Tensor& tensor) {
   at::Tensor host = host_like(tensor);
   if (!tensor.is_cpu()) host.copy_(tensor);  // waits for the device
@@ -262,8 +260,7 @@ std::string HostCommunicator::describe(SharedMemoryGroup::Failure failure,
   return fmt::format("rank {} {}", rank, late ? "has not come" : "has ended");
 }
 
-/// Runs one operation. An error drops the groups at once: whoever still holds one keeps the sockets
-/// open and the peers waiting.
+/// Runs one operation. Drops the groups on an error at once: open sockets keep the peers waiting.
 template <typename Operation>
 Result<void> HostCommunicator::run(std::size_t index, const char* what, const at::Tensor& tensor,
                                    const Operation& operation) {
@@ -408,7 +405,6 @@ Result<void> HostCommunicator::run(const Exchange& exchange, const at::Tensor& i
   });
 }
 
-/// Returns this rank's position in a group.
 std::size_t HostCommunicator::place_in(GroupId group) const {
   MOTLEY_CHECK(group.index() < options_.groups.size());
   const std::vector<int>& members = options_.groups[group.index()].members;

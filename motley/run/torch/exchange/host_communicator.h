@@ -38,9 +38,8 @@ struct CommunicatorOptions {
 /// back. Collective: all ranks of the rendezvous call it at the same time with equal options,
 /// except for pairs. `rendezvous` outlives it.
 ///
-/// The first error drops all groups and pairs. That wakes waiting peers, and sends and receives of
-/// other local threads with the code run.closed; a collective blocked in Gloo ends at its timeout
-/// or with the process.
+/// The first error drops all groups and pairs. That wakes waiting peers, and other threads' sends
+/// and receives here with code run.closed; a collective blocked in Gloo ends at its timeout.
 Result<std::unique_ptr<Communicator>> make_host_communicator(Rendezvous& rendezvous,
                                                              const CommunicatorOptions& options);
 

@@ -39,8 +39,8 @@ Levels find_levels(const std::vector<int>& members, const std::vector<std::strin
 std::vector<std::vector<int>> make_level_groups(const std::vector<int>& members, Levels& levels,
                                                 std::int64_t next);
 
-/// Wraps a communicator: runs hierarchical exchanges over `levels`, which maps each group to its
-/// levels, and passes on all others.
+/// Wraps a communicator: runs hierarchical exchanges over their groups' levels, passes on all
+/// others.
 std::unique_ptr<Communicator> with_levels(std::unique_ptr<Communicator> inner,
                                           std::map<GroupId, Levels> levels);
 

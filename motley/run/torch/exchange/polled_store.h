@@ -14,7 +14,7 @@ class PolledStore : public c10d::Store {
   using Store::set;
   using Store::Store;
   void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
-  /// Throws if the keys do not come in time (0: no limit), and what `check` throws.
+  /// Waits. Throws if the keys do not come in time (0: no limit), and what `check` throws.
   void wait(const std::vector<std::string>& keys,
             const std::chrono::milliseconds& timeout) override;
 };

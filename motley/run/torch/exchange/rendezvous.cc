@@ -59,7 +59,6 @@ std::string connection_message(const RendezvousOptions& options, const std::stri
       options.rank, own_host_name(), place.master_address, place.master_port, place.source, cause);
 }
 
-/// Prints the numeric IPv4 or IPv6 address.
 std::string print_address(const sockaddr* address, socklen_t length) {
   char text[NI_MAXHOST] = "";
   ::getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);

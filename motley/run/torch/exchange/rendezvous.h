@@ -24,7 +24,7 @@ struct RendezvousOptions {
 };
 
 /// A key-value store that all ranks of a job share, with operations to agree on values. Keys live
-/// as long as the job; attempts do not share keys. As thread-safe as c10d's stores; used by one
+/// as long as the job and differ between attempts. Thread-safe as c10d's stores; used by one
 /// thread.
 class Rendezvous {
  public:
@@ -33,16 +33,13 @@ class Rendezvous {
   ~Rendezvous();
 
   Result<void> set(const std::string& key, const std::string& value);
-  /// Waits for the key. Runtime errors: "run.timeout", it does not come; "run.peer-lost", the store
-  /// is gone.
+  /// Waits for the key. Runtime errors: "run.timeout"; "run.peer-lost": the store is gone.
   Result<std::string> get(const std::string& key, Seconds timeout);
   Result<std::string> get(const std::string& key) { return get(key, options_.timeout); }
 
-  /// Ends all current and future waits here with an error; branches have waits of their own. Any
-  /// thread.
+  /// Ends all current and future waits here with an error, but not branches'. Any thread.
   void cancel();
 
-  /// Forgets a key.
   Result<void> remove(const std::string& key);
 
   /// Verifies that every rank gives the same value under `key` (each key once). All get the same
@@ -55,15 +52,14 @@ class Rendezvous {
   /// Waits until all ranks have arrived. Collective; each key once.
   Result<void> barrier(const std::string& key, Seconds timeout);
 
-  /// Opens another connection to the store, for another thread, with separate keys, among `size`
-  /// ranks that number this one `rank`. `cancelled`: flag set by `cancel`, shared by several
-  /// branches; null: its own.
+  /// Opens another connection, for another thread, with separate keys, among `size` ranks that
+  /// number this one `rank`. `cancelled`: the flag of `cancel`, shared by several branches; null:
+  /// its own.
   Result<std::unique_ptr<Rendezvous>> branch(
       const std::string& name, int rank, int size,
       std::shared_ptr<std::atomic<bool>> cancelled = nullptr) const;
 
-  /// Switches to keys served elsewhere, where none exist yet. Not while anybody waits for one;
-  /// branches keep their store.
+  /// Switches to keys served elsewhere, still none, while nobody waits. Branches keep their store.
   Result<void> move_keys(const StoreAddress& keys);
 
   /// Continues with the first `size` ranks; the others have left.

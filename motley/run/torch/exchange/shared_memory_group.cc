@@ -30,14 +30,13 @@ constexpr int kLine = 64;                   // bytes of a cache line
 
 using Word = FutexWord;
 
-/// Compares counters that may wrap: a long training has more than 2^32 meetings, but differences
-/// stay small.
+/// Compares counters that may wrap after 2^32 meetings; their differences stay small.
 bool has_reached(std::uint32_t count, std::uint32_t wanted) {
   return static_cast<std::int32_t>(count - wanted) >= 0;
 }
 
-/// Returns a lock of one byte per member. The kernel releases it when the process ends in any way,
-/// which tells the others of its death.
+/// Returns a member's lock of one byte. The kernel releases it at the process's end, which others
+/// see.
 struct flock lock_of(int member, short type) {
   struct flock lock {};
   lock.l_type = type;
@@ -151,8 +150,8 @@ SharedMemoryGroup::Seat& SharedMemoryGroup::seat(int member) const {
 /// Returns the member's slot of this pass.
 std::byte* SharedMemoryGroup::slot(int member) const {
   const auto members = static_cast<std::size_t>(options_.members);
-  // Two sets alternate: a member may write its next piece while others still read the last one, so
-  // one meeting per pass is sufficient.
+  // Two sets alternate: a member may write its next piece while others read the last one, so one
+  // meeting per pass is sufficient.
   const std::size_t index = (passes_ % 2) * members + static_cast<std::size_t>(member);
   return memory_ + sizeof(Header) + members * sizeof(Seat) + index * slot_bytes_;
 }

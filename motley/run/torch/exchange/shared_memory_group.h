@@ -41,15 +41,14 @@ class SharedMemoryGroup {
     int members = 1;
     Seconds timeout{30};  ///< of every wait
   };
-  /// Runtime error "run.shared-memory": the file cannot be created, or lacks space.
+  /// Opens the group. Runtime error "run.shared-memory": no file, or no space for it.
   static Result<std::unique_ptr<SharedMemoryGroup>> open(const Options& options);
   ~SharedMemoryGroup();
 
   /// Why an operation failed; all members learn the first reason.
   struct Failure {
-    ///< kLost: ended or closed the group; kLate: did not come
-    enum class Kind { kLost, kLate } kind;
-    int member;  ///< the cause; -1: this one
+    enum class Kind { kLost, kLate } kind;  ///< kLost: ended or closed the group; kLate: missing
+    int member;                             ///< the cause; -1: this one
   };
   /// Sums a contiguous CPU tensor over the members in place; equal shapes on all.
   tl::expected<void, Failure> all_reduce(at::Tensor& tensor);

@@ -51,7 +51,7 @@ void reduce_scatter_by_splits(const Exchange& exchange, const Counts& counts, co
   part.copy_(sum);
 }
 
-/// Copy parts, one after another, into equal cells or out of them.
+/// Copies parts, one after another, into equal cells, or out of them (empty_cells).
 inline void fill_cells(const Counts& counts, std::int64_t cell, const at::Tensor& parts,
                        at::Tensor& cells) {
   for (std::int64_t i = 0, begin = 0; i < static_cast<std::int64_t>(counts.size()); ++i) {

@@ -12,8 +12,7 @@ namespace {
 
 // Reading the thread's clock is a system call of about 0.2 us: too slow after each small operator.
 constexpr std::int64_t kGlance = 100'000;  // ns between readings of the clocks
-// ns; limit of the lead, for which results of a burst are held back
-constexpr double kAhead = 50e6;
+constexpr double kAhead = 50e6;  // ns; limit of the lead; a burst's results are held until due
 // ns; a thread that was not run for seconds must not be fast for seconds.
 constexpr double kBehind = 20e6;
 
@@ -72,8 +71,7 @@ void DeviceClock::catch_up() {
 }
 
 void DeviceClock::settle() {
-  // In this order: the kernel may run another thread when a system call ends, and that time must
-  // not count as work since then (about_now_ns).
+  // In this order: another thread may run when a system call ends, which must not count as work.
   const std::int64_t cpu = thread_cpu_ns();
   real_ns_ = monotonic_ns();
   now_ns_ += static_cast<double>(cpu - cpu_ns_) / speed_;

@@ -26,8 +26,7 @@ class DeviceClock {
   bool is_emulated() const { return is_emulated_; }
   /// Takes effect from the next step on.
   void set_speed(double speed);
-  /// Starts a step: time since the last one is not charged, so the lead over real time is
-  /// unchanged.
+  /// Starts a step: time since the last is not charged, so the lead over real time is unchanged.
   void start(std::int64_t real_ns);
   /// Continues after a wait for something that was there at `since_ns` (0: just now). The device
   /// does not continue earlier, and not later even if its thread woke late. Returns its time.
@@ -37,13 +36,11 @@ class DeviceClock {
     if (is_emulated_) charge_emulated();
   }
   std::int64_t now_ns();
-  /// Estimates now_ns as if the thread had worked ever since the clocks were read, without the
-  /// system call for its processor time.
+  /// Estimates now_ns as if the thread had worked since the last reading; makes no system call.
   std::int64_t about_now_ns() const;
   /// Returns the jumps since the last call: time skipped because the thread got so little of a
   /// processor that it would have fallen far behind. It belongs to no instruction.
   std::int64_t take_jumped_ns() { return std::exchange(jumped_ns_, 0); }
-  /// Sleeps until real time catches up.
   void catch_up();
 
  private:

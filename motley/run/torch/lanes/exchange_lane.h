@@ -34,15 +34,13 @@ struct PreparedExchange {
 /// What the lanes of a device share; all of it outlives them.
 struct ExchangeContext {
   Frame* frame;
-  /// Null: all-reduces and sends do nothing; others return this device's data, with zeros for the
-  /// rest.
+  /// Null: all-reduces and sends do nothing; others return this device's data and zeros.
   Communicator* communicator;
   StatusRecord* status;  ///< may be null
   Timeline* timeline;
   Streams* streams;  ///< null on synchronous devices
   StepProgress* progress;
-  ///< by instruction of the transfer lane; null: not measured
-  std::vector<double>* took_s = nullptr;
+  std::vector<double>* took_s = nullptr;  ///< by instruction of the transfer lane; null: no times
 };
 
 /// The thread that runs a device's transfers, or the sends or receives of one strand

@@ -265,8 +265,7 @@ class TorchExecutor final : public Executor {
   const std::size_t pauses_every_;
   const std::map<std::string, at::Tensor> shared_;
   std::optional<PartsClock> parts_;
-  // of this step; needed because every instruction resets the allocator's mark
-  std::int64_t highest_ = 0;
+  std::int64_t highest_ = 0;  // of this step; instructions reset the allocator's mark
   std::unique_ptr<Streams> streams_;
   std::vector<Compute> compute_;
   std::vector<int> temporaries_;      // not freed by any instruction
@@ -431,8 +430,8 @@ Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
   for (const auto& lane : exchanges_) lane->start_step();
   auto outcome = run_compute(result, begin);
   if (!outcome) {
-    // The order matters: the other lanes may wait for us or for a peer, and both waits must end
-    // before we can wait for the lanes.
+    // In this order: other lanes may wait for us or for a peer, which must end before we wait for
+    // them.
     is_broken_ = is_open_ = true;
     progress_.fail(Strands::kCompute, outcome.error());
     if (communicator_ != nullptr) communicator_->close();
@@ -587,8 +586,7 @@ void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
   }
   for (const int id : compute.frees) frame_.values[static_cast<std::size_t>(id)].reset();
   clock_.charge();
-  // On an emulated device the result is ready now; a thread woken for it may take this thread's
-  // processor, which is not the operator's work.
+  // On an emulated device the result is ready now; a thread that it wakes may take this processor.
   std::int64_t there = 0;
   if (streams_ &&
       (compute.signals || timeline_.is_on() || (parts_ && parts_->is_marked(compute.id))))
@@ -607,8 +605,7 @@ void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
 Result<void> TorchExecutor::wait_for_others(const Compute& compute, StepResult& result,
                                             std::int64_t& now) {
   const std::int64_t begin = clock_.now_ns();
-  // before this thread blocks and the stream runs empty
-  if (streams_) streams_->mark_halt(compute.id);
+  if (streams_) streams_->mark_halt(compute.id);  // before this thread blocks and the stream idles
   if (!progress_.wait_for_all(compute.waits)) return tl::make_unexpected(StepProgress::stopped());
   if (streams_) {
     for (const StrandWait& wait : compute.waits) streams_->wait_for(wait.id);
@@ -632,8 +629,7 @@ void TorchExecutor::pause(StepResult& result, std::int64_t& now) {
   now = there;
 }
 
-/// Reads how long the device waited and when it finished the instructions that parts depend on.
-/// Known once it is idle.
+/// Reads how long the idle device waited and when it finished the instructions of parts.
 void TorchExecutor::read_streams(StepResult& result) {
   for (const Compute& compute : compute_) {
     if (!compute.waits.empty())

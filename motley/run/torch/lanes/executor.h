@@ -30,11 +30,11 @@ struct ExecutorOptions {
   std::optional<Bytes> memory;      ///< limit beyond which CPU allocations fail (allocator.h)
   std::uint64_t seed = 0;           ///< of dropout and other random numbers
   std::int64_t timeline_steps = 0;  ///< number of last steps whose intervals are kept
-  /// Measures what operators need beside their results; on a GPU in the first step, whose times are
-  /// not representative.
+  /// Measures what operators need beside their results; on a GPU in the first step, distorting its
+  /// times.
   bool measures_scratch = false;
-  /// In odd steps the compute lane pauses, as for a message, before every so-many-th instruction,
-  /// to measure a pause's cost; 0: never.
+  /// In odd steps the compute lane pauses before every so-many-th instruction, to measure the cost;
+  /// 0: no.
   std::size_t pauses_every = 0;
   bool measures_parts = false;  ///< StepResult::parts
   /// Another executor's tensors by name (persistent()), which this one shares.
@@ -83,10 +83,10 @@ struct StepResult {
 };
 
 /// Runs one device's program through ATen: the compute lane on the calling thread, the transfer
-/// lane and each strand of sends or receives (program/strands.h) on their own. Operators are looked
-/// up once (all missing ones are reported together). Values live in integer slots and are freed
-/// where the program says. Not thread-safe, but any thread may read the StatusRecord and call
-/// request_stop (a signal handler too).
+/// lane and each strand of sends or receives (program/strands.h) on their own. Looks operators up
+/// once and reports all missing ones together. Values live in integer slots and are freed where the
+/// program says. Not thread-safe, except reading the StatusRecord and request_stop (also in a
+/// signal handler).
 class Executor {
  public:
   /// `communicator` may be null for a program without exchanges, or to make exchanges no-ops when
@@ -107,8 +107,8 @@ class Executor {
   virtual void start_masters(const TensorFiles& files) = 0;
 
   /// Runs one training step on this rank's samples. An error ("a:0: ^45 aten::mm (h.0.attn): ...";
-  /// code run.out-of-memory, run.operator, or the communicator's) closes the communicator and makes
-  /// the executor unusable.
+  /// code run.out-of-memory, run.operator or the communicator's) makes communicator and executor
+  /// unusable.
   virtual Result<StepResult> step(StepPlace place, const data::Batch& batch) = 0;
 
   /// How far a failed step of a program with a commit came (program/commit.h).
@@ -119,8 +119,7 @@ class Executor {
     kBroken    ///< decided or undecidable: kept tensors match neither the state before nor after
   };
   virtual RecoveryState recovery_state() const = 0;
-  /// Settles a failed step: completes it (kReady only), or restores the tensors from before it.
-  /// Does nothing without such a step.
+  /// Completes a failed step (kReady only), or restores its tensors. Else does nothing.
   enum class Verdict { kEnd, kUndo };
   virtual Result<void> settle(Verdict verdict) = 0;
 

@@ -11,14 +11,12 @@ namespace motley::run {
 
 /// Memory figures of a GPU and PyTorch's allocator after a program ran and its tensors were freed.
 struct DeviceUse {
-  Bytes total, free;  ///< of the GPU, by CUDA
-  ///< by the allocator, now: reserved includes caches; allocated: libraries' workspaces
-  Bytes reserved, allocated;
+  Bytes total, free;          ///< of the GPU, by CUDA
+  Bytes reserved, allocated;  ///< by the allocator, now: with caches; libraries' workspaces
   Bytes reserved_peak, allocated_peak;  ///< of the program's last step
 };
 
-/// Frees the allocator's unused memory and resets peaks, before a program that read_device_use
-/// measures.
+/// Frees the allocator's unused memory and resets its peaks, before a measured program.
 void prepare_device_use(c10::Device device);
 DeviceUse read_device_use(c10::Device device);
 

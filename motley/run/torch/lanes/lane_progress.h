@@ -7,13 +7,12 @@
 
 namespace motley::run {
 
-/// How far a lane has come in a step: the id of its last finished instruction, published for the
-/// other lanes. One writer; any thread may wait. A waiter sleeps in the kernel at once and wakes
-/// only for its instruction. std::atomic's wait yields first, and a yielding lane would alternate
-/// with its compute lane on their processor.
+/// How far a lane has come in a step: its last finished instruction, published for other lanes. One
+/// writer; any thread may wait. A waiter sleeps in the kernel at once and wakes only for its
+/// instruction: std::atomic's wait yields first, and would alternate with a compute lane on its
+/// processor.
 class LaneProgress {
  public:
-  /// Prepares a step.
   void reset() { done_.store(-1, std::memory_order_release); }
   /// Marks instruction `id` and all before it in this lane as done.
   void advance(int id) {

@@ -25,8 +25,8 @@ struct WholeStepTimes {
   /// "pause N": added time of such a step per pause in it, excluding the pause itself.
   OpTime pause;
 };
-/// Measures all but the first quarter of the steps, when neighbours may still be starting. Every
-/// other step has pauses.
+/// Measures the last three quarters of the steps, once neighbours have started; every other one
+/// pauses.
 Result<WholeStepTimes> time_whole_steps(const program::DeviceProgram& program, double speed,
                                         const ProfileRunOptions& options);
 

@@ -16,8 +16,8 @@
 
 namespace motley::run {
 
-/// A dependency of an instruction: this instruction of another strand (program/strands.h), and so
-/// all before it there, must be done.
+/// A dependency: this instruction of another strand (program/strands.h), and all before it, are
+/// done.
 struct StrandWait {
   std::size_t strand = 0;
   int id = 0;
@@ -41,16 +41,13 @@ class StepProgress {
       strands_[strand].last.store(-1, std::memory_order_relaxed);
     }
   }
-  /// Marks instruction `id` of a strand as done. Its result is ready at `ready_ns` (monotonic
-  /// clock; 0: unknown): earlier than now after a late wake-up, later if the device's clock is
-  /// ahead.
+  /// Marks instruction `id` of a strand as done, ready at `ready_ns` (monotonic clock; 0: unknown):
+  /// before now after a late wake-up, later if the device's clock is ahead.
   void advance(std::size_t strand, int id, std::int64_t ready_ns = 0) {
-    // visible to waiters once the instruction is done
-    ready_ns_[static_cast<std::size_t>(id)] = ready_ns;
+    ready_ns_[static_cast<std::size_t>(id)] = ready_ns;  // visible to waiters with the progress
     strands_[strand].last.store(id, std::memory_order_relaxed);
     strands_[strand].done.advance(id);
   }
-  /// Ends the strand.
   void fail(std::size_t strand, Error fault) {
     {
       const std::lock_guard lock(mutex_);
@@ -61,14 +58,12 @@ class StepProgress {
   bool wait_for(const StrandWait& wait) const {
     return strands_[wait.strand].done.wait_for(wait.id);
   }
-  /// False: a strand failed.
   bool wait_for_all(const std::vector<StrandWait>& waits) const {
     return std::all_of(waits.begin(), waits.end(),
                        [&](const StrandWait& wait) { return wait_for(wait); });
   }
-  /// Returns the last instruction that a strand completed in this step, also if it failed later;
-  /// -1: none. For the compute lane, only instructions that others wait for count. Call when all
-  /// strands have stopped.
+  /// Returns the strand's last completed instruction of this step, even if it failed later; -1:
+  /// none. In the compute lane only awaited instructions count. Call when all strands have stopped.
   int last(std::size_t strand) const {
     return strands_[strand].last.load(std::memory_order_relaxed);
   }
@@ -82,8 +77,7 @@ class StepProgress {
     }
     return last;
   }
-  /// Returns what stopped the step, once all strands have stopped: the first fault that is not a
-  /// consequence of another.
+  /// Returns what stopped the step, after all strands stopped: the first fault that caused others.
   Error fault() const {
     const std::lock_guard lock(mutex_);
     return fault_.value_or(stopped());
@@ -91,8 +85,8 @@ class StepProgress {
   /// Returns the error of a strand that waited for a failed one.
   static Error stopped() { return {ErrorKind::kRuntime, kStopped, "another lane failed"}; }
 
-  /// Records that send or receive `id` of a strand is in flight; -1: none. The status shows the one
-  /// that comes first in the program.
+  /// Records the strand's send or receive in flight; -1: none. The status shows the program's
+  /// first.
   void set_under_way(std::size_t strand, int id) {
     if (status_ == nullptr) return;
     strands_[strand].under_way.store(id, std::memory_order_relaxed);

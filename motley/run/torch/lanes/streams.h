@@ -30,8 +30,7 @@ class Streams {
   void mark(int id);
   /// Delays work that the calling thread queues from now on until mark(id) is reached.
   void wait_for(int id) const;
-  /// Mark the begin and end of a wait before instruction `id`: the stream is idle in between, which
-  /// is not part of the instruction.
+  /// Marks begin and end of a wait before instruction `id`, an idle time that is not part of it.
   void mark_halt(int id);
   void mark_resumption(int id);
   /// Returns the nanoseconds of that wait in the last completed step.
@@ -70,7 +69,6 @@ class Streams {
 /// The device allocator's high-water mark of tensor memory since the last reset.
 void reset_device_peak(c10::Device device);
 std::int64_t device_peak(c10::Device device);
-/// Returns the tensor memory in use.
 std::int64_t device_in_use(c10::Device device);
 
 }  // namespace motley::run

@@ -20,8 +20,7 @@ class CountingAllocator final : public c10::Allocator {
   /// Call it before the first tensor is made. Lives until the process ends.
   static CountingAllocator& install();
 
-  /// Makes allocations that would exceed `limit` in total throw c10::OutOfMemoryError; empty: no
-  /// limit but the machine's.
+  /// Makes allocations beyond `limit` in total throw c10::OutOfMemoryError; empty: no limit.
   void set_limit(std::optional<Bytes> limit);
 
   std::int64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }

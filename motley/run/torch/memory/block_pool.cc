@@ -103,8 +103,7 @@ std::size_t BlockPool::segment_bytes() const {
 }
 
 BlockPool::Block* BlockPool::take_free(std::size_t bytes) {
-  // Sizes are multiples of 64, so this probe precedes all blocks that are large enough, whatever
-  // their addresses.
+  // Sizes are multiples of 64: this probe precedes all blocks that are large enough.
   Block wanted;
   wanted.bytes = bytes - 1;
   const auto found = free_.upper_bound(&wanted);

@@ -9,11 +9,10 @@
 
 namespace motley::run {
 
-/// Recycles memory, so that a training step, which requests the same sizes again and again, touches
-/// no fresh page after the first one. Cuts blocks best-fit from large segments, backed by huge
-/// pages if available, and joins freed neighbours; keeps segments for the pool's life. Blocks are
-/// aligned to 64 bytes. Thread-safe. A call costs about 0.1 us, logarithmic in the number of free
-/// blocks; requests below 4 KiB go to malloc.
+/// Recycles memory, so that a training step, with the same sizes again and again, touches no fresh
+/// page after the first one. Cuts blocks best-fit from large segments, on huge pages if available,
+/// joins freed neighbours and keeps segments. Blocks are aligned to 64 bytes. Thread-safe. About
+/// 0.1 us a call, logarithmic in the number of free blocks; requests below 4 KiB go to malloc.
 class BlockPool {
  public:
   BlockPool() = default;
@@ -26,7 +25,6 @@ class BlockPool {
   void free(void* pointer);
   /// Returns the size passed to allocate.
   static std::size_t size_of(const void* pointer);
-  /// Returns the address space held in segments.
   std::size_t segment_bytes() const;
 
  private:

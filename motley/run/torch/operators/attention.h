@@ -18,9 +18,8 @@ struct AttentionInputs {
 };
 
 /// Returns the output and an opaque state for the backward pass (the log-sum-exp of each row of
-/// scores). The inputs alone determine the kernel, so both passes choose the same one: flash on
-/// CPUs; flash or memory-efficient on CUDA, as in PyTorch; otherwise plain operators, with B*H*S*S
-/// scores in memory.
+/// scores). The inputs alone determine the kernel, so both passes use the same: CPU: flash; CUDA:
+/// flash or memory-efficient, as in PyTorch; else plain operators, with B*H*S*S scores in memory.
 std::pair<at::Tensor, at::Tensor> attention(const AttentionInputs& inputs);
 
 /// Returns the gradients of q, k and v.

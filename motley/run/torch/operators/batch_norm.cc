@@ -69,8 +69,7 @@ at::Tensor batch_norm_sums(const at::Tensor& x) {
       at::batch_norm_update_stats(at_least_float(x), std::nullopt, std::nullopt, 0.0);
   const double n = static_cast<double>(x.numel()) / static_cast<double>(x.size(1));
   const at::Tensor mean64 = mean.to(at::kDouble), var64 = var.to(at::kDouble);
-  // Sums of x and x^2 from mean and variance, in f64: summing x^2 in f32 would lose the variance if
-  // the mean is large beside it.
+  // From mean and variance, in f64: x^2 summed in f32 would lose a variance far below the mean.
   return at::stack({mean64, at::addcmul(var64, mean64, mean64)}).mul_(n);
 }
 

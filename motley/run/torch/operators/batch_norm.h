@@ -7,14 +7,12 @@
 
 namespace motley::run {
 
-/// Batch normalisation whose statistics come from samples on several devices. x is [N, C, ...].
-/// Sums are float64, so that adding them loses nothing; each device's come from PyTorch's
-/// one-device kernels. All follow native_batch_norm and its backward, so a single device gets the
-/// same numbers.
+/// Batch normalisation with statistics over several devices. x is [N, C, ...]. Sums are float64, so
+/// that adding them loses nothing, made by PyTorch's one-device kernels. All follow
+/// native_batch_norm and its backward, so a single device gets the same numbers.
 
-/// Returns f64[2, C]: n * mean and n * (var + mean^2) of the local samples, with n elements per
-/// channel. Made from means instead of plain sums, so that one device's statistics come back
-/// without cancellation.
+/// Returns f64[2, C]: n * mean and n * (var + mean^2) of the local samples, n elements per channel.
+/// Made from means, not plain sums: one device's statistics come back without cancellation.
 at::Tensor batch_norm_sums(const at::Tensor& x);
 
 struct BatchNormResult {
@@ -38,8 +36,7 @@ struct BatchNormBackwardInputs {
   at::Tensor sums;                         ///< of batch_norm_backward_sums, added over the devices
   std::int64_t count = 0;
 };
-/// Returns the gradients of x, weight and bias; the latter two are the sums, in the parameters'
-/// dtype.
+/// Returns the gradients of x, weight and bias (the latter from sums, in the parameters' dtype).
 std::array<at::Tensor, 3> batch_norm_backward(const BatchNormBackwardInputs& inputs);
 
 }  // namespace motley::run

@@ -19,7 +19,7 @@ class DeviceKernels {
 
 /// Sets the kernels of all devices but CPUs. Must precede any draw; permanent.
 void set_device_kernels(const DeviceKernels& kernels);
-/// Throws c10::Error if none are set.
+/// Returns the kernels. Throws c10::Error if none are set.
 const DeviceKernels& device_kernels(at::Device device);
 
 /// Returns a type known to with_float_type, or kInt64; none for others.

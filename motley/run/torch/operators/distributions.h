@@ -16,12 +16,10 @@ namespace motley::run {
 /// Parses "uniform", "exponential", "normal", "bits" or "permutation"; empty: unknown.
 std::optional<Distribution> find_distribution(std::string_view name);
 
-/// Tells whether the distribution supports the type: floating types; int64 for bits and
-/// permutations.
+/// Tells whether the type is supported: floats; int64 for bits and permutations.
 bool gives(Distribution distribution, at::ScalarType dtype);
 
-/// What to draw: `shape` elements at this place of the global tensor. A permutation has one
-/// dimension and is whole.
+/// A draw: `shape` elements at this place of the global tensor. Permutations: one whole dimension.
 struct Draw {
   Distribution distribution = Distribution::kUniform;
   std::vector<std::int64_t> shape;

@@ -7,11 +7,10 @@ namespace motley::run {
 
 // Also compiled for GPUs at run time: see philox.h.
 
-/// Maps a local tensor's elements to the global tensor. The local tensor is viewed as [outer, part,
-/// inner]; its part is [first, first + part) of the `global` middle indices. Element (o, s, j) has
-/// place (o * global + first + s) * inner + j in the micro-batch. The whole batch consists of rows
-/// of `stride` elements; the micro-batch has the `run` consecutive elements after the first `skip`
-/// of each row.
+/// Maps a local tensor's elements to the global tensor. Viewed as [outer, part, inner], its part is
+/// [first, first + part) of the `global` middle indices: element (o, s, j) has place (o * global +
+/// first + s) * inner + j in the micro-batch. The whole batch consists of rows of `stride`
+/// elements; the micro-batch has the `run` elements after the first `skip` of each row.
 struct ElementPlace {
   std::int64_t outer = 1, inner = 1;
   std::int64_t first = 0, global = 0;
@@ -31,8 +30,8 @@ inline std::int64_t global_index(const ElementPlace& place, std::int64_t element
 }
 
 /// Calls `body(index, local, count)` for each range that is contiguous in both tensors: local
-/// elements [local, local + count) of `elements` are [index, index + count) globally. Covers only
-/// local elements [begin, end).
+/// elements [local, local + count) are [index, index + count) globally. Covers local [begin, end)
+/// of `elements`.
 template <typename Body>
 void for_each_stretch(const ElementPlace& place, std::int64_t elements, std::int64_t begin,
                       std::int64_t end, const Body& body) {

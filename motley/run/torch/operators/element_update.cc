@@ -153,7 +153,6 @@ at::Tensor state_of(const std::vector<at::Tensor>& states, std::size_t i) {
   return states.empty() ? at::Tensor() : states[i];
 }
 
-/// Element by element.
 struct ByElements {
   template <template <typename> typename Rule>
   static void run(const ElementTensors& tensors, const ElementStep& step) {
@@ -171,7 +170,6 @@ TensorList as_numbers(const std::vector<at::Tensor>& tensors) {
   return list;
 }
 
-/// Operation by operation.
 struct ByLists {
   template <template <typename> typename Rule>
   static void run(const ElementTensors& tensors, const ElementStep& step) {

@@ -31,8 +31,8 @@ struct ElementStep {
   std::array<double, 3> constants = {};
 };
 
-/// Parallel lists of tensors, one entry per parameter, of one dtype and on one device. State lists
-/// that the kind does not use are empty.
+/// Parallel lists of tensors, one entry per parameter, of one dtype and device. Unused states:
+/// empty.
 struct ElementTensors {
   std::vector<at::Tensor> parameters, gradients, state1, state2;
 };

@@ -185,7 +185,6 @@ std::optional<Operand> find_operand(const Argument& argument, const c10::Argumen
   return number_operand(argument, type->kind());
 }
 
-/// One prepared call.
 class OperatorCall {
  public:
   OperatorCall(c10::OperatorHandle handle, std::vector<Operand> operands, std::vector<int> results,

@@ -18,8 +18,7 @@ bool has_operator(const program::Instruction& instruction);
 ///   - dtype, layout, memory format and device words become PyTorch's enumerators; `device(local)`
 ///     is `device`;
 ///   - view runs as reshape, since layouts may differ from those at the time of capture.
-/// Usage errors: too many arguments, or one that does not fit the schema. The operator must exist
-/// (has_operator).
+/// Usage errors: too many or unfitting arguments. The operator must exist (has_operator).
 Result<Kernel> make_operator_call(const program::Instruction& instruction, at::Device device);
 
 }  // namespace motley::run

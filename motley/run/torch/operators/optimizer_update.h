@@ -13,8 +13,7 @@
 
 namespace motley::run {
 
-/// The arguments of motley::update and motley::direction: one optimizer's parameters, by buffer id,
-/// and its constants.
+/// The arguments of motley::update and motley::direction: parameters by buffer id, and constants.
 struct UpdateArguments {
   explicit UpdateArguments(InstructionReader& reader);
 
@@ -39,7 +38,7 @@ struct OptimizerCounts {
   std::size_t constants;
   std::size_t (*states)(const UpdateArguments&);
 };
-/// Usage errors: wrong counts of constants, gradients or states.
+/// Checks counts. Usage errors: wrong counts of constants, gradients or states.
 Result<void> check_counts(const UpdateArguments& arguments, const OptimizerCounts& wanted);
 inline std::size_t one_state(const UpdateArguments&) { return 1; }
 inline std::size_t two_states(const UpdateArguments&) { return 2; }
@@ -51,16 +50,16 @@ double count_updates(const Frame& frame, int scaling);
 
 std::vector<at::Tensor> pick(const Frame& frame, const std::vector<int>& ids);
 
-/// Returns gradient i in its parameter's dtype and layout, multiplied by `factor` and clipped: a
-/// new tensor if that changes anything.
+/// Returns gradient i in its parameter's dtype and layout, multiplied by `factor` and clipped, as a
+/// new tensor if changed.
 at::Tensor prepare_gradient(const Frame& frame, const UpdateArguments& arguments, std::size_t i,
                             double factor);
 
 /// Makes the kernel of motley::update, for optimizers that treat each element separately, through
 /// element_update.h: the numbers of torch.optim with the same constants. GPUs run "sgd", "adam",
-/// "adamw" and "adagrad" by PyTorch's fused kernels, unless the update is to be portable. Momentum
-/// starts at zero, which gives torch.optim's first step (dampening is 0). The rate is the
-/// instruction's times Frame::lr_factor.
+/// "adamw" and "adagrad" by PyTorch's fused kernels unless the update is portable. Momentum starts
+/// at zero, as torch.optim's first step (dampening is 0). The rate is the instruction's times
+/// Frame::lr_factor.
 Result<Kernel> make_update(InstructionReader& reader, at::Device device);
 
 }  // namespace motley::run

@@ -32,7 +32,6 @@ namespace motley::run {
 
 namespace {
 
-/// Returns a value, or an undefined tensor for id -1.
 at::Tensor value_or_none(const Frame& frame, int id) {
   return id < 0 ? at::Tensor() : frame.values[id];
 }
@@ -105,8 +104,7 @@ Result<Kernel> make_stop_request(InstructionReader& reader, at::Device device) {
   const int out = reader.output(0);
   MOTLEY_RETURN_IF_ERROR(reader.status());
   return [out, options = at::TensorOptions(device).dtype(at::kFloat)](Frame& frame) {
-    // A number that is summed with a bucket: all ranks learn of a request in the same step, without
-    // an exchange of its own (docs/decisions/0002).
+    // Summed with a bucket: all ranks learn of a request in one step (docs/decisions/0002).
     const int wish = frame.wish.load(std::memory_order_relaxed);
     // New in each step, because the sum overwrites it.
     frame.values[out] = at::full({1}, static_cast<double>(wish), options);
@@ -121,8 +119,7 @@ Result<Kernel> make_ballot(InstructionReader& reader, at::Device device) {
   };
 }
 
-/// The arguments of draws by place: number of the draw, outer, inner, first, global, run, skip,
-/// stride.
+/// The arguments of draws: number of the draw, outer, inner, first, global, run, skip, stride.
 struct PlaceArguments {
   PlaceArguments(InstructionReader& reader, std::size_t at)
       : draw(reader.integer(at)),
@@ -187,8 +184,7 @@ Result<Kernel> make_random(InstructionReader& reader, at::Device) {
   };
 }
 
-/// The arguments of both attention operators from position `first` on: mask, dropout_p, is_causal,
-/// scale.
+/// The arguments of both attention operators from `first` on: mask, dropout_p, is_causal, scale.
 struct AttentionArguments {
   AttentionArguments(InstructionReader& reader, std::size_t inputs, std::size_t first)
       : q(reader.buffer(inputs)),
@@ -204,8 +200,7 @@ struct AttentionArguments {
             frame.values[v], value_or_none(frame, mask),
             is_causal,       scale};
   }
-  // PyTorch's fused kernels draw masks by position in the local tensor, so a split would change
-  // them.
+  // PyTorch's fused kernels draw masks by local position, so a split would change them.
   Result<void> verify() const {
     if (dropout_p == 0.0) return {};
     return usage_error("run.attention-dropout",

@@ -7,8 +7,8 @@ namespace motley::run {
 // Also compiled for GPUs at run time (cuda/kernels.h): it may use only the part of the standard
 // library listed there, and no memory of its own.
 
-/// Identifies a stream of random words: one for each draw of a model and each step, and more for
-/// draws that need several words per element.
+/// Identifies a stream of random words: for each draw and step, several if an element needs more
+/// words.
 struct RandomStream {
   std::uint64_t seed = 0;
   std::int64_t step = 0;
@@ -53,8 +53,7 @@ inline PhiloxBlock philox_round(const PhiloxBlock& x, const PhiloxKey& key) {
           static_cast<std::uint32_t>(first >> 32) ^ x.d ^ key.high, kFirst * x.a};
 }
 
-/// Returns the words of the elements that share a block: places i, i + 16, i + 32, i + 48 of a
-/// group.
+/// Returns the words of elements i, i + 16, i + 32 and i + 48 of a group, which share a block.
 inline PhiloxBlock philox_block(const RandomStream& stream, std::uint64_t block) {
   PhiloxBlock x = philox_counter(stream, block);
   PhiloxKey key = philox_key(stream);
@@ -65,8 +64,7 @@ inline PhiloxBlock philox_block(const RandomStream& stream, std::uint64_t block)
   return x;
 }
 
-/// Writes the words of elements [64 * group, 64 * group + 64) to `words`. For CPUs; about 2 ns a
-/// word.
+/// Writes the words of elements [64 * group, 64 * group + 64). For CPUs; about 2 ns a word.
 void philox_group(const RandomStream& stream, std::uint64_t group, std::uint32_t* words);
 
 }  // namespace motley::run

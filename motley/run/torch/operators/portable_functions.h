@@ -6,9 +6,8 @@
 
 namespace motley::run {
 
-// Functions of doubles that all processors compute alike: sums, products and quotients, which IEEE
-// 754 rounds in one way, and no product fused with a sum. Also compiled for GPUs at run time: see
-// philox.h.
+// Functions of doubles that all processors compute alike, from sums, products and quotients, which
+// IEEE 754 rounds in one way, never fused. Also compiled for GPUs at run time: see philox.h.
 
 /// x = mantissa * 2^exponent, mantissa in [1/2, 1).
 struct Scaled {
@@ -78,8 +77,8 @@ inline double cosine_of_turn(double t) {
 }
 
 /// Returns the root of a positive number, by Heron's steps from (1 + a) / 2 for a in [1/2, 2): the
-/// first is off by at most 6 %, the fifth by less than 1e-23. PyTorch's own root is not rounded the
-/// same everywhere.
+/// first is off by at most 6 %, the fifth by less than 1e-23. PyTorch's root is not rounded alike
+/// everywhere.
 inline double root_of(double x) {
   const Scaled parts = scaled(x);
   const double half = std::floor(parts.exponent * 0.5);

@@ -44,7 +44,6 @@ static_assert(sizeof(DrawCall) == 112 && sizeof(DropoutCall) == 144);
 /// are groups of the global tensor, four elements share a block.
 constexpr int kThreadElements = 4;
 
-/// Returns the number of threads needed.
 inline std::int64_t kernel_threads(std::int64_t elements) {
   return (elements + kPhiloxGroup - 1) / kPhiloxGroup * (kPhiloxGroup / kThreadElements);
 }

@@ -10,9 +10,8 @@ namespace motley::run {
 // Also compiled for GPUs at run time: see philox.h.
 
 /// The value drawn for each element, from words w0, w1, ... of its streams (philox.h). u is w0's
-/// upper 24 bits (f16: 11, bf16: 8) / 2^24; in double precision the upper 53 bits of (w0, w1). v is
-/// exact and never 0 nor 1: (w0 + 1/2) / 2^32; in double precision from the upper 52 bits of (w0,
-/// w1).
+/// upper 24 bits (f16: 11, bf16: 8) / 2^24; in double precision (w0, w1)'s upper 53. v is exact,
+/// never 0 nor 1: (w0 + 1/2) / 2^32; in double precision from the upper 52 bits of (w0, w1).
 enum class Distribution : std::uint8_t {
   kUniform,      ///< u, in [0, 1)
   kExponential,  ///< -log(v)
