@@ -18,9 +18,8 @@ struct BatchKind {
 };
 BatchKind batch_kind(const program::Program& program);
 
-/// Maps each batch to its positions in the sequence of all samples. Batches either follow one
-/// another without end or come in passes: batches of the first kind, then one of the second kind if
-/// there is one; each pass starts at position 0 again. Immutable.
+/// Maps each batch to its positions in the sequence of all samples: without end, or in passes from
+/// position 0 that consist of batches of the first kind, then one of the second if there is one.
 class BatchOrder {
  public:
   /// Makes an endless order that begins with batch `first_batch` at position `first_position`.
@@ -47,8 +46,7 @@ class BatchOrder {
   std::int64_t whole_batches_ = 0;  // per pass; 0: no passes
 };
 
-/// Maps positions in the sequence of all samples to epochs and sample numbers. A stream has one
-/// epoch.
+/// Maps positions in the sequence of all samples to epochs and sample numbers. Streams: one epoch.
 class SampleNumbers {
  public:
   /// Makes the mapping. `samples`: the source's; -1: a stream. Usage error: the slice is empty.

@@ -15,8 +15,7 @@ namespace motley::run {
 
 /// A change of program in a running job. Workers prepare it while they train: they join its groups,
 /// look up its operators and place its tensors. When all are ready, they switch after the same
-/// step. Tensors that are whole on a device stay; another program moves the rest
-/// (synth/state/move.h).
+/// step. Tensors whole on a device stay; another program moves the rest (synth/state/move.h).
 struct Change {
   int number = 0;  ///< from 1; the job's own program is 0
   int after = 0;   ///< number of the program that runs before it

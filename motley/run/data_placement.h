@@ -20,8 +20,7 @@ class DataFile {
   std::int64_t samples() const { return whole_->samples(); }
   /// Puts the file at PATH below the host's folder or, if smaller, an excerpt at PATH.excerpt.
   /// Sends only what the host lacks. Any of `choices` is sufficient: takes the first that the host
-  /// has, else the last. Returns the source there. Error: the host's disk is full, or the host is
-  /// gone.
+  /// has, else the last. Returns the source there. Error: the host is gone or its disk full.
   Result<data::DataSource> place(HostLink& link, const std::string& path,
                                  const std::vector<DataReads>& choices) const;
 

@@ -23,7 +23,6 @@ struct DataReads {
 /// at most a few epochs are enumerated: some hundred ns and an eighth of a byte per sample.
 std::optional<data::SampleSet> find_samples(const DataReads& reads, double most_share);
 
-/// Returns a key that identifies these reads among others of the same data.
 std::string reads_key(const DataReads& reads);
 
 }  // namespace motley::run

@@ -21,7 +21,6 @@ struct Watch {
 /// "perplexity" or "error" is better when lower, any other when higher. Usage errors.
 Result<Watch> parse_watch(const std::string& text);
 
-/// How a job evaluates its training.
 struct EvaluationJob {
   data::DataSource data;
   std::int64_t samples = 0;  ///< of the data
@@ -41,7 +40,6 @@ struct EvaluationJob {
   Result<void> check(const std::string& where) const;
 };
 
-/// The result of an evaluation.
 struct Evaluation {
   double loss = 0;
   std::vector<std::pair<std::string, double>> metrics;  ///< by name, in the order of the graph

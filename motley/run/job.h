@@ -19,8 +19,7 @@ namespace motley::run {
 
 /// Settings of a job whose plan may change while it runs (change.h).
 struct Changes {
-  /// Steps before which the first changes begin, from another run. Later ones begin when all are
-  /// ready.
+  /// Steps before which the first changes begin, from another run; later ones when all are ready.
   std::vector<std::int64_t> at;
   /// The job survives lost processes: its programs have commits (synth/state/commit.h).
   bool is_elastic = false;
@@ -75,7 +74,7 @@ struct Job : TrainingSettings {
   }
   Result<void> check(const std::string& where) const;
 };
-/// Return the machines of all devices but the coordinator's; first_hosts skips absent devices.
+/// Returns the machines of all devices but the coordinator's; first_hosts skips absent devices.
 std::set<std::string> remote_hosts(const Job& job);
 std::set<std::string> first_hosts(const Job& job);
 /// Tells whether each host has its own run directory. Otherwise all ranks share one.

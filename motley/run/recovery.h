@@ -34,8 +34,7 @@ struct TrainingPoint {
 /// (synth/state/commit.h), the tensors' next layout by a barrier after the move.
 struct RecoveryState {
   std::string device;
-  /// The generation whose program determines the tensors' layout; the process may be idle in it.
-  /// Negative: it has just joined and has no tensors.
+  /// Its program determines the tensors' layout; the process may be idle. Negative: no tensors yet.
   int generation = 0;
   bool is_idle = false;   ///< in that generation
   bool has_left = false;  ///< idle, and took part in the move into it: all have their tensors
@@ -55,13 +54,12 @@ Json recovery_state_to_json(const RecoveryState& recovery_state);
 /// Reads it from an event, which has other fields too.
 Result<RecoveryState> recovery_state_from_json(const Json& json, const std::string& where);
 
-/// The point from which all continue.
 struct Recovery {
   int generation = 0;
   TrainingPoint point;
   bool stops = false;  ///< only a checkpoint is still to be written
-  /// The source to load the kept state from, which exists nowhere else: a checkpoint, or "new" for
-  /// a training that starts over. "": processes have it.
+  /// The only source of the kept state: a checkpoint, or "new" to start over; "": processes have
+  /// it.
   std::string from;
   bool is_loaded() const { return !from.empty() && from != "new"; }  ///< from a checkpoint
   bool operator==(const Recovery&) const = default;

@@ -266,7 +266,6 @@ class Protocol {
     return step;
   }
 
-  /// Draws some of the live ranks, at least one.
   std::set<int> draw() {
     std::set<int> drawn;
     for (std::size_t i = 0; i < ranks_.size(); ++i)

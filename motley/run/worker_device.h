@@ -10,8 +10,7 @@
 
 namespace motley::run {
 
-/// A time, in seconds since the job's first step, when an emulated device is `factor` times as
-/// slow.
+/// A time, in seconds since the job's first step, when an emulated device is slower by `factor`.
 struct Slowness {
   double from = 0, until = 0, factor = 1;
   bool operator==(const Slowness&) const = default;
@@ -20,8 +19,7 @@ struct Slowness {
   }
 };
 
-/// An injected fault, for tests of others' reactions: the process ends, or hangs, at this
-/// instruction.
+/// An injected fault: in this step the process ends, or hangs, at this instruction.
 struct Fault {
   std::int64_t step = 0, instruction = 0;
   bool hangs = false;

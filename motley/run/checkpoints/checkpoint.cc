@@ -290,8 +290,7 @@ Result<std::string> CheckpointStore::finish(const CheckpointState& state,
   for (const auto* files : {&all.model, &all.optimizer})
     for (const auto& [name, hash] : *files)
       if (!all.held.contains(name) && !is_there(half + "/" + name))
-        // Without a shared file system each rank wrote to its own disk; the files here are
-        // incomplete.
+        // Without a shared file system each rank wrote to its own disk: files are missing here.
         return runtime_error("run.checkpoint-write",
                              fmt::format("{}/{}: not there for rank 0, though another rank wrote "
                                          "it; all ranks must see one run directory: put it on a "

@@ -68,18 +68,15 @@ class CheckpointStore {
   using Extent = TensorFiles::Extent;
   explicit CheckpointStore(const std::string& run_dir);
 
-  /// Creates the folder to write into.
   Result<void> begin(std::int64_t step) const;
   /// Writes a rank's files. Runtime error: no folder, as hosts do not share the run directory.
   Result<WrittenFiles> write_part(std::int64_t step, const RankTensors& tensors) const;
-  /// Makes the files of all ranks the latest checkpoint, keeps the previous one and removes older
-  /// ones. Until the last rename the previous one stays latest and whole. Returns the new
-  /// directory.
+  /// Makes the files of all ranks the latest checkpoint, keeps the previous one, which stays latest
+  /// and whole until the last rename, and removes older ones. Returns the new directory.
   Result<std::string> finish(const CheckpointState& state,
                              std::span<const WrittenFiles> ranks) const;
   /// Does the same for a folder that another store finished and whose files were brought to this
-  /// store's half-written folder. Also updates `best` if its state says so. Error: a file's hash
-  /// differs.
+  /// store's half-written folder. Updates `best` if its state says so. Error: a hash differs.
   Result<std::string> adopt(std::int64_t step) const;
   /// Returns the folder in which a checkpoint is written until it is finished.
   std::string half_written(std::int64_t step) const;
@@ -104,8 +101,7 @@ class CheckpointStore {
   /// Publishes the whole model as run_dir/NAME (a hard link where possible).
   Result<void> publish(const std::string& checkpoint,
                        const std::string& name = "model.safetensors") const;
-  /// Publishes run_dir/model_average.safetensors: the model with averaged parameters. `tied` maps
-  /// each tied name to the trained parameter's name.
+  /// Publishes run_dir/model_average.safetensors. `tied`: the trained parameter of each tied name.
   Result<void> publish_average(const std::string& checkpoint,
                                const std::map<std::string, std::string>& tied) const;
   /// Publishes model, model_best and model_average.safetensors.
@@ -118,8 +114,7 @@ class CheckpointStore {
   std::string run_dir_, folder_;
 };
 
-/// Opens and checks the checkpoint in a folder. Usage error `run.checkpoint-held`: `extent` is
-/// kAll, but hosts hold some files; it names them.
+/// Opens and checks a checkpoint. kAll: usage error `run.checkpoint-held` names hosts with files.
 Result<Checkpoint> open_checkpoint(const std::string& folder,
                                    TensorFiles::Extent extent = TensorFiles::Extent::kAll);
 
@@ -133,8 +128,7 @@ Result<bool> has_averages(const std::string& folder);
 /// Records that all files are here, after they were brought and their hashes verified.
 Result<void> settle_held(const std::string& folder);
 
-/// Rewrites a checkpoint with whole tensors. `target`: missing, empty or a checkpoint (also the
-/// same).
+/// Rewrites a checkpoint with whole tensors, into a missing or empty folder or a checkpoint.
 Result<void> consolidate(const Checkpoint& checkpoint, const std::string& target);
 
 /// Refuses a checkpoint of another job: other model, seed, shuffle or global batch.

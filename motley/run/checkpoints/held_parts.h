@@ -10,8 +10,7 @@
 namespace motley::run {
 
 /// Returns the folder name for parts that a run's ranks keep on their hosts: the run's name, then
-/// one made from the cut of parameters and the host of each rank, so that equal cuts find their
-/// parts.
+/// one made from cut and hosts, so that ranks with equal cuts find their parts.
 std::string kept_name(const std::string& run, const program::Program& program, const Job& job);
 
 /// Brings the files of a checkpoint that hosts keep into its folder and completes it. Runtime error
@@ -22,8 +21,7 @@ Result<void> gather_held(Hosts& hosts, const std::string& checkpoint);
 /// find its own part in `kept`.
 Result<void> gather_for(Hosts& hosts, const Job& job, const std::string& kept);
 
-/// Tells hosts which checkpoints the run directory still has. They remove their parts of all
-/// others.
+/// Tells hosts which checkpoints the run still has. They remove their parts of all others.
 Result<void> retain_held(Hosts& hosts, const Job& job);
 
 }  // namespace motley::run

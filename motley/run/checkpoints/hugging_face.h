@@ -9,7 +9,6 @@
 
 namespace motley::run {
 
-/// Where to write a model in the layout of Hugging Face's transformers: config.json and weights.
 struct HuggingFaceOptions {
   std::string source;                                ///< folder that the model was exported from
   std::string target;                                ///< a new or empty folder

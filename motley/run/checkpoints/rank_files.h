@@ -27,8 +27,7 @@ struct RankFolder {
   std::string held() const { return path + "/held.json"; }
 };
 
-/// The tensors that a rank receives instead of a model file: its parts, and what only its
-/// evaluations read. Everything else comes from rank 0.
+/// What a rank gets instead of a model file: its parts, and what only its evaluations read.
 struct RankWeights {
   std::vector<Safetensors> files;  ///< own the memory that the tensors view
   TensorFiles tensors;
@@ -59,7 +58,7 @@ class RankFiles {
 
   const program::Program& training() const { return program_; }
   const std::vector<program::Program>& evaluating() const { return evaluations_; }
-  /// Return the steps done, and the samples taken, in the checkpoint to resume from.
+  /// Returns the steps done (samples: taken) in the checkpoint to resume from.
   std::int64_t step() const { return checkpoint_ ? checkpoint_->state.step : 0; }
   std::int64_t samples() const { return checkpoint_ ? checkpoint_->state.samples : 0; }
 

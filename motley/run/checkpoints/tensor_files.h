@@ -37,8 +37,7 @@ struct TensorFile {
   const Safetensors* tensors = nullptr;
 };
 
-/// Tensors of several files: whole, or with parts spread over files, cut in any way. Reads any part
-/// of each. Views the files' memory, which must outlive it.
+/// Tensors of several files, whole or in parts cut in any way. Views the files, which outlive it.
 class TensorFiles {
  public:
   /// Whether the files hold all of their tensors or perhaps only parts.
@@ -54,8 +53,7 @@ class TensorFiles {
   /// Fills `target`, the memory of `buffer`, with the buffer's part of its tensor. Usage errors:
   /// some of it is missing (run.missing-tensor); dtype or shape differs (run.wrong-tensor).
   Result<void> read(const program::Buffer& buffer, std::span<std::byte> target) const;
-  /// Returns the same tensors, replaced by those of `others` that have the same name plus `suffix`.
-  /// `names`: names in `others` that differ from the names here.
+  /// Replaces tensors by those of `others` of the same name plus `suffix`. `names`: names there.
   TensorFiles with_others(const TensorFiles& others, const std::string& suffix,
                           const std::map<std::string, std::string>& names) const;
   /// Returns dtype and shape of an existing tensor; also its bytes, unless it is in parts.

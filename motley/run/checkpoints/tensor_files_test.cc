@@ -18,7 +18,6 @@ namespace fs = std::filesystem;
 using program::Part;
 using ::testing::ElementsAre;
 
-/// A folder of files.
 class Folder {
  public:
   Folder() {
@@ -27,7 +26,6 @@ class Folder {
   }
   ~Folder() { fs::remove_all(path_); }
 
-  /// Writes a file with one tensor "w".
   void write(const std::vector<float>& values, std::vector<std::int64_t> shape,
              std::optional<TensorPlace> place = {}) {
     const std::string path = path_ + "/" + std::to_string(files_.size()) + ".safetensors";

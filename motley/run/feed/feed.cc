@@ -91,7 +91,6 @@ HereOfKind here_of(const BatchKind& kind, const FeedOptions& options) {
 /// Enumerates a machine's items in order: from each batch, the samples that its ranks need.
 class HereSequence {
  public:
-  /// The arguments must outlive it.
   HereSequence(const BatchOrder& order, const std::vector<HereOfKind>& here, SampleNumbers numbers)
       : order_(&order), here_(&here), numbers_(std::move(numbers)), batch_(order.first_batch()) {}
   WantedSample next() {

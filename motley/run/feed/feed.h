@@ -23,8 +23,7 @@ class Feed {
   virtual Result<const data::Batch*> next() = 0;
   /// Returns how long the last call waited.
   virtual double waited_s() const = 0;
-  /// Returns the seconds that this host's loaders() processes worked on the last batch, if this
-  /// rank runs them; else 0.
+  /// Returns the seconds of loaders() processes for the last batch, if this rank has them; else 0.
   virtual double loading_s() const = 0;
   virtual int loaders() const = 0;
 };
@@ -47,8 +46,8 @@ struct FeedOptions {
 /// for all its ranks, each sample once (loader.h). Collective if samples are loaded.
 Result<std::unique_ptr<Feed>> open_feed(FeedOptions options);
 
-/// Returns a name that is equal for processes of one machine and PID namespace, which can map each
-/// other's memory by /proc.
+/// Returns a name equal for processes that can map each other's memory by /proc: one machine and
+/// PID space.
 std::string this_machine();
 
 }  // namespace motley::run

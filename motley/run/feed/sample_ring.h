@@ -36,7 +36,6 @@ class SampleRing {
 
   /// Leader: claims the item's slot for `readers` ranks. False: an earlier item is still in use.
   bool claim(std::int64_t item, int readers);
-  /// Leader: marks the item as present.
   void publish(std::int64_t item);
   /// Leader: ends the sequence with a reason. The first reason counts.
   void fail(const std::string& message);

@@ -274,7 +274,6 @@ class Agent {
     return {};
   }
 
-  /// Stores a file under its name only once it is whole.
   Result<void> keep(const Frame& frame) {
     const fs::path path = kept(frame), part = scratch_ / path.filename();
     MOTLEY_ASSIGN(const bool is_whole, add_piece(frame, part));
@@ -550,7 +549,6 @@ class Agent {
     return text.empty() ? Result<void>() : say({{"is", "log"}, {"id", id}}, text);
   }
 
-  /// A process, and how much of its log was sent.
   struct Member {
     int rank = 0;
     std::streamoff logged = 0;

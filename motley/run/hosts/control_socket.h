@@ -64,8 +64,7 @@ struct ControlSocketAddress {
 /// Reads the address. Usage error `run.not-elastic`: no job there can be asked.
 Result<ControlSocketAddress> read_control_socket(const std::string& file);
 
-/// Adds the word, asks and returns the answer. Waits at most `seconds`. Runtime error
-/// `run.control_socket`: nobody answers.
+/// Asks with the word, for at most `seconds`. Runtime error `run.control_socket`: no answer.
 Result<Json> ask_control_socket(const ControlSocketAddress& address, Json question, double seconds);
 
 }  // namespace motley::run

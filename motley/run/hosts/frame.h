@@ -40,8 +40,7 @@ class FrameReader {
   /// Reads available bytes. False: the end was reached, or the input is not a frame.
   bool read_some(int descriptor);
   void add(std::string_view bytes) { text_ += bytes; }
-  /// Returns the next whole frame. Skips lines that are not JSON objects (a login shell's
-  /// greeting).
+  /// Returns the next whole frame. Skips lines that are not JSON objects, as a shell's greeting.
   std::optional<Frame> next();
   const std::string& chatter() const { return chatter_; }
 

@@ -42,8 +42,7 @@ class HostLink {
   Result<Json> greet(double timeout_s);
   const std::string& scratch() const { return scratch_; }
 
-  /// Sends a frame. Runtime error `host.lost`: the agent is gone, or takes nothing for
-  /// kMostSilence.
+  /// Sends a frame. Runtime error `host.lost`: it is gone, or takes nothing for kMostSilence.
   Result<void> send(Json head, std::string_view bytes = {});
   /// Sends without waiting: what does not fit is sent when the link is listened to.
   Result<void> post(Json head, std::string_view bytes = {});
@@ -69,8 +68,7 @@ class HostLink {
   /// Makes stored content available as SCRATCH/path.
   Result<void> link_kept(const std::string& name, const std::string& path);
   Result<void> link(const std::string& path, const std::string& target);
-  /// Brings what is below SCRATCH/path to the local folder `into`. Error: nothing arrived for
-  /// `patience` seconds, or of Arrival.
+  /// Brings files below SCRATCH/path to `into`. Error: none for `patience` seconds, or of Arrival.
   Result<void> fetch(const std::string& path, const std::string& into, double patience);
   /// Begins the same; it proceeds whenever the link is read. The link keeps it until `forget`.
   Result<int> begin_fetch(const std::string& path, const std::string& into);

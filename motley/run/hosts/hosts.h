@@ -17,12 +17,10 @@
 
 namespace motley::run {
 
-/// The agents of a command, kept until the command ends and sent regular heartbeats, whatever their
-/// owner does. Either one on each other machine, named as its host and started when first needed,
-/// or, under an external launcher, one for each other rank.
+/// The agents of a command, kept until it ends and sent regular heartbeats. Either one on each
+/// other machine, named as its host and started when needed, or the other ranks of a launcher.
 class Hosts {
  public:
-  /// The command that runs the agent of a host.
   using Command = std::function<std::vector<std::string>(const std::string& host)>;
   /// The versions that an agent's hello must have: Motley's and PyTorch's.
   struct Versions {
@@ -34,7 +32,6 @@ class Hosts {
   Hosts(const Hosts&) = delete;
   Hosts& operator=(const Hosts&) = delete;
 
-  /// Sets how long agents may take to say hello; for tests, else half a minute.
   void set_patience(double seconds) { patience_ = seconds; }
 
   /// Uses the other ranks of an external launcher's job as agents, through a relay beside this

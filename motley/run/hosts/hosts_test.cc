@@ -41,7 +41,6 @@ class HostsTest : public ::testing::Test {
     fs::remove_all(dir_);
   }
 
-  /// Returns a command that says hello as this version, with more members.
   static std::string says_hello(const Json& more = Json::object()) {
     Json hello{{"is", "hello"}, {"motley", "1.2"}, {"torch", "2.15"}, {"scratch", "/there"}};
     hello.update(more);

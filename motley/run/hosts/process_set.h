@@ -39,7 +39,6 @@ class ProcessSet {
   virtual Result<void> start(const Hand& hand) = 0;
   /// Adopts a process that its agent already started under this number. Remote sets only.
   virtual void adopt(const Hand& /*hand*/, int /*number*/) {}
-  /// Adds the descriptors to poll for events.
   virtual void add_waits(std::vector<pollfd>& waits) const = 0;
   /// Appends all new events. Does not wait.
   virtual void listen(std::vector<Heard>& heard) = 0;

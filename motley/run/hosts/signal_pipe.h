@@ -8,9 +8,8 @@
 
 namespace motley::run {
 
-// A handler can do almost nothing safely; a descriptor is polled with the workers' output.
-/// Delivers SIGTERM, SIGINT and SIGUSR1 (which batch systems send before the end) through a
-/// descriptor instead of as signals while the object lives.
+/// Delivers SIGTERM, SIGINT and SIGUSR1 (which batch systems send before the end) by a descriptor,
+/// polled with the workers' output, while it lives: a handler can do almost nothing safely.
 class SignalPipe {
  public:
   SignalPipe() {

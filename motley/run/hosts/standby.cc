@@ -79,7 +79,6 @@ double Standby::turn() const {
   return static_cast<double>(before) * kTurn;
 }
 
-/// Starts a coordinator. Its output outlives this agent.
 Result<void> Standby::coordinator_on() {
   const std::string memory = options_.folder + "/memory.json";
   MOTLEY_ASSIGN(Json own, parse_json(text_, "memory"));

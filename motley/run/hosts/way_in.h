@@ -17,8 +17,7 @@ enum class WayIn {
 /// Parses "ssh", "slurm" or "mpi". Usage error `cli.launcher`: another word.
 Result<WayIn> find_way_in(std::string_view word);
 
-/// Returns the command that runs motley's agent on a host: `program` if that path exists there,
-/// else the motley in PATH.
+/// Returns the command that runs motley's agent on a host: `program` if there, else motley in PATH.
 std::vector<std::string> agent_command(WayIn way, const std::string& host,
                                        const std::string& program);
 

@@ -68,7 +68,6 @@ bool receive_all(int socket, char* bytes, std::size_t count) {
   return true;
 }
 
-/// Reports regularly how many bytes have arrived.
 void count(int socket) {
   std::vector<char> piece(kPiece);
   std::uint64_t total = 0, said = 0;
@@ -198,8 +197,7 @@ class Sending {
     is_there_ = send_all(socket, &kBytes, 1);
   }
 
-  /// Sends for `seconds` and until a count arrives. Returns bytes per second; 0: the other end is
-  /// gone.
+  /// Sends for `seconds` and until a count. Returns bytes per second; 0: the other end is gone.
   double go_on(double seconds) {
     const auto begin = counted_at_;
     const std::uint64_t before = counted_;
@@ -291,7 +289,6 @@ Result<WireTimes> measure_wire(const std::string& address, int port, const std::
   WireTimes times;
   double found = 0;
   if (!send_all(socket.number(), word.data(), word.size())) {
-    // The other end is gone.
   } else if (ask.what == WireAsk::What::kPing) {
     times.latency = Seconds((found = ping_for_a_while(socket.number())) / 2);
   } else {

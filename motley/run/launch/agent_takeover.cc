@@ -251,8 +251,7 @@ Result<TakeoverState> AgentTakeover::take_all(Hosts& hosts, const std::string& m
       hosts.take_in(host, std::move(*reached));
       standby.hosts.insert(host);
     }
-    // Waits for all hosts of the view, or for a quorum and a moment for agents that are only now
-    // alone.
+    // Waits for all hosts of the view, or a quorum and a moment for agents that are only now alone.
     std::set<std::string> others = view_of(standby.memory).hosts;
     others.erase(standby.memory.value("lead", ""));
     const bool has_all =

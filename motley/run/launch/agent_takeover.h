@@ -29,8 +29,7 @@ struct TakeoverState {
   std::map<int, int> processes;  ///< running ranks, and their numbers at their agents
 };
 
-/// Keeps the agents of an elastic job on several hosts ready to fail over when this coordinator is
-/// lost. Also decides whether this coordinator may lead (views.h).
+/// Prepares an elastic job's agents for failover, and decides whether this one may lead (views.h).
 class AgentTakeover {
  public:
   /// `host`: the coordinator's name in the job. `inherited`: from a lost coordinator; null: this is

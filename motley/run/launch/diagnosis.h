@@ -20,8 +20,7 @@ class Diagnosis {
   explicit Diagnosis(const Job& job);
 
   /// Returns "step 17, ^9 motley::all_reduce "bucket 0"": each busy lane, and the first send or
-  /// receive with its peer; or that it never started. The first call reads the program, for
-  /// instruction names.
+  /// receive with its peer; or that it never started. Reads the program once, for names.
   std::string where(int rank);
   /// Returns one line for all ranks: "rank 0 (a:0): step 17, ...; rank 1 (a:1): ...".
   std::string all();

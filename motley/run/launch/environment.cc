@@ -108,7 +108,6 @@ Result<RankPlace> from_mpi(const Variables& variables, const MpiNames& names) {
   return place;
 }
 
-/// Appends prefix + each number of "01-03,7".
 Result<void> expand_ranges(const std::string& prefix, std::string_view ranges,
                            std::vector<std::string>& names) {
   for (const std::string_view range : split(ranges, ',')) {

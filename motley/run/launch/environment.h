@@ -37,8 +37,7 @@ struct RankPlace {
 Result<std::optional<RankPlace>> find_rank_place(
     const std::map<std::string, std::string>& environment);
 
-/// Expands a SLURM node list, to at most 100,000 names: "gpu[01-03,7],login" -> gpu01 gpu02 gpu03
-/// gpu7 login.
+/// Expands a SLURM node list to at most 100,000 names: "gpu[01-02,7],x" -> gpu01 gpu02 gpu7 x.
 Result<std::vector<std::string>> expand_node_list(std::string_view list);
 
 }  // namespace motley::run

@@ -186,7 +186,6 @@ Result<void> Launch::start_all() {
   return {};
 }
 
-/// Adopts a rank that runs and is ready.
 void Launch::adopt(std::size_t rank, int number) {
   const int id = static_cast<int>(rank);
   exit_codes_[rank] = -1;
@@ -204,8 +203,7 @@ Result<void> Launch::start(std::size_t rank, std::vector<std::string> more) {
                                      log_path(static_cast<int>(rank)), job_.changes.has_value()});
 }
 
-/// Adds a rank that the job gained. If its host lacks the job's files, it counts as lost and
-/// returns.
+/// Adds a rank that the job gained; if its host lacks the files, as one that returns.
 void Launch::take_in(int rank) {
   const auto at = static_cast<std::size_t>(rank);
   seats_.resize(std::max(seats_.size(), at + 1));

@@ -36,17 +36,14 @@ struct LaunchOptions {
   std::string job_path;     ///< the job's JSON
   Hosts* hosts = nullptr;   ///< the agents of seats
   std::vector<Seat> seats;  ///< by rank, from place_job; empty: all are local
-  /// Ranks that a lost coordinator started, with their numbers at their agents. Starts no others at
-  /// first.
+  /// Running ranks of a lost coordinator, by their agents' numbers. No others start at first.
   std::map<int, int> adopted = {};
   std::string verb = "run";  ///< of the worker: "run" or "collectives"
   double kill_after_s = 15;  ///< seconds for survivors of a failure, then SIGKILL
   /// Once true, workers are stopped as by SIGTERM. Null: only signals stop them.
   const std::atomic<bool>* stop = nullptr;
-  /// Called for each signal that stops the workers.
   std::function<void(int signal)> on_signal = nullptr;
-  /// For a job whose plan may change: called until it returns none, after each event and every 50
-  /// ms.
+  /// If the plan may change: called until it returns none, after each event and every 50 ms.
   std::function<std::optional<Commands>()> orders = nullptr;
   /// For an elastic job: called when a worker ended or reported a fatal error. True: the others
   /// continue. A rank whose host is unreachable is lost as soon as it is to be killed. Starting a

@@ -15,7 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 constexpr double kMostPause = 10;  // seconds without a byte
 
-/// A checkpoint at an agent.
 struct LeftCheckpoint {
   std::int64_t step = 0;
   bool is_here = false;

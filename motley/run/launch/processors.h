@@ -7,9 +7,9 @@ namespace motley::run {
 /// Returns the processors that this process may use, ascending.
 std::vector<int> usable_processors();
 
-/// Assigns each emulated device a processor so that none waits for another's work: the devices on
-/// one processor need at most all of its time. `speeds` are shares of a processor. Places the
-/// largest first, where most is left. Empty: they do not fit.
+/// Assigns each emulated device a processor so that none waits for another: the devices of one need
+/// at most all of its time. `speeds`: shares of a processor. Places the largest first, where most
+/// is left. Empty: they do not fit.
 std::vector<int> place_on_processors(const std::vector<double>& speeds,
                                      const std::vector<int>& processors);
 

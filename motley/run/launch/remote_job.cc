@@ -70,8 +70,7 @@ std::vector<int> ranks_on(const Job& job, const program::Program& program,
   return ranks;
 }
 
-/// If the batch changes, any device may need any remaining sample, the last batch being the
-/// largest.
+/// If the batch changes, any device may need any remaining sample; the last batch may be largest.
 std::vector<DataReads> changing_reads(const Job& job, const RankFiles& files,
                                       std::int64_t samples) {
   const std::int64_t size = job.batches->first;

@@ -29,8 +29,7 @@ struct Seat {
 /// and word, and receives its address. Hosts whose devices are all absent need not answer.
 Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& job);
 
-/// Does the same for a job that a lost coordinator has placed. Reached hosts already have it; they
-/// are sent the new address where processes meet.
+/// Does the same for a lost coordinator's job: reached hosts only get the new meeting place.
 Result<std::vector<Seat>> find_job(Hosts& hosts, Job& job);
 
 /// Does the same for a host that returned to a running job. Returns the job's path. Any thread.

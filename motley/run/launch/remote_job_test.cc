@@ -63,7 +63,6 @@ class RemoteJobTest : public PlacedJob {
     }
     return found;
   }
-  /// Returns the rows of "w" that a rank got.
   std::vector<float> weights_there(const std::string& host, int rank, std::int64_t rows) {
     const auto weights = read_rank_weights(RankFolder(scratch(host) + "/run/ranks", rank));
     EXPECT_TRUE(weights) << weights.error().message;
@@ -80,7 +79,6 @@ class RemoteJobTest : public PlacedJob {
   void let_plans_change(bool is_elastic = true) {
     job_.changes = Changes{.is_elastic = is_elastic, .keys = StoreAddress{"", 7777, "a word"}};
   }
-  /// Returns the files that a host keeps by content, with their times.
   std::map<std::string, fs::file_time_type> kept_files(const std::string& host) {
     settle(host);
     std::map<std::string, fs::file_time_type> files;

@@ -24,7 +24,6 @@
 namespace motley::run {
 namespace {
 
-/// A request, and what its waits share.
 struct Asking {
   const HttpAsk& ask;
   const HttpPatience& patience;

@@ -26,8 +26,7 @@ struct HttpPatience {
 };
 
 /// Sends a request over its own connection, without TLS or redirections. Never waits longer than
-/// allowed, even for a resolver. Runtime errors: `run.http`, with host, port and cause;
-/// `run.woken`.
+/// allowed, even for a resolver. Runtime errors: `run.http`, with host and port; `run.woken`.
 Result<HttpAnswer> ask_http(const HttpAsk& ask, const HttpPatience& patience);
 
 }  // namespace motley::run

@@ -12,7 +12,6 @@
 namespace motley::run {
 namespace {
 
-/// Received bytes that are not read yet.
 struct Received {
   std::string_view rest;
   Incoming incoming;

@@ -45,8 +45,8 @@ Result<std::optional<Notice>> parse_aws_action(const HttpAnswer& answer, Seconds
 Result<std::optional<Notice>> parse_aws_rebalance(const HttpAnswer& answer);
 /// Parses GCP, instance/preempted: TRUE or FALSE. 404 counts as none.
 Result<std::optional<Notice>> parse_gcp_preempted(const HttpAnswer& answer);
-/// Parses GCP, instance/maintenance-event: NONE, TERMINATE_ON_HOST_MAINTENANCE or, as advice,
-/// MIGRATE_ON_HOST_MAINTENANCE. 404 counts as none.
+/// Parses GCP, instance/maintenance-event: NONE or 404, TERMINATE_ON_HOST_MAINTENANCE or, as
+/// advice, MIGRATE_ON_HOST_MAINTENANCE.
 Result<std::optional<Notice>> parse_gcp_maintenance(const HttpAnswer& answer);
 /// Parses Azure, metadata/scheduledevents. Of events whose "Resources" contain `machine` (ignoring
 /// case; "": all events) returns the certain one with the least time left, else advice. Preempt,

@@ -16,8 +16,7 @@ std::vector<std::string> hook_variables(const Notice& notice);
 /// Starts a command through /bin/sh, for example to rent a machine or notify somebody. Its
 /// environment has these variables ("NAME=VALUE") and this process's other ones, without names that
 /// begin with `prefix`. It has its own session, no input, and this process's stderr as output. It
-/// outlives this process; its exit status is ignored. Runtime error `run.notice-hook`: it cannot
-/// start.
+/// outlives this process; its status is ignored. Runtime error `run.notice-hook`: no start.
 Result<void> start_hook(const std::string& command, std::vector<std::string> variables,
                         std::string_view prefix);
 /// Does the same with the variables of a notice.

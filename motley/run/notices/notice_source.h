@@ -17,7 +17,6 @@ namespace motley::run {
 class NoticeSource {
  public:
   virtual ~NoticeSource() = default;
-  /// Returns a description for people: "aws at 169.254.169.254 port 80".
   virtual std::string describe() const = 0;
   /// Returns the interval between two polls while the source answers.
   virtual Seconds every() const = 0;

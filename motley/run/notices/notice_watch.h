@@ -26,8 +26,7 @@ struct NoticeWatchOptions {
   Seconds rarely{60};     ///< between two polls of a source that does not answer
 };
 
-/// Polls a source in its own thread, so that training never waits for a metadata server. Its
-/// destructor takes only as long as waking a poll: milliseconds.
+/// Polls a source in its own thread: training never waits for a server. Ends within milliseconds.
 class NoticeWatch {
  public:
   /// The first poll begins at once. Runtime error `run.notice`: no descriptor is left.
@@ -37,8 +36,7 @@ class NoticeWatch {
   NoticeWatch(const NoticeWatch&) = delete;
   NoticeWatch& operator=(const NoticeWatch&) = delete;
 
-  /// Returns a notice that was not taken yet, with its remaining time as of now. Each is returned
-  /// once; again only if it was withdrawn in between. Never waits.
+  /// Returns a new notice, with its time left as of now; again only if withdrawn. Never waits.
   std::optional<Notice> take();
   /// Returns a new note for people: a source that stops or resumes answering, or a notice far off.
   std::optional<std::string> take_note();

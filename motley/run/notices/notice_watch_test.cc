@@ -46,7 +46,6 @@ std::unique_ptr<NoticeWatch> watch_of(std::vector<Result<MaybeNotice>> script,
   return NoticeWatch::start(std::make_unique<Scripted>(std::move(script)), options).value();
 }
 
-/// Waits for the next notice or note.
 template <typename T>
 std::optional<T> wait_for(const std::function<std::optional<T>()>& take) {
   const auto begin = std::chrono::steady_clock::now();

@@ -38,14 +38,13 @@ class CudaLibrary {
   virtual Result<std::string> kernel_code(const std::string& architecture) const = 0;
 };
 
-/// Loads NVIDIA's driver, PyTorch's CUDA half and libmotley_cuda.so, once. Must precede any
-/// question to ATen about CUDA: its first answer "no CUDA" is final. Then our kernels are
-/// available. Runtime error "run.no-cuda" names the missing one of the three.
+/// Loads NVIDIA's driver, PyTorch's CUDA half and libmotley_cuda.so, once, before ATen is asked
+/// about CUDA: its answer "no CUDA" is final. Runtime error "run.no-cuda" names the missing one.
 Result<const CudaLibrary*> load_cuda();
 
 struct WorkerDevice;
-/// Returns a GPU's ordinal on this host: by UUID, or by `local_index` without one. Stale error
-/// "host.device" (exit 4), with device and host: it is not there.
+/// Returns a GPU's ordinal here: by UUID, whatever the driver's order, or else `local_index`. Stale
+/// error "host.device" (exit 4), with device and host: it is missing.
 Result<int> find_cuda_index(const WorkerDevice& device, const std::vector<CudaDevice>& found);
 
 }  // namespace motley::run

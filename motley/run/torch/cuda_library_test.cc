@@ -44,8 +44,7 @@ TEST(CudaLibrary, FindsAGpuByItsUuidWhateverItsOrdinal) {
                    "again"}));
 }
 
-/// Loads libmotley_cuda.so as load_cuda does, but without the driver, which compiling needs not.
-/// Null: not built.
+/// Loads libmotley_cuda.so as load_cuda does, but without the driver. Null: not built.
 const CudaLibrary* load_without_driver() {
   const std::string kPath = testing::build_path("libmotley_cuda.so");
   if (!std::filesystem::exists(kPath)) return nullptr;

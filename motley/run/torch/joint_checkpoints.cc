@@ -34,7 +34,6 @@ std::string JointCheckpoints::name_of(int rank) const {
   return fmt::format("rank {} ({}, host {})", rank, device.name, device.host);
 }
 
-/// Tells whether the rank's host keeps its parts.
 bool JointCheckpoints::keeps_own() const {
   return !session_.job.kept.empty() && !session_.device().host.empty() &&
          session_.is_elsewhere(session_.rank);

@@ -32,8 +32,7 @@ struct Next {
 };
 
 /// Opens a session for a program's devices within the process's job, with separate keys. Idle if
-/// this device is not among them. `cancelled`: flag that ends all its waits for others; null: its
-/// own.
+/// this device is not among them. `cancelled`: flag that ends its waits for others; null: its own.
 Result<std::unique_ptr<WorkerSession>> open_part(
     const WorkerSession& process, const std::string& name, std::vector<WorkerDevice> devices,
     program::Program program, std::vector<program::Program> evaluations,
@@ -63,16 +62,14 @@ class OrderReader {
   void set_present(Present present);
   /// Sets what ends the current waits on a halt; calls it if a halt already came. Null: no waits.
   void set_halt(std::function<void()> halt);
-  /// Waits for what all have prepared. Errors: what failed here or elsewhere; run.halted: a new
-  /// halt.
+  /// Waits for what all have prepared. Errors: what failed here or elsewhere; run.halted: a halt.
   Result<Next> take(Seconds patience);
 
   /// Waits for a halt that no call has returned yet. Returns its number.
   Result<int> await_halt(Seconds patience);
   /// Waits for the recovery that follows. Error run.halted: another halt came.
   Result<Recovery> await_recovery(Seconds patience);
-  /// For a new process: returns the running program, or the next change's predecessor; none:
-  /// unknown.
+  /// For a new process: returns the running program, or the next change's `after`; none: unknown.
   std::optional<int> next_follows();
   /// Tells whether a halt came that no call has returned yet.
   bool is_halted();

@@ -22,7 +22,6 @@ using ::testing::IsEmpty;
 
 constexpr Seconds kSoon{10};
 
-/// Returns "CODE: MESSAGE", or "" for success.
 template <typename T>
 std::string said_of(const Result<T>& result) {
   return result ? "" : result.error().code + ": " + result.error().message;
@@ -54,7 +53,6 @@ class OrderLines final : public std::streambuf {
   std::string now_;
 };
 
-/// For a program without inputs.
 class EmptyBatch final : public data::Batch {
  public:
   std::int64_t samples() const override { return 0; }
@@ -107,8 +105,7 @@ class OrderReaderTest : public TrainingTest {
     return job;
   }
 
-  /// Starts readers, whose threads may wait forever: what they use lives until the program ends, as
-  /// in a worker.
+  /// Starts readers, whose threads may wait forever: what they use lives until the program ends.
   Processes start(const Job& job, const SmallPrograms& programs) {
     static auto& kept = *std::make_unique<std::vector<std::unique_ptr<OrderedProcess>>>().release();
     Processes processes;
@@ -482,7 +479,6 @@ TEST_F(OrderReaderTest, AHaltDropsWhatIsPreparedAndARecoveryFollows) {
   EXPECT_EQ(process.changes_requested, 0) << "nobody trains";
   EXPECT_EQ(process.voice.events(),
             (std::vector<Json>{{{"event", "heard"}, {"rank", 0}, {"halt", 1}}}));
-  // It was returned once.
   EXPECT_EQ(said_of(process.reader->await_recovery(Seconds(0))),
             "run.timeout: rank 0: no plan came within 0 s");
 }

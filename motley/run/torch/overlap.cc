@@ -66,8 +66,7 @@ class ComputeLoop {
   std::int64_t repeats_ = 1;
 };
 
-/// Repeats exchanges until every rank has computed, which the sum of first elements tells all at
-/// once.
+/// Repeats exchanges until every rank has computed, which the sum of first elements tells all.
 Result<std::vector<Span>> keep_exchanging(WorkerSession& session, GroupId group, at::Tensor tensor,
                                           const std::atomic<bool>& has_computed) {
   const c10::InferenceMode no_autograd;
@@ -127,7 +126,6 @@ Result<Beside> compute_beside_exchanges(WorkerSession& session, GroupId group,
   return beside;
 }
 
-/// Returns the median seconds of an exchange with nothing beside it.
 Result<double> time_exchange(WorkerSession& session, GroupId group, const at::Tensor& tensor) {
   std::atomic<bool> has_computed = true;
   std::vector<double> seconds;

@@ -15,8 +15,7 @@
 namespace motley::run {
 namespace {
 
-/// Returns squared norms of the mean gradients of this rank's pieces and of the batch; none: not
-/// counted.
+/// Returns squared norms of mean gradients of this rank's pieces and the batch; none: not counted.
 std::optional<Json> mean_squares(const StepResult& result, std::int64_t global_batch) {
   if (!result.squares || !std::isfinite(result.squares->whole)) return std::nullopt;
   Json pieces = Json::array();
@@ -241,8 +240,7 @@ Result<void> RankTraining::evaluate_now() {
   const std::int64_t begin = monotonic_ns();
   auto evaluation = run_evaluation();
   if (!evaluation) {
-    // Saves the training if ranks can still communicate: if only a metric, known to all, is at
-    // fault.
+    // Saves the training if ranks can still communicate: if only a metric, known to all, failed.
     if (evaluation.error().code == "run.metric") (void)checkpoint();
     return with_context(fmt::format("evaluation after step {}", at_.step),
                         std::move(evaluation).error());

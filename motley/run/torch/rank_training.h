@@ -50,7 +50,6 @@ class RankTraining {
   Json ready_fields() const;
   /// Runs and reports one step on this rank's samples; `lr_factor` multiplies all learning rates.
   Result<StepResult> step(const data::Batch& batch, double lr_factor);
-  /// Runs one of the session's evaluation programs.
   Result<StepResult> evaluate_batch(std::size_t program, const data::Batch& batch);
   /// Writes a checkpoint of the steps done so far, unless one exists.
   Result<void> checkpoint();

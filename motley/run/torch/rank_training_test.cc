@@ -36,7 +36,6 @@ using ::testing::IsSupersetOf;
 using End = RankTraining::End;
 using FloatsByName = std::map<std::string, std::vector<float>>;
 
-/// Returns "KIND CODE: MESSAGE", or "" for success.
 template <typename T>
 std::string fault_of(const Result<T>& result) {
   if (result) return "";
@@ -102,7 +101,6 @@ void await(const std::function<bool()>& is_so) {
 
 class RankTrainingTest : public TrainingTest {
  protected:
-  /// Trains all ranks to the end.
   Voices train(const Job& job, const SmallPrograms& programs, End wanted = End::kFinished) {
     return run_ranks(job, programs, [&](WorkerSession& session, const Reporter& reporter) {
       const auto training = RankTraining::open(session, reporter);
@@ -682,7 +680,6 @@ TEST_F(RankTrainingTest, LastBitsThatDifferAreMadeEqualAndSaid) {
 
 // --- evaluations ---------------------------------------------------------------------------------
 
-/// Returns the steps after which there were evaluations.
 std::vector<std::int64_t> evaluated(const HeardReporter& voice) {
   std::vector<std::int64_t> steps;
   for (const Json& each : voice.events("evaluation")) steps.push_back(each.at("step"));
@@ -733,7 +730,6 @@ TEST_F(RankTrainingTest, PatienceEndsATrainingAndAResumedOneKnows) {
   EXPECT_THAT(evaluated(*rest[0]), ElementsAre(6));
   for (const auto& each : rest) EXPECT_EQ(each->events("done").at(0).at("steps"), 6);
   EXPECT_EQ(CheckpointStore(run_dir()).best(), path_of(run_dir(), 2));
-  // Nothing is left to do.
   EXPECT_THAT(train(job, programs)[1]->names(), ElementsAre("ready", "done"));
 }
 

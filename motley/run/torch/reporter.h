@@ -17,7 +17,6 @@ class Reporter {
   void set_rank(int rank) { rank_ = rank; }
   int rank() const { return rank_; }
   int output() const { return output_; }
-  /// Writes one whole line.
   void event(const std::string& name, Json fields) const;
   void error(const Error& error, const std::string& instruction) const;
   /// Writes the result of a verb that is not a job.

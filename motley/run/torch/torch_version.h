@@ -12,7 +12,6 @@ std::string loaded_torch_version();  ///< "2.15.0"
 
 /// Checks that both have the same minor version (usage error): others assert or crash later.
 Result<void> check_torch_version();
-/// Does the same for any two versions.
 Result<void> compare_torch_versions(const std::string& built, const std::string& loaded);
 
 }  // namespace motley::run

@@ -37,8 +37,7 @@ class TrainedTensors {
   /// Tells whether any rank has parts of tensors.
   bool some_have_parts() const { return some_have_parts_; }
 
-  /// Loads a program's tensors from the model file, or its parts from own weights; rank 0 sends the
-  /// rest.
+  /// Loads tensors from the model file, or parts from own weights; rank 0 sends the rest.
   Result<void> load_weights(Executor& executor) const;
   /// Loads a checkpoint. Usage error `run.checkpoint-other`: of another model or optimizer.
   Result<void> load(const Checkpoint& checkpoint);
@@ -46,8 +45,7 @@ class TrainedTensors {
   Result<void> share_parts();
   /// Makes whole tensors identical to rank 0's. Collective among several ranks.
   Result<void> take_from_rank_0();
-  /// Writes this rank's parts of the model and the optimizer's states; rank 0 also all that is
-  /// whole.
+  /// Writes this rank's parts of model and optimizer states; rank 0 also all that is whole.
   Result<WrittenFiles> write(const CheckpointStore& store, std::int64_t step) const;
   /// Compares whole tensors with rank 0's and makes them equal. Returns what differed, "": nothing.
   /// Runtime error `run.copies-differ`: by more than devices' kernels explain. Collective.

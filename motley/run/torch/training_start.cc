@@ -95,8 +95,7 @@ Result<void> Starting::agree_on_files(std::int64_t first_step) {
   return {};
 }
 
-/// Makes replicas identical to rank 0 and tells them the first step. Parts come from the same
-/// files.
+/// Makes replicas identical to rank 0 and tells them the first step. Parts: from equal files.
 Result<void> Starting::share_weights() {
   Rendezvous& rendezvous = *session_.rendezvous;
   if (session_.rank == 0) {

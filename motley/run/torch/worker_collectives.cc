@@ -65,7 +65,6 @@ Result<void> exchange(Communicator& communicator, const Trial& trial, at::Tensor
   return communicator.all_to_all(call, {counts, counts, part.numel()}, all, out);
 }
 
-/// Returns the seconds of each of `count` operations on this rank.
 Result<std::vector<double>> time_exchange(WorkerSession& session, const Trial& trial, int count) {
   // As in a run: a GPU's tensors go through host memory if a CPU takes part.
   const bool on_cuda = session.device().kind == "cuda";
@@ -87,8 +86,7 @@ Result<std::vector<double>> time_exchange(WorkerSession& session, const Trial& t
   return seconds;
 }
 
-/// Returns all-reduces at many sizes, others at few, non-native methods at two; sends between two
-/// ranks.
+/// Returns all-reduces at many sizes, others at few, other methods at two; sends between two ranks.
 std::vector<Trial> trials(GroupId group, int ranks, bool has_levels) {
   std::vector<Trial> all;
   for (std::int64_t bytes = kLeastBytes; bytes <= kMostBytes; bytes *= kGrowth)

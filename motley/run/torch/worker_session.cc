@@ -170,7 +170,6 @@ std::vector<const program::DeviceProgram*> own_programs(const WorkerSession& ses
   return own;
 }
 
-/// Returns source and target of this rank's sends and receives.
 std::set<std::pair<int, int>> find_pairs(const WorkerSession& session) {
   std::set<std::pair<int, int>> pairs(session.measured_pairs.begin(), session.measured_pairs.end());
   for (const program::DeviceProgram* own : own_programs(session))

@@ -55,8 +55,7 @@ struct WorkerSession {
   Seconds patience() const { return 10 * job.timeout; }
 };
 
-/// Reads the job (or gets it from rank 0) and its program, sets up the device and finds the others.
-/// Collective.
+/// Reads the job (or gets it from rank 0), sets up the device and finds the others. Collective.
 Result<std::unique_ptr<WorkerSession>> open_session(const WorkerArguments& arguments,
                                                     Reporter& reporter);
 
@@ -79,7 +78,6 @@ Result<void> join_groups(WorkerSession& session);
 /// What must be equal on all ranks of a group, or at both ends of a strand, before the first
 /// exchange: operators, and sizes that have to match, in order.
 using ExchangeSequences = std::map<std::vector<int>, std::string>;  ///< {group}, {source, target}
-/// Adds the sequences of one more program of rank `rank`.
 void add_sequences(const program::DeviceProgram& program, int rank, ExchangeSequences& sequences);
 /// Compares each sequence among its members. `of_rank`: by rank; `groups`: of the program. Error
 /// run.disagreement names the first two ranks that differ.

@@ -15,8 +15,7 @@ namespace motley::run {
 /// CPUs' to the bit. Runtime error "run.kernels", with the compiler's output.
 Result<std::string> compile_kernels(const std::string& architecture);
 
-/// Returns NVRTC's best architecture for a device of this capability, such as 90: its own, or PTX
-/// of the largest below.
+/// Returns NVRTC's best architecture for a capability such as 90: its own, or the next lower PTX.
 Result<std::string> kernel_architecture(int capability);
 
 /// Compiles once per kind of device, at the first call.

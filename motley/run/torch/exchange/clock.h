@@ -13,7 +13,6 @@ inline std::int64_t monotonic_ns() {
   return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
-/// Returns the processor time that the calling thread has used.
 inline std::int64_t thread_cpu_ns() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

@@ -37,8 +37,7 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
   /// Sums over the group in place; `tensor` is contiguous. Blocks until done or the timeout. An
-  /// error closes the communicator; later calls fail at once. Called from the executor's transfer
-  /// thread only.
+  /// error closes the communicator for good. Called from the executor's transfer thread only.
   virtual Result<void> all_reduce(const ExchangeCall& call, at::Tensor& tensor) = 0;
   /// Concatenates the members' parts; `counts` is equal on all. This and the next two take flat
   /// contiguous tensors of one dtype, with sizes as in the counts, and end as all_reduce does.

@@ -49,7 +49,6 @@ std::vector<at::Tensor> pieces_of(const at::Tensor& part) {
   return pieces;
 }
 
-/// A ring as one member sees it.
 struct Ring {
   explicit Ring(c10d::Backend& gloo)
       : own(gloo.getRank()),

@@ -18,7 +18,6 @@
 namespace motley::run {
 namespace {
 
-/// With shared memory, and by Gloo alone.
 class Transport : public RendezvousTest, public ::testing::WithParamInterface<bool> {
  protected:
   /// Expects a timeout of the first rank's exchange if the second rank does not take part.

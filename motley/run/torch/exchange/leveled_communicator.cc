@@ -48,7 +48,6 @@ at::Tensor reordered(const at::Tensor& all, const Counts& counts, const Order& o
   return result;
 }
 
-/// Does the inverse.
 void put_back(const at::Tensor& ordered, const Counts& counts, const Order& order,
               at::Tensor& all) {
   const std::vector<at::Tensor> parts = all.split_with_sizes(counts);

@@ -34,13 +34,11 @@ struct Levels {
 Levels find_levels(const std::vector<int>& members, const std::vector<std::string>& host_of_rank,
                    int rank);
 
-/// Returns the groups that levels need, as ranks: inside each host, then across; equal on all
-/// ranks. Numbers the groups of `levels` from `next` on.
+/// Returns the groups that levels need, as ranks, equal on all; numbers them from `next` on.
 std::vector<std::vector<int>> make_level_groups(const std::vector<int>& members, Levels& levels,
                                                 std::int64_t next);
 
-/// Wraps a communicator: runs hierarchical exchanges over their groups' levels, passes on all
-/// others.
+/// Wraps a communicator: runs hierarchical exchanges over groups' levels, passes on all others.
 std::unique_ptr<Communicator> with_levels(std::unique_ptr<Communicator> inner,
                                           std::map<GroupId, Levels> levels);
 

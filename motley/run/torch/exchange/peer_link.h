@@ -28,8 +28,8 @@ class PeerLink {
     enum class Kind { kLost, kLate, kClosed } kind;  ///< kClosed: here
     std::string cause;                               ///< Gloo's message; may be empty
   };
-  /// Moves a contiguous CPU tensor. Returns when the later end reached it; Gloo: when done
-  /// (clock.h).
+  /// Moves a contiguous CPU tensor. Returns the time when the later end reached it or, with Gloo,
+  /// of completion (clock.h).
   tl::expected<std::int64_t, Failure> move(const at::Tensor& tensor);
   /// Ends this move and all later ones, at both ends. Idempotent.
   void close();

@@ -17,7 +17,6 @@
 namespace motley::run {
 namespace {
 
-/// With shared memory, and by Gloo alone.
 class Peers : public RendezvousTest, public ::testing::WithParamInterface<bool> {
  protected:
   static std::vector<PairOptions> all_pairs(int ranks, EmulatedLink link = {}) {
@@ -27,7 +26,6 @@ class Peers : public RendezvousTest, public ::testing::WithParamInterface<bool> 
         if (source != target) pairs.push_back({source, target, link});
     return pairs;
   }
-  /// All ranks send to all, and there is one group of all.
   CommunicatorOptions options(int ranks, Seconds timeout, EmulatedLink link = {}) const {
     CommunicatorOptions made;
     made.shared_memory = GetParam();

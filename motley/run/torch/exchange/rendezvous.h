@@ -24,8 +24,7 @@ struct RendezvousOptions {
 };
 
 /// A key-value store that all ranks of a job share, with operations to agree on values. Keys live
-/// as long as the job and differ between attempts. Thread-safe as c10d's stores; used by one
-/// thread.
+/// as long as the job and differ between attempts. Thread-safe as c10d's; used by one thread.
 class Rendezvous {
  public:
   /// Connects (rank 0 may serve). Reports a port in use as one clear error.
@@ -53,8 +52,7 @@ class Rendezvous {
   Result<void> barrier(const std::string& key, Seconds timeout);
 
   /// Opens another connection, for another thread, with separate keys, among `size` ranks that
-  /// number this one `rank`. `cancelled`: the flag of `cancel`, shared by several branches; null:
-  /// its own.
+  /// number this one `rank`. `cancelled`: the flag of `cancel`, of several branches; null: its own.
   Result<std::unique_ptr<Rendezvous>> branch(
       const std::string& name, int rank, int size,
       std::shared_ptr<std::atomic<bool>> cancelled = nullptr) const;

@@ -35,8 +35,7 @@ bool has_reached(std::uint32_t count, std::uint32_t wanted) {
   return static_cast<std::int32_t>(count - wanted) >= 0;
 }
 
-/// Returns a member's lock of one byte. The kernel releases it at the process's end, which others
-/// see.
+/// Returns a member's lock of one byte, which the kernel releases at the process's end.
 struct flock lock_of(int member, short type) {
   struct flock lock {};
   lock.l_type = type;
@@ -147,11 +146,9 @@ SharedMemoryGroup::Seat& SharedMemoryGroup::seat(int member) const {
   return reinterpret_cast<Seat*>(memory_ + sizeof(Header))[member];
 }
 
-/// Returns the member's slot of this pass.
 std::byte* SharedMemoryGroup::slot(int member) const {
   const auto members = static_cast<std::size_t>(options_.members);
-  // Two sets alternate: a member may write its next piece while others read the last one, so one
-  // meeting per pass is sufficient.
+  // Two sets alternate: a member may write the next piece while others read the last one.
   const std::size_t index = (passes_ % 2) * members + static_cast<std::size_t>(member);
   return memory_ + sizeof(Header) + members * sizeof(Seat) + index * slot_bytes_;
 }
@@ -312,7 +309,6 @@ tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::reduce_piece(T
     sum_slots<T, Sum>(slots, stride, options_.members, 0, count, data);
     return {};
   }
-  // Parts are whole cache lines.
   const auto line = static_cast<std::int64_t>(kLine / sizeof(T));
   const std::int64_t part = (count / options_.members + line) / line * line;
   const std::int64_t begin = std::min(count, part * options_.member);

@@ -127,7 +127,6 @@ TEST_F(SharedMemoryGroupTest, ScattersSums) {
     }
 }
 
-/// sends[i][j]: from member i to member j.
 void expect_all_to_all(const std::vector<Counts>& sends, at::ScalarType type, int m,
                        SharedMemoryGroup& group) {
   const auto own = static_cast<std::size_t>(m);

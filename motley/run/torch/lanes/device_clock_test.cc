@@ -19,7 +19,6 @@ double seconds(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Spins until the thread has used `cpu_s` more of a processor.
 void work(double cpu_s) {
   const double until = seconds(CLOCK_THREAD_CPUTIME_ID) + cpu_s;
   while (seconds(CLOCK_THREAD_CPUTIME_ID) < until) {
@@ -111,8 +110,7 @@ TEST(DeviceClock, IsAheadWithoutASleepAndNotFar) {
   EXPECT_GE(monotonic_ns(), end);
 }
 
-// A result that was there before the device reaches it causes no wait, a later one does; the
-// thread's waiting is not work.
+// Earlier results cause no wait, later ones do; the thread's waiting is not work.
 TEST(DeviceClock, GoesOnWhenWhatItWaitedForIsThere) {
   DeviceClock clock(0.5);
   const std::int64_t begin = monotonic_ns();

@@ -66,7 +66,6 @@ Result<void> ExchangeLane::run_step() {
   return {};
 }
 
-/// Shows the lane's current instruction in the status.
 void ExchangeLane::show(int id) const {
   if (strand_ != program::Strands::kTransfer) {
     context_.progress->set_under_way(strand_, id);

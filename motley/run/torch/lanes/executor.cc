@@ -43,7 +43,6 @@ using program::Instruction;
 using program::is_persistent;
 using program::Strands;
 
-/// A prepared instruction of the compute lane.
 struct Compute {
   int id = 0;
   std::vector<StrandWait> waits;
@@ -430,8 +429,7 @@ Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
   for (const auto& lane : exchanges_) lane->start_step();
   auto outcome = run_compute(result, begin);
   if (!outcome) {
-    // In this order: other lanes may wait for us or for a peer, which must end before we wait for
-    // them.
+    // In this order: other lanes may wait for us or a peer, which must end before we wait for them.
     is_broken_ = is_open_ = true;
     progress_.fail(Strands::kCompute, outcome.error());
     if (communicator_ != nullptr) communicator_->close();

@@ -30,11 +30,11 @@ struct ExecutorOptions {
   std::optional<Bytes> memory;      ///< limit beyond which CPU allocations fail (allocator.h)
   std::uint64_t seed = 0;           ///< of dropout and other random numbers
   std::int64_t timeline_steps = 0;  ///< number of last steps whose intervals are kept
-  /// Measures what operators need beside their results; on a GPU in the first step, distorting its
-  /// times.
+  /// Measures what operators need beside their results; on a GPU in the first step, whose times are
+  /// not representative.
   bool measures_scratch = false;
-  /// In odd steps the compute lane pauses before every so-many-th instruction, to measure the cost;
-  /// 0: no.
+  /// In odd steps the compute lane pauses before every so-many-th instruction; shows a pause's
+  /// cost.
   std::size_t pauses_every = 0;
   bool measures_parts = false;  ///< StepResult::parts
   /// Another executor's tensors by name (persistent()), which this one shares.
@@ -49,8 +49,7 @@ struct StepPlace {
       : step(number), lr_factor(factor), counts_squares(counts) {}
   std::int64_t step;  ///< from 0 over the whole training
   double lr_factor;   ///< of every learning rate (schedule.h)
-  /// For a program that counts squares of gradients (program/square_count.h). False: the step skips
-  /// those instructions, and StepResult::squares is none.
+  /// False: skips instructions that count squares (program/square_count.h); squares is none.
   bool counts_squares;
 };
 
@@ -85,8 +84,7 @@ struct StepResult {
 /// Runs one device's program through ATen: the compute lane on the calling thread, the transfer
 /// lane and each strand of sends or receives (program/strands.h) on their own. Looks operators up
 /// once and reports all missing ones together. Values live in integer slots and are freed where the
-/// program says. Not thread-safe, except reading the StatusRecord and request_stop (also in a
-/// signal handler).
+/// program says. Not thread-safe, except reading StatusRecord and request_stop (also in handlers).
 class Executor {
  public:
   /// `communicator` may be null for a program without exchanges, or to make exchanges no-ops when
@@ -131,8 +129,7 @@ class Executor {
   /// Asks all ranks to change program: all learn of it after the same step. Called by one rank.
   virtual void request_change() = 0;
 
-  /// Returns, by instruction, the most memory that it held beside what outlives it in any step;
-  /// zeros unless the options request it. Transfers have none.
+  /// Returns each instruction's most scratch in a step; zeros if not measured, and for transfers.
   virtual std::vector<Bytes> scratch() const = 0;
 
   /// Returns the intervals of the last `timeline_steps` steps (this device is device 0 of the

@@ -36,7 +36,6 @@ using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 
-/// Rows of floats; each input has a width.
 class Rows final : public data::Dataset {
  public:
   explicit Rows(std::vector<std::vector<std::vector<float>>> inputs) : inputs_(std::move(inputs)) {}
@@ -276,8 +275,7 @@ TEST(Executor, TwoRanksOfUnequalSharesEqualOne) {
 }
 
 // One exchange, enabled by the pack and awaited by the tail's unpack: nothing computes between ^12,
-// after which it may start, and the tail, so both are reached at the same time. The tail has three
-// instructions.
+// after which it may start, and the tail of three instructions.
 TEST(Executor, SaysWhatAStepConsistsOf) {
   const program::Program program = parse(device_text(0, 3, 0), "0");
   ExecutorOptions options;
@@ -501,7 +499,6 @@ TEST(Executor, TimelineCoversTheStep) {
   EXPECT_EQ(trace.names[0][2], "aten::mm fc");
   const auto valid = trace::verify_trace(trace, "timeline");
   EXPECT_TRUE(valid) << valid.error().message;
-  // 4 floats summed.
   EXPECT_EQ(trace.intervals.back().bytes, 16);
 }
 
@@ -638,7 +635,6 @@ compute ^8: motley::assign([%10], [%1]) free %1 %2 %3 %4 %5 %6 %7 %8
   ASSERT_TRUE(result) << result.error().message;
   // Transposed rows: 0 4 8 12 | 1 5 9 13 | 2 6 10 14 | 3 7 11 15; of the last 8, at 0, 2, 4.
   EXPECT_THAT(values((*executor)->persistent().at("picked")), ElementsAre(2, 10, 3));
-  // Mean of 0 1 4 5, and so on.
   EXPECT_THAT(values((*executor)->persistent().at("pooled")), ElementsAre(2.5, 4.5, 10.5, 12.5));
 }
 
@@ -684,8 +680,7 @@ TEST(Update, Sgd) {
 }
 
 TEST(Update, Adam) {
-  // With a constant gradient the bias-corrected moments are always g and g^2: each step is lr *
-  // sign(g).
+  // With a constant gradient the corrected moments are g and g^2: steps of lr * sign(g).
   EXPECT_THAT(
       two_updates(
           R"("adam", [%0], [%1], [%2], [%3], none, none, none, 0.1, 0.0, [0.9, 0.999, 1e-08])"),

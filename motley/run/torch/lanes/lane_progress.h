@@ -8,9 +8,8 @@
 namespace motley::run {
 
 /// How far a lane has come in a step: its last finished instruction, published for other lanes. One
-/// writer; any thread may wait. A waiter sleeps in the kernel at once and wakes only for its
-/// instruction: std::atomic's wait yields first, and would alternate with a compute lane on its
-/// processor.
+/// writer; any thread may wait. A waiter sleeps in the kernel and wakes only for its instruction:
+/// std::atomic's wait yields first, and would alternate with a compute lane on its processor.
 class LaneProgress {
  public:
   void reset() { done_.store(-1, std::memory_order_release); }
@@ -23,7 +22,6 @@ class LaneProgress {
     turn_.fetch_add(1);
     futex_wake_all(turn_);
   }
-  /// Ends the lane; waiters return.
   void fail() { advance(kFailed); }
   /// Waits until `id` is done. False: the lane failed.
   bool wait_for(int id) const {

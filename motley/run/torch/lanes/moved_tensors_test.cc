@@ -59,7 +59,6 @@ const DeviceProgram* find_device(const Program& program, const std::string& name
   return nullptr;
 }
 
-/// With shared memory, and by Gloo alone.
 class RunMove : public RendezvousTest, public ::testing::WithParamInterface<bool> {
  protected:
   /// Moves, and compares each rank's result with the new layout.
@@ -122,8 +121,7 @@ class RunMove : public RendezvousTest, public ::testing::WithParamInterface<bool
 INSTANTIATE_TEST_SUITE_P(Host, RunMove, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "SharedMemory" : "Gloo"; });
 
-// On one device everything is copied or stays: columns 1 and 2 of three, the last three rows of
-// five.
+// On one device all is copied or stays: columns 1 and 2 of three, the last three rows of five.
 TEST_P(RunMove, OneDeviceCopiesWithinItself) {
   run(parse_forms({"buffer %0: parameter bf16[5, 3] \"w\"\n"
                    "buffer %1: state f32[5, 3] \"w/master\"\n"

@@ -20,7 +20,6 @@ class PartsClock {
   void mark(int instruction, double worked_s) {
     worked_[static_cast<std::size_t>(instruction)] = worked_s;
   }
-  /// Returns the seconds of each instruction of the transfer lane.
   std::vector<double>* exchanges() { return &exchanges_; }
   StepParts parts() const;
 

@@ -25,8 +25,7 @@ struct WholeStepTimes {
   /// "pause N": added time of such a step per pause in it, excluding the pause itself.
   OpTime pause;
 };
-/// Measures the last three quarters of the steps, once neighbours have started; every other one
-/// pauses.
+/// Measures the last three quarters of the steps, with all neighbours; every other step pauses.
 Result<WholeStepTimes> time_whole_steps(const program::DeviceProgram& program, double speed,
                                         const ProfileRunOptions& options);
 

@@ -16,8 +16,7 @@
 
 namespace motley::run {
 
-/// A dependency: this instruction of another strand (program/strands.h), and all before it, are
-/// done.
+/// A dependency: this instruction of another strand (program/strands.h), and all before it.
 struct StrandWait {
   std::size_t strand = 0;
   int id = 0;
@@ -85,8 +84,7 @@ class StepProgress {
   /// Returns the error of a strand that waited for a failed one.
   static Error stopped() { return {ErrorKind::kRuntime, kStopped, "another lane failed"}; }
 
-  /// Records the strand's send or receive in flight; -1: none. The status shows the program's
-  /// first.
+  /// Records the strand's send or receive in flight; -1: none. The status shows the first one.
   void set_under_way(std::size_t strand, int id) {
     if (status_ == nullptr) return;
     strands_[strand].under_way.store(id, std::memory_order_relaxed);

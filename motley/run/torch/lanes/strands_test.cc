@@ -28,7 +28,6 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// For programs that load nothing.
 class NoSamples final : public data::Batch {
  public:
   std::int64_t samples() const override { return 0; }
@@ -50,7 +49,6 @@ std::vector<float> elements(const at::Tensor& tensor) {
   return {tensor.const_data_ptr<float>(), tensor.const_data_ptr<float>() + tensor.numel()};
 }
 
-/// With shared memory, and by Gloo alone.
 class Strands : public RendezvousTest, public ::testing::WithParamInterface<bool> {
  protected:
   using Body = std::function<void(int rank, Executor&, Communicator&)>;

@@ -37,7 +37,6 @@ class Streams {
   std::int64_t halted(int id) const;
   /// Returns the nanoseconds from the beginning of that step to mark(id).
   std::int64_t done_after(int id) const;
-  /// Blocks the calling thread until its stream is empty.
   void synchronize() const;
 
   struct Span {

@@ -34,7 +34,6 @@ at::Tensor along_channels(const at::Tensor& vector, const at::Tensor& x) {
   return vector.view(shape);
 }
 
-/// Returns the sums of a device without elements.
 at::Tensor no_sums(const at::Tensor& x) {
   return at::zeros({2, x.size(1)}, x.options().dtype(at::kDouble));
 }

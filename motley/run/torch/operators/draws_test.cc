@@ -130,7 +130,6 @@ class Oracle {
   }
 
  private:
-  /// Returns the upper bits of two words.
   at::Tensor upper(int first, int bits) const {
     return word(first).__lshift__(bits - 32).bitwise_or(word(first + 1).__rshift__(64 - bits));
   }
@@ -336,7 +335,6 @@ TEST(Draw, PermutationsAreAllIdenticalOften) {
   for (const auto& [order, count] : times) EXPECT_NEAR(count, 1000, 5 * 28.9);
 }
 
-/// Every distribution in each of its types.
 std::vector<std::pair<Distribution, at::ScalarType>> all_draws() {
   std::vector<std::pair<Distribution, at::ScalarType>> all = {{Distribution::kBits, at::kLong}};
   for (const Continuous& each : kContinuous)

@@ -29,9 +29,8 @@ inline std::int64_t global_index(const ElementPlace& place, std::int64_t element
   return here + here / place.run * (place.stride - place.run) + place.skip;
 }
 
-/// Calls `body(index, local, count)` for each range that is contiguous in both tensors: local
-/// elements [local, local + count) are [index, index + count) globally. Covers local [begin, end)
-/// of `elements`.
+/// Calls `body(index, local, count)` for each range of local [begin, end) of `elements` that is
+/// contiguous in both tensors: local [local, local + count) is [index, index + count) globally.
 template <typename Body>
 void for_each_stretch(const ElementPlace& place, std::int64_t elements, std::int64_t begin,
                       std::int64_t end, const Body& body) {

@@ -31,8 +31,7 @@ struct ElementStep {
   std::array<double, 3> constants = {};
 };
 
-/// Parallel lists of tensors, one entry per parameter, of one dtype and device. Unused states:
-/// empty.
+/// Parallel lists of tensors, one entry per parameter; one dtype and device. Unused states: empty.
 struct ElementTensors {
   std::vector<at::Tensor> parameters, gradients, state1, state2;
 };

@@ -161,8 +161,7 @@ double step_length(const ApplyArguments& a, const StepNumbers& step, std::size_t
   return of_parameter > 0 && of_direction > 0 ? step.lr * of_parameter / of_direction : step.lr;
 }
 
-/// Runs five Newton-Schulz iterations in bfloat16, as torch.optim.Muon: singular values become
-/// about 1.
+/// Runs five Newton-Schulz iterations in bfloat16, as torch.optim.Muon: singular values near 1.
 at::Tensor orthogonalize(const at::Tensor& matrix) {
   constexpr std::array<double, 3> kCoefficients = {3.4445, -4.775, 2.0315};
   constexpr int kSteps = 5;

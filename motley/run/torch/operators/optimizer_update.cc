@@ -57,8 +57,7 @@ constexpr std::array<RuleRow, 6> kRules = {{{{"sgd", 2, sgd_states}, ElementKind
                                             {{"rmsprop", 3, rmsprop_states}, ElementKind::kRmsprop},
                                             {{"lion", 2, one_state}, ElementKind::kLion}}};
 
-/// Converted gradients and list temporaries per chunk: all at once may be as large as the
-/// parameters.
+/// Of converted gradients and list temporaries, which together may be as large as the parameters.
 constexpr std::int64_t kChunkBytes = 4 << 20;
 
 void update_in_chunks(const Frame& frame, const UpdateArguments& a, const ElementStep& step,

@@ -50,8 +50,7 @@ double count_updates(const Frame& frame, int scaling);
 
 std::vector<at::Tensor> pick(const Frame& frame, const std::vector<int>& ids);
 
-/// Returns gradient i in its parameter's dtype and layout, multiplied by `factor` and clipped, as a
-/// new tensor if changed.
+/// Returns gradient i in its parameter's dtype and layout, multiplied by `factor` and clipped.
 at::Tensor prepare_gradient(const Frame& frame, const UpdateArguments& arguments, std::size_t i,
                             double factor);
 

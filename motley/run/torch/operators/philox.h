@@ -7,8 +7,7 @@ namespace motley::run {
 // Also compiled for GPUs at run time (cuda/kernels.h): it may use only the part of the standard
 // library listed there, and no memory of its own.
 
-/// Identifies a stream of random words: for each draw and step, several if an element needs more
-/// words.
+/// Identifies a stream of random words: of a draw and step, and of an element's further words.
 struct RandomStream {
   std::uint64_t seed = 0;
   std::int64_t step = 0;

@@ -77,8 +77,7 @@ inline double cosine_of_turn(double t) {
 }
 
 /// Returns the root of a positive number, by Heron's steps from (1 + a) / 2 for a in [1/2, 2): the
-/// first is off by at most 6 %, the fifth by less than 1e-23. PyTorch's root is not rounded alike
-/// everywhere.
+/// first is off by at most 6 %, the fifth by less than 1e-23. PyTorch's root varies in rounding.
 inline double root_of(double x) {
   const Scaled parts = scaled(x);
   const double half = std::floor(parts.exponent * 0.5);

@@ -84,7 +84,6 @@ void for_each_of_thread(std::int64_t thread, const DrawnElements& elements, int 
   }
 }
 
-/// Draws the elements of thread `thread`.
 inline void draw_elements(const DrawCall& call, std::int64_t thread) {
   const NumberMaker make(call.distribution, call.type);
   const int words = words_of(call.distribution, call.type);
@@ -109,7 +108,6 @@ void put_dropout(const T* x, bool is_kept, Number scale, T* out) {
   clear_unless(is_kept, out);
 }
 
-/// Applies dropout to the elements of thread `thread`.
 inline void drop_elements(const DropoutCall& call, std::int64_t thread) {
   if (call.x == nullptr)
     return for_each_of_thread(thread, call.elements, 1,
