@@ -44,7 +44,6 @@ struct Evaluation {
   double loss = 0;
   std::vector<std::pair<std::string, double>> metrics;  ///< by name, in the order of the graph
   bool operator==(const Evaluation&) const = default;
-  /// Returns the loss, or a metric by name.
   std::optional<double> find(const std::string& name) const;
 };
 

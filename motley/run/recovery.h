@@ -58,8 +58,7 @@ struct Recovery {
   int generation = 0;
   TrainingPoint point;
   bool stops = false;  ///< only a checkpoint is still to be written
-  /// The only source of the kept state: a checkpoint, or "new" to start over; "": processes have
-  /// it.
+  /// The only source of the kept state: a checkpoint, "new" to start over, "": the processes.
   std::string from;
   bool is_loaded() const { return !from.empty() && from != "new"; }  ///< from a checkpoint
   bool operator==(const Recovery&) const = default;

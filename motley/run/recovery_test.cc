@@ -304,7 +304,6 @@ class Protocol {
     if (all_have_come) next_ = 0, recovery_.reset();
   }
 
-  /// Tells whether the rank knows that its generation is over.
   bool is_told(int id) {
     Rank& each = rank(id);
     if (recovery_) return true;

@@ -64,7 +64,6 @@ std::pair<std::vector<std::string>, std::vector<std::string>> split_tied(
   return {std::move(kept), std::move(left_out)};
 }
 
-/// Assigns names to files in order, as many as fit into each.
 std::vector<std::vector<std::string>> make_shards(const TensorFiles& model,
                                                   std::span<const std::string> names,
                                                   std::int64_t most) {

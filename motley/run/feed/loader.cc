@@ -137,7 +137,6 @@ void Loader::fail(const std::string& message) {
   ring_.fail(message);
 }
 
-/// Requests as many samples as there is room for.
 void Loader::ask() {
   while (is_open_ && asked_.size() < kMostAsked) {
     if (!next_) next_ = wanted_(next_item_);

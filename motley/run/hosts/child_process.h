@@ -38,7 +38,6 @@ Result<Child> spawn(const SpawnOptions& options);
 
 /// Appends available output to `line`. At its end returns true and closes the descriptor.
 bool read_some(Child& child);
-/// Reads available output and calls `on_line` for each whole line.
 template <typename OnLine>
 void read_lines(Child& child, const OnLine& on_line) {
   const bool ended = read_some(child);

@@ -47,7 +47,6 @@ class ControlSocketTest : public ::testing::Test {
     ADD_FAILURE() << "nobody asked";
     return {};
   }
-  /// Polls it for that long and expects no question.
   void expect_silence(double seconds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (std::chrono::steady_clock::now() < end) {

@@ -19,7 +19,6 @@ std::string machine_identity();
 /// Returns a secret: 32 hexadecimal digits from the system's random source.
 std::string random_word();
 
-/// Who may connect: processes of this machine, or anyone who reaches it.
 enum class Callers { kThisMachine, kAll };
 /// A listening, non-blocking socket. `port` 0: any. Runtime error `run.port`, the reason alone.
 struct Listening {

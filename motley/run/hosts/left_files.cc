@@ -32,7 +32,6 @@ void LeftFiles::go_on(HostLink& link) {
   }
 }
 
-/// Opens the next folder. False: there is none.
 bool LeftFiles::begin() {
   if (wanted_.empty()) return false;
   Sending next;

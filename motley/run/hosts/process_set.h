@@ -53,7 +53,6 @@ class ProcessSet {
 /// Processes of this machine. They die with this process.
 class LocalProcessSet : public ProcessSet {
  public:
-  /// `mask`: the processes' signal mask.
   LocalProcessSet(std::string worker, sigset_t mask) : worker_(std::move(worker)), mask_(mask) {}
   ~LocalProcessSet() override;
   LocalProcessSet(const LocalProcessSet&) = delete;

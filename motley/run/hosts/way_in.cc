@@ -5,7 +5,6 @@
 namespace motley::run {
 namespace {
 
-/// Quotes a text as one word for a shell.
 std::string shell_quoted(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);

@@ -25,7 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Each rank's agent, and the job's path there.
 using SeatPlaces = std::vector<std::pair<std::string, std::string>>;
 SeatPlaces seat_places(const std::vector<Seat>& seats) {
   SeatPlaces places;
@@ -75,7 +74,6 @@ class RemoteJobTest : public PlacedJob {
     EXPECT_TRUE(weights->tensors.read(buffer, std::as_writable_bytes(std::span(values))));
     return values;
   }
-  /// Lets plans change: the coordinator has keys at a port.
   void let_plans_change(bool is_elastic = true) {
     job_.changes = Changes{.is_elastic = is_elastic, .keys = StoreAddress{"", 7777, "a word"}};
   }

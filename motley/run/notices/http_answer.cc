@@ -37,7 +37,6 @@ tl::unexpected<Error> no_http(std::string why) {
   return runtime_error("run.http", "an answer that is no HTTP: " + std::move(why));
 }
 
-/// Asks for more input, or reports that the answer ended too early.
 template <typename T>
 Result<std::optional<T>> wait_for_more(const Received& received) {
   if (received.incoming == Incoming::kMore) return std::optional<T>();

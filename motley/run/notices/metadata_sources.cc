@@ -13,7 +13,6 @@ namespace {
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
-/// The common part of the three sources.
 class MetadataSource : public NoticeSource {
  public:
   MetadataSource(MetadataPlace place, const NoticeSourceOptions& options)

@@ -54,7 +54,6 @@ std::chrono::year_month_day day_of(int year, int month, int day) {
          std::chrono::day(static_cast<unsigned>(day));
 }
 
-/// ISO 8601.
 std::optional<Seconds> find_iso_time(std::string_view text) {
   const int year = take_digits(text, 4);
   if (year < 0 || !take_mark(text, "-")) return std::nullopt;

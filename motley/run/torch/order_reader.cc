@@ -189,7 +189,6 @@ void OrderReader::halt(int number) {
   reporter_.event("heard", Json{{"halt", number}});
 }
 
-/// Prepares the next order if there is one and none is in progress.
 void OrderReader::begin_next(const std::lock_guard<std::mutex>&) {
   if (under_way_ || orders_.empty()) return;
   under_way_ = std::make_shared<Preparation>(Preparation{std::move(orders_.front())});
@@ -308,7 +307,6 @@ Result<void> OrderReader::prepare_program(const Preparation& preparation, const 
   return {};
 }
 
-/// Tells whether any rank of the session has parts of tensors.
 Result<bool> OrderReader::find_parts(const WorkerSession& session) {
   const auto& buffers = session.program.devices[static_cast<std::size_t>(session.rank)].buffers;
   const bool has_parts = std::any_of(buffers.begin(), buffers.end(),
@@ -320,7 +318,6 @@ Result<bool> OrderReader::find_parts(const WorkerSession& session) {
   return std::count(keepers.begin(), keepers.end(), "some") > 0;
 }
 
-/// Loads the checkpoint from which all continue.
 Result<void> OrderReader::load_kept(const Recovery& recovery, Next& next) const {
   if (recovery.from == "new") return {};
   MOTLEY_ASSIGN(const Checkpoint found, open_checkpoint(recovery.from, TensorFiles::Extent::kSome));

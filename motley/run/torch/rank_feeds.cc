@@ -10,7 +10,6 @@
 namespace motley::run {
 namespace {
 
-/// Returns each rank's name of its machine.
 Result<std::vector<std::string>> share_machines(const WorkerSession& session) {
   if (session.size == 1) return std::vector<std::string>{this_machine()};
   return session.rendezvous->share("machine", this_machine(), session.patience());

@@ -17,7 +17,6 @@ namespace {
 
 constexpr int kUnknown = -1;  // number of the generation, in a process that has just joined
 
-/// For a program without inputs.
 class NoSamples final : public data::Batch {
  public:
   std::int64_t samples() const override { return 0; }

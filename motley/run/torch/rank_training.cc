@@ -195,7 +195,6 @@ Result<void> RankTraining::leave(End end) {
 
 Result<void> RankTraining::end() { return leave(End::kFinished); }
 
-/// Makes executors of the evaluation programs over the training's tensors.
 Result<void> RankTraining::open_evaluation() {
   if (!session_.job.evaluation) return {};
   ExecutorOptions options = executor_options(session_);

@@ -92,7 +92,6 @@ std::string path_of(const std::string& run_dir, std::int64_t step) {
   return fmt::format("{}/checkpoint/step-{:08}", run_dir, step);
 }
 
-/// Waits until `is_so`, for what happens soon or never.
 void await(const std::function<bool()>& is_so) {
   for (int look = 0; look < 10000 && !is_so(); ++look)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -37,7 +37,6 @@ constexpr std::chrono::seconds kRelayLook{1};  // between checks whether the oth
 constexpr int kRelayTickMs = 20;
 constexpr int kInput = STDIN_FILENO;
 
-/// Writes everything. False: nobody reads any more.
 bool write_all(int descriptor, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());

@@ -14,8 +14,8 @@ namespace motley::run {
 ///
 /// Beside the coordinator it connects to the Unix socket at `path` for each rank that it hears of,
 /// sends "rank K\n", and forwards both ways until its own input ends. Elsewhere (`path` empty) it
-/// forwards input and output until either ends. Keeps few pieces in flight. Error: of the store,
-/// whose server is at rank 0 (or torchrun's).
+/// forwards its input to the coordinator and the answers to its output, until either ends. Keeps
+/// few pieces in flight. Error: of the store, whose server is at rank 0 (or torchrun's).
 Result<void> carry_bytes(const RankPlace& place, const std::string& path, const Reporter& reporter);
 
 }  // namespace motley::run

@@ -72,7 +72,6 @@ class NvrtcProgram {
       status_ = ::nvrtcCompileProgram(program_, static_cast<int>(flags.size()), flags.data());
     return status_ == NVRTC_SUCCESS;
   }
-  /// Reads a text through one function for its size and one for its content.
   template <typename Size, typename Get>
   std::string read(const Size& size_of, const Get& get) {
     std::size_t size = 0;

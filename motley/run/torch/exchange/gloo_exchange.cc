@@ -39,7 +39,6 @@ std::vector<at::Tensor> parts_of(const at::Tensor& flat, const Counts& counts) {
   return flat.split_with_sizes(counts);
 }
 
-/// Splits a part into pieces; an empty part has none.
 std::vector<at::Tensor> pieces_of(const at::Tensor& part) {
   std::vector<at::Tensor> pieces;
   const auto most =
@@ -55,7 +54,6 @@ struct Ring {
         members(gloo.getSize()),
         next(gloo, (own + 1) % members),
         previous(gloo, (own + members - 1) % members) {}
-  /// Returns the member `places` places before this one.
   std::size_t before(int places) const {
     return static_cast<std::size_t>(((own - places) % members + members) % members);
   }

@@ -56,7 +56,6 @@ void with_types(const at::Tensor& tensor, const Body& body) {
   });
 }
 
-/// Returns where each part begins, and where the last one ends.
 Counts offsets_of(const Counts& counts) {
   Counts offsets(counts.size() + 1, 0);
   std::partial_sum(counts.begin(), counts.end(), offsets.begin() + 1);

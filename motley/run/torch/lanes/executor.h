@@ -33,8 +33,7 @@ struct ExecutorOptions {
   /// Measures what operators need beside their results; on a GPU in the first step, whose times are
   /// not representative.
   bool measures_scratch = false;
-  /// In odd steps the compute lane pauses before every so-many-th instruction; shows a pause's
-  /// cost.
+  /// In odd steps the compute lane pauses before every so-many-th instruction; 0: never.
   std::size_t pauses_every = 0;
   bool measures_parts = false;  ///< StepResult::parts
   /// Another executor's tensors by name (persistent()), which this one shares.

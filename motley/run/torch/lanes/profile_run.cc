@@ -80,7 +80,6 @@ void fill_parameters(const program::DeviceProgram& program, Executor& executor,
   }
 }
 
-/// Returns the most that an instruction of each key holds beside its results.
 std::map<std::string, Bytes> scratch_by_key(const program::DeviceProgram& program,
                                             const std::vector<Bytes>& scratch) {
   std::map<std::string, Bytes> most;

@@ -25,7 +25,6 @@ class CountingAllocator final : public c10::Allocator {
 
   std::int64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
   std::int64_t peak() const { return peak_.load(std::memory_order_relaxed); }
-  /// Resets the high-water mark to the current use.
   void reset_peak() { peak_.store(in_use(), std::memory_order_relaxed); }
   /// Returns the address space held, free blocks included.
   std::int64_t held() const { return static_cast<std::int64_t>(pool_.segment_bytes()); }

@@ -71,7 +71,6 @@ void BlockPool::free(void* pointer) {
     return;
   }
   const std::lock_guard lock(mutex_);
-  // Joins `right` to `left`, its neighbour in the segment.
   const auto join = [](Block* left, Block* right) {
     left->bytes += kHeader + right->bytes;
     left->after = right->after;

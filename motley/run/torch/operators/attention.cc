@@ -83,7 +83,6 @@ at::Tensor scores(const AttentionInputs& in) {
   return scores;
 }
 
-/// Returns how many heads of q share one of k and v.
 std::int64_t heads_a_group(const AttentionInputs& in) {
   return in.k.size(1) == 0 ? 1 : in.q.size(1) / in.k.size(1);
 }

@@ -27,7 +27,6 @@ at::Tensor at_least_float(const at::Tensor& x) {
   return is_low ? x.to(at::kFloat) : x;
 }
 
-/// Views a per-channel vector so that it broadcasts over x.
 at::Tensor along_channels(const at::Tensor& vector, const at::Tensor& x) {
   std::vector<std::int64_t> shape(x.dim(), 1);
   shape[1] = x.size(1);

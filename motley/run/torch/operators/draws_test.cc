@@ -35,7 +35,6 @@ namespace {
 at::Tensor low(const at::Tensor& x) { return x.bitwise_and(0xFFFFFFFF); }
 at::Tensor high(const at::Tensor& x) { return low(x.__rshift__(32)); }
 
-/// Returns c[0] + c[1] x + ...
 at::Tensor series(const at::Tensor& x, const std::vector<double>& c) {
   at::Tensor sum = at::full_like(x, c.back());
   for (std::size_t i = c.size() - 1; i > 0; --i) sum = sum.mul(x).add(c[i - 1]);

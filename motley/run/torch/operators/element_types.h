@@ -14,7 +14,6 @@ struct BFloat16 {
   std::uint16_t bits;
 };
 
-/// Types of elements, and of their memory.
 enum class ElementType : std::uint8_t { kFloat, kDouble, kHalf, kBFloat16, kInt64 };
 
 /// Calls `body(T*)` with a null pointer of the type's T. False: not a floating type.

@@ -55,7 +55,6 @@ TensorList sqrt(const TensorList& x) {
 }
 TensorList sign_of(const TensorList& x) { return {at::_foreach_sign(x.tensors)}; }
 
-/// Elements of one parameter's tensors, contiguous.
 template <typename Element>
 struct Elements {
   Element *parameters, *gradients, *state1, *state2;

@@ -143,7 +143,6 @@ double sum_in_order(const at::Tensor& numbers) {
   return std::accumulate(first, first + host.numel(), 0.0);
 }
 
-/// The numbers that determine a step's length.
 struct StepNumbers {
   double lr, count;
   std::vector<double> parameter_norms, direction_norms;
