@@ -11,7 +11,7 @@ namespace motley::run {
 
 /// Seconds without a message after which an agent and its coordinator take each other for dead.
 inline constexpr double kMostSilence = 20;
-inline constexpr double kBeatEvery = 2;
+inline constexpr double kBeatEvery = 2;  // seconds between heartbeats
 
 /// What `motley agent` needs from its host.
 struct AgentOptions {

@@ -37,7 +37,7 @@ Result<std::string> place_file(HostLink& link, const std::string& from, const st
   return link.scratch() + "/" + path;
 }
 
-/// Local sample files, of which hosts receive what they read; none if elsewhere or loaded.
+/// Local sample files; hosts receive what they read. None if elsewhere or loaded by Python.
 struct DataFiles {
   std::optional<DataFile> training, evaluated;
 

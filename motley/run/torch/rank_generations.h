@@ -15,9 +15,9 @@ namespace motley::run {
 /// generations, tensors that are whole stay in place and a separate program moves the rest; the
 /// order of samples, random numbers and the schedule continue unchanged.
 ///
-/// In an elastic job, a process that loses others does not end. It reports that it is stalled, is
-/// told to halt, reports its position (recovery.h), and is told the point and the program from
-/// which all continue. If others are lost meanwhile, it is told to halt again.
+/// In an elastic job, a process that loses others does not end. It reports that it is stalled,
+/// receives a halt, reports its position (recovery.h), and receives the point and the program with
+/// which all continue. If others are lost meanwhile, it receives another halt.
 class RankGenerations {
  public:
   /// `process`: with the job's first program. `on_training`: gets the current training, or null.

@@ -227,7 +227,7 @@ Result<WrittenFiles> TrainedTensors::write(const CheckpointStore& store, std::in
                         const std::string& parameter) {
     const auto part = parts_.find(trained);
     if (part != parts_.end() && part->second.is_copy) return;
-    // A state whose shape differs from its parameter's, and of which the others have nothing.
+    // A state whose shape differs from its parameter's, held by this rank alone.
     const bool is_whole = part != parts_.end() &&
                           part->second.extent == persistent_.at(trained).numel() &&
                           persistent_.at(trained).sizes().vec() != shapes.at(parameter) &&

@@ -26,7 +26,7 @@ void exchange_by_splits(const Exchange& exchange, const Splits& splits, const at
   exchange(target, source, bytes_of(splits.receives), bytes_of(splits.sends));
 }
 
-/// Sends the own part to everybody: one copy each, of which the library sends all but one.
+/// Sends the own part to everybody: makes one copy each; the library sends all but one.
 template <typename Exchange>
 void gather_by_splits(const Exchange& exchange, const Counts& counts, const at::Tensor& part,
                       at::Tensor& all) {

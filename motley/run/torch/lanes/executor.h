@@ -33,7 +33,7 @@ struct ExecutorOptions {
   /// Measures what operators need beside their results; on a GPU in the first step, whose times are
   /// not representative.
   bool measures_scratch = false;
-  /// In odd steps the compute lane pauses before every so-many-th instruction; 0: never.
+  /// In odd steps pauses before every so-many-th instruction, to measure a pause's cost; 0: never.
   std::size_t pauses_every = 0;
   bool measures_parts = false;  ///< StepResult::parts
   /// Another executor's tensors by name (persistent()), which this one shares.
@@ -75,7 +75,7 @@ struct StepResult {
   double compute_s = 0;                 ///< compute lane busy, emulated time included
   double wait_s = 0;                    ///< compute lane (a GPU: its stream) waiting for exchanges
   std::int64_t peak_bytes = 0;          ///< allocator's high-water mark in this step
-  /// If the program counts them (synth/noise/gradient_squares.h); not finite: not in this step.
+  /// If this step counted them (synth/noise/gradient_squares.h); may not be finite.
   std::optional<GradientSquares> squares = {};
   std::optional<StepParts> parts = {};  ///< if the options request them, on CPUs
 };

@@ -47,7 +47,7 @@ at::Tensor roots_of(const at::Tensor& x) {
 }
 TensorList sqrt(const TensorList& x) {
   if (!x.tensors.front().is_cpu()) return {at::_foreach_sqrt(x.tensors)};
-  TensorList roots;  // PyTorch uses MKL's there, about one in two hundred of which is slightly off
+  TensorList roots;  // PyTorch uses MKL's there; about one in two hundred is slightly off
   for (const at::Tensor& each : x.tensors)
     roots.tensors.push_back(each.scalar_type() == at::kFloat ? roots_of<float>(each)
                                                              : roots_of<double>(each));
