@@ -55,9 +55,8 @@ struct AgentOptions {
 ///                                           {"is": "wire", "id", "latency", "bandwidth"}; several
 ///                                           may run; what: "ping", "settle", "together"
 ///   {"do": "probe"}                         {"is": "probe", "host"}
-///   {"do": "outlive", "host", "word", "patience"}  {"is": "outlives", "port"}: from now on the
-///   agent
-///                                           and its processes outlive the coordinator (standby.h)
+///   {"do": "outlive", "host", "word", "patience"}  {"is": "outlives", "port"}: the agent and its
+///                                           processes outlive the coordinator (standby.h)
 ///   {"do": "remember", "version"} BYTES     {"is": "remembered", "version"}; the standby's memory
 ///   {"do": "append", "path"} BYTES          nothing; to a file in the folder
 ///   {"do": "settle", "path", "as"}          nothing; moves what was appended into its final place
