@@ -26,7 +26,8 @@ Bytes persistent_bytes(const DeviceProgram& program) {
   return total;
 }
 
-/// What a device holds while it evaluates: beside what training keeps, what comes and goes.
+/// Returns a device's memory during evaluation: the training's persistent buffers and the
+/// evaluation's own.
 Bytes evaluation_peak(const DeviceProgram& training, const DeviceProgram& evaluation) {
   std::set<std::string> kept;
   for (const program::Buffer& buffer : training.buffers)
@@ -38,8 +39,8 @@ Bytes evaluation_peak(const DeviceProgram& training, const DeviceProgram& evalua
          persistent_bytes(evaluation);
 }
 
-/// The first device that has not the memory for one of the programs, with what it needs; "": all
-/// have.
+/// Names the first device without the memory for one of the programs, and its need; "": there is
+/// none.
 std::string find_too_small(const Inputs& inputs, const Planned& planned,
                            const std::vector<program::Program>& evaluations) {
   const std::vector<plan::Member> members = plan::members(planned.plan);
@@ -57,18 +58,18 @@ std::string find_too_small(const Inputs& inputs, const Planned& planned,
   return "";
 }
 
-/// How samples are cut into batches.
+/// The division of samples into batches.
 struct Batches {
   std::int64_t samples, batch, least;
 
-  /// Those behind the last whole batch; they join it where they are fewer than the model wants.
+  /// Samples of the last batch. Too few for the model, they join the last whole batch.
   std::int64_t rest() const {
     const std::int64_t left = samples % batch;
     return left > 0 && left < least ? left + batch : left;
   }
 };
 
-/// Programs of whole batches, and of the samples left where there are any.
+/// Lowers programs of whole batches and of the remaining samples.
 template <typename Lower>
 Result<std::vector<program::Program>> lower_batches(const Lower& lower, const Batches& batches) {
   std::vector<program::Program> programs;
@@ -79,7 +80,7 @@ Result<std::vector<program::Program>> lower_batches(const Lower& lower, const Ba
   return programs;
 }
 
-/// Names of the evaluation's metrics, as its graph gives them.
+/// Names of the evaluation graph's metrics.
 std::vector<std::string> metric_outputs(const graph::Graph& graph) {
   std::vector<std::string> names;
   for (const graph::Output& output : graph.outputs)
