@@ -62,7 +62,7 @@ class WhatIfTest : public ::testing::Test {
     return find_consequences(questions, asked_, outside_);
   }
 
-  /// As `motley plan` does it: from the file's text.
+  /// Plans from the file's text, as `motley plan` does.
   plan::PlanOutcome planned(const cluster::Cluster& cluster, std::int64_t batch) const {
     const std::string path = directory_.file("edited.toml");
     EXPECT_TRUE(write_file_atomic(path, cluster::print_cluster(cluster)));
@@ -94,7 +94,7 @@ TEST_F(WhatIfTest, AnAnswerIsThePlannersOnTheEditedFile) {
   }
 }
 
-// Nothing more is measured: what was is taken as far as it goes, and the answer says what was not.
+// Nothing more is measured. Measured times are used, and the answer names the modelled ones.
 TEST_F(WhatIfTest, WhatNobodyMeasuredIsModelledAndSaid) {
   ASSERT_TRUE(consequences({"batch 24"})[0].is_feasible());
   asked_.choices.prices.missing = Missing::kModel;
@@ -134,7 +134,7 @@ TEST_F(WhatIfTest, ExcludedDevicesStayExcluded) {
   asked_.question.exclude = {"b:0"};
   const Consequence said = consequences({"+1 a:0"})[0];
   ASSERT_TRUE(said.is_feasible()) << said.why_not;
-  EXPECT_EQ(said.per_hour, 6);  // nobody asks for b
+  EXPECT_EQ(said.per_hour, 6);  // b is excluded
   for (const plan::Member& member : plan::members(*said.outcome.plan))
     EXPECT_NE(said.names[member.device.index()], "b:0");
 }
@@ -178,7 +178,7 @@ TEST_F(WhatIfTest, TheObviousQuestions) {
   };
   EXPECT_THAT(texts(), ElementsAre("+1 a:0", "+1 b:0", "-a:0", "-b:0", "link all x2", "batch x2",
                                    "batch x0.5"));
-  // Once b has no room, its memory is asked about, and binds.
+  // Once b has no room, its memory is asked about and limits the plan.
   for (DevicePrediction& device : predicted.devices)
     if (device.name == "b:0") device.peak.value = (1 << 30) - 1;
   EXPECT_THAT(texts(), Contains("memory b:0 x2"));

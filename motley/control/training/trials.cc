@@ -15,7 +15,7 @@
 namespace motley::control {
 namespace {
 
-/// Training must have this many steps per tried plan, which repay the cost of the trial.
+/// Steps of training per tried plan: more than a trial takes, so that the trial can pay off.
 constexpr std::int64_t kStepsPerTrial = 20;
 
 /// A plan this much slower than the chosen one in an earlier run is not tried again.
