@@ -20,7 +20,7 @@ namespace motley::control {
 /// The files and choices that planning begins with.
 struct Question {
   std::string model;  ///< model file
-  /// What is in it, where that is known, and programs of it that others made; null: neither is.
+  /// The file's contents if already read, and shared programs of the model; null: neither exists.
   std::shared_ptr<const graph::Model> read;
   std::shared_ptr<search::EqualPrograms> programs;
   std::shared_ptr<const search::LayerModel> layers;  ///< another tool's, instead of the file

@@ -14,8 +14,8 @@ Result<program::Program> add_mirrors(const Inputs& inputs, const plan::Plan& pla
 
 /// Do the remaining devices hold all state after the loss of any `survive` devices?
 bool outlives_losses(const program::Program& program, int survive);
-/// The same of a plan; of one whose devices do not all have everything by its program, which is
-/// made where it is not there.
+/// Does a plan survive these losses? If not all its devices hold everything, its program decides,
+/// which is lowered if it is missing.
 Result<bool> outlives_losses(const Inputs& inputs, const Planned& planned, int survive);
 
 /// The cost of a program's mirrors, over all devices.

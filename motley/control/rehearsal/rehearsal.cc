@@ -33,7 +33,7 @@ using simulate::StepByStep;
 using simulate::whole_nanoseconds;
 using trace::Nanoseconds;
 
-/// A model but for what operators take.
+/// Passes on all times of a model except those of operators.
 class OtherCompute : public cost::CostModel {
  public:
   explicit OtherCompute(const cost::CostModel& model) : model_(model) {}
@@ -51,7 +51,7 @@ class OtherCompute : public cost::CostModel {
   const cost::CostModel& model_;
 };
 
-/// What a move takes: its messages. Copies within a device are as nothing beside them.
+/// The cost of a move: its messages. Copies within a device are negligible.
 class MoveCost : public OtherCompute {
  public:
   using OtherCompute::OtherCompute;
@@ -60,7 +60,7 @@ class MoveCost : public OtherCompute {
   }
 };
 
-/// The same model of steps that count no squares of gradients.
+/// The cost of steps without computing square norms of gradients.
 class WithoutSquares : public OtherCompute {
  public:
   using OtherCompute::OtherCompute;
@@ -76,7 +76,7 @@ class WithoutSquares : public OtherCompute {
   }
 };
 
-/// Says the simulated time.
+/// Returns the simulated time.
 class SimulatedClock : public Clock {
  public:
   explicit SimulatedClock(const Nanoseconds& now) : now_(now) {}
@@ -87,7 +87,7 @@ class SimulatedClock : public Clock {
   const Nanoseconds& now_;
 };
 
-/// Passes on what is said; steps are many, and simulated.
+/// Passes on notes but not steps, which are many and simulated.
 class NotesOnly : public SilentListener {
  public:
   explicit NotesOnly(Listener& listener) : listener_(listener) {}
@@ -114,17 +114,17 @@ bool share_any(const std::set<std::string>& some, const std::set<std::string>& o
                      [&](const std::string& each) { return others.contains(each); });
 }
 
-/// In so many directions gradients vary, all by as much.
+/// Dimensions in which gradients vary, all equally.
 constexpr std::size_t kNoiseDimensions = 200;
 
 std::set<std::string> absent_of(const RehearsalChoices& choices) {
   return choices.rent ? absent_devices(choices.rent->machines) : std::set<std::string>();
 }
 
-/// A program that steps are done by, for a while.
+/// A program for the steps of a generation.
 struct Generation {
   StepByStep steps;
-  std::optional<StepByStep> uncounted = {};  ///< that count no squares; none: none was done yet
+  std::optional<StepByStep> uncounted = {};  ///< computes no squares; none: not needed yet
   std::set<std::string> devices;
   std::vector<program::StepShape> shapes;  // by rank
 
@@ -135,7 +135,7 @@ struct Generation {
   }
 };
 
-/// Checkpoints of a rehearsal lie nowhere: this one has every so many steps in it.
+/// Knows the step of each checkpoint of a rehearsal, which has no files.
 class RehearsedAdapting : public Adapting {
  public:
   using Adapting::Adapting;
@@ -150,9 +150,9 @@ class RehearsedAdapting : public Adapting {
   }
 };
 
-/// A job whose processes are simulated. It hears of devices that go and come, and has its orders
-/// from Adapting, as processes have them from a run; several calls of it, where it ends for want of
-/// devices and they come back.
+/// A job with simulated processes. It passes losses and arrivals of devices to Adapting and carries
+/// out Adapting's orders, as a run does. A job that ends because devices are missing restarts when
+/// they return.
 class Rehearsing {
  public:
   Rehearsing(const ChosenPlan& chosen, Adaptation adaptation, const RehearsalChoices& choices,
@@ -193,7 +193,7 @@ class Rehearsing {
   }
 
  private:
-  /// A change that was asked for, and the number of steps before which it begins.
+  /// A pending change, and the step count at which it begins.
   struct Due {
     run::Change change;
     std::int64_t step = 0;
@@ -201,8 +201,7 @@ class Rehearsing {
 
   const simulate::Recovery& recovery() const { return choices_.conditions.recovery; }
 
-  /// As a run makes plans for devices that are there: the one that the training began by, or the
-  /// best split over them.
+  /// Plans for the present devices as a run does: with the first plan, or the best split over them.
   Replan make_replan() {
     const Candidate& first = adaptation_.candidates[static_cast<std::size_t>(adaptation_.first)];
     return [this, first = shares_of(first.planned.plan, inputs_.cluster)](
@@ -221,7 +220,7 @@ class Rehearsing {
     };
   }
 
-  /// Who rents, believing that a step takes what is predicted of the first plan.
+  /// Returns the renting policy, which expects the predicted step of the first plan.
   elastic::JobRenting renting_policy() const {
     const RentRehearsal& rent = *choices_.rent;
     const Candidate& first = adaptation_.candidates[static_cast<std::size_t>(adaptation_.first)];
@@ -236,7 +235,7 @@ class Rehearsing {
 
   // The job.
 
-  /// Starts the processes of all devices that are there, by the plan that runs first.
+  /// Starts the processes of the present devices with the first plan.
   Result<void> begin() {
     adaptation_.absent = {availability_.gone().begin(), availability_.gone().end()};
     job_.changes->absent = adaptation_.absent;
@@ -257,13 +256,13 @@ class Rehearsing {
     return {};
   }
 
-  /// Steps are counted in samples where the batch changes.
+  /// Steps are counted in samples if the batch changes.
   bool is_done() const {
     return adaptation_.batches ? rehearsed_.samples >= choices_.steps * first_batch_
                                : step_ >= choices_.steps;
   }
 
-  /// What happens next: devices go or come, a change, a step.
+  /// Handles the next event: a device that leaves or joins, a change, a step.
   Result<void> go_on() {
     if (const AvailabilityTrace::Event* next = availability_.next(); next && next->at <= now_) {
       see(availability_.take());
@@ -279,7 +278,8 @@ class Rehearsing {
     rehearsed_.lost += to_seconds(time);
   }
 
-  /// The job has ended for want of devices: it goes on once there is a plan for those that are.
+  /// Restarts the job, which ended because devices were missing, once there is a plan for the
+  /// present ones.
   Result<void> begin_again() {
     std::vector<DeviceId> there;
     for (const DeviceId device : inputs_.devices)
@@ -305,7 +305,7 @@ class Rehearsing {
     return begin();
   }
 
-  /// A candidate for devices that are there.
+  /// Returns a candidate for the present devices.
   Result<int> find_plan(const std::vector<DeviceId>& there) {
     const Candidate& now = adapting_->current();
     if (there.empty()) return runtime_error("run.nobody-left", "nobody is there");
@@ -320,12 +320,12 @@ class Rehearsing {
     return static_cast<int>(adaptation_.candidates.size()) - 1;
   }
 
-  /// Of the last checkpoint: every so many steps, and where a job stopped.
+  /// The step of the last checkpoint: periodic, or where a job stopped.
   std::int64_t saved_step() const {
     return std::max(stopped_at_, step_ / recovery().checkpoint_every * recovery().checkpoint_every);
   }
 
-  /// Steps since that one are lost.
+  /// Drops the steps since that checkpoint.
   void go_back(std::int64_t saved) {
     for (std::int64_t step = saved; step < step_; ++step)
       rehearsed_.lost += Seconds(rehearsed_.step_s[static_cast<std::size_t>(step)]);
@@ -336,7 +336,7 @@ class Rehearsing {
     step_ = saved;
   }
 
-  // Devices that go and come.
+  // Devices that leave and join.
 
   void see(const AvailabilityTrace::Event& event) {
     const std::string& device = event.device;
@@ -359,7 +359,7 @@ class Rehearsing {
     look_at_market();
   }
 
-  /// As a run does of a notice; where the others cannot go on without it, it stays until it goes.
+  /// Handles a notice like a run. A device that the others cannot do without stays until its loss.
   void release(const std::string& device) {
     if (const auto left = adapting_->release(device); !left) listener_.note(left.error().message);
   }
@@ -371,7 +371,7 @@ class Rehearsing {
     if (!adapting_->on_loss(process, why)) end_job();
   }
 
-  /// For want of devices; what was done since the last checkpoint is lost.
+  /// Ends the job because devices are missing, and drops the steps since the last checkpoint.
   void end_job() {
     has_ended_ = true;
     due_.clear();
@@ -393,7 +393,7 @@ class Rehearsing {
       availability_.add(std::move(event));
   }
 
-  // What processes are told.
+  // Orders to processes.
 
   void obey() {
     while (auto order = adapting_->next_order()) {
@@ -413,7 +413,7 @@ class Rehearsing {
     if (adapting_->fault() && !has_ended_) end_job();
   }
 
-  /// Those that have a part in the program stand before the next step; the others have nothing.
+  /// Devices of the program halt before the next step; the others hold nothing.
   void stand_still(int halt) {
     due_.clear();
     for (const int process : running_) {
@@ -430,7 +430,7 @@ class Rehearsing {
     }
   }
 
-  /// Goes on by the next program.
+  /// Begins the next program.
   Result<void> change() {
     const Due due = std::move(due_.front());
     due_.pop_front();
@@ -438,7 +438,7 @@ class Rehearsing {
     const auto program = std::make_shared<const program::Program>(due.change.program);
     const std::shared_ptr<Generation> before = current_;
     if (const auto entered = enter(program); !entered) {
-      if (recovered) return entered;  // it would be asked for again
+      if (recovered) return entered;  // it would be requested again
       current_ = before;
       adapting_->on_event(
           {"refused", lead(), {{"change", due.change.number}, {"why", entered.error().message}}});
@@ -479,7 +479,7 @@ class Rehearsing {
     return times->end;
   }
 
-  /// The program that steps are done by, laid out once.
+  /// Sets the running program; each is laid out once.
   Result<void> enter(const std::shared_ptr<const program::Program>& program) {
     for (const std::shared_ptr<Generation>& known : generations_) {
       if (known->steps.program() != *program) continue;
@@ -491,7 +491,7 @@ class Rehearsing {
     return {};
   }
 
-  /// The program that does the next step, with or without counting squares.
+  /// Returns the program of the next step, with or without computing squares.
   Result<StepByStep*> next_steps() {
     if (step_ % counts_every_ == 0) return &current_->steps;
     if (!current_->uncounted) {
@@ -511,7 +511,7 @@ class Rehearsing {
     if (loss != nullptr && loss->at < times.end) {
       ++attempts_[step_];
       ++rehearsed_.lost_steps;
-      lose(loss->at - now_);  // what happened until then is seen next
+      lose(loss->at - now_);  // earlier events are handled next
       return {};
     }
     const double step_s = to_seconds(times.end - now_).value;
@@ -537,7 +537,7 @@ class Rehearsing {
     return choices_.noise ? choices_.noise->at(static_cast<double>(rehearsed_.samples)) : 0;
   }
 
-  /// What devices, or micro-batches of one, say of gradients.
+  /// Draws the reports on gradients of several devices, or of one device's micro-batches.
   policy::NoiseSeen draw_noise() {
     const plan::Plan& plan = adapting_->current().planned.plan;
     std::vector<std::int64_t> pieces;
@@ -560,7 +560,7 @@ class Rehearsing {
     taken_.emplace_back(rehearsed_.samples, rehearsed_.progress);
   }
 
-  /// As workers say what their part of the step consisted of.
+  /// Reports the parts of the step as workers do.
   void tell_parts(const StepByStep::Times& times) {
     const program::Program& program = current_->steps.program();
     for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
@@ -611,16 +611,17 @@ class Rehearsing {
   std::optional<RehearsedAdapting> adapting_;
   std::optional<MachineRenting> rented_;
   std::vector<std::shared_ptr<Generation>> generations_;
-  std::shared_ptr<Generation> current_;  // that runs
+  std::shared_ptr<Generation> current_;  // running
   int number_ = 0;                       // of the change that brought it
-  std::int64_t counts_every_ = 1;        // in such steps noise is measured
+  std::int64_t counts_every_ = 1;        // noise is measured every this many steps
   std::deque<Due> due_;
-  std::set<int> running_;                                          // processes
-  bool has_ended_ = false;                                         // the job, for want of devices
-  std::int64_t step_ = 0;                                          // steps done
-  std::int64_t stopped_at_ = 0;                                    // with a checkpoint
-  std::map<std::int64_t, std::int64_t> attempts_;                  // of steps that were lost
-  std::vector<std::pair<std::int64_t, double>> taken_ = {{0, 0}};  // samples, progress: after steps
+  std::set<int> running_;        // processes
+  bool has_ended_ = false;       // the job ended because devices are missing
+  std::int64_t step_ = 0;        // steps done
+  std::int64_t stopped_at_ = 0;  // step at which the job stopped with a checkpoint
+  std::map<std::int64_t, std::int64_t> attempts_;  // of steps that were lost
+  // samples and progress, by steps done
+  std::vector<std::pair<std::int64_t, double>> taken_ = {{0, 0}};
   Rehearsed rehearsed_;
 };
 
@@ -630,7 +631,7 @@ Result<void> check_choices(const ChosenPlan& chosen, const RehearsalChoices& cho
   return simulate::check_conditions(choices.conditions, names_of(chosen.inputs), "the cluster");
 }
 
-/// It begins with the devices that are there, by the best split of the batch over them.
+/// Begins with the present devices, by the best split of the batch over them.
 Result<void> leave_out(const ChosenPlan& chosen, const std::set<std::string>& absent,
                        Adaptation& adaptation) {
   if (absent.empty()) return {};
@@ -648,7 +649,7 @@ Result<void> leave_out(const ChosenPlan& chosen, const std::set<std::string>& ab
   return {};
 }
 
-/// The first plan alone; where the batch is decided as it was before gradients were counted.
+/// Returns the first plan alone; with adaptive batches, its program without computing squares.
 Adaptation without_policy(const ChosenPlan& chosen, const Adaptation& adaptation) {
   Adaptation still;
   still.candidates.push_back(adaptation.candidates[static_cast<std::size_t>(adaptation.first)]);
@@ -658,7 +659,7 @@ Adaptation without_policy(const ChosenPlan& chosen, const Adaptation& adaptation
   return still;
 }
 
-/// Each step by what is fastest at that time.
+/// Computes each step with the fastest plan at that time.
 class KnowingAll {
  public:
   KnowingAll(const ChosenPlan& chosen, const Adaptation& adaptation,
@@ -697,7 +698,7 @@ class KnowingAll {
  private:
   using RankGenerations = std::vector<std::shared_ptr<Generation>>;
 
-  /// None: the plan cannot be had, or its times are not known.
+  /// None: the plan is not possible, or a time is unknown.
   Result<std::shared_ptr<Generation>> make_generation(Planned planned) const {
     const std::shared_ptr<Generation> none;
     if (!planned.program) {
@@ -710,7 +711,8 @@ class KnowingAll {
     return none;
   }
 
-  /// When the fastest step from now on ends that no loss interrupts; none: no plan can do it.
+  /// Returns the end of the fastest step from now on that no loss interrupts; none: no plan can do
+  /// it.
   Result<std::optional<Nanoseconds>> find_end(std::size_t step) {
     std::set<std::string> without = availability_.gone();
     std::optional<Nanoseconds> best;
@@ -732,7 +734,7 @@ class KnowingAll {
     return best;
   }
 
-  /// Of the batch, without some devices and as slow as they are now; null: there is none.
+  /// Returns the best split without some devices, at the current slowness; null: there is none.
   Result<std::shared_ptr<Generation>> best_split(const std::set<std::string>& without) {
     const std::shared_ptr<Generation> none;
     if (!adaptation_.split) return none;

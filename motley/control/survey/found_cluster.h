@@ -8,17 +8,17 @@
 
 namespace motley::control {
 
-/// The machines that were found, as one cluster, and what is to be said of them.
+/// The surveyed machines as one cluster, with notes for people.
 struct FoundCluster {
   cluster::Cluster cluster;
   std::vector<std::string> notes;
 };
 
-/// Nodes by their own names (of equal ones, by what they were asked for as), devices, and links as
-/// find_links writes them.
+/// Makes nodes with their own names (with the requested names, where own names are equal), their
+/// devices, and the links from find_links.
 Result<FoundCluster> make_found_cluster(const FoundHosts& found, const std::string& name);
 
-/// Of a host whose calendar is more than a second off, what that affects; "" of others.
+/// Describes the effects of a host's calendar that is off by more than a second; "": it is not.
 std::string clock_note(const std::string& host, Seconds ahead);
 
 }  // namespace motley::control

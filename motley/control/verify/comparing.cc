@@ -13,8 +13,15 @@
 namespace motley::control {
 namespace {
 
-/// Reduced difference of two tensors: ||a-b|| / ||b||, or 0 when both are zero. Integers: any
-/// difference is 1.
+/// Returns
+///
+/// a-b
+///
+/// /
+///
+/// b
+///
+/// of two tensors, or 0 when both are zero.
 template <typename T>
 double relative_difference(std::span<const std::byte> a, std::span<const std::byte> b) {
   const auto* x = reinterpret_cast<const T*>(a.data());
@@ -55,7 +62,7 @@ double tensor_difference(const TensorView& a, const TensorView& b) {
   }
 }
 
-/// Fills in what the tensors of two files say.
+/// Adds the tensors of two files.
 Result<void> compare_models(const std::string& ours, const std::string& reference,
                             Difference& difference) {
   MOTLEY_ASSIGN(const Safetensors a, Safetensors::open(ours));

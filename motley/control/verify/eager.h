@@ -9,20 +9,20 @@
 
 namespace motley::control {
 
-/// PyTorch's own training of a run: of the user's module, by python -m motley.verify_run.
+/// PyTorch's own training of the user's module for a run, by python -m motley.verify_run.
 struct EagerQuestion {
-  std::string source;  ///< what the exporter's command line was given
+  std::string source;  ///< the argument of the exporter
   std::string python;  ///< interpreter with PyTorch and motley
-  std::string folder;  ///< for what is written on the way
+  std::string folder;  ///< for intermediate files
 };
 
-/// Writes the samples of the prepared run's steps, in their order, into the question's folder,
-/// which is made.
+/// Creates the question's folder and writes the samples of the prepared run's steps into it, in
+/// order.
 Result<void> write_batches(const PreparedRun& prepared, const EagerQuestion& question);
 
-/// Has the loop train on the batches that were written, by the run's plan and job. With `changes`,
-/// a seed, the last bits of all weights are changed at random before every step: what that makes of
-/// a training says how much rounding alone decides. Errors: what the interpreter said.
+/// Trains the written batches in PyTorch's loop with the run's plan and job. With a seed `changes`,
+/// changes the last bits of all weights at random before every step, which shows the effect of
+/// rounding alone. Errors: the interpreter's message.
 Result<Trained> train_eagerly(const PreparedRun& prepared, const EagerQuestion& question,
                               std::optional<int> changes = std::nullopt);
 

@@ -30,7 +30,7 @@ class FoundRunTest : public ::testing::Test {
   static void write(const std::string& path, const std::string& text) {
     ASSERT_TRUE(write_file_atomic(path, text));
   }
-  /// A worker that is no longer there.
+  /// Leaves the status of a worker that is gone.
   void leave_rank(int rank, std::int64_t step) {
     const auto file = run::StatusFile::create(directory_.path, rank);
     file->record().step = step;
@@ -165,7 +165,8 @@ TEST(PrintCommand, QuotesWhatAShellWouldTakeApart) {
 }
 
 TEST(LinkLoads, ARingOfThreeSendsTwiceTwoThirds) {
-  // Each of three nodes sums 3000 bytes: its ring sends 2 * 2/3 of them over the node's way out.
+  // Each of three nodes all-reduces 3000 bytes: its ring sends 2 * 2/3 of them over the node's
+  // output.
   const cluster::Cluster cluster =
       cluster::parse_cluster(
           "schema = \"motley.cluster/1\"\nname = \"x\"\n"

@@ -8,9 +8,9 @@
 
 namespace motley::control {
 
-/// Steps of a script's own loop as a trace, of the last ones of which all ranks' work is known:
-/// each device computes what it took, and is in the exchange of gradients from then to the end of
-/// the step, which is that of all. Without such a step it is empty. `devices` by rank.
+/// Returns the last steps of a script's own loop for which all ranks' times are known, as a trace.
+/// Each device computes for its time, and then exchanges gradients until the common end of the
+/// step. Empty without such a step. `devices` by rank.
 trace::Trace trace_loop(const Log& log, const std::vector<std::string>& devices);
 
 }  // namespace motley::control

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::int64_t kNone = -1;
 
-/// Of what instructions there are as many as there are micro-batches, or a multiple; "": it is not
-/// by itself that such an instruction belongs to one.
+/// Returns the kind of an instruction that occurs once or several times per micro-batch; "": its
+/// micro-batch follows only from its tensors.
 std::string kind_of(const program::DeviceProgram& device, const program::Instruction& instruction) {
   if (instruction.op == program::kReceive && !instruction.outputs.empty())
     return fmt::format("{} {} {}", program::peer_of(instruction).value, instruction.label,
