@@ -81,7 +81,7 @@ TEST(App, WordsMayFollowAFlagThatMayBeRepeated) {
 }
 
 TEST(App, UnderscoresAreHyphens) {
-  // The first complaint is about the model: the flag itself was understood.
+  // The first complaint is about the model, so the flag itself was understood.
   EXPECT_THAT(call({"plan", "--global_batch=4"}).err, HasSubstr("[cli.model]"));
 }
 

@@ -10,9 +10,9 @@
 
 namespace motley::cli {
 
-/// Tells people what the composer does, by the flags that all verbs share: notes and progress on
-/// stderr, redrawn in place on a terminal, else a line now and then; a phase's result on stdout
-/// with --print and in --dump-dir ("04-synth.txt").
+/// Prints the composer's progress as the common flags say. Notes and progress go to stderr, redrawn
+/// in place on a terminal, otherwise as an occasional line. A phase's result goes to stdout with
+/// --print, and into --dump-dir ("04-synth.txt").
 class ProgressPrinter : public control::Listener {
  public:
   explicit ProgressPrinter(const Context& context) : context_(context) {}
@@ -24,24 +24,24 @@ class ProgressPrinter : public control::Listener {
   Result<void> phase(control::Phase phase, const std::function<std::string()>& text) override;
   control::Wish step(const control::StepReport& report) override;
 
-  /// The composer's surroundings, with this printer.
+  /// The composer's surroundings, with this printer as listener.
   control::Outside outside() { return {*context_.workers, *context_.clock, *this}; }
 
  private:
   void clear();
 
   const Context& context_;
-  std::optional<Seconds> last_;  // progress was shown
+  std::optional<Seconds> last_;  // when progress was last shown
   bool is_drawn_ = false;
 };
 
-/// What --print and --stop-after may name; a usage error with a suggestion.
+/// Checks --print and --stop-after. Usage error with a suggestion.
 Result<void> check_phases(const Context& context);
 
-/// The error of a phase behind which nothing is wanted (--stop-after): all was done.
+/// Is this the error that ends the work after --stop-after's phase? All requested work was done.
 bool is_stop(const Error& error);
 
-/// "loss: 0.6931  step: 12 ms (plan 11 ms, +9.1%)  busy a:0 98% b:0 97%  eta 3.4 s".
+/// Returns "loss: 0.6931  step: 12 ms (plan 11 ms, +9.1%)  busy a:0 98% b:0 97%  eta 3.4 s".
 std::string print_progress(const control::StepReport& report);
 
 }  // namespace motley::cli

@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// A folder as the sources, or an installed package, have it.
+/// A folder like the sources, or like an installed package.
 class DemoPlacesTest : public ::testing::Test {
  protected:
   std::string put(const std::string& file) {
@@ -30,7 +30,7 @@ class DemoPlacesTest : public ::testing::Test {
     put("python/motley/export.py");
     search_.program = directory_.file("build/motley");
   }
-  /// What comes of it where these interpreters have all modules that they are asked for.
+  /// Runs the search where only these interpreters have all requested modules.
   Result<DemoPlaces> find(const std::vector<std::string>& complete) {
     asked_.clear();
     return find_demo_places(
@@ -66,7 +66,7 @@ TEST_F(DemoPlacesTest, OfAPackageLieInItAndItsInterpreterHasThePackage) {
                           directory_.file("lib/python3.11/site-packages/motley/examples")};
   EXPECT_EQ(find({python, "python3"}).value(), wanted);
   EXPECT_THAT(wanted_, ElementsAre("torch", "motley.export"));
-  // Over a system's packages, whose interpreter has no motley.
+  // Over system packages, whose interpreter has no motley.
   search_.torch_folder = directory_.file("system/lib/python3.11/dist-packages/torch");
   put("system/bin/python3");
   EXPECT_EQ(find({python, "python3"}).value(), wanted);

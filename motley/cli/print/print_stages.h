@@ -7,8 +7,9 @@
 
 namespace motley::cli {
 
-/// A plan of stages as a table: a line for each stage of each shape of replica, then the
-/// runner-ups, the bound, idle devices and what was left out. Without a plan, why there is none.
+/// Prints a plan of stages as a table with a line per stage of each pipeline configuration, then
+/// the runners-up, the bound, idle devices and what was left out. Without a plan, prints the
+/// reason.
 std::string print_stages(const control::StageAnswer& answer);
 
 /// Keys of docs/interfaces.md.

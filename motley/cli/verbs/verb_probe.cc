@@ -51,7 +51,7 @@ Json link_to_json(const cluster::Cluster& cluster, const cluster::Link& link) {
           {"capacity_bytes_per_s", number_or_null(link.capacity)}};
 }
 
-/// A machine that was asked, as the node that it has become.
+/// Returns a surveyed machine as its node in the cluster.
 Json host_to_json(const cluster::Node& node, const control::HostFacts& facts) {
   return {{"node", node.name},
           {"host", node.host},
@@ -64,7 +64,8 @@ Json host_to_json(const cluster::Node& node, const control::HostFacts& facts) {
           {"bandwidth_bytes_per_s", number_or_null(node.bandwidth)}};
 }
 
-/// "a,b" and "c" as a, b, c; of a file the first word of each line, without comments.
+/// Splits "a,b" and "c" into a, b, c. From a file takes the first word of each line, without
+/// comments.
 Result<std::vector<std::string>> read_hosts(const ProbeOptions& options) {
   std::vector<std::string> names;
   const auto add = [&](std::string_view name) {
@@ -84,7 +85,7 @@ Result<std::vector<std::string>> read_hosts(const ProbeOptions& options) {
   return names;
 }
 
-/// What was found, and of which hosts: by node.
+/// The survey's result; facts by node.
 struct Probed {
   cluster::Cluster cluster;
   std::vector<control::HostFacts> facts;

@@ -14,13 +14,13 @@
 namespace motley::cli {
 namespace {
 
-constexpr int kPredictedSteps = 3;  // of a training that decides
+constexpr int kPredictedSteps = 3;  // for a training that adapts
 
 struct SimulateOptions {
   PlanOrFile plan;
   std::string trace;  ///< Chrome trace to write
   int steps = 3;
-  std::string conditions;  ///< file of what varies; "" = nothing does
+  std::string conditions;  ///< file of conditions; "": none
   int runs = 100;          ///< under these conditions
   RehearsalOptions rehearsal;
 };
@@ -59,7 +59,7 @@ std::string table(const control::Predicted& predicted) {
   return text;
 }
 
-/// None: nothing varies.
+/// "": no conditions.
 Result<simulate::Conditions> read_conditions(const std::string& path) {
   if (path.empty()) return simulate::Conditions();
   MOTLEY_ASSIGN(const std::string text, read_file(path));

@@ -13,15 +13,7 @@
 namespace motley::control {
 namespace {
 
-/// Returns
-///
-/// a-b
-///
-/// /
-///
-/// b
-///
-/// of two tensors, or 0 when both are zero.
+/// Returns ||a-b|| / ||b|| of two tensors, or ||a-b|| where b is zero.
 template <typename T>
 double relative_difference(std::span<const std::byte> a, std::span<const std::byte> b) {
   const auto* x = reinterpret_cast<const T*>(a.data());
