@@ -21,7 +21,7 @@ struct Registry {
   CLI::App app{"Trains one PyTorch model over unequal devices.", "motley"};
   std::vector<Verb> verbs;
   std::vector<CLI::App*> commands;  ///< by verb
-  std::optional<Error> fault;       ///< of a flag's text
+  std::optional<Error> fault;
 };
 
 CLI::Option* add_number_or_nothing(const Flag& flag, std::optional<int>& target,
@@ -83,7 +83,6 @@ void add_verbs(Registry& registry) {
   }
 }
 
-/// Turns `--batch_split` into `--batch-split`.
 std::vector<std::string> normalise(std::vector<std::string> arguments) {
   for (std::string& argument : arguments) {
     if (!argument.starts_with("--")) continue;
@@ -174,7 +173,7 @@ int run_app(std::vector<std::string> arguments, const Surroundings& surroundings
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     registry.app.parse(reversed);
-  } catch (const CLI::Success& asked) {  // --help, --version
+  } catch (const CLI::Success& asked) {
     return registry.app.exit(asked);
   } catch (const CLI::ParseError& error) {
     return report_error(

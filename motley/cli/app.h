@@ -15,14 +15,13 @@ struct Surroundings {
   control::Workers* workers = nullptr;
   const control::Clock* clock = nullptr;
   std::string program;
-  bool terminal = false;  ///< stderr is a terminal
+  bool terminal = false;
 };
 
 /// Motley's own version: "0.1.0".
 std::string version();
 
-/// Runs the whole command line: parses flags, runs a verb, prints its result. `arguments` lacks the
-/// program's name. Returns the exit code.
+/// Runs the command line and returns its exit code. `arguments` lacks the program's name.
 int run_app(std::vector<std::string> arguments, const Surroundings& surroundings);
 
 }  // namespace motley::cli

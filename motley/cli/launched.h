@@ -7,15 +7,14 @@
 
 namespace motley::cli {
 
-/// Returns the options of an agent on this host.
 run::AgentOptions agent_options(const Context& context);
 
 /// Did an external launcher start this process as one of several ranks?
 bool is_launched(const Context& context);
 
-/// Calls a verb, possibly in a process of torchrun, srun, mpirun or the like (recognized by
-/// variables: run/launch/environment.h). Rank 0 runs the verb. The other ranks are agents that work
-/// for it and end with its exit code.
+/// Calls a verb, possibly in a process of torchrun, srun, mpirun or the like
+/// (run/launch/environment.h). Rank 0 runs the verb; the others are its agents and end with its
+/// exit code.
 Result<int> call_launched(const Verb& verb, const Context& context);
 
 }  // namespace motley::cli

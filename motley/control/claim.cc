@@ -24,7 +24,6 @@ struct flock whole_file() {
   return lock;
 }
 
-/// Does any process hold a lock on the file?
 bool is_locked(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct flock lock = whole_file();

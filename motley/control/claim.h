@@ -11,27 +11,23 @@
 
 namespace motley::control {
 
-/// The process that holds a run directory.
 struct Holder {
   std::int64_t pid = 0;  ///< 0: unknown
   std::string host;      ///< "": unknown
 };
 
-/// Returns the process that has claimed a run directory, or that leads a run there (start.json).
-/// Processes of other hosts are seen through claims only, and only where the file system locks
-/// files across hosts.
+/// Returns the process that has claimed a run directory, or leads a run there (start.json). Other
+/// hosts' processes are seen only by claims, where file locks work across hosts.
 std::optional<Holder> find_holder(const RunDirectory& directory);
 
 /// Usage error `run.in-use`: another process holds the directory.
 Result<void> check_not_in_use(const RunDirectory& directory);
 
-/// Reserves a run directory for this process with a lock on RUN_DIR/in_use. The lock ends with the
-/// object or the process, however the process ends.
+/// A lock on RUN_DIR/in_use, which ends with the object, or with the process however it ends.
 class Claim {
  public:
-  /// Creates the directory and claims it. Of two simultaneous claims one succeeds. Errors as in
-  /// check_not_in_use. A process may claim its own directory again; where files cannot be locked,
-  /// no lock is taken.
+  /// Creates and claims the directory; one of two simultaneous claims succeeds. Errors as in
+  /// check_not_in_use. A process may claim again; where files cannot be locked, nothing is claimed.
   static Result<Claim> take(const RunDirectory& directory);
 
  private:

@@ -73,7 +73,6 @@ TEST_F(ClaimTest, OnesOwnIsNoHindranceAndEndsWithTheObject) {
 }
 
 TEST_F(ClaimTest, OfSeveralAtATimeOneHasIt) {
-  // Each reports whether it got the claim, and keeps it until all have tried.
   std::vector<std::unique_ptr<OtherProcess>> others;
   for (int i = 0; i < 4; ++i)
     others.push_back(std::make_unique<OtherProcess>([&](const auto& ready) -> std::string {

@@ -14,7 +14,6 @@ class Clock {
   virtual Seconds calendar() const = 0;
 };
 
-/// The clock of this machine.
 class SystemClock : public Clock {
  public:
   Seconds steady() const override;

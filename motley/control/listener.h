@@ -16,12 +16,11 @@ namespace motley::control {
 
 /// The results between the composer's steps that have a text form (docs/architecture.md).
 enum class Phase { kLoad, kPrice, kSearch, kSynth, kSimulate };
-/// "load", "price", ...
 std::string_view phase_name(Phase phase);
 
 /// A training step that all ranks have completed.
 struct StepReport {
-  std::int64_t step = 0;   ///< from 0
+  std::int64_t step = 0;
   std::int64_t steps = 0;  ///< total of the training
   LoggedStep logged;
   Seconds usual;  ///< median of the last 20 steps
@@ -29,20 +28,17 @@ struct StepReport {
   std::vector<std::string> devices;  ///< by rank
 };
 
-/// Receives the composer's progress. Every call comes from the thread that called the composer,
-/// which waits for the answer.
+/// Receives progress. Calls come from the composer's thread, which waits for the answer.
 class Listener {
  public:
   virtual ~Listener() = default;
   /// A line for people: what begins now, or a harmless problem ("warning: ...").
   virtual void note(const std::string& line) = 0;
-  /// A phase has its result; `text` prints it, which may be slow. An error ends the composer's
-  /// work: no later phase is wanted.
+  /// `text` prints the phase's result, which may be slow. An error ends the composer's work.
   virtual Result<void> phase(Phase phase, const std::function<std::string()>& text) = 0;
   virtual Wish step(const StepReport& report) = 0;
 };
 
-/// Ignores everything and never stops a run.
 class SilentListener : public Listener {
  public:
   void note(const std::string&) override {}

@@ -31,15 +31,13 @@ struct RunDirectory {
   std::string cluster() const { return path + "/cluster.toml"; }
   /// Locked by the process that holds the directory; names that process (claim.h).
   std::string in_use() const { return path + "/in_use"; }
-  /// start.json: which process leads the run and its command. failure.json: the error that ended
-  /// it.
+  /// Which process leads the run, with its command; and the error that ended it.
   std::string start() const { return path + "/start.json"; }
   std::string failure() const { return path + "/failure.json"; }
   std::string summary() const { return path + "/summary.json"; }
   std::string log() const { return path + "/log.jsonl"; }
   std::string decisions() const { return path + "/decisions.jsonl"; }
-  /// renting.json: what a run that rents has paid and learned. lifetimes.json: the lifetimes it
-  /// saw.
+  /// What a run that rents has paid and learned; the lifetimes that it saw.
   std::string renting() const { return path + "/renting.json"; }
   std::string lifetimes() const { return path + "/lifetimes.json"; }
   /// The address of an elastic job's control socket while it runs.
@@ -73,10 +71,9 @@ struct LoggedStep {
   std::vector<std::int64_t> peak_bytes;
 };
 
-/// The result of an evaluation.
 struct LoggedEvaluation {
   run::Evaluation evaluation;
-  bool is_best = false;  ///< best so far
+  bool is_best = false;
 };
 
 /// The known results of a run, by steps done before them.
@@ -88,10 +85,8 @@ struct Log {
   void forget_from(std::int64_t step);
 };
 
-/// Reads run_dir/log.jsonl. The last entry of a recomputed step counts. Skips lines that a killed
-/// process left incomplete.
+/// Reads run_dir/log.jsonl: the last entry of a step counts, incomplete lines are skipped.
 Result<Log> read_log(const RunDirectory& directory);
-/// Adds the lines of `text` to a log.
 void read_log_lines(std::string_view text, Log& log);
 std::string print_logged_step(std::int64_t step, const LoggedStep& logged);
 std::string print_logged_evaluation(std::int64_t step, const LoggedEvaluation& logged);
@@ -102,18 +97,16 @@ Result<run::Evaluation> evaluation_from_json(JsonObject& object);
 /// Merges the traces of the ranks; each interval keeps the clock of its machine.
 Result<trace::Trace> read_measured_trace(const RunDirectory& directory, std::size_t ranks);
 
-/// Merges the traces on the clock of rank 0's machine, and removes the time that exchanges waited
-/// for other ranks (run_waits.h).
+/// Merges the traces on the clock of rank 0's machine, without waiting (run_waits.h).
 Result<trace::Trace> read_trace_by_one_clock(const RunDirectory& directory, const run::Job& job);
 
 /// Reads what the workers were given. Usage error: there is no run directory.
 Result<run::Job> read_job(const RunDirectory& directory);
 
-/// The files of a finished run.
 struct FinishedRun {
   RunDirectory directory;
   run::Job job;
-  Json summary;                           ///< summary.json
+  Json summary;
   trace::Trace measured;                  ///< on one clock
   std::optional<trace::Trace> predicted;  ///< none: the run was started without profiles
 };

@@ -23,7 +23,6 @@ bool is_of(const program::Program& program, const trace::Trace& trace) {
   return true;
 }
 
-/// Returns the meetings of a rank's exchanges, by instruction.
 std::map<std::size_t, Meeting> find_meetings(const program::DeviceProgram& program, int rank) {
   std::map<std::tuple<int, int, int>, int> met;
   std::map<std::size_t, Meeting> meetings;

@@ -5,13 +5,11 @@
 
 namespace motley::control {
 
-/// Removes from a measured trace on one clock the time that exchanges waited for other ranks. As in
-/// a predicted trace, a collective then begins when its last member arrives, and a send or receive
-/// when both sides have arrived. Leaves a trace of another program unchanged. O(intervals log
-/// intervals).
+/// Removes from a measured trace on one clock the time that exchanges waited for other ranks: a
+/// collective begins when its last member arrives, a send or receive when both sides have, as in a
+/// predicted trace. Leaves a trace of another program unchanged. O(intervals log intervals).
 ///
-/// Example: a reaches an all-reduce at 10, b at 60, and both have the result at 70. The interval
-/// becomes 60 to 70 on both.
+/// Example: a reaches an all-reduce at 10, b at 60, both end at 70. Both then have 60 to 70.
 void leave_out_waits(const program::Program& program, trace::Trace& trace);
 
 }  // namespace motley::control

@@ -7,7 +7,6 @@
 namespace motley::control {
 namespace {
 
-/// Both ranks all-reduce; a then sends to b.
 program::Program two_ranks() {
   program::Program program;
   program.groups = {{{Rank(0), Rank(1)}}};

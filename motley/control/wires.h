@@ -31,7 +31,6 @@ struct Load {
   }
 };
 
-/// The measurements between `hosts` machines.
 struct Wires {
   std::size_t hosts = 0;
   std::vector<Wire> alone;  ///< both directions of each measured pair

@@ -32,8 +32,8 @@ struct TimedProgram {
   }
 };
 
-/// The work of one worker that times: the operators of all its programs at full speed, or the whole
-/// steps of each program at the device's speed.
+/// One worker's work: operators of all programs at full speed, or whole steps of each at the
+/// device's speed.
 struct TimingTask {
   enum class What { kOperators, kWholeSteps };
   What what = What::kOperators;
@@ -42,34 +42,30 @@ struct TimingTask {
   Seconds per_program{0.4};
 };
 
-/// The description of a machine, beside its devices.
 struct HostFacts {
-  std::string motley, torch;            ///< versions
+  std::string motley, torch;
   std::string processor, instructions;  ///< "AMD EPYC 9R14", "avx512f"
   int cores = 0;                        ///< available to a process there
   Seconds clock_ahead;                  ///< its calendar time minus this machine's
 };
 
-/// The result of a survey of machines.
 struct FoundHosts {
   std::vector<std::string> hosts;          ///< those that answered, in the given order
   std::vector<HostFacts> facts;            ///< by host
   std::vector<cluster::Cluster> clusters;  ///< by host: a cluster of that machine alone
-  Wires wires;                             ///< between the hosts
-  std::map<std::string, Error> missing;    ///< why the others did not answer
+  Wires wires;
+  std::map<std::string, Error> missing;  ///< why the others did not answer
 };
 
-/// The processes that have PyTorch. The composer reaches them only through this interface, so tests
-/// need no PyTorch (motley/testing/fake_outside.h). Each call returns when the workers have ended,
-/// and none waits forever.
+/// The processes that have PyTorch, as an interface, so that tests need none
+/// (motley/testing/fake_outside.h). Calls return when the workers have ended; none waits forever.
 class Workers {
  public:
   virtual ~Workers() = default;
-  /// Returns the workers' PyTorch version, such as "2.15". Usage error: there is none, or it does
-  /// not fit.
+  /// Returns the workers' PyTorch version, such as "2.15". Usage error: none, or one that does not
+  /// fit.
   virtual Result<std::string> torch_version() const = 0;
-  /// Runs the tasks concurrently, each until all have their times. Returns times by task, program
-  /// and instruction.
+  /// Runs the tasks concurrently. Returns times by task, program and instruction.
   virtual Result<std::vector<std::vector<run::OpTime>>> time_programs(
       const std::vector<TimingTask>& tasks) = 0;
   /// Times the exchanges among the job's devices, and compute beside them. The job has no program,
@@ -103,11 +99,9 @@ class Workers {
   virtual Result<void> gather_held(const std::string& checkpoint) = 0;
   /// Sets how other machines are reached: "ssh" (default), "slurm" or "mpi".
   virtual Result<void> reach_by(const std::string& launcher) = 0;
-  /// Called first, by rank 0 of an external launcher's job: the other ranks then work for it, each
-  /// on the machine where it was started.
+  /// Called first by rank 0 of an external launcher's job, for which the other ranks then work.
   virtual Result<void> gather(const run::RankPlace& place) = 0;
-  /// The machines of the launcher's ranks, this one first. Empty without a launcher or without
-  /// other ranks.
+  /// The machines of the launcher's ranks, this one first; empty if there are no other ranks.
   virtual std::vector<std::string> launched_hosts() const = 0;
   /// Ends the other ranks with this exit code.
   virtual void end(int code) = 0;

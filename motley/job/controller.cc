@@ -30,7 +30,6 @@ Error cut_off() {
           "not more than half of the job's hosts answer: the others may train on without these"};
 }
 
-/// "a:0 lost, b:0 joined; went on after 1.2 s, a step was done again"
 std::string describe_change(const MembershipChange& change) {
   std::vector<std::string> words;
   const auto say = [&](const std::vector<std::string>& devices, const char* what) {
@@ -62,8 +61,6 @@ Controller::Controller(const ControllerOptions& options, Plans& plans, Surroundi
   generations_.take_over(options_.takeover->plans);
   done_ = options_.takeover->done;
 }
-
-// What a policy wants.
 
 void Controller::observe(const policy::Observation& seen, std::int64_t steps_done) {
   if (options_.policy != nullptr) take(options_.policy->observe(seen), steps_done);
@@ -141,15 +138,12 @@ void Controller::record(policy::Decision decision) {
   around_.log_decision(std::move(decision));
 }
 
-/// Returns a decision on a plan where no policy decides.
 policy::Decision Controller::decide(int plan, std::string why) const {
   return {.policy = kMembership,
           .seen_step = done_,
           .at = spent(),
           .choice = {policy::UsePlan{plan}, plans_.priced(plan), std::move(why)}};
 }
-
-// What processes report.
 
 void Controller::on_step(std::int64_t step, Seconds took) {
   spent_ += took.value;
@@ -257,13 +251,10 @@ void Controller::settle_membership(std::int64_t step, Seconds pause, Seconds now
   membership_.push_back(std::exchange(coming_, {}));
 }
 
-/// Makes the device part of the cluster, also for runs that continue this one, because it takes
-/// part.
+/// The device takes part, so it joins the cluster, also for runs that continue this one.
 void Controller::know_joiner(DeviceState& device) {
   if (const auto text = std::exchange(device.text, std::nullopt)) around_.keep_joiner(*text);
 }
-
-// What to do next.
 
 std::optional<Order> Controller::next(Seconds now) {
   if (auto held = coordinator_.take_held()) return held;
@@ -282,7 +273,6 @@ std::optional<Order> Controller::find_order(Seconds now) {
   return give(std::move(change));
 }
 
-/// Records that the change's processes know of a change from now on.
 run::Change Controller::give(run::Change change) {
   for (const int process : change.processes) devices_[process].was_told = true;
   return change;
@@ -315,8 +305,7 @@ void Controller::lead_on(Seconds now) {
   around_.note(fmt::format("this host leads on: {} lost", join(coming_.lost, ", ")));
 }
 
-/// Continues with the next plan after a common halt, once enough hosts follow this process. Ends
-/// the job if there is no such plan.
+/// Continues after a halt, once enough hosts follow this process, or ends the job.
 std::optional<Order> Controller::go_on_after_halt(
     const std::vector<run::RecoveryState>& recovery_states, Seconds now) {
   const std::optional<bool> may_lead = coordinator_.may_lead(now);
@@ -401,8 +390,7 @@ Result<run::Change> Controller::give_up(run::Recovery recovery, int from, const 
   return recover_from(std::move(recovery), from, alone);
 }
 
-/// Falls back to the last checkpoint because the remaining state is incomplete. Of `done` steps,
-/// those since the checkpoint are lost.
+/// Falls back to the last checkpoint, because state is missing. Loses the steps since, of `done`.
 run::Recovery Controller::fall_back(const Error& why, std::int64_t done) {
   if (saved_.saved_path.empty()) {
     auto brought = around_.bring_checkpoint();
@@ -429,8 +417,6 @@ Result<void> Controller::check_way_back(const run::Recovery& recovery) const {
           "checkpoint of step {}: run the same command on the host that led when it is back",
           options_.takeover->saved_step));
 }
-
-// Which plans may be next.
 
 std::vector<std::string> Controller::present() const {
   std::vector<std::string> names;
@@ -462,7 +448,6 @@ Result<int> Controller::plan_for(const std::vector<std::string>& devices) {
   return plans_.make(devices, generations_.running_plan());
 }
 
-/// Returns the policy's plan after the losses.
 std::optional<int> Controller::plan_of_policy() {
   if (options_.policy == nullptr) return std::nullopt;
   std::optional<int> wanted;
@@ -476,8 +461,7 @@ DeviceTable::Named Controller::arrived() const {
   return devices_.where([](const DeviceState& each) { return each.awaits_plan; });
 }
 
-/// Makes a plan with devices that have joined. New devices that no plan can use are sent back,
-/// because they would block all further plans.
+/// Plans with joined devices. Sends back those that no plan can use: they would block others.
 void Controller::take_arrivals() {
   const DeviceTable::Named arrived = this->arrived();
   if (arrived.empty() || !generations_.is_settled()) return;
@@ -516,8 +500,6 @@ void Controller::take_arrivals() {
   }
   if (!strangers.empty()) around_.look_ahead();
 }
-
-// What others ask for.
 
 Result<void> Controller::release(const std::string& device, Seconds now) {
   const auto process = options_.is_elastic ? devices_.find(device) : std::nullopt;

@@ -62,7 +62,7 @@ class PlanTable : public Plans {
   std::vector<std::string> plans = {"abc"};
   std::size_t fewest = 1, most = 9;  ///< devices of a plan that it makes
   bool moves_nothing = false;        ///< the tensors of a plan are gone
-  std::set<std::string> empty;       ///< of the last transition
+  std::set<std::string> empty;
 };
 
 class Notebook : public Surroundings {
@@ -85,7 +85,6 @@ class Notebook : public Surroundings {
   Words notes, logged, joiners;
 };
 
-/// Chooses the plan that a test gives it.
 class Wanting : public policy::Policy {
  public:
   std::string_view name() const override { return "wanting"; }

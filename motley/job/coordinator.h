@@ -9,14 +9,13 @@
 namespace motley::job {
 
 /// Decides when the coordinator replicates its state to standby hosts, one of which takes over if
-/// it is lost (run/launch/agent_takeover.h). It replicates before a change is given to any process,
-/// and when all processes have halted, to learn whether enough hosts still follow it.
+/// it is lost (run/launch/agent_takeover.h): before a change is given out, and when all processes
+/// have halted, to learn whether enough hosts still follow.
 class Coordinator {
  public:
   explicit Coordinator(bool has_standbys) : has_standbys_(has_standbys) {}
 
-  /// Returns what to do first: `order`, or, before a change, Leave to replicate the state, which
-  /// the receiver fills in.
+  /// Returns `order` or, before a change, Leave, whose state the receiver fills in.
   std::optional<Order> first(std::optional<Order> order);
   /// Has the state replicated again because it has changed.
   void renew() { is_replicated_ = false; }
@@ -27,7 +26,6 @@ class Coordinator {
   std::optional<bool> may_lead(Seconds now);
   /// Drops the question: the processes do not stand still.
   void forget() { asked_at_.reset(); }
-  /// Must the question be sent now?
   bool asks() { return std::exchange(asks_, false); }
   /// Enough hosts have confirmed.
   void hear() { is_lead_ = true; }

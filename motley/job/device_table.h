@@ -20,12 +20,12 @@ namespace motley::job {
 ///   any but absent, dismissed --finish--> done
 ///   any --lose--> absent
 enum class Life {
-  kAbsent,     ///< has no process
-  kJoining,    ///< its process is starting
+  kAbsent,
+  kJoining,
   kWorking,    ///< its process is ready: it trains, or no plan needs it
   kLeaving,    ///< like kWorking, until a plan without it runs
   kDismissed,  ///< no longer needed; its process is being killed
-  kDone,       ///< its process has done all its work
+  kDone,
 };
 
 /// The state of one device of a job. A generation is a plan that the job runs, numbered by the
@@ -37,8 +37,8 @@ struct DeviceState {
   std::optional<int> generation;   ///< running when it joined; none: it was there from the start
   bool awaits_plan = false;        ///< has joined, and no plan was made with it yet
   bool awaits_generation = false;  ///< has joined, and does not know yet which program runs
-  bool was_told = false;           ///< its process was told of a change
-  bool returns = false;            ///< start it again as soon as it has no process
+  bool was_told = false;
+  bool returns = false;  ///< start it again as soon as it has no process
   /// The text of a joining device that the job did not have (joiner.h), until it first takes part.
   std::optional<std::string> text;
   bool is_priced = true;                     ///< plans may use it
@@ -54,23 +54,20 @@ struct DeviceState {
   bool stays() const { return life == Life::kWorking && is_priced; }
 };
 
-/// The state of a device as shown to people.
 struct DeviceStatus {
   std::string name;
   std::string state;         ///< training, idle, coming, leaving or absent
   std::optional<Error> why;  ///< the unrequested reason why it does not train
-  bool has_come = true;      ///< is there, or has been
+  bool has_come = true;
 };
 
-/// The devices of a job by process, the only record of which are there. Knows no time, process or
-/// plan.
+/// The devices of a job by process: the only record of their lives. Knows no time and no plan.
 class DeviceTable {
  public:
   /// `absent`: devices without a process at first. The processes of the others start.
   DeviceTable(const std::vector<std::string>& devices, const std::vector<std::string>& absent);
 
-  /// Adds a device, or finds the one of that name, which a new machine now replaces. Returns its
-  /// process.
+  /// Adds a device, or returns the one of that name, now on a new machine. Returns its process.
   int add(const std::string& device);
   /// False: it already has a process.
   bool start(int process);
@@ -94,9 +91,8 @@ class DeviceTable {
   std::vector<DeviceState>& all() { return states_; }
   const std::vector<DeviceState>& all() const { return states_; }
   std::optional<int> find(const std::string& device) const;
-  /// Is there a living device of that name?
   bool lives(const std::string& device) const;
-  /// Living processes in order.
+  /// Ascending.
   std::vector<int> living() const;
   /// Names and processes of the devices that satisfy a condition.
   using Named = std::map<std::string, int>;

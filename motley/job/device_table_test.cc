@@ -10,7 +10,6 @@ using ::testing::Pair;
 
 using Step = void (*)(DeviceTable&);
 
-/// Returns a table whose device has this life.
 DeviceTable in(Life life) {
   DeviceTable devices({"d"}, {"d"});
   if (life != Life::kAbsent) devices.start(0);
@@ -25,7 +24,7 @@ DeviceTable in(Life life) {
 struct Row {
   const char* what;
   Step step;
-  /// the life after the step, by the life before
+  /// Life after the step, by the life before.
   Life absent, joining, working, leaving, dismissed, done;
 };
 

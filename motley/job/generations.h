@@ -23,17 +23,13 @@ class Generations {
   /// Takes over another coordinator's plans by generation, at least one, from the running one on.
   void take_over(const std::map<int, int>& plans);
 
-  /// Returns the number of the new change.
   int ask(int plan, policy::Decision decision);
   /// Removes and returns the request of that number; none: there was none.
   std::optional<Asked> take(int number);
-  /// This change runs now.
   void begin(int number, int plan);
-  /// All processes stand still in this generation, whether or not its beginning was reported.
-  /// Forgets requests and later generations.
+  /// All processes halted in this generation, reported or not. Forgets requests and later ones.
   void fall_back(int generation);
 
-  /// Is no request pending?
   bool is_settled() const { return asked_.empty(); }
   int current() const { return current_; }                ///< plan of the last reported beginning
   int running() const { return begun_.rbegin()->first; }  ///< the last known generation
@@ -48,9 +44,9 @@ class Generations {
 
  private:
   int current_;
-  int number_ = 0;               // of the last requested change
-  std::map<int, Asked> asked_;   // not begun yet, by generation
-  std::map<int, int> begun_;     // plans by generation
+  int number_ = 0;
+  std::map<int, Asked> asked_;  // not begun yet, by generation
+  std::map<int, int> begun_;
   std::map<int, int> numbered_;  // likewise, of all requested changes
 };
 

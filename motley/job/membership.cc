@@ -39,7 +39,7 @@ bool Membership::lose(int process, Seconds now) {
   const Life was = devices_.lose(process);
   if (was == Life::kDismissed) return true;
   const bool lived = was == Life::kWorking || was == Life::kLeaving;
-  if (!lived) return has_begun_ || devices_[process].has_rejoined;  // a joining device
+  if (!lived) return has_begun_ || devices_[process].has_rejoined;
   // When some are done, others may be, too; the rest will say so.
   if (is_over_) return true;
   if (!has_begun_ || devices_.living().empty()) return false;
@@ -69,7 +69,7 @@ void Membership::halt(Seconds now) {
 
 void Membership::on_event(const run::WorkerEvent& event, Seconds now) {
   const int process = event.rank;
-  if (process < 0 || process >= devices_.size()) return;  // of the launcher
+  if (process < 0 || process >= devices_.size()) return;
   DeviceState& device = devices_[process];
   if (event.event == "ready" && devices_.become_ready(process)) {
     const auto is_ready = [](const DeviceState& each) {

@@ -13,18 +13,16 @@
 
 namespace motley::job {
 
-/// Devices that joined, left or were lost together.
 struct MembershipChange {
-  std::int64_t step = 0;  ///< steps done at that time
+  std::int64_t step = 0;  ///< steps done before
   std::vector<std::string> lost, left, joined;
   Seconds pause;                ///< from detection until training resumed
   std::int64_t lost_steps = 0;  ///< recomputed steps, complete or begun
 };
 Json membership_to_json(const std::vector<MembershipChange>& changes);
 
-/// Brings the devices of an elastic job to a common halt when some are lost. It receives events
-/// with their times, moves devices through their lives and returns orders. Knows no process and no
-/// plan.
+/// Brings the devices of an elastic job to a common halt when some are lost, by events and their
+/// times. Knows no process and no plan.
 ///
 ///   training --a loss, or a process that makes no progress--> halting: all living get Halt
 ///   halting --all living have said where they stand--> still: the caller decides what follows
@@ -32,10 +30,9 @@ Json membership_to_json(const std::vector<MembershipChange>& changes);
 ///   halting, still, recovering --another loss, or no way on--> halting, by the next number
 ///   halting, still --a joining device is ready--> halting, by the next number, with it
 ///
-/// A process is killed if it does not hear the order to halt within `kHearing`, or has not halted
-/// `kHearing` after the timeout of a wait. A process whose host carries bytes of a checkpoint
-/// counts as having heard, because its answers may wait behind them. Its end is a loss like any
-/// other.
+/// A process is killed, which is a loss like any other, if it does not hear the order within
+/// `kHearing`, or has not halted `kHearing` after the timeout of a wait. A process whose host
+/// carries bytes of a checkpoint counts as having heard: its answers may wait behind them.
 class Membership {
  public:
   static constexpr Seconds kHearing{0.5};
@@ -43,17 +40,16 @@ class Membership {
   /// The table outlives this object; `timeout`: of a wait for a peer.
   Membership(DeviceTable& devices, Seconds timeout) : devices_(devices), timeout_(timeout) {}
 
-  /// A process has ended or will end. False: the job ends with it, because nobody is left, or not
-  /// all were ready yet.
+  /// Handles the end of a process. False: the job ends, too: nobody is left, or not all were ready.
   bool lose(int process, Seconds now);
   void on_event(const run::WorkerEvent& event, Seconds now);
 
-  /// Takes over the processes of a lost coordinator: halts all that are ready, with numbers above
-  /// `number`. `since`: when they lost it.
+  /// Takes over a lost coordinator's processes: halts all that are ready, by numbers above
+  /// `number`.
   void take_over(int number, Seconds since, Seconds now);
 
-  /// Adds a device, or finds the one of that name, which a new machine now replaces. Returns its
-  /// process, which must be started separately.
+  /// Adds a device, or returns the one of that name, now on a new machine. Returns its process,
+  /// which must be started.
   int add(const run::WorkerDevice& device);
   /// Has a process started. False: it lives.
   bool start(int process);
@@ -84,9 +80,9 @@ class Membership {
   Seconds timeout_;
   Phase phase_ = Phase::kTraining;
   bool has_begun_ = false, is_over_ = false;
-  int number_ = 0;  // of the last order to halt
+  int number_ = 0;
   Seconds since_, told_;
-  std::vector<Order> orders_;  // not given yet
+  std::vector<Order> orders_;
 };
 
 }  // namespace motley::job

@@ -37,7 +37,6 @@ class MembershipTest : public ::testing::Test {
   void stand(int process, int halt) { members_.on_event(stands(process, halt), now_); }
   bool lose(int process) { return members_.lose(process, now_); }
 
-  /// All current orders: "halt 1", "start 3", "kill 0".
   std::vector<std::string> orders() {
     std::vector<std::string> all;
     while (const auto order = members_.next(now_)) all.push_back(order_word(*order));

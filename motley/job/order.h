@@ -17,7 +17,6 @@ struct AddDevice {
   int process = 0;
   run::WorkerDevice device;
 };
-/// Starts a process for a device of the job that has none.
 struct StartProcess {
   int process = 0;
 };
@@ -37,7 +36,6 @@ struct CountEvery {
 struct Leave {
   Json what;
 };
-/// An instruction to, or an action on, a running job's processes.
 using Order = std::variant<run::Change, Halt, AddDevice, StartProcess, KillProcess, Follow,
                            CountEvery, Leave>;
 

@@ -13,15 +13,13 @@
 
 namespace motley::job {
 
-/// A movement of tensors between two plans.
 struct Transition {
-  int to = 0;               ///< the next plan
+  int to = 0;
   std::optional<int> from;  ///< the plan that placed the tensors; none: load the checkpoint
   std::optional<std::set<std::string>> there = {};  ///< living devices; none: all live
   std::set<std::string> empty = {};                 ///< living devices that hold no tensors
 };
 
-/// The plans that a job may run, by number.
 class Plans {
  public:
   virtual ~Plans() = default;
@@ -36,8 +34,8 @@ class Plans {
   virtual Result<int> make(const std::vector<std::string>& devices, int now) = 0;
   /// Makes a plan in which this device alone saves the state and trains no step.
   virtual Result<int> make_saving(const std::string& device, int now) = 0;
-  /// Returns the change without its numbers and processes. Runtime error `synth.move-lost`: some of
-  /// the state to be moved is missing.
+  /// Makes a change without numbers and processes. Runtime error `synth.move-lost`: some of the
+  /// state is missing.
   virtual Result<run::Change> make_change(const Transition& transition) = 0;
   /// Prices a device that has joined and is new to the cluster; returns an explanation.
   virtual std::string price(const std::string& device) = 0;
@@ -51,7 +49,6 @@ class Surroundings {
   /// Logs a decision that makes the job run this plan, from now on or as before.
   enum class Begins { kNow, kBefore };
   virtual void log_plan(policy::Decision decision, int plan, Begins begins) = 0;
-  /// Logs a decision that begins no plan.
   virtual void log_decision(policy::Decision decision) = 0;
   /// Prepares plans for further losses of the devices that are there now.
   virtual void look_ahead() = 0;

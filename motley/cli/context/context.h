@@ -12,16 +12,15 @@
 
 namespace motley::cli {
 
-/// The common flags and the outside of the process, for every verb. Nothing else knows the
-/// environment.
+/// The common flags and the process's surroundings. Nothing else knows the environment.
 struct Context {
   bool json = false;
   bool quiet = false;
-  bool terminal = false;  ///< stderr is a terminal, on which progress is redrawn
+  bool terminal = false;  ///< stderr is a terminal
   std::map<std::string, std::string> environment;
   control::Workers* workers = nullptr;
   const control::Clock* clock = nullptr;
-  std::vector<std::string> arguments;  ///< of the process
+  std::vector<std::string> arguments;
   std::string program;
   std::string profile_store;
   std::string launcher;  ///< for agents on other hosts; "": ssh

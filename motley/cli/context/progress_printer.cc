@@ -14,8 +14,8 @@
 namespace motley::cli {
 namespace {
 
-constexpr Seconds kPlainInterval{5};       // between plain progress lines
-constexpr Seconds kTerminalInterval{0.1};  // between redraws
+constexpr Seconds kPlainInterval{5};
+constexpr Seconds kTerminalInterval{0.1};
 constexpr int kBarWidth = 24;
 constexpr const char* kStopCode = "cli.stop-after";
 

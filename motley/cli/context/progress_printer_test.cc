@@ -32,7 +32,6 @@ TEST(PrintProgress, LaysThePaceBesideThePlan) {
   EXPECT_THAT(print_progress(beside), HasSubstr("step: 20 ms (plan 25 ms, -20.0%)  busy"));
 }
 
-/// Returns what a printer writes during `act`.
 template <typename Act>
 std::string told(const Context& context, const Act& act) {
   ::testing::internal::CaptureStderr();
@@ -44,7 +43,7 @@ std::string told(const Context& context, const Act& act) {
 }
 
 TEST(ProgressPrinter, PlainProgressIsALineEveryFiveSeconds) {
-  const control::FakeClock clock(Seconds(2));  // two seconds a step
+  const control::FakeClock clock(Seconds(2));
   const Context context{.clock = &clock};
   const std::string text = told(context, [](ProgressPrinter& printer) {
     for (std::int64_t step = 0; step < 7; ++step) printer.step(report(step));
@@ -58,7 +57,6 @@ TEST(ProgressPrinter, ATerminalIsRedrawnAndLeftClean) {
   const control::FakeClock clock(Seconds(1));
   const Context context{.terminal = true, .clock = &clock};
   const std::string text = told(context, [](ProgressPrinter& printer) { printer.step(report(4)); });
-  // Half of the 24 cells are done.
   EXPECT_EQ(text, "\r\033[Ktrain ============............ 5/10 " + print_progress(report(4)) +
                       "\r\033[K");
 }

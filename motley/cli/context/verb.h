@@ -18,11 +18,9 @@
 
 namespace motley::cli {
 
-/// A flag of a verb and the target of its value. Only a description, which app.cc passes to the
-/// parser.
+/// A flag of a verb and the target of its value, for the parser in app.cc.
 struct Flag {
-  /// Text that is parsed when the flag is given. Usage errors name the flag, the text and what is
-  /// wanted.
+  /// Text to parse. Usage errors name the flag, the text and what is wanted.
   struct Text {
     std::string usual;  ///< text of the initial value
     std::function<Result<void>(const std::string&)> take;
@@ -30,7 +28,7 @@ struct Flag {
   using Target =
       std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, std::optional<double>*,
                    std::optional<int>*, std::string*, std::vector<std::string>*, Text>;
-  /// Does the help show the target's initial value?
+  /// Shows the target's initial value in the help?
   enum class Default { kHidden, kShown };
 
   std::string names;  ///< "-m,--model"; without hyphens: a required position
@@ -66,12 +64,10 @@ struct Verb {
   std::vector<Flag> flags;
   /// Under an external launcher only rank 0 runs it (launched.h); otherwise every process does.
   bool is_led = false;
-  /// Returns the exit code, or the error to report.
   std::function<Result<int>(const Context&)> call;
 };
 
-/// Makes a verb with its own options struct: `flags` connects flags to its members, and `call` gets
-/// the parsed options.
+/// Makes a verb with an options struct: `flags` connects it to flags, `call` gets it parsed.
 template <typename Options>
 Verb make_verb(std::string name, std::string help, std::vector<Flag> (*flags)(Options&),
                Result<int> (*call)(const Options&, const Context&)) {
@@ -90,7 +86,6 @@ inline Verb led(Verb verb) {
 void put_under(const std::string& heading, std::initializer_list<std::string_view> names,
                std::vector<Flag>& flags);
 
-/// Flags of every verb, beside its own and --help.
 std::vector<Flag> common_flags(Context& context);
 
 /// All verbs, in the order of `motley --help`. A new verb is a file verb_NAME.cc with a function

@@ -73,7 +73,6 @@ std::string print_verdict(const std::vector<DemoCheck>& checks) {
   return is_noisy ? "All that could be checked passed" : "All checks passed";
 }
 
-/// Returns a path as typed in the working directory.
 std::string typed(const std::string& path) {
   std::error_code code;
   const std::string relative = std::filesystem::proximate(path, code).string();

@@ -9,11 +9,11 @@ namespace motley::cli {
 
 /// Repeated timings of one thing, in alternation with another: the median step of each run.
 struct Timings {
-  std::string thing;  ///< "the plan"
+  std::string thing;
   std::vector<Seconds> steps = {};
   double others = 0;  ///< processors kept busy by other processes, in the worst run
 
-  Seconds typical() const;  ///< the median
+  Seconds typical() const;
   Seconds shortest() const;
   Seconds longest() const;
   /// Relative spread: 0.31 of 100 and 131 ms; 0 of fewer than two.
@@ -23,10 +23,10 @@ struct Timings {
 /// The timings that show whether a plan is as fast as predicted.
 struct TimedInTurns {
   Timings equal, plan;
-  Seconds predicted;  ///< of the plan
-  double spare = 0;   ///< processors that others may use without harm
+  Seconds predicted;
+  double spare = 0;  ///< processors that others may use without harm
 
-  /// The timings with the larger spread, which shows how much the machine changed.
+  /// The timings with the larger spread: how much the machine changed.
   const Timings& noisiest() const;
   double others() const;
   bool is_shared() const { return others() > spare; }
@@ -49,7 +49,7 @@ enum class Profile { kFirst, kRenewed };
 
 struct Judged {
   Verdict verdict;
-  double value;    ///< measured
+  double value;
   double allowed;  ///< wrong if every timing exceeds it
 };
 

@@ -44,7 +44,7 @@ TEST(SpareProcessors, AreNeededBesideEitherThing) {
 
 struct JudgedCase {
   const char* what;
-  double predicted;  // milliseconds, like the timings
+  double predicted;  // milliseconds
   std::vector<double> plan, equal;
   Profile profile;
   Verdict verdict;
@@ -75,7 +75,6 @@ INSTANTIATE_TEST_SUITE_P(
                    {200, 200},
                    kFirst,
                    Verdict::kRight},
-        // 42 % of the nearer one.
         JudgedCase{
             "BeyondBothByMoreThanThat", 58, {100, 116}, {200, 200}, kFirst, Verdict::kProfileAgain},
         // 150/104 - 1 = 44 % of the nearer one, beyond 25 + 4 %.
@@ -115,7 +114,6 @@ TEST(JudgePrediction, SaysTheErrorOfTheNearerTiming) {
   const auto judged = judge_prediction(timed_in_turns(80, {112, 100}, {1, 1}), 0.15, kFirst);
   EXPECT_NEAR(judged.value, 0.2, 1e-12);
   EXPECT_NEAR(judged.allowed, 0.27, 1e-12);
-  // Contradictory timings allow no more.
   const auto noisy = judge_prediction(timed_in_turns(80, {128, 100}, {1, 1}), 0.15, kFirst);
   EXPECT_EQ(noisy.allowed, 0.15);
 }

@@ -39,7 +39,6 @@ std::string interpreter_above(fs::path file, int folders) {
   return (file / "bin/python3").string();
 }
 
-/// An interpreter to try, with its description.
 struct Candidate {
   std::string python, what;
 };

@@ -19,9 +19,9 @@ struct DemoSearch {
 };
 
 struct DemoPlaces {
-  std::string python;    ///< interpreter with PyTorch
-  std::string package;   ///< folder to import the package `motley` from; "": python has it
-  std::string examples;  ///< their folder
+  std::string python;   ///< interpreter with PyTorch
+  std::string package;  ///< folder to import the package `motley` from; "": python has it
+  std::string examples;
   bool operator==(const DemoPlaces&) const = default;
 };
 
@@ -34,14 +34,13 @@ using AskPython =
 ///   (motley/bin/).
 /// - The package is in python/ beside the program's folder in the sources. An installed package
 ///   belongs to its interpreter.
-/// - The interpreter is the named one and no other. Otherwise it is the first of these with
-/// PyTorch,
-///   and with the package unless that is in the sources: the interpreter of motley's environment,
-///   the one beside the worker's PyTorch, .venv/bin/python of the sources, python3.
+/// - The interpreter is the named one and no other. Otherwise it is the first with PyTorch (and
+/// with
+///   the package, unless that is in the sources) of: the one of motley's environment, the one
+///   beside the worker's PyTorch, .venv/bin/python of the sources, python3.
 /// Usage errors demo.python and demo.examples say what was tried and what to type.
 Result<DemoPlaces> find_demo_places(const DemoSearch& search, const AskPython& ask);
 
-/// Asks the interpreter without loading PyTorch, which takes seconds.
 std::string ask_python(const std::string& python, const std::vector<std::string>& modules);
 
 }  // namespace motley::cli

@@ -16,7 +16,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// A folder like the sources, or like an installed package.
 class DemoPlacesTest : public ::testing::Test {
  protected:
   std::string put(const std::string& file) {
@@ -106,7 +105,7 @@ TEST_F(DemoPlacesTest, WithoutPyTorchItSaysWhatWasTriedAndWhatToType) {
                 " (beside the worker's PyTorch) is not there; " + own +
                 " (of the sources) has no torch; python3 (in PATH) has no torch; type make setup, "
                 "or name one: motley demo --python PYTHON");
-  std::filesystem::remove(directory_.file("python/motley/export.py"));  // it is installed
+  std::filesystem::remove(directory_.file("python/motley/export.py"));
   EXPECT_THAT(find({}).error().message,
               HasSubstr("; type pip install torch==2.15.*, or name one: motley demo --python"));
 }

@@ -33,8 +33,7 @@ struct DemoRun {
   double others = 0;   ///< processors that others keep busy meanwhile
 };
 
-/// Workers whose runs follow a script, and then go as predicted. Steps scale with the first
-/// prediction of each plan.
+/// Workers whose runs follow a script, then go as predicted. Steps scale with first predictions.
 class DemoWorkers : public control::FakeWorkers {
  public:
   run::JobOutcome train(const run::Job& job, const OnEvent& on_event, const Orders& orders,
@@ -70,8 +69,8 @@ class DemoWorkers : public control::FakeWorkers {
   ProcessorTime passed;
 
  private:
-  std::map<std::string, double> first_;       // by run directory
-  std::map<std::string, std::int64_t> done_;  // likewise, in steps
+  std::map<std::string, double> first_;
+  std::map<std::string, std::int64_t> done_;  // by run directory, in steps
 };
 
 /// The demo of the MLP with four steps a run, exported by a shell script.
@@ -89,7 +88,6 @@ class DemoTest : public ::testing::Test {
     context_.json = true;
   }
 
-  /// Runs the equal split, the plan, and both once more.
   int call(const std::vector<DemoRun>& script) {
     workers_.script = script;
     ::testing::internal::CaptureStdout();
@@ -101,7 +99,6 @@ class DemoTest : public ::testing::Test {
     return code.value_or(-1);
   }
   Json json() const { return parse_json(out_, "stdout").value(); }
-  /// Returns the checks with this value, without the model's name.
   std::vector<std::string> checks_with(const char* key, const Json& value) const {
     const Json object = json();
     std::vector<std::string> names;
@@ -253,7 +250,7 @@ TEST_F(DemoTest, SaysHowToGoOn) {
   EXPECT_THAT(out_, HasSubstr("See what happened: " + context_.program + " report " +
                               directory_.file("demo") + "/mlp\n"));
   EXPECT_THAT(out_, HasSubstr("PYTHONPATH=package " + places_.python + " -m motley.export FILE"));
-  places_.package = "";  // it is installed
+  places_.package = "";
   workers_ = {};
   call({});
   EXPECT_THAT(out_, HasSubstr("See what happened: motley report "));

@@ -174,7 +174,6 @@ void DemoTraining::note_run(const Trainee& trainee) const {
                             format_seconds(trainee.predicted.seconds()), busy));
 }
 
-/// Discards the old profile.
 Result<void> DemoTraining::profile_again() {
   is_profiled_again_ = true;
   context_.note(fmt::format(

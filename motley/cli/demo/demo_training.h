@@ -16,9 +16,8 @@
 
 namespace motley::cli {
 
-/// A model that the demo trains.
 struct DemoModel {
-  std::string name;      ///< in its file names
+  std::string name;
   std::string function;  ///< "digits_cnn.py:model", in the folder of examples
   std::string data;      ///< likewise
   std::int64_t seq = 0;  ///< window length of flat tokens
@@ -30,8 +29,8 @@ struct DemoModel {
 
 struct DemoSetting {
   DemoPlaces places;
-  std::string directory;  ///< of all output
-  int processors = 1;     ///< available ones
+  std::string directory;
+  int processors = 1;
   std::function<ProcessorTime()> processor_time = read_processor_time;
 };
 
@@ -52,7 +51,7 @@ struct Trainee {
   std::unique_ptr<control::ChosenPlan> chosen = nullptr;
   control::Predicted predicted = {};
   Timings timings = {};
-  control::Measured measured = {};  ///< of the last run, with all losses
+  control::Measured measured = {};
   double memory_error = 0;  ///< relative error of predicted peaks, on the worst device and run
 };
 

@@ -24,7 +24,6 @@ TEST(BusyTicks, AreAllButIdleOfTheProcessorsInQuestion) {
 }
 
 TEST(OthersBetween, AreWhatIsBusyAndNotOurs) {
-  // In two seconds others used three processor seconds.
   EXPECT_DOUBLE_EQ(others_between({1, 10, 5}, {3, 14, 6}), 1.5);
   EXPECT_DOUBLE_EQ(others_between({1, 10, 5}, {3, 11, 7}), 0);
   EXPECT_DOUBLE_EQ(others_between({1, 10, 5}, {1, 14, 6}), 0);
@@ -37,7 +36,7 @@ TEST(ReadProcessorTime, CountsWhatThisProcessDoes) {
   while (now.own - begin.own < 0.1 && now.passed - begin.passed < 60) now = read_processor_time();
   EXPECT_GE(now.own - begin.own, 0.1);
   EXPECT_GE(now.passed - begin.passed, 0.09);
-  EXPECT_GE(now.busy - begin.busy, 0.05);  // counted in hundredths of a second
+  EXPECT_GE(now.busy - begin.busy, 0.05);
 }
 
 }  // namespace

@@ -15,8 +15,7 @@ std::vector<Flag> batch_flags(BatchOptions& options);
 Result<control::BatchChoices> read_batch_choices(const BatchOptions& options,
                                                  const std::string& policy);
 
-/// Completes the choices with the data's number of samples, for which it opens the data. Usage
-/// errors name the flag, its value and what is wanted.
+/// Completes the choices with the number of samples in the data. Usage errors name the flag.
 Result<control::BatchChoices> make_batch_choices(const RunOptions& options,
                                                  const control::ChosenPlan& chosen,
                                                  const control::TrainChoices& training);

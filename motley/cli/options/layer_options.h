@@ -10,19 +10,17 @@ namespace motley::cli {
 /// Describes the error of a layer profile's predictions (docs/benchmarks.md, "Accuracy").
 std::string layers_note(const std::string& model);
 
-/// Is a plan of stages over a layer profile requested?
 bool finds_layer_stages(const PlanningOptions& options);
 
 /// Runs `plan` for them; `output`: plan file to write, or "".
 Result<int> plan_layer_stages(const PlanningOptions& options, const std::string& output,
                               const Context& context);
 
-/// The input of `simulate` for a layer profile.
 struct SimulatedPlan {
   std::string plan;     ///< file: motley.plan/1, or a pipeline of the other tool
   std::string cluster;  ///< file; none for a pipeline
   int steps = 1;
-  std::string trace;  ///< Chrome trace to write; "": none
+  std::string trace;
 };
 Result<int> simulate_layers(const SimulatedPlan& asked, const control::LayerFiles& layers,
                             const Context& context);

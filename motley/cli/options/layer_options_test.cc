@@ -91,16 +91,14 @@ TEST_F(LayerVerbTest, SplitsTheBatch) {
   EXPECT_GT(found.at("predicted_step_s"), 36.5e-3);
   EXPECT_NEAR(found.at("predicted_step_s"), 36.5e-3, 0.02 * 36.5e-3);
   // Parameters of 8000 bytes and Adam's two states on both. Device a peaks in the second layer's
-  // backward pass: 4 samples' activations of 2000 bytes each, that layer's gradients, and those of
-  // its activations. Device b adds all gradients and their packed copy. Inputs and outputs are
-  // small.
+  // backward pass: 4 samples' activations of 2000 bytes, that layer's gradients, those of its
+  // activations. Device b adds all gradients and their packed copy. Inputs and outputs are small.
   EXPECT_NEAR(found.at("peak_bytes").at("a:0"), 24000 + 8000 + 4000 + 4000, 500);
   EXPECT_NEAR(found.at("peak_bytes").at("b:0"), 24000 + 8000 + 8000, 500);
 }
 
 TEST_F(LayerVerbTest, PlansStages) {
   const Json found = answer(planning({"--planner", "stages"}));
-  // 4 and 2 of 6 samples take 36 ms; no plan of stages is faster.
   const Json& plan = found.at("plan");
   std::set<int> samples;
   std::set<std::string> kinds;
@@ -161,14 +159,13 @@ TEST_F(LayerVerbTest, AnotherProfilesPlanIsStale) {
                            "[0-9a-f]+; plan again \\[plan.stale\\]"));
 }
 
-// A sample takes 3 and 6 ms in the layers on one kind, 6 and 12 on the other; each update takes
-// 0.25 ms.
+// A sample takes 3 and 6 ms in the layers on one kind, 6 and 12 on the other; an update 0.25 ms.
 TEST_F(LayerVerbTest, PlansNarrowerSpacesOfStages) {
   for (const auto& [planner, step] :
-       {std::pair("equal-stages", 54.5e-3),  // 3 samples each
-        {"uniform-stages", 36.5e-3},         // 4 and 2
-        {"amp", 42.25e-3},     // the slow kind has the first layer: 6 ms a stage, 7 times
-        {"sailor", 42.25e-3},  // likewise
+       {std::pair("equal-stages", 54.5e-3),
+        {"uniform-stages", 36.5e-3},
+        {"amp", 42.25e-3},  // the slow kind has the first layer: 6 ms a stage, 7 times
+        {"sailor", 42.25e-3},
         // The slow kind comes second and recomputes its forward pass: 16 ms, 6 times, after 4.
         {"harp", 100.25e-3},
         {"zorse", 36.5e-3}}) {

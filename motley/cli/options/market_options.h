@@ -11,8 +11,8 @@ namespace motley::cli {
 
 /// Machines for rent, instead of a cluster.
 struct MarketOptions {
-  std::string market;    ///< file (TOML)
-  std::string deadline;  ///< "8h"; "": none
+  std::string market;
+  std::string deadline;
   std::optional<double> budget;
   std::int64_t steps = 0;
   bool is_given() const { return !market.empty(); }
@@ -21,12 +21,12 @@ struct MarketOptions {
 };
 std::vector<Flag> market_flags(MarketOptions& options);
 
-/// Flags of a training that rents machines while it runs.
+/// Flags of a training that rents machines.
 struct RentOptions {
   MarketOptions market;
   std::string policy = "motley";
-  std::string hook;         ///< command that requests machines
-  std::string return_hook;  ///< command that returns them
+  std::string hook;
+  std::string return_hook;
 };
 /// Flags for a run; a simulated run needs no hooks.
 std::vector<Flag> rent_flags(RentOptions& options);

@@ -15,8 +15,8 @@ namespace motley::cli {
 namespace {
 
 constexpr std::string_view kAutoBucket = "auto";
-constexpr Bytes kMostBucket(16 << 20);       // of buckets that are then tried
-constexpr std::int64_t kMostLost = 1 << 20;  // devices
+constexpr Bytes kMostBucket(16 << 20);
+constexpr std::int64_t kMostLost = 1 << 20;
 
 }  // namespace
 

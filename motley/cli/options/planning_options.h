@@ -19,12 +19,12 @@ namespace motley::cli {
 struct PlanningOptions {
   std::string model, cluster, profiles;
   std::string planner = "auto";
-  std::string batch_split;           ///< "24,12,4"
-  std::string stages;                ///< file of given stages
-  std::vector<std::string> exclude;  ///< device names
+  std::string batch_split;
+  std::string stages;
+  std::vector<std::string> exclude;
   std::int64_t global_batch = 0, micro_batches = 0;
   std::uint64_t seed = 0;
-  std::optional<double> time_limit;  ///< of the search, in seconds
+  std::optional<double> time_limit;  ///< seconds
   plan::BatchNormMode batch_norm = plan::BatchNormMode::kGlobal;
   std::string updates = "auto";
   bool tf32 = false;
@@ -60,7 +60,6 @@ Result<control::PriceChoices> make_price_choices(const PlanningOptions& options,
 Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
                                                const Context& context);
 
-/// The source of a plan.
 struct PlanOrFile {
   PlanningOptions planning;
   std::string file;      ///< plan.json; "": plan the model and cluster now

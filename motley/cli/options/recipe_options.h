@@ -10,7 +10,6 @@
 
 namespace motley::cli {
 
-/// Heading in the help for flags of the recipe.
 inline constexpr const char* kRecipeGroup = "Recipe";
 
 /// The recipe as flags. Absent flags have the optimizer's usual values.

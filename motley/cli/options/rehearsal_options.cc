@@ -159,7 +159,6 @@ std::vector<Flag> rehearsal_flags(RehearsalOptions& o) {
   return flags;
 }
 
-/// Checks flags of rented machines.
 Result<void> check_rent(const RehearsalOptions& options) {
   const bool splits = options.adapt == "split" || options.adapt == "batch";
   MOTLEY_ASSIGN(const auto rent, make_rent_choices(options.rent, Lives::kSimulated));
@@ -173,7 +172,6 @@ Result<void> check_rent(const RehearsalOptions& options) {
   return {};
 }
 
-/// Checks flags of adaptive batches.
 Result<void> check_batch(const RehearsalOptions& options) {
   if (options.adapt != "batch") {
     MOTLEY_RETURN_IF_ERROR(refuse_batch_flags(options.batch));
@@ -220,7 +218,6 @@ Result<void> check_rehearsal(const RehearsalOptions& options, std::int64_t steps
   return {};
 }
 
-/// None: nothing is rented.
 Result<std::optional<control::RentRehearsal>> find_rent(const RehearsalOptions& options,
                                                         const control::ChosenPlan& chosen) {
   MOTLEY_ASSIGN(auto choices, make_rent_choices(options.rent, Lives::kSimulated));
@@ -236,7 +233,6 @@ Result<std::optional<control::RentRehearsal>> find_rent(const RehearsalOptions& 
   return rent;
 }
 
-/// The same choices with renting disabled.
 control::RehearsalChoices without_renting(control::RehearsalChoices choices) {
   if (choices.rent) choices.rent->choices.rule = elastic::RentingRule::kNone;
   return choices;
@@ -286,7 +282,6 @@ Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
   return rehearsals;
 }
 
-/// Table of rented machines; "": there are none.
 std::string rent_table(const Rehearsals& rehearsals) {
   if (!rehearsals.decided.rent) return "";
   std::string text = fmt::format("  {:<14} {:>10} {:>14} {:>8} {:>6} {:>6} {:>10}\n", "rents",

@@ -16,9 +16,9 @@ namespace motley::cli {
 
 /// Flags of `simulate` for trainings that adapt.
 struct RehearsalOptions {
-  std::string adapt;      ///< "": none
-  std::string policy;     ///< for split and batch; "": motley
-  std::string decisions;  ///< file to write
+  std::string adapt;   ///< "": none
+  std::string policy;  ///< for split and batch; "": motley
+  std::string decisions;
   std::int64_t change_steps = 3;
   /// Seconds of a change beside its move; see docs/formats/conditions.md.
   double change_pause = control::kChangeCost.value;
@@ -26,7 +26,7 @@ struct RehearsalOptions {
   std::string noise_scale;         ///< for batch: samples, or their course (noise_course.h)
   std::int64_t epoch_samples = 0;  ///< for batch; 0: unknown
   RentOptions rent;
-  std::vector<std::string> absent;  ///< devices that are not there at first
+  std::vector<std::string> absent;
 };
 std::vector<Flag> rehearsal_flags(RehearsalOptions& options);
 /// Checks what the flags alone show, before any file is read.
@@ -46,7 +46,6 @@ Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
                                      control::RehearsalChoices choices,
                                      control::Listener& listener);
 std::string print_rehearsals(const Rehearsals& rehearsals);
-/// Adds `under_policy`, `as_planned` and `knowing_all`.
 void add_rehearsals(const Rehearsals& rehearsals, Json& object);
 
 }  // namespace motley::cli

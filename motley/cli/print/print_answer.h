@@ -7,12 +7,11 @@
 
 namespace motley::cli {
 
-/// Returns a planner's outcome with the keys of docs/interfaces.md. `elapsed_s`: of the search.
+/// Returns the keys of docs/interfaces.md. `elapsed_s`: of the search.
 Json outcome_to_json(const plan::PlanOutcome& outcome, const cluster::Cluster& cluster,
                      double elapsed_s);
 
-/// Reports an outcome without a plan. With --json the object is the result, and only the exit code
-/// shows the failure.
+/// Reports an outcome without a plan: with --json as the result, and by the exit code.
 Result<int> report_infeasible(const plan::PlanOutcome& outcome, const Json& object,
                               const Context& context);
 

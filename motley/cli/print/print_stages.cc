@@ -17,7 +17,7 @@ using search::StageReplica;
 
 /// Replicas that differ only in their places.
 struct ReplicaGroup {
-  std::size_t first;  // in the plan
+  std::size_t first;
   int count;
 };
 
@@ -104,7 +104,6 @@ std::string plan_table(const PricedStagePlan& priced, const search::StageCosts& 
   return text;
 }
 
-/// Returns "16 replicas of 2 to 5 stages, 48 devices".
 std::string summary(const PricedStagePlan& priced, const search::StageCosts& costs) {
   std::size_t least = priced.plan.replicas[0].stages.size(), most = least;
   for (const StageReplica& replica : priced.plan.replicas) {

@@ -18,7 +18,6 @@ using control::Consequence;
 
 Json or_null(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
 
-/// The explained plan's figures.
 struct Now {
   std::optional<double> per_hour;
   Seconds step;
@@ -95,7 +94,6 @@ std::vector<std::string> idle_names(const Explained& explained) {
   return names;
 }
 
-/// Returns all questions but the first, in the requested order.
 std::vector<Consequence> asked_of(const Explained& explained) {
   return {explained.consequences.begin() + 1, explained.consequences.end()};
 }
@@ -105,7 +103,6 @@ bool has_costs(const std::vector<Consequence>& asked) {
                      [](const Consequence& each) { return each.cost_per_sample().has_value(); });
 }
 
-/// Prints money with digits that suit its size.
 std::string money(std::optional<double> value) {
   if (!value) return "-";
   return *value == 0 || *value >= 0.1 ? fmt::format("{:.2f}", *value)
@@ -142,8 +139,7 @@ std::string heading(bool has_prices, std::int64_t samples, std::size_t width) {
   return text + "  plan\n";
 }
 
-/// Questions whose speed changes by less than kNoGain share one line if there are kManySame or
-/// more.
+/// kManySame or more questions that change speed by less than kNoGain share one line.
 constexpr double kNoGain = 0.0005;
 constexpr std::size_t kManySame = 4;
 
@@ -173,7 +169,6 @@ std::string lines_by_reason(const std::string& heading, const std::vector<Conseq
   return text;
 }
 
-/// Prints questions without an answer, by what is unknown.
 std::string unknown_lines(const std::vector<Consequence>& asked) {
   return lines_by_reason("not known", asked, [](const Consequence& each) {
     return each.is_feasible() || each.is_infeasible ? "" : each.why_not;
@@ -188,7 +183,6 @@ std::string modelled_lines(const std::vector<Consequence>& answers) {
   return text.empty() ? "" : "\n" + text;
 }
 
-/// Prints a row per question, fastest first.
 std::string rows(const std::vector<Consequence>& asked, const Now& now, std::int64_t samples,
                  std::size_t width) {
   const auto same = static_cast<std::size_t>(std::count_if(

@@ -10,8 +10,7 @@
 
 namespace motley::cli {
 
-/// A plan, its prediction, and the planner's answers to questions about it. The first question is
-/// "as it is".
+/// A plan, its prediction, and the planner's answers to questions; the first is "as it is".
 struct Explained {
   const control::Inputs& inputs;
   const plan::Plan& plan;
@@ -20,10 +19,8 @@ struct Explained {
   std::int64_t samples = 0;  ///< of an epoch; 0: unknown
 };
 
-/// Keys of docs/interfaces.md.
 Json explained_to_json(const Explained& explained);
-/// Prints what limits the plan, a row per question, fastest first, and the order by cost where
-/// there are prices.
+/// Prints what limits the plan, a row per question, and the order by cost if there are prices.
 std::string print_explained(const Explained& explained);
 
 /// Returns the cost of an epoch of `samples` samples; none: its size or price is unknown.

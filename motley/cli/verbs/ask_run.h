@@ -10,18 +10,16 @@
 
 namespace motley::cli {
 
-/// Sends a request to a running elastic job (control/training/requests.h). Returns its answer or
-/// error.
+/// Sends a request to a running elastic job (control/training/requests.h).
 Result<Json> ask_run(const run::ControlSocketAddress& control_socket, const Json& question);
 
-/// The state of a device in a running job.
 struct Seen {
-  std::int64_t step = 0;  ///< steps done
-  std::string state;      ///< "training" (control/training/adapting.h)
-  std::string why;        ///< unrequested reason why it does not train; "": none
+  std::int64_t step = 0;
+  std::string state;  ///< "training" (control/training/adapting.h)
+  std::string why;    ///< unrequested reason why it does not train; "": none
 };
-/// Asks repeatedly until the device is in one of the `wanted` states. Errors: it is not there, with
-/// the reason; infeasible, no plan could include it.
+/// Asks until the device is in a `wanted` state. Errors: it is not there, with the reason;
+/// infeasible, no plan could include it.
 Result<Seen> wait_for_state(const run::ControlSocketAddress& control_socket,
                             const std::string& device, double seconds,
                             const std::vector<std::string>& wanted);

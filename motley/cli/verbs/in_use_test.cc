@@ -42,7 +42,6 @@ class InUseTest : public VerbTest {
     std::filesystem::create_directories(checkpoint_);
     EXPECT_TRUE(write_file_atomic(checkpoint_ + "/state.json", "{}"));
   }
-  /// Contents by path.
   std::map<std::string, std::string> files() const {
     std::map<std::string, std::string> found;
     for (const auto& each : std::filesystem::recursive_directory_iterator(run_dir_))
@@ -89,7 +88,6 @@ TEST_F(InUseTest, ConsolidateIsRefusedInPlaceAndReadsForAnotherFolder) {
   EXPECT_EQ(refusal({"consolidate", checkpoint_, "-o", run_dir_}), in_use());
   EXPECT_EQ(refusal({"consolidate", checkpoint_, "--hf", "source", "-o", run_dir_ + "/"}),
             in_use());
-  // An invalid checkpoint, which is another error.
   EXPECT_THAT(refusal({"consolidate", checkpoint_, "-o", directory_.file("out")}),
               Not(HasSubstr("[run.in-use]")));
 }

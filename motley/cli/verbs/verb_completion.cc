@@ -19,7 +19,6 @@ bool is_position(const Flag& flag) { return !flag.names.starts_with("-"); }
 
 bool takes_value(const Flag& flag) { return !std::holds_alternative<bool*>(flag.target); }
 
-/// Returns "-m", "--model"; no positions.
 std::vector<std::string> words_of(const std::vector<Flag>& flags) {
   std::vector<std::string> words;
   for (const Flag& flag : flags)
@@ -59,7 +58,6 @@ complete -o filenames -F _motley motley
                             join(verb_names(verbs), " "));
 }
 
-/// Quotes text for a shell.
 std::string quoted(const std::string& text) {
   std::string safe;
   for (const char c : text) safe += c == '\'' ? std::string("'\\''") : std::string(1, c);

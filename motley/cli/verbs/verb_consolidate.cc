@@ -16,7 +16,7 @@ struct ConsolidateOptions {
   std::string output;  ///< folder; "": the checkpoint itself
   std::string source;  ///< --hf: transformers folder of the original model
   std::string shard;   ///< largest size of a weight file, in bytes
-  bool hosts = false;  ///< fetch the parts that hosts hold
+  bool hosts = false;
   std::string launcher = "ssh";
 };
 
@@ -89,7 +89,7 @@ Result<int> consolidate_checkpoint(const ConsolidateOptions& options, const Cont
   const std::string target = without_slashes(options.output.empty() ? path : options.output);
   MOTLEY_RETURN_IF_ERROR(check_target(target));
   if (options.hosts) {
-    MOTLEY_RETURN_IF_ERROR(check_target(path));  // target of the fetched parts
+    MOTLEY_RETURN_IF_ERROR(check_target(path));
     MOTLEY_RETURN_IF_ERROR(context.workers->reach_by(options.launcher));
     MOTLEY_RETURN_IF_ERROR(context.workers->gather_held(path));
   }

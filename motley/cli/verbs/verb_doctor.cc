@@ -22,7 +22,6 @@ std::vector<Flag> doctor_flags(DoctorOptions& options) {
           {"-m,--model", &options.model, "model file"}};
 }
 
-/// One finding of `doctor`.
 struct Finding {
   std::string code, severity, message;
 };

@@ -65,7 +65,6 @@ TEST_F(ExplainVerbTest, AnAnswerIsThePlanOfTheEditedFile) {
   EXPECT_EQ(found.at("price_per_hour"), 13);
   EXPECT_EQ(again.at("price_per_hour"), 13);
   EXPECT_EQ(found.at("modelled"), Json::array());  // kinds that are not here are not measured
-  // Two steps of 4096 make 8192 samples.
   EXPECT_EQ(found.at("cost_per_epoch"), again.at("cost_per_epoch"));
   EXPECT_NEAR(found.at("cost_per_epoch"), 2 * 13 / 3600.0 * found.at("step_s").get<double>(),
               1e-12);

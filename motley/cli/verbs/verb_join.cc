@@ -18,7 +18,7 @@ namespace {
 
 struct JoinOptions {
   std::string address, device;
-  /// of a device that is not in the cluster file
+  /// Of a device that is not in the cluster file.
   std::string name, host, memory, bandwidth, latency;
   std::int64_t threads = 0;
   std::optional<double> speed;
@@ -129,7 +129,6 @@ Result<cluster::Cluster> describe_joiner(const JoinOptions& options) {
   return joiner;
 }
 
-/// The request, and its device.
 struct Wanted {
   Json question;
   std::string device;

@@ -31,8 +31,7 @@ std::string flag_entry(const Flag& flag) {
   return fmt::format(".TP\n{}\n{}\n", names, plain(flag.help));
 }
 
-/// Prints flags by heading, in the order of the headings' first flags; flags without one come
-/// first.
+/// Prints flags by heading, in the order of first flags; those without a heading come first.
 std::string flag_entries(const std::vector<Flag>& flags) {
   std::vector<std::string> headings = {""};
   for (const Flag& flag : flags)

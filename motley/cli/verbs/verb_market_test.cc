@@ -45,7 +45,6 @@ step = "100ms"
 most = 2
 )";
 
-// Machines to plan a model for.
 constexpr const char* kGpus = R"(schema = "motley.market/1"
 name = "gpus"
 [[offer]]
@@ -61,7 +60,6 @@ price_per_hour = 2.48
 most = 1
 )";
 
-/// `plan --market`: what to rent for a deadline or a budget.
 class MarketVerbTest : public VerbTest {
  protected:
   Words asking(const std::string& text, Words more) const {

@@ -19,7 +19,7 @@ struct PlanOptions {
   PlanningOptions planning;
   HapFlags hap;
   MarketOptions market;
-  std::int64_t samples = 0;  ///< of an epoch
+  std::int64_t samples = 0;
   std::string output;
 };
 
@@ -37,7 +37,6 @@ std::vector<Flag> plan_flags(PlanOptions& options) {
   return flags;
 }
 
-/// Adds the costs to the object, and returns them as text.
 std::string add_costs(const control::Inputs& inputs, const plan::PlanOutcome& outcome,
                       std::int64_t samples, Json& object) {
   const auto per_hour = cluster::price_per_hour(inputs.cluster, inputs.devices);

@@ -32,7 +32,6 @@ std::string emulated_text(const std::string& keys = "speed = 0.8") {
   return text;
 }
 
-/// Two GPUs of planning kinds, linked.
 std::string rented_text(const std::string& bandwidth = "10Gbps") {
   return "schema = \"motley.cluster/1\"\nname = \"rented\"\n"
          "[[node]]\nname = \"a\"\n  [[node.device]]\n  kind = \"rtx4090\"\n"
@@ -47,7 +46,6 @@ std::int64_t sum(const Json& object) {
   return total;
 }
 
-/// Expects that parts sum to wholes and intervals contain their values.
 void expect_prediction(const Json& answer) {
   const double step = answer.at("predicted_step_s");
   EXPECT_LT(answer.at("predicted_step_interval_s").at(0), step);
@@ -57,7 +55,7 @@ void expect_prediction(const Json& answer) {
   for (const auto& [device, parts] : answer.at("breakdown").items()) {
     double seconds = 0;
     for (const auto& [name, part] : parts.items()) seconds += part.get<double>();
-    // the interval's value adds the devices' variation
+    // The interval's value adds the devices' variation.
     EXPECT_LE(seconds, step * (1 + 1e-6)) << device;
     EXPECT_GT(parts.at("compute_s"), 0) << device;
     const Json& memory = answer.at("memory").at(device);
@@ -96,8 +94,7 @@ TEST_F(PlanVerbTest, SplitsTheBatchBySpeed) {
   EXPECT_THAT(found.at("outcome"), ::testing::AnyOf("optimal", "feasible"));
   const Json& split = found.at("batch_split");
   EXPECT_EQ(sum(split), 560);
-  // 0.8 : 0.4 : 0.2 gives 320, 160 and 80. The constant part of a step gives the faster devices
-  // more.
+  // 0.8 : 0.4 : 0.2 gives 320, 160 and 80; a step's constant part gives faster devices more.
   EXPECT_THAT(split.at("a:0").get<int>(), AllOf(::testing::Ge(320), ::testing::Le(352)));
   EXPECT_THAT(split.at("b:0").get<int>(), AllOf(::testing::Ge(144), ::testing::Le(160)));
   EXPECT_THAT(split.at("c:0").get<int>(), AllOf(::testing::Ge(56), ::testing::Le(80)));
@@ -112,7 +109,6 @@ TEST_F(PlanVerbTest, SplitsTheBatchBySpeed) {
 TEST_F(PlanVerbTest, TakesASplitAndLeavesDevicesOut) {
   EXPECT_EQ(plan(60, {"--batch-split", "30,20,10"}).at("batch_split"),
             (Json{{"a:0", 30}, {"b:0", 20}, {"c:0", 10}}));
-  // With so many samples b would have a share.
   const Json without = plan(560, {"--exclude", "b:0"}).at("batch_split");
   EXPECT_FALSE(without.contains("b:0"));
   EXPECT_EQ(sum(without), 560);
@@ -151,8 +147,7 @@ TEST_F(PlanVerbTest, LeavesDevicesIdleForWhichThereIsNoSample) {
 TEST_F(PlanVerbTest, TooLittleMemoryIsExit3WithItsArithmetic) {
   const Words alone = {"--planner", "split", "--exclude", "b:0", "--exclude", "c:0"};
   write_cluster(emulated_text("speed = 0.8\n  memory = \"2KiB\""));
-  // 2324 bytes each of parameters, gradients and their bucket are 6.81 KiB; the rest is a sample
-  // and its activations.
+  // 2324 bytes each of parameters, gradients and bucket are 6.81 KiB; the rest is for a sample.
   EXPECT_EQ(refused(60, alone),
             "3 no feasible plan: a:0 needs 6.88 KiB for 1 sample, has 2 KiB; a:0 holds 0 samples "
             "within its memory and the model's limit of 4096, the global batch is 60 "
@@ -298,7 +293,6 @@ TEST_F(PlanVerbTest, TheUpperEndOfWhatNobodyMeasuredFits) {
   EXPECT_EQ(roomy.at("may_not_fit"), false);
   const auto needed = roomy.at("peak_bytes").at("a:0").get<std::int64_t>();
   write_cluster(full_text(needed));
-  // Micro-batches need less.
   const Json found = plan(kBatch);
   expect_prediction(found);
   EXPECT_EQ(found.at("may_not_fit"), false);
@@ -308,7 +302,7 @@ TEST_F(PlanVerbTest, TheUpperEndOfWhatNobodyMeasuredFits) {
 
 TEST_F(PlanVerbTest, APlanThatMayNotFitSaysSo) {
   constexpr int kBatch = 4096;
-  const Words flags = {"--planner", "split"};  // has no micro-batches
+  const Words flags = {"--planner", "split"};
   write_cluster(full_text(std::int64_t{1} << 34));
   const auto needed = plan(kBatch, flags).at("peak_bytes").at("a:0").get<std::int64_t>();
   write_cluster(full_text(needed));

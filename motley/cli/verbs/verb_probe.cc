@@ -51,7 +51,6 @@ Json link_to_json(const cluster::Cluster& cluster, const cluster::Link& link) {
           {"capacity_bytes_per_s", number_or_null(link.capacity)}};
 }
 
-/// Returns a surveyed machine as its node in the cluster.
 Json host_to_json(const cluster::Node& node, const control::HostFacts& facts) {
   return {{"node", node.name},
           {"host", node.host},
@@ -64,8 +63,7 @@ Json host_to_json(const cluster::Node& node, const control::HostFacts& facts) {
           {"bandwidth_bytes_per_s", number_or_null(node.bandwidth)}};
 }
 
-/// Splits "a,b" and "c" into a, b, c. From a file takes the first word of each line, without
-/// comments.
+/// Splits "a,b" and "c" into a, b, c. Takes the first word of a file's lines, without comments.
 Result<std::vector<std::string>> read_hosts(const ProbeOptions& options) {
   std::vector<std::string> names;
   const auto add = [&](std::string_view name) {
@@ -85,7 +83,6 @@ Result<std::vector<std::string>> read_hosts(const ProbeOptions& options) {
   return names;
 }
 
-/// The survey's result; facts by node.
 struct Probed {
   cluster::Cluster cluster;
   std::vector<control::HostFacts> facts;

@@ -24,7 +24,7 @@ namespace {
 struct ReportOptions {
   std::string subject;  ///< run directory, or plan file
   std::string output;
-  PlanningOptions planning;  ///< for a plan
+  PlanningOptions planning;
 };
 
 std::vector<Flag> report_flags(ReportOptions& options) {
@@ -44,7 +44,6 @@ std::vector<Flag> report_flags(ReportOptions& options) {
           std::move(profile)};
 }
 
-/// Prints losses of about ten steps, one per line.
 std::string loss_lines(const Json& losses) {
   std::string text;
   const std::size_t n = losses.size();
@@ -58,7 +57,6 @@ std::string loss_lines(const Json& losses) {
   return n == 0 ? "" : "\n  loss\n" + text;
 }
 
-/// The run's own figures.
 report::RunFigures figures_of(const Json& summary, const trace::Trace& trace,
                               const std::string& step, const std::string& peak) {
   const auto found = summary.find(step);
@@ -100,7 +98,6 @@ std::string loop_lines(const control::FoundRun& run, const report::ReportData& r
   return text;
 }
 
-/// Writes the page or the picture, if requested.
 Result<std::string> write_page(const ReportOptions& options, const report::ReportData& report_data,
                                Json& object) {
   if (options.output.empty()) return std::string();
@@ -154,7 +151,6 @@ std::string neighbour_lines(const report::ReportData& report_data) {
   return text.empty() ? "" : "\n  what plans beside it would take\n" + text;
 }
 
-/// Returns the command that trains by the plan, without the data.
 std::string command_of_plan(const ReportOptions& options) {
   return control::print_command({"motley", "run", "--plan", options.subject, "-m",
                                  options.planning.model, "-C", options.planning.cluster, "--data",

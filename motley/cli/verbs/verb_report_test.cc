@@ -76,7 +76,6 @@ class ReportVerbTest : public VerbTest {
     EXPECT_EQ(call({"report", subject}), kDone) << err_;
     return out_;
   }
-  /// Copies the run directory.
   std::string copied(const std::string& name) const {
     fs::copy(run_dir_, directory_.file(name), fs::copy_options::recursive);
     return directory_.file(name);
@@ -169,7 +168,7 @@ TEST_F(ReportVerbTest, SharesAreThoseOfTheText) {
   }
   EXPECT_NEAR(predicted, 1, 1e-9);
   EXPECT_NEAR(measured, 1, 1e-9);
-  EXPECT_LT(operators[0].at("predicted"), operators[0].at("measured"));  // it was slower
+  EXPECT_LT(operators[0].at("predicted"), operators[0].at("measured"));
 }
 
 /// Names of the elements; expects that all are closed properly.
@@ -275,7 +274,7 @@ TEST_F(ReportVerbTest, NamesWithMarkupAreText) {
   EXPECT_THAT(page, HasSubstr("&lt;img src=x"));
   EXPECT_THAT(page, Not(HasSubstr("<u>")));
   EXPECT_THAT(page, Not(HasSubstr("<img")));
-  EXPECT_EQ(page.find("<script"), page.rfind("<script"));  // the page's own
+  EXPECT_EQ(page.find("<script"), page.rfind("<script"));
 }
 
 TEST_F(ReportVerbTest, ARunCorrectsTheProfile) {

@@ -115,7 +115,6 @@ std::vector<Flag> run_flags(RunOptions& options) {
   return flags;
 }
 
-/// Describes where the trained model is.
 std::string model_text(const control::Measured& measured, const std::string& run_dir) {
   const auto held = run::held_files(measured.checkpoint);
   if (!held || held->empty()) return fmt::format("model      {}/model.safetensors\n", run_dir);
@@ -123,7 +122,6 @@ std::string model_text(const control::Measured& measured, const std::string& run
                      run_dir);
 }
 
-/// Describes why training ended before its last step, and which model was best.
 std::string evaluation_text(const control::Measured& measured,
                             const control::PreparedRun& prepared) {
   const auto best = measured.evaluations.find(measured.best_step);
@@ -171,7 +169,7 @@ std::string summary_text(const control::Measured& measured, const control::Prepa
 Result<void> keep_error(const control::PreparedRun& prepared, const control::Predicted& predicted,
                         control::Measured measured, const std::string& profiles) {
   MOTLEY_ASSIGN(cost::ProfileStore store, control::open_store(profiles));
-  std::vector<std::int64_t> peaks;  // by the plan's ranks
+  std::vector<std::int64_t> peaks;
   for (const control::RankSummary& rank : control::rank_summaries(prepared, measured))
     if (rank.peak_bytes) peaks.push_back(*rank.peak_bytes);
   measured.peak_bytes = std::move(peaks);
@@ -260,7 +258,6 @@ control::Replan make_replan(const control::ChosenPlan& chosen, control::PlanChoi
                                control::make_replanner(chosen, std::move(choices)));
 }
 
-/// Makes the run elastic.
 Result<void> make_elastic(const RunOptions& options, const control::TrainChoices& train,
                           control::ChosenPlan& chosen,
                           const std::optional<control::Predicted>& predicted,
@@ -314,8 +311,7 @@ Result<void> make_elastic(const RunOptions& options, const control::TrainChoices
   return {};
 }
 
-/// Takes the first plan from decisions without searching. Adaptive splits need plans that split the
-/// batch.
+/// Takes the first plan from decisions. Adaptive splits need plans that split the batch.
 Result<void> take_first_plan(RunOptions& options) {
   std::string& planner = options.plan.planning.planner;
   const bool learns = options.adapt == "split" || options.adapt == "batch";
@@ -366,8 +362,7 @@ std::int64_t first_batch(const std::optional<control::TakeoverInputs>& continued
   return continued && continued->job.batches ? continued->job.batches->first : 0;
 }
 
-/// Continues the numbering of a lost coordinator's processes and plans, and prepares the state for
-/// the next standby.
+/// Continues a lost coordinator's numbering, and prepares the state for the next standby.
 Result<void> go_on(const std::optional<control::TakeoverInputs>& found,
                    const control::ChosenPlan& chosen, const RunOptions& options,
                    const Context& context, control::TrainChoices& choices,
@@ -434,7 +429,6 @@ Result<void> prepare_to_rent(const control::ChosenPlan& chosen,
   return {};
 }
 
-/// Devices that joined an earlier call of this run.
 Result<std::vector<std::string>> earlier_joiners(const RunOptions& options) {
   if (!options.elastic || !options.take_over.empty() || !options.training.resume)
     return std::vector<std::string>();
@@ -463,7 +457,6 @@ Result<simulate::Conditions> read_conditions(const RunOptions& options) {
   return simulate::parse_conditions(text, options.conditions);
 }
 
-/// Trains, with a page that follows the run if requested.
 Result<control::Measured> train_and_show(const control::PreparedRun& prepared,
                                          const RunOptions& options, const Context& context) {
   std::unique_ptr<control::LivePage> page;

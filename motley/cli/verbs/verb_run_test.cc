@@ -26,7 +26,6 @@ using ::testing::SizeIs;
 /// `run` of the golden MLP on two CPUs, with 5 of 8 samples on the first.
 class RunVerbTest : public VerbTest {
  protected:
-  /// A training of three steps with a batch split 5:3.
   Words words(const Words& more = {}) const { return without_plan({"--batch-split", "5,3"}, more); }
   Words without_plan(Words flags, const Words& more = {}) const {
     Words made = {"run", "-m", model_, "-C", cluster_, "--data", data_, "--run-dir", run_dir_};
@@ -40,7 +39,6 @@ class RunVerbTest : public VerbTest {
     return made;
   }
   std::string refused(const Words& more) { return refusal(words(more)); }
-  /// Adds a file of conditions.
   Words under(const std::string& conditions, Words more = {}) const {
     more.insert(more.end(),
                 {"--conditions", write("conditions.json", R"({"schema": "motley.conditions/1", )" +
@@ -215,7 +213,6 @@ TEST_F(RunVerbTest, DecisionsThatAreNone) {
 }
 
 TEST_F(RunVerbTest, DecisionsOfAnotherRunAreRepeated) {
-  // Two plans, the second from step 2 on.
   std::string lines;
   std::vector<std::string> plans;
   for (const char* split : {"5,3", "6,2"}) {
@@ -331,7 +328,7 @@ TEST_F(RunVerbTest, OfARunThatWasSlowedNoErrorIsKept) {
     return cost::ProfileStore::open(environment_["MOTLEY_PROFILES"])->predictions().value().size();
   };
   EXPECT_EQ(kept(), 0U);
-  // the cause of the emulated speeds is unknown
+  // The cause of the emulated speeds is unknown.
   ASSERT_EQ(call(words({"--enforce", "outside"})), kDone) << err_;
   EXPECT_EQ(kept(), 0U);
   workers_.outcome.end = run::JobEnd::kStopped;
@@ -468,7 +465,6 @@ TEST_F(RentVerbTest, SaysWhatIsWrong) {
   EXPECT_EQ(wrong(market(offers), {"--deadline", "1h"}),
             "2 node 'c': the market has no offer of cpu spot z-2; it has cpu on demand z-3, cpu "
             "spot z-1, cpu on demand z-1 [market.node]");
-  // All of this is checked before measuring.
   EXPECT_THAT(workers_.timed, IsEmpty());
 }
 
@@ -498,8 +494,7 @@ TEST_F(RentVerbTest, ARunSaysWhatItPaid) {
 }
 
 TEST_F(RentVerbTest, CheckpointsAreAsFarApartAsTheMachinesHazardSays) {
-  // All machines may be lost at once, because none is owned or on demand: 1e-4 losses a second
-  // each.
+  // All may be lost at once, as none is owned or on demand: 1e-4 losses a second each.
   std::string text = cluster_text();
   text.erase(text.find("[[node]]\nname = \"d\""));
   text.erase(text.find("[[node]]\nname = \"a\""),
@@ -562,7 +557,7 @@ TEST_F(TakeoverVerbTest, GoesOnWhereTheLeadWas) {
   EXPECT_EQ(job.model_path, model_);
   EXPECT_EQ(job.data.path, data_);
   EXPECT_EQ(job.steps, 3);
-  EXPECT_THAT(job.changes->absent, ElementsAre("a:1"));  // its process is gone
+  EXPECT_THAT(job.changes->absent, ElementsAre("a:1"));
 }
 
 TEST_F(TakeoverVerbTest, WhereNothingWasLeftItSaysSo) {

@@ -18,10 +18,10 @@ constexpr int kPredictedSteps = 3;  // for a training that adapts
 
 struct SimulateOptions {
   PlanOrFile plan;
-  std::string trace;  ///< Chrome trace to write
+  std::string trace;
   int steps = 3;
-  std::string conditions;  ///< file of conditions; "": none
-  int runs = 100;          ///< under these conditions
+  std::string conditions;
+  int runs = 100;
   RehearsalOptions rehearsal;
 };
 
@@ -59,7 +59,6 @@ std::string table(const control::Predicted& predicted) {
   return text;
 }
 
-/// "": no conditions.
 Result<simulate::Conditions> read_conditions(const std::string& path) {
   if (path.empty()) return simulate::Conditions();
   MOTLEY_ASSIGN(const std::string text, read_file(path));

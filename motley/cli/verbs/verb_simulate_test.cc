@@ -48,7 +48,6 @@ latency = "50us"
                      of_b, of_c);
 }
 
-/// Returns the decisions with this action.
 std::vector<Json> that_do(const Json& rehearsed, const std::string& what) {
   std::vector<Json> found;
   for (const Json& each : rehearsed.at("decisions"))
@@ -63,13 +62,12 @@ std::map<std::string, std::int64_t> shares_of(const Json& decision) {
   return shares;
 }
 
-/// `simulate --adapt` on three GPUs.
 class SimulateVerbTest : public VerbTest {
  protected:
   struct Training {
     std::int64_t batch = 100000, steps = 120;
     std::string planner = "split";
-    std::string conditions;  ///< keys of the file; "": no file
+    std::string conditions;
   };
 
   SimulateVerbTest() {
@@ -103,7 +101,6 @@ class SimulateVerbTest : public VerbTest {
   std::string refused(const Words& more, const std::string& conditions = "") {
     return refusal(asking({.conditions = conditions}, more));
   }
-  /// One decision per line.
   std::vector<Json> kept(const std::string& path) const {
     std::vector<Json> found;
     const std::string text = read_file(path).value();
@@ -111,7 +108,6 @@ class SimulateVerbTest : public VerbTest {
       if (!line.empty()) found.push_back(parse_json(line, path).value());
     return found;
   }
-  /// Returns the plans from the first decision with these words on.
   std::vector<std::string> plans_from(const std::string& words) const {
     std::vector<std::string> plans;
     for (const Json& line : kept(decisions_)) {
@@ -245,7 +241,6 @@ TEST_F(SimulateVerbTest, ABatchGrowsWithItsNoise) {
   EXPECT_LT(bound.at("total_s"), total);
   EXPECT_LT(total, 1.5 * bound.at("total_s").get<double>());
   EXPECT_NEAR(decided.at("over_bound"), total / bound.at("total_s").get<double>() - 1, 1e-9);
-  // As many samples in fewer steps.
   const std::int64_t samples = decided.at("samples"), last = decided.at("last_batch");
   EXPECT_GE(samples, 2000 * 3000);
   EXPECT_LT(samples, 2000 * 3000 + 100000);
@@ -271,14 +266,12 @@ TEST_F(SimulateVerbTest, ABatchGrowsWithItsNoise) {
   for (const char* words : {"progress is in steps of the first batch", "samples, the batch split",
                             "knowing all", "over the best batch at each moment"})
     EXPECT_THAT(out_, HasSubstr(words));
-  // Without noise the batch stays.
   const Json still = simulate({.batch = 3000, .steps = 300}, {"--adapt", "batch", "--batch-limits",
                                                               "3000:100000", "--noise-scale", "0"});
   EXPECT_EQ(still.at("under_policy").at("last_batch"), 3000);
   EXPECT_NEAR(still.at("under_policy").at("progress"), 300, 1e-6);
 }
 
-/// Batch policies by name.
 class BatchPolicyVerbTest : public SimulateVerbTest,
                             public ::testing::WithParamInterface<const char*> {};
 
@@ -321,7 +314,6 @@ TEST_P(BatchPolicyVerbTest, SharesAreMultiplesOfTheMicroBatches) {
     }
   }
   EXPECT_GT(most, 1U);
-  // Such steps take their expected time.
   std::vector<Json> batches = that_do(decided, "batch");
   std::erase_if(batches, [](const Json& each) {
     return each.at("expected_s").is_null() || each.at("came_s").is_null();
@@ -439,7 +431,7 @@ class RentedSimulateVerbTest : public SimulateVerbTest {
  protected:
   struct Rent {
     std::string deadline = "1000h";
-    std::string absences;  ///< of b:0: [{...}]
+    std::string absences;
     std::string notice = "1ms";
     std::string absent = "c:0";
     Words adapt = {"--adapt", "split"};

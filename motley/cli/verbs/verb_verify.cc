@@ -16,7 +16,6 @@
 namespace motley::cli {
 namespace {
 
-/// Default of --steps and --epochs.
 constexpr std::int64_t kSteps = 20;
 /// Limits for float32 sums in another order.
 constexpr double kLossLimit = 1e-4;
@@ -73,7 +72,6 @@ struct Yardstick {
   }
 };
 
-/// A new training in a directory.
 struct TrainedIn {
   control::PreparedRun prepared;
   control::Trained trained;
@@ -90,8 +88,7 @@ Result<TrainedIn> train_in(const control::RunDirectory& directory, const control
   return done;
 }
 
-/// If the comparison fails, allows for rounding: compares `disturbed` trainings, which get their
-/// number.
+/// If the comparison fails, allows for rounding by means of numbered `disturbed` trainings.
 template <typename Disturbed>
 Result<void> allow_for_rounding(Yardstick& found, const control::Trained& theirs,
                                 const Context& context, const Disturbed& disturbed) {
@@ -163,7 +160,6 @@ Result<int> verify_plan(const VerifyOptions& options, const Context& context) {
                                     ? default_run_dir(run.plan.planning.model) + "-verify"
                                     : choices.run_dir)
           .string();
-  // Before anything is measured.
   MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));
   MOTLEY_RETURN_IF_ERROR(control::check_not_in_use({directory}));
   MOTLEY_ASSIGN(const auto chosen,

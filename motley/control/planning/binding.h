@@ -13,21 +13,19 @@ struct Binding {
   /// hide; "waiting": for other devices; "bubble": otherwise idle; "memory": no room for one more
   /// sample.
   std::string what;
-  std::vector<std::string> devices;  ///< affected devices, in rank order
+  std::vector<std::string> devices;  ///< in rank order
   std::string link;                  ///< exchange: the slowest on its route; "": none limits
   double share = 0;                  ///< of the step; memory: of the limit
-  std::string text;                  ///< for people
+  std::string text;
 };
 
-/// Returns what limits a plan with this prediction: parts of the step, largest first, then
-/// memories. A part names the devices whose share of it is within kBindingMargin of the largest;
-/// parts below kBindingMargin of the step are omitted.
+/// Returns the parts of the step, largest first, then memories. A part names the devices within
+/// kBindingMargin of its largest share; parts below kBindingMargin of the step are omitted.
 std::vector<Binding> find_binding(const Inputs& inputs, const plan::Plan& plan,
                                   const Predicted& predicted);
 inline constexpr double kBindingMargin = 0.02;
 
-/// Does the rank's device lack the memory for one more sample (in each micro-batch)? One sample is
-/// taken to need the mean of the current samples' activations.
+/// Is there no memory for one more sample (in each micro-batch), at the current mean per sample?
 bool is_full(const Inputs& inputs, const plan::Plan& plan, const Predicted& predicted,
              std::size_t rank);
 

@@ -9,8 +9,7 @@
 
 namespace motley::control {
 
-/// A plan with everything that it was made from. Not movable, because its parts refer to each
-/// other.
+/// A plan with everything it was made from. Immovable: its parts refer to each other.
 struct ChosenPlan {
   ChosenPlan() = default;
   ChosenPlan(const ChosenPlan&) = delete;
@@ -32,8 +31,7 @@ enum class Prices {
   kIfThere,  ///< without measuring; if some are missing, no prices and a note
 };
 
-/// Reads a plan file for the question's model and devices. Batch, optimizer and lowering are the
-/// plan's.
+/// Reads a plan file, which also gives batch, optimizer and lowering.
 Result<std::unique_ptr<ChosenPlan>> open_plan(const std::string& file, const Question& question,
                                               PriceChoices choices, Prices prices,
                                               const Outside& outside);

@@ -15,7 +15,6 @@ using ::testing::SizeIs;
 
 class ChosenPlanTest : public SmallQuestionTest {
  protected:
-  /// Writes a plan of 5 and 3 samples to a file.
   std::string write_plan() {
     PlanChoices manual = choices_;
     manual.manual = {5, 3};
@@ -57,7 +56,7 @@ TEST_F(ChosenPlanTest, ThatNothingFitsIsAnError) {
 
 TEST_F(ChosenPlanTest, AFileNeedsNoPricesWhereNoneAreAskedFor) {
   const std::string file = write_plan();
-  question_.global_batch = 0;  // the plan has it
+  question_.global_batch = 0;
   const auto chosen =
       open_plan(file, question_, choices_.prices, Prices::kIfThere, outside_).value();
   EXPECT_EQ(chosen->inputs.global_batch, 8);

@@ -9,14 +9,12 @@
 
 namespace motley::control {
 
-/// A device's times: by operator, a value per round. A device with measured whole steps has only
-/// the key "step".
+/// A device's times per round, by operator; for measured whole steps only "step".
 struct EqualTimes {
   DeviceId device;
   std::map<std::string, std::vector<double>> seconds;
 };
 
-/// A device compared with the others of its key.
 struct Compared {
   DeviceId device;
   double ratio = 1;  ///< of its times to theirs
@@ -34,9 +32,8 @@ std::vector<Compared> compare_times(const std::vector<EqualTimes>& equals);
 /// Returns the groups of two or more devices with one profile key that workers can run on.
 std::vector<std::vector<DeviceId>> find_equals(const Inputs& inputs, const std::string& torch);
 
-/// Times all devices of each such key, concurrently on different machines, and stores nothing.
-/// Times operators at one device's share of the batch, or whole steps if halts slow them. Runs at
-/// least three rounds.
+/// Times all devices of each such key, different machines concurrently, in three rounds or more,
+/// and stores nothing. Times operators at one device's share, or whole steps if halts slow them.
 Result<std::vector<Compared>> compare_equals(const Inputs& inputs, int rounds,
                                              const Outside& outside);
 

@@ -110,7 +110,6 @@ TEST_F(EqualsTest, DevicesThatAreHaltedAreComparedByWholeSteps) {
   const Inputs inputs = small_inputs(cluster, 8);
   EXPECT_THAT(find_equals(inputs, "2.15"), ElementsAre(ElementsAre(kDeviceA, kDeviceC)));
   ASSERT_TRUE(compare_equals(inputs, 1, outside_));
-  // One round was requested, but at least three are needed.
   EXPECT_THAT(workers_.calls, ElementsAre(2, 2, 2));
   EXPECT_EQ(workers_.timed[0].what, TimingTask::What::kWholeSteps);
 }

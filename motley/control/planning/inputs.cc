@@ -54,8 +54,7 @@ Result<void> read_model(const Question& question, Inputs& inputs) {
                          "(python -m motley.export)");
 }
 
-/// Finds the devices. A layer profile limits them to kinds with times, and has no memory beside
-/// tensors.
+/// Finds the devices. A layer profile limits their kinds, and has no memory beside tensors.
 Result<void> find_devices(const Question& question, Inputs& inputs) {
   MOTLEY_ASSIGN(inputs.devices, allowed_devices(inputs.cluster, question.exclude));
   if (!inputs.layers) return {};

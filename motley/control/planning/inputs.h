@@ -19,16 +19,16 @@ namespace motley::control {
 
 /// The files and choices that planning begins with.
 struct Question {
-  std::string model;  ///< model file
+  std::string model;
   /// The file's contents if already read, and shared programs of the model; null: neither exists.
   std::shared_ptr<const graph::Model> read;
   std::shared_ptr<search::EqualPrograms> programs;
   std::shared_ptr<const search::LayerModel> layers;  ///< another tool's, instead of the file
-  std::string cluster;                               ///< cluster file (TOML)
-  std::optional<cluster::Cluster> made;              ///< instead of the file
-  bool is_whole = false;                             ///< `made` is complete: nothing is added
-  std::vector<std::string> exclude;                  ///< devices to leave out
-  std::int64_t global_batch = 1;                     ///< samples per step
+  std::string cluster;
+  std::optional<cluster::Cluster> made;  ///< instead of the file
+  bool is_whole = false;                 ///< `made` is complete: nothing is added
+  std::vector<std::string> exclude;
+  std::int64_t global_batch = 1;
   synth::LowerOptions lowering;          ///< recipe, batch norm, buckets; not its updates
   std::optional<plan::Updates> updates;  ///< none: portable if devices differ in kind
   bool tf32 = false;                     ///< GPUs may round float32 products to TF32
@@ -36,8 +36,7 @@ struct Question {
   int survive = 0;  ///< losses at once that the plan must survive (mirroring.h)
 };
 
-/// The checked model, cluster and choices of a planning. Later results refer to it, so it must
-/// outlive them and not move.
+/// The checked inputs of a planning. Must outlive later results, which refer to it, and not move.
 struct Inputs {
   std::string model_path;
   std::shared_ptr<const graph::Model> model;
@@ -58,16 +57,14 @@ struct Inputs {
 /// Reads the files. Usage errors name file and line, or the missing device.
 Result<Inputs> read_inputs(const Question& question, Listener& listener);
 
-/// Sets the processor of a device that the file calls only "cpu": different processors must not
-/// share a profile.
+/// Names the processor of a plain "cpu": different processors must not share a profile.
 void tell_processor(const cluster::Cluster& cluster, cluster::Device& device);
 
-/// Copies global batch, recipe, batch norm, buckets and TF32 from a finished plan. Usage errors:
-/// the recipe does not fit the model.
+/// Copies global batch, recipe, batch norm, buckets and TF32 from a plan. Usage error: the recipe
+/// does not fit the model.
 Result<void> follow_plan(const plan::Plan& plan, Inputs& inputs);
 
-/// Returns the engine's name in keys of times: its version, with "+tf32" if GPUs may use TF32. So
-/// TF32 times never price a run without TF32.
+/// Returns the engine in keys of times: its version, with "+tf32" where TF32 changes times.
 std::string engine_version(const Inputs& inputs, const std::string& torch);
 
 /// Returns the inputs' name in a profile store: the model and how it is lowered.

@@ -7,9 +7,8 @@
 
 namespace motley::control {
 
-/// Writes a copy of the inputs' weights to `path` and returns inputs that use it. Each nonzero
-/// weight becomes the next larger or next smaller number at random, so that training from it shows
-/// the effect of rounding alone. IO errors name the path.
+/// Writes the weights to `path` with the last bit of each nonzero weight changed up or down at
+/// random, and returns inputs that use them. Shows what rounding alone decides. IO errors.
 Result<Inputs> change_last_bits(const Inputs& inputs, const std::string& path, std::uint64_t seed);
 
 }  // namespace motley::control

@@ -33,7 +33,6 @@ bool is_pass(const program::Instruction& instruction) {
   return instruction.op == cost::kLayer || instruction.op == cost::kLayerBackward;
 }
 
-/// Reads the devices' spans of the first step.
 void read_spans(const trace::Trace& trace, SimulatedLayers& made) {
   trace::Nanoseconds last_pass = 0, last_sum = 0;
   for (const trace::Interval& interval : trace.intervals) {
@@ -95,8 +94,7 @@ Result<void> run(const search::ClusterPools& pools, std::shared_ptr<const search
   return {};
 }
 
-/// Returns the step of `made`'s plan from programs of one device per kind; none: devices of a kind
-/// differ.
+/// Returns the step by programs of one device per kind; none: devices of a kind differ.
 Result<std::optional<Seconds>> find_step(const search::ClusterPools& pools,
                                          std::shared_ptr<const search::HopCosts> hops,
                                          const SimulatedLayers& made) {
@@ -112,7 +110,6 @@ Result<std::optional<Seconds>> find_step(const search::ClusterPools& pools,
   return price ? std::optional(price->step) : std::nullopt;
 }
 
-/// Makes a cluster with a node for each host of the pools.
 Result<cluster::Cluster> cluster_of(const std::vector<search::DevicePool>& pools) {
   std::string text = "schema = \"motley.cluster/1\"\nname = \"pipeline\"\n";
   for (const search::DevicePool& pool : pools)

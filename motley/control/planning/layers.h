@@ -20,8 +20,7 @@
 
 namespace motley::control {
 
-/// A plan of stages, replicas and micro-batches over the cluster's devices of profiled kinds, found
-/// by `find`. The costs are kept to explain the plan.
+/// A plan of stages over the cluster's profiled devices, with the costs that explain it.
 struct StageAnswer {
   std::unique_ptr<const search::StageCosts> costs;
   search::StageOutcome outcome;
@@ -50,12 +49,12 @@ struct SimulatedLayers {
   plan::Plan plan;
   program::Program program;
   trace::Trace trace;
-  std::vector<LayerSpan> spans;  ///< by rank
+  std::vector<LayerSpan> spans;
   Seconds step;
   Seconds exchange;  ///< from the last backward pass of any device to the last all-reduce
   std::optional<search::StagePrice> estimate;  ///< of a pipeline: the search's own estimate
   std::optional<Seconds> measured;             ///< of a pipeline that ran
-  std::vector<std::string> notes;              ///< limits of the figures, for people
+  std::vector<std::string> notes;
 };
 
 /// Simulates a plan as its runtime runs it: a file of schema motley.plan/1 over the cluster's
@@ -66,11 +65,10 @@ Result<SimulatedLayers> simulate_layers(const LayerFiles& files, const std::stri
 
 enum class Simulated {
   kAll,
-  /// only plan and step, without program, trace and spans, if identical devices can share programs
+  /// Without program, trace and spans, if identical devices can share programs.
   kStep,
 };
 
-/// Simulates a plan that was just found.
 Result<SimulatedLayers> simulate_stages(const LayerFiles& files, const cluster::Cluster& cluster,
                                         const search::PricedStagePlan& found,
                                         const search::StageCosts& costs,

@@ -80,13 +80,13 @@ TEST_F(LayersTest, SamplesAreSplitByWhatLayersTake) {
   EXPECT_GT(best.outcome.predicted_step.value, 36.5e-3);
   EXPECT_LT(best.outcome.predicted_step.value, 36.5e-3 * 1.02);
   EXPECT_NEAR((equal.outcome.predicted_step - best.outcome.predicted_step).value, 18e-3, 1e-9);
-  EXPECT_EQ(best.elapsed_s, 1);  // one clock tick before and after the search
+  EXPECT_EQ(best.elapsed_s, 1);
 }
 
 TEST_F(LayersTest, ManualSamplesOverrideThePlanner) {
   const Answer manual = plan({.planner = "auto", .manual = {6, 0}});
   EXPECT_EQ(manual.outcome.planner, "manual");
-  EXPECT_NEAR(manual.outcome.predicted_step.value, 6 * 9e-3 + 0.5e-3, 1e-9);  // exchanges nothing
+  EXPECT_NEAR(manual.outcome.predicted_step.value, 6 * 9e-3 + 0.5e-3, 1e-9);
 }
 
 // The choice is between two replicas and a pipeline. Replicas take 9 ms a sample on one device and
@@ -107,9 +107,8 @@ TEST_F(LayersTest, StagesArePlannedFromTheSameFiles) {
             "--layer-pairs wants --layer-zone: whose fits count?");
 }
 
-// The found plan becomes a program: 36 ms, the all-reduce of 8 kB, 0.5 ms of updates, and the
-// loss's all-reduce, two messages of 50 us, which the search omits. Written and read again it takes
-// as long.
+// A program takes 36 ms, the all-reduce of 8 kB, 0.5 ms of updates, and the loss's all-reduce, two
+// messages of 50 us, which the search omits. Written and read again it takes as long.
 TEST_F(LayersTest, PlansOfStagesAreSimulatedAsPrograms) {
   const auto answer = plan_stages(files_, cluster_, 6, clock_);
   ASSERT_TRUE(answer) << answer.error().message;

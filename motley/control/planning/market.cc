@@ -87,7 +87,6 @@ Result<Speeds> find_speeds(const elastic::Market& market, const std::vector<Mix>
   return speeds;
 }
 
-/// Explains the gain from one more of each machine.
 void explain_servers(const MarketQuestion& question, const Mix& chosen, MarketAnswer& answer) {
   const elastic::Market& market = question.market;
   const auto now = served_speed(market, chosen);
@@ -114,7 +113,6 @@ void explain_servers(const MarketQuestion& question, const Mix& chosen, MarketAn
   say(more, "server");
 }
 
-/// Explains why nothing fits, by the nearest mixes.
 void explain_none(const elastic::Wanted& wanted, MarketAnswer& answer) {
   if (answer.pareto.empty()) {
     answer.why.push_back("the training fits on none of the mixes");
@@ -209,7 +207,7 @@ Result<MarketAnswer> plan_market(const MarketQuestion& question, const MarketJob
   MOTLEY_ASSIGN(const std::vector<Mix> mixes, elastic::find_mixes(market));
   answer.mixes = mixes.size();
   std::vector<std::size_t> types = machine_types(market);
-  if (market.server)  // each offer has its own step
+  if (market.server)
     for (std::size_t o = 0; o < types.size(); ++o) types[o] = o;
   MOTLEY_ASSIGN(const Speeds speeds, find_speeds(market, mixes, types, job, answer.clusters));
   const elastic::MixSpeed speed = [&](const Mix& mix) {

@@ -13,7 +13,6 @@
 
 namespace motley::control {
 
-/// A question which machines to rent for a training.
 struct MarketQuestion {
   elastic::Market market;
   elastic::Lifetimes lifetimes;  ///< observed on its machines; empty: usual lifetimes of the kinds
@@ -25,9 +24,9 @@ struct MarketQuestion {
 struct MarketAnswer {
   std::vector<elastic::PricedMix> pareto;
   std::optional<std::size_t> chosen;  ///< index in `pareto`; none: no mix fits
-  std::size_t mixes = 0;              ///< considered
-  std::size_t clusters = 0;           ///< planned for
-  std::vector<std::string> why;       ///< sentences for people
+  std::size_t mixes = 0;
+  std::size_t clusters = 0;
+  std::vector<std::string> why;
 };
 
 /// Returns the step time on a cluster of rented machines; none: the training does not fit.
@@ -39,24 +38,22 @@ struct MarketJob {
   Bytes state;  ///< parameters and optimizer states
 };
 Bytes state_bytes(const graph::Graph& graph, const plan::Recipe& recipe);
-/// Makes a job for a model of the user. Unmeasured times are measured or modelled as the choices
-/// say (PriceChoices). The question's cluster is ignored.
+/// Makes a job for the user's model, with times as PriceChoices say. Ignores the question's
+/// cluster.
 Result<MarketJob> model_job(const Question& question, const PlanChoices& choices,
                             const Outside& outside);
 /// Makes a job whose steps are plans of stages over a layer profile.
 MarketJob layer_stages_job(const LayerFiles& files, std::int64_t global_batch, const Clock& clock);
 
-/// Prices all mixes of the market's machines (elastic/mix.h). Mixes that differ only in spot
-/// machines share a plan. A market with servers gives step times itself and needs no job. Usage
-/// errors: `market.mixes`; `market.clusters`, more than kMostClusters would be planned; those of
-/// the job.
+/// Prices all mixes of the market's machines (elastic/mix.h); mixes that differ only in what is
+/// spot share a plan. A market with servers needs no job. Usage errors: `market.mixes`;
+/// `market.clusters`, over kMostClusters would be planned; those of the job.
 Result<MarketAnswer> plan_market(const MarketQuestion& question, const MarketJob* job);
 inline constexpr std::size_t kMostClusters = 200;
 
 /// Returns a mix as a cluster with a node per machine and the market's link between all.
 cluster::Cluster rented_cluster(const elastic::Market& market, const elastic::Mix& mix);
 
-/// Reads the market and its lifetimes.
 Result<MarketQuestion> read_market_question(const std::string& path);
 
 }  // namespace motley::control

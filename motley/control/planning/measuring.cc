@@ -34,7 +34,6 @@ std::int64_t largest_batch(const Inputs& inputs) {
   return inputs.graph().sizes.empty() ? inputs.global_batch : inputs.graph().sizes[0].max;
 }
 
-/// Returns the work of each timed operator, by key.
 std::map<std::string, cost::OperatorWork> works_of(const Inputs& inputs,
                                                    const std::vector<TimedProgram>& timed) {
   std::map<std::string, cost::OperatorWork> works;
@@ -47,7 +46,6 @@ std::map<std::string, cost::OperatorWork> works_of(const Inputs& inputs,
   return works;
 }
 
-/// Returns one entry per operator; an operator may be in programs of several batches.
 std::vector<cost::OpEntry> one_round(const cost::DeviceKey& key,
                                      const std::vector<run::OpTime>& times,
                                      const std::map<std::string, cost::OperatorWork>& works) {
@@ -71,7 +69,6 @@ std::vector<cost::OpEntry> one_round(const cost::DeviceKey& key,
   return entries;
 }
 
-/// Times operators of tasks on different machines concurrently. Returns entries by task.
 Result<std::vector<std::vector<cost::OpEntry>>> measure_operators(
     const Inputs& inputs, const std::vector<TaskPrograms>& wave, Workers& workers) {
   std::vector<TimingTask> all;
@@ -124,7 +121,6 @@ std::vector<cost::OpEntry> pace_entries(const Inputs& inputs, const PaceWork& wo
   return entries;
 }
 
-/// Returns one item per split of the batch.
 std::vector<PaceWork> pace_works(const std::vector<PaceTask>& tasks) {
   std::vector<PaceWork> works;
   for (const PaceTask& task : tasks)
@@ -163,8 +159,7 @@ std::string backend_of(const Inputs& inputs, const std::string& transport,
                              : cost::host_backend_key(inputs.cluster);
 }
 
-/// Returns how much exchanges slow down compute, by device key. Keys that never computed beside an
-/// exchange have no entry.
+/// Returns how much exchanges slow down compute, by device key, where they overlapped.
 std::vector<cost::InterferenceEntry> find_interference(const Inputs& inputs,
                                                        const std::vector<DeviceId>& group,
                                                        const run::MeasuredGroup& times,
@@ -189,8 +184,7 @@ struct GroupEntries {
   std::vector<cost::InterferenceEntry> interference;
 };
 
-/// Makes the job that times a group's exchanges: its devices at full speed, with their real or
-/// emulated links.
+/// Makes a timing job with the devices at full speed and their real or emulated links.
 run::Job exchange_job(const Inputs& inputs, const std::vector<DeviceId>& group) {
   const auto route = emulated_route(inputs.cluster, group);
   run::Job job;
@@ -199,8 +193,8 @@ run::Job exchange_job(const Inputs& inputs, const std::vector<DeviceId>& group) 
   return job;
 }
 
-/// Times the exchanges of a group and of its first 2, 3, ... devices with the same route, and
-/// compute beside the whole group's exchanges.
+/// Times exchanges of the group and of its first 2, 3, ... devices with the same route, and compute
+/// beside them.
 Result<GroupEntries> measure_group(const Inputs& inputs, const std::vector<DeviceId>& group,
                                    const std::string& torch, Workers& workers) {
   const std::string route_key = cost::route_key(inputs.cluster, group);
@@ -221,7 +215,6 @@ Result<GroupEntries> measure_group(const Inputs& inputs, const std::vector<Devic
   return entries;
 }
 
-/// Measures all tasks once into a store.
 class Measuring {
  public:
   Measuring(const Inputs& inputs, const std::string& torch, cost::ProfileStore& store,
@@ -273,7 +266,6 @@ class Measuring {
         fmt::format("profile: {} on {} at the same time", what, fmt::join(hosts, ", ")));
   }
 
-  /// Adds programs to the tasks; tasks of equally many ranks share them.
   Result<std::vector<TaskPrograms>> with_programs(const MeasuringTasks& tasks) const {
     std::map<int, std::vector<TimedProgram>> by_ranks;
     std::vector<TaskPrograms> timed;
@@ -331,8 +323,7 @@ class Measuring {
   std::vector<double> spreads_;
 };
 
-/// Finds the operators of a plan that were never measured as it splits them, by device key, on the
-/// first device of that key.
+/// Finds a plan's unmeasured operators, by device key, on the first device of each key.
 Result<std::vector<TaskPrograms>> find_unmeasured(
     const Inputs& inputs, const std::shared_ptr<const program::Program>& program,
     const std::string& torch, const search::Costs& costs) {

@@ -24,20 +24,18 @@ struct OperatorTask {
   bool operator==(const OperatorTask&) const = default;
 };
 
-/// Whole steps of all emulated devices of one machine at once, so that mutual disturbance, or a
-/// temporary slow-down of the machine, affects them all equally.
+/// Whole steps of a machine's emulated devices at once, so that disturbance affects all equally.
 struct PaceTask {
   std::vector<DeviceId> devices;
   std::set<std::vector<std::int64_t>> samples;  ///< per device, one round each
   bool operator==(const PaceTask&) const = default;
 };
 
-/// The measurements needed to price the inputs' model, in this order.
 struct MeasuringTasks {
-  std::vector<std::int64_t> batches;  ///< batch sizes for timing operators
+  std::vector<std::int64_t> batches;
   std::vector<OperatorTask> operators;
   std::vector<PaceTask> paces;
-  std::vector<std::vector<DeviceId>> groups;  ///< groups whose exchanges are timed
+  std::vector<std::vector<DeviceId>> groups;  ///< groups for timing exchanges
 };
 
 /// Decides what to measure: each device key once alone and once shared; each machine with emulated
@@ -46,22 +44,19 @@ struct MeasuringTasks {
 /// that their pauses weigh less. Usage error: a device kind that no worker supports.
 Result<MeasuringTasks> find_tasks(const Inputs& inputs, const std::string& torch);
 
-/// The entries that were added to a store.
 struct KeptTimes {
   std::int64_t entries = 0;
   double spread = 0;  ///< median over the entries
 };
 
-/// Measures all of find_tasks into the store, in `rounds` (> 0) rounds over all tasks, so that a
-/// temporary slow-down of a machine affects all compared times. The store merges the rounds
-/// (cost/measured/readings.h).
+/// Measures all tasks `rounds` (> 0) times in turn into the store, which merges rounds
+/// (cost/measured/readings.h). A temporary slow-down thus affects all compared times.
 Result<KeptTimes> measure(const Inputs& inputs, int rounds, cost::ProfileStore& store,
                           const Outside& outside);
 
 bool may_measure(const Inputs& inputs, const plan::Plan& plan);
 
-/// Measures the operators of a plan as it splits them, on its devices on this machine. kNothing:
-/// all were measured before.
+/// Measures a plan's operators as it splits them, on this machine. kNothing: all were known.
 enum class Learned { kNothing, kSomething };
 Result<Learned> measure_plan(const Inputs& inputs,
                              const std::shared_ptr<const program::Program>& program,

@@ -32,14 +32,14 @@ TEST(FindTasks, DevicesOfOneKeyAreTimedOnceAloneAndOnceShared) {
   EXPECT_THAT(tasks.operators,
               ElementsAre(OperatorTask{kA, Setting::kAlone, {"cpu", 1, "2.15"}},
                           OperatorTask{kA, Setting::kShared, {"cpu beside 1", 1, "2.15"}}));
-  EXPECT_THAT(tasks.paces, IsEmpty());  // nothing is emulated
+  EXPECT_THAT(tasks.paces, IsEmpty());
   EXPECT_THAT(tasks.groups, ElementsAre(ElementsAre(kA, kB)));
 }
 
 TEST(FindTasks, EmulatedDevicesOfOneMachineArePacedTogether) {
   const Inputs inputs = small_inputs(kEmulated, 14);
   const MeasuringTasks tasks = find_tasks(inputs, "2.15").value();
-  EXPECT_THAT(tasks.operators, SizeIs(2));  // full speed is the same on all three
+  EXPECT_THAT(tasks.operators, SizeIs(2));
   ASSERT_THAT(tasks.paces, SizeIs(1));
   EXPECT_THAT(tasks.paces[0].devices, ElementsAre(kA, kB, kC));
   // 14 samples by the speeds .8 : .4 : .2 are 8 : 4 : 2; equal samples are 14 / 3 = 4.
@@ -81,15 +81,14 @@ TEST_F(MeasuringTest, AllTasksAreDoneAndToldInOrder) {
   EXPECT_EQ(listener_.notes[2], "profile: exchanges among 2 devices (local)");
   ASSERT_THAT(workers_.groups, SizeIs(1));
   EXPECT_THAT(workers_.groups[0].devices, SizeIs(2));
-  EXPECT_EQ(kept->spread, 0);  // the fake's times do not vary
+  EXPECT_EQ(kept->spread, 0);
   EXPECT_THAT(store_.batches(profile_subject(inputs), {"cpu", 1, "2.15"}).value(),
               ElementsAre(1, 2, 4, 8));
 }
 
 TEST_F(MeasuringTest, NeighboursWorkBesideWhoIsTimedInTheSharedSetting) {
   ASSERT_TRUE(measure(small_inputs(kTwoCpus, 8), 3, store_, outside_));
-  // Three rounds. Alone: one worker. Shared: one for each of the two devices, if there are
-  // processors for them.
+  // Three rounds. Alone: one worker; shared: one per device, if there are processors.
   const std::size_t a_round = workers_.timed.size() / 3;
   ASSERT_EQ(workers_.timed.size(), 3 * a_round);
   ASSERT_THAT(a_round, AnyOf(2U, 3U));
@@ -105,12 +104,11 @@ TEST_F(MeasuringTest, WholeStepsAreTimedAtTheDevicesSpeeds) {
   std::vector<double> speeds;
   for (const TimingTask& task : workers_.timed)
     if (task.what == TimingTask::What::kWholeSteps) speeds.push_back(task.device.speed);
-  ASSERT_THAT(speeds, SizeIs(6));  // one round at two splits
+  ASSERT_THAT(speeds, SizeIs(6));
   for (std::size_t i = 0; i < speeds.size(); i += 3)
     EXPECT_THAT(std::vector(speeds.begin() + i, speeds.begin() + i + 3),
                 ElementsAre(0.8, 0.4, 0.2));
-  // The fake's step takes its instructions' time over the speed, so the measured pace, which is
-  // instructions' time over step time, equals the speed.
+  // The fake's step takes its instructions' time over the speed, so the pace is the speed.
   for (const DeviceId id : inputs.devices) {
     const auto key = cost::emulated_key(inputs.cluster, id, "2.15");
     const auto pace = cost::usual_pace(store_, key);
@@ -148,8 +146,7 @@ bandwidth = "1Gbps"
 
 TEST_F(MeasuringTest, MachinesAreMeasuredAtTheSameTime) {
   ASSERT_TRUE(measure(small_inputs(kThreeMachines, 8), 1, store_, outside_));
-  // Operators of all three alone, then in a shared step; then whole steps, at two sizes, of the two
-  // emulated devices.
+  // Operators of all three alone, then shared; then whole steps of the two emulated ones, twice.
   EXPECT_THAT(workers_.calls, ElementsAre(3, 3, 2, 2));
   EXPECT_THAT(
       listener_.notes,
@@ -183,13 +180,11 @@ TEST_F(MeasuringTest, WhatAPlanSplitsIsMeasuredOnce) {
                   .replicas = plan::make_replicas(inputs.devices, {5, 3})};
   listener_.notes.clear();
   workers_.timed.clear();
-  // Between measured batches nothing is left to measure.
   const auto program_of = [&] { return lower_plan(inputs, plan).value().program; };
   EXPECT_EQ(measure_plan(inputs, program_of(), costs(), 3, store_, outside_).value(),
             Learned::kNothing);
   EXPECT_THAT(workers_.timed, IsEmpty());
-  // All operators whole on both devices: products of 8 samples are on the measured curves, the
-  // exchanges' work is not.
+  // Products of 8 samples are on the measured curves; the exchanges' work is not.
   plan::Region region{.devices = inputs.devices, .shares = {5, 3}};
   region.operators.resize(inputs.graph().ops.size());
   plan.replicas = {{8, {region}}};

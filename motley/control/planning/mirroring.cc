@@ -14,7 +14,7 @@
 namespace motley::control {
 namespace {
 
-// attempts with fewer mirrors, when these and what they receive in a step do not fit
+// Attempts with fewer mirrors, when these and what they receive in a step do not fit.
 constexpr int kTries = 4;
 
 std::vector<Bytes> find_room(const Inputs& inputs, const std::vector<plan::Member>& members,

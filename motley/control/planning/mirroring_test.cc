@@ -49,7 +49,7 @@ TEST(Mirroring, IsForRunsThatAreToOutliveLosses) {
   const auto made = lower_plan(inputs, plan);
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_TRUE(*outlives_losses(inputs, *made, 1));
-  EXPECT_TRUE(*outlives_losses(inputs, {plan, nullptr}, 1));  // lowered to find out
+  EXPECT_TRUE(*outlives_losses(inputs, {plan, nullptr}, 1));
   EXPECT_FALSE(*outlives_losses(inputs, *made, 2));
   EXPECT_THAT(describe_losses(*made->program), HasSubstr("any 1 of "));
 }

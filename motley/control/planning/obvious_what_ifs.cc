@@ -123,8 +123,7 @@ std::vector<WhatIf> obvious_what_ifs(const Asked& asked, const Inputs& inputs,
   if (plan.global_batch % 2 == 0) asking.ask("batch x0.5");
   std::vector<WhatIf> questions;
   for (const std::string& text : asking.texts()) {
-    // Some edits are impossible, such as removing the only device; some repeat others in other
-    // words.
+    // Some edits are impossible, such as removing the only device; some are duplicates.
     auto question = parse_what_if(text, asked);
     if (!question) continue;
     const bool is_asked = std::any_of(questions.begin(), questions.end(), [&](const WhatIf& other) {

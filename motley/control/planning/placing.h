@@ -8,8 +8,7 @@
 
 namespace motley::control {
 
-/// Returns a device in the form of its worker. `route`: of emulated links, if there are any. The
-/// host of this machine is "", whatever its name.
+/// Describes a device to its worker; this machine's host is "". `route`: of emulated links.
 run::WorkerDevice worker_device(const cluster::Cluster& cluster, DeviceId device,
                                 const std::optional<cluster::Route>& route = std::nullopt);
 

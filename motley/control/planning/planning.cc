@@ -38,8 +38,7 @@ Result<std::unique_ptr<plan::Planner>> find_planner(const search::PlannerInputs&
   return planner;
 }
 
-/// Runs the planner, also if the plan must survive losses. `problem` lacks the parts from
-/// `choices`.
+/// Runs the planner, also for plans that must survive losses. `problem` lacks some of `choices`.
 Result<plan::PlanOutcome> search(const Inputs& inputs, const PlanChoices& choices,
                                  const Priced& priced, const plan::Problem& problem) {
   const SearchBy once = [&](const search::PlannerInputs& known, const PlanChoices& by,
@@ -53,8 +52,7 @@ Result<plan::PlanOutcome> search(const Inputs& inputs, const PlanChoices& choice
                               : once(priced.evaluator->inputs(), choices, 0);
 }
 
-/// Returns "a:0 is to hold 23 GiB, and 20.9 GiB of its 24 GiB would fit nine times in ten" for each
-/// device with less room than its plan needs.
+/// "a:0 is to hold 23 GiB, and 20.9 GiB of its 24 GiB would fit nine times in ten" and so on.
 std::string say_tight(const cluster::Cluster& sure, const plan::PlanOutcome& outcome) {
   std::vector<std::string> tight;
   for (const auto& [id, bytes] : outcome.peak) {
@@ -72,8 +70,7 @@ std::string say_tight(const cluster::Cluster& sure, const plan::PlanOutcome& out
   return text;
 }
 
-/// Searches again in all memory if nothing fits beside the memory to be left free. The inputs then
-/// leave nothing free.
+/// Searches again in all memory, leaving nothing free, if nothing else fits.
 Result<plan::PlanOutcome> search_all(Inputs& inputs, const PlanChoices& choices,
                                      const Priced& priced, const plan::Problem& problem) {
   MOTLEY_ASSIGN(plan::PlanOutcome outcome, search(inputs, choices, priced, problem));
@@ -90,7 +87,6 @@ Result<plan::PlanOutcome> search_all(Inputs& inputs, const PlanChoices& choices,
   return outcome;
 }
 
-/// Searches once with the answer's prices, without lowering the plan.
 Result<void> search_once(Inputs& inputs, const PlanChoices& choices, const Clock& clock,
                          Answer& answer) {
   plan::Problem problem = make_problem(inputs, choices);

@@ -14,7 +14,6 @@
 
 namespace motley::control {
 
-/// How to search for a plan.
 struct PlanChoices {
   PriceChoices prices;
   std::string planner = "auto";  ///< one of `planners`
@@ -37,7 +36,7 @@ struct Planned {
 /// The result of planning. Without a plan, the outcome explains why nothing fits.
 struct Answer {
   plan::PlanOutcome outcome;
-  /// the outcome's plan, unless parts of its operators could not be measured
+  /// Of the outcome, unless parts of its operators could not be measured.
   std::optional<Planned> planned;
   Priced priced;
   double elapsed_s = 0;  ///< of the search, over all rounds
@@ -57,22 +56,18 @@ plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices);
 Result<plan::PlanOutcome> plan_again(Inputs inputs, const PlanChoices& choices,
                                      const Priced& priced);
 
-/// Lowers a verified plan of the inputs.
 Result<Planned> lower_plan(const Inputs& inputs, plan::Plan plan);
 
-/// Reads and lowers a plan file for the inputs, which then follow it (inputs.h). Stale: it is of
-/// another model or cluster. Infeasible, with arithmetic: a device lacks the memory. Usage error:
-/// the inputs have a recipe that is not the plan's.
+/// Reads and lowers a plan file, which the inputs then follow (inputs.h). Stale: another model or
+/// cluster. Infeasible: too little memory. Usage error: the inputs have a recipe of their own.
 Result<Planned> read_plan(const std::string& path, Inputs& inputs);
 
 /// Infeasible, with arithmetic: a device lacks the memory for its program.
 Result<void> check_memory(const Inputs& inputs, const Planned& planned);
 
-/// Passes the phases `search` and `synth` to the listener. Lowers the plan only if its program is
-/// requested.
+/// Passes the phases `search` and `synth` on; lowers the plan only if that is printed.
 Result<void> show_plan(const Inputs& inputs, const plan::Plan& plan, Listener& listener);
 
-/// Returns an outcome without a plan as an infeasible error with its arithmetic.
 Error infeasible_error(const plan::PlanOutcome& outcome);
 
 /// "the batch split 20:14:6", "operators split over 3 devices", "2 stages", "a:0 alone".

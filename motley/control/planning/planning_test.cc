@@ -27,7 +27,6 @@ class PlanningTest : public ::testing::Test {
   PlanChoices choices(const std::string& planner = "split") const {
     return {.prices = {.profiles = directory_.file("profiles.db")}, .planner = planner};
   }
-  /// Prints the plan of a split for `inputs`.
   std::string plan_text(const Inputs& inputs, const std::vector<std::int64_t>& samples) const {
     plan::Plan plan{.model_hash = inputs.model->hash,
                     .cluster_hash = cluster::cluster_hash(inputs.cluster),
@@ -157,7 +156,7 @@ TEST_F(PlanningTest, ModelledTimesComeFromOtherModelsOnly) {
   Inputs inputs = small_inputs(kTwoCpus, 8);
   PlanChoices modelling = choices();
   modelling.prices.missing = Missing::kModel;
-  EXPECT_FALSE(find_plan(inputs, modelling, outside_));  // there is no other model to estimate from
+  EXPECT_FALSE(find_plan(inputs, modelling, outside_));
   EXPECT_THAT(workers_.timed, IsEmpty());
 }
 

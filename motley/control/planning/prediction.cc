@@ -68,7 +68,7 @@ Result<PricedPlan> price_planned(const Inputs& inputs, const Planned& planned,
   const program::Program& program = *planned.program;
   const cost::ProfileCost model = costs.model(inputs.cluster);
   MOTLEY_ASSIGN(const auto times, model.all_times(program));
-  const std::vector<std::string> all;  // the program has its operators
+  const std::vector<std::string> all;
   MOTLEY_ASSIGN(search::PricedProgram priced,
                 search::price_program(program, all, model, times, steps));
   search::PlanPrice price{std::move(priced.price), {}, {}};

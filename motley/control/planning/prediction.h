@@ -13,23 +13,21 @@
 
 namespace motley::control {
 
-/// The prediction of one device of a plan.
 struct DevicePrediction {
   std::string name;
   search::DevicePrice price;
   cost::PredictionInterval peak = {};  ///< bytes, including the framework's
   Bytes framework = {};                ///< beside the price's tensors
   bool is_framework_measured = false;  ///< on that device kind, instead of the usual figures
-  cost::Grounds grounds = {};          ///< of the times
+  cost::Grounds grounds = {};
 };
 
-/// The prediction of a plan.
 struct Predicted {
   trace::Trace trace;  ///< simulated with the cost tables; empty if there is no program
   /// Seconds; 80 % of measured steps should lie in the interval. Its value is the median over steps
   /// with the devices' observed variation: where devices meet, the slowest counts.
   cost::PredictionInterval step;
-  std::vector<DevicePrediction> devices;  ///< by rank
+  std::vector<DevicePrediction> devices;
   cost::Origin origin = cost::Origin::kMeasured;
   std::string basis;                   ///< the grounds of the intervals
   std::optional<MirrorPrice> mirrors;  ///< of a program that must survive losses
@@ -37,7 +35,6 @@ struct Predicted {
   Seconds seconds() const { return Seconds(step.value); }
 };
 
-/// The price of a plan's program, from a simulation of several steps.
 struct PricedPlan {
   search::PlanPrice price;
   trace::Trace trace;
@@ -45,23 +42,20 @@ struct PricedPlan {
 Result<PricedPlan> price_planned(const Inputs& inputs, const Planned& planned,
                                  const search::Costs& costs, int steps);
 
-/// Simulates the plan's program for `steps` steps. The intervals come from the errors of earlier
-/// runs' predictions.
+/// Simulates `steps` steps of the program; intervals come from earlier predictions' errors.
 Result<Predicted> predict(const Inputs& inputs, const Planned& planned, const search::Costs& costs,
                           int steps);
 
-/// Predicts one step without a trace and without a program of the whole step. Only a plan that must
-/// survive losses needs that program, because mirrors and commits involve all devices.
+/// Predicts one step without a trace. Needs the whole program only if the plan must survive losses,
+/// because mirrors and commits involve all devices.
 Result<Predicted> foresee(const Inputs& inputs, const plan::Plan& plan, const Priced& priced);
 
-/// Adds to the outcome's steps the variation of devices, which planners omit: as much as
-/// `predicted`, the prediction of its plan, has.
+/// Adds the devices' variation, which planners omit, to the outcome's steps: as in `predicted`.
 void add_variation(const Predicted& predicted, plan::PlanOutcome& outcome);
 
 /// Returns the prediction; none, with a note, if a plan that splits operators has unknown times.
 Result<std::optional<Predicted>> if_known(Result<Predicted> predicted, Listener& listener);
 
-/// Returns the store entry of a prediction of the inputs' "step" or "memory", without figures.
 cost::PredictionEntry prediction_entry(const Inputs& inputs, const char* quantity);
 
 }  // namespace motley::control

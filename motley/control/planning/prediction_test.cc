@@ -58,7 +58,7 @@ TEST_F(PredictionTest, ARowADeviceSaysWhatItDoesAndHolds) {
   for (const DevicePrediction& device : predicted.devices) {
     // Both devices hold all parameters: (32 * 12 + 32 + 5 * 32 + 5) floats.
     EXPECT_EQ(device.price.memory.parameters.value, 4 * (32 * 12 + 32 + 5 * 32 + 5));
-    EXPECT_EQ(device.framework.value, 0);  // a CPU has none
+    EXPECT_EQ(device.framework.value, 0);
     EXPECT_EQ(device.peak.value, static_cast<double>(device.price.memory.total.value));
     EXPECT_EQ(device.grounds.text, "measured");
     EXPECT_EQ(device.price.largest.size(), device.price.memory.largest.size());
@@ -92,7 +92,7 @@ TEST_F(PredictionTest, WhatRunsMeasuredBecomesTheBasis) {
   EXPECT_EQ(entries[0].predicted, predicted.step.value);
   EXPECT_EQ(entries[0].measured, measured.step.value);
   EXPECT_EQ(entries[1].quantity, "memory");
-  EXPECT_EQ(entries[1].predicted,  // of the fullest device
+  EXPECT_EQ(entries[1].predicted,
             static_cast<double>(predicted.devices[1].price.memory.total.value));
   EXPECT_EQ(entries[1].measured, 20'000);
   // All nine runs took a quarter longer than predicted, so the next should, too.
@@ -104,7 +104,7 @@ TEST_F(PredictionTest, WhatRunsMeasuredBecomesTheBasis) {
 TEST_F(PredictionTest, ModelledTimesAndRunsWithoutAStepTeachNothing) {
   Predicted predicted = prediction(answer({5, 3}));
   cost::ProfileStore kept = store();
-  ASSERT_TRUE(remember(inputs_, predicted, {}, kept));  // stopped in its first step
+  ASSERT_TRUE(remember(inputs_, predicted, {}, kept));
   predicted.origin = cost::Origin::kModelled;
   Measured measured;
   measured.step = Seconds(1);

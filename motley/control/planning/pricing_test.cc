@@ -31,7 +31,6 @@ class LearnFrameworkTest : public ::testing::Test {
     entry.scratch = Bytes(bytes);
     ASSERT_TRUE(store_->put(std::vector<cost::OpEntry>{entry}));
   }
-  /// Returns what a device needs beside 1 GiB of tensors.
   std::int64_t beside_a_gibibyte(std::size_t device) {
     EXPECT_TRUE(learn_framework(*store_, "2.15.0", inputs_));
     return cost::framework_bytes(inputs_.cluster.devices[device], Bytes(1 << 30)).value;
@@ -105,7 +104,7 @@ TEST(LeaveSpare, WhatNobodyMeasuredFitsWithItsUpperEnd) {
   // free: 0.5 + (22.08 - 0.5) / 1.06.
   EXPECT_NEAR(room(0), 20.858491, 1e-6);
   EXPECT_NEAR(room(1), 18.896226, 1e-6);  // given as free: 0.5 + (20 - 0.5) / 1.06
-  EXPECT_NEAR(room(2), 100, 1e-6);        // a CPU holds tensors only
+  EXPECT_NEAR(room(2), 100, 1e-6);
   EXPECT_EQ(room(3), 24);
   EXPECT_FALSE(inputs.cluster.devices[4].room());
   // A measured kind leaves nothing free, even if this model's times are modelled.

@@ -52,7 +52,6 @@ class SlowedEvaluator : public SplitEvaluator {
   Bytes peak_bytes(DeviceId device, std::int64_t samples, Setting setting) const override {
     return exact_.peak_bytes(device, samples, setting);
   }
-  /// Uses only the step model.
   Result<Seconds> step_time(const plan::Plan& plan) const override {
     search::BatchSplit split;
     for (const plan::Member& member : plan::members(plan)) {
@@ -72,7 +71,6 @@ class SlowedEvaluator : public SplitEvaluator {
   std::map<std::pair<DeviceId, Setting>, search::StepCurves> curves_;
 };
 
-/// Returns the best split and its step.
 Result<std::pair<search::BatchSplit, Seconds>> find_best(const ChosenPlan& chosen,
                                                          const DeviceSetting& setting) {
   const Inputs& inputs = chosen.inputs;

@@ -15,7 +15,6 @@
 
 namespace motley::control {
 
-/// Which devices are gone, and how slow the others are.
 struct DeviceSetting {
   std::set<std::string> gone;
   /// The factor on a device's times; null: 1.
@@ -23,9 +22,8 @@ struct DeviceSetting {
   std::int64_t batch = 0;  ///< samples per step; 0: as the question asks
 };
 
-/// Finds the best split of a batch over the inputs' devices in that setting, by the prices, in the
-/// plan's number of equal micro-batches. Infeasible, with arithmetic: no split is possible. Usage
-/// error: there are no prices, or the batch cannot be divided so.
+/// Finds the best split in that setting, in the plan's number of equal micro-batches. Infeasible,
+/// with arithmetic: there is none. Usage error: no prices, or an indivisible batch.
 Result<std::vector<policy::Share>> find_split(const ChosenPlan& chosen,
                                               const DeviceSetting& setting);
 
@@ -36,8 +34,7 @@ std::optional<Seconds> best_step(const ChosenPlan& chosen, const DeviceSetting& 
 using Slowness = std::map<std::string, double>;
 Slowness slowness_at(const std::vector<simulate::SlowDown>& slow_downs, trace::Nanoseconds now);
 
-/// Returns find_split without the devices `gone`; none: no split is possible. `batch`: as in
-/// DeviceSetting.
+/// Returns find_split without the devices `gone`; none: no split is possible.
 Result<std::optional<std::vector<policy::Share>>> find_split_if_any(
     const ChosenPlan& chosen, const std::set<std::string>& gone, const Slowness& slowness,
     std::int64_t batch);

@@ -33,7 +33,6 @@ bool has_choice(const PlanChoices& choices) {
 
 using Noted = search::NotedPrices::Noted;
 
-/// The final choice.
 class Finals {
  public:
   Finals(const Inputs& inputs, const PlanChoices& choices, const Priced& priced)
@@ -115,12 +114,12 @@ class Finals {
   const PlanChoices& choices_;
   const Priced& priced_;
   const Deadline deadline_;
-  std::string refused_;  // why the last refused plan was refused
+  std::string refused_;
   std::string why_not_;
 };
 
-/// Replaces the outcome's plan by a finalist. The explanation of an identical plan stays; the step
-/// without mirrors is always given.
+/// Replaces the outcome's plan. An identical plan keeps its explanation; the step without mirrors
+/// is always given.
 Result<void> take(const Inputs& inputs, Finals::Finalist found, const std::string& why_not,
                   const plan::Problem& problem, plan::PlanOutcome& outcome) {
   const std::string with = fmt::format(
@@ -155,7 +154,6 @@ Result<void> take(const Inputs& inputs, Finals::Finalist found, const std::strin
   return search::set_bound(outcome.lower_bound, was_ended, outcome);
 }
 
-/// Prices the equal split as it would run.
 Result<void> price_baseline(const Inputs& inputs, const Priced& priced,
                             const plan::Problem& problem, plan::PlanOutcome& outcome) {
   if (!outcome.equal_split.fits) return {};
@@ -166,7 +164,6 @@ Result<void> price_baseline(const Inputs& inputs, const Priced& priced,
   return {};
 }
 
-/// Keeps the alternatives that survive the losses.
 Result<void> keep_surviving(Finals& finals, plan::PlanOutcome& outcome) {
   std::vector<plan::Alternative> all = std::exchange(outcome.alternatives, {});
   for (plan::Alternative& each : all) {
@@ -181,8 +178,7 @@ Result<void> keep_surviving(Finals& finals, plan::PlanOutcome& outcome) {
   return {};
 }
 
-/// Has the search price splits of the batch in proportion to speed, over all devices and over as
-/// few as suffice, because the plan found is on too few.
+/// Prices proportional splits over all devices and over as few as suffice, for the final choice.
 Result<void> look_at_splits(const Inputs& inputs, PlanChoices choices, const SearchBy& search,
                             const search::PlannerInputs& known) {
   choices.planner = "proportional";
@@ -236,7 +232,7 @@ Result<plan::PlanOutcome> find_survivor(const Inputs& inputs, const PlanChoices&
   known.evaluator = &noted;
   Finals finals(inputs, choices, priced);
   MOTLEY_ASSIGN(plan::PlanOutcome outcome, search(known, choices, 0));
-  if (!outcome.plan) return outcome;  // nothing fits with mirrors either
+  if (!outcome.plan) return outcome;
   const bool is_on_few =
       plan::members(*outcome.plan).size() <= static_cast<std::size_t>(inputs.survive);
   if (has_choice(choices) && is_on_few)

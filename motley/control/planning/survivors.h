@@ -32,8 +32,7 @@ inline constexpr int kFinalists = 6;
 /// Are there more devices than the losses to survive?
 bool must_survive(const Inputs& inputs);
 
-/// Prices a plan as it will run, with the inputs' mirrors and commits. Errors with code cost.*:
-/// unknown times.
+/// Prices a plan with its mirrors and commits. Errors with code cost.*: unknown times.
 Result<plan::Price> price_to_run(const Inputs& inputs, const Priced& priced,
                                  const Planned& planned);
 

@@ -17,8 +17,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-/// Two matrices of 2048 x 2048 under Adam on three GPUs: large enough that sharding them pays off
-/// with fast links.
+/// Two 2048 x 2048 matrices under Adam on three GPUs: sharding them pays off with fast links.
 class SurvivorsTest : public ::testing::Test {
  protected:
   Inputs make_inputs(int survive, const std::string& memory = "") const {
@@ -49,7 +48,6 @@ class SurvivorsTest : public ::testing::Test {
     EXPECT_TRUE(answer) << answer.error().message;
     return *std::move(answer);
   }
-  /// Prices a plan by its program, as it will run.
   plan::Price price(const Inputs& inputs, const Answer& answer, const plan::Plan& plan) const {
     return price_to_run(inputs, answer.priced, lower_plan(inputs, plan).value()).value();
   }

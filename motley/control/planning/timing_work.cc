@@ -21,7 +21,6 @@ Result<program::Program> reference_program(const Inputs& inputs, std::int64_t sa
   return program;
 }
 
-/// Returns the workers' tasks for whole steps.
 Result<std::vector<TimingTask>> pace_work(const Inputs& inputs, const PaceWork& work) {
   std::vector<double> speeds;
   for (const DeviceId id : work.devices) speeds.push_back(inputs.cluster.device(id).speed);

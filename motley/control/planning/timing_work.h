@@ -32,11 +32,10 @@ struct TaskPrograms {
   std::vector<TimedProgram> programs;
 };
 
-/// Returns the work of a task's workers; the first is the timed one. In the shared setting
-/// neighbours do the same work concurrently, as far as there are processors.
+/// Returns the work of a task's workers, the timed one first. In the shared setting neighbours do
+/// the same, as far as there are processors.
 std::vector<TimingTask> operator_work(const Inputs& inputs, const TaskPrograms& timed);
 
-/// Whole steps of one machine's devices, with each device's samples.
 struct PaceWork {
   std::vector<DeviceId> devices;
   std::vector<std::int64_t> samples;

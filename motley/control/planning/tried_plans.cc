@@ -15,8 +15,7 @@
 namespace motley::control {
 namespace {
 
-/// The names of a plan's measured step in a store: its form, which is the plan without the devices'
-/// shares, and the whole plan.
+/// Names of a plan's measured step in a store: its form, without devices' shares, and the whole.
 struct TriedName {
   std::string form, whole;
 };
@@ -33,7 +32,6 @@ TriedName name_tried(const plan::Plan& plan, const cluster::Cluster& cluster) {
   return {name, name + hash_hex(plan::print_plan(plan, cluster))};
 }
 
-/// Earlier runs' measurements of plans, newest first.
 class TriedPlans {
  public:
   TriedPlans(const std::vector<cost::PredictionEntry>& earlier, const Inputs& inputs)
@@ -62,7 +60,6 @@ class TriedPlans {
   std::vector<const cost::PredictionEntry*> found_;  ///< newest first
 };
 
-/// Prices the plan as it will run, if it must survive losses.
 Result<plan::Price> price_of(const Inputs& inputs, const Priced& priced, const plan::Plan& plan) {
   if (!must_survive(inputs)) return priced.evaluator->price(plan);
   MOTLEY_ASSIGN(const Planned planned, lower_plan(inputs, plan));

@@ -9,8 +9,7 @@ namespace motley::control {
 Result<void> remember_tried(const Inputs& inputs, const plan::Alternative& tried,
                             cost::ProfileStore& store);
 
-/// Adds earlier runs' measurements to the answer's plan and its alternatives. An alternative that
-/// was faster replaces the answer.
+/// Adds earlier measurements to the plan and its alternatives; a faster alternative replaces it.
 Result<void> prefer_measured(const Inputs& inputs, Answer& answer);
 
 }  // namespace motley::control

@@ -33,7 +33,6 @@ std::vector<std::string> names_before(const cluster::Cluster& before,
   return names;
 }
 
-/// Plans and predicts the question; an error is an answer, too.
 Result<void> plan_it(const WhatIf& question, const Asked& asked, const Outside& outside,
                      Consequence& consequence) {
   Question there = asked.question;
@@ -66,8 +65,7 @@ Consequence consider(const WhatIf& question, const Asked& asked, const Outside& 
   return consequence;
 }
 
-/// Reads and lowers the model once for all questions. If it cannot be read, each question reports
-/// that.
+/// Reads and lowers the model once. If it cannot be read, each question says so.
 Asked with_model(Asked asked) {
   if (auto model = graph::read_model(asked.question.model)) {
     asked.question.read = std::make_shared<const graph::Model>(*std::move(model));

@@ -13,20 +13,19 @@ namespace motley::control {
 
 /// A question about a planned training: the same on other machines, or with another batch.
 struct WhatIf {
-  std::string what;  ///< as asked
+  std::string what;
   cluster::Edited machines;
   std::int64_t global_batch = 0;
 };
 
-/// The training of a question.
 struct Asked {
   cluster::Cluster cluster;  ///< as in its file
   Question question;         ///< its cluster is ignored
   PlanChoices choices;
 };
 
-/// Parses an edit of the cluster (cluster/edit.h), "batch 256" or "batch x2". Usage errors as of
-/// edits; code cluster.edit or explain.batch.
+/// Parses an edit (cluster/edit.h), "batch 256" or "batch x2". Usage errors cluster.edit,
+/// explain.batch.
 Result<WhatIf> parse_what_if(const std::string& text, const Asked& asked);
 
 /// Returns common questions about a plan: one more device of each kind where one is; without each
@@ -36,20 +35,18 @@ Result<WhatIf> parse_what_if(const std::string& text, const Asked& asked);
 std::vector<WhatIf> obvious_what_ifs(const Asked& asked, const Inputs& inputs,
                                      const plan::Plan& plan, const Predicted& predicted);
 
-/// The planner's answer to a question.
 struct Consequence {
   std::string what;
   std::int64_t global_batch = 0;
-  cluster::Cluster cluster;        ///< as in its inputs
+  cluster::Cluster cluster;
   std::vector<std::string> names;  ///< of its devices, before the change
   plan::PlanOutcome outcome;       ///< as of `motley plan` for the edited file
   std::optional<double> per_hour;  ///< price of the machines, if all have one
-  bool is_infeasible = false;      ///< nothing fits
-  std::string why_not;             ///< without a plan: the reason, or what is unknown
-  /// Device times that are modelled because nobody measured them (search::Costs); names as after
-  /// the change.
+  bool is_infeasible = false;
+  std::string why_not;  ///< without a plan: the reason, or what is unknown
+  /// Times that are modelled, not measured (search::Costs), by names after the change.
   std::vector<std::string> modelled;
-  double elapsed_s = 0;  ///< of prices and search
+  double elapsed_s = 0;
 
   bool is_feasible() const { return outcome.plan.has_value(); }
   /// None: unknown, or no plan.
@@ -63,8 +60,8 @@ struct Consequence {
 std::vector<Consequence> find_consequences(const std::vector<WhatIf>& questions, const Asked& asked,
                                            const Outside& outside);
 
-/// Returns the indices of the consequences, fastest first (samples per second), or cheapest first
-/// (cost per sample). Equal and unknown ones stay in order; unknown ones come last.
+/// Returns indices, fastest (samples per second) or cheapest (per sample) first. Unknown ones come
+/// last; equal ones stay in order.
 std::vector<std::size_t> order_by_speed(const std::vector<Consequence>& consequences);
 std::vector<std::size_t> order_by_cost(const std::vector<Consequence>& consequences);
 

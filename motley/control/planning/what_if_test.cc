@@ -62,7 +62,6 @@ class WhatIfTest : public ::testing::Test {
     return find_consequences(questions, asked_, outside_);
   }
 
-  /// Plans from the file's text, as `motley plan` does.
   plan::PlanOutcome planned(const cluster::Cluster& cluster, std::int64_t batch) const {
     const std::string path = directory_.file("edited.toml");
     EXPECT_TRUE(write_file_atomic(path, cluster::print_cluster(cluster)));
@@ -118,9 +117,9 @@ TEST_F(WhatIfTest, WhatNobodyMeasuredIsModelledAndSaid) {
 TEST_F(WhatIfTest, SpeedAndCostOfAnAnswer) {
   Consequence said = consequences({"+1 a:0"})[0];
   ASSERT_TRUE(said.is_feasible()) << said.why_not;
-  EXPECT_EQ(said.per_hour, 7);  // twice 3, and 1
+  EXPECT_EQ(said.per_hour, 7);
   said.outcome.predicted_step = Seconds(0.5);
-  EXPECT_EQ(said.samples_per_s(), 48);  // 24 in half a second
+  EXPECT_EQ(said.samples_per_s(), 48);
   EXPECT_DOUBLE_EQ(*said.cost_per_sample(), 7.0 / 3600 / 48);
 }
 
@@ -134,14 +133,14 @@ TEST_F(WhatIfTest, ExcludedDevicesStayExcluded) {
   asked_.question.exclude = {"b:0"};
   const Consequence said = consequences({"+1 a:0"})[0];
   ASSERT_TRUE(said.is_feasible()) << said.why_not;
-  EXPECT_EQ(said.per_hour, 6);  // b is excluded
+  EXPECT_EQ(said.per_hour, 6);
   for (const plan::Member& member : plan::members(*said.outcome.plan))
     EXPECT_NE(said.names[member.device.index()], "b:0");
 }
 
 TEST_F(WhatIfTest, AFaultOfOneQuestionIsItsAnswer) {
   const auto said = consequences({"memory b:0 1KiB", "+1 cuda@a", "batch x2"});
-  EXPECT_TRUE(said[0].is_feasible()) << said[0].why_not;  // b is left idle
+  EXPECT_TRUE(said[0].is_feasible()) << said[0].why_not;
   EXPECT_TRUE(said[2].is_feasible()) << said[2].why_not;
   asked_.choices.planner = "equal";
   const Consequence full = consequences({"memory b:0 1KiB"})[0];
@@ -164,7 +163,7 @@ TEST_F(WhatIfTest, BatchesByNumberAndFactor) {
 }
 
 TEST_F(WhatIfTest, TheObviousQuestions) {
-  asked_.choices.planner = "equal";  // both devices work
+  asked_.choices.planner = "equal";
   Question there = asked_.question;
   there.made = asked_.cluster;
   Inputs inputs = read_inputs(there, listener_).value();

@@ -70,7 +70,6 @@ class BestBatches {
   }
 
  private:
-  /// A program for steps of a batch.
   struct Way {
     StepByStep steps;
     std::set<std::string> devices;
@@ -123,7 +122,6 @@ class BestBatches {
     }
   }
 
-  /// Null: there is none.
   Result<Way*> find_way(std::int64_t batch, const std::set<std::string>& without) {
     const Slowness slowness = slowness_at(choices_.conditions.slow_downs, now_);
     const auto [known, is_new] = ways_.try_emplace({batch, without, slowness});

@@ -8,8 +8,7 @@
 
 namespace motley::control {
 
-/// The noise scale of a training's gradients (adapt/noise_scale.h) over the samples taken: linear
-/// between points, constant before the first and after the last.
+/// The noise scale (adapt/noise_scale.h) over samples taken: linear between points, else constant.
 struct NoiseCourse {
   std::vector<std::pair<double, double>> points;  ///< samples taken, noise scale; at least one
 

@@ -76,7 +76,6 @@ class WithoutSquares : public OtherCompute {
   }
 };
 
-/// Returns the simulated time.
 class SimulatedClock : public Clock {
  public:
   explicit SimulatedClock(const Nanoseconds& now) : now_(now) {}
@@ -121,7 +120,6 @@ std::set<std::string> absent_of(const RehearsalChoices& choices) {
   return choices.rent ? absent_devices(choices.rent->machines) : std::set<std::string>();
 }
 
-/// A program for the steps of a generation.
 struct Generation {
   StepByStep steps;
   std::optional<StepByStep> uncounted = {};  ///< computes no squares; none: not needed yet
@@ -139,7 +137,7 @@ struct Generation {
 class RehearsedAdapting : public Adapting {
  public:
   using Adapting::Adapting;
-  std::int64_t saved_step = 0;  ///< of the last one
+  std::int64_t saved_step = 0;
 
  private:
   run::Recovery open_checkpoint(const std::string&) override {
@@ -150,9 +148,8 @@ class RehearsedAdapting : public Adapting {
   }
 };
 
-/// A job with simulated processes. It passes losses and arrivals of devices to Adapting and carries
-/// out Adapting's orders, as a run does. A job that ends because devices are missing restarts when
-/// they return.
+/// A job with simulated processes, which passes losses and arrivals to Adapting and obeys its
+/// orders. A job that ended because devices are missing restarts when they return.
 class Rehearsing {
  public:
   Rehearsing(const ChosenPlan& chosen, Adaptation adaptation, const RehearsalChoices& choices,
@@ -233,9 +230,6 @@ class Rehearsing {
     return RehearsedMarket(renting_policy(), choices_.conditions);
   }
 
-  // The job.
-
-  /// Starts the processes of the present devices with the first plan.
   Result<void> begin() {
     adaptation_.absent = {availability_.gone().begin(), availability_.gone().end()};
     job_.changes->absent = adaptation_.absent;
@@ -256,7 +250,6 @@ class Rehearsing {
     return {};
   }
 
-  /// Steps are counted in samples if the batch changes.
   bool is_done() const {
     return adaptation_.batches ? rehearsed_.samples >= choices_.steps * first_batch_
                                : step_ >= choices_.steps;
@@ -278,8 +271,7 @@ class Rehearsing {
     rehearsed_.lost += to_seconds(time);
   }
 
-  /// Restarts the job, which ended because devices were missing, once there is a plan for the
-  /// present ones.
+  /// Restarts a job that ended because devices were missing, once there is a plan.
   Result<void> begin_again() {
     std::vector<DeviceId> there;
     for (const DeviceId device : inputs_.devices)
@@ -336,8 +328,6 @@ class Rehearsing {
     step_ = saved;
   }
 
-  // Devices that leave and join.
-
   void see(const AvailabilityTrace::Event& event) {
     const std::string& device = event.device;
     const int process = process_of(device);
@@ -371,7 +361,6 @@ class Rehearsing {
     if (!adapting_->on_loss(process, why)) end_job();
   }
 
-  /// Ends the job because devices are missing, and drops the steps since the last checkpoint.
   void end_job() {
     has_ended_ = true;
     due_.clear();
@@ -392,8 +381,6 @@ class Rehearsing {
     for (AvailabilityTrace::Event& event : market_->take_events())
       availability_.add(std::move(event));
   }
-
-  // Orders to processes.
 
   void obey() {
     while (auto order = adapting_->next_order()) {
@@ -430,7 +417,6 @@ class Rehearsing {
     }
   }
 
-  /// Begins the next program.
   Result<void> change() {
     const Due due = std::move(due_.front());
     due_.pop_front();
@@ -560,7 +546,6 @@ class Rehearsing {
     taken_.emplace_back(rehearsed_.samples, rehearsed_.progress);
   }
 
-  /// Reports the parts of the step as workers do.
   void tell_parts(const StepByStep::Times& times) {
     const program::Program& program = current_->steps.program();
     for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
@@ -601,7 +586,7 @@ class Rehearsing {
   std::optional<RehearsedMarket> market_;
   AvailabilityTrace availability_;
   adapt::DrawnNoise drawn_;
-  const std::int64_t first_batch_;  // samples
+  const std::int64_t first_batch_;
   NotesOnly listener_;
   Nanoseconds now_ = 0;
   const SimulatedClock clock_{now_};
@@ -611,16 +596,16 @@ class Rehearsing {
   std::optional<RehearsedAdapting> adapting_;
   std::optional<MachineRenting> rented_;
   std::vector<std::shared_ptr<Generation>> generations_;
-  std::shared_ptr<Generation> current_;  // running
-  int number_ = 0;                       // of the change that brought it
-  std::int64_t counts_every_ = 1;        // noise is measured every this many steps
+  std::shared_ptr<Generation> current_;
+  int number_ = 0;                 // of the change that brought it
+  std::int64_t counts_every_ = 1;  // noise is measured every this many steps
   std::deque<Due> due_;
-  std::set<int> running_;        // processes
-  bool has_ended_ = false;       // the job ended because devices are missing
-  std::int64_t step_ = 0;        // steps done
+  std::set<int> running_;
+  bool has_ended_ = false;  // the job ended because devices are missing
+  std::int64_t step_ = 0;
   std::int64_t stopped_at_ = 0;  // step at which the job stopped with a checkpoint
   std::map<std::int64_t, std::int64_t> attempts_;  // of steps that were lost
-  // samples and progress, by steps done
+  // Samples and progress, by steps done.
   std::vector<std::pair<std::int64_t, double>> taken_ = {{0, 0}};
   Rehearsed rehearsed_;
 };
@@ -659,7 +644,6 @@ Adaptation without_policy(const ChosenPlan& chosen, const Adaptation& adaptation
   return still;
 }
 
-/// Computes each step with the fastest plan at that time.
 class KnowingAll {
  public:
   KnowingAll(const ChosenPlan& chosen, const Adaptation& adaptation,
@@ -711,8 +695,7 @@ class KnowingAll {
     return none;
   }
 
-  /// Returns the end of the fastest step from now on that no loss interrupts; none: no plan can do
-  /// it.
+  /// End of the fastest step from now on that no loss interrupts; none: no plan can do it.
   Result<std::optional<Nanoseconds>> find_end(std::size_t step) {
     std::set<std::string> without = availability_.gone();
     std::optional<Nanoseconds> best;

@@ -42,8 +42,7 @@ class AskingAt : public policy::Policy {
   std::shared_ptr<std::vector<std::string>> refusals = std::make_shared<std::vector<std::string>>();
 };
 
-/// Two devices that take 10 us an instruction and a bit more than 100 us an all-reduce
-/// (testing/fake_outside.h).
+/// 10 us an instruction, a bit more than 100 us an all-reduce (testing/fake_outside.h).
 class RehearsalTest : public SmallQuestionTest {
  protected:
   RehearsalTest() {
@@ -102,7 +101,7 @@ TEST_F(RehearsalTest, PartsOfAStepAreThoseOfTheCurves) {
   const search::StepEvaluator& evaluator = *chosen_->priced.evaluator;
   const auto times = evaluator.group_times(chosen_->inputs.devices);
   ASSERT_THAT(*steps_, SizeIs(10));
-  EXPECT_THAT((*steps_)[0].devices, IsEmpty());  // the first step of a program, as in a run
+  EXPECT_THAT((*steps_)[0].devices, IsEmpty());
   const policy::StepSeen& seen = (*steps_)[1];
   EXPECT_EQ(seen.global_batch, 8);
   ASSERT_THAT(seen.devices, SizeIs(2));
@@ -124,8 +123,7 @@ TEST_F(RehearsalTest, PartsOfAStepAreThoseOfTheCurves) {
   }
 }
 
-// Decided after step 3, when 4 are done, it begins 2 later and costs its pause. Nothing moves,
-// because both devices have everything.
+// Decided when 4 steps are done, it begins 2 later and costs its pause; nothing has to move.
 TEST_F(RehearsalTest, AChangeBeginsWhenItIsPreparedAndCostsItsPause) {
   const Rehearsed rehearsed = run(adaptation({{3, policy::UseSplit{{{"a:0", 4}, {"a:1", 4}}}}}));
   ASSERT_THAT(rehearsed.decisions, SizeIs(2));
@@ -143,7 +141,6 @@ TEST_F(RehearsalTest, AChangeBeginsWhenItIsPreparedAndCostsItsPause) {
   EXPECT_EQ((*steps_)[5].plan, 0);
   EXPECT_EQ((*steps_)[6].plan, 1);
   EXPECT_EQ((*steps_)[7].devices[0].samples, 4);
-  // A change decided too late never begins.
   const Rehearsed late = run(adaptation({{8, policy::UseSplit{{{"a:0", 4}, {"a:1", 4}}}}}));
   EXPECT_EQ(late.changes, 0);
 }
@@ -172,8 +169,8 @@ TEST_F(RehearsalTest, SameSeedSameTraining) {
   EXPECT_LT(*least, *most);
 }
 
-// a:1 is lost in the middle of step 4 for good. The step is lost, the pending change with a:1 is
-// dropped, a:0 gets the batch, and a request with a:1 is refused.
+// a:1 is lost in the middle of step 4. The step is lost, the pending change with a:1 is dropped,
+// a:0 gets the batch, and a request with a:1 is refused.
 TEST_F(RehearsalTest, WhoIsLeftDoesTheStepAgain) {
   const double step = run(adaptation()).step_s[0];
   choices_.conditions.absences = {{"a:1", Seconds(4.5 * step), Seconds(1e6)}};
@@ -201,15 +198,13 @@ TEST_F(RehearsalTest, WhoComesBackTakesPartAgain) {
   EXPECT_EQ(rehearsed.decisions[2].choice.why, "the batch split 6:2: with a:1");
   EXPECT_EQ(rehearsed.changes, 2);
   EXPECT_NEAR(rehearsed.step_s.back(), step, 1e-12);
-  // Without a policy it is the same.
   const auto planned = rehearse_as_planned(*chosen_, adaptation(), choices_, listener_);
   ASSERT_TRUE(planned) << planned.error().message;
   EXPECT_EQ(planned->policy, "none");
   EXPECT_EQ(planned->step_s, rehearsed.step_s);
 }
 
-// All of the plan's devices are lost. Training continues from the checkpoint after step 4 once they
-// return.
+// All of the plan's devices are lost. Once they return they continue from the checkpoint.
 TEST_F(RehearsalTest, WhereNobodyIsLeftTheLastCheckpointIs) {
   const double step = run(adaptation()).step_s[0];
   choices_.conditions.absences = {{"a:0", Seconds(6.5 * step), Seconds(1)},
@@ -285,8 +280,7 @@ RentRehearsal rented(double deadline, bool is_there = true) {
   return rent;
 }
 
-// a:0 alone, at twice the step of both, would be late. So a:1 is requested and arrives; it is paid
-// all the time.
+// a:0 alone takes twice the step and would be late, so a:1 is requested; it is always paid.
 TEST_F(RehearsalTest, WhoIsLostIsRentedAgainWhereItWouldBeLate) {
   choices_.steps = 100;
   const double step = run(adaptation()).step_s[0];
@@ -305,7 +299,6 @@ TEST_F(RehearsalTest, WhoIsLostIsRentedAgainWhereItWouldBeLate) {
               ::testing::Contains(::testing::Field(
                   &policy::Decision::choice,
                   ::testing::Field(&policy::Choice::why, HasSubstr("asks for 1 cpu spot z")))));
-  // Without renting it continues alone.
   choices_.rent->choices.rule = elastic::RentingRule::kNone;
   const Rehearsed alone = run(adaptation());
   EXPECT_EQ(alone.rent->policy, "none");

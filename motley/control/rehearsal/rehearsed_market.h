@@ -14,34 +14,30 @@
 
 namespace motley::control {
 
-/// How a rehearsed training rents machines.
 struct RentRehearsal {
   MarketQuestion question;
   std::vector<elastic::JobMachine> machines;
   RentChoices choices;
 };
 
-/// The costs of a rehearsed training.
 struct RehearsedRent {
   std::string policy;
   double paid = 0;
-  Seconds spare;     ///< until the deadline; negative: late
-  int asked = 0;     ///< machines requested
-  int came = 0;      ///< machines that arrived
-  int lost = 0;      ///< machines taken back
-  int returned = 0;  ///< machines returned before the end
+  Seconds spare;  ///< until the deadline; negative: late
+  int asked = 0;
+  int came = 0;
+  int lost = 0;
+  int returned = 0;  ///< returned before the end
 };
 
-/// Devices of the machines that are not there at first.
 std::set<std::string> absent_devices(const std::vector<elastic::JobMachine>& machines);
 
-/// The lives of rented machines in a rehearsal. A requested machine arrives after its offer's cold
-/// start, unless the conditions make it absent then. It is taken back at an age drawn from the
-/// market and lifetimes (elastic/spot_risk.h), or when an absence begins, and a notice comes
-/// before, as the offer says. The same seed gives the same lives under every policy.
+/// Lives of rented machines. A requested machine arrives after its offer's cold start, unless it is
+/// absent then by the conditions. It is taken back at an age drawn from market and lifetimes
+/// (elastic/spot_risk.h), or when an absence begins, after the offer's notice. The same seed gives
+/// the same lives under every policy.
 class RehearsedMarket : public MachineMarket {
  public:
-  /// `policy`: rents there.
   RehearsedMarket(const elastic::JobRenting& policy, const simulate::Conditions& conditions);
 
   /// The conditions' absences of devices that are not rented.
@@ -51,8 +47,7 @@ class RehearsedMarket : public MachineMarket {
   void come(std::size_t machine, Seconds at) override;
   void go(std::size_t machine, Went went) override;
 
-  /// Removes and returns the returned devices, which have no more events, and the other devices'
-  /// events.
+  /// Removes and returns devices that were returned, and the events of the others.
   std::vector<std::string> take_left() { return std::exchange(left_, {}); }
   std::vector<AvailabilityTrace::Event> take_events() { return std::exchange(events_, {}); }
 
@@ -67,10 +62,10 @@ class RehearsedMarket : public MachineMarket {
   const elastic::RentingJob job_;
   std::uint64_t seed_;
   std::vector<elastic::SpotRisk> risks_;  // by offer
-  std::vector<double> factors_;           // likewise
-  std::vector<Spans> away_;               // by machine, from the conditions, in order of beginning
-  std::vector<std::uint32_t> lives_;      // lives begun, by machine
-  std::vector<Seconds> until_;  // end of the current life, by machine; the earliest return
+  std::vector<double> factors_;
+  std::vector<Spans> away_;           // by machine, from the conditions, in order of beginning
+  std::vector<std::uint32_t> lives_;  // lives begun, by machine
+  std::vector<Seconds> until_;        // end of the current life, by machine; the earliest return
   std::vector<simulate::Absence> others_;
   std::vector<AvailabilityTrace::Event> events_;
   std::vector<std::string> left_;

@@ -33,7 +33,7 @@ RehearsedMarket market(const simulate::Conditions& conditions, const RentRehears
   return {renting(of), conditions};
 }
 
-constexpr std::size_t kSpot = 1;  // machine b
+constexpr std::size_t kSpot = 1;
 
 TEST(RehearsedMarket, MachinesGoWhereTheirAbsencesBegin) {
   simulate::Conditions conditions;
@@ -58,7 +58,7 @@ TEST(RehearsedMarket, WhoIsAskedForComesBehindItsStart) {
               ElementsAre(AvailabilityTrace::Event{30 * kRentSecond, "b:0", What::kArrival},
                           AvailabilityTrace::Event{30 * kRentSecond, "b:1", What::kArrival}));
   of.come(kSpot, Seconds(30));
-  of.come(0, Seconds(30));  // owned
+  of.come(0, Seconds(30));
   const RehearsedRent ended = of.end(renting(), Seconds(100));
   EXPECT_EQ(ended.asked, 1);
   EXPECT_EQ(ended.came, 1);

@@ -8,17 +8,15 @@
 
 namespace motley::control {
 
-/// The surveyed machines as one cluster, with notes for people.
 struct FoundCluster {
   cluster::Cluster cluster;
   std::vector<std::string> notes;
 };
 
-/// Makes nodes with their own names (with the requested names, where own names are equal), their
-/// devices, and the links from find_links.
+/// Makes nodes by their own names (equal ones: as requested), devices, and links by find_links.
 Result<FoundCluster> make_found_cluster(const FoundHosts& found, const std::string& name);
 
-/// Describes the effects of a host's calendar that is off by more than a second; "": it is not.
+/// Describes the effects of a calendar that is off by more than a second; "": none.
 std::string clock_note(const std::string& host, Seconds ahead);
 
 }  // namespace motley::control

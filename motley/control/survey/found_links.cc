@@ -28,7 +28,6 @@ using Flows = std::vector<WireFlow>;
 
 NodeId node_of(std::size_t host) { return NodeId(static_cast<std::int64_t>(host)); }
 
-/// Rounds to three digits.
 double rounded(double value) {
   if (!(value > 0)) return 0;
   const double unit = std::pow(10.0, std::floor(std::log10(value)) - 2);
@@ -46,7 +45,6 @@ Seconds rounded(Seconds seconds) {
   return parse_seconds(cluster::short_seconds(value)).value_or(value);
 }
 
-/// Returns the median of identical pairs.
 Joint middle(const std::vector<Joint>& joints) {
   std::vector<double> rates, latencies;
   for (const Joint& joint : joints) {
@@ -130,7 +128,6 @@ class Written {
     return members;
   }
 
-  /// Rate of a single flow.
   BytesPerSecond rate(const WireFlow& flow) const {
     BytesPerSecond rate = link(taken(flow)).bandwidth;
     for (const std::size_t host : {flow.from, flow.to})
@@ -151,7 +148,6 @@ class Written {
   const std::vector<std::optional<BytesPerSecond>>& cards_;
 };
 
-/// Finds the links of one survey.
 class Finding {
  public:
   explicit Finding(const Wires& wires)
@@ -161,7 +157,6 @@ class Finding {
     if (!write_one() && !write_cards()) write_groups();
   }
 
-  /// Adds what depends on the links.
   FoundLinks finish() {
     if (found_.links.empty()) return std::move(found_);
     const Written written(wires_.hosts, found_);
@@ -207,8 +202,7 @@ class Finding {
     return firsts;
   }
 
-  /// Loads of several flows of the host in each measured direction, or else of the first host of
-  /// its group.
+  /// Loads of several flows of the host by direction, or else those of the first identical host.
   std::vector<const Load*> card_loads(std::size_t host) const {
     std::vector<const Load*> loads;
     for (const Load& load : wires_.loads)
@@ -264,9 +258,8 @@ class Finding {
     return false;
   }
 
-  /// The connection of two groups.
   struct Across {
-    std::size_t a, b;  // groups
+    std::size_t a, b;
     Joint joint;
     std::size_t pairs;
   };
@@ -281,8 +274,7 @@ class Finding {
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       if (groups_[i].size() < 2) continue;
       const Joint inner = middle(joints_between(joints_, groups_[i], groups_[i]));
-      // A group like `usual` needs no link of its own, unless another link would replace the common
-      // one.
+      // A group like `usual` needs a link only where another link would replace the common one.
       if (joined.contains(i) || !are_identical(inner, usual))
         found_.links.push_back(make_link(groups_[i], inner));
     }
@@ -340,8 +332,7 @@ class Finding {
     return rounded(least);
   }
 
-  /// Returns the expected rate of several flows of one host. At a switch the host has one port for
-  /// all.
+  /// Expected rate of several flows of one host, which at a switch has one port for all.
   double expected(const Written& written, const Flows& flows) const {
     std::map<std::size_t, double> by_link;
     for (const WireFlow& flow : flows) by_link[written.taken(flow)] += alone(written, flow);
@@ -402,7 +393,7 @@ class Finding {
 
   /// Chooses partners of different groups, those with the highest rate first.
   Flows card_flows(std::size_t host, Direction direction) const {
-    std::vector<std::pair<std::size_t, std::size_t>> others;  // place in its group, host
+    std::vector<std::pair<std::size_t, std::size_t>> others;
     for (const Group& group : groups_) {
       std::size_t place = 0;
       for (const std::size_t other : group)

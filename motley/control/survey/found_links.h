@@ -15,7 +15,6 @@ struct Joint {
   Seconds latency;
 };
 
-/// The measured pairs of hosts, by number.
 class Joints {
  public:
   explicit Joints(const Wires& wires);
@@ -39,7 +38,6 @@ bool are_identical(const Joint& a, const Joint& b);
 /// ascend by their first host, and hosts within groups. O(pairs measured x groups).
 std::vector<std::vector<std::size_t>> find_groups(const Joints& joints);
 
-/// The links that a cluster file needs between its nodes.
 struct FoundLinks {
   std::vector<cluster::Link> links;
   std::vector<std::optional<BytesPerSecond>> cards;  ///< Node::bandwidth, by host

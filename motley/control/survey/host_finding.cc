@@ -19,16 +19,14 @@ constexpr double kAnswering = 30;  // seconds
 constexpr double kTogether = 2.0;  // seconds for which loads are sent
 constexpr double kTellEvery = 5;   // seconds
 
-/// Measures what a survey asks for, through the hosts' agents.
 class WireMeasuring {
  public:
   WireMeasuring(run::Hosts& hosts, const std::vector<std::string>& names)
       : hosts_(hosts), names_(names), word_(run::random_word()) {}
 
-  /// Makes each host listen for the others.
   Result<void> listen() {
     for (std::size_t i = 0; i < names_.size(); ++i) {
-      std::set<std::string> addresses;  // as the others see it
+      std::set<std::string> addresses;
       for (std::size_t from = 0; from < names_.size(); ++from)
         if (from != i) addresses.insert(address({from, i}));
       // With several addresses it listens on all.

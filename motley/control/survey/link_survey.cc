@@ -24,8 +24,7 @@ void LinkSurvey::want(std::size_t a, std::size_t b) {
   if (a != b && !measured_.contains(pair)) pending_.push_back(pair);
 }
 
-/// Adds all pairs in tournament rounds, each with every host once: the first stays, the others
-/// rotate.
+/// Adds all pairs in rounds of a tournament: the first host stays, the others rotate.
 void LinkSurvey::want_all(const std::vector<std::size_t>& hosts) {
   constexpr std::size_t kNobody = static_cast<std::size_t>(-1);
   std::vector<std::size_t> seats = hosts;

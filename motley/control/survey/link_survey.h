@@ -40,8 +40,7 @@ class LinkSurvey {
     std::vector<WireFlow> flows;  ///< a pair has one
   };
   std::optional<Batch> next();
-  /// `measured`: for pairs, two wires per flow, there and back; for loads, one per flow, without
-  /// latency.
+  /// `measured`: two wires per pair, there and back; one per flow of a load, without latency.
   void take(const Batch& batch, const std::vector<Wire>& measured);
 
   const Wires& wires() const { return wires_; }
@@ -67,8 +66,8 @@ class LinkSurvey {
   std::vector<Pair> pending_;                              // in the order of measuring
   std::vector<std::pair<Pair, BytesPerSecond>> doubtful_;  // with their concurrent rates
   std::set<Pair> measured_;
-  std::vector<BytesPerSecond> best_;  // by host
-  std::set<std::size_t> known_;       // hosts that were measured alone
+  std::vector<BytesPerSecond> best_;
+  std::set<std::size_t> known_;  // hosts that were measured alone
   bool has_drawn_ = false;
   int disturbed_ = 0;
   std::vector<Load> low_;  // measured once

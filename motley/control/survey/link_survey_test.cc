@@ -65,7 +65,7 @@ class Invented {
 
   int rounds = 0, loads = 0;
   std::size_t most_at_once = 0;
-  std::map<std::pair<std::size_t, std::size_t>, int> pairs;  // requests per pair
+  std::map<std::pair<std::size_t, std::size_t>, int> pairs;
 
  private:
   std::vector<Wire> send(const std::vector<WireFlow>& flows) {
@@ -97,7 +97,6 @@ Wires survey(Invented& network, std::size_t hosts) {
   return survey.wires();
 }
 
-/// Expects a survey of the network to find its cluster's links and cards.
 void expect_found(const cluster::Cluster& cluster, Invented& network) {
   const FoundLinks found = find_links(survey(network, cluster.nodes.size()));
   EXPECT_EQ(found.links, cluster.links);
@@ -111,8 +110,7 @@ TEST(LinkSurvey, IdenticalHostsHaveOneLinkAndAreMeasuredSideBySide) {
   Invented network(cluster);
   expect_found(cluster, network);
   EXPECT_THAT(network.pairs, SizeIs(8 * 7 / 2));
-  // First the four pairs of the first round, one by one, so that each host is known; then six
-  // rounds of four.
+  // The first round's four pairs one by one, so that each host is known; then six rounds of four.
   EXPECT_EQ(network.rounds, 4 + 6);
   EXPECT_EQ(network.most_at_once, 4U);
   EXPECT_EQ(network.loads, 4);  // a host out and in, the ring, and one across
@@ -138,8 +136,8 @@ TEST(LinkSurvey, WhereAllShareASwitchPairsAreMeasuredOneAfterTheOther) {
   const cluster::Cluster cluster = invent(8, all("1Gbps", "capacity = \"1Gbps\""));
   Invented network(cluster);
   expect_found(cluster, network);
-  // After the first round come four concurrent pairs, each of which gets a quarter. Two of them
-  // measured alone prove that; then come the other two and the rest.
+  // Four concurrent pairs get a quarter each. Two of them measured alone prove that; then come the
+  // other two and the rest.
   EXPECT_EQ(network.rounds, 4 + 1 + (28 - 4));
 }
 

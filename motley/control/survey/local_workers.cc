@@ -81,8 +81,8 @@ run::Commands command_of(const job::Order& order, const run::Job& job, run::Host
   run::Commands commands;
   if (const auto* change = std::get_if<run::Change>(&order)) {
     commands.lines.resize(job.devices.size());
-    // A process that has just joined waits for an order that includes it; it would act on this one
-    // alone.
+    // A process that has just joined would act on this order alone; it waits for one that includes
+    // it.
     std::set<int> told(change->processes.begin(), change->processes.end());
     for (int process = 0; change->processes.empty() && process < std::ssize(job.devices); ++process)
       told.insert(process);
@@ -132,8 +132,7 @@ Result<void> write_job(const run::Job& job) {
 /// Turns orders of a job with changing plans into commands, and replicates its state to its hosts.
 class Commander {
  public:
-  /// All outlive it; the job may gain devices. `inherited`: null if this process led from the
-  /// start.
+  /// All outlive it; the job may gain devices. `inherited`: null if this process always led.
   Commander(run::Job& job, run::Hosts& hosts, const run::TakeoverState* inherited,
             const Workers::OnEvent& on_event, const Workers::Orders& orders)
       : job_(job), hosts_(hosts), on_event_(on_event), orders_(orders) {
@@ -333,8 +332,7 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
                   });
   if (outcome.end == run::JobEnd::kFailed) return outcome;
   done = run::bring_traces(hosts_, placed);
-  // The process that publishes models may be on another host, or may have been lost after the last
-  // step.
+  // The process that publishes models may be elsewhere, or lost after the last step.
   const bool has_lost = std::any_of(outcome.exit_codes.begin(), outcome.exit_codes.end(),
                                     [](int code) { return code != 0; });
   const bool may_be_undone = keys ? !is_here || has_lost : !placed.devices[0].host.empty();

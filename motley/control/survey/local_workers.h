@@ -8,13 +8,11 @@
 
 namespace motley::control {
 
-/// Workers that are motley-worker processes (run/launch/launcher.h). They run on this machine, or
-/// under the agents of other machines, which are reached by ssh on demand or are an external
-/// launcher's other ranks. Inputs of timing workers lie in a temporary scratch directory.
+/// Workers that are motley-worker processes (run/launch/launcher.h), here, under other machines'
+/// agents (by ssh on demand), or as an external launcher's ranks.
 class LocalWorkers : public Workers {
  public:
-  /// `worker`: path of motley-worker; `program`: path of motley; `version`: of this program. Starts
-  /// and checks nothing yet.
+  /// `worker`, `program`: paths of motley-worker and motley. Starts and checks nothing.
   explicit LocalWorkers(std::string worker, const std::string& program = "",
                         std::string version = "");
   LocalWorkers(const LocalWorkers&) = delete;

@@ -27,7 +27,6 @@ class LocalWorkersTest : public ::testing::Test {
     std::ofstream(path_) << "#!/bin/sh\n" << script << "\n";
     std::filesystem::permissions(path_, std::filesystem::perms::owner_all);
   }
-  /// A job of two ranks with its files in its run directory.
   run::Job job() const {
     run::Job job;
     job.run_dir = directory_.file("run");
@@ -86,7 +85,7 @@ TEST_F(LocalWorkersTest, ATaskIsAJobWithItsProgramsWritten) {
   EXPECT_EQ(job.device, task.device);
   EXPECT_EQ(read_file(directory_.file("program.txt")).value(),
             program::print_program(*task.programs[0].program));
-  EXPECT_FALSE(std::filesystem::exists(job.programs.at(0)));  // scratch is gone
+  EXPECT_FALSE(std::filesystem::exists(job.programs.at(0)));
 }
 
 TEST_F(LocalWorkersTest, TasksAtTheSameTimeKeepEachOtherCompany) {

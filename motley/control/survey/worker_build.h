@@ -4,8 +4,8 @@
 
 namespace motley::control {
 
-/// The build's description of motley-worker, from motley-worker.json beside it. It keeps `motley`
-/// independent of PyTorch, so that either can be installed without the other.
+/// The build's description of motley-worker (motley-worker.json beside it), which keeps `motley`
+/// independent of PyTorch.
 struct WorkerBuild {
   std::string torch;   ///< "2.15.0": PyTorch of the build; "": there is no worker
   std::string folder;  ///< of the torch package in use
@@ -16,9 +16,8 @@ struct WorkerBuild {
 /// Names the folder of the torch package if that is not beside the worker's.
 inline constexpr const char* kTorchVariable = "MOTLEY_TORCH";
 
-/// Reads the description of the worker at that path, following links. A relative `folder` is
-/// relative to the worker's; without PyTorch there, kTorchVariable names the folder. Without a
-/// readable file there is no worker.
+/// Reads it for the worker at that path, following links. A relative `folder` is relative to the
+/// worker's; without PyTorch there, kTorchVariable names it. No readable file: no worker.
 WorkerBuild read_worker_build(const std::string& worker);
 
 /// Makes this process and its children use a PyTorch that is installed apart from the worker (an

@@ -17,9 +17,8 @@
 
 namespace motley::control {
 
-/// A plan that a training may continue with. Every candidate gives the same result: that of one
-/// device with the same batches. Its programs are made on request and freed when another candidate
-/// runs.
+/// A plan that a training may continue with. All candidates give the result of one device with the
+/// same batches. Programs are made on request and freed when another candidate runs.
 struct Candidate {
   std::string label;                   ///< "the batch split 24:12:4"
   Planned planned;                     ///< without a program until one is made
@@ -35,7 +34,6 @@ struct BatchNow {            ///< stays when devices change
   double lr_factor = 1;
 };
 
-/// Makes a plan for the given devices.
 using Replan = std::function<Result<Candidate>(const std::vector<DeviceId>&, const BatchNow&)>;
 
 /// The known state of a training that another host coordinated.
@@ -56,7 +54,6 @@ struct TakenOver {
   Json policy = nullptr;            ///< state of the deciding policy; null: none
 };
 
-/// A device added to a training's cluster during the run.
 struct Grown {
   DeviceId device;
   run::WorkerDevice worker;
@@ -66,10 +63,10 @@ struct Grown {
 /// How a training may change while it runs.
 struct Adaptation {
   std::deque<Candidate> candidates;
-  int first = 0;  ///< candidate that runs first
+  int first = 0;
   /// Chooses plans; null: only the `given` decisions are carried out.
   std::unique_ptr<policy::Policy> policy = nullptr;
-  /// Makes a new policy for the candidates; null: none is needed.
+  /// Makes the policy for the candidates; null: none is needed.
   std::function<Result<std::unique_ptr<policy::Policy>>(const Adaptation&)> make_policy = nullptr;
   /// The decisions of another run, repeated at the same steps, and the candidate of each.
   std::vector<policy::Decision> given = {};
@@ -81,17 +78,17 @@ struct Adaptation {
   /// Set where the batch changes; its learning-rate factor is the running candidate's.
   std::optional<run::Batches> batches = {};
   std::int64_t least_batch = 1;  ///< fewest samples per step where the batch changes
-  /// Programs compute square norms of gradients (synth/noise/gradient_squares.h), except on one
+  /// Programs compute square norms of gradients (synth/noise/gradient_squares.h), unless on one
   /// device in one micro-batch.
   bool counts_squares = false;
-  std::int64_t counts_every = 1;     ///< computed every this many steps, at first
+  std::int64_t counts_every = 1;     ///< every this many steps, at first
   std::vector<DeviceId> spare = {};  ///< devices beside the candidates' that a split may use
   /// Makes a plan for the present devices and the current batch (replanning.h), so that training
   /// continues when devices are lost, join or leave. Null: losing any device ends it.
   Replan replan = nullptr;
   int survive = 0;  ///< losses at once that every plan must survive
-  /// Prepare plans for single losses during training (ready_plans.h). Nobody else then calls what
-  /// `replan` calls.
+  /// Prepares plans for losses during training (ready_plans.h): only it then calls what `replan`
+  /// calls.
   bool plans_ahead = false;
   std::vector<std::string> absent = {};  ///< devices that are not there at first
   /// `grow` adds a device to the cluster (joiner.h, growth.h); a device added so may be described
@@ -101,38 +98,36 @@ struct Adaptation {
   std::function<std::string(DeviceId)> price = nullptr;
   std::vector<std::string> joiners = {};  ///< texts of all that joined, also in earlier calls
   int port = 0;                           ///< of the control socket; 0: any
-  std::string version = "";               ///< of this program
-  /// Absences of emulated devices (simulate/conditions.h).
+  std::string version = "";
+  /// See simulate/conditions.h.
   std::vector<simulate::Absence> absences = {};
   /// Prices for candidates' predictions once they have programs; null: no predictions.
   std::shared_ptr<const search::Costs> costs = nullptr;
   /// Gives a later candidate its evaluation programs; null: it does not evaluate.
   std::function<Result<void>(Candidate&)> complete = nullptr;
 
-  /// The constant part of the state on standby hosts (takeover.h); null: there are none.
+  /// The constant part of the state on standby hosts (takeover.h); null: no standbys.
   Json standby_state = nullptr;
   /// The state of the training that this host takes over; none: it starts here.
   std::optional<TakenOver> taken_over = {};
   /// Fetches that training's last checkpoint, as `Workers::bring_left_checkpoint` does.
   std::function<Result<std::string>()> bring_checkpoint = nullptr;
 
-  /// The devices of all candidates, the first candidate's before others, then the spare ones. After
-  /// a takeover: in the former coordinator's order.
+  /// The candidates' devices, the first candidate's before others, then the spare ones; after a
+  /// takeover in the former coordinator's order.
   std::vector<DeviceId> devices() const;
 };
 
-/// Makes the candidate's program.
 Result<void> lower_candidate(const Inputs& inputs, const Adaptation& adaptation,
                              Candidate& candidate);
 
-/// Predicts a candidate that has its program. Makes no prediction without prices, or if any time is
-/// unknown.
+/// Predicts a candidate with a program, unless there are no prices or a time is unknown.
 void predict_candidate(const Inputs& inputs, const Adaptation& adaptation, Candidate& candidate);
 
 /// Samples of each device in a plan that splits the batch.
 std::vector<policy::Share> shares_of(const plan::Plan& plan, const cluster::Cluster& cluster);
 
-/// Schema of a policy's state in a checkpoint.
+/// Of a policy's state in a checkpoint.
 inline constexpr const char* kPolicySchema = "motley.policy/1";
 
 }  // namespace motley::control

@@ -27,8 +27,7 @@ policy::Action first_action(const Adaptation& choices, int current,
   return policy::UseBatch{shares_of(runs.planned.plan, cluster), runs.lr_factor};
 }
 
-/// Adds a rank's parts of a step. Of an exchange the shortest time counts: it includes the least
-/// waiting.
+/// Adds a rank's parts of a step. The shortest time of an exchange counts: it waited least.
 void take_parts(const run::WorkerEvent& event, const std::vector<run::WorkerDevice>& devices,
                 std::map<std::int64_t, policy::StepSeen>& steps) {
   const auto parts = event.fields.find("parts");
@@ -49,7 +48,6 @@ void take_parts(const run::WorkerEvent& event, const std::vector<run::WorkerDevi
   seen.blocking = is_first ? blocking : std::min(seen.blocking, blocking);
 }
 
-/// Makes the running plan the run directory's.
 Result<void> write_plan(const RunDirectory& directory, const Candidate& now,
                         const cluster::Cluster& cluster) {
   MOTLEY_RETURN_IF_ERROR(
@@ -182,7 +180,7 @@ Wish Adapting::step(const StepReport& report) {
   if (!plan) return wish;
   controller_.on_step(report.step, Seconds(report.logged.step_s));
   log_.on_step(report.logged.step_s);
-  // the first step of a program touches memory and has cold caches
+  // The first step of a program touches memory and has cold caches.
   const bool is_first = log_.steps() == 1;
   const auto parts = seen_.extract(report.step);
   seen_.erase(seen_.begin(), seen_.lower_bound(report.step));
@@ -236,8 +234,8 @@ std::optional<job::Order> Adapting::next_order() {
   return order;
 }
 
-/// Makes programs of plans to be tried while processes start, so nobody waits for them. After a
-/// takeover the processes have started, and wait.
+/// Makes programs of plans to be tried while processes start and nobody waits for them. After a
+/// takeover the processes wait, so it makes none.
 void Adapting::make_ahead() {
   if (steps_done() == 0 && log_.steps() == 0 && !choices_.taken_over) candidates_.make_next_ahead();
 }
@@ -255,8 +253,7 @@ void Adapting::follow_absences() {
   }
 }
 
-/// Returns the policy's state and the plans that it refers to: the initial ones and the running
-/// one.
+/// Returns the policy's state and the plans that it names: the initial and the running ones.
 std::string Adapting::policy_text() const {
   Json plans = Json::array();
   const auto add = [&](const Candidate& candidate) {
@@ -276,8 +273,7 @@ std::string Adapting::policy_text() const {
       .dump();
 }
 
-/// Returns the state for another coordinator: the plans by the number of their change, any of which
-/// may then be running, and the devices with a process.
+/// Returns the state for standbys: possible plans, by their changes, and devices with a process.
 Json Adapting::will() const {
   Json what = choices_.standby_state;
   what["saved_step"] = controller_.saved_step();
@@ -310,8 +306,7 @@ void Adapting::leave_also(const std::string& key, std::function<Json()> what) {
   controller_.renew_standbys();
 }
 
-/// Notes which losses the plan does not survive and the cost of mirrors. Prepares plans for the
-/// loss of each device during training.
+/// Notes losses that the plan does not survive and the cost of mirrors; prepares for losses.
 void Adapting::look_ahead() {
   if (!choices_.replan || !current().planned.program) return;
   const std::string text = describe_losses(*current().planned.program);

@@ -22,8 +22,8 @@
 namespace motley::control {
 
 /// Drives a job's controller (job/controller.h) during training: feeds it time and steps, offers
-/// candidates as plans, and keeps decisions, the running plan and joining devices in the run
-/// directory. Passes everything on to its listener.
+/// candidates as plans, writes decisions, the running plan and joining devices to the run
+/// directory.
 class Adapting : public Listener, private job::Surroundings {
  public:
   /// All arguments outlive it; the job's devices are the adaptation's.
@@ -45,9 +45,8 @@ class Adapting : public Listener, private job::Surroundings {
   void observe(const policy::Observation& seen, std::int64_t steps_done) {
     controller_.observe(seen, steps_done);
   }
-  /// Logs a decision that begins no plan.
   void record(policy::Decision decision) { controller_.record(std::move(decision)); }
-  std::optional<job::Order> next_order();  ///< next order for workers
+  std::optional<job::Order> next_order();
   /// Handles the end of an elastic job's process, past or imminent. False: the job ends, too.
   bool on_loss(int process, const Error& error) {
     return controller_.on_loss(process, error, now());
@@ -70,9 +69,7 @@ class Adapting : public Listener, private job::Surroundings {
   const std::string& version() const { return choices_.version; }  ///< of all its processes
   /// Ends after the last event. Traces from ranks are put in the order of the last plan.
   Result<void> end(bool has_traces);
-  /// The devices of the running plan, by rank.
   std::vector<run::WorkerDevice> current_devices() const;
-  /// The running plan.
   const Candidate& current() const { return candidates_[current_index()]; }
   int current_index() const { return controller_.generations().current(); }
 
@@ -107,7 +104,7 @@ class Adapting : public Listener, private job::Surroundings {
   std::map<std::string, std::function<Json()>> also_left_;
   std::string said_;  // last note on the cost of losses
   std::optional<Seconds> first_step_at_;
-  AvailabilityTrace absences_;  // from conditions
+  AvailabilityTrace absences_;
 };
 
 }  // namespace motley::control

@@ -68,7 +68,6 @@ class AdaptingTest : public ::testing::Test {
     return lower_plan(inputs_, plan).value();
   }
 
-  /// A step of a generation on `ranks` ranks, led by rank 0.
   void play(std::int64_t step, int generation, int ranks) {
     for (int rank = 0; rank < ranks; ++rank) {
       run::WorkerEvent event = step_event(rank, step, generation == 0 ? 1.0 : 0.5, 0.5, 1.0);
@@ -129,8 +128,7 @@ TEST_F(AdaptingTest, APlanThatIsAskedForIsPreparedAndGoneOnBy) {
   EXPECT_EQ(workers_.changes[0].number, 1);
   EXPECT_EQ(workers_.changes[0].devices.size(), 1u);
   EXPECT_EQ(workers_.changes[0].move.devices.size(), 2u);
-  // The policy saw steps of plan 0, then of plan 1. They have the ranks' reports except for the
-  // first step of each plan, and the shortest time of each exchange.
+  // The policy saw steps of plan 0, then of plan 1, each but the first with the ranks' reports.
   ASSERT_EQ(policy_->steps.size(), 6u);
   EXPECT_TRUE(policy_->steps[0].devices.empty());
   ASSERT_EQ(policy_->steps[1].devices.size(), 2u);
@@ -199,7 +197,6 @@ TEST_F(AdaptingTest, AnotherBatchIsGoneOnBy) {
   const auto kept = decisions();
   EXPECT_EQ(kept[0].choice.action, policy::Action(policy::UseBatch{{{"a:0", 6}, {"a:1", 2}}, 1}));
   EXPECT_EQ(kept[1].choice.action, policy::Action(policy_->wanted));
-  // Another run repeats the decisions.
   const auto again = repeat_decisions(choices_.run_dir + "/decisions.jsonl", inputs_,
                                       adaptation_->candidates[0].planned);
   ASSERT_TRUE(again);

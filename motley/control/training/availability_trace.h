@@ -11,13 +11,11 @@
 
 namespace motley::control {
 
-/// Converts simulated time.
 inline Seconds to_seconds(trace::Nanoseconds time) {
   return Seconds(static_cast<double>(time) / 1e9);
 }
 
-/// The order in which devices leave and return, from the absences of conditions and from events
-/// added meanwhile.
+/// The losses and arrivals of devices, from conditions and from events added meanwhile.
 class AvailabilityTrace {
  public:
   /// kNotice: the device's next loss is announced.
@@ -40,11 +38,9 @@ class AvailabilityTrace {
 
   /// The next event; null: there are no more.
   const Event* next() const { return next_ < events_.size() ? &events_[next_] : nullptr; }
-  /// Advances past the next event.
   Event take();
   /// The next loss of one of these devices; null: none is lost.
   const Event* find_loss(const std::set<std::string>& devices) const;
-  /// The devices that are away now.
   const std::set<std::string>& gone() const { return gone_; }
 
  private:

@@ -80,9 +80,9 @@ class PlayedTraining : public FakeWorkers {
   }
 
   PlayedSteps steps;
-  std::vector<std::int64_t> told_counting;  ///< ordered intervals between counted steps
-  std::vector<std::int64_t> counted;        ///< steps with reported squares
-  std::vector<program::Program> programs;   ///< in the order in which they ran
+  std::vector<std::int64_t> told_counting;
+  std::vector<std::int64_t> counted;
+  std::vector<program::Program> programs;  ///< in the order in which they ran
 
  private:
   struct Due {
@@ -195,8 +195,7 @@ class PlayedTraining : public FakeWorkers {
     return program::find_step_parts(shape, worked, took);
   }
 
-  /// Returns the sizes of noise pieces: all samples of each of several devices, or the
-  /// micro-batches of one device.
+  /// Sizes of noise pieces: the samples of each device, or of each micro-batch of a single one.
   std::vector<std::int64_t> piece_sizes() const {
     std::vector<std::int64_t> sizes;
     for (const program::DeviceProgram& device : program_.devices) sizes.push_back(device.samples);
@@ -223,8 +222,8 @@ class PlayedTraining : public FakeWorkers {
   }
 
   run::Job job_;
-  program::Program program_;  // running
-  bool may_count_ = false;    // it computes squares
+  program::Program program_;
+  bool may_count_ = false;
   int generation_ = 0;
   double lr_factor_ = 1;
   std::int64_t step_ = 0, taken_ = 0, every_ = 1;
@@ -263,8 +262,8 @@ class BatchDecisionsTest : public ::testing::Test {
     train_.trace_steps = 0;
   }
 
-  /// Makes a plan that splits the batch over the first devices of a cluster, for the golden MLP, or
-  /// for the golden CNN with statistics per micro-batch.
+  /// Splits the batch over the first devices of a cluster, for the golden MLP, or for the golden
+  /// CNN with statistics per micro-batch.
   std::unique_ptr<ChosenPlan> choose(const std::string& cluster,
                                      const std::vector<std::int64_t>& split,
                                      std::int64_t micro_batches = 1,
@@ -319,7 +318,6 @@ class BatchDecisionsTest : public ::testing::Test {
   std::vector<policy::Decision> decisions() const {
     return read_decisions(directory().decisions()).value();
   }
-  /// Batch and learning rate of each completed step.
   std::vector<std::pair<std::int64_t, double>> course() const {
     std::vector<std::pair<std::int64_t, double>> course;
     for (const StepReport& step : listener_.steps)
@@ -330,7 +328,6 @@ class BatchDecisionsTest : public ::testing::Test {
     return parse_json(read_file(directory().latest_checkpoint() + "/policy.json").value(), "p")
         .value();
   }
-  /// Plans of all decisions that began one, in order.
   std::vector<plan::Plan> plans(const ChosenPlan& chosen) const {
     std::vector<plan::Plan> plans;
     for (const policy::Decision& each : decisions())
@@ -362,7 +359,6 @@ std::int64_t sum_of(const std::vector<std::pair<std::int64_t, double>>& course) 
   return sum;
 }
 
-/// Each batch policy, by number of micro-batches.
 class BatchPoliciesDecideTest : public BatchDecisionsTest,
                                 public ::testing::WithParamInterface<std::tuple<std::string, int>> {
  protected:
@@ -370,9 +366,8 @@ class BatchPoliciesDecideTest : public BatchDecisionsTest,
   const int times_ = std::get<1>(GetParam());
 };
 
-// 200 steps of 18 samples, then up to 300 in a second call: 5400 samples. Gradients are almost pure
-// noise, so all policies want more than 18 samples a step. SimiGrad's first decision is after 100
-// steps.
+// 200 steps of 18 samples, then up to 300 in a second call: 5400 samples. Gradients are mostly
+// noise, so policies want larger batches. SimiGrad's first decision is after 100 steps.
 TEST_P(BatchPoliciesDecideTest, WithinLimitsAndGoesOnAndIsRepeated) {
   const auto chosen = choose(kEmulated, {6, 6, 6}, times_);
   batch_.least = 17;
@@ -408,7 +403,6 @@ TEST_P(BatchPoliciesDecideTest, WithinLimitsAndGoesOnAndIsRepeated) {
     EXPECT_EQ(steps[step].first, samples) << step;
     EXPECT_NEAR(steps[step].second, 0.02 * batch.lr_factor, 1e-12) << step;
   }
-  // Another run with the same decisions does the same.
   const auto repeated = repeat_decisions(directory().decisions(), chosen->inputs, chosen->planned);
   ASSERT_TRUE(repeated) << repeated.error().message;
   folder_ = "again";
@@ -425,7 +419,6 @@ INSTANTIATE_TEST_SUITE_P(All, BatchPoliciesDecideTest,
                                   std::to_string(std::get<1>(info.param));
                          });
 
-/// Each policy on one device.
 class BatchPoliciesAloneTest : public BatchDecisionsTest,
                                public ::testing::WithParamInterface<std::string> {};
 
@@ -576,8 +569,8 @@ class PricedBatchTest : public SmallQuestionTest {
   }
 };
 
-// Computing squares is in the predicted trace and takes its time. One device uses two micro-batches
-// of nearly as many instructions each.
+// Computing squares takes time in the predicted trace. One device uses two micro-batches, each of
+// nearly as many instructions.
 TEST_F(PricedBatchTest, WhatIsCountedIsPredicted) {
   const std::pair<std::string, std::vector<std::int64_t>> cases[] = {{kOneEmulated, {8}},
                                                                      {kTwoCpus, {6, 2}}};
@@ -597,8 +590,7 @@ TEST_F(PricedBatchTest, WhatIsCountedIsPredicted) {
   }
 }
 
-// With prices, all devices of the cluster may be used. But one device whose batch norm has
-// statistics per micro-batch stays alone.
+// With prices all devices may be used, but a single device with batch norm per micro-batch stays.
 TEST_F(PricedBatchTest, OwnStatisticsLeaveADeviceAlone) {
   const auto may_take = [&](std::int64_t micro_batches) {
     const auto chosen = choose(kEmulated, {12, 0, 0}, micro_batches);
@@ -610,7 +602,7 @@ TEST_F(PricedBatchTest, OwnStatisticsLeaveADeviceAlone) {
   const std::string text =
       read_file(motley::testing::source_path("tests/golden/graph/cnn.txt")).value();
   const graph::Graph graph = graph::parse_graph(text, "cnn").value();
-  const std::vector<std::byte> zeros(4 * 16 * 8 * 3 * 3);  // the largest tensor
+  const std::vector<std::byte> zeros(4 * 16 * 8 * 3 * 3);
   std::vector<NamedTensor> tensors;
   for (const graph::ValueRole role : {graph::ValueRole::kParameter, graph::ValueRole::kBuffer})
     for (const ValueId id : graph::values_with_role(graph, role)) {

@@ -20,7 +20,6 @@ namespace {
 /// Default limit of the batch, in first batches.
 constexpr std::int64_t kUsualGrowth = 16;
 
-/// Most groups of devices considered.
 constexpr std::size_t kMostGroups = 24;
 
 /// One device needs two micro-batches to compare gradients, unless its plan has more.
@@ -32,8 +31,7 @@ struct Devices {
   std::vector<adapt::LearnedGroup> groups;
 };
 
-/// Micro-batches per step of several devices. Their number stays, and each device's samples are a
-/// multiple of it.
+/// Micro-batches per step of several devices; constant, and a divisor of each device's samples.
 std::int64_t micro_batches(const plan::Plan& plan) { return plan.replicas.front().micro_batches; }
 
 Result<adapt::BatchBounds> find_bounds(const ChosenPlan& chosen, const BatchChoices& choices) {
@@ -64,14 +62,13 @@ std::optional<DeviceId> only_device(const plan::Plan& plan) {
   return members.size() == 1 ? std::optional(members.front().device) : std::nullopt;
 }
 
-/// Micro-batches per step of a single device.
 std::int64_t micro_batches_alone(const plan::Plan& plan) {
   return std::max(kFewestMicroBatches, micro_batches(plan));
 }
 
-/// Does batch norm use statistics per micro-batch? Then a single device measures the noise of all
-/// gradients, and several devices that of a few (synth/noise/gradient_squares.h). The two cannot be
-/// mixed, so a training stays on one device, or on several.
+/// Does batch norm use statistics per micro-batch? Then one device measures the noise of all
+/// gradients, several devices that of a few (synth/noise/gradient_squares.h). These differ, so a
+/// training stays on one device, or on several.
 bool has_own_statistics(const ChosenPlan& chosen) {
   return search::repeats_statistics(
       search::micro_batches_of(chosen.planned.plan, chosen.inputs.graph()));
@@ -103,7 +100,6 @@ Result<Candidate> make_candidate(const Inputs& inputs, plan::Plan plan,
   return candidate;
 }
 
-/// Makes a plan for one device with `batch` samples.
 Result<Candidate> make_alone(const ChosenPlan& chosen, DeviceId id, std::int64_t batch) {
   return make_candidate(chosen.inputs, chosen.planned.plan,
                         {{{chosen.inputs.cluster.device(id).name, batch}}, 1});
@@ -123,8 +119,8 @@ std::optional<adapt::CurvePrior> prior_alone(const ChosenPlan& chosen, DeviceId 
       limits.prior->trust};
 }
 
-/// Returns the most samples a step that a single device's memory holds. 0: it cannot train alone,
-/// because the step cannot be divided or its gradients are not counted.
+/// Returns the most samples that a single device's memory holds. 0: its step cannot be divided, or
+/// its gradients are not counted.
 std::int64_t most_alone(const ChosenPlan& chosen, const Adaptation& adaptation, DeviceId id,
                         std::int64_t most) {
   const std::int64_t unit = micro_batches(chosen.planned.plan);
@@ -143,15 +139,13 @@ std::int64_t most_alone(const ChosenPlan& chosen, const Adaptation& adaptation, 
   return holds * unit;
 }
 
-/// Fewest samples that the model accepts.
 std::int64_t least_samples(const graph::Graph& graph) {
   for (const graph::NamedSize& size : graph.sizes)
     if (size.name == "batch") return size.min;
   return 1;
 }
 
-/// Returns devices with their limits, fastest first. The plan's only device comes first, so that it
-/// may stay alone.
+/// Returns devices with their limits, fastest first, the plan's only device before others.
 Result<std::vector<std::pair<DeviceId, adapt::DeviceLimits>>> find_order(const ChosenPlan& chosen,
                                                                          std::int64_t most) {
   const std::optional<DeviceId> only = only_device(chosen.planned.plan);
@@ -232,8 +226,8 @@ std::vector<policy::Share> in_multiples(std::vector<policy::Share> shares, std::
   return shares;
 }
 
-/// Returns the chosen plan. A plan of one device gets micro-batches, or, if its step cannot be
-/// divided, the fastest split of its batch over several devices.
+/// Returns the chosen plan, on one device in micro-batches. If its step cannot be divided, returns
+/// the fastest split over several.
 Result<Candidate> first_candidate(const ChosenPlan& chosen, const Adaptation& adaptation,
                                   const adapt::OptionSource& source) {
   const plan::Plan& plan = chosen.planned.plan;

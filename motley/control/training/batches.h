@@ -12,11 +12,10 @@
 
 namespace motley::control {
 
-/// How the batch may change.
 struct BatchChoices {
   std::string policy = "motley";  ///< one of `policies`
   adapt::BatchPolicies policies = adapt::batch_policies();
-  /// samples per step; 0: the first batch, 16 times the first batch
+  /// Samples per step; 0: the first batch, 16 times the first batch.
   std::int64_t least = 0, most = 0;
   std::optional<adapt::LearningRateRule> rule;  ///< none: AdaScale for SGD, else square root
   adapt::Objective objective;
@@ -29,22 +28,20 @@ struct BatchChoices {
   std::int64_t first_batch = 0;
 };
 
-/// A training that begins with the chosen plan and adapts its batch, split and devices while it
-/// runs. Groups to choose from are the fastest device (the plan's device if it has one), the
-/// fastest two, three, and so on; memory limits each device's samples. If devices join and leave,
-/// groups consist of the present ones. Price curves, where there are any, are corrected by
-/// observation; without prices only the plan's devices are used, and their curves are learned from
-/// nothing.
+/// A training that begins with the chosen plan and adapts its batch, split and devices. It chooses
+/// among groups: the fastest device (the plan's device if it has one), the fastest two, three, and
+/// so on; memory limits each device's samples. If devices join and leave, groups are of the present
+/// ones. Observation corrects the curves from prices; without prices the curves of the plan's
+/// devices are learned from nothing.
 ///
-/// Gradient noise is measured between devices. A single device measures it between micro-batches:
-/// two, or the plan's number. If its step cannot be divided (batch norm), there is no group of one,
-/// and a plan of one device is split over several.
+/// Gradient noise is measured between devices, or between micro-batches of a single device: two, or
+/// the plan's number. If its step cannot be divided (batch norm), there is no group of one, and a
+/// plan of one device is split over several.
 ///
-/// The number of micro-batches stays, and each device's samples are a multiple of it. So
-/// micro-batches of a device are identical, gradients are exchanged once, and each micro-batch is
-/// that of one device. Limits of the batch are rounded inward to multiples. If batch norm computes
-/// statistics per micro-batch, a plan of one device stays on one, and a plan of several stays on
-/// several.
+/// The number of micro-batches stays, and each device's samples are a multiple of it. So a device's
+/// micro-batches are identical, gradients are exchanged once, and each micro-batch is of one
+/// device. Limits are rounded inward to multiples. If batch norm has statistics per micro-batch, a
+/// plan of one device stays on one, and a plan of several on several.
 ///
 /// Usage errors: a plan that splits more than the batch; a batch that is no multiple of its
 /// micro-batches; one device whose step cannot be divided; an unknown policy, or one that cannot
@@ -52,8 +49,8 @@ struct BatchChoices {
 Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
                                                 const BatchChoices& choices);
 
-/// Makes `replan`'s splits measure gradient noise: in multiples of the chosen plan's micro-batches,
-/// and on one device in micro-batches if its step can be divided. Both arguments outlive it.
+/// Makes `replan`'s splits measure gradient noise: in multiples of micro-batches, on one device in
+/// micro-batches if its step can be divided. Both arguments outlive it.
 Replan replan_batch(const ChosenPlan& chosen, const Adaptation& adaptation, Replan replan);
 
 }  // namespace motley::control

@@ -117,7 +117,6 @@ TEST_F(BatchesTest, SayWhatCannotBe) {
       why_not({.first_batch = 30}),
       "--adapt batch: 30 samples cannot be divided into 4 equal micro-batches, which the plan "
       "has; take a multiple");
-  // A hand-made plan with unequal micro-batches.
   chosen_->planned.plan.replicas[0].samples = 23;
   chosen_->planned.plan.replicas[1].samples = 9;
   EXPECT_EQ(

@@ -11,8 +11,7 @@
 
 namespace motley::control {
 
-/// The plans of an adaptation as the job's plans. Finds and makes further candidates, their
-/// programs, and the moves between them.
+/// The plans of an adaptation. Makes further candidates, programs, and moves between them.
 class Candidates : public job::Plans {
  public:
   /// All arguments outlive it; the job may gain devices.
@@ -51,7 +50,7 @@ class Candidates : public job::Plans {
   const Inputs& inputs_;
   const run::Job& job_;
   const std::size_t found_;
-  std::size_t made_ahead_ = 0;  // initial candidates whose programs were made
+  std::size_t made_ahead_ = 0;  // with programs
   std::optional<ReadyPlans> ahead_;
 };
 

@@ -16,7 +16,6 @@
 namespace motley::control {
 namespace {
 
-/// Returns one round of times of each operator.
 std::vector<cost::OpEntry> operator_entries(const Inputs& inputs,
                                             const program::DeviceProgram& program,
                                             const std::vector<run::OpTime>& times,
@@ -53,7 +52,6 @@ cost::OpEntry pace_entry(const std::string& subject, const program::DeviceProgra
   return entry;
 }
 
-/// Returns the store entries from one rank's trace.
 Result<std::vector<cost::OpEntry>> entries_of_rank(const Inputs& inputs,
                                                    const program::Program& program,
                                                    const trace::Trace& trace, std::size_t rank,

@@ -10,15 +10,13 @@
 
 namespace motley::control {
 
-/// Adds a run's measurements to the store as one more round: of each operator, or of whole steps on
-/// emulated devices. Stale: the run has another model or cluster. Usage error: its trace has no
-/// step.
+/// Adds a run's measurements to the store as one round: of operators, or of emulated devices' whole
+/// steps. Stale: it had another model or cluster. Usage error: its trace has no step.
 Result<KeptTimes> correct_from_run(const std::string& run_dir, const std::string& torch,
                                    const Inputs& inputs, cost::ProfileStore& store);
 
-/// Stores a prediction with the run's measurement, of the step and of the fullest device's memory,
-/// as a basis of later prediction intervals. Skips predictions from modelled times: they reflect
-/// the model, not the machine.
+/// Stores predictions of step and fullest memory with their measurements for later intervals. Skips
+/// modelled times: their errors are the model's, not the machine's.
 Result<void> remember(const Inputs& inputs, const Predicted& predicted, const Measured& measured,
                       cost::ProfileStore& store);
 

@@ -10,9 +10,8 @@
 
 namespace motley::control {
 
-/// Writes decisions and their outcomes to the run directory's decisions.jsonl
-/// (docs/formats/decisions.md). The last decision on a plan may change as steps arrive; earlier
-/// lines are final.
+/// Writes decisions and outcomes to decisions.jsonl (docs/formats/decisions.md). The last decision
+/// on a plan may change as steps arrive; earlier lines are final.
 class DecisionLog {
  public:
   explicit DecisionLog(std::string path) : path_(std::move(path)) {}
@@ -20,7 +19,6 @@ class DecisionLog {
   enum class From { kStart, kBefore };
   Result<void> open(From from);
 
-  /// Adds the time of a step of the running plan.
   void on_step(double seconds) { steps_.push_back(seconds); }
   std::size_t steps() const { return steps_.size(); }  ///< of the running plan
   /// Usual step time of that plan, without its first step. None: not known yet.
@@ -28,7 +26,6 @@ class DecisionLog {
 
   /// Adds a decision on the plan, which settles the one before it. Error: it cannot be written.
   Result<void> keep_plan(policy::Decision decision);
-  /// Another plan runs from now on.
   void begin_plan() { steps_.clear(); }
   /// Adds a decision that begins no plan.
   Result<void> keep(policy::Decision decision);
@@ -41,10 +38,9 @@ class DecisionLog {
   std::string path_;
   std::vector<policy::Decision> kept_;  // the last decision on a plan, and later ones on none
   std::uintmax_t settled_ = 0;          // bytes of the file before kept_
-  std::vector<double> steps_;           // of the running plan
+  std::vector<double> steps_;
 };
 
-/// Reads decisions.jsonl.
 Result<std::vector<policy::Decision>> read_decisions(const std::string& path);
 
 }  // namespace motley::control

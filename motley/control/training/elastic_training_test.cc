@@ -36,8 +36,7 @@ class SetClock : public Clock {
 
 Error lost_worker(const std::string& why) { return {ErrorKind::kRuntime, "run.worker-lost", why}; }
 
-/// Three devices that split a batch of 8 as 4:2:2; changes split it evenly over the present
-/// devices.
+/// Three devices that split a batch of 8 as 4:2:2; changes split it evenly.
 class ElasticTest : public ::testing::Test {
  protected:
   ElasticTest() : inputs_(small_inputs(kEmulated, 8)), adaptation_(std::make_shared<Adaptation>()) {
@@ -123,7 +122,6 @@ class ElasticTest : public ::testing::Test {
     say("change", process, {{"change", number}, {"step", step}, {"pause_s", 0.25}});
   }
 
-  /// Returns the current orders and keeps the latest change.
   Names orders() {
     Names all;
     while (auto order = adapting_->next_order()) {
@@ -161,9 +159,9 @@ class ElasticTest : public ::testing::Test {
   std::optional<PreparedRun> prepared_;
   std::optional<Adapting> adapting_;
   run::Change change_;
-  std::vector<std::size_t> replanned_;  // numbers of devices
-  std::size_t fewest_ = 1, most_ = 3;   // devices of a plan
-  bool ignores_ = false;                // plans ignore who is there
+  std::vector<std::size_t> replanned_;
+  std::size_t fewest_ = 1, most_ = 3;  // devices of a plan
+  bool ignores_ = false;               // plans ignore who is there
 };
 
 TEST_F(ElasticTest, ALossIsRecoveredFromByThoseThatAreLeft) {
@@ -340,7 +338,6 @@ class AloneTest : public ElasticTest {
         {"alone", lower_plan(inputs_, split({DeviceId(0)}, {8})).value()});
     adaptation_->spare = {DeviceId(1), DeviceId(2)};
   }
-  /// Writes a checkpoint of this step.
   std::string write_checkpoint(std::int64_t step) {
     const std::vector<float> values(4, 1.0F);
     const NamedTensor weight{"w", {DType::kF32, {4}, std::as_bytes(std::span(values))}};
@@ -415,8 +412,8 @@ TEST_F(AloneTest, StepsSinceTheLastOneLeftAreLostToo) {
   EXPECT_EQ(adapting_->membership().at(0).lost_steps, 5);
 }
 
-// 1 has loaded the checkpoint and trains with plan 1; 2 still has its earlier state, so both load
-// again. Then 2 is lost. The state of 1 has the form of plan 1, whose beginning was never reported.
+// 1 has loaded the checkpoint and trains with plan 1; 2 has its earlier state, so both load again.
+// Then 2 is lost; the state of 1 has the form of plan 1, whose beginning was never reported.
 TEST_F(AloneTest, APlanThatOnlySomeCameToIsRemembered) {
   begin(5);
   lose_the_model();
@@ -728,7 +725,6 @@ TEST_F(JoinerTest, ADeviceThatTheClusterHasNotComesWhileTheOthersTrain) {
   // All plans refer to the grown cluster.
   for (const Candidate& each : adaptation_->candidates)
     EXPECT_EQ(each.planned.plan.cluster_hash, cluster::cluster_hash(inputs_.cluster));
-  // It leaves and returns like any device.
   ASSERT_TRUE(adapting_->release("d:0"));
   EXPECT_EQ(orders(), Names{"change 2"});
   change_begins(0, 2, 6);
@@ -779,7 +775,6 @@ TEST_F(JoinerTest, OneWithWhomNoPlanIsPossibleIsSentBack) {
   EXPECT_EQ(state(3), "absent");
   EXPECT_EQ(adapting_->device_states()[3].why->kind, ErrorKind::kInfeasible);
   EXPECT_THAT(notes(), HasSubstr("d:0 is idle: 1 KiB is too little\nd:0 is sent back"));
-  // After a loss, training continues without it.
   ASSERT_TRUE(lose(1));
   EXPECT_EQ(orders(), Names{"halt 1"});
   for (const int process : {0, 2}) stand(process, 1, {.point = {.step = 3}});

@@ -26,21 +26,19 @@ Bytes persistent_bytes(const DeviceProgram& program) {
   return total;
 }
 
-/// Returns a device's memory during evaluation: the training's persistent buffers and the
-/// evaluation's own.
+/// Returns a device's memory: training's persistent buffers and the evaluation's own.
 Bytes evaluation_peak(const DeviceProgram& training, const DeviceProgram& evaluation) {
   std::set<std::string> kept;
   for (const program::Buffer& buffer : training.buffers)
     if (program::is_persistent(buffer.kind)) kept.insert(buffer.name);
-  Bytes own(0);  // constants of the evaluation
+  Bytes own(0);
   for (const program::Buffer& buffer : evaluation.buffers)
     if (program::is_persistent(buffer.kind) && !kept.contains(buffer.name)) own += buffer.bytes();
   return persistent_bytes(training) + own + program::find_memory_peak(evaluation).total -
          persistent_bytes(evaluation);
 }
 
-/// Names the first device without the memory for one of the programs, and its need; "": there is
-/// none.
+/// Names the first device that lacks memory for a program, and its need; "": none.
 std::string find_too_small(const Inputs& inputs, const Planned& planned,
                            const std::vector<program::Program>& evaluations) {
   const std::vector<plan::Member> members = plan::members(planned.plan);
@@ -58,7 +56,6 @@ std::string find_too_small(const Inputs& inputs, const Planned& planned,
   return "";
 }
 
-/// The division of samples into batches.
 struct Batches {
   std::int64_t samples, batch, least;
 
@@ -69,7 +66,6 @@ struct Batches {
   }
 };
 
-/// Lowers programs of whole batches and of the remaining samples.
 template <typename Lower>
 Result<std::vector<program::Program>> lower_batches(const Lower& lower, const Batches& batches) {
   std::vector<program::Program> programs;
@@ -80,7 +76,6 @@ Result<std::vector<program::Program>> lower_batches(const Lower& lower, const Ba
   return programs;
 }
 
-/// Names of the evaluation graph's metrics.
 std::vector<std::string> metric_outputs(const graph::Graph& graph) {
   std::vector<std::string> names;
   for (const graph::Output& output : graph.outputs)

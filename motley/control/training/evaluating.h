@@ -13,18 +13,17 @@
 
 namespace motley::control {
 
-/// How a training is evaluated.
 struct EvaluationChoices {
   data::DataSource data;     ///< no path: a script has the samples
   std::int64_t samples = 0;  ///< set where a script has them; else counted
   std::int64_t every = 0;    ///< in steps; 0: only at the end
   std::string watch = "loss";
-  /// evaluations without improvement before training stops; 0: unlimited
+  /// Evaluations without improvement before training stops; 0: unlimited.
   std::int64_t patience = 0;
 };
 
-/// An evaluation in the form that workers need. A batch has the samples of the plan's micro-batch,
-/// or fewer if a device lacks the memory beside its training state.
+/// An evaluation for workers, in batches of the plan's micro-batch, or fewer samples if a device
+/// lacks memory beside the training state.
 struct PreparedEvaluation {
   run::EvaluationJob job;                  ///< program files are not named yet
   std::vector<program::Program> programs;  ///< for whole batches, and for the remaining samples

@@ -31,7 +31,6 @@ class EvaluatingTest : public ::testing::Test {
   Result<PreparedEvaluation> prepare(std::int64_t samples) const {
     return prepare_evaluation(inputs_, planned_, choices_, samples);
   }
-  /// Batch sizes of the evaluation's programs.
   std::vector<std::int64_t> batches(std::int64_t samples) const {
     std::vector<std::int64_t> batches;
     for (const auto& program : prepare(samples).value().programs)

@@ -16,14 +16,14 @@ class MachineMarket {
   virtual ~MachineMarket() = default;
   /// Requests machines of one offer.
   virtual void ask(const std::vector<const elastic::JobMachine*>& machines, Seconds at) = 0;
-  /// Reports that a machine of the job, by number, has arrived or is gone.
+  /// A machine of the job, by number, has arrived or is gone.
   enum class Went { kLost, kGivenBack };
   virtual void come(std::size_t machine, Seconds at) = 0;
   virtual void go(std::size_t machine, Went went) = 0;
 };
 
-/// Carries out the decisions of elastic::JobRenting. Reports machines to it by the states of their
-/// devices, and logs its decisions with the job's. All times are the renting policy's.
+/// Carries out elastic::JobRenting's decisions: reports machines by their devices' states, and logs
+/// decisions with the job's. Times are the renting policy's.
 class MachineRenting {
  public:
   /// All arguments outlive it.
@@ -33,7 +33,6 @@ class MachineRenting {
   void observe(const policy::Observation& seen);
   /// A device will be gone.
   void hear(const std::string& device, Seconds at, Seconds left);
-  /// Updates which machines are there.
   void see_machines(Seconds at);
 
   const elastic::JobRenting& policy() const { return policy_; }

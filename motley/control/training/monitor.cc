@@ -12,7 +12,7 @@
 namespace motley::control {
 namespace {
 
-constexpr std::size_t kRecentSteps = 20;  // for the current usual step time
+constexpr std::size_t kRecentSteps = 20;
 
 /// Is this the event of the program's first rank, which reports for all?
 bool leads(const run::WorkerEvent& event) { return event.fields.value("leads", event.rank == 0); }
@@ -184,8 +184,8 @@ Waiting Monitor::waiting() const {
   Waiting waiting{share(data, steps), 0, 0};
   if (!waiting.is_noticed()) return waiting;
   waiting.processes = known_.steps.rbegin()->second.loaders;
-  // Enough to load a step's samples while the busiest device computes. The rest of the step is no
-  // measure, because waiting lengthens it: devices get their samples at different times.
+  // Enough to load a step's samples while the busiest device computes. Waiting lengthens the rest
+  // of a step, because devices get samples at different times.
   waiting.wanted = static_cast<int>(std::ceil(share(loading, computing)));
   return waiting;
 }

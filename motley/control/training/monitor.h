@@ -27,20 +27,18 @@ struct Waiting {
   bool is_noticed() const { return share > 0.03; }
 };
 
-/// The costs of a run that rents machines.
 struct RentedRun {
   double paid = 0;  ///< since the run first began
   Seconds spare;    ///< until the deadline; negative: late
   int asked = 0;    ///< machines requested by this call
 };
 
-/// The results of a run.
 struct Measured {
   std::vector<double> losses;  ///< of all steps since the beginning
   Seconds step;                ///< median over this call, without its first step
   std::string checkpoint;
   std::int64_t lost_steps = 0;  ///< recomputed because no checkpoint or remaining device had them
-  std::int64_t first_step = 0;  ///< of this call
+  std::int64_t first_step = 0;
   std::vector<std::string> devices = {};  ///< by rank
   std::vector<double> busy;               ///< compute time / step time, by rank
   std::vector<std::int64_t> peak_bytes;   ///< by rank
@@ -48,9 +46,9 @@ struct Measured {
   bool stopped = false;  ///< asked to stop; the checkpoint is written
   std::map<std::int64_t, run::Evaluation> evaluations = {};  ///< by steps done
   std::int64_t best_step = -1;  ///< steps done at the best evaluation; -1: there is none
-  std::vector<job::MembershipChange> membership = {};  ///< of an elastic run
-  int candidate = -1;                    ///< the last one of the run's adaptation; -1: it has none
-  std::optional<RentedRun> rented = {};  ///< of a run that rents
+  std::vector<job::MembershipChange> membership = {};
+  int candidate = -1;  ///< the last one of the run's adaptation; -1: it has none
+  std::optional<RentedRun> rented = {};
 };
 
 /// "waiting for data 41% of the time: 5 loading processes a machine would do (--loaders 5), ..."
@@ -63,14 +61,13 @@ std::string print_evaluation(const run::Evaluation& evaluation);
 struct Watched {
   std::vector<std::string> devices;  ///< of the ranks that report here, in order
   std::int64_t steps = 0;            ///< total of the training
-  double lr = 0;                     ///< of the recipe
+  double lr = 0;
   std::int64_t global_batch = 0;
   std::optional<Seconds> predicted;  ///< step time
 };
 
-/// Combines the ranks' events: a step is complete when every rank has reported it. Sends complete
-/// steps to the listener, log.jsonl and the TensorBoard file. If the TensorBoard file cannot be
-/// written, the run continues without it and notes that.
+/// Combines the ranks' events: a step that all have reported goes to the listener, log.jsonl and
+/// the TensorBoard file. Without a writable TensorBoard file the run continues, with a note.
 class Monitor {
  public:
   /// The listener and the clock outlive the monitor.
@@ -81,12 +78,11 @@ class Monitor {
   Result<void> open(const RunDirectory& directory, Log earlier);
   /// Adds a rank to the job, or gives it another device.
   void know_rank(int rank, const std::string& device);
-  /// Handles an event of any rank. kStop: the listener has asked to stop.
+  /// kStop: the listener has asked to stop.
   Wish on_event(const run::WorkerEvent& event);
-  /// Ends after the last event. Steps in a checkpoint are complete even if a lost rank never
-  /// reported them; its own numbers are then 0.
+  /// Ends after the last event. Steps in a checkpoint are complete without a lost rank's report,
+  /// whose numbers are then 0.
   void end();
-  /// The results so far.
   Measured result() const;
 
  private:
@@ -94,7 +90,7 @@ class Monitor {
     LoggedStep logged;
     std::size_t reports = 0;
     NoiseParts noise;
-    bool has_loss = false;  ///< the first rank reported it
+    bool has_loss = false;
   };
 
   void on_checkpoint(const Json& fields);
@@ -119,10 +115,10 @@ class Monitor {
   std::map<std::int64_t, Pending> pending_;
   std::vector<double> step_seconds_;  // of this call, without its first step
   std::string checkpoint_;
-  std::int64_t saved_steps_ = 0;  // of the last checkpoint
+  std::int64_t saved_steps_ = 0;
   std::int64_t first_step_ = 0, lost_steps_ = 0;
-  int generation_ = 0;                 // of the last step
-  std::int64_t generation_begin_ = 0;  // its first step
+  int generation_ = 0;  // of the last step
+  std::int64_t generation_begin_ = 0;
   bool has_noted_waiting_ = false;
   Wish wish_ = Wish::kGoOn;
 };

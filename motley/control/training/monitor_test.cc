@@ -46,14 +46,13 @@ TEST_F(MonitorTest, AStepIsDoneWhenEveryRankHasReportedIt) {
   monitor.on_event(step_event(0, 0, 0.4, 0.4, 2.5));
   ASSERT_THAT(listener_.steps, SizeIs(1));
   const LoggedStep& logged = listener_.steps[0].logged;
-  EXPECT_EQ(logged.step_s, 0.4);  // the slowest rank's
-  EXPECT_EQ(logged.loss, 2.5);    // rank 0's
+  EXPECT_EQ(logged.step_s, 0.4);
+  EXPECT_EQ(logged.loss, 2.5);
   EXPECT_THAT(logged.compute_s, ElementsAre(0.4, 0.2));
   EXPECT_THAT(logged.peak_bytes, ElementsAre(1000, 2000));
 }
 
-// Rank 1 dies before it reports step 1, which the checkpoint after two steps covers. No rank
-// completes step 2.
+// Rank 1 dies before it reports step 1, which the last checkpoint covers; nobody completes step 2.
 TEST_F(MonitorTest, AStepThatACheckpointHasIsLoggedWithoutTheRankThatIsGone) {
   Monitor monitor = open();
   monitor.on_event(ready(0));
@@ -109,8 +108,7 @@ TEST_F(MonitorTest, WaitingForDataIsNotedOnceWithWhatWouldDo) {
 TEST_F(MonitorTest, TheUsualStepIsOfTheLastTwenty) {
   Monitor monitor = open();
   monitor.on_event(ready(0));
-  // Step 0 does not count. Then come 20 steps of 1 s and 11 of 2 s, so nine of the last 20 take 1
-  // s.
+  // Step 0 does not count. Of the last 20 steps, nine take 1 s and eleven 2 s.
   for (std::int64_t step = 0; step <= 31; ++step)
     for (const int rank : {0, 1})
       monitor.on_event(step_event(rank, step, step <= 20 ? 1.0 : 2.0, 0.1));
@@ -175,7 +173,7 @@ TEST_F(MonitorTest, ALossThatIsNotSaidIsNoNumber) {
 }
 
 TEST_F(MonitorTest, RanksThatDoNotReportHereAreLeftOut) {
-  Monitor monitor({.devices = {"a:0"}, .steps = 10}, clock_, listener_);  // under torchrun
+  Monitor monitor({.devices = {"a:0"}, .steps = 10}, clock_, listener_);
   ASSERT_TRUE(monitor.open(directory_, {}));
   monitor.on_event(step_event(1, 0, 0.1, 0.1));
   EXPECT_THAT(listener_.steps, IsEmpty());

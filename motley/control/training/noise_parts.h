@@ -11,7 +11,7 @@
 
 namespace motley::control {
 
-/// Collects what ranks report on one step's gradients (event `step`, key `squares`:
+/// Collects ranks' reports on a step's gradients (event `step`, key `squares`:
 /// docs/formats/job.md).
 class NoiseParts {
  public:

@@ -12,20 +12,18 @@
 
 namespace motley::control {
 
-/// Watches for notices that this machine or its devices will be gone, and acts on them. Named
-/// devices leave an elastic training. A notice for the whole machine, or for a device that training
-/// needs, stops training with a checkpoint.
+/// Acts on notices that this machine or its devices will be gone. Named devices leave an elastic
+/// training; a notice for the machine, or for an indispensable device, stops it with a checkpoint.
 class Notices {
  public:
-  /// `sources`: in the users' form (docs/formats/notices.md); `hook`: a command that requests a
-  /// replacement, or "". Usage errors as in make_notice_source.
+  /// `sources`: as in docs/formats/notices.md; `hook`: a command that requests a replacement, or
+  /// "". Usage errors as in make_notice_source.
   static Result<Notices> start(const std::vector<std::string>& sources, std::string hook);
   /// A signal that ends the training may be a source's notice.
   void note_signal(int signal);
   /// Sets who is notified of each notice before it is obeyed.
   void tell(std::function<void(const run::Notice&)> hear) { hear_ = std::move(hear); }
-  /// Handles new notices without waiting. `adapting`: null if devices cannot leave. kStop: the
-  /// training must end.
+  /// Handles new notices without waiting; kStop: end. `adapting`: null if devices cannot leave.
   Wish look(Adapting* adapting, Listener& listener);
 
  private:

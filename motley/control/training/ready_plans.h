@@ -12,10 +12,9 @@
 
 namespace motley::control {
 
-/// Prepares plans for the devices that remain after a loss, so that training need not wait for a
-/// search. A plan that is not ready is made when requested. One thread of the lowest priority makes
-/// plans one at a time, and never while `find` makes one. So `make` need not be thread-safe, as
-/// long as nobody else calls what it calls.
+/// Prepares plans for the devices that remain after a loss; makes a missing one on request. One
+/// thread of the lowest priority makes plans one by one, and never while `find` makes one. So
+/// `make` need not be thread-safe if nobody else calls what it calls.
 class ReadyPlans {
  public:
   using Devices = std::vector<DeviceId>;
@@ -35,13 +34,13 @@ class ReadyPlans {
   void work();
 
   const Make make_;
-  std::mutex mutex_;  // guards all members below
+  std::mutex mutex_;  // for all members below
   std::condition_variable changed_;
   std::deque<Devices> wanted_;
   std::map<Devices, Result<Candidate>> ready_;
   bool is_making_ = false;
   bool is_over_ = false;
-  std::thread thread_;  // started with the first request
+  std::thread thread_;
 };
 
 }  // namespace motley::control

@@ -53,7 +53,6 @@ TEST(ReadyPlans, AreThereWhenOneIsLost) {
   maker.wait_for(3);
   EXPECT_EQ(plans.find(devices_of({0, 2}))->label, "02");
   EXPECT_EQ(maker.calls, 3);
-  // A simultaneous loss of two was not prepared.
   EXPECT_EQ(plans.find(devices_of({1})).error().code, "plan.infeasible");
   EXPECT_EQ(maker.calls, 4);
 }

@@ -38,7 +38,6 @@ elastic::Lifetimes before(const elastic::Lifetimes& seen) {
   return shifted;
 }
 
-/// Finds the offer of a node with a zone.
 Result<std::size_t> find_offer(const elastic::Market& market, const cluster::Node& node,
                                const std::vector<const cluster::Device*>& devices) {
   for (std::size_t offer = 0; offer < market.offers.size(); ++offer) {
@@ -63,7 +62,7 @@ double speed_of(const cluster::Device& device) {
 /// Groups of machines that are interchangeable in a split of the batch.
 struct Types {
   std::vector<std::vector<std::size_t>> members;
-  std::vector<std::size_t> of;  // by machine
+  std::vector<std::size_t> of;
 };
 Types find_types(const cluster::Cluster& cluster,
                  const std::vector<elastic::JobMachine>& machines) {

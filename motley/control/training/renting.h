@@ -15,13 +15,12 @@
 
 namespace motley::control {
 
-/// Writes the renting state that another coordinator left (Adapting::leave_also, key "renting")
-/// into this run directory. Returns the path of the market.
+/// Writes another coordinator's renting state (Adapting::leave_also, key "renting") into the run
+/// directory. Returns the path of the market.
 Result<std::string> open_left_market(const Json& left, const RunDirectory& directory);
 
-/// Rents machines for a running training (machine_renting.h). Observes the training as its listener
-/// and passes everything on, runs the commands that request and return machines, follows prices,
-/// and writes the state that a later call continues from.
+/// Rents machines for a running training (machine_renting.h): runs the commands that request and
+/// return machines, follows prices, and writes the state that a later call continues from.
 class Renting : public Listener, private MachineMarket {
  public:
   struct Place {
@@ -47,7 +46,6 @@ class Renting : public Listener, private MachineMarket {
   void on_event(const run::WorkerEvent& event);
   /// Updates present machines and current prices. kStop: the budget is spent.
   Wish look();
-  /// Writes the state to continue from.
   RentedRun end();
   ~Renting() override;
   Renting(const Renting&) = delete;
@@ -73,7 +71,7 @@ class Renting : public Listener, private MachineMarket {
   Seconds steady_began_;  // likewise, by the monotonic clock
   bool trains_ = false;   // from the first step, when all are there, to the end
   bool has_ended_ = false;
-  std::filesystem::file_time_type changed_;  // of the market file
+  std::filesystem::file_time_type changed_;
   Seconds read_, written_;
   bool is_spent_ = false;
   std::size_t decisions_ = 0;  // written so far

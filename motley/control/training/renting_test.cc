@@ -57,7 +57,7 @@ TEST(FindMachines, NodesThatSayAZoneAreRented) {
   EXPECT_EQ((*machines)[0].offer, std::nullopt);
   EXPECT_EQ((*machines)[1].offer, 1u);
   EXPECT_EQ((*machines)[1].devices, (std::vector<std::string>{"b:0", "b:1"}));
-  EXPECT_EQ((*machines)[1].speed, 1);  // twice half a core
+  EXPECT_EQ((*machines)[1].speed, 1);
   EXPECT_EQ((*machines)[2].offer, 0u);
   EXPECT_EQ((*machines)[2].speed, 4);
   EXPECT_TRUE((*machines)[1].is_there);

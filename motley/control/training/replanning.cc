@@ -11,8 +11,7 @@ namespace {
 /// Enough for what a search finds at once; training waits for it after a loss.
 constexpr Seconds kSearch{0.5};
 
-/// Splits the batch over the devices in the plan's proportions, per micro-batch if the plan shows
-/// several.
+/// Splits the batch in the plan's proportions, per micro-batch if the plan shows several.
 plan::Plan share_identical(const plan::Plan& plan, const std::vector<DeviceId>& devices) {
   std::vector<double> known, shares;
   for (const plan::Member& member : plan::members(plan))

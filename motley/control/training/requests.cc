@@ -17,7 +17,6 @@ Json error_to_json(const Error& error) {
   return {{"kind", static_cast<int>(error.kind)}, {"code", error.code}, {"message", error.message}};
 }
 
-/// Returns the device that a `join` means.
 Result<std::string> find_joiner(const Json& question, const Adapting& adapting) {
   const std::string named = text_in(question, "device");
   if (!named.empty()) return named;

@@ -5,10 +5,9 @@
 
 namespace motley::control {
 
-/// Answers requests to a running elastic job: `state`, and `leave` and `join` with the name of a
-/// device. `join` without a device takes the first absent one; a `joiner` is the text of a device
-/// that the job does not have (joiner.h). Every answer is the state, or an `error` with its kind.
-/// `leave` requires the control socket's word.
+/// Answers requests to a running elastic job with the state, or an `error` with its kind. `leave`
+/// (only with the control socket's word) and `join` name a device; a `join` without one takes the
+/// first absent device, or has a `joiner`, the text of a new device (joiner.h). `state` asks only.
 void answer_requests(run::ControlSocket& control_socket, Adapting& adapting);
 
 }  // namespace motley::control

@@ -17,11 +17,9 @@ namespace {
 
 constexpr auto kInAGroup = search::SplitEvaluator::Setting::kShared;
 
-/// Prior uncertainty of a device's step, if the profile is of these devices or others of their
-/// kind.
+/// Prior uncertainty of a step, from a profile of these devices or others of their kind.
 constexpr double kTrust = 0.15;
 
-/// Returns a device's memory for so many samples of a micro-batch.
 using Peak = std::function<Bytes(std::int64_t)>;
 
 /// Memory without prices: operators' scratch is unknown.
@@ -34,8 +32,7 @@ Peak lowered_peak(const cluster::Device& device, const search::MicroBatches& ste
   };
 }
 
-/// Returns the most samples of a micro-batch, up to `most`, that a device's memory holds in a
-/// group.
+/// Returns the most samples of a micro-batch that a device in a group can hold, up to `most`.
 std::int64_t find_most(const cluster::Device& device, const Peak& peak, std::int64_t most) {
   if (!device.memory) return most;
   std::int64_t fits = 0, lacks = most + 1;

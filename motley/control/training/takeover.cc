@@ -57,8 +57,7 @@ Result<TakenOver> read_known(const Json& memory, const cluster::Cluster& cluster
   return known;
 }
 
-/// Copies the profile store into a folder of the run directory and returns it; "": there is no
-/// store.
+/// Copies the profile store below the run directory and returns the folder; "": no store.
 Result<std::string> copy_store(const std::string& store, const std::string& run_dir) {
   std::error_code code;
   if (!fs::exists(store, code)) return std::string();
@@ -95,7 +94,7 @@ Result<TakeoverInputs> open_takeover(const run::TakeoverState& inherited) {
     const fs::path kept = fs::path(inherited.scratch).parent_path() / "led";
     made.run_dir = (kept / memory.at("name").get<std::string>()).string();
     std::error_code code;
-    fs::remove_all(made.run_dir, code);  // of an earlier job of that name
+    fs::remove_all(made.run_dir, code);
     fs::create_directories(made.run_dir, code);
     if (code) return runtime_error("cli.run-dir", made.run_dir + ": " + code.message());
     fs::copy_file(inherited.scratch + "/log.jsonl", made.run_dir + "/log.jsonl", code);

@@ -11,30 +11,26 @@
 
 namespace motley::control {
 
-/// Returns the constant part of the state on standby hosts, which Adapting completes: `arguments`
-/// of the `motley` call, `name` of the run directory, this `host`, and in `profiles` the folder
-/// with a copy of the profile store at path `store`, if it exists.
+/// Returns the constant part of the state on standbys (Adapting adds the rest): `arguments` of
+/// `motley`, `name` of the run directory, `host`, and `profiles`, a folder with a copy of `store`.
 Result<Json> make_standby_state(const std::vector<std::string>& arguments,
                                 const std::string& run_dir, const std::string& store);
 
-/// Adds the current cluster to the state.
 void tell_cluster(const cluster::Cluster& cluster, Json& standby_state);
 
-/// The inputs of a training that continues on this host.
 struct TakeoverInputs {
   std::string run_dir;   ///< new, with the log so far
   std::string plan;      ///< file of the latest plan
   std::string profiles;  ///< profile store; "": none was left
   std::string market;    ///< file, beside the coordinator's renting state; "": no renting
   cluster::Cluster cluster;
-  run::Job job;                      ///< from this host's copy
-  std::vector<std::string> absent;   ///< devices without a process
+  run::Job job;  ///< from this host's copy
+  std::vector<std::string> absent;
   std::vector<std::string> joiners;  ///< as in Adaptation
   TakenOver known;
-  Json standby_state;  ///< for the next standby
+  Json standby_state;
 };
-/// Creates the run directory below the folder that agents on this host keep after they end. Errors:
-/// the replicated state is invalid.
+/// Makes the run directory in the folder that agents keep. Errors: the replicated state is invalid.
 Result<TakeoverInputs> open_takeover(const run::TakeoverState& inherited);
 
 }  // namespace motley::control

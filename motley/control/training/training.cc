@@ -184,7 +184,7 @@ Result<void> write_run_directory(const PreparedRun& prepared, const Predicted* p
   MOTLEY_RETURN_IF_ERROR(
       write_file_atomic(directory.program(), program::print_program(*planned.program)));
   for (const std::string& ended : {directory.summary(), directory.failure(), directory.start()})
-    std::filesystem::remove(ended, code);  // of an earlier call
+    std::filesystem::remove(ended, code);
   for (std::size_t i = 0; i < prepared.evaluations.size(); ++i)
     MOTLEY_RETURN_IF_ERROR(write_file_atomic(directory.evaluation(i),
                                              program::print_program(prepared.evaluations[i])));
@@ -192,7 +192,7 @@ Result<void> write_run_directory(const PreparedRun& prepared, const Predicted* p
       write_file_atomic(directory.job(), run::job_to_json(prepared.job).dump(2)));
   if (predicted != nullptr)
     return write_file_atomic(directory.predicted(), trace::print_trace(predicted->trace));
-  std::filesystem::remove(directory.predicted(), code);  // of another plan
+  std::filesystem::remove(directory.predicted(), code);
   return {};
 }
 
@@ -319,7 +319,6 @@ std::optional<job::Order> next_order(Adapting& adapting, Monitor& monitor) {
   return order;
 }
 
-/// "": there is none.
 std::string find_checkpoint(const RunDirectory& directory) {
   std::error_code code;
   const auto target = std::filesystem::read_symlink(directory.latest_checkpoint(), code);
@@ -333,7 +332,6 @@ void note_way_on(const PreparedRun& prepared, Listener& listener) {
   listener.note(path + " is there: the same command goes on from it");
 }
 
-/// Writes the results of a run that has ended.
 Result<Measured> conclude(const PreparedRun& prepared, const run::JobOutcome& outcome,
                           Measured measured, Adapting* adapting, Renting* renting,
                           Listener& listener) {
@@ -416,7 +414,7 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
       [&]() -> std::optional<job::Order> {
         if (control_socket) answer_requests(*control_socket, *adapting);
         (void)notices.look(elastic, listener);  // its wish is heard with the next event
-        if (renting) (void)renting->look();     // likewise
+        if (renting) (void)renting->look();
         return adapting ? next_order(*adapting, monitor) : std::nullopt;
       },
       [&](int process, const Error& error) {

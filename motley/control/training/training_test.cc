@@ -123,7 +123,6 @@ TEST_F(TrainingTest, AWorkerThatDiesIsTheRunsError) {
   const auto measured = run();
   ASSERT_FALSE(measured);
   EXPECT_EQ(measured.error(), lost);
-  // Completed steps are in the log, and there is no summary of a finished run.
   EXPECT_THAT(read_log({choices_.run_dir}).value().steps, SizeIs(2));
   EXPECT_FALSE(std::filesystem::exists(choices_.run_dir + "/summary.json"));
 }
@@ -198,7 +197,6 @@ TEST_F(EmulatedTrainingTest, WorkersHoldSpeedsUnlessSomethingOutsideDoes) {
   EXPECT_THAT(speeds(Enforce::kNothing), Each(1.0));
 }
 
-/// Two devices on linked nodes.
 class LinkedTrainingTest : public TrainingTest {
  protected:
   static constexpr const char* kLinked = R"(schema = "motley.cluster/1"
@@ -226,7 +224,7 @@ TEST_F(LinkedTrainingTest, LinksAreHeldWhereAllNodesAreThisMachine) {
     for (const run::WorkerDevice& device : prepare()->job.devices) list.push_back(device.rate);
     return list;
   };
-  EXPECT_THAT(rates(Enforce::kSpeedsAndLinks), Each(std::optional(1e9 / 8)));  // bytes per second
+  EXPECT_THAT(rates(Enforce::kSpeedsAndLinks), Each(std::optional(1e9 / 8)));
   EXPECT_THAT(rates(Enforce::kSpeeds), Each(std::nullopt));
   inputs_.cluster.nodes[1].host = "far.example";  // its link is real
   EXPECT_THAT(rates(Enforce::kSpeedsAndLinks), Each(std::nullopt));

@@ -28,7 +28,6 @@ Result<Candidate> open_candidate(const std::string& text, const std::string& whe
   return Candidate{describe_plan(plan, inputs.cluster), {std::move(plan), nullptr}};
 }
 
-/// Makes the first candidate's program.
 Result<void> lower_first(const Inputs& inputs, Adaptation& adaptation) {
   Candidate& first = adaptation.candidates[static_cast<std::size_t>(adaptation.first)];
   if (first.planned.program) return {};
@@ -81,11 +80,10 @@ Result<bool> limit_trials(std::int64_t steps, Adaptation& adaptation) {
 
 namespace {
 
-/// A checkpoint's state of the policy.
 struct Kept {
   std::vector<std::string> plans;
   std::int64_t current = 0;
-  double lr_factor = 1;  ///< of the current plan
+  double lr_factor = 1;
   std::int64_t counts_every = 1;
   Json state;
 };
@@ -106,7 +104,7 @@ Result<Kept> read_kept(const std::string& path) {
   if (object.has("lr_factor")) {  // older files have none
     MOTLEY_ASSIGN(kept.lr_factor, object.number("lr_factor"));
   }
-  if (object.has("counts_every")) {  // likewise
+  if (object.has("counts_every")) {
     MOTLEY_ASSIGN(kept.counts_every, object.integer("counts_every"));
   }
   if (kept.current < 0 || kept.current >= static_cast<std::int64_t>(kept.plans.size()))
@@ -158,7 +156,7 @@ Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path, co
   auto adaptation = std::make_shared<Adaptation>();
   std::vector<std::pair<std::string, double>> known;  // plans, each with a learning-rate factor
   int runs = -1;                                      // the running candidate; -1: none yet
-  std::int64_t begins = 0;                            // step of the first decision
+  std::int64_t begins = 0;
   for (const policy::Decision& decision : decisions) {
     if (decision.plan.empty()) continue;
     const auto* batch = std::get_if<policy::UseBatch>(&decision.choice.action);

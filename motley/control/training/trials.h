@@ -11,27 +11,25 @@
 
 namespace motley::control {
 
-/// Returns the chosen plan, first, and its alternatives with their predictions, to be tried one
-/// after the other (policy/plan_trials.h). None: there is no other plan.
+/// Returns the chosen plan and its alternatives with predictions, to be tried in turn
+/// (policy/plan_trials.h). None: there is no other plan.
 Result<std::shared_ptr<Adaptation>> find_trials(const ChosenPlan& chosen,
                                                 const std::optional<Predicted>& predicted);
 
-/// Limits the candidates to the number worth trying in `steps` steps. False: only one is left, so
-/// there is nothing to decide.
+/// Keeps the number of candidates worth trying in `steps` steps. False: only one is left.
 Result<bool> limit_trials(std::int64_t steps, Adaptation& adaptation);
 
-/// Restores candidates and policy state from the run directory's latest checkpoint, if it has any.
-/// If they are of another question or policy, starts anew and notes that.
+/// Restores candidates and policy from the latest checkpoint, if it has any. Starts anew, with a
+/// note, if they are of another question or policy.
 Result<void> resume_adaptation(const RunDirectory& directory, const ChosenPlan& chosen,
                                Listener& listener, Adaptation& adaptation);
 
-/// Makes an adaptation that repeats another run's decisions. `first`, the plan of the first
-/// decision, runs first. Usage error `decisions.none`: the file has none.
+/// Repeats another run's decisions, beginning with their plan `first`. Usage error
+/// `decisions.none`: the file has none.
 Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path, const Inputs& inputs,
                                                      const Planned& first);
 
-/// Moves a repetition to the latest checkpoint's step, if there is one: keeps the plan that runs
-/// there and the decisions after it.
+/// Continues a repetition from the latest checkpoint, with its plan and later decisions.
 Result<void> resume_decisions(const RunDirectory& directory, const Inputs& inputs,
                               Adaptation& adaptation);
 

@@ -54,7 +54,6 @@ double tensor_difference(const TensorView& a, const TensorView& b) {
   }
 }
 
-/// Adds the tensors of two files.
 Result<void> compare_models(const std::string& ours, const std::string& reference,
                             Difference& difference) {
   MOTLEY_ASSIGN(const Safetensors a, Safetensors::open(ours));

@@ -15,14 +15,13 @@ struct Difference {
   bool has_all_steps = false;             ///< both have equally many steps
 };
 
-/// The results of a training.
 struct Trained {
   std::vector<double> losses;
   std::string model;  ///< .safetensors
 };
 
-/// Compares losses, and models tensor by tensor; integers that differ at all differ by 1. Runtime
-/// error: a tensor is missing or has another shape.
+/// Compares losses and model tensors; integers that differ at all differ by 1. Runtime error: a
+/// tensor is missing or has another shape.
 Result<Difference> compare_trained(const Trained& ours, const Trained& reference);
 
 /// The inputs and plan on one whole CPU core of this machine, whose results every split must equal.

@@ -36,7 +36,7 @@ Result<double> loss_part(const PreparedRun& prepared) {
 
 }  // namespace
 
-/// Writes the samples of all steps in order, as x0, x1, ...
+/// The samples are named x0, x1, ...
 Result<void> write_batches(const PreparedRun& prepared, const EagerQuestion& question) {
   std::error_code fault;
   std::filesystem::create_directories(question.folder, fault);

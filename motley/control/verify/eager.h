@@ -13,16 +13,15 @@ namespace motley::control {
 struct EagerQuestion {
   std::string source;  ///< the argument of the exporter
   std::string python;  ///< interpreter with PyTorch and motley
-  std::string folder;  ///< for intermediate files
+  std::string folder;
 };
 
-/// Creates the question's folder and writes the samples of the prepared run's steps into it, in
-/// order.
+/// Writes the samples of all steps, in order, into the question's folder, which it creates.
 Result<void> write_batches(const PreparedRun& prepared, const EagerQuestion& question);
 
-/// Trains the written batches in PyTorch's loop with the run's plan and job. With a seed `changes`,
-/// changes the last bits of all weights at random before every step, which shows the effect of
-/// rounding alone. Errors: the interpreter's message.
+/// Trains the written batches in PyTorch's loop, by the run's plan and job. A seed `changes`
+/// changes the weights' last bits at random before every step, to show the effect of rounding.
+/// Errors: the interpreter's.
 Result<Trained> train_eagerly(const PreparedRun& prepared, const EagerQuestion& question,
                               std::optional<int> changes = std::nullopt);
 

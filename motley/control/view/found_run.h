@@ -10,16 +10,14 @@
 
 namespace motley::control {
 
-/// The state of a run.
 enum class RunState {
   kPrepared,  ///< its directory exists, and nothing has started
   kRunning,
   kFinished,
   kStopped,  ///< on request, with a checkpoint
-  kFailed,   ///< with a message
-  kEnded,    ///< its processes ended without a record: killed, or run by a script
+  kFailed,
+  kEnded,  ///< its processes ended without a record: killed, or run by a script
 };
-/// "prepared", "running", ...
 std::string_view state_name(RunState state);
 
 /// The current or last place of a rank.
@@ -41,17 +39,17 @@ struct FoundRun {
   std::vector<std::string> arguments;  ///< of the starting command; empty: unknown
   std::vector<RankPlace> ranks;
   Log log;
-  std::optional<std::string> checkpoint;  ///< the latest
-  std::optional<Json> summary;            ///< of a run that finished or was stopped
-  std::optional<trace::Trace> measured;   ///< likewise, on one clock; none: the ranks kept none
+  std::optional<std::string> checkpoint;
+  std::optional<Json> summary;           ///< of a run that finished or was stopped
+  std::optional<trace::Trace> measured;  ///< likewise, on one clock; none: the ranks kept none
   std::optional<trace::Trace> predicted;
   std::vector<std::string> notes;  ///< damaged files that were skipped
 
   bool has_summary() const { return summary.has_value(); }
 };
 
-/// Reads a run. Usage errors: no run directory, or an unreadable job.json or script.json. Other
-/// files may be absent, incomplete or of an older version; unreadable ones are skipped with a note.
+/// Usage errors: no run directory, an unreadable job.json or script.json. Other files may be
+/// absent, incomplete or of an older version, which is noted.
 Result<FoundRun> find_run(const std::string& path);
 
 /// Writes {"arguments", "pid", "host"}: this process leads the run from now on.

@@ -42,7 +42,6 @@ class LivePage::Follower {
  public:
   Follower(FoundRun run, PageServer& server) : server_(server) { begin(std::move(run)); }
 
-  /// Checks for changes and sends them.
   void look() {
     const auto marks = marks_of(run_->directory);
     const bool has_gone = run_->state == RunState::kRunning && !is_anyone_there();
@@ -80,7 +79,7 @@ class LivePage::Follower {
     std::error_code code;
     const std::uintmax_t size = std::filesystem::file_size(run_->directory.log(), code);
     if (code || size <= read_) {
-      if (!code && size < read_) read_ = 0;  // a new log
+      if (!code && size < read_) read_ = 0;
       return false;
     }
     std::ifstream file(run_->directory.log(), std::ios::binary);
@@ -126,7 +125,6 @@ class LivePage::Follower {
     server_.tell("sections", changed.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
 
-  /// Drops sections that the page no longer has.
   void forget_others(const std::vector<report::Section>& now, Json& changed) {
     order_.clear();
     for (auto at = known_.begin(); at != known_.end();) {
@@ -153,9 +151,9 @@ class LivePage::Follower {
   std::unique_ptr<RunReporter> reporter_;
   std::unique_ptr<run::Diagnosis> diagnosis_;
   std::vector<std::filesystem::file_time_type> marks_;
-  std::map<std::string, std::string> known_;  // HTML by section
+  std::map<std::string, std::string> known_;
   std::vector<std::string> order_;
-  std::uintmax_t read_ = 0;  // bytes of the log
+  std::uintmax_t read_ = 0;
   WatchClock::time_point told_;
 };
 

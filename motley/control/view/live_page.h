@@ -10,9 +10,8 @@
 
 namespace motley::control {
 
-/// A page that follows the run in a directory. A thread checks for new steps four times a second
-/// and sends changes to the browsers that show the page. It only reads. An ended run stays visible,
-/// and a restarted one is followed again.
+/// A page that follows a run directory, read-only: a thread checks four times a second and sends
+/// changes to browsers. Ended runs stay visible; restarted ones are followed again.
 class LivePage {
  public:
   /// Usage errors: no run directory; the port is in use.
@@ -22,7 +21,6 @@ class LivePage {
   LivePage(const LivePage&) = delete;
   LivePage& operator=(const LivePage&) = delete;
 
-  /// "http://127.0.0.1:8080/"
   std::string address() const;
 
  private:

@@ -8,9 +8,9 @@
 
 namespace motley::control {
 
-/// Returns the last steps of a script's own loop for which all ranks' times are known, as a trace.
-/// Each device computes for its time, and then exchanges gradients until the common end of the
-/// step. Empty without such a step. `devices` by rank.
+/// Returns the last steps of a script's own loop with known times of all ranks, by rank in
+/// `devices`. Each device computes, then exchanges gradients until the common end. Empty without
+/// such a step.
 trace::Trace trace_loop(const Log& log, const std::vector<std::string>& devices);
 
 }  // namespace motley::control

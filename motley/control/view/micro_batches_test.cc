@@ -16,7 +16,6 @@ program::Program parse(const std::string& text) {
   return std::move(program).value();
 }
 
-/// Returns "0f 1b -" of a device's instructions.
 std::string passes_text(const program::Program& program,
                         const std::vector<report::StageRow>& stages = {}) {
   std::string text;
@@ -28,8 +27,8 @@ std::string passes_text(const program::Program& program,
   return text;
 }
 
-/// Two micro-batches: both forward passes, whose counts are summed, then both backward passes,
-/// whose gradients are accumulated.
+/// Two micro-batches: forward passes, whose counts are summed, then backward passes, whose
+/// gradients are accumulated.
 constexpr const char* kStep = R"(device "a:0" samples 2 first 0
 buffer %0: input f32[4, 3] "x"
 buffer %1: parameter f32[3, 3] "w"
@@ -111,7 +110,7 @@ TEST(StageWork, IsWhatItsOperatorsTake) {
   plan::Plan plan;
   plan.replicas.resize(1);
   plan.replicas[0].regions.resize(2);
-  plan.replicas[0].regions[0].covers = {{0, 1}, {3, 4}};  // the other one has all
+  plan.replicas[0].regions[0].covers = {{0, 1}, {3, 4}};
   std::vector<report::StageRow> rows{{0, 0, {"a:0"}, 2, 4, 2}, {0, 1, {"a:0"}, 4, 4, 2}};
   add_stage_work(plan, parse(kStep), trace, rows);
   EXPECT_DOUBLE_EQ(rows[0].compute_s, 40e-9);

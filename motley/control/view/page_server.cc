@@ -38,7 +38,6 @@ struct Reception {
   std::size_t visits = 0;
 };
 
-/// A connection: a request and its answer, or a stream of events.
 class Visit : public std::enable_shared_from_this<Visit> {
  public:
   Visit(tcp::socket socket, Reception& reception)

@@ -31,7 +31,6 @@ plan::Plan equal_split(const ChosenPlan& chosen) {
       plan::round_shares(std::vector<double>(devices.size(), 1), chosen.planned.plan.global_batch));
 }
 
-/// Prices plans, and keeps those that have a price.
 class Pricer {
  public:
   explicit Pricer(const ChosenPlan& chosen) : chosen_(chosen) {}
@@ -48,7 +47,6 @@ class Pricer {
     found_.push_back({label, price->step, fits});
   }
 
-  /// Adds a plan with these samples on these devices.
   void add_split(const std::string& label, const std::vector<DeviceId>& devices,
                  const std::vector<std::int64_t>& samples) {
     add(label, plan::split_instead(chosen_.planned.plan, devices, samples));
@@ -65,8 +63,7 @@ class Pricer {
   std::vector<report::Neighbour> found_;
 };
 
-/// Adds variants of a plan with one shared region: a twentieth of the shares moved, or a device
-/// left out.
+/// Adds variants of a plan with one shared region: a twentieth moved, or a device left out.
 void add_other_shares(const ChosenPlan& chosen, Pricer& pricer) {
   constexpr std::size_t kMostMoved = 6, kMostLess = 8;
   const plan::Region& region = chosen.planned.plan.replicas[0].regions[0];

@@ -43,7 +43,6 @@ Sent sent_by(const program::Program& program, std::size_t rank,
   return {next.value, bytes * ring_factor(instruction.op, members.size())};
 }
 
-/// The load of a link so far.
 struct Crossing {
   double bytes = 0;
   std::vector<std::pair<trace::Nanoseconds, trace::Nanoseconds>> busy;
@@ -133,7 +132,6 @@ std::map<std::string, int> parts_by_layer(const program::Program& program) {
   return parts;
 }
 
-/// Counts the stages that use any of these devices.
 std::size_t count_stages(const std::vector<report::StageRow>& stages,
                          const std::vector<std::string>& devices) {
   return static_cast<std::size_t>(std::count_if(stages.begin(), stages.end(), [&](const auto& row) {
@@ -223,13 +221,12 @@ bool has(const std::vector<plan::OpRange>& ranges, OpId op) {
          });
 }
 
-/// A device's work on a region.
 struct RegionWork {
   struct Layer {
-    std::int64_t first = 0;  // operator
+    std::int64_t first = 0;
     double seconds = 0;
   };
-  double seconds = 0;                   // per step
+  double seconds = 0;
   std::map<std::string, Layer> layers;  // of the forward pass
 };
 

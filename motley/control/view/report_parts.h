@@ -11,15 +11,14 @@
 
 namespace motley::control {
 
-/// Returns the load of a program's exchanges on the cluster's links. Bytes are those of a ring, in
-/// which each member sends to the next; time is the trace's. Omits unused links and devices that
-/// the cluster does not have.
+/// Returns exchanges' load on links: bytes as in a ring, where members send to the next; time as in
+/// the trace. Omits unused links and devices that the cluster lacks.
 std::vector<report::LinkLoad> find_link_loads(const program::Program& program,
                                               const cluster::Cluster& cluster,
                                               const trace::Trace& trace);
 
-/// Returns each layer's time on each device of a trace, in the model's order, and how the program
-/// divides the layer: by samples, by parameters, by stages, or on one device alone.
+/// Returns each layer's time by device, in the model's order, and how the program divides it: by
+/// samples, by parameters, by stages, or not at all.
 std::vector<report::LayerCut> find_layer_cuts(const program::Program& program,
                                               const trace::Trace& trace,
                                               const std::vector<report::StageRow>& stages);
@@ -31,7 +30,6 @@ std::vector<report::StageRow> find_stages(const plan::Plan& plan, const cluster:
 void add_stage_work(const plan::Plan& plan, const program::Program& program,
                     const trace::Trace& trace, std::vector<report::StageRow>& stages);
 
-/// The nonzero parts of a peak, by name.
 std::vector<std::pair<std::string, Bytes>> memory_parts(const program::MemoryPeak& peak);
 
 /// Quotes words for a shell.

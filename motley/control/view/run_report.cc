@@ -16,7 +16,6 @@
 namespace motley::control {
 namespace {
 
-/// Returns a number of the summary; none: it is missing or no number.
 std::optional<double> summary_number(const FoundRun& run, const char* key) {
   if (!run.summary) return std::nullopt;
   const auto found = run.summary->find(key);

@@ -21,11 +21,11 @@ class RunReporter {
   std::string verdict(const report::ReportData& report_data) const;
 
   const FoundRun& run_;
-  report::ReportData still_;  // constant parts
+  report::ReportData still_;
 };
 
-/// Returns the JSON of `motley report --json`: the report data, with the run's summary or, without
-/// one, what the log gives of it.
+/// Returns `motley report --json`: the report data, and the run's summary or what its log has of
+/// it.
 Json run_to_json(const FoundRun& run, const report::ReportData& report_data);
 
 /// Median of the logged steps without the first; 0: none.
