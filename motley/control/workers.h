@@ -62,8 +62,7 @@ struct FoundHosts {
 class Workers {
  public:
   virtual ~Workers() = default;
-  /// Returns the workers' PyTorch version, such as "2.15". Usage error: none, or one that does not
-  /// fit.
+  /// Returns the workers' PyTorch version, "2.15". Usage error: there is none, or it does not fit.
   virtual Result<std::string> torch_version() const = 0;
   /// Runs the tasks concurrently. Returns times by task, program and instruction.
   virtual Result<std::vector<std::vector<run::OpTime>>> time_programs(

@@ -221,7 +221,7 @@ bool Controller::on_loss(int process, const Error& error, Seconds now) {
   return true;
 }
 
-/// Settles who has left and joined now that a plan has begun, after step `step`.
+/// Settles which devices left and joined when a plan begins after step `step`.
 void Controller::settle_membership(std::int64_t step, Seconds pause, Seconds now) {
   if (!options_.is_elastic) return;
   const std::set<std::string> used = plans_.devices(generations_.current());

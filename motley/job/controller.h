@@ -47,8 +47,7 @@ struct ControllerOptions {
 ///
 /// A loss: on_loss; Halt to all living processes; `halted` from each; a change with a recovery to a
 /// plan without the lost device; `change`. An arrival: take_in; StartProcess; `ready`; Follow and a
-/// change to a plan with the device. A departure: release; a change to a plan without the device;
-/// KillProcess.
+/// change to a plan with it. A departure: release; a change to a plan without it; KillProcess.
 class Controller {
  public:
   /// All arguments outlive the controller.
@@ -78,7 +77,7 @@ class Controller {
   Result<void> take_in(const std::string& device);
   /// Checks whether a device that the job does not have may join. Usage errors.
   Result<void> check_joiner(const std::string& device) const;
-  /// Adds a joining device described by `text`, and has its process started. Returns the process.
+  /// Adds a joining device described by `text`. Returns its process, which must be started.
   int add(const run::WorkerDevice& device, const std::string& text);
   /// A device that somebody else takes away, or brings back as soon as its process has ended.
   void take_away(const std::string& device);

@@ -67,7 +67,7 @@ class DeviceTable {
   /// `absent`: devices without a process at first. The processes of the others start.
   DeviceTable(const std::vector<std::string>& devices, const std::vector<std::string>& absent);
 
-  /// Adds a device, or returns the one of that name, now on a new machine. Returns its process.
+  /// Adds a device, or finds the one of that name, which the new one replaces. Returns its process.
   int add(const std::string& device);
   /// False: it already has a process.
   bool start(int process);

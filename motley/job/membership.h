@@ -25,7 +25,7 @@ Json membership_to_json(const std::vector<MembershipChange>& changes);
 /// times. Knows no process and no plan.
 ///
 ///   training --a loss, or a process that makes no progress--> halting: all living get Halt
-///   halting --all living have said where they stand--> still: the caller decides what follows
+///   halting --all living have reported where they stand--> still: the caller decides what follows
 ///   still --go_on--> recovering --`change`--> training
 ///   halting, still, recovering --another loss, or no way on--> halting, by the next number
 ///   halting, still --a joining device is ready--> halting, by the next number, with it
@@ -44,11 +44,11 @@ class Membership {
   bool lose(int process, Seconds now);
   void on_event(const run::WorkerEvent& event, Seconds now);
 
-  /// Takes over a lost coordinator's processes: halts all that are ready, by numbers above
-  /// `number`.
+  /// Takes over a lost coordinator's processes: halts all that are ready, with later numbers.
+  /// `since`: when they lost it.
   void take_over(int number, Seconds since, Seconds now);
 
-  /// Adds a device, or returns the one of that name, now on a new machine. Returns its process,
+  /// Adds a device, or finds the one of that name, which the new one replaces. Returns its process,
   /// which must be started.
   int add(const run::WorkerDevice& device);
   /// Has a process started. False: it lives.

@@ -28,7 +28,7 @@ struct Flag {
   using Target =
       std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, std::optional<double>*,
                    std::optional<int>*, std::string*, std::vector<std::string>*, Text>;
-  /// Shows the target's initial value in the help?
+  /// Is the target's initial value shown in the help?
   enum class Default { kHidden, kShown };
 
   std::string names;  ///< "-m,--model"; without hyphens: a required position

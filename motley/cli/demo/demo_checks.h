@@ -78,7 +78,7 @@ Judged judge_prediction(const TimedInTurns& timed, double limit, Profile profile
 /// fastest timing against the slowest of the equal split is too slow. If timings spread by more
 /// than `noise`, that comparison can show only that the plan is slower than the equal split. On a
 /// shared machine it shows nothing, because the fastest device lacks the time that the plan counted
-/// on. The value is that of typical timings.
+/// on. The value is of typical timings.
 Judged judge_speedup(const TimedInTurns& timed, double wanted, double noise);
 
 /// Returns "the machine was busy: two timings of the equal split differ by 31 %, and others kept

@@ -30,14 +30,12 @@ using AskPython =
     std::function<std::string(const std::string& python, const std::vector<std::string>& modules)>;
 
 /// Finds all places, from any working directory:
-/// - The examples are beside the program's folder, in the sources (build/) and in an installation
-///   (motley/bin/).
+/// - The examples are beside the program's folder: build/ in the sources, else motley/bin/.
 /// - The package is in python/ beside the program's folder in the sources. An installed package
 ///   belongs to its interpreter.
-/// - The interpreter is the named one and no other. Otherwise it is the first with PyTorch (and
-/// with
-///   the package, unless that is in the sources) of: the one of motley's environment, the one
-///   beside the worker's PyTorch, .venv/bin/python of the sources, python3.
+/// - The interpreter is the named one and no other. Otherwise it is the first that has PyTorch,
+///   and the package unless that is in the sources, among: the one of motley's environment, the
+///   one beside the worker's PyTorch, .venv/bin/python of the sources, python3.
 /// Usage errors demo.python and demo.examples say what was tried and what to type.
 Result<DemoPlaces> find_demo_places(const DemoSearch& search, const AskPython& ask);
 

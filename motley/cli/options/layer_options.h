@@ -12,7 +12,7 @@ std::string layers_note(const std::string& model);
 
 bool finds_layer_stages(const PlanningOptions& options);
 
-/// Runs `plan` for them; `output`: plan file to write, or "".
+/// Runs `plan` for stages over a layer profile; `output`: plan file to write, or "".
 Result<int> plan_layer_stages(const PlanningOptions& options, const std::string& output,
                               const Context& context);
 

@@ -30,7 +30,7 @@ struct RunOptions {
   BatchOptions batch;
   std::string decisions;     ///< file of another run's, to repeat
   bool elastic = false;      ///< continues when devices are lost, join or leave
-  std::optional<int> serve;  ///< port of a page
+  std::optional<int> serve;  ///< port of the run's page
   RentOptions rent;          ///< machines, during training
   int port = 0;              ///< where devices may join
   std::vector<std::string> absent;

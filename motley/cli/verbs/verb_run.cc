@@ -229,7 +229,7 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
                        "--adapt " + options.adapt +
                            ": a launcher started ranks on other hosts, where a running plan cannot "
                            "be changed; leave it out, or start the run without a launcher");
-  // Trials cost more than they gain, or the user chose the plan or would not see the change.
+  // By default the user's own plan stays, and none is tried where trials cost too much or are new.
   if (!is_asked && (!is_here || data::is_loaded(choices.data) || !chosen.outcome ||
                     !are_processors(chosen.inputs)))
     return none;

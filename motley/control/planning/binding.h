@@ -10,8 +10,7 @@ namespace motley::control {
 /// A limit on a step's time or on a device's share.
 struct Binding {
   /// "compute": the devices that compute longest; "exchange": communication that compute does not
-  /// hide; "waiting": for other devices; "bubble": otherwise idle; "memory": no room for one more
-  /// sample.
+  /// hide; "waiting": for others; "bubble": otherwise idle; "memory": no room for another sample.
   std::string what;
   std::vector<std::string> devices;  ///< in rank order
   std::string link;                  ///< exchange: the slowest on its route; "": none limits

@@ -64,7 +64,8 @@ void tell_processor(const cluster::Cluster& cluster, cluster::Device& device);
 /// does not fit the model.
 Result<void> follow_plan(const plan::Plan& plan, Inputs& inputs);
 
-/// Returns the engine in keys of times: its version, with "+tf32" where TF32 changes times.
+/// Returns the engine in keys of times: its version, with "+tf32" if GPUs may use TF32, so that
+/// such times never price a run without it.
 std::string engine_version(const Inputs& inputs, const std::string& torch);
 
 /// Returns the inputs' name in a profile store: the model and how it is lowered.

@@ -7,8 +7,9 @@
 
 namespace motley::control {
 
-/// Writes the weights to `path` with the last bit of each nonzero weight changed up or down at
-/// random, and returns inputs that use them. Shows what rounding alone decides. IO errors.
+/// Writes a copy of the model to `path`, in which each nonzero weight is the next larger or smaller
+/// number at random, and returns inputs that use it. Training from them shows what rounding alone
+/// decides. IO errors name the path.
 Result<Inputs> change_last_bits(const Inputs& inputs, const std::string& path, std::uint64_t seed);
 
 }  // namespace motley::control

@@ -38,8 +38,7 @@ struct MarketJob {
   Bytes state;  ///< parameters and optimizer states
 };
 Bytes state_bytes(const graph::Graph& graph, const plan::Recipe& recipe);
-/// Makes a job for the user's model, with times as PriceChoices say. Ignores the question's
-/// cluster.
+/// Makes a job for the user's model, with times by PriceChoices. Ignores the question's cluster.
 Result<MarketJob> model_job(const Question& question, const PlanChoices& choices,
                             const Outside& outside);
 /// Makes a job whose steps are plans of stages over a layer profile.

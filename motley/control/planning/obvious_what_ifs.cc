@@ -63,7 +63,7 @@ class Asking {
     if (cluster_.links.size() > 1) ask("links x2");
   }
 
-  /// Asks for twice the memory of the device, and of all devices of its kind.
+  /// Asks for twice the memory of the device, or of its kind if that has several devices.
   void ask_memory(DeviceId id) {
     const cluster::Device& device = cluster_.device(id);
     if (!device.memory || !with_memory_.insert(class_of(id)).second) return;

@@ -59,13 +59,13 @@ Result<plan::PlanOutcome> plan_again(Inputs inputs, const PlanChoices& choices,
 Result<Planned> lower_plan(const Inputs& inputs, plan::Plan plan);
 
 /// Reads and lowers a plan file, which the inputs then follow (inputs.h). Stale: another model or
-/// cluster. Infeasible: too little memory. Usage error: the inputs have a recipe of their own.
+/// cluster. Infeasible: too little memory. Usage error: the inputs have another recipe.
 Result<Planned> read_plan(const std::string& path, Inputs& inputs);
 
 /// Infeasible, with arithmetic: a device lacks the memory for its program.
 Result<void> check_memory(const Inputs& inputs, const Planned& planned);
 
-/// Passes the phases `search` and `synth` on; lowers the plan only if that is printed.
+/// Passes the phases `search` and `synth` on; lowers the plan only if `synth` is printed.
 Result<void> show_plan(const Inputs& inputs, const plan::Plan& plan, Listener& listener);
 
 Error infeasible_error(const plan::PlanOutcome& outcome);

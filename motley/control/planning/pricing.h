@@ -34,16 +34,16 @@ struct Priced {
 /// one lowering per profiled batch and device key.
 Result<Priced> price(Inputs& inputs, const PriceChoices& choices, const Outside& outside);
 
-/// Sets the measured memory that GPUs need beside tensors; else usual figures stay
-/// (cost/device_keys.h).
+/// Sets the measured memory of GPUs beside tensors; else usual figures stay (cost/device_keys.h).
 Result<void> learn_framework(const cost::ProfileStore& store, const std::string& torch,
                              Inputs& inputs);
 /// Does the same before there are prices; does nothing without a GPU or a store.
 Result<void> learn_framework(const PriceChoices& choices, const Outside& outside, Inputs& inputs);
 
 /// Makes plans leave memory free on kinds that were never measured (cost::Origin::kCarried,
-/// kKinds): the prediction's upper end (prediction.h) must fit into the free memory, which is
-/// estimated for a kind's nominal size (cluster/kinds.h).
+/// kKinds): the upper end of the prediction (prediction.h) must fit into the free part of the
+/// memory, which is a fraction of a kind's nominal size (cluster/kinds.h). Measured kinds have it
+/// all.
 void leave_spare(const search::Costs& costs, Inputs& inputs);
 
 /// Opens the store and creates its folder if necessary.

@@ -92,7 +92,7 @@ class Finals {
   const std::string& why_not() const { return why_not_; }
 
  private:
-  /// Has it the whole batch and the requested number of micro-batches?
+  /// Does it have the whole batch and the requested number of micro-batches?
   bool is_asked_for(const plan::Plan& plan) const {
     if (plan.global_batch != inputs_.global_batch) return false;
     return choices_.micro_batches <= 1 ||

@@ -12,8 +12,7 @@ using SearchBy = std::function<Result<plan::PlanOutcome>(const search::PlannerIn
 
 /// Finds the plan of a training that must survive the loss of any `inputs.survive` devices, of
 /// which there are more than that. Planners compare plans without mirrors (mirroring.h) and commits
-/// (synth/state/commit.h), so this function makes the final choice among the plans that they
-/// priced.
+/// (synth/state/commit.h), so the final choice among the plans that they priced is made here.
 ///
 /// Lowers plans with mirrors and commits and simulates them, in the order of their steps without.
 /// Mirrors and commits never shorten a step, so the search ends once a plan's step without them
@@ -23,8 +22,8 @@ using SearchBy = std::function<Result<plan::PlanOutcome>(const search::PlannerIn
 /// batch is taken, or one over all devices; if these do not survive either, the original plan stays
 /// and `why` says so.
 ///
-/// The outcome's step, memory and equal split include mirrors and commits. Its bound is that of
-/// plans without, which holds here, too. Errors: those of the search and of lowering.
+/// The outcome's step, memory and equal split include mirrors and commits. Its bound is for
+/// plans without them, and holds here, too. Errors: those of the search and of lowering.
 Result<plan::PlanOutcome> find_survivor(const Inputs& inputs, const PlanChoices& choices,
                                         const Priced& priced, const SearchBy& search);
 inline constexpr int kFinalists = 6;

@@ -66,7 +66,7 @@ Result<plan::Price> price_of(const Inputs& inputs, const Priced& priced, const p
   return price_to_run(inputs, priced, planned);
 }
 
-/// A measured step must be shorter by this factor to outweigh a price.
+/// An alternative's measured step must be below this part of the plan's to replace the plan.
 constexpr double kWorthAChange = 0.97;
 
 }  // namespace

@@ -24,8 +24,8 @@ struct Asked {
   PlanChoices choices;
 };
 
-/// Parses an edit (cluster/edit.h), "batch 256" or "batch x2". Usage errors cluster.edit,
-/// explain.batch.
+/// Parses an edit (cluster/edit.h), "batch 256" or "batch x2". Usage errors `cluster.edit` and
+/// `explain.batch`, as of edits.
 Result<WhatIf> parse_what_if(const std::string& text, const Asked& asked);
 
 /// Returns common questions about a plan: one more device of each kind where one is; without each

@@ -54,8 +54,8 @@ struct FoundLinks {
 /// Finds the fewest links that explain the measurements, within a tenth:
 ///
 /// - All pairs are identical: one link for all.
-/// - Each pair has the rate of its slower host's best connection: one link for all, and a bandwidth
-///   for each slower host whose simultaneous flows get no more (by a quarter) together.
+/// - Each pair has the rate of its slower host's best connection, and several flows of a slower
+///   host together get no more (by a quarter): one link for all, a bandwidth for each slower host.
 /// - Otherwise: a link for each group of identical hosts (find_groups), one for all with what most
 ///   pairs of different groups have, and one for each pair of groups that differs from it.
 ///

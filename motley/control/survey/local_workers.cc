@@ -81,8 +81,7 @@ run::Commands command_of(const job::Order& order, const run::Job& job, run::Host
   run::Commands commands;
   if (const auto* change = std::get_if<run::Change>(&order)) {
     commands.lines.resize(job.devices.size());
-    // A process that has just joined would act on this order alone; it waits for one that includes
-    // it.
+    // A process that has just joined would begin this change alone, so it waits for its own order.
     std::set<int> told(change->processes.begin(), change->processes.end());
     for (int process = 0; change->processes.empty() && process < std::ssize(job.devices); ++process)
       told.insert(process);

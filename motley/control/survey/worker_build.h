@@ -16,8 +16,9 @@ struct WorkerBuild {
 /// Names the folder of the torch package if that is not beside the worker's.
 inline constexpr const char* kTorchVariable = "MOTLEY_TORCH";
 
-/// Reads it for the worker at that path, following links. A relative `folder` is relative to the
-/// worker's; without PyTorch there, kTorchVariable names it. No readable file: no worker.
+/// Reads the description of the worker at that path, following links. A relative `folder` is
+/// relative to the worker's; without PyTorch there, kTorchVariable names it. Without a readable
+/// file there is no worker.
 WorkerBuild read_worker_build(const std::string& worker);
 
 /// Makes this process and its children use a PyTorch that is installed apart from the worker (an

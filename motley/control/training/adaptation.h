@@ -87,8 +87,7 @@ struct Adaptation {
   /// continues when devices are lost, join or leave. Null: losing any device ends it.
   Replan replan = nullptr;
   int survive = 0;  ///< losses at once that every plan must survive
-  /// Prepares plans for losses during training (ready_plans.h): only it then calls what `replan`
-  /// calls.
+  /// Prepares plans for losses (ready_plans.h). Nobody else then calls what `replan` calls.
   bool plans_ahead = false;
   std::vector<std::string> absent = {};  ///< devices that are not there at first
   /// `grow` adds a device to the cluster (joiner.h, growth.h); a device added so may be described

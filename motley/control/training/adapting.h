@@ -22,8 +22,7 @@
 namespace motley::control {
 
 /// Drives a job's controller (job/controller.h) during training: feeds it time and steps, offers
-/// candidates as plans, writes decisions, the running plan and joining devices to the run
-/// directory.
+/// candidates as plans, writes decisions, running plan and joining devices to the run directory.
 class Adapting : public Listener, private job::Surroundings {
  public:
   /// All arguments outlive it; the job's devices are the adaptation's.

@@ -128,7 +128,8 @@ TEST_F(AdaptingTest, APlanThatIsAskedForIsPreparedAndGoneOnBy) {
   EXPECT_EQ(workers_.changes[0].number, 1);
   EXPECT_EQ(workers_.changes[0].devices.size(), 1u);
   EXPECT_EQ(workers_.changes[0].move.devices.size(), 2u);
-  // The policy saw steps of plan 0, then of plan 1, each but the first with the ranks' reports.
+  // The policy saw steps of plan 0, then of plan 1. All but the first of each plan have the ranks'
+  // reports, and of each exchange the shortest time.
   ASSERT_EQ(policy_->steps.size(), 6u);
   EXPECT_TRUE(policy_->steps[0].devices.empty());
   ASSERT_EQ(policy_->steps[1].devices.size(), 2u);

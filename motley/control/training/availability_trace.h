@@ -31,7 +31,7 @@ class AvailabilityTrace {
   explicit AvailabilityTrace(const std::vector<simulate::Absence>& absences,
                              std::set<std::string> absent = {});
 
-  /// Adds an event, even behind the taken ones.
+  /// Adds an event, which comes after those already taken.
   void add(Event event);
   /// The device leaves now; its further events are dropped.
   void leave(const std::string& device);

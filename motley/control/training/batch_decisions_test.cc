@@ -514,7 +514,7 @@ TEST_F(BatchDecisionsTest, DevicesAreGivenWhatTheirMemoryHolds) {
 }
 
 // Statistics per micro-batch fix the devices: one device measures the noise of all gradients,
-// several devices that of the gradients after the last batch norm.
+// several devices measure it of the gradients after the last batch norm.
 TEST_F(BatchDecisionsTest, BatchNormOfMicroBatchesStaysOnItsDevices) {
   batch_.least = 12;
   batch_.most = 96;

@@ -67,7 +67,7 @@ std::int64_t micro_batches_alone(const plan::Plan& plan) {
 }
 
 /// Does batch norm use statistics per micro-batch? Then one device measures the noise of all
-/// gradients, several devices that of a few (synth/noise/gradient_squares.h). These differ, so a
+/// gradients, several devices of a few only (synth/noise/gradient_squares.h). These differ, so a
 /// training stays on one device, or on several.
 bool has_own_statistics(const ChosenPlan& chosen) {
   return search::repeats_statistics(

@@ -39,7 +39,7 @@ struct BatchChoices {
 /// plan of one device is split over several.
 ///
 /// The number of micro-batches stays, and each device's samples are a multiple of it. So a device's
-/// micro-batches are identical, gradients are exchanged once, and each micro-batch is of one
+/// micro-batches are of equal size, gradients are exchanged once, and each micro-batch is of one
 /// device. Limits are rounded inward to multiples. If batch norm has statistics per micro-batch, a
 /// plan of one device stays on one, and a plan of several on several.
 ///

@@ -161,7 +161,7 @@ class ElasticTest : public ::testing::Test {
   run::Change change_;
   std::vector<std::size_t> replanned_;
   std::size_t fewest_ = 1, most_ = 3;  // devices of a plan
-  bool ignores_ = false;               // plans ignore who is there
+  bool ignores_ = false;               // plans ignore which devices are there
 };
 
 TEST_F(ElasticTest, ALossIsRecoveredFromByThoseThatAreLeft) {

@@ -8,7 +8,7 @@
 namespace motley::control {
 
 /// Parses a joining device, a cluster of one node with one CPU or CUDA device, and at most one link
-/// of all, to any other node. Usage errors, with the line.
+/// of all, which connects it to any other node. Usage errors, with the line.
 Result<cluster::Cluster> parse_joiner(const std::string& text);
 
 /// "d:0".

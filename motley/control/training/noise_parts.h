@@ -11,8 +11,7 @@
 
 namespace motley::control {
 
-/// Collects ranks' reports on a step's gradients (event `step`, key `squares`:
-/// docs/formats/job.md).
+/// Collects ranks' reports on a step's gradients (event `step`, `squares`: docs/formats/job.md).
 class NoiseParts {
  public:
   void add(int process, const Json& squares);

@@ -34,7 +34,7 @@ class ReadyPlans {
   void work();
 
   const Make make_;
-  std::mutex mutex_;  // for all members below
+  std::mutex mutex_;  // guards all members below
   std::condition_variable changed_;
   std::deque<Devices> wanted_;
   std::map<Devices, Result<Candidate>> ready_;

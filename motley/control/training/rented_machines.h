@@ -18,9 +18,9 @@ struct RentChoices {
   std::optional<double> budget;
   elastic::RentingRule rule = elastic::RentingRule::kMotley;
   bool gives_back = false;  ///< before the end, if that saves money
-  std::string hook = "";    ///< command that requests machines
+  std::string hook = "";    ///< command that requests machines (docs/formats/market.md)
   std::string return_hook = "";
-  elastic::SpeedTogether speed = nullptr;  ///< from find_machines
+  elastic::SpeedTogether speed = nullptr;  ///< of the machines from find_machines
 };
 
 /// Returns speeds from the best split of the batch over a set of machines. Machines of one type

@@ -28,10 +28,9 @@ double slowness(const ChosenPlan& chosen, DeviceId id);
 std::vector<adapt::DeviceLimits> find_limits(const ChosenPlan& chosen, std::int64_t most);
 
 /// A training that begins with the chosen plan and adapts its split by one of `policies`. Prices
-/// are the prior of curves, and allow devices that the plan leaves idle; without, curves of the
-/// plan's devices are learned from nothing. Micro-batches keep their number and stay equal. Usage
-/// errors: a plan that splits more than the batch, or into unequal micro-batches; an unknown
-/// policy.
+/// are the prior of curves, and allow devices that the plan leaves idle; without prices, curves of
+/// the plan's devices are learned from nothing. Micro-batches keep their number and stay equal.
+/// Usage errors: an unknown policy; a plan that splits more than the batch, or unequally.
 Result<std::shared_ptr<Adaptation>> adapt_split(
     const ChosenPlan& chosen, const std::optional<Predicted>& predicted, const std::string& policy,
     adapt::SplitPolicies policies = adapt::split_policies());

@@ -347,7 +347,7 @@ Result<Measured> conclude(const PreparedRun& prepared, const run::JobOutcome& ou
   if (adapting) {
     measured.candidate = adapting->current_index();
     measured.membership = adapting->membership();
-    run::Job job = prepared.job;  // the directory's job is that of the last plan
+    run::Job job = prepared.job;  // the directory keeps the job of the last plan
     job.devices = adapting->current_devices();
     job.changes.reset();
     MOTLEY_RETURN_IF_ERROR(

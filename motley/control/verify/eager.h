@@ -19,9 +19,9 @@ struct EagerQuestion {
 /// Writes the samples of all steps, in order, into the question's folder, which it creates.
 Result<void> write_batches(const PreparedRun& prepared, const EagerQuestion& question);
 
-/// Trains the written batches in PyTorch's loop, by the run's plan and job. A seed `changes`
-/// changes the weights' last bits at random before every step, to show the effect of rounding.
-/// Errors: the interpreter's.
+/// Trains the written batches in PyTorch's loop, by the run's plan and job. With a seed `changes`,
+/// changes the last bits of all weights at random before every step, which shows what rounding
+/// decides. Errors: the interpreter's.
 Result<Trained> train_eagerly(const PreparedRun& prepared, const EagerQuestion& question,
                               std::optional<int> changes = std::nullopt);
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kNone = -1;
 
-/// Kind of instructions that occur once or several times per micro-batch; "": of no such kind.
+/// Returns a key of instructions that occur equally often in each micro-batch; "": others.
 std::string kind_of(const program::DeviceProgram& device, const program::Instruction& instruction) {
   if (instruction.op == program::kReceive && !instruction.outputs.empty())
     return fmt::format("{} {} {}", program::peer_of(instruction).value, instruction.label,

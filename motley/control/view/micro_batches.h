@@ -16,7 +16,7 @@ namespace motley::control {
 std::vector<std::vector<report::Pass>> find_passes(const program::Program& program,
                                                    const std::vector<report::StageRow>& stages);
 
-/// Returns the program's first operator of the model that is named as backward; none: no such.
+/// Returns the program's first operator of the model that is named as backward; none: no such one.
 OpId find_first_backward(const program::Program& program);
 
 /// Rank at the other end of each send and receive, by device and instruction; -1: neither.

@@ -9,7 +9,8 @@ namespace motley::control {
 
 /// Serves one page and its changes to this machine's browsers: GET / and the event stream GET
 /// /events, nothing else. Listens on 127.0.0.1 and answers only for that name or "localhost", so
-/// that no other site can read it. Has its own thread; members may be called from any.
+/// that no other site can make a browser read it. Has its own thread; members may be called from
+/// any.
 class PageServer {
  public:
   /// 0: any free port. Usage error `serve.port`: the port is in use.

@@ -24,8 +24,7 @@ class RunReporter {
   report::ReportData still_;
 };
 
-/// Returns `motley report --json`: the report data, and the run's summary or what its log has of
-/// it.
+/// Returns `motley report --json`: the report data, and the run's summary or the log's part of it.
 Json run_to_json(const FoundRun& run, const report::ReportData& report_data);
 
 /// Median of the logged steps without the first; 0: none.
