@@ -18,7 +18,7 @@ constexpr const char* kRentGroup = "Rented machines";
 using elastic::PricedMix;
 using elastic::print_duration;
 
-/// "4 v100-16g spot us-west1-b + 1 v100-16g on demand us-west1-b".
+/// Returns "4 v100-16g spot us-west1-b + 1 v100-16g on demand us-west1-b".
 std::string print_machines(const elastic::Market& market, const elastic::Mix& mix) {
   std::vector<std::string> parts;
   for (std::size_t o = 0; o < mix.machines.size(); ++o)
@@ -190,7 +190,7 @@ Result<int> plan_to_rent(const MarketOptions& options, const PlanningOptions& pl
   if (!asked.market.server) {
     MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(planning, context));
     PlanningOptions on_any = planning;
-    on_any.cluster = options.market;  // each mix is a cluster of its own
+    on_any.cluster = options.market;  // each mix is its own cluster
     MOTLEY_ASSIGN(const control::Question question, make_question(on_any, GlobalBatch::kGiven));
     if (planning.layers.is_given() && planning.planner == "stages") {
       job = control::layer_stages_job(planning.layers, planning.global_batch, *context.clock);

@@ -15,8 +15,8 @@ namespace motley::cli {
 namespace {
 
 constexpr std::string_view kAutoBucket = "auto";
-constexpr Bytes kMostBucket(16 << 20);       // of those that are tried then
-constexpr std::int64_t kMostLost = 1 << 20;  // devices
+constexpr Bytes kMostBucket(16 << 20);
+constexpr std::int64_t kMostLost = 1 << 20;
 
 }  // namespace
 
@@ -153,7 +153,7 @@ Result<control::Question> make_question(const PlanningOptions& options, GlobalBa
                                    "once, 0 or more",
                                    options.survive));
   question.survive = static_cast<int>(std::min(options.survive, kMostLost));
-  question.commits = options.survive > 0;  // as an elastic run has them
+  question.commits = options.survive > 0;  // as in an elastic run
   if (options.bucket != kAutoBucket) {
     MOTLEY_ASSIGN(question.lowering.bucket_bytes, parse_bytes(options.bucket));
   }
@@ -162,7 +162,7 @@ Result<control::Question> make_question(const PlanningOptions& options, GlobalBa
 
 namespace {
 
-/// The flag's, else the environment's, else the usual number.
+/// The flag's number, else the environment's, else the default.
 Result<int> find_profile_rounds(const std::string& flag, const Context& context) {
   std::string name = "--profile-rounds", text = flag;
   const auto found = context.environment.find("MOTLEY_PROFILE_ROUNDS");

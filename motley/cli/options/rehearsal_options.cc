@@ -63,7 +63,7 @@ std::string rehearsal_line(const control::Rehearsed& rehearsed, const std::strin
                      time(rehearsed.paused), rehearsed.lost_steps, time(rehearsed.lost));
 }
 
-/// Where the batch is decided: how far the training gets, in steps of the first batch.
+/// With adaptive batches: the progress of the training, in steps of the first batch.
 std::string batch_line(const control::Rehearsed& rehearsed, const std::string& name) {
   return fmt::format("  {:<14} {:>7} {:>10} {:>10.1f} {:>10} {:>10.4g} {:>8} {:>9} {:>10}\n", name,
                      rehearsed.step_s.size(), rehearsed.samples, rehearsed.progress,
@@ -71,7 +71,7 @@ std::string batch_line(const control::Rehearsed& rehearsed, const std::string& n
                      rehearsed.changes, format_seconds(rehearsed.paused), rehearsed.batch);
 }
 
-/// By how much what was decided takes longer than who knows all; none: one of them was stopped.
+/// Relative excess of the policy's time over the known optimum; none: one of the two was stopped.
 std::optional<double> over_bound(const Rehearsals& rehearsals) {
   const auto& bound = rehearsals.knowing_all;
   if (!bound || !bound->stopped.empty() || !rehearsals.decided.stopped.empty() ||
@@ -156,7 +156,6 @@ std::vector<Flag> rehearsal_flags(RehearsalOptions& o) {
   return flags;
 }
 
-/// Of flags that go with rented machines.
 Result<void> check_rent(const RehearsalOptions& options) {
   const bool splits = options.adapt == "split" || options.adapt == "batch";
   MOTLEY_ASSIGN(const auto rent, make_rent_choices(options.rent, Lives::kSimulated));
@@ -170,7 +169,6 @@ Result<void> check_rent(const RehearsalOptions& options) {
   return {};
 }
 
-/// Of flags that go with decisions on the batch.
 Result<void> check_batch(const RehearsalOptions& options) {
   if (options.adapt != "batch") {
     MOTLEY_RETURN_IF_ERROR(refuse_batch_flags(options.batch));
@@ -217,7 +215,6 @@ Result<void> check_rehearsal(const RehearsalOptions& options, std::int64_t steps
   return {};
 }
 
-/// None: nothing is rented.
 Result<std::optional<control::RentRehearsal>> find_rent(const RehearsalOptions& options,
                                                         const control::ChosenPlan& chosen) {
   MOTLEY_ASSIGN(auto choices, make_rent_choices(options.rent, Lives::kSimulated));
@@ -233,7 +230,6 @@ Result<std::optional<control::RentRehearsal>> find_rent(const RehearsalOptions& 
   return rent;
 }
 
-/// The same where nobody is asked for.
 control::RehearsalChoices without_renting(control::RehearsalChoices choices) {
   if (choices.rent) choices.rent->choices.rule = elastic::RentingRule::kNone;
   return choices;
@@ -283,7 +279,6 @@ Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
   return rehearsals;
 }
 
-/// Of machines that are rented; "": none are.
 std::string rent_table(const Rehearsals& rehearsals) {
   if (!rehearsals.decided.rent) return "";
   std::string text = fmt::format("  {:<14} {:>10} {:>14} {:>8} {:>6} {:>6} {:>10}\n", "rents",

@@ -37,7 +37,7 @@ Result<void> take_shuffle(const std::string& text, std::optional<std::uint64_t>&
   return {};
 }
 
-/// Warm-up and length stay.
+/// Keeps warm-up and length.
 Result<void> take_schedule(const std::string& text, run::Schedule& schedule) {
   MOTLEY_ASSIGN(run::Schedule read, run::parse_schedule(text));
   read.warmup = schedule.warmup;

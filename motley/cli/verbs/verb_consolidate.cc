@@ -13,10 +13,10 @@ namespace {
 
 struct ConsolidateOptions {
   std::string path;    ///< run directory, or one checkpoint
-  std::string output;  ///< folder; "" = the checkpoint itself
-  std::string source;  ///< --hf: folder of transformers' that the model came from
-  std::string shard;   ///< most bytes of a file of weights
-  bool hosts = false;  ///< bring what hosts keep of it
+  std::string output;  ///< folder; "": the checkpoint itself
+  std::string source;  ///< --hf: transformers folder of the original model
+  std::string shard;   ///< largest size of a weight file, in bytes
+  bool hosts = false;
   std::string launcher = "ssh";
 };
 
@@ -34,7 +34,7 @@ std::vector<Flag> consolidate_flags(ConsolidateOptions& options) {
       {"--launcher", &options.launcher, "with --hosts: how hosts are reached, as for run"}};
 }
 
-/// The checkpoint that a path names, or the latest one of the run directory that it names.
+/// Returns the named checkpoint, or the latest one of the named run directory.
 Result<std::string> find_checkpoint(const std::string& path) {
   std::error_code fault;
   if (std::filesystem::exists(path + "/state.json", fault)) return path;
@@ -45,13 +45,13 @@ Result<std::string> find_checkpoint(const std::string& path) {
       fmt::format("{}: neither a checkpoint nor a run directory that has one", path));
 }
 
-/// "out" of "out/": what is written at first lies beside it.
+/// Returns "out" for "out/", because temporary output goes beside the folder.
 std::string without_slashes(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   return path;
 }
 
-/// Usage error: the folder is a run directory that is in use, or a checkpoint in one.
+/// Usage error: the folder is a run directory in use, or a checkpoint in one.
 Result<void> check_target(const std::string& target) {
   const std::filesystem::path folder = std::filesystem::absolute(target).lexically_normal();
   for (const std::filesystem::path& run : {folder, folder.parent_path().parent_path()})
@@ -89,7 +89,7 @@ Result<int> consolidate_checkpoint(const ConsolidateOptions& options, const Cont
   const std::string target = without_slashes(options.output.empty() ? path : options.output);
   MOTLEY_RETURN_IF_ERROR(check_target(target));
   if (options.hosts) {
-    MOTLEY_RETURN_IF_ERROR(check_target(path));  // where they are brought to
+    MOTLEY_RETURN_IF_ERROR(check_target(path));
     MOTLEY_RETURN_IF_ERROR(context.workers->reach_by(options.launcher));
     MOTLEY_RETURN_IF_ERROR(context.workers->gather_held(path));
   }

@@ -22,7 +22,7 @@ std::vector<Flag> demo_flags(DemoOptions& options) {
           {"--directory", &options.directory, "where to write", kShown}};
 }
 
-/// Steps of a turn: a median of five or more, of a second or two by either plan.
+/// A run has enough steps for a median of five or more, and takes a second or two by either plan.
 const std::vector<DemoModel> kModels = {{.name = "digits_cnn",
                                          .function = "digits_cnn.py:model",
                                          .data = "data/digits.npz",

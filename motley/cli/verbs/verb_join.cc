@@ -18,7 +18,8 @@ namespace {
 
 struct JoinOptions {
   std::string address, device;
-  std::string name, host, memory, bandwidth, latency;  ///< of one that the cluster file has not
+  /// Of a device that is not in the cluster file.
+  std::string name, host, memory, bandwidth, latency;
   std::int64_t threads = 0;
   std::optional<double> speed;
   double timeout = 300;
@@ -76,7 +77,7 @@ Result<run::ControlSocketAddress> find_control_socket(const std::string& address
   return control_socket;
 }
 
-/// The name of a node from that of a host: up to its first dot, unless it is an address.
+/// Returns a node's name from its host's: up to the first dot, unless it is an address.
 std::string node_name(const std::string& host) {
   std::string name = host.substr(host.rfind('@') + 1);
   if (name.find_first_not_of("0123456789.:") != std::string::npos)
@@ -96,7 +97,7 @@ Result<void> add_link(const JoinOptions& options, cluster::Cluster& joiner) {
   return {};
 }
 
-/// What this machine has, where it is the one, and what flags say.
+/// Describes the device from the flags and, if it is on this machine, from a probe.
 Result<cluster::Cluster> describe_joiner(const JoinOptions& options) {
   cluster::Cluster joiner;
   joiner.name = "newcomer";
@@ -132,7 +133,6 @@ Result<cluster::Cluster> describe_joiner(const JoinOptions& options) {
   return joiner;
 }
 
-/// The question, and the device that it is about.
 struct Wanted {
   Json question;
   std::string device;

@@ -27,7 +27,7 @@ std::vector<Flag> manifest_flags(ManifestFlags& flags) {
            "kubernetes: volume claim with the job's files; mounted at /job"}};
 }
 
-/// Verbs that may be started as several processes (Verb::is_led).
+/// Checks the verb: only some may be started as several processes (Verb::is_led).
 Result<void> check_words(const std::vector<std::string>& words) {
   const std::set<std::string> known = {"probe", "profile", "plan", "run", "verify"};
   if (known.contains(words.front())) return {};

@@ -15,8 +15,8 @@ namespace {
 
 struct ProfileOptions {
   PlanningOptions planning;
-  std::string from_run;  ///< run directory whose measured trace corrects the store; else measure
-  bool each = false;     ///< compares devices that the profile takes for equal
+  std::string from_run;  ///< run directory whose trace corrects the store; "": measure
+  bool each = false;     ///< compare devices that the profile considers identical
 };
 
 std::vector<Flag> profile_flags(ProfileOptions& options) {

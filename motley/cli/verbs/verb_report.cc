@@ -24,7 +24,7 @@ namespace {
 struct ReportOptions {
   std::string subject;  ///< run directory, or plan file
   std::string output;
-  PlanningOptions planning;  ///< of a plan
+  PlanningOptions planning;
 };
 
 std::vector<Flag> report_flags(ReportOptions& options) {
@@ -43,7 +43,6 @@ std::vector<Flag> report_flags(ReportOptions& options) {
           std::move(profile)};
 }
 
-/// Losses at about ten steps, as one line each.
 std::string loss_lines(const Json& losses) {
   std::string text;
   const std::size_t n = losses.size();
@@ -57,7 +56,6 @@ std::string loss_lines(const Json& losses) {
   return n == 0 ? "" : "\n  loss\n" + text;
 }
 
-/// The figures that the run itself named.
 report::RunFigures figures_of(const Json& summary, const trace::Trace& trace,
                               const std::string& step, const std::string& peak) {
   const auto found = summary.find(step);
@@ -80,7 +78,7 @@ std::string rank_lines(const report::ReportData& report_data) {
   return text;
 }
 
-/// Of a script's own loop: each device's samples of the last step, and where its time went.
+/// Prints, for a script's own loop, each device's samples in the last step and its times.
 std::string loop_lines(const control::FoundRun& run, const report::ReportData& report_data) {
   if (!run.is_script || report_data.timelines.empty()) return "";
   const trace::Trace& trace = report_data.timelines.back().trace;
@@ -99,7 +97,6 @@ std::string loop_lines(const control::FoundRun& run, const report::ReportData& r
   return text;
 }
 
-/// Writes the page or the picture, where one is asked for.
 Result<std::string> write_page(const ReportOptions& options, const report::ReportData& report_data,
                                Json& object) {
   if (options.output.empty()) return std::string();
@@ -153,7 +150,6 @@ std::string neighbour_lines(const report::ReportData& report_data) {
   return text.empty() ? "" : "\n  what plans beside it would take\n" + text;
 }
 
-/// The command that trains by the plan, but for the samples.
 std::string command_of_plan(const ReportOptions& options) {
   return control::print_command({"motley", "run", "--plan", options.subject, "-m",
                                  options.planning.model, "-C", options.planning.cluster, "--data",

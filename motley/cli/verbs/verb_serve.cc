@@ -19,7 +19,7 @@ std::vector<Flag> serve_flags(ServeOptions& options) {
 }
 
 Result<int> serve_run(const ServeOptions& options, const Context& context) {
-  // Blocked before a thread starts, so that it comes to who waits for it below.
+  // Signals are blocked before any thread starts, so that sigwait below receives them.
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);

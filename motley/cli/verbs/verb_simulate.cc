@@ -14,14 +14,14 @@
 namespace motley::cli {
 namespace {
 
-constexpr int kPredictedSteps = 3;  // of a training that decides
+constexpr int kPredictedSteps = 3;  // for a training that adapts
 
 struct SimulateOptions {
   PlanOrFile plan;
-  std::string trace;  ///< Chrome trace to write
+  std::string trace;
   int steps = 3;
-  std::string conditions;  ///< file of what varies; "" = nothing does
-  int runs = 100;          ///< under these conditions
+  std::string conditions;
+  int runs = 100;
   RehearsalOptions rehearsal;
 };
 
@@ -60,7 +60,6 @@ std::string table(const control::Predicted& predicted) {
   return text;
 }
 
-/// None: nothing varies.
 Result<simulate::Conditions> read_conditions(const std::string& path) {
   if (path.empty()) return simulate::Conditions();
   MOTLEY_ASSIGN(const std::string text, read_file(path));
