@@ -5,12 +5,13 @@
 namespace motley::synth {
 
 enum class Labels : std::uint8_t {
-  kSpread,  ///< each device has its own ones
-  kWhole,   ///< all devices have all
+  kSpread,  ///< each device has its own labels
+  kWhole,   ///< all devices have all labels
 };
 
-/// What the labels of a negative log-likelihood are worth over all devices: how many count, or
-/// their classes' weights; f32. Losses over the same labels share it.
+/// Returns the total weight of the labels of a negative log-likelihood over all devices: the number
+/// of labels that count, or the sum of their class weights; f32. Losses over the same labels share
+/// it.
 BufferId count_labels(RankOperator& op, Labels kind);
 
 }  // namespace motley::synth

@@ -15,7 +15,7 @@ using graph::FormKind;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// x [batch, 6] times w [6, 6], to which b [6] is added.
+/// x [batch, 6] times w [6, 6], plus b [6].
 class SharedPlanTest : public ::testing::Test {
  protected:
   SharedPlanTest()
@@ -52,7 +52,7 @@ TEST_F(SharedPlanTest, OneDeviceHasAllOfEverything) {
   for (const graph::ShardingRule& rule : found->rules) EXPECT_THAT(rule.factors, IsEmpty());
 }
 
-// Replicas of 8 and 4 samples, in two micro-batches each: 6 samples at a time, shared as they are.
+// Replicas of 8 and 4 samples in two micro-batches each: 6 samples at a time in the same shares.
 TEST_F(SharedPlanTest, ReplicasSpreadTheSamplesOfAMicroBatch) {
   auto replicas = plan::make_replicas({DeviceId(0), DeviceId(2)}, {8, 4});
   for (plan::Replica& replica : replicas) replica.micro_batches = 2;
@@ -68,7 +68,8 @@ TEST_F(SharedPlanTest, ReplicasSpreadTheSamplesOfAMicroBatch) {
   EXPECT_EQ(sharding.sources[1], graph::kWholeForm);
 }
 
-// The product by three pairs of columns, as terms, the addition; w is kept as pairs, b whole.
+// The product by three pairs of columns, then as terms, then the addition; w is kept as pairs, b
+// whole.
 TEST_F(SharedPlanTest, ARegionSaysWhatTheRulesDoNot) {
   const std::vector<graph::ShardingRule> rules = find_rules(graph_, 12);
   const Form pairs{FormKind::kSharded, 1, 1, 3, 2};
@@ -79,7 +80,7 @@ TEST_F(SharedPlanTest, ARegionSaysWhatTheRulesDoNot) {
   sharding.sources.assign(graph_.values.size(), graph::kWholeForm);
   sharding.sources[0] = input_form(graph_, ValueId(0), 12);
   sharding.sources[1] = pairs;
-  graph::Strategy terms;  // those of x w, with b on one device
+  graph::Strategy terms;  // strategy of x w plus b, with b on one device
   for (const graph::Strategy& way : linear_strategies(rules[1]))
     if (way.operands[0] == graph::kPartialForm) terms = way;
   sharding.ops = {*follow(rules[0], 1, pairs), terms, whole_strategy(rules[2])};
@@ -97,8 +98,7 @@ TEST_F(SharedPlanTest, ARegionSaysWhatTheRulesDoNot) {
   EXPECT_EQ(*found, sharding);
 }
 
-// Parts of w of which the shape does not admit: too many, of another number, and a dimension that
-// is not there; 2 * 3 of 6 is one.
+// Cuts of w that its shape does not admit: too many parts, a wrong number, a missing dimension.
 TEST_F(SharedPlanTest, ParametersAreCutAsTheirShapesAre) {
   plan::Region region;
   region.devices = {DeviceId(0), DeviceId(1)};
