@@ -10,7 +10,7 @@
 namespace motley::search {
 namespace {
 
-/// Devices a:0, b:0, ... that compute for 1 ms and then meet in a sum of no time.
+/// Devices a:0, b:0, ... that compute for 1 ms and then meet in a sum without cost.
 program::Program meeting_of(int devices) {
   std::string group = "group 0:", text;
   for (int rank = 0; rank < devices; ++rank) {

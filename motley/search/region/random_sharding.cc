@@ -12,7 +12,7 @@ using graph::Form;
 using graph::FormKind;
 using graph::Strategy;
 
-/// Fates of an operator, in hundredths: go on with what its operands are; begin a split; else
+/// Percent of operators that continue their operands' split, and that begin a split; the rest runs
 /// whole.
 constexpr std::uint64_t kGoesOn = 75, kBegins = 20;
 
@@ -59,7 +59,7 @@ class Lottery {
     }
   }
 
-  /// None, all or about half of what is kept in parts.
+  /// Draws which sharded parameters are gathered again: none, all or about half.
   void draw_gathered_again() {
     sharding_.gathered_again.clear();
     const std::uint64_t how = random_.below(3);
@@ -84,7 +84,8 @@ class Lottery {
       choices.push_back(*std::move(strategy));
   }
 
-  /// Splits that an operand is in, and sums of terms that all its partial operands allow.
+  /// Returns splits that continue an operand's, and sums of terms allowed by all its partial
+  /// operands.
   std::vector<Strategy> going_on(std::size_t op) const {
     std::vector<Strategy> choices;
     const graph::ShardingRule& rule = rules_[op];
@@ -112,7 +113,7 @@ class Lottery {
   synth::Sharding& sharding_;
   const std::vector<graph::ShardingRule> rules_;
   SplitMix64 random_;
-  std::vector<char> is_decided_;  // by value: a parameter's form
+  std::vector<char> is_decided_;  // by value: a parameter's form is decided
   std::vector<Form> homes_;       // by value
 };
 

@@ -8,7 +8,7 @@
 namespace motley::search {
 namespace {
 
-/// `figure` nanoseconds, bytes and instructions.
+/// Returns a price of `figure` nanoseconds, bytes and instructions.
 StepPrice price_of(std::int64_t figure) {
   StepPrice price{Seconds(static_cast<double>(figure) / 1e9), figure, {DevicePrice()}};
   price.devices[0].memory.total = Bytes(figure);
@@ -34,7 +34,7 @@ TEST(ContinueLine, ThereIsNoneWhereTheLastAddsAByteMore) {
   EXPECT_FALSE(continue_line(three, 10));
 }
 
-// Of 3, 4 and 5 micro-batches it waits 21, 11 and 1: of 6 the others will wait for it.
+// With 3, 4 and 5 micro-batches it waits 21, 11 and 1: with 6 the others will wait for it.
 TEST(ContinueLine, ThereIsNoneWhereADeviceHasEverLessToWait) {
   std::vector<StepPrice> three{price_of(100), price_of(130), price_of(160)};
   for (std::size_t i = 0; i < 3; ++i)
@@ -50,8 +50,8 @@ TEST(ContinueLine, ThereIsNoneWhereThePeakMoves) {
 
 using StepPriceTest = WideMlpTest;
 
-// What an evaluator says of 16 micro-batches by three, four and five of them is what their program
-// takes and needs, to the nanosecond and the byte.
+// The evaluator's price for 16 micro-batches, from three, four and five, equals that of their
+// program, to the nanosecond and the byte.
 TEST_F(StepPriceTest, ALineIsThePriceOfTheWholeProgram) {
   set_up(256, "", 128);
   plan::Plan plan = make_split_plan(problem_, {problem_.devices, {96, 32}});

@@ -15,7 +15,7 @@ struct TrainedAndEvaluated {
   const graph::Graph& training;
   const graph::Graph& evaluation;
 };
-/// How a verified plan's devices train (find_sharding).
+/// How a verified plan's devices train (find_sharding), and the plan that their programs record.
 struct TrainedPlan {
   const plan::Plan& plan;
   const Sharding& sharding;

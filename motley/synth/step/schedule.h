@@ -93,6 +93,11 @@ Schedule keep_order(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
                     const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes,
                     const TaskOrder& tasks);
 
+/// Options of make_schedule.
+struct ScheduleOptions {
+  Bytes bucket_bytes;
+  std::int64_t turns = 1;  ///< micro-batches in flight at once (plan::Replica)
+};
 /// Returns the schedule of a group. Operators fed only by inputs whose results are summed go first,
 /// so that the exchange overlaps with the forward pass. Preceding operators on which only outputs
 /// depend (gradients of parameters) move directly before an operator that waits for an exchange,
@@ -100,10 +105,6 @@ Schedule keep_order(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
 /// Micro-batches are interleaved first if `turns` > 1 (turns.h). `ops`: by operator; `outputs`: by
 /// output, its exchange in a bucket, or empty for none or a separate one. `sizes` may lack values
 /// if no operand in `ops` is exchanged. O(graph).
-struct ScheduleOptions {
-  Bytes bucket_bytes;
-  std::int64_t turns = 1;  ///< micro-batches in flight at once (plan::Replica)
-};
 Schedule make_schedule(const graph::Graph& graph, const graph::Sizes& sizes,
                        const std::vector<OpNeeds>& ops,
                        const std::vector<std::optional<Exchange>>& outputs,

@@ -50,8 +50,8 @@ TEST(ShardedStep, AnIgnoredOperandIsReadForItsDtypeOnly) {
   EXPECT_TRUE(is_ignored(rule, 3));
 }
 
-// The bytes that cumsum gathers grow with the batch, those of gradients do not, and neither does
-// the number of gradients that hide it.
+// The bytes that cumsum gathers grow with the batch, those of gradients do not. So the number of
+// gradients that would hide it depends on the batch, but the order must not.
 TEST(ShardedStep, OperatorsHaveOneOrderAtAllBatches) {
   const auto graph = graph::parse_graph(
       "motley.graph/1\nname \"s\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
