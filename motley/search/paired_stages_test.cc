@@ -21,8 +21,8 @@ std::vector<std::int64_t> ahead(const plan::Plan& plan) {
   return found;
 }
 
-// 1F1B has 3, 2 and 1 in flight; pairing raises the last stages' number, up to the number of
-// micro-batches.
+// Two stages come after the first, none after the last, which has 1 in flight with 1F1B. Never more
+// in flight than micro-batches.
 TEST(PairedStages, HaveMoreUnderWay) {
   const std::vector<WaitingStage> both = {{0, 0}, {0, 2}};
   const auto made = [&](MoreAhead more) { return pair_stages(three_stages(), both, more); };
