@@ -25,13 +25,12 @@ struct BoundedKind {
 
 /// Weights of the costs of a choice of ways, a sum over operators, values and parameters.
 struct SpmdObjective {
-  double compute = 1;   ///< weight of compute of the slowest class
-  double exchange = 1;  ///< weight of exchanges
-  /// of gradient exchanges, which the rest of the backward pass hides
-  double gradient_exchange = 1;
-  double once = 1;              ///< of exchanges of gradients and parameters, once per step
-  double seconds_per_byte = 0;  ///< price of memory on the fullest device
-  int states = 0;               ///< optimizer tensors per parameter
+  double compute = 1;            ///< weight of compute of the slowest class
+  double exchange = 1;           ///< weight of exchanges
+  double gradient_exchange = 1;  ///< of gradients, which the rest of the backward pass hides
+  double once = 1;               ///< of exchanges of gradients and parameters, once per step
+  double seconds_per_byte = 0;   ///< price of memory on the fullest device
+  int states = 0;                ///< optimizer tensors per parameter
   /// Mirrors of each part of a parameter: their keepers receive its gradient and repeat its update.
   /// Not for bounds.
   int copies = 0;

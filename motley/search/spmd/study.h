@@ -85,9 +85,8 @@ class SpmdStudy {
   /// A graph whose programs price plans.
   struct Programs {
     const graph::Graph* graph = nullptr;
-    /// source of the graph; null: the question's graph
-    const graph::ShortGraph* shortened = nullptr;
-    std::vector<graph::ShardingRule> rules;  ///< at a micro-batch
+    const graph::ShortGraph* shortened = nullptr;  ///< source of the graph; null: the question's
+    std::vector<graph::ShardingRule> rules;        ///< at a micro-batch
     /// For one micro-batch none, for up to kPricedMicroBatches that number, for more the two for
     /// extrapolation.
     std::vector<synth::Accumulation> accumulations;
