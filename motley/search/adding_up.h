@@ -20,9 +20,8 @@ struct SharingDevice {
   std::function<const plan::OperatorSplit*(std::size_t op)> split_of;
 };
 
-/// Returns, by layer, the seconds in which a device accumulates the gradients of another
-/// micro-batch: of each whole parameter, or of its part if the operator that makes the gradient is
-/// split. 0 if unknown.
+/// Returns, by layer, a device's seconds to accumulate another micro-batch's gradients: of each
+/// whole parameter, or of its part if the operator that makes the gradient is split. 0 if unknown.
 std::vector<Seconds> find_adding_up(const graph::Graph& graph, const graph::LayerChain& chain,
                                     const cost::CostModel& model, const SharingDevice& device);
 

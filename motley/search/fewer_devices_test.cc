@@ -1,5 +1,4 @@
-// More devices are never worse: the plan of `auto` for a cluster takes no longer than its plan
-// without any one device.
+// More devices are never worse: no plan of `auto` is slower than its plan without one device.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -41,7 +40,6 @@ cluster::Cluster draw_few_devices(SplitMix64& random) {
       "drawn");
 }
 
-/// Draws an MLP, from narrow to wide, or a small GPT.
 graph::Graph draw_graph(SplitMix64& random) {
   const std::uint64_t drawn = random.below(4);
   if (drawn == 0) return synth::read_graph("gpt");

@@ -23,8 +23,7 @@ struct LayerPlace {
 std::vector<LayerPlace> find_layer_places(const program::DeviceProgram& program,
                                           const graph::Graph& graph, const graph::LayerChain& chain,
                                           const std::vector<char>& once);
-/// Would these operators' recomputation in the layer's backward pass include it
-/// (recompute_choice.h)?
+/// Is it among these operators, recomputed in the layer's backward pass (recompute_choice.h)?
 bool is_again(const LayerPlace& place, const std::vector<char>& done_again);
 
 /// The bytes that each layer needs on a device.

@@ -1,5 +1,4 @@
-// A split of the batch and a sharding by samples have the same work and exchanges, so all planners
-// price them identically.
+// A split of the batch and a sharding by samples do the same, so all planners price them alike.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>

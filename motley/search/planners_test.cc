@@ -34,7 +34,6 @@ std::vector<std::int64_t> samples_of(const PlanOutcome& outcome) {
   return samples;
 }
 
-/// Adds a "manual" split that may or may not fit.
 void add_manual(ToyProblem& toy) {
   toy.problem.manual.assign(toy.problem.devices.size(), 0);
   toy.problem.manual.front() = toy.problem.global_batch / 2;

@@ -12,8 +12,7 @@ struct KeptSamples {
   std::int64_t in_flight = 1, micro_batch = 1;
 };
 
-/// A layer of a stage, or its pieces [first, end) in the stage, and how much of its forward pass is
-/// recomputed.
+/// A layer of a stage, or its pieces [first, end), and how much of its forward is recomputed.
 struct KeptLayer {
   std::size_t unit = 0, first = 0, end = 0;
   KeptSamples samples;

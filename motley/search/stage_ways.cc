@@ -11,8 +11,7 @@
 namespace motley::search {
 namespace {
 
-/// Cost of holding parameters, gradients and states, in whole steps of the devices: little, and as
-/// much as compute.
+/// cost of holding all parameters, gradients and states, in whole steps: little, or as compute
 constexpr double kMemoryPrices[] = {0.1, 1};
 
 /// Fraction of a device's memory; larger whole copies of all parameters may not be kept.

@@ -45,7 +45,6 @@ int replicas_that_share(const graph::Graph& graph, plan::BatchNormMode batch_nor
 /// Returns the program of all replicas; devices are named by their rank.
 Result<program::Program> lower_equal(const graph::Graph& graph, const EqualReplicas& replicas,
                                      const LowerOptions& options);
-/// Returns the program of the first replica.
 Result<program::DeviceProgram> lower_first(const graph::Graph& graph, const EqualReplicas& replicas,
                                            const LowerOptions& options);
 

@@ -26,8 +26,7 @@ LayerCost::LayerCost(std::shared_ptr<const cost::LayerProfile> profile, std::int
     for (const int direction : {0, 1}) {
       const auto next = static_cast<std::int32_t>(capacities_.size());
       const auto [known, is_new] = links_.try_emplace({seat.host, direction}, next);
-      // Pools of a host share its network card, so the fastest pool's rate is used. Without a known
-      // rate nothing is sent.
+      // Pools of a host share its network card: the fastest pool's rate counts. 0: nothing is sent.
       const double rate = std::max(1.0, hops_->host_rate(seat.pool).value);
       if (is_new) capacities_.push_back(rate);
       double& capacity = capacities_[static_cast<std::size_t>(known->second)];

@@ -23,8 +23,7 @@ struct LayerModel {
   std::string hash;           ///< of the graph's text; names the model in plans
   plan::Optimizer optimizer;  ///< one that needs about the profiled memory
 };
-/// Makes a layer model. The optimizer is adam, or sgd with or without momentum. Errors of
-/// make_layer_graph.
+/// Makes a layer model; its optimizer is adam or sgd. Errors of make_layer_graph.
 Result<LayerModel> make_layer_model(cost::LayerProfile profile);
 
 /// Writes a plan of stages as a plan of the layer graph: one region per stage, whose devices share
@@ -34,7 +33,6 @@ Result<plan::Plan> write_layer_plan(const PricedStagePlan& priced, const StageCo
                                     const ClusterPools& pools, const cluster::Cluster& cluster,
                                     const LayerModel& model);
 
-/// Finds the places of the plan's devices.
 Result<std::map<std::string, LayerSeat>> find_layer_seats(const plan::Plan& plan,
                                                           const ClusterPools& pools,
                                                           const cluster::Cluster& cluster);

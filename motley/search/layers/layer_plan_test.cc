@@ -42,8 +42,7 @@ cost::RateCurves constant(int devices, double bytes_per_second) {
 
 class LayerPlanTest : public ::testing::Test {
  protected:
-  /// Sets up hosts of two A100, two A100 and two V100 with `between` bytes per second between them;
-  /// fast inside.
+  /// Sets up hosts of two A100, two A100 and two V100, with `between` bytes/s between them.
   void open(double between, std::size_t layers = 2, double update = 0) {
     for (const char* kind : {kFast, kSlow})
       for (const char* other : {kFast, kSlow})
@@ -98,7 +97,6 @@ memory = "1GiB"
     EXPECT_TRUE(price) << price.error().message;
     return {std::move(plan), price.value_or(StagePrice{})};
   }
-  /// Lowers and verifies its program.
   program::Program lower(const PricedStagePlan& found) {
     auto plan = write_layer_plan(found, *costs_, pools_, cluster_, model_);
     EXPECT_TRUE(plan) << plan.error().message;

@@ -22,7 +22,6 @@ const cost::LayerTable* find_whole(const cost::LayerProfile& profile, const std:
   return whole == degrees->second.end() || whole->second.empty() ? nullptr : &whole->second;
 }
 
-/// Returns a kind's times at full speed.
 Result<cost::ProfileCost::DeviceTimes> kind_times(const LayerModel& model,
                                                   const CostOptions& options,
                                                   EqualPrograms& programs,

@@ -9,7 +9,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Two nodes with one device each.
 cluster::Cluster two_nodes(const std::string& first, const std::string& second) {
   auto cluster = cluster::parse_cluster(
       "schema = \"motley.cluster/1\"\nname = \"two\"\n"

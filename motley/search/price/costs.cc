@@ -28,7 +28,6 @@ namespace {
 using cost::DeviceKey;
 using cost::InstructionTimes;
 
-/// Returns the largest batch that a device may get.
 std::int64_t largest_batch(const graph::Graph& graph, std::int64_t global_batch) {
   return graph.sizes.empty() ? global_batch : std::min(global_batch, graph.sizes[0].max);
 }
@@ -83,7 +82,6 @@ class OfReferences : public cost::TimeSource {
   const cost::WorkTimes& by_work_;
 };
 
-/// Fills a table at some batches.
 Result<EqualPrograms::Programs> load_times(Loading& loading, const DeviceKey& key,
                                            const std::vector<std::int64_t>& batches, int ranks,
                                            const cost::TimeSource& source, Table& table) {
@@ -95,8 +93,7 @@ Result<EqualPrograms::Programs> load_times(Loading& loading, const DeviceKey& ke
   return references;
 }
 
-/// Makes the source prefer the table's times for known instructions, in any program; none is below
-/// `least`.
+/// Prefers the table's times for known instructions, in any program; none is below `least`.
 void prefer_table(const std::vector<program::DeviceProgram>& references, Table& table) {
   const auto at = [times = table.times](std::size_t instruction, double batch) {
     return cost::TimeSource::Answer{times->at(instruction, batch),
@@ -216,8 +213,7 @@ Result<ProfiledKinds> profiled_kinds(const Loading& loading) {
   return profiled;
 }
 
-/// Builds the table of a device kind that is not present: from another kind's measurements, else
-/// from its specifications.
+/// Builds the table of a device kind not present here: from another kind, else its specifications.
 Result<Table> kind_table(Loading& loading, const cluster::PlanningKind& kind, const DeviceKey& key,
                          int ranks) {
   MOTLEY_ASSIGN(const ProfiledKinds profiled, profiled_kinds(loading));
@@ -329,9 +325,9 @@ struct UnknownExchange {
   int ranks() const { return static_cast<int>(group.size()); }
 };
 
-/// Assumes a time for it, unless a ring of the measured number of ranks gives one: that of the
-/// cluster's links or, within a machine, the fastest measured route's. Returns a note, or "" if
-/// nothing is known.
+/// Assumes a time unless a ring of the measured number of ranks gives one: that of the cluster's
+/// links or, within a machine, the fastest measured route's. Returns a note, or "" if nothing is
+/// known.
 std::string assume_exchange(const UnknownExchange& unknown, const cost::ProfileCost& model,
                             cost::CollectiveTimes& times) {
   constexpr Bytes kUsual(1 << 20);
@@ -353,8 +349,7 @@ std::string assume_exchange(const UnknownExchange& unknown, const cost::ProfileC
   return "as long as by the fastest way that was measured";
 }
 
-/// Models unmeasured exchanges that plans may need, as far as possible. The rest remain errors when
-/// they are queried.
+/// Models unmeasured exchanges that plans may need. Unknown ones fail when they are queried.
 void model_exchanges(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices,
                      Costs& costs) {
   const cost::ProfileCost model = costs.model(cluster);

@@ -42,7 +42,6 @@ struct Costs {
   std::vector<std::string> modelled;
   std::shared_ptr<EqualPrograms> programs;  ///< of the model; not null
 
-  /// Returns the cost model for the simulator.
   cost::ProfileCost model(const cluster::Cluster& cluster) const {
     return {cluster, devices, collectives};
   }

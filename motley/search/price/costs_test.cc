@@ -114,8 +114,7 @@ TEST_F(CostsTest, OtherVersionsAndSmallerProfilesAreNotCarried) {
   EXPECT_EQ(costs().grounds.at("a:0").origin, cost::Origin::kKinds);
 }
 
-/// CPU devices at three quarters and one quarter of full speed, with 1 ms for every operator, on
-/// one or two hosts.
+/// CPU devices at 3/4 and 1/4 of full speed, 1 ms per operator, on one or two hosts.
 class CpuCostsTest : public CostsTest {
  protected:
   explicit CpuCostsTest(bool is_one_host = true) {
@@ -178,8 +177,7 @@ TEST_F(CpuCostsTest, WholeStepsAreWantedOfDevicesThatShareAHost) {
             "48`");
 }
 
-// n instructions of 1 ms took 4 n ms: a quarter of full speed instead of the nominal three
-// quarters.
+// n instructions of 1 ms took 4 n ms: a quarter of full speed, not the nominal three.
 TEST_F(CpuCostsTest, ThePaceIsThatOfWholeSteps) {
   profile_all();
   measure_step(DeviceId(0), 4e-3 * instructions());
@@ -207,7 +205,7 @@ TEST_F(CpuCostsTest, AloneNoDeviceIsQuickerThanItsSpeed) {
   EXPECT_NEAR(total("b:0", true) / total("a:0", true), 2, 1e-9);  // a:0 runs at its half
 }
 
-// Whole steps scatter by 0.2, instructions do not: all variation is common, 1.4826 times the median
+// Whole steps scatter by 0.2, instructions do not: all is common, 1.4826 times the median
 // deviation.
 TEST_F(CpuCostsTest, WhatStepsVaryByIsShared) {
   profile_all();

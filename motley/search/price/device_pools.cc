@@ -41,7 +41,6 @@ bool is_as_good(const PairRoute& route, const PairRoute& wanted) {
   return true;
 }
 
-/// Returns the worse of two in each component.
 PairRoute worse(PairRoute route, const PairRoute& other) {
   for (std::size_t i = 0; i < route.size(); ++i) route[i] = std::min(route[i], other[i]);
   return route;
@@ -65,8 +64,7 @@ class PairRoutes {
     look_up_across();
   }
 
-  /// Devices with equal signatures have identical routes to all devices, on other nodes and on
-  /// their own.
+  /// Devices with equal signatures have identical routes on their node and to other nodes.
   int signature(std::size_t i) const { return signatures_[i]; }
   NodeId node(std::size_t i) const { return cluster_.device(devices_[i]).node; }
   std::size_t size() const { return devices_.size(); }
@@ -134,7 +132,6 @@ class PairRoutes {
             -link.latency.value, backend};
   }
 
-  /// Finds routes of pairs on one node.
   void look_up_inside() {
     std::map<NodeId, std::map<int, int>> counts;
     for (std::size_t i = 0; i < devices_.size(); ++i) ++counts[node(i)][signatures_[i]];
@@ -153,8 +150,7 @@ class PairRoutes {
       }
   }
 
-  /// Finds routes of pairs on two nodes: the preferred link that names both, limited by their
-  /// cards.
+  /// Finds routes of pairs on two nodes: the preferred link that names both, limited by their cards
   void look_up_across() {
     for (int a = 0; a < signatures(); ++a)
       for (int b = a; b < signatures(); ++b) {

@@ -198,7 +198,6 @@ TEST(DevicePools, TheFewestWithThePoolsRouteComeFirst) {
               ElementsAre(2, 3, 4, 5, 0, 1));
 }
 
-// Pools contain a group of every route and size.
 TEST(DevicePools, EveryGroupIsInAPoolAsGoodAsItself) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SplitMix64 random(seed);
@@ -251,8 +250,7 @@ TEST(DevicePools, EveryGroupIsLikeOneInAPoolAsGoodAsItself) {
   }
 }
 
-// For every route of a group, the fewest and the most ranks are measured, for interpolation between
-// them.
+// For every route, the fewest and the most ranks are measured; others are interpolated.
 TEST(DevicePools, EveryRouteIsMeasuredAtItsFewestAndItsMost) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SplitMix64 random(seed);
@@ -273,8 +271,7 @@ TEST(DevicePools, EveryRouteIsMeasuredAtItsFewestAndItsMost) {
   }
 }
 
-// 2^9 maximal cliques: 18 nodes, each with a fast link to all but its twin, so a clique takes one
-// of each pair.
+// 2^9 maximal cliques: each of 18 nodes has a fast link to all but its twin.
 TEST(DevicePools, SaysWhereItLeavesSomeOut) {
   std::string text = link("all = true", "1Gbps", "1ms");
   for (int n = 0; n < 18; ++n) text = node(fmt::format("n{}", n), 1) + text;

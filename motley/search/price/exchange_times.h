@@ -13,13 +13,11 @@
 
 namespace motley::search {
 
-/// The bytes by which an exchange is priced (program::even_bytes): `grouped` with that method,
-/// `direct` with any other.
+/// Bytes by which an exchange is priced (program::even_bytes): method grouped, any other method.
 struct ExchangeBytes {
   double direct = 0, grouped = 0;
 };
 
-/// The fastest way to carry an exchange out.
 struct FastestExchange {
   double seconds = 0;
   ExchangeMethod method = ExchangeMethod::kNative;
@@ -37,8 +35,7 @@ class ExchangeTimes {
       : model_(&model), group_(std::move(group)) {}
   /// For one or more groups, which must outlive it.
   explicit ExchangeTimes(std::vector<ExchangeTimes*> groups) : groups_(std::move(groups)) {}
-  /// Finds the time of a collective by name ("motley::all_gather.grouped"); an error if it was not
-  /// measured.
+  /// Finds a collective's time ("motley::all_gather.grouped"); an error if it was not measured.
   Result<double> find(std::string_view name, double bytes);
   /// The same, but infinity if it was not measured.
   double at(std::string_view name, double bytes);
@@ -55,7 +52,6 @@ class ExchangeTimes {
   std::map<std::string, Result<Curves>, std::less<>> known_;
 };
 
-/// Returns the fastest way of each exchange of a program.
 synth::ExchangeWays fastest_ways(const program::Program& program, ExchangeTimes& times);
 
 /// Returns the fastest ways that a step's programs in several numbers of micro-batches (one or

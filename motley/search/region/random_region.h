@@ -31,7 +31,6 @@ std::vector<std::string> find_lacking(const cluster::Cluster& cluster,
                                       const std::vector<DeviceId>& devices,
                                       const std::vector<Bytes>& peaks);
 
-/// Returns the problem's plan with one region.
 plan::Plan make_region_plan(const plan::Problem& problem, const plan::Region& region,
                             std::int64_t micro_batches = 1, std::int64_t turns = 1);
 

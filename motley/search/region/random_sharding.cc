@@ -12,8 +12,7 @@ using graph::Form;
 using graph::FormKind;
 using graph::Strategy;
 
-/// Percent of operators that continue their operands' split, and that begin a split; the rest runs
-/// whole.
+/// percent of operators that continue an operand's split, or begin one; the rest runs whole
 constexpr std::uint64_t kGoesOn = 75, kBegins = 20;
 
 class Lottery {
@@ -84,8 +83,7 @@ class Lottery {
       choices.push_back(*std::move(strategy));
   }
 
-  /// Returns splits that continue an operand's, and sums of terms allowed by all its partial
-  /// operands.
+  /// Returns splits that continue an operand's, and sums of terms that all partial operands allow.
   std::vector<Strategy> going_on(std::size_t op) const {
     std::vector<Strategy> choices;
     const graph::ShardingRule& rule = rules_[op];

@@ -119,7 +119,6 @@ class StageDrawer {
         if (how == 0 || below(2) == 0) plan::append(region.recomputes, op);
   }
 
-  /// Draws the region of each operator.
   std::vector<std::size_t> draw_assignment(std::size_t regions) {
     std::vector<std::size_t> of(graph_.ops.size(), 0);
     switch (below(3)) {

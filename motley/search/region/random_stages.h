@@ -13,7 +13,6 @@
 
 namespace motley::search {
 
-/// The limits of a draw.
 struct StageRange {
   const cluster::Cluster* cluster = nullptr;  ///< for device names
   std::vector<DeviceId> devices;              ///< two or more

@@ -13,7 +13,6 @@
 namespace motley::search {
 namespace {
 
-/// Do paired tasks change the program?
 bool change_program(const graph::Graph& graph, const plan::Plan& plan,
                     const plan::Problem& problem) {
   plan::Plan without = plan;
@@ -24,8 +23,7 @@ bool change_program(const graph::Graph& graph, const plan::Plan& plan,
   return program && other && *program != *other;
 }
 
-/// Every drawn plan verifies, is lowered to a verified program, and that program ends in the
-/// simulator: no deadlock.
+/// Every drawn plan verifies and becomes a verified program without deadlock.
 TEST(DrawStages, PlansAreLoweredAndComeToTheirEnd) {
   bool has_uneven = false, has_shared = false, has_overlap = false, has_pairs = false;
   for (const char* model : {"mlp", "gpt"}) {

@@ -18,7 +18,6 @@ constexpr double kBinding = 0.02;
 /// device types that get a sentence each
 constexpr std::size_t kMaxTypes = 8;
 
-/// Devices of one type in a split.
 struct Part {
   std::vector<DeviceId> devices;
   std::int64_t least = 0, most = 0;

@@ -11,7 +11,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Adds `count` devices of one kind with these seconds per sample.
 void add_identical(ToyProblem& toy, int count, double seconds) {
   for (int i = 0; i < count; ++i) toy.add_device(linear_device(seconds));
 }
@@ -98,8 +97,7 @@ TEST(ExplainSplit, NoSampleIsLeft) {
                           "binding: compute on all devices, balanced to 0.0 %"));
 }
 
-// Gradients are ready after 1 s per sample, the exchange takes 3 s: 2 + 3 s on both, 2 s of it
-// compute.
+// Gradients are ready after 1 s per sample, the exchange takes 3 s: 2 + 3 s, 2 s of it compute.
 TEST(ExplainSplit, AnExchangeMayBind) {
   ToyProblem toy = pair_with_exchange(3);
   toy.finish(4);
@@ -107,8 +105,7 @@ TEST(ExplainSplit, AnExchangeMayBind) {
             "binding: exchange of gradients with all devices, balanced to 0.0 %");
 }
 
-// Two devices that hold 3 samples of a GiB each; the batch's limit of 3 per device is no lack of
-// memory.
+// Two devices hold 3 samples of a GiB each; the batch's limit of 3 per device is no lack.
 TEST(ExplainSplit, FullDevicesAreTold) {
   ToyProblem toy;
   toy.group = no_exchange;

@@ -24,7 +24,6 @@ SplitChoice no_split(std::string why) { return SplitChoice{.why = {std::move(why
 
 SplitChoice one_split(BatchSplit split) { return SplitChoice{.split = std::move(split)}; }
 
-/// Removes devices without samples.
 BatchSplit drop_idle(const std::vector<DeviceId>& devices,
                      const std::vector<std::int64_t>& samples) {
   BatchSplit split;

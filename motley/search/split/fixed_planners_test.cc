@@ -19,7 +19,6 @@ plan::PlanOutcome outcome_of(const ToyProblem& toy) {
   return *std::move(outcome);
 }
 
-/// Returns samples by device of the cluster.
 std::vector<std::int64_t> given_by(const plan::PlanOutcome& outcome, const ToyProblem& toy) {
   std::vector<std::int64_t> given(toy.cluster->devices.size(), 0);
   EXPECT_TRUE(outcome.plan);
@@ -42,8 +41,7 @@ TEST(FixedPlanners, EqualGivesTheFirstOneMoreEach) {
   EXPECT_THAT(given_by(outcome_of<EqualPlanner>(toy), toy), ElementsAre(3, 3, 2));
 }
 
-// At the equal share of 4 samples both take 12 s: 8 + 4 * 1 and 4 * 3. At one sample it would be 9
-// s and 3 s.
+// At the equal share of 4 both take 12 s: 8 + 4 * 1 and 4 * 3. At one sample: 9 s and 3 s.
 TEST(FixedPlanners, ProportionalAsksForTheSpeedAtTheEqualShare) {
   const ToyProblem toy = devices_of({linear_device(1, 8), linear_device(3)}, 8);
   EXPECT_THAT(given_by(outcome_of<ProportionalPlanner>(toy), toy), ElementsAre(4, 4));
@@ -64,7 +62,6 @@ TEST(FixedPlanners, ProportionalOfFewSamplesAsksForTheSpeedAtOne) {
   EXPECT_THAT(given_by(outcome_of<ProportionalPlanner>(toy), toy), ElementsAre(1, 1, 0, 0));
 }
 
-/// Devices with room for these samples.
 ToyProblem with_rooms(const std::vector<std::int64_t>& rooms, std::int64_t batch) {
   ToyProblem toy;
   toy.group = no_exchange;

@@ -12,8 +12,8 @@ using cost::Curve;
 using cost::GroupExchanges;
 using cost::StepCurves;
 
-/// Prices plans and, for planners that split the batch, gives steps as functions of samples.
-/// Implemented over cost tables and the simulator; tests use small tables. All times in seconds.
+/// Prices plans and gives steps as functions of the samples, for planners that split the batch.
+/// Implemented over cost tables and the simulator, or small tables in tests. Times in seconds.
 /// Const and deterministic.
 class SplitEvaluator : public plan::Evaluator {
  public:
@@ -31,7 +31,6 @@ class SplitEvaluator : public plan::Evaluator {
       times.push_back(group_times({pool.begin(), pool.begin() + static_cast<std::ptrdiff_t>(k)}));
     return times;
   }
-  /// Peak memory of a device with `samples` samples.
   virtual Bytes peak_bytes(DeviceId device, std::int64_t samples, Setting setting) const = 0;
   /// Returns the step time of a plan that splits the batch, as `price` does, without lowering it.
   virtual Result<Seconds> step_time(const plan::Plan& plan) const = 0;

@@ -13,13 +13,11 @@
 
 namespace motley::search {
 
-/// A split and its simulated step.
 struct PricedSplit {
   BatchSplit split;
   double seconds = 0;
 };
 
-/// The decision of a planner of splits.
 struct SplitChoice {
   std::optional<BatchSplit> split;     ///< empty: none, `why` has the arithmetic
   std::optional<RegionChoice> region;  ///< instead of a split: operators split over devices
@@ -29,7 +27,6 @@ struct SplitChoice {
   std::int64_t considered = 0;  ///< plans priced besides those of the search
 };
 
-/// What is known before a planner decides.
 struct Study {
   SplitSpace space;
   SplitSearch search;                        ///< best and bound under the step model
@@ -54,7 +51,6 @@ class SplitPlanner : public plan::Planner {
   PlannerInputs inputs_;
 };
 
-/// Returns the data-parallel plan of a split.
 plan::Plan make_split_plan(const plan::Problem& problem, const BatchSplit& split);
 
 /// Returns the next number of equal micro-batches to try: the least divisor of the batch that is at
@@ -64,8 +60,7 @@ std::int64_t next_micro_batches(std::int64_t global_batch, std::int64_t times);
 /// Returns the step of a split by the evaluator's simulator.
 Result<double> price(const SplitSpace& space, const BatchSplit& split);
 
-/// Splits the batch equally, with the remainder on the first devices; devices without samples are
-/// left out.
+/// Splits the batch equally; the first devices get the remainder, others may get none.
 BatchSplit equal_split(const plan::Problem& problem);
 
 /// Sets the outcome's lower bound. A bound above the plan's step is an internal error

@@ -131,7 +131,6 @@ class LastRamps {
   std::vector<StepRamp> ramps_;
 };
 
-/// Searches one pool; all pools share the result.
 class PoolSearch {
  public:
   PoolSearch(const SplitSpace& space, const std::vector<DeviceId>& pool, SplitSearch& result)
@@ -224,8 +223,7 @@ class PoolSearch {
     return take(team, solution->loads, k, &Crew::spread) || is_better;
   }
 
-  /// Is the best split of these crews' first devices, k in all, the best so far? Each group is
-  /// priced once.
+  /// Is the best split of the crews' first k devices the best so far? Prices each group once.
   bool take(const Team& team, const std::vector<Filling::Load>& loads, std::int64_t k,
             std::vector<DeviceId> Crew::*order) {
     std::vector<std::int32_t> counts(team_.size() + 1, 0);

@@ -240,8 +240,7 @@ TEST(SplitSearch, LeavesADeviceIdleWhenTheExchangeCostsMore) {
   EXPECT_DOUBLE_EQ(alone.model_seconds, 8);
 }
 
-// Threefold times: the same split, threefold step. Twice the devices and the batch without
-// exchange: the same step.
+// Threefold times: the same split, threefold step. Twice the devices and the batch: the same step.
 TEST(SplitSearch, ScalingLaws) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -268,7 +267,6 @@ TEST(SplitSearch, ScalingLaws) {
   }
 }
 
-// Another device, or more memory, never makes the answer slower.
 TEST(SplitSearch, MoreIsNeverWorse) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -49,8 +49,7 @@ class SplitSpace {
   /// Returns why a split is not allowed, one clause per device ("b:0 needs 3.0 GiB for 20 samples,
   /// has 2.0 GiB"); empty if it is allowed.
   std::vector<std::string> find_faults(const BatchSplit& split) const;
-  /// Lowers the caps of types whose peak in this split exceeds their limit; false if there are
-  /// none.
+  /// Lowers caps of types whose peak in this split exceeds their limit; false if there are none.
   bool lower_caps(const BatchSplit& split);
   /// Explains with numbers why no split is allowed, one sentence each; empty if one is.
   std::vector<std::string> explain_infeasible() const;

@@ -36,8 +36,7 @@ Result<Seconds> simulate_step(const program::Program& program, const GroupCost& 
   return trace::median_step(trace);
 }
 
-/// Micro-batches of the three steps from which longer ones are extrapolated; enough for the start
-/// and the end of a step.
+/// micro-batches of the steps to extrapolate from; they include the start and the end of a step
 constexpr std::int64_t kLine[] = {3, 4, 5};
 constexpr std::int64_t kWholeStep =
     12;  // micro-batches; up to this many, simulating the whole step costs no more than those three

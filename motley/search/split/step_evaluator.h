@@ -59,7 +59,6 @@ class StepEvaluator : public SplitEvaluator {
     StepCurves alone, shared;
     std::vector<double> slack;  // of each blocking exchange
   };
-  /// The properties on which measured exchanges depend.
   struct Joining {
     std::string backend, route;
     std::size_t ranks = 0;
@@ -74,7 +73,6 @@ class StepEvaluator : public SplitEvaluator {
         sharing_(synth::replicas_that_share(graph, lowering.batch_norm)),
         costs_(costs),
         model_(costs.model(cluster)) {}
-  /// Lowers one program.
   Result<EqualPrograms::Programs> lower(std::int64_t samples, Setting setting) const;
   void price_device(DeviceId device, const StepShape& alone);
   /// A plan's devices by rank: their names, and a class number for equal times.
@@ -87,8 +85,7 @@ class StepEvaluator : public SplitEvaluator {
   Result<PlanPrice> price_whole(const plan::Plan& plan) const;
   /// Returns none if the step is short, devices vary, or the prices are not on a line.
   Result<std::optional<PlanPrice>> price_by_line(const plan::Plan& plan) const;
-  /// Seconds of all exchanges of a step, in lane order; planned ones depend on the group's layout
-  /// over nodes.
+  /// Seconds of a step's exchanges, in lane order; planned ones depend on the group's layout.
   using Durations = std::vector<double>;
   Joining joining_of(const std::vector<DeviceId>& group) const;
   Result<Durations> exchange_times(const std::vector<DeviceId>& group) const;
@@ -108,7 +105,7 @@ class StepEvaluator : public SplitEvaluator {
   cost::ProfileCost model_;
   StepShape shared_;
   std::map<DeviceId, std::shared_ptr<const Prices>> prices_;
-  /// by the first device of each kind
+  /// of the first device of each kind
   std::vector<std::pair<const cost::ProfileCost::DeviceTimes*, std::shared_ptr<const Prices>>>
       distinct_;
   mutable std::map<Joining, Durations> measured_;

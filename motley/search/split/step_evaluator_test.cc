@@ -158,7 +158,6 @@ name = "a"
   double latency_ = 0;
 };
 
-/// Draws positive splits over every subset.
 BatchSplit draw_split(SplitMix64& random, const plan::Problem& problem) {
   BatchSplit split;
   std::int64_t left = problem.global_batch;

@@ -8,7 +8,6 @@
 namespace motley::search {
 namespace {
 
-/// A device's curves and samples.
 using Duty = std::pair<const StepCurves*, std::int64_t>;
 
 /// Returns one duty for identical devices with the same number of samples.

@@ -16,7 +16,6 @@
 
 namespace motley::search {
 
-/// A device's time in a step, and its memory.
 struct DevicePrice {
   trace::Breakdown parts;
   trace::Nanoseconds without_transfer = 0;  ///< part with an empty transfer lane
@@ -25,7 +24,6 @@ struct DevicePrice {
   std::vector<std::string> largest;  ///< names of memory.largest
 };
 
-/// Time and memory of a step, by its program.
 struct StepPrice {
   Seconds step;                      ///< simulated
   std::int64_t instructions = 0;     ///< of the device with the most
@@ -49,7 +47,6 @@ Result<PricedProgram> price_program(const program::Program& program,
                                     const std::vector<cost::CostModel::Times>& times,
                                     int steps = 1);
 
-/// Time and memory of a plan's step.
 struct PlanPrice {
   StepPrice kinds;                   ///< one rank of each kind; ranks of a kind take as long
   std::vector<std::size_t> of_rank;  ///< by rank: its kind

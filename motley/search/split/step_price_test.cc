@@ -8,7 +8,6 @@
 namespace motley::search {
 namespace {
 
-/// Returns a price of `figure` nanoseconds, bytes and instructions.
 StepPrice price_of(std::int64_t figure) {
   StepPrice price{Seconds(static_cast<double>(figure) / 1e9), figure, {DevicePrice()}};
   price.devices[0].memory.total = Bytes(figure);

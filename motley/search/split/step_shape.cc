@@ -30,8 +30,7 @@ StepCurves build_curves(const StepShape& shape, const cost::InstructionTimes& ti
   double before_updates = 0.0;  // tail instructions without waits
   for (const auto& [position, exchange] : shape.updates) {
     double seconds = times.at(position, batches.back()).value / speed;
-    // If a device's pace depends on its step, the least update time counts, since curves are
-    // bounds.
+    // If a device's pace depends on its step, the least update time counts: curves are bounds.
     for (const double batch : batches)
       seconds = std::min(seconds, times.at(position, batch).value / speed);
     (exchange < 0 ? before_updates : curves.update[static_cast<std::size_t>(exchange)]) += seconds;

@@ -64,8 +64,7 @@ SaidEvaluator::Say last_of(std::vector<double> seconds) {
   };
 }
 
-// By the model 8 : 8; simulated, the first takes three times as long, so 4 : 12 take 12 s each, 12
-// s less than before.
+// By the model 8 : 8; simulated, the first is three times slower: 4 : 12 take 12 s, 12 s less.
 TEST(WaterFilling, ClimbsFromTheModelsSplit) {
   const SaidProblem said({1, 1}, 16, last_of({3, 1}));
   const plan::PlanOutcome outcome = said.plan();
@@ -124,7 +123,6 @@ TEST(WaterFilling, AsksTheSimulatorSoOftenAndNoMore) {
   EXPECT_GE(outcome.considered, 64);
 }
 
-// An exact model needs no further simulations.
 TEST(WaterFilling, AsksNoMoreWhereTheModelIsExact) {
   const SaidProblem said({1, 3}, 16, last_of({1, 3}));
   const plan::PlanOutcome outcome = said.plan();
@@ -133,7 +131,6 @@ TEST(WaterFilling, AsksNoMoreWhereTheModelIsExact) {
   EXPECT_LE(said.evaluator->asked, 4);
 }
 
-// The slower device holds 2 samples: the search respects that.
 TEST(WaterFilling, ClimbsWithinMemory) {
   ToyProblem toy;
   toy.group = no_exchange;

@@ -38,8 +38,7 @@ Mix best_mix(const std::vector<std::vector<double>>& rows) {
   std::vector<double>& gain = table[columns];
   for (std::size_t r = 0; r < variables; ++r) gain[r] = -1;
   for (int pivot = 0; pivot < kMostPivots; ++pivot) {
-    // Bland's rule: the first variable that gains, and of the limiting rows that of the first
-    // variable.
+    // Bland's rule: the first variable that gains, and the limiting row of the first variable.
     const auto entering = static_cast<std::size_t>(
         std::find_if(gain.begin(), gain.begin() + static_cast<std::ptrdiff_t>(all),
                      [](double each) { return each < -kTiny; }) -

@@ -33,7 +33,6 @@ constexpr double kLeastWidth = 0.05;    // of a range of shares that is cut
 constexpr double kGolden = 0.6180339887498949;
 constexpr int kSections = 6;  // steps of the search for a kind's best weight
 
-/// Initial weights of bounds.
 constexpr double kFirst[kBounds] = {0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0, 0};
 
 using Weights = std::vector<double>;
@@ -44,8 +43,7 @@ struct Choice {
   double least = 0;
 };
 
-/// A part of the space: a range of numbers of devices per kind, and the known share of each kind's
-/// fullest device.
+/// A part of the space: numbers of devices per kind, and known shares of the fullest of each.
 struct SpacePart {
   std::vector<int> least, most;
   std::vector<ShareRange> shares;
@@ -126,9 +124,8 @@ class Bound {
     return weights;
   }
 
-  /// Returns the busy bound of a set with these devices of each kind, as if all operators were
-  /// split. Without launches it also holds for every smaller set, since unused devices compute
-  /// nothing.
+  /// Returns the busy bound of these devices of each kind, as if all operators were split. Without
+  /// launches it holds for every smaller set, too: unused devices compute nothing.
   double busy(const std::vector<int>& counts, bool has_launches = true) const {
     const Weights weight = weights(counts);
     const Estimate estimate = estimate_of(counts);
@@ -245,8 +242,7 @@ class Bound {
     std::unique_ptr<Devices>& known = devices_[{part.least, part.most}];
     if (known) return *known;
     known = std::make_unique<Devices>();
-    // Even shares among the fewest devices allow the most ways: no others leave fewer devices
-    // without a part.
+    // Even shares of the fewest devices allow the most ways: the fewest lack a part.
     const std::vector<DeviceId> devices = first_devices(part.least);
     const std::vector<double> even(devices.size(), 1.0);
     known->space = &study_.choices(even).space;

@@ -123,8 +123,8 @@ class Terms {
     std::reverse(chain_.begin(), chain_.end());
   }
 
-  /// Finds by operator the last chain place that it waits for or is, and the first that waits for
-  /// it.
+  /// Finds by operator the last chain place that it is or waits for, and the first that waits for
+  /// it
   void find_places() {
     std::vector<int> own(graph_.ops.size(), -1);
     for (std::size_t k = 0; k < chain_.size(); ++k) own[chain_[k].index()] = static_cast<int>(k);

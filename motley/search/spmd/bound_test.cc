@@ -211,9 +211,8 @@ double nearest_to_bound(const std::vector<std::string>& models, std::uint64_t se
   return nearest;
 }
 
-// With one micro-batch the bound knows shares and whole samples, and that no share is too large in
-// plans below a known one. The nearest plan's ratio shows that a bound too high by as much would be
-// found.
+// With one micro-batch the bound knows shares and whole samples, and plans below a known one have
+// no larger share. The nearest plan's ratio shows that a bound too high by as much would be found.
 TEST(Bound, HoldsForTheBestWaysAtManyShares) {
   EXPECT_LT(nearest_to_bound({"cnn", "gpt", "wide"}, testing::rounds(3, 30), 1), 1.1);
 }

@@ -38,8 +38,8 @@ std::size_t result_of(const graph::Graph& graph, OpId producer, ValueId value) {
                                   outputs.begin());
 }
 
-/// Does lowering make both forms from the whole value, which it exchanges once? Terms are summed
-/// once for all forms.
+/// Does lowering make both from the whole value, exchanged once? Terms are summed once for all
+/// forms.
 bool are_made_of_one(const Form& from, const Form& a, const Form& b) {
   const auto is_over_whole = [&](const Form& to) {
     return to == graph::kWholeForm || synth::goes_over_whole(from, to);
@@ -65,7 +65,6 @@ void for_each_choice(const std::vector<std::vector<Form>>& choices, const Do& ac
 /// Rounds a count for a key. It may be a fraction: what several micro-batches have once.
 int count_key(double count) { return static_cast<int>(std::lround(count * 4096)); }
 
-/// Returns the cost of each form or way.
 template <typename T, typename Cost>
 std::vector<double> costs_of(const std::vector<T>& choices, const Cost& cost) {
   std::vector<double> costs;
@@ -75,7 +74,6 @@ std::vector<double> costs_of(const std::vector<T>& choices, const Cost& cost) {
 
 }  // namespace
 
-/// Computes costs for an objective.
 class ChoiceProblem::Pricing {
  public:
   Pricing(const graph::Graph& graph, const SpmdSpace& space, SpmdPrices& prices,
@@ -189,7 +187,6 @@ class ChoiceProblem::Pricing {
     return exchange + count * copies * sum;
   }
 
-  /// Returns the total weight of some bounds.
   double weight(unsigned bounds) const {
     double sum = 0;
     for (std::size_t b = 0; b < kBounds; ++b)
@@ -371,8 +368,7 @@ ChoiceProblem::Formed ChoiceProblem::reader_of(const Reader& reader) const {
   return formed;
 }
 
-/// Is the value made in the forward pass and read in the backward pass, so that it counts at the
-/// memory peak?
+/// Is it made in the forward and read in the backward pass, so that it counts at the memory peak?
 bool ChoiceProblem::is_saved(ValueId value) const {
   const OpId producer = graph_.value(value).producer;
   if (producer.is_none() || graph_.op(producer).direction != graph::Direction::kForward)

@@ -31,8 +31,7 @@ struct SpmdObjective {
   double once = 1;               ///< of exchanges of gradients and parameters, once per step
   double seconds_per_byte = 0;   ///< price of memory on the fullest device
   int states = 0;                ///< optimizer tensors per parameter
-  /// Mirrors of each part of a parameter: their keepers receive its gradient and repeat its update.
-  /// Not for bounds.
+  /// Mirrors of each part of a parameter (get its gradient, repeat its update). Not for bounds.
   int copies = 0;
   /// For bound.h: weights of the bounds (bound_terms.h), by bit. Nothing then counts more than in
   /// any plan of any shares, and compute is the mean over classes with the weights of `kinds`.
@@ -72,14 +71,12 @@ class ChoiceProblem {
     return terms_ ? elimination_->bound(costs) : elimination_->solve(costs);
   }
   const TableLayout& layout() const { return elimination_->layout(); }
-  /// Sets ways and parameter forms.
   void apply(const std::vector<int>& choice, synth::Sharding& sharding) const;
 
  private:
   class Pricing;
   using Key = std::vector<int>;
   using Costs = std::vector<std::vector<double>>;  // by table
-  /// Appends the costs of one or more tables.
   using Fill = std::function<void(Pricing&, Costs&)>;
 
   /// A form that depends on one variable.
@@ -98,8 +95,7 @@ class ChoiceProblem {
 
   int add_variable(std::size_t domain);
   void add_table(std::vector<int> variables, int costs);
-  /// Returns the index of the costs of the first of `tables` tables; a new key's costs are added by
-  /// `fill`.
+  /// Returns the index of the first of `tables` tables' costs; `fill` adds those of a new key.
   int find_costs(Key key, Fill fill, std::size_t tables = 1);
   void add_operators();
   void add_parameters();

@@ -223,7 +223,6 @@ TEST(ChoiceProblem, EqualsExhaustiveSearchOnSmallGraphs) {
   EXPECT_GT(split, rounds / 10);  // whole operators are not always best here
 }
 
-/// A drawn setting with its prices.
 struct PricedSetting {
   const ChoiceSetting setting;
   const SpmdSpace space{find_space(setting.graph, setting.batch, setting.shares)};

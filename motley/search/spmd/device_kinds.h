@@ -10,15 +10,13 @@
 
 namespace motley::search {
 
-/// Expected times of operators, or lower bounds of them: on devices that exchange, or on one device
-/// alone.
+/// Operators' expected times, or lower bounds: on devices that exchange, or on one alone.
 enum class Estimate { kUsual, kLeast, kLeastAlone };
 
 /// Devices with equal costs, and therefore equal times.
 struct DeviceKind {
   std::vector<DeviceId> devices;
   Costs::ByWork costs;  ///< operator times by work
-  /// Returns the seconds of an operator (name with overload).
   double seconds(Estimate estimate, std::string_view name, DType dtype,
                  const cost::OperatorWork& work) const;
 };
@@ -47,7 +45,6 @@ class DeviceKinds {
   const std::vector<DeviceKind>& all() const { return all_; }
   const DeviceKind& at(int kind) const { return all_[static_cast<std::size_t>(kind)]; }
   int of(DeviceId device) const { return of_device_[device.index()]; }
-  /// Groups devices with shares into classes.
   DeviceClasses classes(const std::vector<DeviceId>& devices,
                         const std::vector<double>& shares) const;
 

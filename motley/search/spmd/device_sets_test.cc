@@ -23,7 +23,6 @@ cluster::Cluster nodes_of(const std::vector<int>& counts) {
       text + "[[link]]\nall = true\nbandwidth = \"1Gbps\"\nlatency = \"20us\"\n", "nodes");
 }
 
-/// Returns each set as indices of its devices.
 std::vector<std::vector<std::int64_t>> places(const std::vector<DeviceSet>& sets) {
   std::vector<std::vector<std::int64_t>> found;
   for (const DeviceSet& set : sets) {

@@ -29,7 +29,6 @@ struct Elimination::Steps {
     std::vector<std::vector<std::size_t>> levels;
   };
 
-  /// Removes a variable from some tables, or from one group of them.
   struct Step {
     int variable = 0;
     bool is_first = true;  // first group of the variable
@@ -383,8 +382,7 @@ class Minimum {
   std::vector<double> least_;
 };
 
-/// A step's result: least costs minus their minimum, so that sums over equal layers do not make
-/// them differ.
+/// A step's least costs minus their minimum, so that equal layers' results are equal.
 struct Message {
   int content = 0;
   double least = 0;
@@ -436,7 +434,6 @@ void improve(const TableLayout& layout, const TableCosts& costs, std::vector<int
   }
 }
 
-/// Solves for given costs.
 class Solver {
  public:
   Solver(const TableLayout& layout, const Elimination::Steps& steps, const TableCosts& costs,

@@ -63,7 +63,6 @@ class Elimination {
   std::unique_ptr<const Steps> steps_;
 };
 
-/// Returns the sum of the tables at a choice.
 double cost_of(const TableLayout& layout, const TableCosts& costs, const std::vector<int>& choice);
 
 }  // namespace motley::search

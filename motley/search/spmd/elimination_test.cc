@@ -83,7 +83,6 @@ RC_GTEST_PROP(Elimination, SmallTablesBoundFromBothSides, (std::uint64_t seed)) 
 }
 
 TEST(Elimination, SolvesRepeatedLayersOnce) {
-  // A chain of 200 equal links.
   TableLayout layout{std::vector<int>(200, 4), {}};
   for (int v = 0; v + 1 < 200; ++v) layout.tables.push_back({v, v + 1});
   TableCosts costs{std::vector<int>(199, 0), {{}}};

@@ -45,8 +45,7 @@ class ExplainShardingTest : public WideMlpTest {
   SpmdPlan plan_;
 };
 
-// A layer exchanges the gradient of its weight. Only the cost of `whole` is named, as it is already
-// split by samples.
+// A layer exchanges its gradient. Only `whole` has a cost: it is already split by samples.
 TEST_F(ExplainShardingTest, OfDataParallelism) {
   ask();
   SpmdPrices prices = study_->prices(study_->space(), problem_.devices, {3, 1});
@@ -62,8 +61,7 @@ TEST_F(ExplainShardingTest, OfDataParallelism) {
   EXPECT_THAT(line, Not(HasSubstr("instead by samples")));
 }
 
-// The first product is split by columns of its weight: shares 3 : 1 have 768 and 256, also of its
-// result.
+// Split by columns of the weight: shares 3 : 1 have 768 and 256, also of the result.
 TEST_F(ExplainShardingTest, OfColumns) {
   ask();
   const auto& rules = study_->space().rules;

@@ -31,8 +31,7 @@ class HapSearchTest : public WideMlpTest {
   SpmdQuestion question_;
 };
 
-// The ways are the best for the shares, and cost no more than those for shares proportional to
-// speed.
+// The best ways for the shares, and no worse than for shares proportional to speed.
 TEST_F(HapSearchTest, EndsNoWorseThanItBegins) {
   for (const int width : {64, 1024, 4096}) {
     SpmdStudy made = study(width, 64);

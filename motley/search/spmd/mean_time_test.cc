@@ -69,8 +69,7 @@ TEST(MeanTime, WhereOneKindIsLeftItsPartsAreWholeNumbers) {
   EXPECT_DOUBLE_EQ(four.split(4), 0.5 * 1 + 0.5 * 4);
 }
 
-// Prices of 1 and -1 per part: all goes to the second although it is slower, and a saving is used
-// even within a launch.
+// Prices of 1 and -1: all goes to the slower second; a saving is used even within a launch.
 TEST(MeanTime, PricesMovePartsAbout) {
   MeanTime mean;
   mean.add(1, 0.5, {.whole = 4}, {}, 1);

@@ -18,7 +18,6 @@ void note_lack(const SpmdStudy& study, std::size_t rank, SpmdPlan& plan) {
   if (memory) plan.lack = std::max(plan.lack, plan.peaks[rank] - *memory);
 }
 
-/// Prices by the program of all micro-batches.
 Result<SpmdPlan> price_lowered(SpmdStudy& study, const SpmdStudy::Programs& programs,
                                const std::vector<DeviceId>& devices, synth::Sharding sharding) {
   const synth::Accumulation* accumulation = nullptr;
@@ -131,8 +130,7 @@ Result<synth::ExchangeWays> choose_ways(SpmdStudy& study, const std::vector<Devi
 
 namespace {
 
-/// Returns sharded parameters that are needed whole, directly or after operators; in order of first
-/// use.
+/// Returns sharded parameters needed whole, directly or after operators, in order of first use.
 std::vector<ValueId> find_gathered(const graph::Graph& graph, const synth::Sharding& sharding,
                                    const std::vector<graph::ShardingRule>& rules) {
   std::vector<ValueId> found;

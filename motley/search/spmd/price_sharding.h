@@ -18,8 +18,7 @@ struct SpmdPlan {
   std::vector<double> compute;  ///< seconds by rank
   Bytes lack;                   ///< by which the worst device exceeds its memory
   bool fits() const { return lack.value == 0; }
-  /// Is it better: fits where the other does not, or is less by the fraction `by` in step or lack
-  /// of memory?
+  /// Is it better: fits where `other` does not, or is less by `by` in step or lack of memory?
   bool is_better_than(const SpmdPlan& other, double by = 0) const;
 };
 

@@ -49,8 +49,7 @@ TEST_P(ManyMicroBatches, AreOnALineThroughFewer) {
 
 INSTANTIATE_TEST_SUITE_P(Turns, ManyMicroBatches, ::testing::Values(1, 2));
 
-// A plan found in fewer layers is a plan of all of them. Buckets of more layers are of other kinds
-// with other methods.
+// A plan found in fewer layers is one of all; buckets of more layers have their own methods.
 TEST(FewerLayers, HaveOtherExchangesThanAll) {
   const auto graph = graph::parse_graph(deep_text(8, 64), "deep");
   ASSERT_TRUE(graph) << graph.error().message;

@@ -54,17 +54,14 @@ class SpmdPrices {
   void set_updates(plan::Updates updates) { updates_ = updates; }
   /// Makes least changes cover groups from these devices up to `most` devices.
   void set_most_devices(int most) { most_devices_ = most; }
-  /// Sets the size of buckets of gradients and parameters.
   void set_bucket(Bytes bytes) { bucket_ = static_cast<double>(bytes.value); }
   const std::vector<DeviceClass>& classes() const { return classes_; }
-  /// Returns an operator's seconds by class.
   const std::vector<double>& compute(OpId op, const graph::Strategy& way);
   /// Returns, by class, lower bounds for parts of an operator that is split in this way.
   const std::vector<PartTime>& part_times(OpId op, const graph::Strategy& way);
   /// Returns the least time of an operator on a class, for any part.
   double launch(OpId op, std::size_t device_class) const;
-  /// Returns the seconds of exchanges within an operator (statistics of split batch norm, split
-  /// vocabularies).
+  /// Returns seconds of an operator's inner exchanges (batch norm statistics, split vocabularies).
   double inner_exchanges(OpId op, const graph::Strategy& way);
   const ConversionTime& conversion(ValueId value, const graph::Form& from, const graph::Form& to);
   /// Returns the least cost of a change. `in_bucket`: its part of a bucket's exchange, or its own
@@ -73,7 +70,6 @@ class SpmdPrices {
                                   bool in_bucket);
   /// Returns the seconds of updating a parameter in this form, by class.
   std::vector<double> update(ValueId parameter, const graph::Form& kept, int states);
-  /// Returns the bytes of a value in a form on a class's device.
   double bytes(ValueId value, const graph::Form& form, std::size_t device_class);
   std::vector<std::int64_t> local_shape(ValueId value, const graph::Form& form, int rank);
   /// A sharding's compute by class, and its exchanges, without overlap.
@@ -97,20 +93,17 @@ class SpmdPrices {
   const std::vector<std::int64_t>& parts_of(std::int64_t extent);
   double seconds(std::size_t device_class, std::string_view name, DType dtype,
                  const cost::OperatorWork& work) const;
-  /// Returns the seconds of reading and writing these bytes.
   double copy(std::size_t device_class, std::string_view name, DType dtype, double bytes) const;
   /// Returns a lower bound for parts of an operator, from its times for parts of an extent (whole
   /// numbers of it; 0: any part).
   template <typename Seconds>
   PartTime part_time(const Seconds& seconds, std::int64_t extent, double launch) const;
   std::vector<PartTime> rewritten_parts(OpId op, const graph::Strategy& way);
-  /// Returns the seconds of a rewritten operator, by class, on these of the ranks with shares;
-  /// records its exchanges.
+  /// Returns a rewritten operator's seconds, by class, on some ranks; records its exchanges.
   std::vector<double> rewritten(OpId op, const graph::Strategy& way,
                                 const std::vector<double>& shares,
                                 const std::vector<std::size_t>& ranks);
   void add_copy(const synth::LocalCopy& copy, ValueId value, LeastChange& change) const;
-  /// Adds an exchange with its fastest method.
   void add_exchange(std::string_view op, const ExchangeBytes& bytes, ConversionTime& time);
 
   const graph::Graph& graph_;

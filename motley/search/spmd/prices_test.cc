@@ -37,7 +37,6 @@ class SpmdPricesTest : public WideMlpTest {
   SpmdPrices prices(const std::vector<double>& shares) {
     return study_->prices(study_->space(), problem_.devices, shares);
   }
-  /// Returns seconds on the first or second device.
   static double on(std::size_t device, double flops, double bytes) {
     const auto kind = cluster::find_kind(device == 0 ? "rtx4090" : "rtx3090");
     return cost::kind_seconds(*kind, DType::kF32, {flops, bytes, 1}).value;
@@ -127,8 +126,7 @@ TEST_F(SpmdPricesTest, OfABucketAGradientTakesItsPart) {
   EXPECT_EQ(alone.whole[0], 0);  // a sum may overwrite its terms
 }
 
-// Momentum: parameter, gradient and state are read, two of them written; no launch, as many
-// parameters share one.
+// Momentum reads parameter, gradient and state and writes two of them; no launch of its own.
 TEST_F(SpmdPricesTest, AnUpdateTakesItsBytes) {
   SpmdPrices found = prices({3, 1});
   const double all = 4.0 * kWidth * kWidth;
@@ -167,8 +165,7 @@ TEST_F(SpmdPricesTest, NoPartTakesLessThanIsSaid) {
   }
 }
 
-// Samples split, weights whole: half of each operator, and the exchanges of the loss and two
-// gradients.
+// Samples split, weights whole: half of each operator; the loss and two gradients exchanged.
 TEST_F(SpmdPricesTest, ATotalAddsUpAllOperatorsAndChanges) {
   const SpmdSpace& space = study_->space();
   SpmdPrices found = prices({1, 1});

@@ -26,8 +26,7 @@ bool has_empty_part(const std::vector<double>& shares, std::int64_t extent) {
   return std::find(parts.begin(), parts.end(), 0) != parts.end();
 }
 
-/// Operators at which splits begin, in this order: those that determine a cut for their neighbours
-/// come first.
+/// Operators at which splits begin, in order: first those that fix their neighbours' cuts.
 constexpr std::array<std::string_view, 16> kOrigins = {"motley::attention",
                                                        "motley::attention_backward",
                                                        "aten::bmm",

@@ -24,8 +24,7 @@ struct SpmdSpace {
   std::vector<std::vector<Reader>> readers;        ///< by value; only needed ones
   std::vector<std::vector<graph::Form>> kept;      ///< by value: possible forms of a source
   std::vector<std::vector<std::int64_t>> shapes;   ///< by value, whole
-  /// By operator: equal numbers for operators that differ only in the identity of their values, and
-  /// have the same ways.
+  /// By operator: equal numbers for operators that differ only in their values' identity.
   std::vector<int> kind_of;
   std::vector<int> value_kind;  ///< by value: equal for equal shapes and dtypes
   /// By operator and value: the number of those it represents in a graph of more layers.

@@ -146,7 +146,6 @@ Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& foun
   return {};
 }
 
-/// Makes the problem's plan of a sharding.
 plan::Plan make_plan(const Problem& problem, const Inquiry& inquiry, const SpmdPlan& found) {
   const SpmdQuestion& question = inquiry.question;
   const synth::Sharding sharding =
@@ -211,8 +210,7 @@ Result<plan::Price> price_best(SpmdMethod method, const PlannerInputs& inputs,
   return other;
 }
 
-/// Tries the largest allowed buckets for the best plan: fewer exchanges, with one wait each, but
-/// later starts.
+/// Tries the largest allowed buckets: fewer exchanges, with one wait each, but later starts.
 Result<void> try_larger_buckets(const PlannerInputs& inputs, const Problem& problem,
                                 Inquiry& inquiry, plan::Price& price) {
   Bytes& bucket = inquiry.question.lowering.bucket_bytes;
@@ -233,8 +231,7 @@ Result<void> try_larger_buckets(const PlannerInputs& inputs, const Problem& prob
   return {};
 }
 
-/// Returns the part of the step in which the busiest device does not compute: what interleaving
-/// could hide.
+/// Returns the step time beyond the busiest device's compute: what interleaving could hide.
 double exposed(const SpmdPlan& plan) {
   return plan.step.value - *std::max_element(plan.compute.begin(), plan.compute.end());
 }
@@ -311,7 +308,6 @@ Result<Inquiries> search(SpmdMethod method, const PlannerInputs& inputs, const P
   }
 }
 
-/// Replaces the outcome's plan by a sharding.
 Result<void> take(const Problem& problem, const Inquiries& found, PlanOutcome& outcome) {
   Inquiry& inquiry = *found.best;
   const plan::Price& price = found.price;

@@ -120,8 +120,7 @@ class Search {
   }
 
   using Cut = std::vector<std::vector<std::int64_t>>;
-  /// Returns how shares cut every extent, and the keeper of whole values: everything that a plan
-  /// depends on.
+  /// Returns how shares cut every extent, and the keeper of whole values: all a plan depends on.
   Cut cut_of(const std::vector<double>& shares) const {
     const auto most = std::max_element(shares.begin(), shares.end());
     Cut cut = {{most - shares.begin()}};
@@ -207,8 +206,7 @@ class Search {
     return plan;
   }
 
-  /// Returns the total lack of memory over all devices: if positive, neither other shares nor fewer
-  /// devices help.
+  /// Returns the total lack of memory: if positive, neither other shares nor fewer devices help.
   Bytes lack_in_all(const SpmdPlan& plan) const {
     Bytes lack;
     for (std::size_t rank = 0; rank < plan.devices.size(); ++rank) {
@@ -249,8 +247,7 @@ class Search {
     if (!best || plan.is_better_than(*best)) best = plan;
   }
 
-  /// Reduces the shares of devices that lack memory, as if all of it grew with the share, until a
-  /// cut changes.
+  /// Reduces shares of devices that lack memory, in proportion, until a cut changes.
   std::vector<double> fitted(std::vector<double> shares, const SpmdPlan& plan) const {
     constexpr int kMostTimes = 20;
     const Cut cut = cut_of(shares);

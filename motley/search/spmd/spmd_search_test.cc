@@ -51,8 +51,7 @@ class SpmdSearchTest : public ::testing::Test {
   std::optional<SpmdStudy> study_;
 };
 
-// The link is so slow that nothing may cross it: a pair on one node is best, the first of two
-// identical ones.
+// Nothing may cross the slow link: a pair on one node is best, the first of two.
 TEST_F(SpmdSearchTest, StaysOnANodeWhereLinksAreSlow) {
   set_up(two_pairs("1Mbps"));
   const SpmdAnswer found = answer();
@@ -63,8 +62,7 @@ TEST_F(SpmdSearchTest, StaysOnANodeWhereLinksAreSlow) {
   EXPECT_LE(found.lower_bound, found.best->step);
 }
 
-// The search starts from known good shares without idle devices; the answer is no worse than
-// theirs, nor than HAP's.
+// The search starts from known good shares; the answer is no worse than theirs or HAP's.
 TEST_F(SpmdSearchTest, IsNoWorseThanWhatItIsGiven) {
   set_up(two_pairs("10Gbps"));
   const SpmdAnswer alone = answer();

@@ -87,8 +87,7 @@ class SpmdStudy {
     const graph::Graph* graph = nullptr;
     const graph::ShortGraph* shortened = nullptr;  ///< source of the graph; null: the question's
     std::vector<graph::ShardingRule> rules;        ///< at a micro-batch
-    /// For one micro-batch none, for up to kPricedMicroBatches that number, for more the two for
-    /// extrapolation.
+    /// Empty for one micro-batch; else up to kPricedMicroBatches, or the two to extrapolate from.
     std::vector<synth::Accumulation> accumulations;
   };
   /// The searched graph is last; with depths, the shorter one is before it.
@@ -101,11 +100,9 @@ class SpmdStudy {
   std::vector<double> speeds() const;
   /// Returns the choices for shares; they differ by which extents leave a device without a part.
   const SpmdChoices& choices(const std::vector<double>& shares);
-  /// Returns the space for even shares.
   const SpmdSpace& space() const { return choices_[0]->space; }
   ExchangeTimes& exchanges(const std::vector<DeviceId>& devices);
-  /// Returns the study of the whole graph, in one micro-batch unless interleaved; itself if that is
-  /// it.
+  /// Returns the study of the whole graph in one micro-batch, or as interleaved; maybe itself.
   Result<SpmdStudy*> whole();
   SpmdPrices prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
                     std::vector<double> shares, Estimate estimate = Estimate::kUsual);

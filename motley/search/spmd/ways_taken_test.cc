@@ -11,8 +11,8 @@ namespace {
 using WaysTakenTest = WideMlpTest;
 
 // Ways chosen by the tables of a bound, for each bound alone and for all: their times match the
-// tables, less launches that are longer than one operator's work but not than that of all equally
-// split ones.
+// tables, less launches longer than one operator's work but not than that of all equally split
+// ones.
 TEST_F(WaysTakenTest, IsAboutWhatTheTablesSay) {
   set_up(1024, "", 512);
   const SpmdQuestion question{&model_.graph, &cluster_, &costs_, {}, 512, problem_.devices, {}};

@@ -6,7 +6,6 @@
 namespace motley::search {
 namespace {
 
-/// Are the replicas on identical devices, with identical cuts?
 bool are_cut_identical(const StageReplica& one, const StageReplica& other) {
   return one.seats == other.seats &&
          std::equal(one.stages.begin(), one.stages.end(), other.stages.begin(), other.stages.end(),

@@ -11,7 +11,6 @@
 namespace motley::search {
 namespace {
 
-/// Stages on one device of each kind, in order.
 StagePlan cut_at(const std::vector<std::size_t>& cuts, int host = 0) {
   StageReplica replica{{}, 1, 6};
   for (std::size_t s = 0; s + 1 < cuts.size(); ++s)

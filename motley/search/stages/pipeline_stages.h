@@ -7,8 +7,7 @@
 
 namespace motley::search {
 
-/// Returns pools with the hosts that another tool's plan needs, with unlimited memory, in the
-/// plan's order of kinds.
+/// Returns pools of the hosts that another tool's plan needs, with unlimited memory, by kind.
 std::vector<DevicePool> pools_of(const cost::PipelinePlan& plan, int devices_per_host);
 
 /// Converts that plan, with its placement, to these costs. Usage error for a kind or degree that

@@ -163,8 +163,7 @@ class EveryPlan {
   std::int64_t priced_ = 0;
 };
 
-/// Checks that the result is a plan of the batch, is reported as optimal, and is not below its
-/// bound.
+/// Checks that the result is a plan of the batch, reported as optimal, and not below its bound.
 double verified_step(const StageOutcome& outcome, const StageCosts& costs, std::int64_t batch) {
   const double step = outcome.best->price.step.value;
   EXPECT_TRUE(verify_stage_plan(outcome.best->plan, costs));
@@ -222,7 +221,6 @@ TEST(PlanProof, EqualsAllPlansOfMixedHosts) {
   EXPECT_GT(mixed, 10);
 }
 
-// Up to five devices of three kinds: no plan is faster than the found one.
 TEST(PlanProof, NothingIsQuickerOfSixLayers) {
   std::mt19937_64 random(6);
   std::size_t compared = 0;

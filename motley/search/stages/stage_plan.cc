@@ -18,7 +18,6 @@ tl::unexpected<Error> stage_fault(const std::string& message) {
 /// By pool and device: the replica and device slot (find_seats) that use it.
 using Takers = std::vector<std::vector<std::optional<std::pair<std::size_t, std::size_t>>>>;
 
-/// Verifies part `number` of the stage's unit; `taker`: the stage's.
 Result<void> verify_part(const PlannedStage& stage, std::size_t number, const StageCosts& costs,
                          Takers& taken, const std::pair<std::size_t, std::size_t>& taker,
                          const std::string& where) {
@@ -81,7 +80,6 @@ class FreeDevices {
       used_.push_back(std::max(0, pool.per_host - left));
   }
   std::size_t hosts() const { return used_.size(); }
-  /// Returns the first host that is not full.
   std::size_t first() {
     while (first_ < used_.size() && used_[first_] == pool_->per_host) ++first_;
     return first_;
@@ -89,7 +87,6 @@ class FreeDevices {
   bool has_room(std::size_t host, int devices) const {
     return used_[host] + devices <= pool_->per_host;
   }
-  /// Returns the first device taken.
   int take(std::size_t host, int devices) {
     // A last host with fewer devices has its first ones.
     const int missing =
@@ -252,8 +249,7 @@ Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs) {
 bool place_stages(StagePlan& plan, const StageCosts& costs, StagePlacing placing) {
   std::vector<FreeDevices> free;
   for (const DevicePool& pool : costs.pools()) free.emplace_back(pool);
-  // Wide units first, as they may need whole hosts, then (by stage) equal ranges of layers
-  // together.
+  // Wide units first: they may need whole hosts; then (by stage) equal ranges of layers.
   std::vector<std::tuple<int, std::size_t, std::size_t, std::size_t, std::size_t>> order;
   for (std::size_t r = 0; r < plan.replicas.size(); ++r)
     for (std::size_t s = 0; s < plan.replicas[r].stages.size(); ++s) {

@@ -68,7 +68,6 @@ struct StagePlan {
 /// Are its first and last micro-batch full, or does it have one stage and a full micro-batch? The
 /// planner's space and bound cover only these replicas (shape_search.h).
 bool has_full_ends(const StageReplica& replica);
-/// Counts the passes of micro-batches through stages, forward and backward.
 std::int64_t count_passes(const StageReplica& replica);
 
 /// Moves the cut after stage s of PlannedStage or ShapeStage by `by` layers. Returns false without
@@ -88,7 +87,6 @@ bool is_interleaved(const StagePlan& plan);
 /// Returns the stages of each device slot, in order.
 std::vector<std::vector<std::size_t>> stages_by_seat(const StageReplica& replica);
 
-/// Returns the samples of each micro-batch, in order.
 std::vector<std::int64_t> micro_batch_sizes(const StageReplica& replica);
 /// Returns a micro-batch size of the replica whose time on a unit is unknown, if any.
 std::optional<std::int64_t> find_unknown_size(const StageReplica& replica, std::size_t unit,

@@ -90,8 +90,7 @@ TEST(FindStagePlan, MoreDevicesThanLayersAreReplicasOrIdle) {
   EXPECT_EQ(outcome->reason, StageReason::kOptimal);
 }
 
-// 400 bytes per sample of one layer besides 500 of states: micro-batches of 2 do not fit in 1,000
-// bytes.
+// 400 bytes per sample besides 500 of states: micro-batches of 2 do not fit in 1,000 bytes.
 TEST(FindStagePlan, MemoryMayForceMicroBatchesOfOne) {
   TableStageCosts costs = even_stage_costs(1, 1, 1);
   costs.launch = 1;
@@ -135,8 +134,7 @@ TEST(FindMoves, LeavesOutUnitsThatDoNotKnowTheMicroBatch) {
   EXPECT_EQ(count(2), 3);  // all layers there, or those before or after a cut
 }
 
-// 7 devices: two replicas of 3 do 10 each, one of 2 does 7. 3 + 3 leaves one idle, 3 + 2 + 2 does
-// 24.
+// Two replicas of 3 devices do 10 each, one of 2 does 7: of 7 devices 3 + 2 + 2 do 24.
 TEST(ChooseReplicas, FillsDevicesWithWholeReplicas) {
   EXPECT_THAT(choose_replicas({{10, {3}}, {7, {2}}}, {7}), ElementsAre(1, 2));
   EXPECT_THAT(choose_replicas({{10, {3, 0, 0}}, {7, {2, 0, 0}}, {5, {0, 1, 1}}}, {7, 2, 2}),

@@ -116,7 +116,6 @@ TEST(Squares, OfDevicesInMicroBatchesAreOfAllThatADeviceAddsUp) {
   }
 }
 
-/// Returns a plan of one device with these micro-batches.
 plan::Plan alone_in(std::int64_t micro_batches, std::int64_t samples,
                     plan::OptimizerKind optimizer = plan::OptimizerKind::kSgd) {
   plan::Plan plan = uneven_split(optimizer);
@@ -193,8 +192,7 @@ TEST(Squares, SayWhatCannotBeCounted) {
   EXPECT_NE(why_not_counted(shared).find("states are kept in parts"), std::string::npos);
 }
 
-// A step timed alone or between two devices counts squares as such steps do; otherwise it is
-// unchanged.
+// A step timed alone or between two counts squares, if it can; otherwise it is unchanged.
 TEST(Squares, AreInWhatIsTimed) {
   const plan::Plan plan = uneven_split(plan::OptimizerKind::kAdamW);
   for (const int ranks : {1, 2}) {

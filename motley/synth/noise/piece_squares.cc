@@ -79,8 +79,7 @@ class PieceCounter {
     find_terms(buffer_of(made->arguments[1]), terms);
   }
 
-  /// Adds a gradient: a sum over micro-batches, or a sum of such sums, one per use of its
-  /// parameter.
+  /// Adds a gradient: a sum over micro-batches, or of one such sum per use of its parameter.
   void add_gradient(BufferId gradient, const Updated& updated) {
     std::vector<BufferId> terms;
     find_terms(gradient, terms);

@@ -17,7 +17,6 @@ const program::ArgumentList* list_at(const program::Instruction& instruction, st
 /// Returns none if the argument is no buffer.
 BufferId buffer_of(const program::Argument& argument);
 
-/// Returns the usage error `synth.squares`.
 tl::unexpected<Error> refuse_squares(const program::DeviceProgram& program,
                                      const std::string& what);
 
@@ -37,12 +36,10 @@ class SquareWriter {
 
   void add(BufferId gradient, const Updated& updated);
   bool is_empty() const { return counted_.empty(); }
-  /// Returns the instructions, adds their result buffers to the program and appends these to
-  /// `sums`.
+  /// Returns the instructions; adds result buffers to the program, and appends these to `sums`.
   std::vector<program::Instruction> write(program::ArgumentList& sums);
 
  private:
-  /// Gradients counted by one instruction.
   struct Counted {
     program::ArgumentList gradients, moments, constants;
   };

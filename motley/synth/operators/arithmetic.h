@@ -22,7 +22,6 @@ BufferId unsqueezed(RankOperator& op, BufferId x, std::int64_t dim);
 BufferId sum_over(RankOperator& op, BufferId x, const Shape& dims);
 /// Stacks two buffers as [2, ...].
 BufferId stacked(RankOperator& op, BufferId a, BufferId b);
-/// x[index].
 BufferId element(RankOperator& op, BufferId x, std::int64_t index);
 /// x, with `with` where the mask is true.
 BufferId filled(RankOperator& op, BufferId x, BufferId mask, program::Argument with);

@@ -9,9 +9,8 @@ enum class Labels : std::uint8_t {
   kWhole,   ///< all devices have all labels
 };
 
-/// Returns the total weight of the labels of a negative log-likelihood over all devices: the number
-/// of labels that count, or the sum of their class weights; f32. Losses over the same labels share
-/// it.
+/// Returns the number of counting labels, or the sum of their class weights, over all devices; f32.
+/// Losses over the same labels share it.
 BufferId count_labels(RankOperator& op, Labels kind);
 
 }  // namespace motley::synth

@@ -1,5 +1,4 @@
-// Layer, RMS and group norms over dimensions that are split over devices: local sums, their
-// exchange, the rest.
+// Layer, RMS and group norms over split dimensions: local sums, their exchange, the rest.
 
 #include <algorithm>
 #include <iterator>

@@ -46,7 +46,6 @@ class RankOperator {
   BufferId zeros(DType dtype, const Shape& shape);
   /// Converts to another dtype if needed.
   BufferId in_dtype(BufferId x, DType dtype);
-  /// Sums over the devices, in place.
   void all_reduce(BufferId x) { builder().all_reduce(x, op_.module); }
 
   // ---- results
@@ -56,11 +55,9 @@ class RankOperator {
   BufferId define(std::size_t result, BufferId base = {});
   /// Makes an existing buffer the result.
   void set(std::size_t result, BufferId x) { rank_.set_value(op_.outputs[result], x); }
-  /// Writes the instruction that gives a result.
   void give(std::size_t result, std::string_view name, Arguments arguments);
 
  private:
-  /// Local sizes of the rule's factors.
   std::vector<std::int64_t> local_factors() const;
   program::Argument make_argument(const graph::SymbolicArgument& argument,
                                   std::size_t& operand) const;

@@ -47,8 +47,7 @@ TEST(SplitRows, AreIndexedByTheirPlaceHere) {
                                    shares, {1}))
         .instructions;
   };
-  // Numbers 5, 6, 7 less 5 are local rows 0, 1, 2 of three. Tensors are x %0, numbers %1, y %2; the
-  // subtraction gives %3.
+  // Numbers 5, 6, 7 less 5 are local rows 0, 1, 2. Tensors: x %0, numbers %1, y %2, difference %3.
   EXPECT_THAT(lines({5, 3}), ElementsAre("aten::sub.Scalar(number(5), 1) i64[3]",
                                          "aten::index.Tensor([%3, %2]) f32[3]"));
   EXPECT_THAT(lines({1, 0}), IsEmpty());

@@ -39,8 +39,7 @@ bool reads_part_of_table(const Graph&, const Op&, const Strategy& strategy) {
   return is_consecutive(strategy.operands[0]);
 }
 
-/// (table, ids, ...): gives a term of the result: rows of the own part of the table, zeros for
-/// other ids.
+/// (table, ids, ...): a term of the result: own rows of the table, zeros for other ids.
 void write_embedding(RankOperator& op) {
   const Range own = op.rank().own_range(op.operand_form(0));
   if (own.count == 0) return write_nothing(op);
@@ -57,8 +56,7 @@ bool gives_part_of_table(const Graph&, const Op& op, const Strategy& strategy) {
   return is_consecutive(strategy.results[0]) && !is_true(op.arguments[4]);  // scale_grad_by_freq
 }
 
-/// (grad, ids, rows, padding_idx, ...): sends ids of other devices to one extra row, which is cut
-/// off.
+/// (grad, ids, rows, padding_idx, ...): ids of other devices go to one extra row, cut off later
 void write_embedding_backward(RankOperator& op) {
   const Range own = op.rank().own_range(op.result_form(0));
   const Arguments given = op.arguments();
@@ -74,8 +72,7 @@ void write_embedding_backward(RankOperator& op) {
           {{wide}, {std::int64_t{0}}, {std::int64_t{0}}, {own.count}, {std::int64_t{1}}});
 }
 
-/// Accepts softmax that sums in its own dtype: not half precision input with single precision
-/// output (half_to_float).
+/// Takes softmax that sums in its own dtype: no half input with single output (half_to_float).
 bool takes_softmax(const Graph& graph, const Op& op, const Strategy&) {
   return is_single_or_double(graph, op.outputs[0]) &&
          (op.name != "aten::_log_softmax" || !is_true(op.arguments[2]));

@@ -40,8 +40,7 @@ TEST(SplitVocabulary, GradientsOfOtherRowsGoToOneMoreRow) {
   const graph::Graph graph = small_graph(
       "input %0: i64[batch] \"ids\"\nparam %1: f32[4, 3] \"grad\"\n"
       "op %2: f32[5, 3] = aten::embedding_dense_backward(%1, %0, 5, 2, false) bwd \"\"\n");
-  // The first device has rows 0 to 2. Padding row 2 gets nothing either: row 3 of 4 collects the
-  // rest and is cut off.
+  // The first device has rows 0 to 2. Row 3 of 4 collects the rest, also of padding row 2.
   const SplitLines lines = split_first(graph, {.of = Cut::Of::kResult, .extent = 5}, {3, 2}, 0, 4);
   EXPECT_THAT(
       lines.instructions,

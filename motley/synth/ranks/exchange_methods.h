@@ -13,9 +13,8 @@ namespace motley::synth {
 /// One way per kind of exchange, for programs whose devices are one group.
 using ExchangeWays = std::vector<plan::ExchangeWay>;
 
-/// Sets the methods of a lowered program's exchanges. The result differs only in the order of
-/// summation. Stale error if the program has no exchange of a kind, usage error if an operator has
-/// no such method.
+/// Sets the methods of a lowered program's exchanges. Only the order of summation changes. Stale
+/// error if the program has no exchange of a kind, usage error if an operator has no such method.
 Result<void> set_methods(program::Program& program, const ExchangeWays& ways);
 
 /// Returns the kinds of exchange of a lowered program, as native, in program order.

@@ -96,8 +96,7 @@ TEST(ExchangeMethods, TheFastestIsChosenForWhatItMoves) {
   // Every method takes a second per byte. With two members each method moves the larger part.
   const auto per_byte = [](std::string_view, double bytes) { return bytes; };
   EXPECT_TRUE(choose_methods(mlp(), per_byte).empty());
-  // Parts 6 : 1 : 1: native sends the largest to two others (12/8), grouped passes on all but the
-  // smallest (7/8).
+  // Parts 6 : 1 : 1: native sends the largest to two others (12/8), grouped passes on 7/8.
   const program::Program skewed =
       lower_spread(read_graph("mlp"), {6, 1, 1}, Kept::kInParts, Bytes(4 << 20));
   const ExchangeWays chosen = choose_methods(skewed, per_byte);

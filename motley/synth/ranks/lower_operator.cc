@@ -71,8 +71,7 @@ class AloneGraph {
   std::map<ValueId, ValueId> ids_;
 };
 
-/// Finds exchanges that the operator's own instructions wait for; conversions of results come
-/// after.
+/// Finds exchanges that the operator's own instructions wait for, without result conversions.
 std::vector<InnerExchange> find_inner(const program::DeviceProgram& device) {
   const auto last = std::find_if(
       device.instructions.rbegin(), device.instructions.rend(),

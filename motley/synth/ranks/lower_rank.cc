@@ -27,7 +27,6 @@ std::string gather_label(const RankStep& rank, std::size_t bucket) {
   return fmt::format("{}{}", is_again ? kGatherAgain : kGather, bucket);
 }
 
-/// Adds an input, parameter, buffer or constant of the graph.
 void add_source(RankStep& rank, ValueId id) {
   static const std::map<ValueRole, BufferKind> kKinds = {
       {ValueRole::kInput, BufferKind::kInput},
@@ -94,8 +93,7 @@ void RankWriter::begin() {
   load_inputs(rank_, update_);
 }
 
-/// Gathers sharded parameters for the operator at this position. The next bucket is in flight while
-/// this one is used.
+/// Gathers sharded parameters for this position, with the next bucket already in flight.
 void RankWriter::gather_parameters(std::int64_t position) {
   const std::vector<Bucket>& gathers = rank_.step().gathers;
   while (gathering_.size() < gathers.size() &&

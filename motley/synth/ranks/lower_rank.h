@@ -25,7 +25,6 @@ class RankWriter {
   /// Adds parameters, buffers, constants, the tangent and the inputs that operators use. If other
   /// parts of the step keep a parameter too, this must be set before its updates are prepared.
   void begin();
-  /// Writes the operator at a position of the order.
   void write(std::size_t position);
 
   /// An output of the graph in its form.
@@ -35,8 +34,7 @@ class RankWriter {
   };
   /// Returns the outputs that need no exchange.
   std::vector<Given> direct_outputs();
-  /// Number of buckets of exchanged outputs, and the outputs of one. What is computed next waits
-  /// for the bucket.
+  /// Buckets of exchanged outputs, and the outputs of one; later compute waits for the bucket.
   std::size_t buckets() const { return exchanged_.size(); }
   std::vector<Given> exchanged_outputs(std::size_t bucket);
   /// Returns one output, ready or in flight; any order is allowed.
@@ -46,7 +44,6 @@ class RankWriter {
 
   /// Records how an output is used.
   void add_output(const Given& given);
-  /// Assigns new values of buffers.
   void assign_buffers();
   BufferId loss() const { return loss_; }
   std::vector<BufferId> metrics() const;

@@ -46,7 +46,6 @@ tl::unexpected<Error> refuse(const graph::Graph& graph, const std::string& what)
   return usage_error("synth.sharding", fmt::format("{}: {}", graph.name, what));
 }
 
-/// Is the strategy one of the rule's?
 bool is_of_rule(const ShardingRule& rule, const Strategy& strategy) {
   if (strategy.factor >= 0) {
     if (strategy.factor >= static_cast<int>(rule.factors.size()) || strategy.outer < 1 ||
@@ -93,8 +92,7 @@ bool can_lower(const graph::Graph& graph, OpId op, const ShardingRule& rule,
   if (strategy.factor < 0) return true;
   const graph::Factor& factor = rule.factors[static_cast<std::size_t>(strategy.factor)];
   if (factor.split == graph::Split::kRewritten) return can_rewrite(graph, about, strategy);
-  // A result that does not depend on the split must also be computed on devices without a part of
-  // it.
+  // A result independent of the split must also be computed on devices without a part of it.
   if (std::none_of(strategy.results.begin(), strategy.results.end(),
                    [](const Form& form) { return form == graph::kWholeForm; }))
     return true;
@@ -124,7 +122,6 @@ Result<void> check_devices(const graph::Graph& graph, std::size_t devices,
 
 namespace {
 
-/// Lowers one sharding, rank by rank.
 class RankLowering {
  public:
   /// References must outlive it; `accumulation` as in lower_some_ranks.

@@ -47,8 +47,7 @@ struct RankKinds {
   program::Program program;          ///< the first rank of each kind; see lower_some_ranks
   std::vector<std::size_t> of_rank;  ///< index of its kind's device in `program`
 };
-/// Groups ranks into kinds: the same class (by rank: devices with the same times) and programs with
-/// the same times.
+/// Groups ranks of one class (by rank; equal device times) whose programs take the same times.
 RankKinds lower_kinds(const graph::Graph& graph, const Sharding& sharding,
                       const std::vector<graph::ShardingRule>& rules,
                       const std::vector<int>& classes, const LowerOptions& options,

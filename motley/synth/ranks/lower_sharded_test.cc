@@ -115,8 +115,7 @@ TEST(LowerSharded, RefusesASharingOfAnotherGraph) {
   }
 }
 
-// Another operator's strategy, a factor that the rule lacks, and one that cannot be cut into whole
-// parts.
+// Another operator's strategy, a missing factor, and one that cannot be cut into whole parts.
 TEST(LowerSharded, NamesTheOperatorThatCannotBeSplitSo) {
   const graph::Graph graph = sorted_product();
   const Sharding sound = spread_over_two(graph);

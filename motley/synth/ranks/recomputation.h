@@ -16,8 +16,7 @@ struct GatheredAgain {
   std::set<std::string> parameters;
 };
 
-/// What is recomputed: operators of the model in backward passes, and whole parameters in each
-/// pass.
+/// The operators of the model to recompute in backward passes, and parameters to gather again.
 struct Recomputed {
   std::vector<std::vector<plan::OpRange>> operators;      ///< by replica
   std::vector<std::size_t> replica_of;                    ///< by micro-batch: its replica

@@ -80,8 +80,7 @@ TEST(Recompute, OfEachMicroBatch) {
   }
 }
 
-/// y = x w' with its gradients: both passes read the transpose, the backward pass reads a copy of
-/// it.
+/// y = x w' with gradients: both passes read the transpose, the backward pass a copy of it.
 constexpr const char* kProduct =
     "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
     "param %1: f32[4, 4] \"w\"\n"
@@ -121,8 +120,7 @@ TEST(Recompute, ParametersAreGatheredForEachPass) {
     });
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_EQ(reads[step.again[i].first], i % 2 == 0 ? "t mm " : "t t mm ") << i;
-  // A region of the forward pass gathers for that pass alone; one that receives the transpose
-  // gathers nothing.
+  // A region gathers for its own pass alone; one that receives the transpose gathers nothing.
   EXPECT_EQ(step_of({{{0, 2}}, {"w"}}).again.size(), 2u);
   EXPECT_TRUE(step_of({{{3, 5}}, {"w"}}).again.empty());
   EXPECT_TRUE(step_of({{}, {}}).again.empty());

@@ -68,8 +68,7 @@ TEST_F(SharedPlanTest, ReplicasSpreadTheSamplesOfAMicroBatch) {
   EXPECT_EQ(sharding.sources[1], graph::kWholeForm);
 }
 
-// The product by three pairs of columns, then as terms, then the addition; w is kept as pairs, b
-// whole.
+// The product by three pairs of columns, as terms, the addition; w is kept as pairs, b whole.
 TEST_F(SharedPlanTest, ARegionSaysWhatTheRulesDoNot) {
   const std::vector<graph::ShardingRule> rules = find_rules(graph_, 12);
   const Form pairs{FormKind::kSharded, 1, 1, 3, 2};

@@ -9,8 +9,7 @@
 
 namespace motley::synth {
 
-/// Returns the rules of all operators at a batch; an operator without one gets a rule that splits
-/// nothing.
+/// Returns all operators' rules at a batch; one without a rule gets one that splits nothing.
 std::vector<graph::ShardingRule> find_rules(
     const graph::Graph& graph, std::int64_t batch,
     plan::BatchNormMode batch_norm = plan::BatchNormMode::kGlobal);
@@ -23,8 +22,7 @@ std::vector<graph::ShardingRule> find_rules_of(const graph::Graph& graph, const 
 /// Returns the rule for another operator that differs only in tensor names.
 graph::ShardingRule rule_like(graph::ShardingRule rule, const graph::Op& op);
 
-/// Returns the form of an input: split by samples in dimension 0; whole if independent of the
-/// batch.
+/// Returns an input's form: split by samples in dimension 0; whole if independent of the batch.
 graph::Form input_form(const graph::Graph& graph, ValueId input, std::int64_t batch);
 
 }  // namespace motley::synth

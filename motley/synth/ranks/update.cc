@@ -318,7 +318,6 @@ void Update::apply_directions(const Batch& batch, std::vector<BufferId> directio
                   {}, label);
 }
 
-/// Sums terms over the devices in one exchange.
 void Update::sum_together(std::vector<BufferId>& terms, const std::string& label) {
   ProgramBuilder& builder = rank_.builder();
   std::vector<Shape> shapes;

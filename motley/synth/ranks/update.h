@@ -63,7 +63,6 @@ class Update {
   BufferId norm() const { return norm_; }
 
  private:
-  /// Buffers of a trained parameter on this device.
   struct Kept {
     plan::Optimizer optimizer;
     BufferId parameter;  ///< what is updated: the parameter or its master
@@ -76,7 +75,6 @@ class Update {
     ValueId parameter;
     BufferId gradient;
   };
-  /// Parameters updated by one instruction.
   struct Batch {
     plan::Optimizer optimizer;
     bool is_part = false;

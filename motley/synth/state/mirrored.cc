@@ -28,8 +28,7 @@ using program::Instruction;
 
 constexpr std::string_view kLabel = "mirror";  // prefix of their instructions' labels
 
-/// Returns the positions of an operator's parallel lists, with one entry per tensor; none if it is
-/// repeated as a whole.
+/// Returns an operator's parallel lists, one entry per tensor; none if it is repeated as a whole.
 std::vector<std::size_t> parallel_lists(const Instruction& instruction) {
   if (instruction.op == "motley::update" || instruction.op == "motley::direction")
     return {1, 2, 3, 4};
@@ -119,7 +118,7 @@ class GrowingProgram {
   }
 
  private:
-  /// Frees each added buffer at the last compute instruction that uses it, or else at its only
+  /// Frees added buffers at the last compute instruction that uses them, or else at their only
   /// send.
   void free_temporaries() {
     std::map<BufferId, std::size_t> computed;
@@ -330,8 +329,7 @@ class Mirroring {
     }
   }
 
-  /// Repeats the one instruction that makes a buffer from state identical on both devices, if
-  /// possible.
+  /// Repeats the one instruction that makes a buffer from state identical on both, if possible.
   bool make_here(BufferId id, const std::vector<InstructionId>& writers) {
     const InstructionId writer = writers[from_.storage(id).index()];
     if (writer.is_none() || from_.storage(id) != id) return false;

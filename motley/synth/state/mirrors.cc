@@ -180,8 +180,7 @@ Result<Mirrors> choose_mirrors(const program::Program& program, const MirrorOpti
   std::stable_sort(order.begin(), order.end(),
                    [](const Mirror* a, const Mirror* b) { return a->kept > b->kept; });
   KeeperChoice choice(options, ranks);
-  // One copy of all before the next copy: otherwise the last would find only devices that hold some
-  // of everything.
+  // One copy of all before the next: the last mirror would find only holders of something.
   for (int copy = 0; copy < options.survive; ++copy)
     for (Mirror* mirror : order) choice.add_keeper(*mirror);
   Mirrors found;

@@ -87,8 +87,7 @@ class RankMoveWriter {
         news_[buffer.name] = add(buffer, buffer.name);
   }
 
-  /// Writes rounds as in move.h. Packing for the next round comes before unpacking of this one, so
-  /// that links stay busy.
+  /// Writes rounds as in move.h, packing the next before unpacking this one, to keep links busy.
   DeviceProgram write(const std::string& device) {
     program_.device = device;
     std::size_t rounds = copies_ == nullptr ? 0 : copies_->size();

@@ -17,11 +17,9 @@ struct MoveOptions {
   std::vector<std::string> devices;
   /// Those of `devices` that lost their state: restarted devices.
   std::set<std::string> lost = {};
-  /// Returns a device's host by its name: senders on the receiver's host come first. Null: all
-  /// devices are on one host.
+  /// Returns a device's host: senders on the receiver's host come first. Null: all on one host.
   std::function<std::string(const std::string&)> host_of = nullptr;
-  /// Limit of a message, unless a single element exceeds it. Two messages per pair are in memory at
-  /// both ends at once.
+  /// Limit of a message, unless one element exceeds it. Both ends hold two messages per pair.
   Bytes message = Bytes(4 << 20);
 };
 

@@ -19,8 +19,7 @@ struct HeldRows {
   TensorRows rows;
 };
 
-/// A tensor of the new program, with held and wanted rows by rank. A rank may hold several, in
-/// mirrors.
+/// A tensor of the new program with held and wanted rows; mirrors add rows to a rank.
 struct MovedTensor {
   std::string name;
   DType dtype = DType::kF32;

@@ -53,8 +53,7 @@ std::string fault_of(const Program& from, const Program& to, const MoveOptions& 
   return move ? "" : move.error().code + ": " + move.error().message;
 }
 
-/// Runs a move on numbers that identify elements: old tensors hold their flat indices, new ones
-/// begin as -1.
+/// Runs a move on numbers: old tensors hold their flat indices, new ones begin as -1.
 class MoveRun {
  public:
   explicit MoveRun(const Program& program) : program_(program), memory_(program.devices.size()) {

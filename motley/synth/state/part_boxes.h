@@ -73,8 +73,7 @@ struct HeldCell {
 std::vector<HeldCell> find_held_cells(const PartGrid& grid,
                                       const std::vector<std::optional<TensorRows>>& held);
 
-/// Merges sides that are contiguous in both boxes, which have the same extents; removes sides of
-/// extent 1.
+/// Merges sides contiguous in both boxes (of equal extents) and removes sides of extent 1.
 void merge_sides(program::Box& one, program::Box& other);
 
 }  // namespace motley::synth

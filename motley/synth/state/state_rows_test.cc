@@ -19,8 +19,7 @@ TEST(ShareRows, InProportion) {
 }
 
 TEST(ShareRows, OfThoseThatEachHas) {
-  // One has all rows, two have halves. Of the first half, the second owns two rows and the first
-  // two.
+  // One has all rows, two have halves: of the first half, the second and the first own two each.
   EXPECT_THAT(*share_rows({{0, 8, 1}, {0, 4, 1}, {4, 8, 2}}, 8),
               ElementsAre(Pair(2, 2), Pair(0, 2), Pair(4, 4)));
   // Only the second has the last two rows, whatever its share.

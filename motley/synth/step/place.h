@@ -42,8 +42,7 @@ class Place {
   std::int64_t begin(std::int64_t extent);
   bool is_keeper();
 
-  /// The program, or its times alone: the begin of a part changes a number in the program but no
-  /// time.
+  /// The program, or its times alone, which do not depend on where a part begins.
   enum class Identical : std::uint8_t { kProgram, kTimes };
   /// Would this rank get the same answers?
   bool answers_identical(std::size_t rank, Identical what) const;

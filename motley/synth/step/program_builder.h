@@ -25,7 +25,6 @@ class ProgramBuilder {
   BufferId add_buffer(program::Buffer buffer);
   /// Adds a temporary; `base`, if any, is the buffer that it is a view of (its root is looked up).
   BufferId add_temporary(DType dtype, Shape shape, BufferId base = {});
-  /// Adds a temporary of another buffer's dtype and shape.
   BufferId add_like(BufferId like);
   /// Valid until the next buffer is added.
   const program::Buffer& buffer(BufferId id) const { return program_.buffer(id); }
@@ -58,8 +57,7 @@ class ProgramBuilder {
                     std::int64_t elements, std::string label);
   /// Appends a send to the peer lane, to run once the buffer is ready.
   InstructionId send(BufferId buffer, Rank to, std::string label);
-  /// Appends a receive into a new temporary. It may start after the compute instruction `after`;
-  /// none: at once.
+  /// Appends a receive into a new temporary, to start after compute instruction `after`, if any.
   BufferId receive(Rank from, DType dtype, Shape shape, InstructionId after, std::string label);
   /// Makes the next compute instruction wait for a send, whose buffer is free from then on.
   void wait_for(InstructionId send) { awaited_.push_back(send); }

@@ -20,9 +20,8 @@ struct Range {
   std::int64_t first = 0, count = 0;
 };
 
-/// A sharded step on one rank during lowering: its instructions, values, local sizes, and
-/// conversions between forms (lower_sharded.h), each made once. The functions in operators/ write
-/// operators to it.
+/// A sharded step on one rank during lowering: instructions, values, local sizes, and conversions
+/// between forms (lower_sharded.h), each made once. The functions in operators/ write to it.
 class RankStep {
  public:
   /// All references must outlive it. `group`: the group of the step's devices.
@@ -53,14 +52,11 @@ class RankStep {
   Shape shape_on(std::size_t rank, ValueId id, const graph::Form& form);
 
   // ---- values
-  /// Returns the value as its operator produces it.
   BufferId value(ValueId id) const { return values_[id.index()]; }
   void set_value(ValueId id, BufferId buffer) { values_[id.index()] = buffer; }
-  /// Returns the value in a form; the next compute instruction waits for the exchange if there is
-  /// one.
+  /// Returns the value in a form; the next compute instruction waits for its exchange, if any.
   BufferId in_form(ValueId id, const graph::Form& form);
-  /// Starts the exchange for a form, if needed, so that computation hides it until the form is
-  /// read.
+  /// Starts the exchange for a form, if any, so that computation hides it until the form is read.
   void start_conversion(ValueId id, const graph::Form& to);
   /// Sets a value that became whole by a shared exchange (shared_exchange.h).
   void set_whole(ValueId id, BufferId whole) { converted_[{id, graph::kWholeForm}] = whole; }
@@ -86,8 +82,7 @@ class RankStep {
   Arriving gather(ValueId id, const graph::Form& from, const std::string& label);
   BufferId all_reduce(ValueId id, const std::string& label);
   Arriving reduce_scatter(ValueId id, const graph::Form& to, const std::string& label);
-  /// Exchanges blocks between two dimensions: each device sends the block of its part that lies in
-  /// the receiver's part.
+  /// Exchanges blocks between two dimensions: each device sends the receiver's part of its part.
   Arriving all_to_all(ValueId id, const graph::Form& from, const graph::Form& to,
                       const std::string& label);
   /// Does each device make the form from the whole value by itself?

@@ -115,8 +115,7 @@ class PutOff {
  private:
   static std::ptrdiff_t at(std::size_t i) { return static_cast<std::ptrdiff_t>(i); }
 
-  /// Returns the bytes of exchanges started in the range, by the operator that waits for them
-  /// first.
+  /// Returns the bytes of exchanges started in the range, by the first operator that waits.
   std::vector<double> find_waits(const OpStretch& stretch) {
     std::vector<double> waits;
     for (std::size_t i = stretch.first; i < stretch.end; ++i) is_here_[order_[i].index()] = 1;
@@ -131,8 +130,7 @@ class PutOff {
     return waits;
   }
 
-  /// Finds, by operator of the range, those on which no waiting operator and no other region
-  /// depends.
+  /// Finds operators of the range on which no waiting operator and no other region depends.
   std::vector<char> find_asides(const OpStretch& stretch, const std::vector<double>& waits) {
     std::vector<char> is_aside(waits.size());
     for (std::size_t i = waits.size(); i-- > 0;) {
@@ -181,8 +179,7 @@ void find_in_place(const graph::Graph& graph, const std::vector<OpNeeds>& ops, S
         schedule.summed[v] && !read[v] && makes_dense_result(graph, graph.values[v]);
 }
 
-/// Returns the stop request, which is always ready, and exchanged outputs in the order of
-/// readiness.
+/// Returns the stop request, always ready, and exchanged outputs in the order of readiness.
 std::vector<ReadyItem> find_items(const graph::Graph& graph,
                                   const std::vector<std::optional<Exchange>>& outputs,
                                   Schedule& schedule) {

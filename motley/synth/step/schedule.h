@@ -65,7 +65,6 @@ struct Schedule {
   std::vector<Bucket> buckets;     ///< in the order of readiness
   std::vector<std::int64_t> direct;  ///< indices of outputs in no bucket
 
-  /// Returns the bucket of an output, or -1.
   int bucket_of(std::int64_t output) const;
 };
 
@@ -93,7 +92,6 @@ Schedule keep_order(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
                     const std::vector<std::optional<Exchange>>& outputs, Bytes bucket_bytes,
                     const TaskOrder& tasks);
 
-/// Options of make_schedule.
 struct ScheduleOptions {
   Bytes bucket_bytes;
   std::int64_t turns = 1;  ///< micro-batches in flight at once (plan::Replica)

@@ -73,7 +73,6 @@ struct ShardedStep {
   bool is_portable() const {
     return options.updates == plan::Updates::kPortable && sharding.devices.size() > 1;
   }
-  /// Returns the form in which the value's operator produces it.
   const graph::Form& home(ValueId value) const { return held.homes[value.index()]; }
   /// Is a device's part of the value in its home form identical to that in `form`?
   bool is_home(ValueId value, const graph::Form& form) const;

@@ -132,7 +132,6 @@ TEST_F(ShardedStepTest, TermsThatNobodyReadsTravelInBuckets) {
   EXPECT_EQ(found.schedule.order.size(), 3u);
 }
 
-// If the gradient's operator needs the sum of its term, that is summed once.
 TEST_F(ShardedStepTest, ASumThatAnOperatorReadsIsWanted) {
   for (const std::size_t op : {2, 3}) sharding_.ops[op] = whole_strategy(rules_[op]);
   const ShardedStep found = step();

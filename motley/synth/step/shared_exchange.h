@@ -12,7 +12,6 @@ namespace motley::synth {
 /// Packs a bucket's local items and starts their exchange. Returns the flat result.
 BufferId start_exchange(RankStep& rank, const Bucket& bucket, const std::string& label);
 
-/// Returns the items after the exchange, in their order.
 std::vector<BufferId> finish_exchange(RankStep& rank, const Bucket& bucket, BufferId flat,
                                       const std::string& label);
 

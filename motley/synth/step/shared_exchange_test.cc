@@ -33,7 +33,6 @@ graph::Graph two_products() {
   return *std::move(graph);
 }
 
-/// Lowers with samples spread by shares and parameters kept in these forms.
 program::Program lower_kept(const graph::Graph& graph, const std::vector<double>& shares,
                             const std::vector<Form>& kept, Bytes bucket_bytes) {
   Sharding sharding;

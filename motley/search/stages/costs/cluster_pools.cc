@@ -80,7 +80,6 @@ Result<ClusterPools> find_pools(const cluster::Cluster& cluster,
   int first_host = 0;
   for (const std::string& signature : order) {
     const std::vector<const SortedDevices*>& hosts = identical[signature];
-    // In the order of the file.
     std::map<DeviceId, const Sort*> sorts;
     for (const auto& [sort, those] : *hosts.front()) sorts.emplace(those.front(), &sort);
     for (const auto& [first, sort] : sorts) {

@@ -33,11 +33,9 @@ class DeviceNumbers {
       set += strides_[pool] * static_cast<std::size_t>(devices[pool]);
     return set;
   }
-  /// Returns the set's devices of a pool.
   std::size_t count(std::size_t set, std::size_t pool) const {
     return set / strides_[pool] % counts_[pool];
   }
-  /// Is there room for the unit's devices besides the set?
   bool has_room(std::size_t set, const StageUnit& unit) const {
     return std::all_of(unit.parts.begin(), unit.parts.end(), [&](const UnitPart& part) {
       return count(set, part.pool) + static_cast<std::size_t>(part.devices) < counts_[part.pool];

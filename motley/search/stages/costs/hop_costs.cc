@@ -33,7 +33,6 @@ class FittedHops : public HopCosts {
   }
 
  private:
-  /// Returns the seconds of `parts` equal messages at once.
   static std::optional<double> seconds(const cost::RateCurves& curves, int devices, double messages,
                                        int parts, Bytes bytes) {
     if (curves.empty()) return std::nullopt;
@@ -130,7 +129,6 @@ class ClusterHops : public HopCosts {
     }
     return std::nullopt;
   }
-  /// Returns the route within a host.
   static Route find_local(const cluster::Cluster& cluster, const ClusterPools& pools, std::size_t a,
                           std::size_t b) {
     for (const DeviceId from : pools.devices[a])

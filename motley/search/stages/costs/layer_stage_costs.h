@@ -30,8 +30,7 @@ class HopCosts {
 std::unique_ptr<HopCosts> fitted_hops(const cost::StageNetwork& network,
                                       const std::vector<DevicePool>& pools);
 
-/// Returns hop costs from a cluster file's links between hosts, and its kinds' nominal rates inside
-/// one.
+/// Returns hop costs by a cluster file's links between hosts, and nominal rates inside one.
 std::unique_ptr<HopCosts> cluster_hops(const cluster::Cluster& cluster, const ClusterPools& pools);
 
 /// Properties of a runtime, which no layer profile has: they need a source or stay zero.
@@ -39,8 +38,7 @@ struct StageRuntime {
   Bytes context;                 ///< driver, libraries and communicators, on each device
   bool copies_gradients = true;  ///< into one flat buffer for their exchange, as Megatron does
   bool may_recompute = false;    ///< whether stages that recompute are tried
-  /// Each member sends a stage's whole output to its counterpart, instead of a part that receivers
-  /// exchange.
+  /// Members send a stage's whole output each, instead of parts that the receivers exchange.
   bool sends_whole = false;
   bool messages_block = false;  ///< StageCosts::messages_block
 };
@@ -70,7 +68,6 @@ class LayerStageCosts : public StageCosts {
   std::optional<std::pair<std::size_t, std::size_t>> tied() const override { return profile_.tied; }
   const std::vector<std::string>& notes() const override { return notes_; }
 
-  /// Returns the unit of a kind and degree, if any.
   std::optional<std::size_t> find_unit(const std::string& kind, int degree) const;
 
  private:

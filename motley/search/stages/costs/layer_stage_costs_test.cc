@@ -28,7 +28,6 @@ cost::LayerProfile two_layers() {
   return profile;
 }
 
-/// Returns one curve of a constant rate in 10^9 bytes/s for this many devices.
 cost::RateCurves constant_rate(int devices, double rate) {
   return {{devices, {{0, 0, rate}, BytesPerSecond(rate * 1e9)}}};
 }
@@ -129,8 +128,7 @@ TEST(ToStagePlan, TakesPlansOfSeveralKinds) {
             "a at tensor parallelism 8 was not profiled, or its bytes are not known");
 }
 
-// Nodes with the same devices and links are hosts of the same pools; a node with two kinds is a
-// host of two.
+// Nodes with the same devices and links are hosts of the same pools, one pool per kind.
 TEST(FindPools, PutsIdenticalNodesTogether) {
   const auto cluster = cluster::parse_cluster(R"(schema = "motley.cluster/1"
 name = "c"

@@ -27,7 +27,6 @@ class MergedLayers : public StageCosts {
   static MergedLayers even(const StageCosts& base, std::size_t count);
 
   std::size_t cut(std::size_t layer) const { return cuts_[layer]; }
-  /// Restricts the micro-batches that are tried.
   void set_micro_batches(std::vector<std::int64_t> batches) { batches_ = std::move(batches); }
 
   std::size_t layers() const override { return cuts_.size() - 1; }

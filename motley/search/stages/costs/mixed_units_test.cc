@@ -26,7 +26,6 @@ TEST(MixedUnits, AreOfPoolsThatShareTheirHosts) {
   // Both hosts have one device of the first and three of the second kind.
   EXPECT_THAT(find_mixed_units({pool(2, 1, 0), pool(6, 3, 0), pool(8, 4, 2)}, {1, 2, 3}),
               ElementsAre(StageUnit(Parts{{0, 1}, {1, 3}})));
-  // All, half and a quarter of both.
   EXPECT_THAT(find_mixed_units({pool(4, 4, 0), pool(8, 8, 0)}, {1, 2}),
               ElementsAre(StageUnit(Parts{{0, 4}, {1, 8}}), StageUnit(Parts{{0, 2}, {1, 4}}),
                           StageUnit(Parts{{0, 1}, {1, 2}})));
@@ -34,7 +33,6 @@ TEST(MixedUnits, AreOfPoolsThatShareTheirHosts) {
       find_mixed_units({pool(1, 1, 0), pool(1, 1, 0), pool(1, 1, 0)}, {1, 2, 3}),
       ElementsAre(StageUnit(Parts{{0, 1}, {1, 1}}), StageUnit(Parts{{0, 1}, {1, 1}, {2, 1}}),
                   StageUnit(Parts{{0, 1}, {2, 1}}), StageUnit(Parts{{1, 1}, {2, 1}})));
-  // Of five: the fastest two, three and four, and all.
   const std::vector<DevicePool> five(5, pool(1, 1, 0));
   EXPECT_THAT(
       find_mixed_units(five, {1, 5, 2, 4, 3}),

@@ -18,8 +18,7 @@ struct DevicePool {
   int devices = 0;
   int per_host = 1;
   Bytes memory;  ///< per device
-  /// Its hosts are first_host, first_host + 1, ... of the cluster; pools of other device kinds may
-  /// share them.
+  /// Its hosts are first_host, first_host + 1, ... of the cluster, maybe shared with other pools.
   int first_host = 0;
   int hosts() const { return (devices + per_host - 1) / per_host; }
   bool shares_hosts(const DevicePool& other) const {
@@ -28,7 +27,6 @@ struct DevicePool {
   bool operator==(const DevicePool&) const = default;
 };
 
-/// Devices of one pool in a host.
 struct UnitPart {
   std::size_t pool = 0;
   int devices = 1;
@@ -58,7 +56,6 @@ struct StageUnit {
     return std::any_of(parts.begin(), parts.end(),
                        [pool](const UnitPart& part) { return part.pool == pool; });
   }
-  /// Are both on the same pools?
   bool is_like(const StageUnit& other) const {
     return std::equal(parts.begin(), parts.end(), other.parts.begin(), other.parts.end(),
                       [](const UnitPart& a, const UnitPart& b) { return a.pool == b.pool; });
@@ -77,8 +74,7 @@ struct LayerWork {
   Seconds forward, backward, update;
 };
 
-/// Bytes of one layer on each member of a unit (if members differ: relative to StageCosts::memory),
-/// and of its output.
+/// A layer's bytes on each member (if these differ: relative to StageCosts::memory), and output.
 struct LayerBytes {
   Bytes states;     ///< weights, gradients, optimizer state, buffers of this size
   Bytes gradients;  ///< exchanged by replicas
@@ -87,7 +83,6 @@ struct LayerBytes {
   Bytes output;     ///< per sample, over all members: the message to the next stage
 };
 
-/// Devices of one host that send or receive together.
 struct HopEnd {
   std::size_t pool = 0;
   int devices = 1;
@@ -119,13 +114,12 @@ class StageCosts {
   virtual const std::vector<std::int64_t>& micro_batches() const = 0;
   /// Is the time of a micro-batch of this many samples known on the unit?
   virtual bool knows(std::size_t unit, std::int64_t micro_batch) const = 0;
-  /// Returns the work of all layers; only if knows().
+  /// Returns the work of all layers; requires knows().
   virtual std::vector<LayerWork> work(std::size_t unit, std::int64_t micro_batch) const = 0;
   virtual std::vector<LayerBytes> bytes(std::size_t unit) const = 0;
   /// Returns the bytes that each member holds for any layers.
   virtual Bytes held(std::size_t unit) const = 0;
-  /// Returns the memory of a unit's members; if they differ, the least, relative to which bytes are
-  /// given.
+  /// Returns a member's memory; the least if they differ, relative to which bytes are given.
   virtual Bytes memory(std::size_t unit) const {
     Bytes least = pools()[units()[unit].pool()].memory;
     for (const UnitPart& part : units()[unit].parts)

@@ -9,8 +9,7 @@
 
 namespace motley::search {
 
-/// Prefix sums of layers' seconds at one micro-batch on one unit: layers [first, end) are
-/// differences of entries.
+/// Prefix sums of layers' seconds at one micro-batch on one unit.
 struct WorkSums {
   std::vector<double> forward, backward, update;  ///< one more than layers
   double pass(std::size_t first, std::size_t end) const {
@@ -39,8 +38,7 @@ class StageSums {
   const WorkSums& work(std::size_t unit, std::int64_t micro_batch) const;
   /// Returns the bytes of layers [first, end), with tied weights once.
   StageBytes bytes(std::size_t unit, std::size_t first, std::size_t end) const;
-  /// Returns the gradient bytes that the whole unit exchanges for layers [first, end), with tied
-  /// weights once.
+  /// Returns the whole unit's exchanged gradient bytes of [first, end), with tied weights once.
   std::int64_t gradients(std::size_t unit, std::size_t first, std::size_t end) const;
   /// Returns the number of micro-batches in flight that fit, from 0 to `most`.
   std::int64_t most_in_flight(std::size_t unit, std::size_t first, std::size_t end,

@@ -20,8 +20,7 @@ struct UnitEnd {
 std::optional<Hop> find_hop(const StageCosts& costs, const UnitEnd& from, const UnitEnd& to,
                             HopReach reach, Bytes bytes);
 
-/// Returns the largest rate of a unit's devices to other hosts; with several pools in a host that
-/// of the fastest.
+/// Returns a unit's largest rate to other hosts; of several pools in a host the fastest counts.
 BytesPerSecond host_rate(const StageCosts& costs, const StageUnit& unit);
 
 }  // namespace motley::search

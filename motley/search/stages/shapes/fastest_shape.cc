@@ -20,8 +20,7 @@ bool FastestShape::can_search(const std::vector<DevicePool>& pools) {
 
 /// One question's dynamic program. A count is the number of a set of used devices.
 class FastestProgram {
-  /// A suffix of stages: its first one runs on `unit` and ends at `end`, where one of kind `next`
-  /// begins.
+  /// A suffix of stages: the first is on `unit` and ends at `end`, before one of kind `next`.
   struct Suffix {
     float time = kTooLate;
     std::int32_t unit = 0, end = 0, next = 0;
@@ -100,8 +99,7 @@ class FastestProgram {
     }
   }
 
-  /// Finds, by count, the fastest suffix that begins at `end`, including messages from this kind;
-  /// false if there is none.
+  /// Finds, by count, the fastest suffix from `end`, with messages from this kind; false if none.
   bool gather(std::size_t stages, std::size_t end, std::size_t kind) {
     behind_.assign(counts_, {kTooLate, -1});
     if (stages == 1) {

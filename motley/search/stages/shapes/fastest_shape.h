@@ -12,8 +12,7 @@ namespace motley::search {
 /// Finds replicas that process all samples alone, on the available devices.
 class FastestShape {
  public:
-  /// sets of devices, by counts per pool; clusters with more use prices of devices
-  /// (ShapeSearch::cheapest)
+  /// sets of devices by counts per pool; for more, use prices (ShapeSearch::cheapest)
   static constexpr std::size_t kMostCounts = 2000;
   static bool can_search(const std::vector<DevicePool>& pools);
 

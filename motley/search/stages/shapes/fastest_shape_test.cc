@@ -10,8 +10,7 @@
 namespace motley::search {
 namespace {
 
-/// Returns, by number of stages, the least seconds over all configurations of the available
-/// devices.
+/// Returns, by number of stages, the least seconds over all available configurations.
 std::map<std::size_t, double> try_all(const ShapeSearch& search,
                                       const FastestShape::Question& question) {
   const StageCosts& costs = search.sums().costs();
@@ -42,8 +41,7 @@ std::map<std::size_t, double> try_all(const ShapeSearch& search,
   return least;
 }
 
-/// On small random instances it equals trying all: a configuration takes this time, and none takes
-/// less.
+/// On small random instances it equals trying all configurations.
 TEST(FastestShape, EqualsTryingAllShapes) {
   std::mt19937_64 random(5);
   int found = 0;

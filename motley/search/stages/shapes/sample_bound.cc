@@ -132,8 +132,7 @@ bool SampleBound::price_batch(double seconds, std::int64_t samples, std::int64_t
       // Nothing more is proved: the next configuration may be a little larger.
       n = static_cast<std::int64_t>(found_leap_ * static_cast<double>(std::max(does, n))) + 1;
     }
-    // Between one and two full micro-batches there is only one stage; more samples may do more for
-    // less.
+    // One to two full micro-batches allow only one stage; more samples may do more for less.
     if (before > micro && before < 2 * micro) n = std::min(n, 2 * micro);
   }
   return found;

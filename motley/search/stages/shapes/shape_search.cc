@@ -61,7 +61,6 @@ struct ShapeSearch::Scratch {
   std::vector<ShapeLabel> rest, kept, added, merged;
 };
 
-/// One question's dynamic program.
 class CheapestShape {
  public:
   CheapestShape(const ShapeSearch& search, const ShapeQuestion& question)
@@ -127,7 +126,6 @@ class CheapestShape {
     std::size_t group;        // units that may share a replica (ShapeLimits::mix)
   };
 
-  /// Returns the group of units that may be combined with this one.
   std::size_t find_group(const StageUnit& unit) const {
     for (const Unit& other : units_)
       if (search_.are_together(*other.unit, unit)) return other.group;
@@ -182,7 +180,6 @@ class CheapestShape {
            tables_.kept[unit.index][stretch(first, end)];
   }
 
-  /// Prepends a stage to all suffixes of one stage fewer.
   void extend(std::size_t stages, const ShapeStates& after, ShapeStates& now) {
     for (std::size_t end = layers_; end > 0; --end) {
       if ((stages == 1) != (end == layers_) || (stages > 1 && !is_alive_[end])) continue;
@@ -249,7 +246,7 @@ class CheapestShape {
       if (limits_.one_layer_stages && end - first > 1) break;
       if (!is_possible(u, first, end, stages)) {
         // A longer range needs more, unless it holds tied weights once that shorter ones hold
-        // apart.
+        // twice.
         if (tied && tied->first < first && tied->second < end) continue;
         break;
       }

@@ -39,8 +39,8 @@ struct ReplicaShape {
 /// stages and free messages this is 1F1B's (m + S - 1) w. A message takes its best time: inside a
 /// host, if both units fit one.
 struct ShapeModel {
-  /// e_s = exchange_rounds * gradients of s / its host's rate: 2 for a ring over many hosts, 0 if
-  /// all stays in a host.
+  /// e_s = exchange_rounds * gradients of s / host rate: 2: a ring over many hosts; 0: within a
+  /// host.
   double exchange_rounds = 0;
   bool operator==(const ShapeModel&) const = default;
 };
@@ -84,8 +84,7 @@ class ShapeSearch {
   double least_cost(double seconds, std::int64_t micro_batch,
                     const std::vector<double>& prices) const;
 
-  /// Return the time of samples in a configuration, and the most samples within a time and memory;
-  /// 0 if none.
+  /// Return the time of samples, and the most samples in a time and memory; 0 if none.
   double seconds(const ReplicaShape& shape, std::int64_t samples) const;
   std::int64_t most_samples(const ReplicaShape& shape, double seconds, std::int64_t most) const;
   /// May a replica have stages on both units' pools?
@@ -94,12 +93,10 @@ class ShapeSearch {
   bool is_valid(const ReplicaShape& shape) const;
   std::vector<int> devices(const ReplicaShape& shape) const;  ///< by pool
 
-  /// Returns the time of two messages of a micro-batch between neighbours, there and back; infinite
-  /// without a link.
+  /// Returns the time of a micro-batch's two messages between neighbours; infinite without a link.
   double messages(std::size_t unit, std::size_t next, std::size_t end,
                   std::int64_t micro_batch) const;
   double exchange(std::size_t unit, std::size_t first, std::size_t end) const;
-  /// Possible placements of two units.
   struct Meeting {
     bool in_one_host = false, apart = false;
   };

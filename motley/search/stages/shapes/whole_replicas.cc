@@ -43,7 +43,6 @@ std::vector<std::size_t> find_useful(const std::vector<ShapeOffer>& offers,
   return useful;
 }
 
-/// Solves an unbounded knapsack over sets of devices.
 std::vector<int> choose_by_table(const std::vector<ShapeOffer>& offers,
                                  const std::vector<std::size_t>& useful,
                                  const DeviceNumbers& numbers) {
