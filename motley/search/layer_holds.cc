@@ -106,7 +106,7 @@ LayerHolds find_layer_holds(const program::DeviceProgram& program,
     if (program.buffers[b].kind == BufferKind::kParameter && !lives[b].readers.empty())
       layer_of.emplace(program.buffers[b].name, *lives[b].readers.begin());
   const std::vector<std::size_t> turns = find_turns(places, groups);
-  // bytes of all else: allocated less freed
+  // All other bytes made less those freed, by instruction.
   std::vector<double> comes(program.instructions.size() + 1, 0);
   for (std::size_t b = 0; b < lives.size(); ++b) {
     const program::Buffer& buffer = program.buffers[b];

@@ -59,7 +59,6 @@ std::vector<Recompute> nothing(std::size_t layers) {
   return std::vector<Recompute>(layers, Recompute::kNothing);
 }
 
-// The sum of all layers' times and bytes on a unit equals the program's, for any recomputation.
 TEST_F(ModelStageCostsTest, AllLayersAreTheWholeProgram) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers();
@@ -269,7 +268,6 @@ TEST_F(ModelStageCostsTest, StagesOfOneDeviceSaveTogether) {
   EXPECT_GT(count_again(two, Recompute::kAll), 1);
 }
 
-// A stage of several devices has the ways of its operators and parameters alone.
 TEST_F(ModelStageCostsTest, RegionsHaveWhatTheirLayersHave) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers(), half = layers / 2;
@@ -373,7 +371,6 @@ TEST_F(ModelStageCostsTest, StagesAreCutInLayers) {
   EXPECT_DOUBLE_EQ(best, outcome->predicted_step.value);
 }
 
-// No plan is faster, not even all devices with a part of the samples each.
 TEST_F(ModelStageCostsTest, LeastStepIsBelowEveryPlan) {
   ASSERT_NE(costs_, nullptr);
   const Seconds least = costs_->least_step();

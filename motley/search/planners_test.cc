@@ -246,8 +246,7 @@ TEST(Equal, DoesNotFit) {
               ElementsAre("n1:0 needs 4 GiB for 4 samples, has 3 GiB: at most 3 fit"));
 }
 
-// Speeds 3 : 1, so 8 samples are 6 and 2; the remainder of 9 goes to the larger fraction,
-// 6.75 and 2.25.
+// Speeds 3 : 1: 8 samples are 6 and 2; of 9 the larger fraction gets the rest (6.75 and 2.25).
 TEST(Proportional, FollowsSoloSpeed) {
   EXPECT_THAT(samples_of(run("proportional", fast_and_slow(8))), ElementsAre(6, 2));
   EXPECT_THAT(samples_of(run("proportional", fast_and_slow(9))), ElementsAre(7, 2));

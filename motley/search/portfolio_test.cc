@@ -156,7 +156,6 @@ TEST_F(SpmdPlannerTest, TakesMicroBatchesWhereActivationsDoNotFit) {
   EXPECT_THAT(outcome.why, ::testing::Contains(::testing::HasSubstr("micro-batches")));
 }
 
-// Compares with each fixed number of micro-batches where memory decides.
 TEST_F(SpmdPlannerTest, NoOtherNumberOfMicroBatchesIsClearlyQuicker) {
   std::vector<int> limits{615, 630, 600, 620, 640};
   limits.resize(testing::rounds(2, limits.size()));

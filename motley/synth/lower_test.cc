@@ -111,8 +111,7 @@ TEST(Lower, AloneNothingIsExchanged) {
   }
 }
 
-/// Builds a graph of input %0 f32[batch, 4], parameter %1 f32[4], %2 = their product, then `ops`;
-/// the last op gives the loss.
+/// Builds %0 f32[batch, 4] times parameter %1 f32[4] = %2, then `ops`; the last gives the loss.
 graph::Graph graph_with(const std::string& ops, int loss) {
   auto graph = graph::parse_graph(R"(motley.graph/1
 name "g"

@@ -13,8 +13,7 @@
 namespace motley::synth {
 namespace {
 
-/// An operator whose first result is multiplied by one number per element and summed, so that the
-/// position of each element matters.
+/// An operator; weighing each element of its first result makes the position of elements matter.
 struct SplitCase {
   std::string sources, result, call;
   int next = 0;             ///< the first free id

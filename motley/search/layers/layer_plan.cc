@@ -18,8 +18,8 @@ namespace {
 /// Factor of a layer's rule that devices split; comes after samples and input width.
 constexpr int kRows = 2;
 
-/// Infers the optimizer from memory: with weights and gradients, Adam holds four times the weights,
-/// sgd with momentum three times.
+/// Infers the optimizer: weights, gradients and states are four times the weights for Adam, three
+/// for sgd with momentum.
 plan::Optimizer find_optimizer(const cost::LayerProfile& profile) {
   double states = 0, gradients = 0;
   for (const cost::LayerSize& size : profile.sizes.begin()->second) {

@@ -135,8 +135,7 @@ memory = "1GiB"
   plan::Plan plan_;
 };
 
-// The times derived in stage_evaluator_test.cc for free messages, for messages of half a second
-// that overlap, and for blocking ones.
+// As derived in stage_evaluator_test.cc for free, overlapped and blocking half-second messages.
 TEST_F(LayerPlanTest, TwoStagesTakeWhatTheirPassesSay) {
   open(1e15);
   const StagePlan plan{{{{{0, 1, unit(kFast, 1), 0, 0}, {1, 2, unit(kFast, 1), 1, 0}}, 1, 2}}};
@@ -149,8 +148,7 @@ TEST_F(LayerPlanTest, TwoStagesTakeWhatTheirPassesSay) {
   EXPECT_NEAR(simulated(*blocking), 11, 1e-5);
 }
 
-// Three micro-batches through three stages, with blocking messages of half a second. The evaluator
-// derives the waits in another way.
+// Three micro-batches, three stages, blocking half-second messages; the evaluator's own waits.
 TEST_F(LayerPlanTest, BlockingMessagesAreThoseOfTheEvaluator) {
   runtime_ = blocking_runtime();
   open(2 * kMessage, 3);
@@ -213,8 +211,7 @@ TEST_F(LayerPlanTest, PartsThatNobodyProfiledAreRefused) {
 }
 
 // One replica is cut into layers 0 and 1, 2 and 3, the other into 0, and 1, 2 and 3. In layer order
-// their sums of half a minute would form a chain of four. Two run at a time, as each device is in
-// two at most.
+// their sums of half a minute would form a chain of four; two at a time can run.
 TEST_F(LayerPlanTest, SumsOfReplicasThatAreCutDifferentlyGoOnSideBySide) {
   weights_ = 240'000'000;
   message_ = 800'000;

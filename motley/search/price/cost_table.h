@@ -9,8 +9,7 @@
 
 namespace motley::search {
 
-/// The result of the phase `price` for one model, for people and tests: times of whole devices.
-/// Planners read Costs instead.
+/// Result of the phase `price`: whole devices' times, for people and tests. Planners read Costs.
 struct CostTable {
   /// All compute of a step of this many samples, at the device's pace.
   struct Row {

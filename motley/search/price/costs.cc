@@ -325,9 +325,8 @@ struct UnknownExchange {
   int ranks() const { return static_cast<int>(group.size()); }
 };
 
-/// Assumes a time unless a ring of the measured number of ranks gives one: that of the cluster's
-/// links or, within a machine, the fastest measured route's. Returns a note, or "" if nothing is
-/// known.
+/// Assumes a time unless a ring of the measured number of ranks gives one: by the cluster's links
+/// or, within a machine, by the fastest measured route. Returns a note, or "" if nothing is known.
 std::string assume_exchange(const UnknownExchange& unknown, const cost::ProfileCost& model,
                             cost::CollectiveTimes& times) {
   constexpr Bytes kUsual(1 << 20);

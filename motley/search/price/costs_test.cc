@@ -189,8 +189,7 @@ TEST_F(CpuCostsTest, ThePaceIsThatOfWholeSteps) {
   EXPECT_NEAR(found.full_speed.at("a:0")->total(kBatch).value, 1e-3 * instructions(), 1e-12);
 }
 
-// b:0, nominally a quarter, reaches half of the unslowed operators' speed beside others, as those
-// slow it, too. Alone it has its quarter.
+// b:0, nominally a quarter, reaches half of the speed beside slowed others; alone, its quarter.
 TEST_F(CpuCostsTest, AloneNoDeviceIsQuickerThanItsSpeed) {
   profile_all();
   measure_step(DeviceId(0), 2e-3 * instructions());
@@ -205,8 +204,7 @@ TEST_F(CpuCostsTest, AloneNoDeviceIsQuickerThanItsSpeed) {
   EXPECT_NEAR(total("b:0", true) / total("a:0", true), 2, 1e-9);  // a:0 runs at its half
 }
 
-// Whole steps scatter by 0.2, instructions do not: all is common, 1.4826 times the median
-// deviation.
+// Whole steps scatter by 0.2, instructions do not: all is common, 1.4826 median deviations.
 TEST_F(CpuCostsTest, WhatStepsVaryByIsShared) {
   profile_all();
   measure_step(DeviceId(0), 2e-3 * instructions(), 0.2);
@@ -223,7 +221,6 @@ class CpuCostsApart : public CpuCostsTest {
   CpuCostsApart() : CpuCostsTest(false) {}
 };
 
-// Alone on a host a device has its nominal speed: no steps need to be measured.
 TEST_F(CpuCostsApart, AloneOnAHostTheSpeedIsThePace) {
   profile_all();
   const Costs found = costs();

@@ -150,7 +150,7 @@ class PairRoutes {
       }
   }
 
-  /// Finds routes of pairs on two nodes: the preferred link that names both, limited by their cards
+  /// Finds routes of pairs on two nodes: the preferred link naming both, limited by their cards.
   void look_up_across() {
     for (int a = 0; a < signatures(); ++a)
       for (int b = a; b < signatures(); ++b) {

@@ -88,7 +88,6 @@ TEST(DevicePools, ChainGivesItsCliques) {
               ElementsAre(ElementsAre(0, 2, 1), ElementsAre(0, 1), ElementsAre(1, 2)));
 }
 
-// Devices of other kinds than cpu exchange over another backend among themselves.
 TEST(DevicePools, GroupsWithoutCpuAreApart) {
   const auto cluster = parse(node("a", 1) + node("g", 2, "cuda"));
   EXPECT_THAT(pools_of(cluster), ElementsAre(ElementsAre(0, 1, 2), ElementsAre(1, 2)));

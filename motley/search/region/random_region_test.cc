@@ -28,7 +28,6 @@ ToyProblem four_for_regions() {
   return toy;
 }
 
-// Checks 60 draws against the description, and that all variants occur.
 TEST(RandomRegion, DrawsWhatItSays) {
   ToyProblem toy = four_for_regions();
   const graph::Graph& graph = synth::read_graph("mlp");

@@ -153,8 +153,7 @@ TEST(ShardedPlanErrors, NameTheParameter) {
             fmt::format("plan: parameter '{}' cannot be cut as S(7: 4); plan again", name));
 }
 
-// Any sharding gives the step of one device: each operator of the small MLP is split in some way,
-// over unequal devices, with sharded parameters.
+// Any split of the small MLP's operators over unequal devices gives the step of one device.
 TEST(DrawnShardings, GiveTheStepOfOneDevice) {
   const auto graph =
       graph::parse_graph(read_text(testing::source_path("tests/golden/graph/mlp.txt")), "mlp");

@@ -55,7 +55,6 @@ TEST(FixedPlanners, ProportionalLeavesOutWhoGetsNothing) {
   EXPECT_THAT(outcome.idle, ElementsAre(DeviceId(1)));
 }
 
-// Fewer samples than devices: speeds at one sample, at least one sample per device.
 TEST(FixedPlanners, ProportionalOfFewSamplesAsksForTheSpeedAtOne) {
   const ToyProblem toy =
       devices_of({linear_device(1), linear_device(1), linear_device(9), linear_device(9)}, 2);

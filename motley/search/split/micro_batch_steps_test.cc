@@ -36,7 +36,6 @@ TEST(MicroBatchSteps, PassAndThenStep) {
   EXPECT_EQ(all.group_times({DeviceId(0), DeviceId(1)}).exchange, std::vector<double>{0.3});
 }
 
-// Statistics per micro-batch are exchanged three times, those per step once.
 TEST(MicroBatchSteps, ExchangeStatisticsEachTime) {
   const TableEvaluator one = once();
   MicroBatches steps = in_three("cnn");

@@ -12,9 +12,9 @@ using cost::Curve;
 using cost::GroupExchanges;
 using cost::StepCurves;
 
-/// Prices plans and gives steps as functions of the samples, for planners that split the batch.
-/// Implemented over cost tables and the simulator, or small tables in tests. Times in seconds.
-/// Const and deterministic.
+/// Prices plans and gives steps, in seconds, as functions of the samples, for planners that split
+/// the batch. Implemented over cost tables and the simulator, or small tables in tests. Const and
+/// deterministic.
 class SplitEvaluator : public plan::Evaluator {
  public:
   /// Whether a device is in a group of more than one (shared) or alone (no exchanges, ready and

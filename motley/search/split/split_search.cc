@@ -181,8 +181,7 @@ class PoolSearch {
     }
   }
 
-  /// Finds a good first answer, which rules out most numbers of devices: hill climbing from all
-  /// devices with halving steps.
+  /// Finds a first answer that rules out most numbers of devices: hill climbing with halving steps.
   void descend(const Team& team, std::int64_t most, LastRamps& ramps) {
     (void)solve(team, most, ramps);
     std::int64_t k = most;
@@ -223,7 +222,7 @@ class PoolSearch {
     return take(team, solution->loads, k, &Crew::spread) || is_better;
   }
 
-  /// Is the best split of the crews' first k devices the best so far? Prices each group once.
+  /// Is the split over the crews' first k devices in all the best so far? Prices each group once.
   bool take(const Team& team, const std::vector<Filling::Load>& loads, std::int64_t k,
             std::vector<DeviceId> Crew::*order) {
     std::vector<std::int32_t> counts(team_.size() + 1, 0);
@@ -258,8 +257,8 @@ class PoolSearch {
   std::vector<std::vector<double>> tails_;  // likewise
   std::vector<std::vector<double>> least_tails_;
   std::vector<double> least_blocking_;
-  std::set<std::vector<std::int32_t>>
-      priced_;  // devices per crew, plus 1 if spread over as many nodes as possible
+  // Priced groups: devices per crew, then 1 if spread over as many nodes as possible.
+  std::set<std::vector<std::int32_t>> priced_;
 };
 
 void try_alone(const SplitSpace& space, SplitSearch& result) {

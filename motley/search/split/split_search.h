@@ -26,8 +26,7 @@ struct SplitSearch {
 /// O(cases * types * log(batch)) with few cases solved. Deterministic; ties go to the lower ids.
 SplitSearch find_best_split(const SplitSpace& space);
 
-/// The same for one group of two or more devices, all with samples. Empty if the batch does not
-/// fit.
+/// The same for one group of two or more devices, all with samples. Empty if it cannot hold it.
 std::optional<BatchSplit> find_best_split_of(const SplitSpace& space,
                                              const std::vector<DeviceId>& devices);
 

@@ -38,8 +38,8 @@ Result<Seconds> simulate_step(const program::Program& program, const GroupCost& 
 
 /// micro-batches of the steps to extrapolate from; they include the start and the end of a step
 constexpr std::int64_t kLine[] = {3, 4, 5};
-constexpr std::int64_t kWholeStep =
-    12;  // micro-batches; up to this many, simulating the whole step costs no more than those three
+// Micro-batches; up to this many, the whole step is no longer than those three together.
+constexpr std::int64_t kWholeStep = 12;
 /// cached times of planned groups; a search soon repeats its queries
 constexpr std::size_t kKeptGroups = 64;
 /// cached prices; an answer was priced shortly before

@@ -234,7 +234,6 @@ TEST(StepEvaluator, PeakIsThatOfTheLoweredProgram) {
             program::find_memory_peak(bench.lower(24, 1)).total);
 }
 
-// Twice the speed halves the time; equal devices would share their curves.
 TEST(StepEvaluator, CurvesFollowSpeed) {
   Bench bench("mlp");
   bench.profile();

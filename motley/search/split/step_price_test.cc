@@ -49,8 +49,7 @@ TEST(ContinueLine, ThereIsNoneWhereThePeakMoves) {
 
 using StepPriceTest = WideMlpTest;
 
-// The evaluator's price for 16 micro-batches, from three, four and five, equals that of their
-// program, to the nanosecond and the byte.
+// 16 micro-batches priced from 3, 4 and 5 equal their program, to the nanosecond and the byte.
 TEST_F(StepPriceTest, ALineIsThePriceOfTheWholeProgram) {
   set_up(256, "", 128);
   plan::Plan plan = make_split_plan(problem_, {problem_.devices, {96, 32}});

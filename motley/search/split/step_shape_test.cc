@@ -56,7 +56,6 @@ TEST(StepShape, TheTailUnpacksAndUpdatesOnly) {
   }
 }
 
-// A batch norm's sums are awaited in the middle of the step, buckets of gradients after it.
 TEST(StepShape, StatisticsOfBatchNormBlock) {
   const auto blocking = [](const std::string& model) {
     const StepShape shape = find_step_shape(lowered(model, Bytes(64 << 10)));

@@ -77,7 +77,6 @@ TEST(WaterFilling, ClimbsFromTheModelsSplit) {
                   "devices up; the best is [0-9.]+ % faster$")));
 }
 
-// No move of one sample helps where it stops.
 TEST(WaterFilling, EndsWhereNoSampleIsBetterMoved) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SplitMix64 random(seed);
@@ -111,7 +110,6 @@ TEST(WaterFilling, IsNeverWorseThanTheBaselines) {
   EXPECT_DOUBLE_EQ(outcome.predicted_step.value, 50);
 }
 
-// The simulator is called for the three fixed splits and for 64 more.
 TEST(WaterFilling, AsksTheSimulatorSoOftenAndNoMore) {
   double less = 1e6;
   const SaidProblem said({1, 1, 1, 1}, 1024, [&](const std::vector<plan::Member>&) {

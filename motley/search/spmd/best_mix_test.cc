@@ -22,7 +22,6 @@ TEST(BestMix, OneColumnMayBeBest) {
   EXPECT_NEAR(mix.least, 4, 1e-12);
 }
 
-// Three columns, compared with all weights of a grid of tenths.
 TEST(BestMix, IsNoWorseThanAnyWeightsOfAGrid) {
   SplitMix64 random(7);
   for (int draw = 0; draw < 200; ++draw) {

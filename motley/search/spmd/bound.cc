@@ -217,8 +217,7 @@ class Bound {
     std::unique_ptr<ExchangeTimes> exchanges;  // over all their sets
     const SpmdSpace* space = nullptr;
     std::unique_ptr<SpmdPrices> prices;
-    /// Compute of a plan that splits everything possible in the first way (samples first): numbers
-    /// of operators with equal times.
+    /// Compute of a plan that splits all it can, samples first: numbers of operators by time.
     struct Work {
       std::vector<PartTime> times;
       std::int64_t extent = 0;  // 0: whole
@@ -255,8 +254,7 @@ class Bound {
     return *known;
   }
 
-  /// Returns this many devices of each kind in all possible connections: from each pool that has
-  /// them, those on the fewest nodes.
+  /// Returns devices in all possible connections: from each pool, those on the fewest nodes.
   std::vector<std::vector<DeviceId>> groups_of(const std::vector<int>& counts) {
     std::vector<DeviceId> first = first_devices(counts);
     std::sort(first.begin(), first.end());

@@ -123,8 +123,7 @@ class Terms {
     std::reverse(chain_.begin(), chain_.end());
   }
 
-  /// Finds by operator the last chain place that it is or waits for, and the first that waits for
-  /// it
+  /// Finds by operator the last chain place that it is or waits for, and the first that waits.
   void find_places() {
     std::vector<int> own(graph_.ops.size(), -1);
     for (std::size_t k = 0; k < chain_.size(); ++k) own[chain_[k].index()] = static_cast<int>(k);
@@ -152,8 +151,7 @@ class Terms {
   /// May the operator run while the result of the k-th chain operator is exchanged?
   bool is_beside(std::size_t op, int k) const { return before_[op] > k && after_[op] < k; }
 
-  /// Adds the compute of some operators, and waists of the chain before `end`; may drop this
-  /// fraction of the seconds to gain them.
+  /// Adds some operators' compute, and waists before `end`; may drop a fraction of the seconds.
   template <typename Counts>
   void add(Bounds bound, const Counts& counts, int end, double dropped_most = kMostDropped) {
     std::vector<std::size_t> counted;

@@ -69,7 +69,6 @@ TEST_F(BoundTermsTest, FollowsTheLongestChain) {
   EXPECT_THAT(with(found.lanes, kEnd), ElementsAre(15));
 }
 
-// Results of relu and of everything that waits for it.
 TEST_F(BoundTermsTest, ExchangesOfWhatDependsOnTheTurnComeAfterIt) {
   const BoundTerms found = terms({12, 1, 10, 1, 1, 0, 10, 0, 10, 1, 0, 12});
   EXPECT_THAT(with(found.lanes, kAfter), ElementsAre(5, 6, 7, 9, 10, 13, 15));

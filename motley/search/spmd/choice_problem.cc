@@ -38,8 +38,7 @@ std::size_t result_of(const graph::Graph& graph, OpId producer, ValueId value) {
                                   outputs.begin());
 }
 
-/// Does lowering make both from the whole value, exchanged once? Terms are summed once for all
-/// forms.
+/// Does lowering make both from the whole value, exchanged once? So it does with summed terms.
 bool are_made_of_one(const Form& from, const Form& a, const Form& b) {
   const auto is_over_whole = [&](const Form& to) {
     return to == graph::kWholeForm || synth::goes_over_whole(from, to);

@@ -20,8 +20,7 @@ namespace {
 
 using graph::Form;
 
-/// Builds a graph of up to 12 operators: products with parameters, additions, activations, a loss,
-/// and gradients as products over the batch.
+/// Builds up to 12 operators: products, additions, activations, a loss, gradients over the batch.
 std::string random_graph(SplitMix64& random) {
   const std::int64_t width = std::int64_t{256} << random.below(4);
   std::string head = "motley.graph/1\nname \"toy\"\nsize batch 1 65536\n", ops, outputs;
@@ -241,7 +240,6 @@ struct PricedSetting {
   }
 };
 
-// Forbidden ways are not chosen, the cost does not fall, and other costs are unchanged.
 TEST(ChoiceProblem, RestrictsAnOperatorsWays) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     PricedSetting drawn(seed);
@@ -280,8 +278,7 @@ TEST(ChoiceProblem, DearMemoryKeepsParametersInParts) {
   }
 }
 
-// Either only gradient exchanges are expensive, or all others. The expensive kind never exceeds its
-// amount in the other answer.
+// Either gradient exchanges are expensive, or all others; the expensive kind never grows.
 TEST(ChoiceProblem, GradientsAreWeighedForThemselves) {
   const auto exchanged = [](PricedSetting& drawn, const SpmdObjective& objective) {
     const synth::Sharding best = drawn.best(drawn.problem.costs(drawn.prices, objective));

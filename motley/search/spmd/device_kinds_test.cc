@@ -33,7 +33,6 @@ TEST(DeviceKinds, PutsDevicesOfEqualCostsTogether) {
   EXPECT_EQ(kinds->classes(devices, {2, 2, 1}).all[0], (DeviceClass{0, 0, 2}));
 }
 
-// Emulated devices of one kind have different paces; nothing is below the least estimate.
 TEST(DeviceKinds, TellsEmulatedDevicesApart) {
   const InventedProfile invented(synth::read_graph("mlp"), three_devices("emulated"), 4);
   const auto kinds =

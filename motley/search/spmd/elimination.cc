@@ -56,8 +56,7 @@ std::uint64_t hash_of(const std::vector<T>& of) {
 }
 
 /// Finds the elimination order (weighted min-fill): next is the variable whose removal joins the
-/// fewest new pairs, weighted by the logarithms of their domains; among equals the one with the
-/// least work.
+/// fewest new pairs, weighted by the logarithms of their domains, then with the least work.
 class Ordering {
  public:
   Ordering(const TableLayout& layout, std::size_t most_entries)
@@ -288,8 +287,7 @@ class Contents {
 };
 
 /// Minimises the sum of tables over the removed variable, for all combinations of the others. It
-/// recurses over these and adds the tables that become determined to the sums per value of the
-/// removed variable.
+/// recurses over these and adds each table that becomes determined.
 class Minimum {
  public:
   Minimum(const Pattern& pattern, const std::vector<const double*>& tables)

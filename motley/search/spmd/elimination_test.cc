@@ -109,7 +109,6 @@ RC_GTEST_PROP(Elimination, ForbiddenCombinationsAreNotChosen, (std::uint64_t see
   RC_ASSERT(solution.cost == cost_of(problem.layout, problem.costs, solution.choice));
 }
 
-// Small tables give a choice with its cost that no single variable improves.
 RC_GTEST_PROP(Elimination, NoVariableAloneIsBetterChosenOtherwise, (std::uint64_t seed)) {
   const TableProblem problem = random_problem(seed);
   const TableSolution solution = Elimination(problem.layout, 8).solve(problem.costs);
@@ -122,7 +121,6 @@ RC_GTEST_PROP(Elimination, NoVariableAloneIsBetterChosenOtherwise, (std::uint64_
     }
 }
 
-// Results remembered for the first costs are not used for the second.
 TEST(Elimination, SolvesALayoutAgainForOtherCosts) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     TableProblem problem = random_problem(seed);

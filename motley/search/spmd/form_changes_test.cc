@@ -67,19 +67,16 @@ class FormChangesTest : public ::testing::Test {
   synth::Sharding sharding_;
 };
 
-// Everything is split by samples: the loss and the gradient are summed.
 TEST_F(FormChangesTest, DataParallelismSumsLossAndGradients) {
   EXPECT_THAT(changes(), ElementsAre("%6 P -> R for out.0", "%8 P -> R for out.1"));
 }
 
-// A gradient takes the form of its parameter, which is then gathered for its reader.
 TEST_F(FormChangesTest, GradientsEndAsTheirParametersAreKept) {
   sharding_.sources[1] = {FormKind::kSharded, 0, 1, 4, 1};
   EXPECT_THAT(changes(), ElementsAre("%1 S(0: 4) -> R for 0.1", "%6 P -> R for out.0",
                                      "%8 P -> S(0: 4) for out.1"));
 }
 
-// Two readers need the product by columns: it is converted once, for the first.
 TEST_F(FormChangesTest, EachFormIsMadeOnce) {
   for (const std::size_t op : {1, 2, 3}) run(op, kColumns);
   run(4, kColumns);

@@ -31,7 +31,6 @@ class HapSearchTest : public WideMlpTest {
   SpmdQuestion question_;
 };
 
-// The best ways for the shares, and no worse than for shares proportional to speed.
 TEST_F(HapSearchTest, EndsNoWorseThanItBegins) {
   for (const int width : {64, 1024, 4096}) {
     SpmdStudy made = study(width, 64);
@@ -49,7 +48,6 @@ TEST_F(HapSearchTest, EndsNoWorseThanItBegins) {
   }
 }
 
-// With almost nothing to exchange, shares stay proportional to speed.
 TEST_F(HapSearchTest, SharesFollowSpeedWhereComputeIsAll) {
   SpmdStudy made = study(256, 65536);
   const auto found = find_hap_plan(made);

@@ -40,8 +40,7 @@ class MeanTime {
            double price = 0);
   /// Returns the mean if each device runs all of it, without prices.
   double whole() const { return whole_; }
-  /// Returns the mean if it is split; infinity if the ranges allow no split. `extent`: parts are
-  /// whole numbers of it, unless 0.
+  /// Returns the mean of a split; infinity if impossible. `extent`: unit of parts, 0 if none.
   double split(std::int64_t extent = 0) const;
 
  private:

@@ -94,8 +94,7 @@ class SpmdPrices {
   double seconds(std::size_t device_class, std::string_view name, DType dtype,
                  const cost::OperatorWork& work) const;
   double copy(std::size_t device_class, std::string_view name, DType dtype, double bytes) const;
-  /// Returns a lower bound for parts of an operator, from its times for parts of an extent (whole
-  /// numbers of it; 0: any part).
+  /// Returns a lower bound for parts, from times at parts of an extent (whole numbers; 0: any).
   template <typename Seconds>
   PartTime part_time(const Seconds& seconds, std::int64_t extent, double launch) const;
   std::vector<PartTime> rewritten_parts(OpId op, const graph::Strategy& way);

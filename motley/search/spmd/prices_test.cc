@@ -141,7 +141,6 @@ TEST_F(SpmdPricesTest, AnUpdateTakesItsBytes) {
   EXPECT_GE(found.update(ValueId(1), by_rows, 0)[1], 0);
 }
 
-// The lower bound of a part is not above the part's time, at any shares.
 TEST_F(SpmdPricesTest, NoPartTakesLessThanIsSaid) {
   SpmdPrices even = prices({1, 1});
   const SpmdSpace& space = study_->space();

@@ -59,7 +59,6 @@ TEST(SpmdSpace, HasAllWaysThatHangTogether) {
   for (const auto& ways : space.ways) EXPECT_EQ(ways[0].factor, -1);  // the first is whole
 }
 
-// A linear operator passes the product's terms on, and the sum takes them.
 TEST(SpmdSpace, LinearOperatorsPassTermsOn) {
   const SpmdSpace space = find_space(product_and("aten::neg(%2)"), 8, {1, 1});
   EXPECT_THAT(ways_of(space, 1), ::testing::Contains("P -> P"));

@@ -83,7 +83,6 @@ TEST_F(SpmdSearchTest, IsNoWorseThanWhatItIsGiven) {
   EXPECT_LE(given.best->step, priced->step);
 }
 
-// The model fits nowhere: shows the plan that lacks least, and the worst device's lack.
 TEST_F(SpmdSearchTest, NothingFitsSoItShowsTheNearest) {
   set_up(three_devices("kinds", "1MiB"));
   const SpmdAnswer found = answer();

@@ -9,8 +9,7 @@
 namespace motley::search {
 namespace {
 
-/// Sufficient factors are ordinary ways: every device makes a whole weight gradient from gathered
-/// rows, so it is not exchanged.
+/// Sufficient factors: every device makes a whole weight gradient from gathered rows.
 class SufficientFactorsTest : public WideMlpTest {
  protected:
   static constexpr std::size_t kGradients[] = {6, 11};  // operators that make weight gradients

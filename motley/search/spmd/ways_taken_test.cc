@@ -10,9 +10,8 @@ namespace {
 
 using WaysTakenTest = WideMlpTest;
 
-// Ways chosen by the tables of a bound, for each bound alone and for all: their times match the
-// tables, less launches longer than one operator's work but not than that of all equally split
-// ones.
+// Ways chosen by a bound's tables, for each bound alone and for all: their times match the tables,
+// less launches longer than one operator's work but not than that of all equally split.
 TEST_F(WaysTakenTest, IsAboutWhatTheTablesSay) {
   set_up(1024, "", 512);
   const SpmdQuestion question{&model_.graph, &cluster_, &costs_, {}, 512, problem_.devices, {}};

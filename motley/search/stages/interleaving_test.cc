@@ -127,7 +127,6 @@ TEST(Interleaving, SaysWhatIsNoPlan) {
             "replica 1, stage 0: device 0 of a is in replica 0, too");
 }
 
-// Plans with interleaving are never worse than without, and fit in memory, for any instance.
 TEST(Interleaving, IsNeverWorse) {
   std::mt19937_64 random(8);
   std::size_t better = 0;

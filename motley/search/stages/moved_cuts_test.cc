@@ -37,7 +37,6 @@ TEST(MovedCuts, AreTheBestOfAll) {
   EXPECT_DOUBLE_EQ(moved.price.step.value, best);
 }
 
-// For any costs none is worse, all fit, and no single move helps.
 TEST(MovedCuts, NoSingleMoveIsLeft) {
   std::mt19937_64 random(7);
   int moved_some = 0;

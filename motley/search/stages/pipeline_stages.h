@@ -16,7 +16,7 @@ Result<StagePlan> to_stage_plan(const cost::PipelinePlan& plan, const LayerStage
 
 /// Returns the runtime of Sailor's measured plans (Megatron on DeepSpeed): sends block the compute
 /// stream, and every member of a tensor-parallel group sends the whole activation, as in its
-/// published source.
+/// source.
 StageRuntime blocking_runtime();
 
 }  // namespace motley::search

@@ -16,10 +16,9 @@
 namespace motley::search {
 namespace {
 
-/// Finds the fastest of all plans of a batch in the simulator: every set of replicas of every
-/// pipeline configuration, all divisions of samples, places in hosts and schedules. It skips plans
-/// that cannot be faster than `known`: those with a replica that by the model, or alone in the
-/// simulator, is not.
+/// Finds the fastest of all plans of a batch in the simulator: every set of replica configurations,
+/// division of samples, placement and schedule. It skips plans with a replica that cannot be faster
+/// than `known`.
 class EveryPlan {
  public:
   EveryPlan(const StageCosts& costs, std::int64_t batch, double known)
@@ -204,7 +203,6 @@ TEST(PlanProof, EqualsAllPlansOfThreeLayers) {
   EXPECT_GT(priced, 10'000);
 }
 
-// With hosts of two or three device kinds that may share a stage.
 TEST(PlanProof, EqualsAllPlansOfMixedHosts) {
   std::mt19937_64 random(7);
   std::int64_t priced = 0;

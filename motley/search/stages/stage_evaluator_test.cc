@@ -79,8 +79,7 @@ TEST_F(StageEvaluatorTest, GradientsAreSummedThenWeightsUpdated) {
   EXPECT_NEAR(priced->step.value, 12 + 4 + 0.5, 1e-6);
 }
 
-// Both replicas are in one host, whose devices send 2 B/s together: each of the ring's two rounds
-// moves half of 8 bytes out of both.
+// In one host, which sends 2 B/s in all, each of the ring's two rounds moves half of 8 bytes twice.
 TEST_F(StageEvaluatorTest, GradientsInsideAHostShareItsRate) {
   costs_.inside = 2;
   for (LayerBytes& layer : costs_.layer_bytes) layer.gradients = Bytes(4);

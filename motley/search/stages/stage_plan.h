@@ -70,8 +70,7 @@ struct StagePlan {
 bool has_full_ends(const StageReplica& replica);
 std::int64_t count_passes(const StageReplica& replica);
 
-/// Moves the cut after stage s of PlannedStage or ShapeStage by `by` layers. Returns false without
-/// a change if a stage would be empty.
+/// Moves the cut after stage s by `by` layers. Returns false, unchanged, if a stage would be empty.
 template <typename Stage>
 bool move_cut(std::vector<Stage>& stages, std::size_t s, int by) {
   const auto cut = static_cast<std::size_t>(static_cast<std::int64_t>(stages[s].end) + by);
@@ -101,8 +100,8 @@ Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs);
 
 /// How place_stages() orders stages: stage by stage over identical replicas, so that hosts hold
 /// copies of the same layers (kByStage), or replica by replica (kByReplica). Both start with wide
-/// units, so degrees that divide the hosts' devices leave no gaps. kInOrder: stage by stage, for
-/// any width.
+/// units, so degrees that divide the hosts' devices leave no gaps. kInOrder: by stage, for any
+/// width.
 enum class StagePlacing { kByStage, kByReplica, kInOrder };
 /// Places the stages of a plan without interleaving. Returns false if some do not fit.
 bool place_stages(StagePlan& plan, const StageCosts& costs, StagePlacing placing);

@@ -54,7 +54,6 @@ TEST(FindStagePlan, WhatIsKnownToBeSlowerIsNotTimed) {
   EXPECT_LE(same->simulated, found->simulated);
 }
 
-// An unreachable device stays idle, and a batch without divisors runs whole.
 TEST(FindStagePlan, LeavesOutWhatCannotBeReached) {
   TableStageCosts costs = even_stage_costs(2, 2, 1);
   costs.between = 0;

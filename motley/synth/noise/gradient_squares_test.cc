@@ -39,8 +39,7 @@ std::size_t count_tensors(const program::DeviceProgram& device, const std::strin
 
 class Squares : public ::testing::TestWithParam<std::tuple<const char*, plan::OptimizerKind>> {};
 
-// Each gradient is counted twice, before and after its terms are summed. Nothing else changes, and
-// nothing more is exchanged.
+// Gradients are counted before and after their sum. Nothing else changes or is exchanged.
 TEST_P(Squares, CountEachGradientBeforeAndAfterItIsSummed) {
   const auto& [model, optimizer] = GetParam();
   const program::Program lowered = lower_unequal(model, uneven_split(optimizer));

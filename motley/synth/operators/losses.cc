@@ -1,5 +1,5 @@
-// Negative log-likelihoods (x, target, weight, reduction, ignore_index) -> loss, total weight,
-// split by samples or by classes.
+// nll_loss (x, target, weight, reduction, ignore_index) -> loss, total weight; split by samples or
+// by classes.
 
 #include "motley/synth/operators/losses.h"
 

@@ -8,8 +8,7 @@
 
 namespace motley::synth {
 
-/// An operator that runs as other instructions when a split factor's rule is rewritten
-/// (graph::Split::kRewritten).
+/// An operator that runs as other instructions if it is split (graph::Split::kRewritten).
 struct Rewrite {
   std::string_view name;  ///< "aten::embedding"; any overload
   /// Can this split be rewritten?

@@ -185,8 +185,7 @@ std::vector<BufferId> RankWriter::metrics() const {
 
 namespace {
 
-/// Writes updates that need no exchange, then each bucket when its exchange is done, then the new
-/// values of buffers and the report.
+/// Writes updates without exchanges, each bucket after its exchange, new buffers, the report.
 void finish_outputs(RankWriter& writer) {
   RankStep& rank = writer.rank();
   Update& update = writer.update();

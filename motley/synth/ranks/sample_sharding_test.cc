@@ -49,8 +49,7 @@ std::string text_of(const graph::Form& form) {
                      form.inner == 1 ? "" : fmt::format("*{}", form.inner));
 }
 
-/// Returns the forms of the values from %6 on, then the values that are summed and gathered before
-/// a read: "P S(0) sums %6 gathers %7".
+/// Returns forms from %6 on, then values summed or gathered first: "P S(0) sums %6 gathers %7".
 std::string forms_of(const std::string& text,
                      plan::BatchNormMode mode = plan::BatchNormMode::kGlobal) {
   // An id is followed by a colon only in its definition.

@@ -34,8 +34,7 @@ plan::Region make_region(const graph::Graph& graph, const Sharding& sharding,
 /// The sharding of a verified plan: for a shared region the inverse of make_region, with rules at
 /// the plan's batch; for replicas of one device each, their samples spread (sample_sharding.h); for
 /// one device, everything. Stale errors (plan.stale): a number of operators other than the graph's,
-/// a parameter that the graph lacks or that cannot be cut so, an operator, by name, that cannot be
-/// split so.
+/// a parameter that is missing or cannot be cut so, an operator, by name, that cannot be split so.
 struct RuledSharding {
   Sharding sharding;
   std::vector<graph::ShardingRule> rules;  ///< rules of its strategies (find_rules_of)

@@ -146,7 +146,7 @@ TEST_F(SharedPlanTest, SaysWhatIsNotOfThisModel) {
               region.recomputes = {{1, 4}};
             }),
             "plan: operator 3 is to be done again, the model has 3; plan again");
-  // A factor that there is not; one of 6 in fours; a product's terms of both its operands.
+  // A missing factor; one of 6 in fours; terms of both operands of a product.
   for (const char* split : {"factor 3", "factor 2: 4*_*1", "terms 0 1"})
     EXPECT_EQ(
         error_of([&](plan::Region& region) { region.operators[0] = *plan::parse_split(split); }),

@@ -27,9 +27,8 @@ GroupId group_of_all(program::Program& program) {
   return GroupId(found - program.groups.begin());
 }
 
-/// Finds, by instruction, whether it is an exchange or an exchange depends on it. It includes
-/// instructions that must finish first because they write what a needed one accesses, or read what
-/// it writes.
+/// Finds, by instruction, whether it or a later exchange needs it: exchanges, their inputs, and
+/// what must finish before these because of a write.
 std::vector<bool> find_needed(const DeviceProgram& program, const std::vector<BufferId>& storages) {
   const auto& all = program.instructions;
   std::vector<bool> needed(all.size(), false);

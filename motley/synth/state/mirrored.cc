@@ -118,8 +118,7 @@ class GrowingProgram {
   }
 
  private:
-  /// Frees added buffers at the last compute instruction that uses them, or else at their only
-  /// send.
+  /// Frees added buffers at their last compute instruction, or else at their only send.
   void free_temporaries() {
     std::map<BufferId, std::size_t> computed;
     std::map<BufferId, std::vector<std::size_t>> sent;

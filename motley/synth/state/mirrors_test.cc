@@ -132,7 +132,6 @@ TEST(Mirrors, SayHowFarTheyReach) {
   EXPECT_EQ(wrong.error().message, "found hosts of 1 and room of 0 devices, wanted 4 or none");
 }
 
-// Whatever is lost, up to the survivable number: each element is on another device.
 RC_GTEST_PROP(Mirrors, OutliveWhatTheySay, ()) {
   testing::DrawnForms drawn(*rc::gen::arbitrary<std::uint64_t>());
   const Program program = drawn.draw();

@@ -18,8 +18,8 @@ struct OwnerRows {
 /// contiguous. Counts are as close to the shares as the held rows allow. A holder with share 0 owns
 /// only rows that no other holder has. Returns none if it finds no such owners.
 ///
-///   [0, 8) share 1, [0, 4) share 1, [4, 8) share 2  ->  2 + 2, 0 + 2, 4 + 4 : of the second the
-///   first two rows, of the first the next two, of the third the rest
+///  [0, 8) share 1, [0, 4) share 1, [4, 8) share 2  ->  2 + 2, 0 + 2, 4 + 4: the second has the
+///  first two rows, the first the next two, the third the rest
 std::optional<std::vector<std::pair<std::int64_t, std::int64_t>>> share_rows(
     const std::vector<OwnerRows>& holders, std::int64_t extent);
 

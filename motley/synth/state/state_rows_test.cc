@@ -32,7 +32,6 @@ TEST(ShareRows, NoneWhereSomebodysRowsAreWithinAnothers) {
   EXPECT_FALSE(share_rows({{0, 8, 1}, {1, 3, 1}}, 8));
 }
 
-// Replicas that are each cut into parts.
 TEST(ShareRows, EveryRowHasAnOwner) {
   SplitMix64 random(1);
   for (int i = 0; i < 500; ++i) {

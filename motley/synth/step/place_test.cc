@@ -37,7 +37,6 @@ TEST_F(PlaceTest, WhereAPartBeginsIsInTheProgramAndTakesNoTime) {
   EXPECT_TRUE(second_.answers_identical(2, Identical::kTimes));
 }
 
-// The largest share provides what must count once.
 TEST_F(PlaceTest, TheKeeperIsIdenticalToNobody) {
   EXPECT_FALSE(second_.is_keeper());
   EXPECT_TRUE(second_.answers_identical(2, Identical::kTimes));

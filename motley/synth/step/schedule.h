@@ -18,8 +18,7 @@ enum class Exchange : std::uint8_t {
   kAllGather,      ///< parts become whole on all devices
 };
 
-/// An item of a shared exchange: an output of the graph (loss, gradient, buffer update), the stop
-/// request, or a parameter.
+/// A shared exchange's item: an output (loss, gradient, buffer update), stop request, or parameter.
 struct BucketItem {
   static constexpr std::int64_t kStop = -1, kSource = -2;
   std::int64_t output = kStop;  ///< index in the graph's outputs, kStop, or kSource: a parameter
@@ -41,8 +40,7 @@ struct ReadyItem {
   BucketItem item;
 };
 
-/// Fills buckets of about `bucket_bytes` of whole values with items in the given order. Returns
-/// buckets in the order of readiness.
+/// Fills buckets of about `bucket_bytes` of whole values in order. Returns them by readiness.
 std::vector<Bucket> fill_buckets(const graph::Graph& graph, const std::vector<ReadyItem>& items,
                                  Bytes bucket_bytes);
 

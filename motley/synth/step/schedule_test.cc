@@ -133,8 +133,7 @@ TEST(FillBuckets, ABucketIsFullBeforeItIsTooLarge) {
   EXPECT_THAT(texts_of(fill_buckets(graph, items, Bytes(31))), ElementsAre("0@1", "1@2", "2@5"));
 }
 
-// Other dtypes and exchanges get their own buckets, even between items of one bucket. The stop
-// request is f32 and takes no space.
+// Other dtypes and exchanges get their own buckets. The stop request is f32 and takes no space.
 TEST(FillBuckets, OneDtypeAndExchangeEach) {
   const graph::Graph graph = four_parameters();
   const std::vector<ReadyItem> items = {
@@ -180,7 +179,6 @@ TEST(Schedule, SumsOfInputsGoFirst) {
   EXPECT_TRUE(schedule.summed[6] == 0);
 }
 
-// The column sums' operand is no input, so nothing is early.
 TEST(Schedule, SumsOfActivationsDoNotGoFirst) {
   const graph::Graph graph = scaled_by_sums();
   std::vector<OpNeeds> needs(graph.ops.size());
@@ -226,7 +224,6 @@ TEST(Schedule, ASumMayOverwriteWhatNobodyElseReads) {
   EXPECT_TRUE(in_place()[3] == 0);
 }
 
-// A stop request alone in a bucket goes last.
 TEST(Schedule, AWishToStopThatTravelsAloneGoesLast) {
   const graph::Graph graph = scaled_by_sums();
   const std::vector<OpNeeds> needs(graph.ops.size());

@@ -25,8 +25,7 @@ std::optional<Exchange> shared_exchange(const Form& from, const Form& to) {
   return std::nullopt;
 }
 
-/// samples; operators are ordered for this batch at all batches, so that times measured at some
-/// predict others
+/// samples; operators have this batch's order at all batches, so measured times predict others
 constexpr std::int64_t kUsualBatch = 32;
 
 class StepPlanner {
@@ -172,8 +171,7 @@ class StepPlanner {
     return needs;
   }
 
-  /// Does every device compute the whole value, with its own rounding, where one device's is
-  /// needed?
+  /// Does every device compute the value itself, rounded differently, where one should?
   bool is_computed_by_each(ValueId value) const {
     const graph::Value& about = graph_.value(value);
     return step_.is_portable() && home(value) == graph::kWholeForm && !about.producer.is_none() &&

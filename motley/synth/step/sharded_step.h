@@ -78,8 +78,7 @@ struct ShardedStep {
   bool is_home(ValueId value, const graph::Form& form) const;
 };
 
-/// Plans a step. `rules` from find_rules; the sharding must be valid. References must outlive the
-/// step. O(graph).
+/// Plans a step. `rules`: from find_rules; sharding: valid. References must outlive it. O(graph).
 ShardedStep plan_step(const graph::Graph& graph, const Sharding& sharding,
                       const std::vector<graph::ShardingRule>& rules, const LowerOptions& options,
                       const std::vector<Copy>* copies = nullptr, const PartOfStep* part = nullptr);

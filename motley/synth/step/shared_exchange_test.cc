@@ -13,8 +13,7 @@ using graph::Form;
 using graph::FormKind;
 using ::testing::ElementsAre;
 
-/// Two products with one input x [batch, 4], of w [4, 6] and v [4, 3], and their gradients, split
-/// by samples.
+/// x [batch, 4] times w [4, 6] and times v [4, 3], and their gradients, split by samples.
 graph::Graph two_products() {
   auto graph = graph::parse_graph(
       "motley.graph/1\nname \"two\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
@@ -75,8 +74,7 @@ TEST(SharedExchange, WholeValuesAreSummedInOneBuffer) {
   EXPECT_THAT(exchanges_of(program.devices[0]), ElementsAre("all_reduce 38"));
 }
 
-// Shares 3 : 1 of 4 rows are 3 : 1, of 3 columns 2.25 : 0.75, so 2 : 1. w by rows: 18 and 6
-// elements; v by columns: 8 and 4.
+// 3 : 1 of 4 rows is 3 : 1, of 3 columns 2 : 1. w by rows: 18 and 6 elements; v: 8 and 4.
 TEST(SharedExchange, PartsOfAllValuesTravelTogether) {
   const auto program = lower_kept(two_products(), {3, 1}, {kFourRows, kColumnsOfV}, Bytes(1 << 20));
   for (const program::DeviceProgram& device : program.devices)
@@ -84,7 +82,6 @@ TEST(SharedExchange, PartsOfAllValuesTravelTogether) {
                 ElementsAre("all_gather [26, 10]", "all_reduce 2", "reduce_scatter [26, 10]"));
 }
 
-// Buckets of one value each; the first gradient's is ready before the second gradient.
 TEST(SharedExchange, ABucketForEachValueIfTheyAreSmall) {
   const auto program = lower_kept(two_products(), {3, 1}, {kFourRows, kColumnsOfV}, Bytes(1));
   EXPECT_THAT(exchanges_of(program.devices[1]),

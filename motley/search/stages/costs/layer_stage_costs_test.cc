@@ -87,7 +87,6 @@ TEST(FittedHops, SendsEachPartOnce) {
   EXPECT_EQ(whole->hop({0, 2}, {0, 2}, HopReach::kOtherHost, Bytes(8'000'000))->delay, Seconds(0));
 }
 
-// One device gets its share of the rate measured with four.
 TEST(FittedHops, FewerDevicesThanMeasuredGetTheirShare) {
   const std::vector<DevicePool> pools = {{"a", "", 4, 4, Bytes(1000), 0},
                                          {"b", "", 4, 4, Bytes(1000), 1}};
@@ -99,7 +98,6 @@ TEST(FittedHops, FewerDevicesThanMeasuredGetTheirShare) {
   EXPECT_FALSE(hops->hop({1, 1}, {0, 1}, HopReach::kOtherHost, Bytes(1)));
 }
 
-// Another tool's plan with several kinds in one pipeline, and tied weights in both stages.
 TEST(ToStagePlan, TakesPlansOfSeveralKinds) {
   cost::PipelinePlan plan;
   plan.micro_batch = 1;

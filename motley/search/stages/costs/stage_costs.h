@@ -34,8 +34,8 @@ struct UnitPart {
 };
 
 /// Devices of one host that compute a stage together, each a part of every operator. They are
-/// usually of one pool; if of several, these pools are in the same hosts, each of which has all of
-/// its devices.
+/// usually of one pool; if of several, these pools share hosts, each of which has all of its
+/// devices.
 struct StageUnit {
   StageUnit(std::size_t of_pool, int devices, bool does_again = false)
       : parts{{of_pool, devices}}, recomputes(does_again) {}

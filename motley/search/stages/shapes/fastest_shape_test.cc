@@ -41,7 +41,6 @@ std::map<std::size_t, double> try_all(const ShapeSearch& search,
   return least;
 }
 
-/// On small random instances it equals trying all configurations.
 TEST(FastestShape, EqualsTryingAllShapes) {
   std::mt19937_64 random(5);
   int found = 0;

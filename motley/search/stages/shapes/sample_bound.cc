@@ -152,8 +152,7 @@ void SampleBound::seed(double seconds, std::int64_t samples) {
     if (prices[first] <= 0 || (!is_apart && !kinds.insert(pools[first].kind).second)) continue;
     std::vector<double> alone(pools.size() + 1, kDear);
     alone.back() = 0;
-    // Half of the best worth; if exchanges and updates dominate, a price at which a replica of all
-    // devices with all samples is worth it.
+    // Half of the best worth, or what makes one replica of all devices worth its price.
     for (std::size_t pool = first; pool < pools.size(); ++pool)
       if (pool == first || (!is_apart && pools[pool].kind == pools[first].kind))
         alone[pool] =

@@ -245,8 +245,7 @@ class CheapestShape {
       if (!limits_.allows(*unit.unit, first, end)) break;
       if (limits_.one_layer_stages && end - first > 1) break;
       if (!is_possible(u, first, end, stages)) {
-        // A longer range needs more, unless it holds tied weights once that shorter ones hold
-        // twice.
+        // A longer range needs more, unless it holds tied weights once instead of twice.
         if (tied && tied->first < first && tied->second < end) continue;
         break;
       }

@@ -39,8 +39,7 @@ struct ReplicaShape {
 /// stages and free messages this is 1F1B's (m + S - 1) w. A message takes its best time: inside a
 /// host, if both units fit one.
 struct ShapeModel {
-  /// e_s = exchange_rounds * gradients of s / host rate: 2: a ring over many hosts; 0: within a
-  /// host.
+  /// e_s = exchange_rounds * gradients of s / host rate; 2 for a ring over hosts, 0 within a host.
   double exchange_rounds = 0;
   bool operator==(const ShapeModel&) const = default;
 };
@@ -58,8 +57,7 @@ struct PricedShape {
   double cost = 0;
 };
 
-/// Finds the time of replica configurations by the model above, and the cheapest one for a number
-/// of samples in a given time.
+/// Finds the time of configurations by the model above, and the cheapest for samples in a time.
 class ShapeSearch {
  public:
   ShapeSearch(const StageSums& sums, const ShapeModel& model, const ShapeLimits& limits = {});

@@ -43,7 +43,6 @@ TEST(ShapeSearch, FindsTheCheapestShape) {
   EXPECT_FALSE(search.cheapest({24.1, 3, 1, {1.0}, 0, 2.0}));
 }
 
-/// On small random instances the dynamic program equals trying all configurations.
 TEST(ShapeSearch, EqualsTryingAllShapes) {
   std::mt19937_64 random(7);
   std::size_t found = 0;
@@ -109,7 +108,6 @@ TEST(RateBound, KindsThatAreBetterAtUnlikeLayersDoMoreTogether) {
   EXPECT_NEAR(device_rates(sums)[0], 1.0 / 6, 1e-9);
 }
 
-/// Column generation agrees with the linear program over all configurations.
 TEST(SampleBound, EqualsTheProgramOverAllShapes) {
   std::mt19937_64 random(11);
   int possible = 0, impossible = 0;
