@@ -32,7 +32,7 @@ struct Sharding {
   std::int64_t micro_batches = 1;    ///< of a step, one after the other
   std::int64_t turns = 1;            ///< micro-batches in flight at once (plan::Replica)
   std::vector<graph::Strategy> ops;  ///< by operator
-  std::vector<graph::Form> sources;  ///< by value: parameters as kept, inputs by samples
+  std::vector<graph::Form> sources;  ///< by value: parameters as kept, inputs cut; else whole
   std::vector<plan::ExchangeWay> exchanges = {};  ///< except native ones
   std::vector<plan::OpRange> recomputes = {};  ///< recomputed in the backward pass (plan::Region)
   std::set<ValueId> gathered_again = {};       ///< sharded parameters (plan::KeptParameter)
