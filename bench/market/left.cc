@@ -37,8 +37,8 @@ struct JobState {
 /// Estimates the full speed from the run's own last evaluation and from other runs, each weighed by
 /// its precision. `losses`: times before `now`; each took one of `all` workers.
 JobState job_state_at(const std::vector<peers::Progress>& evaluations,
-                          const std::vector<double>& losses, double all, double now,
-                          const Usual& usual) {
+                      const std::vector<double>& losses, double all, double now,
+                      const Usual& usual) {
   const auto worker_seconds = [&](double until) {  // in units of all workers
     double sum = until;
     for (const double loss : losses) sum -= std::max(0.0, until - loss) / all;

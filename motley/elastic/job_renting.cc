@@ -173,9 +173,9 @@ void JobRenting::measure(Seconds took) {
     return;
   }
   // A leaving machine may no longer take part.
-  const bool leaves = std::any_of(
-      machines_.begin(), machines_.end(),
-      [](const MachineState& each) { return each.place == Place::kThere && each.until; });
+  const bool leaves = std::any_of(machines_.begin(), machines_.end(), [](const MachineState& each) {
+    return each.place == Place::kThere && each.until;
+  });
   if (leaves || there().empty() || !(took.value > 0)) return;
   const auto [known, is_new] = measured_.try_emplace(there(), took.value);
   if (!is_new)

@@ -73,8 +73,8 @@ class Renting : public DeadlinePolicy {
 
   Holding wanted(const JobState& job_state) override {
     if (!plan_ || job_state.now - planned_at_ >= kEvery) plan(job_state);
-    return plan_->best({job_state.work, job_state.slack, job_state.holding,
-                        job_state.is_there, job_state.now - job_state.since});
+    return plan_->best({job_state.work, job_state.slack, job_state.holding, job_state.is_there,
+                        job_state.now - job_state.since});
   }
 
   Json learned() const override {
