@@ -62,7 +62,7 @@ class WireMeasuring {
   /// Of the one that is sent to, as the other sees it.
   std::string address(const WireFlow& flow) const {
     const std::string &from = names_[flow.from], &to = names_[flow.to];
-    return run::is_this_machine(to) ? hosts_.way_to(from).lead : hosts_.way_to(to).host;
+    return run::is_this_machine(to) ? hosts_.way_to(from).coordinator : hosts_.way_to(to).host;
   }
 
   Result<std::vector<Wire>> send(const std::vector<WireFlow>& flows, const char* what) {

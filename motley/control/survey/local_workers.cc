@@ -62,7 +62,7 @@ Result<void> write_here(const std::string& path, const std::string& text) {
 run::Change for_host(run::Hosts& hosts, const std::string& host, run::Change change,
                      const std::optional<run::StoreAddress>& keys) {
   change.keys = keys;
-  if (keys && !host.empty()) change.keys->address = hosts.way_to(host).lead;
+  if (keys && !host.empty()) change.keys->address = hosts.way_to(host).coordinator;
   if (!change.recovery->is_loaded()) return change;
   // The checkpoint that it goes on from lies there, too.
   const auto there = [&](const std::string& on) {
@@ -158,7 +158,7 @@ class Commander {
       takeover_->look();
     }
     if (takeover_) takeover_->send_files();
-    if (is_asked_ && (!takeover_ || takeover_->may_lead())) {
+    if (is_asked_ && (!takeover_ || takeover_->may_coordinate())) {
       is_asked_ = false;
       (void)on_event_({"leads", -1, {}});
     }

@@ -83,7 +83,7 @@ std::set<std::string> AgentTakeover::answering() const {
   return hosts;
 }
 
-bool AgentTakeover::may_coordinator() { return views_.is_quorum(answering()); }
+bool AgentTakeover::may_coordinate() { return views_.is_quorum(answering()); }
 
 void AgentTakeover::leave_checkpoint(const std::string& path, const std::string& writer) {
   checkpoint_ = path;
@@ -260,10 +260,10 @@ Result<TakeoverState> AgentTakeover::take_all(Hosts& hosts, const std::string& m
     others.erase(standby.memory.value("lead", ""));
     const bool has_all =
         std::includes(standby.hosts.begin(), standby.hosts.end(), others.begin(), others.end());
-    const bool may_coordinator =
+    const bool may_coordinate =
         Views(standby.host, view_of(standby.memory)).is_quorum(standby.hosts);
     const double waited = seconds_since(begin);
-    if (has_all || (may_coordinator && waited > kSettling) || waited > patience) break;
+    if (has_all || (may_coordinate && waited > kSettling) || waited > patience) break;
     std::this_thread::sleep_for(kAgain);
   }
   if (!standby.hosts.contains(standby.host))

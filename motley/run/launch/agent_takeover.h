@@ -54,7 +54,7 @@ class AgentTakeover {
   /// Goes on with files on their way, without waiting.
   void send_files();
   /// Have enough of them said, since the last `leave`, that this one leads them?
-  bool may_coordinator();
+  bool may_coordinate();
 
   /// Takes all agents of the memory that another coordinator left, whom nobody leads: until there
   /// are enough to lead by themselves, or no more come. Runtime error `takeover.none`: not even the
