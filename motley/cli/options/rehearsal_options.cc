@@ -16,6 +16,7 @@
 #include "motley/cli/print/print_decisions.h"
 #include "motley/control/rehearsal/best_batches.h"
 #include "motley/control/training/batches.h"
+#include "motley/control/training/replanning.h"
 #include "motley/control/training/splits.h"
 #include "motley/control/training/trials.h"
 #include "peers/policies/policies.h"
@@ -32,7 +33,7 @@ std::string policy_of(const RehearsalOptions& options) {
 Result<std::shared_ptr<control::Adaptation>> make_adaptation(
     const RehearsalOptions& options, const control::RehearsalChoices& choices,
     const control::ChosenPlan& chosen, const control::Predicted& predicted,
-    control::Listener& listener) {
+    control::PlanChoices plan_choices, control::Listener& listener) {
   if (options.adapt == "split")
     return control::adapt_split(chosen, predicted, policy_of(options), peers::split_policies());
   if (options.adapt == "batch") {
@@ -44,12 +45,15 @@ Result<std::shared_ptr<control::Adaptation>> make_adaptation(
     return control::adapt_batch(chosen, batch);
   }
   MOTLEY_ASSIGN(auto found, control::find_trials(chosen, predicted));
-  if (found) return found;
-  listener.note("no other plan is worth a trial");
-  auto alone = std::make_shared<control::Adaptation>();
-  alone->candidates.push_back(
-      {control::describe_plan(chosen.planned.plan, chosen.inputs.cluster), chosen.planned});
-  return alone;
+  if (!found) {
+    listener.note("no other plan is worth a trial");
+    found = std::make_shared<control::Adaptation>();
+    found->candidates.push_back(
+        {control::describe_plan(chosen.planned.plan, chosen.inputs.cluster), chosen.planned});
+  }
+  if (!choices.conditions.absences.empty())
+    found->replan = control::make_replanner(chosen, std::move(plan_choices));
+  return found;
 }
 
 std::string rehearsal_line(const control::Rehearsed& rehearsed, const std::string& name) {
@@ -239,16 +243,12 @@ Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
                                      const control::ChosenPlan& chosen,
                                      const control::Predicted& predicted,
                                      control::RehearsalChoices choices,
+                                     control::PlanChoices plan_choices,
                                      control::Listener& listener) {
-  if (options.adapt == "plan" && !choices.conditions.absences.empty())
-    return usage_error("cli.conditions",
-                       "--adapt plan: device '" + choices.conditions.absences[0].device +
-                           "' goes away, and plans that are tried stay as they are; leave "
-                           "absences out, or take --adapt split");
   choices.change_steps = options.change_steps;
   choices.change_pause = Seconds(options.change_pause);
-  MOTLEY_ASSIGN(const auto adaptation,
-                make_adaptation(options, choices, chosen, predicted, listener));
+  MOTLEY_ASSIGN(const auto adaptation, make_adaptation(options, choices, chosen, predicted,
+                                                       std::move(plan_choices), listener));
   Rehearsals rehearsals{.adapt = options.adapt};
   MOTLEY_ASSIGN(choices.rent, find_rent(options, chosen));
   if (options.adapt == "batch") {

@@ -44,6 +44,7 @@ Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
                                      const control::ChosenPlan& chosen,
                                      const control::Predicted& predicted,
                                      control::RehearsalChoices choices,
+                                     control::PlanChoices plan_choices,
                                      control::Listener& listener);
 std::string print_rehearsals(const Rehearsals& rehearsals);
 void add_rehearsals(const Rehearsals& rehearsals, Json& object);

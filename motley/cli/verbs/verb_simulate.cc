@@ -148,9 +148,12 @@ Result<int> simulate_plan(const SimulateOptions& options, const Context& context
   add_prediction(predicted, object);
   std::string under;
   if (decides) {
+    MOTLEY_ASSIGN(control::PlanChoices plan_choices,
+                  make_plan_choices(options.plan.planning, context));
     MOTLEY_ASSIGN(const Rehearsals rehearsals,
                   rehearse_training(options.rehearsal, *chosen, predicted,
-                                    {.steps = options.steps, .conditions = conditions}, printer));
+                                    {.steps = options.steps, .conditions = conditions},
+                                    std::move(plan_choices), printer));
     under = "\n" + print_rehearsals(rehearsals);
     add_rehearsals(rehearsals, object);
   } else if (!options.conditions.empty()) {

@@ -702,7 +702,7 @@ class KnowingAll {
     for (std::size_t before = SIZE_MAX; before != without.size();) {
       before = without.size();
       RankGenerations generations = candidates_;
-      MOTLEY_ASSIGN(generations.emplace_back(), best_split(without));
+      MOTLEY_ASSIGN(generations.emplace_back(), best_without(without));
       for (const std::shared_ptr<Generation>& generation : generations) {
         if (generation == nullptr || share_any(generation->devices, availability_.gone())) continue;
         MOTLEY_ASSIGN(const StepByStep::Times times,
@@ -717,18 +717,37 @@ class KnowingAll {
     return best;
   }
 
-  /// Returns the best split without some devices, at the current slowness; null: there is none.
-  Result<std::shared_ptr<Generation>> best_split(const std::set<std::string>& without) {
+  /// Returns the best plan without some devices, a split at the current slowness; null: there is
+  /// none.
+  Result<std::shared_ptr<Generation>> best_without(const std::set<std::string>& without) {
     const std::shared_ptr<Generation> none;
-    if (!adaptation_.split) return none;
+    if (!adaptation_.split && (!adaptation_.replan || without.empty())) return none;
     const Slowness slowness = slowness_at(choices_.conditions.slow_downs, now_);
-    const auto [known, is_new] = splits_.try_emplace({without, slowness});
+    const auto [known, is_new] = plans_.try_emplace({without, slowness});
     if (!is_new) return known->second;
-    MOTLEY_ASSIGN(const auto shares, find_split_if_any(chosen_, without, slowness, 0));
-    if (!shares) return none;
-    MOTLEY_ASSIGN(const Candidate candidate, adaptation_.split(*shares));
-    MOTLEY_ASSIGN(known->second, make_generation(candidate.planned));
+    MOTLEY_ASSIGN(const std::optional<Candidate> candidate,
+                  adaptation_.split ? split_without(without, slowness) : replan_without(without));
+    if (!candidate) return none;
+    MOTLEY_ASSIGN(known->second, make_generation(candidate->planned));
     return known->second;
+  }
+
+  Result<std::optional<Candidate>> split_without(const std::set<std::string>& without,
+                                                 const Slowness& slowness) const {
+    MOTLEY_ASSIGN(const auto shares, find_split_if_any(chosen_, without, slowness, 0));
+    if (!shares) return std::nullopt;
+    MOTLEY_ASSIGN(Candidate candidate, adaptation_.split(*shares));
+    return candidate;
+  }
+
+  Result<std::optional<Candidate>> replan_without(const std::set<std::string>& without) const {
+    std::vector<DeviceId> there;
+    for (const DeviceId device : chosen_.inputs.devices)
+      if (!without.contains(chosen_.inputs.cluster.device(device).name)) there.push_back(device);
+    if (there.empty()) return std::nullopt;
+    auto made = adaptation_.replan(there, {chosen_.planned.plan.global_batch, 1});
+    if (!made) return std::nullopt;  // nothing fits them
+    return *std::move(made);
   }
 
   const ChosenPlan& chosen_;
@@ -737,7 +756,7 @@ class KnowingAll {
   const cost::ProfileCost cost_;
   AvailabilityTrace availability_;
   RankGenerations candidates_;
-  std::map<std::pair<std::set<std::string>, Slowness>, std::shared_ptr<Generation>> splits_;
+  std::map<std::pair<std::set<std::string>, Slowness>, std::shared_ptr<Generation>> plans_;
   Nanoseconds now_ = 0;
 };
 
