@@ -131,7 +131,7 @@ std::vector<Flag> simulated_rent_flags(RentOptions& options) {
       {"--budget", &options.market.budget, "with --market: largest cost, in the market's currency"},
       {"--rent-policy", &options.policy,
        "with --market: " + join(elastic::renting_rules(), ", ") +
-           ": what is asked for where the deadline forces nothing",
+           ": rule for requests that the deadline does not force",
        kShown}};
   for (Flag& flag : flags) flag.group = kRentGroup;
   return flags;

@@ -49,7 +49,7 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
       {"--profiles", &o.profiles, "profile store (default: in the cache folder)"},
       profile_flag(
           o,
-          "what is missing: auto measures it; never; model takes it from what other models took"),
+          "missing times: auto measures them; never refuses; model takes them from other models"),
       {"--profile-rounds", &o.profile_rounds,
        "how often to measure what is missing (default: 3); 1 is quick and rough"},
       {"--time-limit", &o.time_limit, "seconds of search; then the best plan so far is taken"},

@@ -81,7 +81,7 @@ std::vector<Flag> data_flags(RunOptions& o) {
        Flag::Default::kHidden, kDataGroup},
       {"--shuffle",
        Flag::Text{"none", [&](const std::string& text) { return take_shuffle(text, t.shuffle); }},
-       "none, or a seed", kShown, kDataGroup},
+       "seed of the sample order, or none", kShown, kDataGroup},
       {"--tokens", one_of("cli.tokens", "--tokens", data.token_width, {{"u16", 2}, {"u32", 4}}),
        "integer type of flat tokens: u16 or u32", kShown, kDataGroup},
       {"--seq", &data.seq, "sequence length of flat tokens", Flag::Default::kHidden, kDataGroup},
@@ -91,8 +91,7 @@ std::vector<Flag> data_flags(RunOptions& o) {
                     MOTLEY_ASSIGN(data.loading.pads, data::parse_pads(text));
                     return {};
                   }},
-       "fills loaded samples that are shorter than the model's inputs: a number, or "
-       "INPUT=NUMBER,...",
+       "value that pads samples shorter than the model's inputs: a number, or INPUT=NUMBER,...",
        Flag::Default::kHidden, kDataGroup},
       {"--loaders", &data.loading.processes,
        "loader processes per host for Python data sets; 0: the cores that devices leave", kShown,
@@ -115,10 +114,10 @@ std::vector<Flag> training_flags(RunOptions& o) {
        {"--schedule",
         Flag::Text{"constant",
                    [&](const std::string& text) { return take_schedule(text, t.schedule); }},
-        "of the learning rate: constant, linear[:FLOOR], cosine[:FLOOR], step:EVERY[:GAMMA], "
-        "one-cycle, or a file with a factor a line",
+        "learning-rate schedule: constant, linear[:FLOOR], cosine[:FLOOR], step:EVERY[:GAMMA], "
+        "one-cycle, or a file with one factor per line",
         kShown, kRecipeGroup},
-       {"--warmup", &t.schedule.warmup, "steps in which the learning rate rises from 0", kShown,
+       {"--warmup", &t.schedule.warmup, "steps over which the learning rate rises from 0", kShown,
         kRecipeGroup},
        {"--schedule-steps", &t.schedule.steps,
         "steps of the learning-rate schedule (default: --steps)", Flag::Default::kHidden,

@@ -31,8 +31,9 @@ std::vector<Flag> explain_flags(ExplainOptions& options) {
       {"--what-if", &options.what_if,
        "a question to the planner: '+1 a100-40g@c', '-c:0', 'link a-b x2', 'memory c:0 24GiB', "
        "'batch 256'; may be repeated (default: the obvious ones)"},
-      survive_flag(options.plan.planning,
-                   "as an elastic run of which so many devices may be lost at once: with mirrors"),
+      survive_flag(
+          options.plan.planning,
+          "number of devices that an elastic run may lose at once: adds mirrors to the plan"),
       samples_flag(options.samples)};
   for (Flag& flag : planning_flags(options.plan.planning))
     if (is_open(flag)) flags.push_back(std::move(flag));

@@ -28,10 +28,9 @@ std::vector<Flag> plan_flags(PlanOptions& options) {
   for (Flag& flag : layer_flags(options.planning)) flags.push_back(std::move(flag));
   for (Flag& flag : hap_flags(options.hap)) flags.push_back(std::move(flag));
   for (Flag& flag : market_flags(options.market)) flags.push_back(std::move(flag));
-  flags.push_back(survive_flag(options.planning,
-                               "a plan of which so many devices may be lost at once, as run "
-                               "--elastic --survive has it: priced with mirrors of what a device "
-                               "alone has"));
+  flags.push_back(survive_flag(
+      options.planning,
+      "number of devices that run --elastic may lose at once: adds mirrors to the plan"));
   flags.push_back(samples_flag(options.samples));
   flags.push_back({"-o,--output", &options.output, "plan file to write"});
   return flags;

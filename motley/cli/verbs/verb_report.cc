@@ -29,7 +29,7 @@ struct ReportOptions {
 
 std::vector<Flag> report_flags(ReportOptions& options) {
   constexpr const char* kOfPlans = "Of a plan";
-  Flag profile = profile_flag(options.planning, "what is missing: auto, never or model");
+  Flag profile = profile_flag(options.planning, "missing times: auto, never or model");
   profile.group = kOfPlans;
   return {{"run-dir", &options.subject, "run directory, or plan file"},
           {"-o,--output", &options.output,

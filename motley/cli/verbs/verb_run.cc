@@ -46,7 +46,7 @@ std::vector<Flag> checkpoint_flags(control::TrainChoices& training) {
   using PartsAt = control::TrainChoices::PartsAt;
   return {{"--resume",
            one_of("cli.resume", "--resume", training.resume, {{"auto", true}, {"never", false}}),
-           "auto or never", kShown},
+           "auto: continue from the last checkpoint, if there is one; never: start anew", kShown},
           {"--checkpoint",
            one_of("cli.flags", "--checkpoint", training.parts_at,
                   {{"lead", PartsAt::kLead}, {"hosts", PartsAt::kHosts}}),
@@ -71,8 +71,7 @@ std::vector<Flag> run_flags(RunOptions& options) {
         kShown},
        {"--policy", &options.policy,
         "with --adapt split: motley, even, hetseq, adaptdl, lb-bsp or cannikin; with --adapt "
-        "batch: "
-        "motley, adaptdl, cannikin, simigrad or jabas",
+        "batch: motley, adaptdl, cannikin, simigrad or jabas",
         kShown},
        {"--decisions", &options.decisions,
         "decisions.jsonl of another run: repeat its changes of plan at the same steps"},
@@ -88,8 +87,8 @@ std::vector<Flag> run_flags(RunOptions& options) {
        {"--listen", &options.port,
         "with --elastic: port at which devices may join; 0: any free port", kShown},
        survive_flag(options.plan.planning,
-                    "with --elastic: so many devices may be lost at once without going back to a "
-                    "checkpoint: others keep mirrors of what a device alone has"),
+                    "with --elastic: number of devices that may be lost at once without going back "
+                    "to a checkpoint; other devices keep mirrors of their state"),
        {"--absent", &options.absent, "with --elastic: device that is not there yet (repeatable)"},
        {"--succeed", &options.take_over, "for agents: take over the run of a lost coordinator"},
        {"--conditions", &options.conditions,
@@ -102,7 +101,8 @@ std::vector<Flag> run_flags(RunOptions& options) {
                              {"--eval-samples", &options.evaluation.samples,
                               "with --prepare: number of samples that the script evaluates on"}});
   put_under_headings(flags);
-  const std::vector<Flag> batch = batch_flags(options.batch);
+  std::vector<Flag> batch = batch_flags(options.batch);
+  for (Flag& flag : batch) flag.group = "While it trains";
   flags.insert(flags.end(), batch.begin(), batch.end());
   const std::vector<Flag> rent = rent_flags(options.rent);
   flags.insert(flags.end(), rent.begin(), rent.end());

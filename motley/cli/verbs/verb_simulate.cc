@@ -28,17 +28,18 @@ struct SimulateOptions {
 std::vector<Flag> simulate_flags(SimulateOptions& options) {
   std::vector<Flag> flags = planning_flags(options.plan.planning);
   for (Flag& flag : layer_flags(options.plan.planning)) flags.push_back(std::move(flag));
-  flags.insert(flags.end(),
-               {{"--plan", &options.plan.file, "plan file"},
-                survive_flag(options.plan.planning,
-                             "as an elastic run of which so many devices may be lost "
-                             "at once: with mirrors"),
-                {"--steps", &options.steps, "steps to simulate", kShown},
-                {"--conditions", &options.conditions,
-                 "file of jitter, slow-downs and absences: prints distributions, or, with --adapt, "
-                 "what the training meets"},
-                {"--runs", &options.runs, "number of simulations under --conditions", kShown},
-                {"--trace", &options.trace, "Chrome/Perfetto trace to write"}});
+  flags.insert(
+      flags.end(),
+      {{"--plan", &options.plan.file, "plan file"},
+       survive_flag(
+           options.plan.planning,
+           "number of devices that an elastic run may lose at once: adds mirrors to the plan"),
+       {"--steps", &options.steps, "steps to simulate", kShown},
+       {"--conditions", &options.conditions,
+        "file of jitter, slow-downs and absences: prints distributions, or, with --adapt, "
+        "what the training meets"},
+       {"--runs", &options.runs, "number of simulations under --conditions", kShown},
+       {"--trace", &options.trace, "Chrome/Perfetto trace to write"}});
   for (Flag& flag : rehearsal_flags(options.rehearsal)) flags.push_back(std::move(flag));
   return flags;
 }
