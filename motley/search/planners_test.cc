@@ -159,7 +159,7 @@ TEST(Auto, ShowsAnswerBesideBaselines) {
   EXPECT_DOUBLE_EQ(outcome.best_single.step.value, 8);
   EXPECT_THAT(outcome.why, ElementsAre("n0:0 gets 6 of 8 samples: it is 3.0x as fast as n1:0",
                                        "n1:0 gets 2 of 8 samples",
-                                       "binding: compute on all devices, balanced to 0.0 %"));
+                                       "bottleneck: compute on all devices, balanced to 0.0 %"));
 }
 
 // Room for one sample on the slow device: 7 on the fast one take 7 s.
@@ -172,7 +172,7 @@ TEST(Auto, RespectsMemory) {
   EXPECT_THAT(outcome.why,
               ElementsAre("n0:0 gets 7 of 8 samples: it is 3.0x as fast as n1:0",
                           "n1:0 gets 1 of 8 samples", "n1:0 is full: 1 sample needs 1 GiB of 1 GiB",
-                          "binding: compute on n0:0"));
+                          "bottleneck: compute on n0:0"));
 }
 
 TEST(Auto, SaysWhyADeviceIsIdle) {
@@ -181,7 +181,7 @@ TEST(Auto, SaysWhyADeviceIsIdle) {
   EXPECT_THAT(outcome.idle, ElementsAre(DeviceId(1)));
   EXPECT_THAT(outcome.why, ElementsAre("n0:0 gets 8 of 8 samples",
                                        "n1:0 stays idle: 1 sample would need 1 GiB of its 0 B",
-                                       "binding: compute on n0:0, which works alone"));
+                                       "bottleneck: compute on n0:0, which works alone"));
 }
 
 // 1 s per sample on both, 4.5 s of exchange: together 4 + 4.5 s, alone 8 s.
@@ -193,7 +193,7 @@ TEST(Auto, SaysWhatAnIdleDeviceWouldCost) {
               ElementsAre("n0:0 gets 8 of 8 samples",
                           "n1:0 stays idle: with it the step would take 500 ms longer (the "
                           "exchange 4.5 s more)",
-                          "binding: compute on n0:0, which works alone"));
+                          "bottleneck: compute on n0:0, which works alone"));
 }
 
 /// The devices have room for two and one samples of 1 GiB.

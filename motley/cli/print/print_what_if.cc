@@ -283,7 +283,7 @@ std::string print_explained(const Explained& explained) {
   if (now.per_hour)
     text +=
         cost_text(now.per_hour, now.step, explained.plan.global_batch, explained.samples) + "\n";
-  text += "\n  what binds\n";
+  text += "\n  bottlenecks\n";
   for (const control::Binding& binding :
        control::find_binding(explained.inputs, explained.plan, explained.predicted))
     text += "  " + binding.text + "\n";

@@ -93,7 +93,7 @@ TEST_F(ExplainVerbTest, SaysWhatBindsAndAsksTheObviousQuestions) {
   EXPECT_EQ(said.at("planned_again").at("step_s"), said.at("step_s"));
   EXPECT_FALSE(said.at("why").empty());
   ASSERT_EQ(call(asking({"--planner", "split", "--what-if", "batch x2"})), kDone);
-  EXPECT_THAT(out_, HasSubstr("what binds\n  compute: "));
+  EXPECT_THAT(out_, HasSubstr("bottlenecks\n  compute: "));
   EXPECT_THAT(out_, HasSubstr("9.00 an hour"));
   EXPECT_THAT(out_, HasSubstr("the cheapest sample first: "));
 }

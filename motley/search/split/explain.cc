@@ -140,7 +140,8 @@ void add_idle_devices(const SplitSpace& space, const BatchSplit& split,
 /// Describes what the last devices spend their time on.
 std::string describe_binding(const SplitSpace& space, const BatchSplit& split) {
   if (split.devices.size() == 1) {
-    return fmt::format("binding: compute on {}, which works alone", space.name(split.devices[0]));
+    return fmt::format("bottleneck: compute on {}, which works alone",
+                       space.name(split.devices[0]));
   }
   const GroupExchanges times = space.evaluator().group_times(split.devices);
   std::vector<double> slowest(times.exchange.size(), 0.0);
@@ -173,7 +174,7 @@ std::string describe_binding(const SplitSpace& space, const BatchSplit& split) {
   std::vector<std::string> clauses;
   if (!computing.empty()) clauses.push_back("compute on " + who(computing));
   if (!exchanging.empty()) clauses.push_back("exchange of gradients with " + who(exchanging));
-  std::string text = "binding: " + join(clauses, ", ");
+  std::string text = "bottleneck: " + join(clauses, ", ");
   if (computing.size() + exchanging.size() > 1) {
     text += fmt::format(", balanced to {:.1f} %", 100 * (last - earliest) / last);
   }

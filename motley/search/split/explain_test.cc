@@ -43,7 +43,7 @@ TEST(ExplainSplit, DevicesOfAKindShareASentence) {
       explained(toy, split_of({7, 8, 1, 1, 1})),
       ElementsAre("n0:0 and n1:0 get 7 to 8 of 18 samples each: each is 4.0x as fast as "
                   "n2:0",
-                  "n2:0, n3:0 and n4:0 get 1 of 18 samples each", "binding: compute on n1:0"));
+                  "n2:0, n3:0 and n4:0 get 1 of 18 samples each", "bottleneck: compute on n1:0"));
 }
 
 // 8, 8 and 7.9 s, which is within 2 % of the last: 1.25 % earlier.
@@ -54,7 +54,7 @@ TEST(ExplainSplit, WhoIsAlmostLastBindsToo) {
   toy.add_device(linear_device(1, -0.1));
   toy.finish(16);
   EXPECT_THAT(explained(toy, split_of({8, 8})).back(),
-              "binding: compute on all devices, balanced to 1.2 %");
+              "bottleneck: compute on all devices, balanced to 1.2 %");
 }
 
 // Ten kinds, eight of which get a sentence; then the same with idle kinds.
@@ -67,7 +67,7 @@ TEST(ExplainSplit, TellsOfEightKinds) {
   ASSERT_EQ(all.size(), 8u + 1 + 1);
   EXPECT_EQ(all[7], "n7:0 gets 1 of 10 samples: it is 1.2x as fast as n9:0");  // 8 s and 10 s
   EXPECT_EQ(all[8], "2 more kinds of devices get the rest");
-  EXPECT_EQ(all[9], "binding: compute on n9:0");
+  EXPECT_EQ(all[9], "bottleneck: compute on n9:0");
   const auto alone = explained(toy, split_of({10}));
   ASSERT_EQ(alone.size(), 1u + 8 + 1 + 1);
   EXPECT_EQ(alone[9], "1 more kinds of devices stay idle");
@@ -82,7 +82,7 @@ TEST(ExplainSplit, AnIdleDeviceMightHelp) {
   EXPECT_THAT(explained(toy, split_of({4, 0})),
               ElementsAre("n0:0 gets 4 of 4 samples",
                           "n1:0 stays idle: with it the step would be no shorter",
-                          "binding: compute on n0:0, which works alone"));
+                          "bottleneck: compute on n0:0, which works alone"));
 }
 
 // One sample each and none for a third device; both work to the end.
@@ -94,7 +94,7 @@ TEST(ExplainSplit, NoSampleIsLeft) {
   EXPECT_THAT(explained(toy, split_of({1, 1, 0})),
               ElementsAre("n0:0 and n1:0 get 1 of 2 samples each",
                           "n2:0 stays idle: no sample is left for it",
-                          "binding: compute on all devices, balanced to 0.0 %"));
+                          "bottleneck: compute on all devices, balanced to 0.0 %"));
 }
 
 // Gradients are ready after 1 s per sample, the exchange takes 3 s: 2 + 3 s, 2 s of it compute.
@@ -102,7 +102,7 @@ TEST(ExplainSplit, AnExchangeMayBind) {
   ToyProblem toy = pair_with_exchange(3);
   toy.finish(4);
   EXPECT_EQ(explained(toy, split_of({2, 2})).back(),
-            "binding: exchange of gradients with all devices, balanced to 0.0 %");
+            "bottleneck: exchange of gradients with all devices, balanced to 0.0 %");
 }
 
 // Two devices hold 3 samples of a GiB each; the batch's limit of 3 per device is no lack.
