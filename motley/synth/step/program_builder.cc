@@ -91,6 +91,29 @@ BufferId ProgramBuilder::make(std::string_view name, Arguments arguments, DType 
   return made;
 }
 
+BufferId ProgramBuilder::zeros(const Shape& shape, DType dtype, const std::string& label) {
+  return make("aten::zeros", zeros_arguments(shape, dtype), dtype, shape, label);
+}
+
+BufferId ProgramBuilder::view(BufferId of, Shape shape, const std::string& label) {
+  const BufferId seen = add_temporary(buffer(of).dtype, shape, of);
+  compute("aten::view", {{of}, {integers(shape)}}, {seen}, label);
+  return seen;
+}
+
+BufferId ProgramBuilder::part(BufferId of, const graph::Slab& slab, std::int64_t begin, Shape shape,
+                              const std::string& label) {
+  return make("motley::part", {{of}, {slab.before}, {begin}, {slab.after}}, buffer(of).dtype,
+              std::move(shape), label);
+}
+
+BufferId ProgramBuilder::pack(const std::vector<BufferId>& tensors, DType dtype,
+                              const std::string& label) {
+  std::int64_t elements = 0;
+  for (const BufferId each : tensors) elements += buffer(each).elements();
+  return make("motley::pack", {{buffer_list(tensors)}}, dtype, {elements}, label);
+}
+
 BufferId ProgramBuilder::cut(BufferId from, const graph::Slab& slab, const Shape& extents,
                              const std::string& label) {
   const std::int64_t extent = std::accumulate(extents.begin(), extents.end(), std::int64_t{0});

@@ -40,6 +40,18 @@ class ProgramBuilder {
   /// The same into a new temporary.
   BufferId make(std::string_view name, Arguments arguments, DType dtype, Shape shape,
                 const std::string& label);
+  BufferId zeros(const Shape& shape, DType dtype, const std::string& label);
+  /// A view of a tensor in another shape.
+  BufferId view(BufferId of, Shape shape, const std::string& label);
+  /// The same; the tensor itself where it has this shape.
+  BufferId seen_as(BufferId x, const Shape& shape, const std::string& label) {
+    return buffer(x).shape == shape ? x : view(x, shape, label);
+  }
+  /// The rows from `begin` on of a tensor seen as a slab, as many as the shape has.
+  BufferId part(BufferId of, const graph::Slab& slab, std::int64_t begin, Shape shape,
+                const std::string& label);
+  /// Tensors of one dtype as flat parts, one after the other.
+  BufferId pack(const std::vector<BufferId>& tensors, DType dtype, const std::string& label);
   /// [before, extents, after] of a tensor as flat parts, one after the other.
   BufferId cut(BufferId from, const graph::Slab& slab, const Shape& extents,
                const std::string& label);
