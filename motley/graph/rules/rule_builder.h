@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -70,6 +71,16 @@ class RuleBuilder {
   void set_split(const DimFactors& dim, Split split);
   void set_operand(int operand, TensorFactors factors);  ///< no effect for operand -1
   void set_result(int result, TensorFactors factors);    ///< no effect for one left undefined
+  /// Of the first operand and result, which is linear in it. Always true.
+  bool set_linear(TensorFactors operand, TensorFactors result);
+  /// Sets all operands and results, by `like(shape)`.
+  template <typename Like>
+  void set_all(const Like& like) {
+    for (int i = 0; i < operand_count(); ++i) set_operand(i, like(operand_shape(i)));
+    for (int r = 0; r < result_count(); ++r) set_result(r, like(result_shape(r)));
+  }
+  /// Sets all operands as they broadcast to `wide`. False where one does not align.
+  bool broadcast_operands(const TensorFactors& wide);
   /// Factors of `wide` as numpy broadcasting aligns `shape` with them; dimensions of size 1 that
   /// are spread have none. Empty if it does not align.
   std::optional<TensorFactors> broadcast(const std::vector<std::int64_t>& shape,
@@ -102,10 +113,12 @@ struct NamedRuleMaker {
   RuleMaker make;         ///< false: no rule for these arguments
 };
 
-/// The table, in parts: operators that move elements; products, norms, losses and the like.
+/// The table, in parts: operators that move elements; products, norms and the like; look-ups and
+/// losses.
 /// Operators that work element by element have one rule (elementwise_rule).
 std::span<const NamedRuleMaker> movement_rules();
 std::span<const NamedRuleMaker> network_rules();
+std::span<const NamedRuleMaker> lookup_rules();
 
 bool elementwise_rule(RuleBuilder& rule);
 

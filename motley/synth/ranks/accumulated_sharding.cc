@@ -34,12 +34,12 @@ AccumulatedSharding spread_accumulation(const Accumulation& accumulation, const 
                                         const Sharding& sharding,
                                         const std::vector<ShardingRule>& rules) {
   const Graph& made = accumulation.graph;
-  AccumulatedSharding spread;
-  spread.sharding.devices = sharding.devices;
-  spread.sharding.shares = sharding.shares;
-  spread.sharding.batch = sharding.batch;
-  spread.sharding.turns = sharding.turns;
-  spread.sharding.exchanges = sharding.exchanges;
+  AccumulatedSharding spread{{.devices = sharding.devices,
+                              .shares = sharding.shares,
+                              .batch = sharding.batch,
+                              .turns = sharding.turns,
+                              .exchanges = sharding.exchanges},
+                             {}};
   Held held(made.values.size());
   std::vector<Form>& homes = held.homes;
   std::size_t source = 0;  // sources of both graphs are in the same order

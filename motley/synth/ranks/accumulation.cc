@@ -56,15 +56,20 @@ class PassWriter {
         if (fates_.is_prepared[i] == 0 && fates_.is_there(i, m)) write_copy(i, m);
     }
     const std::size_t late = made_.size();
-    std::vector<Accumulation::Term> terms;
-    std::vector<Output> outputs;
-    step_.has_terms ? end_in_terms(terms) : end_in_sums(outputs);
+    std::vector<Accumulation::Term> terms = find_terms();
     Accumulation made = made_.take();
-    made.graph.outputs = std::move(outputs);
     made.part = fates_.part;
-    made.terms = std::move(terms);
     made.early = early;
     made.late = late;
+    if (step_.has_terms) {
+      made.terms = std::move(terms);
+      return made;
+    }
+    for (const Accumulation::Term& term : terms) {  // of one replica, each all of its output
+      Output& output = made.graph.outputs.emplace_back(graph_.outputs[term.output]);
+      output.value = term.value;
+      if (!output.of.is_none()) output.of = copies_of(output.of)[0];
+    }
     return made;
   }
 
@@ -346,8 +351,13 @@ class PassWriter {
     return output.kind == OutputKind::kLoss || output.kind == OutputKind::kGradient;
   }
 
-  /// Of a sum that passes of a loop have whole, as often as there are passes; of a loss its part.
-  ValueId weighted(ValueId value, const Output& output, bool has_sum, const Op* beside) {
+  /// A replica's term of an output, of all passes; of a sum that passes of a loop have whole, as
+  /// often as there are passes; of a loss its part.
+  ValueId term_of(const Output& output, ValueId leaf, std::size_t replica) {
+    if (!is_sum(output)) return mapped(leaf, step_.times() - 1);
+    const bool has_sum = is_summed(leaf);
+    const Op* beside = step_.has_terms ? producer_of(leaf) : nullptr;
+    ValueId value = has_sum ? sums_[leaf.index()][replica] : mapped(leaf, 0);
     if (step_.is_loop && !has_sum)
       value = made_.scale(value, static_cast<double>(step_.times()), beside);
     return fates_.part != 1 && output.kind == OutputKind::kLoss
@@ -355,37 +365,19 @@ class PassWriter {
                : value;
   }
 
-  /// Each replica's terms of the outputs.
-  void end_in_terms(std::vector<Accumulation::Term>& terms) {
+  /// Each replica's terms of the outputs. Of a loss or gradient without samples, which all have
+  /// alike, one term counts.
+  std::vector<Accumulation::Term> find_terms() {
+    std::vector<Accumulation::Term> terms;
     for (std::size_t o = 0; o < graph_.outputs.size(); ++o) {
       const Output& output = graph_.outputs[o];
       if (output.kind == OutputKind::kExtra) continue;
       for (std::size_t r = 0; r < step_.passes.replicas.size(); ++r)
-        for (const ValueId leaf : fates_.leaves[o]) {
-          if (!is_sum(output)) {
-            terms.push_back({o, r, mapped(leaf, step_.times() - 1)});
-            continue;
-          }
-          const bool has_sum = is_summed(leaf);
-          // Of a loss or gradient without samples, which all have alike, one term counts.
-          if (!has_sum && r > 0) continue;
-          const ValueId value = has_sum ? sums_[leaf.index()][r] : mapped(leaf, 0);
-          terms.push_back({o, r, weighted(value, output, has_sum, producer_of(leaf))});
-        }
+        for (const ValueId leaf : fates_.leaves[o])
+          if (r == 0 || !is_sum(output) || is_summed(leaf))
+            terms.push_back({o, r, term_of(output, leaf, r)});
     }
-  }
-
-  void end_in_sums(std::vector<Output>& outputs) {
-    for (Output output : graph_.outputs) {
-      if (output.kind == OutputKind::kExtra) continue;
-      const bool has_sum = is_summed(output.value);
-      output.value = !is_sum(output) ? mapped(output.value, step_.times() - 1)
-                     : has_sum
-                         ? weighted(sums_[output.value.index()].front(), output, true, nullptr)
-                         : weighted(mapped(output.value, 0), output, false, nullptr);
-      if (!output.of.is_none()) output.of = copies_of(output.of)[0];
-      outputs.push_back(output);
-    }
+    return terms;
   }
 
   const PassedStep& step_;

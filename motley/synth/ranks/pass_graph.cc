@@ -26,15 +26,8 @@ PassGraph::PassGraph(const PassedStep& step) : step_(step) {
   made_.copies.reserve(times * step.graph.ops.size() * 5 / 4);
 }
 
-ValueId PassGraph::add_value(graph::Value value) {
-  made_.graph.values.push_back(std::move(value));
-  return ValueId(static_cast<std::int64_t>(made_.graph.values.size()) - 1);
-}
-
 void PassGraph::add_op(graph::Op op, Copy copy) {
-  const OpId id(static_cast<std::int64_t>(size()));
-  for (const ValueId output : op.outputs) made_.graph.values[output.index()].producer = id;
-  made_.graph.ops.push_back(std::move(op));
+  graph::add_op(made_.graph, std::move(op));
   made_.copies.push_back(copy);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "motley/graph/edit.h"
 #include "motley/synth/ranks/pass_values.h"
 
 namespace motley::synth {
@@ -28,7 +29,7 @@ class PassGraph {
 
   const graph::Value& value(ValueId id) const { return made_.graph.value(id); }
   std::size_t size() const { return made_.graph.ops.size(); }
-  ValueId add_value(graph::Value value);
+  ValueId add_value(graph::Value value) { return graph::add_value(made_.graph, std::move(value)); }
   /// An operator whose outputs are there.
   void add_op(graph::Op op, Copy copy);
   /// An operator that the model has not, and its result. Its name is "aten::sum" or

@@ -8,13 +8,12 @@
 #include <utility>
 
 #include "motley/graph/draws.h"
+#include "motley/graph/edit.h"
 
 namespace motley::synth {
 namespace {
 
 using graph::Op;
-using graph::SymbolicArgument;
-using graph::SymbolicArguments;
 
 /// Elements of a value without samples; none: it has some.
 std::optional<std::int64_t> count_elements(const graph::Value& value) {
@@ -189,8 +188,7 @@ class Recomputation {
   }
 
   void add_source(ValueId parameter, const Pass& pass) {
-    graph_.values.push_back(graph_.value(parameter));
-    const ValueId made(static_cast<std::int64_t>(graph_.values.size()) - 1);
+    const ValueId made = graph::add_value(graph_, graph_.value(parameter));
     again_[{parameter, pass}] = made;
     from_.again.emplace_back(made, parameter);
   }
@@ -204,30 +202,16 @@ class Recomputation {
       copy.is_gathered_again = true;
     }
     map_operands(again, reader);
-    for (ValueId& output : again.outputs) {
-      graph_.values.push_back(graph_.value(output));
-      const ValueId made(static_cast<std::int64_t>(graph_.values.size()) - 1);
-      again_[{output, reader.pass}] = made;
-      output = made;
-    }
+    for (ValueId& output : again.outputs)
+      output = again_[{output, reader.pass}] = graph::add_value(graph_, graph_.value(output));
     add(std::move(again), copy, place);
   }
 
   void map_operands(Op& op, const Reader& reader) const {
-    for (SymbolicArgument& argument : op.arguments) argument = mapped(argument, reader);
-  }
-
-  SymbolicArgument mapped(const SymbolicArgument& argument, const Reader& reader) const {
-    if (const auto* id = std::get_if<ValueId>(&argument.value)) {
-      const auto pass = pass_of(*id, reader);
-      return pass ? SymbolicArgument{again_.at({*id, *pass})} : argument;
-    }
-    if (const auto* list = std::get_if<SymbolicArguments>(&argument.value)) {
-      SymbolicArguments made;
-      for (const SymbolicArgument& each : *list) made.push_back(mapped(each, reader));
-      return {made};
-    }
-    return argument;
+    graph::map_values(op.arguments, [&](ValueId value) {
+      const auto pass = pass_of(value, reader);
+      return pass ? again_.at({value, *pass}) : value;
+    });
   }
 
   // Places, ascending: of copies in front of an operator of before, and its own.

@@ -158,28 +158,6 @@ struct Tasks {
   std::vector<std::vector<StagedOp>> operators;
 };
 
-/// Seconds of an operator, known by what it is a copy of and of how many samples.
-class OrderWork {
- public:
-  explicit OrderWork(const StageNeeds& needs)
-      : needs_(needs), known_(needs.model.ops.size(), {-1, 0}) {}
-
-  double of(std::size_t op) {
-    const Copy& copy = needs_.all.copies[op];
-    std::pair<std::int64_t, double> none{-1, 0},
-        &known = copy.of.is_none() ? none : known_[copy.of.index()];
-    if (known.first != copy.stretch.count)
-      known = {copy.stretch.count,
-               order_seconds(graph::op_work(needs_.all.graph, OpId(static_cast<std::int64_t>(op)),
-                                            graph::Sizes{}))};
-    return known.second;
-  }
-
- private:
-  const StageNeeds& needs_;
-  std::vector<std::pair<std::int64_t, double>> known_;  // by operator of the model: its last copy
-};
-
 Tasks find_tasks(const StageNeeds& needs, Spots& spots) {
   /// Micro-batch, stage, pass, level.
   using Key = std::tuple<std::int64_t, std::size_t, StageTask::Pass, std::int64_t>;
@@ -187,7 +165,18 @@ Tasks find_tasks(const StageNeeds& needs, Spots& spots) {
   Tasks found;
   std::vector<std::set<std::size_t>> needed;  // by task
   std::vector<std::size_t> task_of;           // by entry
-  OrderWork work(needs);
+  // Of what an operator is a copy of: its last one's samples and seconds.
+  std::vector<std::pair<std::int64_t, double>> seconds(needs.model.ops.size(), {-1, 0});
+  const auto seconds_of = [&](std::size_t op) {
+    const Copy& copy = needs.all.copies[op];
+    std::pair<std::int64_t, double> none{-1, 0},
+        &known = copy.of.is_none() ? none : seconds[copy.of.index()];
+    if (known.first != copy.stretch.count)
+      known = {copy.stretch.count,
+               order_seconds(graph::op_work(needs.all.graph, OpId(static_cast<std::int64_t>(op)),
+                                            graph::Sizes{}))};
+    return known.second;
+  };
   for (const auto& [at, spot] : spots.entries()) {
     const auto [entry, is_new] =
         known.try_emplace({spot.pass, at.stage, spot.kind(), spot.level}, found.tasks.size());
@@ -203,7 +192,7 @@ Tasks find_tasks(const StageNeeds& needs, Spots& spots) {
     found.operators[task].push_back(at);
     const StageGraph& stage = needs.stages[at.stage];
     found.tasks[task].work +=
-        work.of(at.op) / (static_cast<double>(stage.ranks.size()) * stage.region->speed);
+        seconds_of(at.op) / (static_cast<double>(stage.ranks.size()) * stage.region->speed);
     task_of.push_back(task);
   }
   for (std::size_t t = 0; t < needed.size(); ++t)

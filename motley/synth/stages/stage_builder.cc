@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "motley/base/check.h"
+#include "motley/graph/edit.h"
 
 namespace motley::synth {
 namespace {
 
 using graph::Op;
 using graph::SymbolicArgument;
-using graph::SymbolicArguments;
 using graph::Value;
 using Term = Accumulation::Term;
 
@@ -19,15 +19,8 @@ struct Stand {
   std::int64_t position, task;
 };
 
-ValueId add_value(StageGraph& stage, Value value) {
-  stage.graph.values.push_back(std::move(value));
-  return ValueId(static_cast<std::int64_t>(stage.graph.values.size()) - 1);
-}
-
 void add_operator(StageGraph& stage, Op op, const Copy& copy, OpId origin, Stand stand) {
-  const OpId id(static_cast<std::int64_t>(stage.graph.ops.size()));
-  for (const ValueId output : op.outputs) stage.graph.values[output.index()].producer = id;
-  stage.graph.ops.push_back(std::move(op));
+  graph::add_op(stage.graph, std::move(op));
   stage.copies.push_back(copy);
   stage.origins.push_back(origin);
   stage.positions.push_back(stand.position);
@@ -112,11 +105,12 @@ class StageBuilder {
     const bool is_only = needs_.stages_of[at.op].size() == 1 && !is_sum;
     Op made = is_only ? std::move(all_.ops[at.op]) : all_.ops[at.op];
     if (is_sum) made.arguments = {{needs_.own_term(at.op, at.stage)}};
-    map_arguments(made.arguments, at.stage);
+    graph::map_values(made.arguments, [&](ValueId value) { return here(value, at.stage); });
     for (ValueId& output : made.outputs) {
       const ValueId there = output;
       Value& value = all_.values[there.index()];
-      output = places_.at(there, at.stage) = add_value(stage, is_only ? std::move(value) : value);
+      output = places_.at(there, at.stage) =
+          graph::add_value(stage.graph, is_only ? std::move(value) : value);
       if (const auto terms = terms_of_.find(there); terms != terms_of_.end())
         for (const Term& term : terms->second)
           if (needs_.stage_of(term) == at.stage) made_terms_.push_back(term);
@@ -129,27 +123,20 @@ class StageBuilder {
       places_.at(value, to) = pass(at.stage, to, places_.at(value, at.stage), stand);
   }
 
-  void map_arguments(SymbolicArguments& arguments, std::size_t stage) {
-    for (SymbolicArgument& argument : arguments) {
-      if (auto* id = std::get_if<ValueId>(&argument.value)) *id = here(*id, stage);
-      if (auto* list = std::get_if<SymbolicArguments>(&argument.value)) map_arguments(*list, stage);
-    }
-  }
-
   ValueId here(ValueId value, std::size_t s) {
     if (const ValueId there = places_.at(value, s); !there.is_none()) return there;
     MOTLEY_CHECK(needs_.producer(value) == kNowhere);
     // Who gathers a parameter again has it.
     if (const auto again = parameter_of_.find(value); again != parameter_of_.end())
       here(again->second, s);
-    return places_.at(value, s) = add_value(step_.stages[s], all_.value(value));
+    return places_.at(value, s) = graph::add_value(step_.stages[s].graph, all_.value(value));
   }
 
   /// What the reader gets.
   ValueId pass(std::size_t from, std::size_t to, ValueId given, Stand stand) {
     Value received = step_.stages[from].graph.value(given);
     received.producer = OpId();
-    const ValueId read = add_value(step_.stages[to], std::move(received));
+    const ValueId read = graph::add_value(step_.stages[to].graph, std::move(received));
     step_.boundary_values.push_back({from, to, given, read, stand.position});
     return read;
   }
@@ -191,7 +178,7 @@ class StageBuilder {
     result.role = graph::ValueRole::kActivation;
     result.name.clear();
     result.tied.clear();
-    op.outputs = {add_value(stage, std::move(result))};
+    op.outputs = {graph::add_value(stage.graph, std::move(result))};
     const ValueId made = op.outputs.front();
     add_operator(stage, std::move(op), {.micro_batch = -1, .beside = beside}, OpId(), stand);
     return made;
