@@ -1,12 +1,11 @@
-// What policies that adapt a running training find, and how soon, on simulated clusters. Usage:
-// bench_adapt DATA OUT.json [KIND...]; all kinds unless some are named. A row an instance.
+// Measures what policies that adapt a running training find, and how soon, on simulated clusters.
+// Usage: bench_adapt DATA OUT.json [KIND...]; all kinds unless some are named. A row per instance.
 //   split   steps to within 2 % of the best split for good, from nothing
 //   change  the same after one device slows to half
 //   ranks, ranks-slow   the same of scripts' ranks under quotas, to within 5 % (adapt_ranks.h)
 //   jabas   JABAS's released profile: the learned split's step over the best free one
 //   noise, batch, replay, set   noise scale, best batches, trainings replayed (adapt_batch.h)
-// "made-split" and "made-change" are the same over the clusters that the policy was made on, and
-// only run by name.
+// "made-split" and "made-change": the same over the policy's development clusters, only by name.
 #include <fmt/format.h>
 
 #include <algorithm>

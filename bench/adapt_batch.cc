@@ -26,7 +26,6 @@ struct NoiseCase {
   bool is_isotropic;
 };
 
-/// Of estimates of one quantity.
 struct Moments {
   double sum = 0, squares = 0;
   void add(double x) { sum += x, squares += x * x; }
@@ -40,7 +39,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Lines with a cap each, of speeds that differ by up to eight times.
+/// Draws lines with a cap each, with speeds that differ by up to eight times.
 adapt::BatchOption draw_cluster(SplitMix64& random, std::uint64_t devices) {
   adapt::BatchOption option{"drawn", {}, {}, 0};
   option.exchange = {Seconds(0.05 * random.uniform()), Seconds(0.02 * random.uniform()),
@@ -71,7 +70,7 @@ Timed choose_timed(const adapt::BatchOption& option, const adapt::BatchBounds& b
   return timed;
 }
 
-/// The best of a grid, in steps of one sample a second.
+/// Returns the best of a grid, in steps of one sample per second.
 double search_grid(const adapt::BatchOption& option, double least, double most, double noise,
                    int points) {
   const adapt::DeviceCurve curve{"", adapt::least_step(option)};
@@ -111,7 +110,7 @@ void add_drawn_clusters(Json& rows) {
       worst, 1e6 * slowest);
 }
 
-/// Sixteen equal devices on four hosts, as AdaptDL's model has them without overlap.
+/// Adds sixteen equal devices on four hosts, as in AdaptDL's model without overlap.
 void add_peer_cases(Json& rows) {
   SplitMix64 random(7);
   constexpr int kDevices = 16;

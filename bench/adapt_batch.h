@@ -7,21 +7,19 @@
 
 namespace motley::bench {
 
-// Each prints a table and adds a row an instance: keys "kind", "case", "policy" and what is
-// measured.
+// Each prints a table and adds a row per instance: "kind", "case", "policy" and the measurements.
 
-/// "noise": relative deviation of a step's estimate over 20,000 steps, beside the formula's.
+/// Adds "noise": relative deviation of a step's estimate over 20,000 steps, beside the formula's.
 void add_noise_rows(Json& rows);
 
-/// "batch": the best batch of random clusters against a grid of 4,000, its time; and cases of equal
-/// devices with AdaptDL's parameters, which bench/adaptdl_peer.py hands to AdaptDL's own module.
+/// Adds "batch": the best batch of random clusters against a grid of 4,000, and its time; cases of
+/// equal devices with AdaptDL's parameters, which bench/adaptdl_peer.py passes to its own module.
 void add_batch_rows(Json& rows);
 
-/// "replay": four tasks of Pollux at device speeds 4 : 2.2 : 1, to their ends.
+/// Adds "replay": four tasks of Pollux at device speeds 4 : 2.2 : 1, to their end.
 Result<void> add_replay_rows(const std::string& data, int seeds, Json& rows);
 
-/// "set": JABAS's profile of ResNet-50 on 4 V100 and 4 P100: splits, and trainings with a batch
-/// that grows.
+/// Adds "set": JABAS's ResNet-50 on 4 V100 and 4 P100: splits, and trainings with growing batches.
 Result<void> add_set_rows(const std::string& data, int seeds, Json& rows);
 
 }  // namespace motley::bench

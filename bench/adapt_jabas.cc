@@ -15,26 +15,25 @@
 namespace motley::bench {
 namespace {
 
-/// Samples of one pass at most; more are passes in turn, whose gradients are summed.
+/// Most samples of one pass; more are several passes with gradient accumulation.
 constexpr std::int64_t kPass = 160;
 constexpr double kBlocking = 6.29e-3;  // batch norm, as they count it
 /// Gradient buckets in order of sending, MiB.
 constexpr double kBuckets[] = {7.81, 30.04, 25.04, 25.25, 9.2};
 
-/// Seconds of one pass over its samples.
 struct PassTimes {
   cost::Curve forward, whole;  // data and forward; with backward
   double update = 0;
 };
 
-/// Down to no samples as between the first two points.
+/// Extends a curve to 0 samples along its first two points.
 void reach_down(cost::Curve& curve) {
   const auto [x0, y0] = curve.points[0];
   const auto [x1, y1] = curve.points[1];
   curve.points.insert(curve.points.begin(), {0, std::max(y0 - (y1 - y0) / (x1 - x0) * x0, 0.0)});
 }
 
-/// Of both repositories the mean, one copy of the model a GPU.
+/// Reads the mean of both repositories, with one copy of the model per GPU.
 Result<PassTimes> read_pass(const peers::CsvTable& table, const std::string& gpu) {
   std::map<double, std::vector<double>> forward, whole;
   PassTimes times;
@@ -67,7 +66,7 @@ Result<PassTimes> read_pass(const peers::CsvTable& table, const std::string& gpu
   return times;
 }
 
-/// All exchanges but the last one may start when the last pass begins its backward pass.
+/// Makes curves; all exchanges but the last may start with the last pass's backward.
 cost::StepCurves curves_of(const PassTimes& pass, std::int64_t batch) {
   cost::StepCurves curves;
   curves.ready.resize(2);

@@ -18,7 +18,7 @@ namespace {
 
 using adapt::CurvePoint;
 
-/// Limits of the four tasks in Pollux, as its data's README gives them.
+/// Limits of Pollux's four tasks, from its data's README.
 struct PolluxTask {
   const char* name;
   double initial, most, least_local, most_local, samples_per_pass;
@@ -31,12 +31,12 @@ constexpr PolluxTask kPolluxTasks[] = {
     {"yolov3", 8, 512, 4, 8, 2069 * 8, adapt::LearningRateRule::kAdaScale},
 };
 
-/// Steps of a placement: seconds, and those of a single GPU without its exchange.
+/// A placement's step in seconds, and a single GPU's without exchange.
 struct PolluxStep {
   double local, seconds, alone;
 };
 
-/// A single GPU's work against its local batch, without exchange.
+/// Reads a single GPU's work by local batch, without exchange.
 Result<std::vector<CurvePoint>> read_alone(const peers::CsvTable& table, const PolluxTask& of) {
   std::map<double, double> by_batch;
   for (std::size_t row = 0; row < table.rows(); ++row) {
@@ -51,7 +51,7 @@ Result<std::vector<CurvePoint>> read_alone(const peers::CsvTable& table, const P
   make_nondecreasing(seconds);
   std::vector<CurvePoint> points;
   for (const auto& [local, each] : by_batch) points.push_back({local, seconds[points.size()]});
-  // Nobody measured smaller ones: on by the first slope, or by that of all where it is less.
+  // Smaller ones were not measured: extends by the first slope, or the overall one if less.
   const auto slope = [&](const CurvePoint& to) {
     return (to.seconds - points[0].seconds) / (to.samples - points[0].samples);
   };
@@ -60,7 +60,7 @@ Result<std::vector<CurvePoint>> read_alone(const peers::CsvTable& table, const P
   return points;
 }
 
-/// Beyond the last point in equal micro-batches.
+/// Extends a curve beyond its last point by equal micro-batches.
 std::vector<CurvePoint> in_micro_batches(const std::vector<CurvePoint>& one, int most) {
   const adapt::DeviceCurve curve{"", one};
   std::vector<CurvePoint> points = one;
@@ -79,8 +79,7 @@ std::vector<CurvePoint> in_micro_batches(const std::vector<CurvePoint>& one, int
   return points;
 }
 
-/// What a placement adds to the work, as tail + max(0, hidden - share * work): least squares of
-/// relative errors over a grid.
+/// Fits a placement's tail + max(0, hidden - share * work) by relative least squares over a grid.
 Result<adapt::ExchangeTimes> fit_exchange(const peers::CsvTable& table,
                                           const std::string& placement,
                                           const std::vector<CurvePoint>& alone) {
@@ -117,7 +116,7 @@ Result<adapt::ExchangeTimes> fit_exchange(const peers::CsvTable& table,
   return best;
 }
 
-/// log(noise scale / initial batch) against progress, of one fixed batch.
+/// log(noise scale / initial batch) by progress, of one fixed batch.
 using Trajectory = std::vector<CurvePoint>;
 
 Result<std::map<double, Trajectory>> read_noise(const std::string& folder) {
@@ -158,8 +157,8 @@ double interpolate(const std::map<double, Trajectory>& all, double progress, dou
          part * interpolate(to->second, progress);
 }
 
-/// Four devices at 4 times a T4's speed, four at 2.2 and twice four at 1, a host each; groups as
-/// hosts join, and one and two of the fastest.
+/// Makes four devices at 4 times a T4's speed, four at 2.2 and twice four at 1, on a host each;
+/// groups as hosts join, and one and two of the fastest.
 Result<ReplayedTask> make_task(const std::string& data, const PolluxTask& of) {
   const std::string folder = data + "/pollux/" + of.name;
   MOTLEY_ASSIGN(const peers::CsvTable placements,

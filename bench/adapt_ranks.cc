@@ -19,7 +19,7 @@ constexpr double kRanksBound = 0.05;
 constexpr std::int64_t kSteps = 44, kRankSlowsAt = 21;
 constexpr std::uint64_t kTrainings = 200;
 
-/// Seconds of a core: fixed and of each sample.
+/// Seconds of a core: fixed, and per sample.
 struct Script {
   const char* name;
   std::int64_t batch;
@@ -30,7 +30,7 @@ constexpr Script kScripts[] = {{"mlp", 2799, 0.003, 0.000031},
                                {"gpt", 111, 0.0036, 0.0036},
                                {"small gpt", 48, 0.007, 0.00195}};
 
-/// How ranks' times spread: on a quiet machine and on one that others use.
+/// The spread of ranks' times, on a quiet machine and on a shared one.
 struct Noise {
   const char* name;
   double jitter, first, late;

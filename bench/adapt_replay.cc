@@ -19,7 +19,7 @@ using adapt::BatchOption;
 
 constexpr double kJitter = 0.02;
 
-/// Mean of the largest of so many standard normal numbers.
+/// Returns the mean of the largest of `count` standard normal numbers.
 double largest_of(std::size_t count) {
   adapt::DrawnNoise drawn({1}, 0);
   constexpr int kDraws = 2000;
@@ -79,7 +79,7 @@ std::unique_ptr<policy::Policy> make_policy(const ReplayedTask& task, const std:
   return nullptr;
 }
 
-/// The training as it is: devices, batch, time and progress.
+/// The true training: devices, batch, time and progress.
 class ReplayedTraining {
  public:
   ReplayedTraining(const ReplayedTask& task, std::uint64_t seed)
@@ -127,7 +127,7 @@ class ReplayedTraining {
     return seen;
   }
 
-  /// What a policy asks for begins with the next step.
+  /// Applies a policy's requests from the next step on.
   void apply(const std::vector<policy::Choice>& choices, const std::string& policy) {
     for (const policy::Choice& choice : choices) {
       const auto* batch = std::get_if<policy::UseBatch>(&choice.action);
@@ -148,7 +148,7 @@ class ReplayedTraining {
 
   double noise() const { return task_.noise(progress_, batch_); }
 
-  /// At no cost.
+  /// Changes the option for free.
   void use(const BatchOption& option, std::vector<std::int64_t> samples) {
     done_.changes += option_ != &option || samples != samples_;
     done_.device_changes += option_ != &option;
@@ -210,7 +210,7 @@ Replayed find_clairvoyant(const ReplayedTask& task, std::uint64_t seed) {
   ReplayedTraining training(task, seed);
   double chosen_at = -1;
   while (!training.is_over()) {
-    // The noise scale depends on the batch, too: the next step begins from where this one ended.
+    // The noise scale also depends on the batch: the next step begins where this one ended.
     const double noise = training.noise();
     if (std::abs(noise / chosen_at - 1) > 0.005) {
       chosen_at = noise;
@@ -228,7 +228,7 @@ Replayed find_clairvoyant(const ReplayedTask& task, std::uint64_t seed) {
         option = i;
         batch = std::llround(choice->batch);
       }
-      // In the end with the group that its devices are in.
+      // Converges on the group that contains its devices.
       for (std::size_t i = 0; i < least.size(); ++i) {
         const BatchOption& of = task.options[option];
         const auto samples = adapt::split_batch(of, batch);

@@ -19,8 +19,8 @@ using adapt::CurvePoint;
 
 constexpr double kMostLocal = 160;  // memory.csv
 
-/// Seconds against samples of one GPU, both repositories' mean; one worker a GPU. Straight on to 1
-/// and to what memory holds, then micro-batches without the update of all but the last.
+/// Reads one GPU's seconds by samples, the mean of both repositories, one worker per GPU. Extends
+/// straight to 1 and to the memory limit, then by micro-batches, with an update only in the last.
 Result<std::vector<CurvePoint>> read_curve(const peers::CsvTable& table, const std::string& gpu) {
   std::map<double, std::vector<double>> all;
   double update = 0, updates = 0;
@@ -65,7 +65,7 @@ Result<std::vector<CurvePoint>> read_curve(const peers::CsvTable& table, const s
   return points;
 }
 
-/// The buckets of ResNet-50's gradients over a kind of link; `share`: backward of the whole step.
+/// Reads times of ResNet-50's gradient buckets over a kind of link; `share`: of backward.
 Result<adapt::ExchangeTimes> read_exchange(const peers::CsvTable& table, const std::string& link) {
   std::vector<CurvePoint> points = {};
   for (std::size_t row = 0; row < table.rows(); ++row) {
@@ -94,7 +94,7 @@ Result<JabasCluster> read_cluster(const std::string& data) {
   MOTLEY_ASSIGN(const auto p100, read_curve(compute, "P100"));
   MOTLEY_ASSIGN(const auto intra, read_exchange(reduce, "intra"));
   MOTLEY_ASSIGN(const auto inter, read_exchange(reduce, "inter"));
-  constexpr double kPrice = 3.06;  // of a V100, an hour; the P100's by its Tflops
+  constexpr double kPrice = 3.06;  // of a V100, per hour; the P100's by its Tflops
   adapt::BatchOption fast{"4 V100", {}, intra, 4 * kPrice};
   adapt::BatchOption slow{"4 P100", {}, intra, 4 * kPrice * 9.52 / 14.13};
   for (int i = 0; i < 4; ++i) {
@@ -108,8 +108,7 @@ Result<JabasCluster> read_cluster(const std::string& data) {
 
 const std::vector<std::int64_t> kLocalBatches = {32, 64, 96, 128, 160};
 
-/// The least step in whole samples, by halving: how many fit into a step is counted device by
-/// device.
+/// Finds the least step in whole samples by bisection, counting device by device what fits.
 double search_step(const adapt::BatchOption& option, std::int64_t batch) {
   const auto ready = [&](const adapt::DeviceCurve& curve, std::int64_t samples) {
     return adapt::ready_seconds(option.exchange,
@@ -131,7 +130,6 @@ double search_step(const adapt::BatchOption& option, std::int64_t batch) {
   return high + option.exchange.tail.value;
 }
 
-/// A batch asked for, split over all eight.
 void add_splits(const JabasCluster& cluster, Json& rows) {
   const adapt::BatchOption& all = cluster.options.back();
   fmt::print("\n{:<16}{:<9}{:>8}{:>8}{:>10}{:>8}\n", "split", "policy", "asked", "taken", "step s",
@@ -158,7 +156,7 @@ void add_splits(const JabasCluster& cluster, Json& rows) {
     }
 }
 
-/// Noise scale over the initial batch along a training: straight in its logarithm between epochs.
+/// Noise scale over the initial batch during a training: log-linear between epochs.
 struct NoisePath {
   const char* name;
   double initial_batch, steps_per_epoch, epochs;
@@ -178,9 +176,8 @@ double noise_of(const NoisePath& path, double progress) {
                                        part * std::log(ratios[to].second));
 }
 
-/// Batch and devices along a training.
 void add_trainings(const JabasCluster& cluster, int seeds, Json& rows) {
-  // ImageNet's and CIFAR-10's noise as measured by Pollux, the second from a small batch.
+  // ImageNet's and CIFAR-10's noise measured by Pollux, the second from a small batch.
   const NoisePath paths[] = {
       {"imagenet", 256, 5000, 90, kLocalBatches, {{1, 4.6}, {11, 28}, {31, 53}, {61, 72}}},
       {"small",
@@ -214,7 +211,7 @@ void add_trainings(const JabasCluster& cluster, int seeds, Json& rows) {
           fmt::print("{:<16}{:<10}{:>5}{:>14.1f}{:>12.4f}{:>9}{:>9}{:>9.0f}\n", task.name, policy,
                      seed, spent, spent / best, done.changes, done.device_changes, done.last_batch);
           std::fflush(stdout);
-          // A step of the initial batch, in seconds or in USD.
+          // A step of the initial batch, in seconds or USD.
           rows.push_back({{"kind", "set"},
                           {"case", task.name},
                           {"policy", policy},

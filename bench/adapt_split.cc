@@ -22,7 +22,7 @@ double quantile(std::vector<double> values, double share) {
   return values[at];
 }
 
-/// Clusters of one half, every second one with a measured shape.
+/// Draws clusters of one half, every second one with a measured shape.
 std::vector<SimulatedCluster> draw_clusters(const std::vector<MeasuredShape>& shapes, Half half,
                                             bool is_full) {
   std::vector<SimulatedCluster> clusters;
@@ -82,7 +82,7 @@ Result<void> run_policies(const std::vector<SimulatedCluster>& clusters, const s
 Result<void> run_half(const std::string& data, const std::string& kind, bool is_full, Half half,
                       Json& rows) {
   MOTLEY_ASSIGN(std::vector<MeasuredShape> shapes, read_shapes(data));
-  // Two tasks' shapes for making the policy, two for judging it.
+  // Two tasks' shapes are for development, two for judging.
   const auto middle = shapes.begin() + 2;
   const std::vector<MeasuredShape> own =
       half == Half::kMade ? std::vector(shapes.begin(), middle) : std::vector(middle, shapes.end());

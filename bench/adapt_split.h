@@ -8,14 +8,14 @@
 
 namespace motley::bench {
 
-/// Kind "split": steps to within 2 % of the best split for good, from an even one and without a
-/// profile. Kind "change": the same after one device slows to half. Simulated clusters, all
-/// policies of adapt/policies.h; prints a table, adds a row for each cluster and policy:
-/// kind, case, policy, jitter, devices, steps_to_2pct, changes, and mean_excess over the steps.
-/// A tenth of 200 clusters unless `is_full`.
+/// Runs kind "split": steps to within 2 % of the best split for good, from an even one without a
+/// profile; or kind "change": the same after one device slows to half. Simulated clusters, all
+/// policies of adapt/policies.h. Prints a table and adds a row for each cluster and policy: kind,
+/// case, policy, jitter, devices, steps_to_2pct, changes, and mean_excess over the steps. A tenth
+/// of 200 clusters unless `is_full`.
 Result<void> run_split(const std::string& data, const std::string& kind, bool is_full, Json& rows);
 
-/// The same over clusters as those that the policy was made on, for making it.
+/// Runs the same over clusters of the half on which the policy was developed.
 Result<void> run_split_made(const std::string& data, const std::string& kind, bool is_full,
                             Json& rows);
 

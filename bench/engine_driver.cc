@@ -1,7 +1,7 @@
-// Runs one model on one CPU thread, or a GPU, in the engine, for bench/engine.py, which runs
-// PyTorch's own loop in turns with it:
+// Runs one model on one CPU thread, or a GPU, in the engine, for bench/engine.py, which alternates
+// it with PyTorch's own loop:
 //   bench_engine_driver MODEL DATA BATCH OPTIMIZER LR [cuda]
-// Each line on stdin is a number of steps to run; the answer is a line of JSON: step_s (seconds of
+// Each line on stdin is a number of steps to run. The answer is a line of JSON: step_s (seconds of
 // each step), loss (of the last one), peak_bytes, predicted_peak_bytes. Ends with stdin.
 
 #include <fmt/format.h>

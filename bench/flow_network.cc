@@ -1,7 +1,6 @@
-// How many flows a second of processor time a FlowNetwork starts and ends, by how many share links:
-// groups of nodes, each joined by its own switch, in each of which a fixed number of flows is under
-// way between random NICs, and one that ends is replaced. Usage: bench_flow_network OUT.json;
-// prints one table.
+// Measures the flows that a FlowNetwork starts and ends per second of processor time, by the number
+// that share links: groups of nodes, each on its own switch, with a fixed number of flows in flight
+// between random NICs. Usage: bench_flow_network OUT.json; prints one table.
 #include "motley/simulate/flow_network.h"
 
 #include <fmt/format.h>
@@ -16,7 +15,7 @@
 namespace motley {
 namespace {
 
-constexpr int kNodes = 8;  // of a group: NICs out, NICs in, the switch
+constexpr int kNodes = 8;  // per group: NICs out, NICs in, the switch
 constexpr int kLinks = 2 * kNodes + 1, kEvents = 200'000, kRepeats = 3;
 
 cost::Flow draw_flow(SplitMix64& random, int group) {

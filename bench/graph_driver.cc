@@ -1,5 +1,5 @@
-// Times reading a model file: bench_graph_driver MODEL. Prints JSON: ops, and seconds of each of
-// several readings (text parsed, verified, layers found, work and bytes of every operator).
+// Times reading a model file: bench_graph_driver MODEL. Prints JSON: ops, and seconds of several
+// readings (parsing, verification, layers, and work and bytes of every operator).
 #include <fmt/format.h>
 
 #include <chrono>

@@ -1,6 +1,5 @@
-// HAP as released, on the instances whose costs and planning times are published for the original:
-// cost and seconds to plan beside them. Then the same clusters with HAP as described.
-// Usage: bench_hap OUT.json; prints two tables.
+// Runs the released HAP beside the original's published costs and planning times, then the
+// described HAP on the same clusters. Usage: bench_hap OUT.json; prints two tables.
 #include "peers/hap/hap.h"
 
 #include <fmt/format.h>
@@ -19,7 +18,7 @@ namespace {
 
 using peers::HapCluster, peers::HapOptions, peers::HapPlan, peers::ReferenceGraph;
 
-/// Seconds of the original's step and of its planning, one V100 to three P100 or equal devices.
+/// Seconds of the original's step and planning, on one V100 to three P100 or equal devices.
 struct Instance {
   std::string model;
   std::int64_t layers, devices;
@@ -82,7 +81,7 @@ HapCluster make_cluster(const Instance& instance) {
                            : peers::make_default_cluster(instance.devices);
 }
 
-/// Processor time of this thread, which others on the machine do not lengthen.
+/// Returns processor time of this thread, which other load does not lengthen.
 double processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -125,8 +124,7 @@ Result<Json> measure(const Instance& instance) {
               {"plan", peers::summarize(plan.program, graph)}};
 }
 
-/// Pure data parallelism at even and at proportional shares, and HAP as described, all with units
-/// repaired.
+/// Prices data parallelism at even and proportional shares, and HAP as described; repaired units.
 Result<Json> compare(const Instance& instance) {
   const ReferenceGraph graph = make_model(instance);
   const HapCluster cluster = make_cluster(instance);

@@ -1,9 +1,8 @@
-// Where the time of a run went, predicted beside measured, for bench/measured.py:
+// Compares where a run's time went, predicted and measured, for bench/measured.py:
 //   bench_measured_driver RUN-DIR
 // Prints JSON: step_s and predicted_step_s (means over devices and steps of the traces); devices
 // [{device, parts and predicted_parts {compute, exchange, waiting, idle: of its steps}, sum: of the
-// measured parts}]; operators [{operator, predicted, measured: of what all take}], those that
-// deviate most first.
+// measured parts}]; operators [{operator, predicted, measured}], largest deviation first.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +32,7 @@ Json parts_to_json(const trace::Breakdown& parts, trace::Nanoseconds steps) {
           {"idle", share(parts.bubble)}};
 }
 
-/// Of a device, by its marks alone.
+/// Sums a device's steps, by its marks alone.
 trace::Nanoseconds all_steps(const trace::Trace& trace, std::size_t device) {
   trace::Nanoseconds sum = 0;
   for (const trace::StepMark& mark : trace.steps)

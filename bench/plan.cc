@@ -1,7 +1,5 @@
-// How long does planning take? Clusters of several kinds of devices that exchange in buckets,
-// priced by tables in memory, so that only the planner's own time counts. Prints one table and
-// writes
-// {"rows": [...]} to the file given.
+// Measures planning time over clusters of several kinds of devices that exchange in buckets, priced
+// by tables in memory. Prints one table and writes {"rows": [...]} to the given file.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,13 +28,13 @@ struct Case {
   double exchange_share = 0.1;  // of the mean compute, for the whole group
 };
 
-/// A device whose backward pass makes its buckets ready one after the other.
+/// Makes a device whose backward pass fills its buckets one after the other.
 TableEvaluator::Device make_device(double slowness, const Case& c) {
   TableEvaluator::Device device;
   device.shared.ready.resize(static_cast<std::size_t>(c.buckets));
   for (const std::int64_t batch : motley::search::profile_batches(c.batch, 4096)) {
     const auto samples = static_cast<double>(batch);
-    // Small batches use a device badly: the time per sample falls towards `slowness`.
+    // Small batches are inefficient: the time per sample falls towards `slowness`.
     const double seconds = slowness * (samples + 3 * samples / (samples + 4) + 2);
     for (int k = 0; k < c.buckets; ++k) {
       const double part = 0.4 + 0.6 * (k + 1) / c.buckets;
@@ -70,7 +68,7 @@ motley::cluster::Cluster make_cluster(const Case& c) {
   return cluster;
 }
 
-/// Shortest of several runs: the least disturbed one.
+/// Returns the shortest of several runs, the least disturbed one.
 double plan_seconds(const motley::plan::Problem& problem, const TableEvaluator& evaluator,
                     motley::plan::PlanOutcome& outcome) {
   const auto planner = motley::search::make_planner("split", {&evaluator});

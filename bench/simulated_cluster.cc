@@ -21,7 +21,6 @@ double log_between(SplitMix64& random, double low, double high) {
   return std::exp(between(random, std::log(low), std::log(high)));
 }
 
-/// Around 1, of mean 1.
 double draw_jitter(SplitMix64& random, double deviation) {
   const double radius = std::sqrt(-2 * std::log(1 - random.uniform()));
   const double normal = radius * std::cos(2 * std::numbers::pi * random.uniform());
@@ -33,7 +32,7 @@ cost::Curve scaled(cost::Curve curve, double factor) {
   return curve;
 }
 
-/// A line with a fixed cost and bends, over samples.
+/// Draws a line with a fixed cost and bends, over samples.
 cost::Curve invent_curve(SplitMix64& random, double fixed, double slope, std::int64_t most) {
   cost::Curve curve{{{0, fixed}}};
   double x = 0, seconds = fixed;
@@ -47,7 +46,7 @@ cost::Curve invent_curve(SplitMix64& random, double fixed, double slope, std::in
   return curve;
 }
 
-/// Both at the points of either.
+/// Sums two curves at the points of either.
 cost::Curve sum_of(const cost::Curve& a, const cost::Curve& b, double share) {
   std::vector<double> at;
   for (const auto& [x, y] : a.points) at.push_back(x);
@@ -59,11 +58,11 @@ cost::Curve sum_of(const cost::Curve& a, const cost::Curve& b, double share) {
   return sum;
 }
 
-/// What the two kinds of clusters are drawn from.
+/// The ranges from which both kinds of clusters are drawn.
 struct Ranges {
   double most_speed, fixed_low, fixed_high, forward_low, forward_high, exchange_low, exchange_high;
   std::uint64_t most_buckets;
-  double samples_low, samples_high;  // a device, evenly
+  double samples_low, samples_high;  // per device, evenly
 };
 constexpr Ranges kMade = {8, 0, 0.4, 0.25, 0.45, 0.02, 0.8, 6, 16, 128};
 constexpr Ranges kJudged = {5, 0.05, 0.5, 0.2, 0.5, 0.05, 1.0, 10, 24, 200};
@@ -74,7 +73,6 @@ double draw_speed(SplitMix64& random, Half half, const Ranges& ranges) {
   return kKinds[random.below(5)] * between(random, 0.97, 1.03);
 }
 
-/// The samples that a shape was measured at.
 double shape_samples(SplitMix64& random, const MeasuredShape& shape) {
   const auto& points = shape.curve.points;
   const double low = points[1].first, high = points.back().first;
@@ -120,7 +118,7 @@ Result<std::vector<MeasuredShape>> read_shapes(const std::string& data) {
     }
     make_nondecreasing(seconds);
     MeasuredShape shape{task, {}};
-    // Below the first batch as between the first two, but no less than 0.3 of it.
+    // Below the first batch as between the first two, but at least 0.3 of it.
     const double slope = (seconds[1] - seconds[0]) / (samples[1] - samples[0]);
     shape.curve.points.emplace_back(0, std::max(1 - slope * samples[0] / seconds[0], 0.3));
     for (std::size_t i = 0; i < samples.size(); ++i)
@@ -142,7 +140,7 @@ SimulatedCluster draw_cluster(std::uint64_t seed, Half half, const MeasuredShape
   cluster.batch = std::max<std::int64_t>(static_cast<std::int64_t>(devices) * 2,
                                          std::llround(samples * static_cast<double>(devices)));
   const std::size_t buckets = 1 + random.below(ranges.most_buckets);
-  std::vector<double> places;  // in the backward pass, at which buckets are ready
+  std::vector<double> places;  // where buckets are ready in the backward pass
   for (std::size_t k = 0; k + 1 < buckets; ++k) places.push_back(between(random, 0.1, 0.95));
   places.push_back(1);
   std::sort(places.begin(), places.end());
@@ -174,10 +172,10 @@ SimulatedCluster draw_cluster(std::uint64_t seed, Half half, const MeasuredShape
 
 namespace {
 
-/// Of a step that something delays, on average.
+/// Mean relative delay of a delayed step.
 constexpr double kDelay = 0.2;
 
-/// A step as it is seen: each device's times together, those of its exchanges a little apart.
+/// Simulates a step as seen: each device's times share a jitter, exchanges have their own.
 policy::StepSeen see_step(const SimulatedCluster& cluster, const std::vector<std::int64_t>& samples,
                           const std::vector<std::int64_t>& before, const Conditions& conditions,
                           SplitMix64& random) {
@@ -236,7 +234,7 @@ Course run_policy(policy::Policy& policy, SimulatedCluster cluster, const Condit
   std::vector<std::int64_t> before(samples.size(), 0);
   double best =
       cost::find_group_split(cluster.members(), cluster.exchanges, cluster.batch)->seconds;
-  std::deque<std::pair<std::int64_t, std::vector<std::int64_t>>> asked;  // step from which it is
+  std::deque<std::pair<std::int64_t, std::vector<std::int64_t>>> asked;  // first step with it
   Course course;
   for (std::int64_t step = 1; step <= conditions.steps; ++step) {
     if (step == conditions.slow_at) {

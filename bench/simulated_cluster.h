@@ -13,7 +13,7 @@
 
 namespace motley::bench {
 
-/// Times of a step as they are on average, for benches of policies.
+/// Mean times of a step, for benchmarks of policies.
 struct SimulatedCluster {
   std::string name;
   std::vector<adapt::DeviceLimits> limits;
@@ -24,44 +24,42 @@ struct SimulatedCluster {
   std::vector<cost::GroupMember> members() const;
 };
 
-/// A shape of time over samples, relative to its first point, measured on one device.
+/// Time by samples relative to its first point, measured on one device.
 struct MeasuredShape {
   std::string name;
   cost::Curve curve;
 };
-/// Of the tasks in DATA/pollux on one GPU, made nondecreasing: step less synchronisation.
+/// Reads the shapes of DATA/pollux's tasks on one GPU, step less synchronization, nondecreasing.
 Result<std::vector<MeasuredShape>> read_shapes(const std::string& data);
 
-/// Which of two kinds of clusters is drawn: policies are made on one and judged on the other.
+/// The half of clusters: policies are developed on one and judged on the other.
 enum class Half { kMade, kJudged };
-/// 2 to 16 devices with speeds, fixed costs, forward shares, bends, buckets, exchanges, updates and
-/// (a quarter) limits of memory. `shape`: times are as measured; none: invented ones.
+/// Draws 2 to 16 devices with speeds, fixed costs, forward shares, bends, buckets, exchanges,
+/// updates and (for a quarter) memory limits. `shape`: measured times; null: invented ones.
 SimulatedCluster draw_cluster(std::uint64_t seed, Half half, const MeasuredShape* shape);
 
-/// How steps go.
 struct Conditions {
   std::int64_t steps = 200;
-  double jitter = 0.02;  ///< of each device's times in a step, lognormal
-  double first = 0;      ///< mean share by which the first step at a number of samples is longer
-  double late = 0;       ///< share of a device's steps that something delays, by a fifth on average
-  std::int64_t lag = 2;  ///< steps that still go as before behind the one that a split came of
+  double jitter = 0.02;           ///< of each device's times in a step, lognormal
+  double first = 0;               ///< mean relative excess of a first step at a number of samples
+  double late = 0;                ///< share of a device's steps delayed, by a fifth on average
+  std::int64_t lag = 2;           ///< steps from a split's request to its begin
   std::int64_t slow_at = -1;      ///< step from which a device takes twice as long; -1: none
-  std::int64_t slow_device = -1;  ///< which; -1: one that is drawn
-  std::int64_t seen_from = 1;     ///< the first step that the policy sees
+  std::int64_t slow_device = -1;  ///< which; -1: drawn
+  std::int64_t seen_from = 1;     ///< first step that the policy sees
   std::uint64_t seed = 1;
 };
 
-/// What a policy made of it.
 struct Course {
-  std::vector<double> excess;  ///< of each step as it is on average over the best one, less 1
+  std::vector<double> excess;  ///< of each step's mean over the best one, less 1
   std::int64_t changes = 0;    ///< of the split
   std::int64_t told = 0;
   double step = 0, best = 0;  ///< seconds, of the last step
 };
-/// From the even split.
+/// Begins with the even split.
 Course run_policy(policy::Policy& policy, SimulatedCluster cluster, const Conditions& conditions);
 
-/// Steps from `first` on after which all are within `bound` of the best.
+/// Returns the steps from `first` on until all are within `bound` of the best.
 std::int64_t steps_to(const Course& course, std::int64_t first, double bound);
 
 }  // namespace motley::bench

@@ -1,6 +1,5 @@
-// How fast programs are simulated, and simulated again after an operator group has moved: one
-// data-parallel step, 10^3 to 10^6 instructions over 8 to 1,024 devices, on one core.
-// Usage: bench_simulator OUT.json; prints one table.
+// Measures simulation, and resimulation after an operator group has moved: a data-parallel step,
+// 10^3 to 10^6 instructions, 8 to 1,024 devices, one core. Usage: bench_simulator OUT.json.
 #include <fmt/format.h>
 #include <malloc.h>
 #include <time.h>
@@ -21,7 +20,7 @@
 
 namespace {
 
-/// Heap in use through operator new, and the most of it since the last reset.
+/// Heap in use through operator new, and its peak since the last reset.
 std::size_t heap_now = 0, heap_most = 0;
 
 }  // namespace
@@ -46,7 +45,7 @@ using simulate::LaneId, simulate::Resimulation, simulate::TaskId;
 
 constexpr int kPerBucket = 60, kRepeats = 5, kMoves = 200, kGroup = 20;
 
-/// Compute takes a microsecond an instruction, more on later devices; sums take 100.
+/// Compute takes a microsecond per instruction, more on later devices; sums take 100.
 class BenchCost : public cost::CostModel {
  public:
   Result<Times> times(const program::DeviceProgram& device) const override {
@@ -59,8 +58,7 @@ class BenchCost : public cost::CostModel {
   }
 };
 
-/// A chain of products; every kPerBucket-th result is summed over the devices while the chain goes
-/// on, and waited for one bucket later.
+/// Makes a chain of products; each kPerBucket-th is summed meanwhile and awaited a bucket later.
 program::DeviceProgram make_device(int rank, int instructions) {
   program::DeviceProgram device{fmt::format("n{}:0", rank), 1, rank, {}, {}};
   device.buffers.push_back({program::BufferKind::kInput, DType::kF32, {32, 256}, "x", {}});
@@ -102,7 +100,7 @@ program::Program make_program(int devices, int instructions) {
   return result;
 }
 
-/// Processor time of this thread, which others on the machine do not lengthen.
+/// Returns processor time of this thread, which other load does not lengthen.
 double processor_seconds() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -121,12 +119,11 @@ double median_seconds(const std::function<void()>& run) {
   return upper_median(std::move(times));
 }
 
-/// A run of instructions of one device, and where it goes in the compute lane of another: there the
-/// same instructions take half as long, and a transfer to it and one back are waited for.
+/// A run of instructions moved to another compute lane: half as long, with a transfer each way.
 struct Move {
   std::vector<TaskId> tasks;
   LaneId from, to;
-  TaskId before_from, before_to;  // what follows in each lane
+  TaskId before_from, before_to;  // next task in each lane
 };
 
 Move draw_move(const simulate::ProgramTasks& tasks, const program::Program& program,
@@ -146,7 +143,7 @@ Move draw_move(const simulate::ProgramTasks& tasks, const program::Program& prog
   return move;
 }
 
-/// Moves the group there, takes the time of it, and moves it back.
+/// Moves the group, measures the time, and moves it back.
 double seconds_of_move(Resimulation& simulation, const Move& move, std::size_t& looked_at) {
   std::vector<simulate::Nanoseconds> before;
   for (const TaskId task : move.tasks)

@@ -1,6 +1,6 @@
-// Plans of operator-level sharding beside data parallelism, on clusters of built-in device kinds.
+// Plans operator-level sharding beside data parallelism, on clusters of built-in device kinds.
 // Usage: bench_spmd MODELS OUT.json [PART OF A NAME]; MODELS is a folder of exported models
-// (bench/spmd.py exports them). Prints one table; a row an instance.
+// (bench/spmd.py exports them). Prints one table; a row per instance.
 #include <fmt/format.h>
 #include <time.h>
 
@@ -39,7 +39,7 @@ const std::vector<Nodes> kNodes = {
     {"2 A100, 2 V100", {{"a100-40g", 2}, {"v100-16g", 2}}},
     {"A100, 2 V100, 2 T4", {{"a100-40g", 1}, {"v100-16g", 2}, {"t4", 2}}}};
 
-/// Of these the planning time counts: whole nodes of eight.
+/// Clusters for planning time: whole nodes of eight.
 const std::vector<Nodes> kLargeNodes = {{"4 A100, 4 V100", {{"a100-40g", 4}, {"v100-16g", 4}}},
                                         {"8 A100, 8 V100", {{"a100-40g", 8}, {"v100-16g", 8}}},
                                         {"32 A100, 32 V100",
@@ -52,7 +52,7 @@ const std::vector<Nodes> kLargeNodes = {{"4 A100, 4 V100", {{"a100-40g", 4}, {"v
                                           {"v100-16g", 8},
                                           {"v100-16g", 8}}}};
 
-/// Samples of a step: what people train with on as many devices.
+/// Returns samples per step, as is usual on this many devices.
 std::int64_t global_batch_of(const std::string& model) {
   if (model == "mlp") return 64;
   if (model == "recommender") return 2048;
@@ -71,7 +71,7 @@ std::string cluster_text(const Nodes& nodes, const Network& network) {
                             network.bandwidth);
 }
 
-/// Models that HAP's planning times are known of.
+/// Tells whether HAP's planning times are known.
 bool has_large(const std::string& model) {
   return model == "bert" || model == "bert24" || model == "moe";
 }
@@ -89,7 +89,7 @@ struct Baseline {
   plan::PlanOutcome outcome;
 };
 
-/// Splits of the batch: equal, proportional, the best.
+/// Finds splits of the batch: equal, proportional, the best.
 Result<std::vector<Baseline>> find_baselines(const plan::Problem& problem,
                                              const search::StepEvaluator& evaluator) {
   std::vector<Baseline> baselines;
@@ -119,7 +119,7 @@ Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& n
   problem.model_hash = model.hash;
   problem.global_batch = options.global_batch;
   problem.devices = options.devices;
-  problem.most_bucket_bytes = Bytes(16 << 20);  // as `motley plan` allows unless told
+  problem.most_bucket_bytes = Bytes(16 << 20);  // default of `motley plan`
   MOTLEY_ASSIGN(const std::vector<Baseline> baselines, find_baselines(problem, *evaluator));
   const double start = cpu_seconds();
   MOTLEY_ASSIGN(const auto found,
@@ -127,7 +127,7 @@ Result<Json> run(const graph::Model& model, const Nodes& nodes, const Network& n
                                       {&baselines[2].outcome, Deadline()}));
   const double seconds = cpu_seconds() - start;
   const plan::PlanOutcome& answer = found.outcome;
-  // What the planner `auto` gives: the better of the sharding and the best split of the batch.
+  // The result of planner `auto`: the better of the sharding and the best split of the batch.
   const double sharded = answer.plan ? answer.predicted_step.value : INFINITY;
   const search::SpmdQuestion question = search::spmd_question(evaluator->inputs(), problem);
   MOTLEY_ASSIGN(auto study, search::SpmdStudy::make(question));

@@ -1,8 +1,8 @@
-// Plans of stages, replicas and micro-batches over unequal devices; what each restriction costs
-// that other planners have (`motley plan --planner sailor` and so on): their best plan's step over
-// the whole space's; and what these planners reported. Usage: bench_stages DATA OUT.json [PART OF A
-// NAME]; DATA holds sailor, zorse and harp. Prints one table; a row an instance. Planning time
-// counts what `motley plan --planner stages` does: reading files and clusters, too.
+// Plans stages, replicas and micro-batches over unequal devices. Compares other planners'
+// restrictions (`motley plan --planner sailor` and so on), as their best plan's step over the whole
+// space's, with these planners' reports. Usage: bench_stages DATA OUT.json [PART OF A NAME]; DATA
+// holds sailor, zorse and harp. Prints one table; a row per instance. Planning time is that of
+// `motley plan --planner stages`, including reading files and clusters.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -29,7 +29,6 @@ namespace {
 
 using bench::cpu_seconds;
 
-/// Nodes of four devices each.
 struct Nodes {
   const char* kind;
   const char* memory;
@@ -44,7 +43,7 @@ std::string cluster_text(const std::vector<Nodes>& all) {
   return text + "[[link]]\nall = true\nbandwidth = \"50Gbps\"\nlatency = \"20us\"\n";
 }
 
-/// A row of Sailor's evaluation (facts of its planner's release): its step and planning time.
+/// A row of Sailor's evaluation (facts of its planner's release): step and planning time.
 struct SailorCase {
   const char* model;
   std::int64_t batch;
@@ -99,8 +98,8 @@ Result<Json> run_sailor(const std::string& data, const SailorCase& of) {
               {"reference_cpu_s", of.cpu_s > 0 ? Json(of.cpu_s) : Json(nullptr)}};
 }
 
-/// Every block is recomputed, as Zorse's formula counts. Its layer times say nothing of
-/// activations, embedding, head and update: none are counted.
+/// Reads Zorse's layer times. Every block is recomputed, as in Zorse's formula. Activations,
+/// embedding, head and update are not in its times and not counted.
 Result<cost::LayerProfile> read_zorse(const std::string& data) {
   constexpr std::size_t kBlocks = 22;
   constexpr std::int64_t kWeights = 51'384'320;
@@ -123,8 +122,7 @@ Result<cost::LayerProfile> read_zorse(const std::string& data) {
   return profile;
 }
 
-/// Zorse's published instance: the blocks of a LLaMA of 1.3 billion weights on four unlike GPUs of
-/// one host.
+/// Runs Zorse's published instance: a LLaMA of 1.3 billion weights on a host of four unequal GPUs.
 Result<Json> run_zorse(const std::string& data) {
   constexpr std::int64_t kBatch = 128;
   constexpr double kPublished = 7.721375;  // s, predicted by its own formula
@@ -179,14 +177,13 @@ latency = "4us"
               {"reference_s", kPublished}};
 }
 
-/// In each of four places.
+/// In each of four zones.
 constexpr std::pair<const char*, int> kNodesOfEight[] = {
     {"h100-80g", 8}, {"a100-80g", 8}, {"a100-40g", 12}, {"a10", 12}, {"v100-16g", 12}, {"t4", 12}};
 
-/// 96 layers of an invented model: seconds from each kind's nominal rate, half of it reached, a
-/// tenth lost with every doubling of the degree.
+/// Invents 96 layers: half of each kind's nominal rate, less a tenth per doubling of the degree.
 Result<cost::LayerProfile> invent_layers() {
-  constexpr double kFlops = 6 * 50e6 * 2048;  // a layer and sample
+  constexpr double kFlops = 6 * 50e6 * 2048;  // per layer and sample
   cost::LayerProfile profile{.model = "invented"};
   for (const auto& [name, nodes] : kNodesOfEight) {
     MOTLEY_ASSIGN(const auto kind, cluster::find_kind(name));
@@ -205,7 +202,7 @@ Result<cost::LayerProfile> invent_layers() {
   return profile;
 }
 
-/// It on 2,048 devices of six kinds.
+/// Runs it on 2,048 devices of six kinds.
 Result<Json> run_many() {
   std::string text = "schema = \"motley.cluster/1\"\nname = \"many\"\n", links;
   int node = 0;

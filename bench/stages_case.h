@@ -11,15 +11,14 @@ namespace motley::bench {
 
 double cpu_seconds();  ///< of this process
 
-/// Of a cluster file: node "n7" of so many devices. memory: "": as the kind's.
+/// Prints node "n7" of a cluster file, with `devices` devices. `memory` "": the kind's.
 std::string node_text(int number, const std::string& kind, int devices, const std::string& memory);
 
-/// What `motley plan --layer-times` says of a cluster: the plan, its program, and what narrower
-/// spaces have.
+/// `motley plan --layer-times` of a cluster: the plan, its program, and restricted spaces.
 struct PlannedCase {
   search::StageOutcome outcome;  ///< with a best plan
   Seconds program;
-  double cpu_seconds = 0;  ///< of planning, reading files and clusters included
+  double cpu_seconds = 0;  ///< of planning, including reading files and clusters
   Restrictions restricted;
 };
 

@@ -21,8 +21,8 @@ struct Gpt {
   double sequence, hidden, blocks, heads, vocabulary;
 };
 
-/// Units of HARP: two a block, embedding and head; a stage is data parallel over its devices. Rates
-/// of matrix products as its configuration has them, reached in full; links as it configures them.
+/// HARP's units: two per block, embedding and head; a stage is data parallel over its devices.
+/// Matrix rates from its configuration, fully reached; links as configured there.
 class HarpCosts : public search::StageCosts {
  public:
   explicit HarpCosts(const Gpt& gpt) : gpt_(gpt) {
@@ -45,7 +45,7 @@ class HarpCosts : public search::StageCosts {
   std::vector<search::LayerWork> work(std::size_t unit, std::int64_t micro) const override {
     const int degree = units_[unit].degree();
     const double rate = units_[unit].pool() == 0 ? 127e12 : 312e12;
-    // Samples do not divide evenly: the fullest device sets the pace.
+    // Samples do not divide evenly: the fullest device is the bottleneck.
     const double samples = std::ceil(static_cast<double>(micro) / degree);
     std::vector<search::LayerWork> all;
     for (std::size_t i = 0; i < layers(); ++i) {
@@ -81,7 +81,7 @@ class HarpCosts : public search::StageCosts {
     if (reach == search::HopReach::kSameHost)
       return search::Hop{Seconds(1e-5), BytesPerSecond(25 * kGiB)};
     if (from.pool == to.pool) return std::nullopt;  // one host each
-    // V100 to A101 is not in the planner's input, but plan E was run over it.
+    // V100 to A101 is not in the planner's input, but plan E ran over it.
     const bool slow = from.pool == 0 || to.pool == 0;
     return search::Hop{Seconds(slow ? 1e-3 : 2e-4), BytesPerSecond(0.625 * kGiB)};
   }
@@ -102,7 +102,6 @@ class HarpCosts : public search::StageCosts {
     if (i > 0 && i + 1 < layers()) return 6 * gpt_.hidden * gpt_.hidden;
     return gpt_.vocabulary * gpt_.hidden;
   }
-  /// Forward of a sample.
   double flops(std::size_t i) const {
     if (i == 0) return 0;
     const double s = gpt_.sequence, h = gpt_.hidden;
@@ -123,7 +122,7 @@ double cpu_now() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// "1:2:0-12;0:4:13-24": sub-cluster, devices, units.
+/// Parses "1:2:0-12;0:4:13-24": sub-cluster, devices, units.
 Result<search::StagePlan> parse_stages(const std::string& text, const HarpCosts& costs,
                                        std::int64_t batch, std::int64_t micro_batches) {
   search::StageReplica replica{{}, batch / micro_batches, batch};

@@ -7,8 +7,8 @@
 
 namespace motley::bench {
 
-/// HARP's measured plans (data/harp) beside Motley's, both simulated over nominal rates: no layer
-/// times are published. Prints its lines and adds a row a model.
+/// Compares HARP's measured plans (data/harp) with Motley's, both simulated over nominal rates, as
+/// no layer times are published. Prints its lines and adds a row per model.
 Result<void> run_harp(const std::string& data, Json& rows);
 
 }  // namespace motley::bench

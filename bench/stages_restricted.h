@@ -10,19 +10,18 @@
 
 namespace motley::bench {
 
-/// What each restriction of the space costs: the best plans' steps in the order of kStageSpaces;
-/// infinite: nothing fits.
+/// The best step under each restriction, in the order of kStageSpaces; infinite: nothing fits.
 struct Restrictions {
   std::vector<double> steps;
   double best() const;
   Json to_json() const;                     ///< by planner; null: nothing fits
-  std::string columns(double whole) const;  ///< steps over that of the whole space
+  std::string columns(double whole) const;  ///< steps over the whole space's
 };
 std::string restriction_heads();
 
 using RestrictedFinder = std::function<Result<search::StageOutcome>(peers::StageSpace)>;
 Result<Restrictions> find_restrictions(const RestrictedFinder& find);
-/// Of the same costs.
+/// The same for these costs.
 Result<Restrictions> find_restrictions(const search::StageQuestion& question);
 
 }  // namespace motley::bench

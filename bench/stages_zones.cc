@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kClusters = 12;
 
-/// In each zone hosts of four A100-40 and of four V100-16.
+/// A cluster whose zones have hosts of four A100-40 and of four V100-16.
 struct ZonedCluster {
   std::string text, name;
 };

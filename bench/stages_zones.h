@@ -7,8 +7,7 @@
 
 namespace motley::bench {
 
-/// Sailor's layer profiles on clusters drawn at random of two or three zones with faster links
-/// inside. Prints its lines and adds a row a cluster.
+/// Plans Sailor's profiles on random clusters of two or three zones: prints lines, adds rows.
 Result<void> run_zones(const std::string& data, Json& rows);
 
 }  // namespace motley::bench

@@ -1,10 +1,10 @@
-// What `motley run` sends to start the ranks of a plan, were each node a machine of its own and the
-// run led from another, and what of it they need, for bench/scale.py:
+// Measures what `motley run` sends to start a plan's ranks, if each node were a machine of its own
+// and the run were led from another, and what the ranks need of it, for bench/scale.py:
 //   bench_start_driver MODEL CLUSTER PLAN FOLDER
-// Ranks are given their files by RankFiles, as run/launch/remote_job.cc does; FOLDER keeps the
-// program and what is to be sent meanwhile. Prints JSON: ranks, hosts, start_bytes and what it is
-// made of (program_bytes, weight_bytes, model_bytes, job_bytes); needed_bytes: each rank's own
-// program and what it keeps in parts of the weights, and the model file once.
+// RankFiles gives ranks their files, as in run/launch/remote_job.cc; FOLDER keeps the program and
+// the files to send meanwhile. Prints JSON: ranks, hosts, start_bytes and its parts (program_bytes,
+// weight_bytes, model_bytes, job_bytes); needed_bytes: each rank's own program and its sharded
+// weights, and the model file once.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -52,7 +52,7 @@ run::Job make_job(const cluster::Cluster& cluster, const plan::Plan& plan, const
   return job;
 }
 
-/// Its instructions, and what it keeps in parts that is in the model file.
+/// Counts its program, and its sharded buffers that are in the model file.
 std::int64_t needed_bytes(const program::DeviceProgram& device) {
   program::Program own;
   own.devices = {device};
@@ -64,7 +64,7 @@ std::int64_t needed_bytes(const program::DeviceProgram& device) {
   return bytes;
 }
 
-/// What goes to one host, but for the data.
+/// Adds everything sent to one host except the data.
 Result<void> add_host(const run::RankFiles& files, const std::string& host, const run::Job& job,
                       Sums& sums) {
   const std::string sent = job.run_dir + "/sent.safetensors";

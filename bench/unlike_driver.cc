@@ -1,5 +1,4 @@
-// Nanoseconds an element of PyTorch's fused update and of ours, in turns: a line each,
-// "OPTIMIZER ELEMENTS FUSED OURS". One thread.
+// Ns per element of PyTorch's fused update and ours: lines "OPTIMIZER ELEMENTS FUSED OURS".
 #include <ATen/Parallel.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
@@ -17,7 +16,7 @@
 namespace motley::run {
 namespace {
 
-constexpr std::int64_t kUpdatesOf = 1 << 23;  // elements in one timing
+constexpr std::int64_t kUpdatesOf = 1 << 23;  // elements per timing
 constexpr int kTimings = 9;
 
 double time_once(const std::function<void()>& update, std::int64_t elements) {

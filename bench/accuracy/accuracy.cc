@@ -1,6 +1,5 @@
-// How far predictions are from measurements: one row a data set and question. Reads the measured
-// sets of the folder DATA, and what `make bench-own_runs` wrote, and says which are missing.
-// Usage: bench_accuracy DATA OWN.json OUT.json
+// Measures errors of predictions, a row per data set and question, over the sets in DATA and the
+// output of `make bench-own_runs`. Usage: bench_accuracy DATA OWN.json OUT.json
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// Times carried from one device kind to another: the operators of transformer blocks (kinds.cc) on
-// each kind from those measured on another.
+// Predicts transformer blocks' operators (kinds.cc) on each device kind from another kind's times.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -15,8 +14,7 @@ namespace {
 using Pass = peers::KindSample BlockOperator::*;
 constexpr int kShares = 20;  // steps from 0 to 1 in which the share is fitted
 
-/// A block in three sums, of which the share takes the second and leaves the third:
-/// launch + share carried + (1 - share) figures.
+/// A block as launch + share carried + (1 - share) figures.
 struct CarriedBlock {
   double launch = 0, carried = 0, figures = 0, measured = 0;
   double at(double share) const { return launch + share * carried + (1 - share) * figures; }
@@ -50,7 +48,7 @@ class Kinds {
     for (const auto& [name, blocks] : blocks_) names.push_back(name);
     return names;
   }
-  /// Of all kinds but some, the one from which `wanted` is carried.
+  /// Returns the kind from which `wanted` is carried, of all kinds not in `without`.
   std::string nearest(const std::string& wanted, const std::vector<std::string>& without) const {
     std::vector<cluster::PlanningKind> measured;
     for (const auto& [name, figures] : figures_)
@@ -58,7 +56,7 @@ class Kinds {
         measured.push_back(figures);
     return std::string(cost::nearest_kind(figures_.at(wanted), measured)->name);
   }
-  /// Blocks of both kinds; the operators' figures by efficiencies that know `there` not, nor `out`.
+  /// Returns blocks of both kinds, with figures by efficiencies fitted without `there` and `out`.
   Result<CarriedBlocks> carry(const std::string& here, const std::string& there,
                               const std::string& out, Pass pass) const {
     std::vector<peers::KindSample> samples;
@@ -93,7 +91,7 @@ class Kinds {
   std::map<std::string, cluster::PlanningKind> figures_;
 };
 
-/// Of the least mean error.
+/// Finds the share of least mean error.
 double fit_share(const CarriedBlocks& blocks) {
   double best = 0, least = INFINITY;
   for (int step = 0; step <= kShares; ++step) {
@@ -107,8 +105,7 @@ double fit_share(const CarriedBlocks& blocks) {
   return best;
 }
 
-/// Predictions for one kind from some others; share and intervals from the kinds beside it, each
-/// carried in the same way.
+/// Predicts one kind from some others; the rest give share and interval in the same way.
 Result<void> add_cases(const Kinds& kinds, const std::string& wanted, bool from_nearest, Pass pass,
                        std::vector<Case>& cases) {
   CarriedBlocks known, asked;
@@ -139,7 +136,7 @@ Result<Row> carried_row(const Kinds& kinds, bool from_nearest, Pass pass) {
               "the shortest operator there, efficiencies and share from the other kinds",
               is_forward ? "forward" : "backward",
               from_nearest ? "the other kind of the nearest f16 rate" : "each other kind")};
-  row.to_reach = 0.168;  // what figures alone reach, forward
+  row.to_reach = 0.168;  // reached by figures alone, forward
   for (const std::string& wanted : kinds.names())
     MOTLEY_RETURN_IF_ERROR(add_cases(kinds, wanted, from_nearest, pass, row.cases));
   return row;

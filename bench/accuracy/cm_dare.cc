@@ -17,8 +17,8 @@ namespace {
 using peers::CmDareCheckpoint;
 using peers::CmDareSpeed;
 
-/// Cores and bandwidth of device memory, from the makers' data sheets: one of the two processors of
-/// a K80, P100 and V100 of 16 GB. The V100's peak is its data sheet's; the set has the others'.
+/// Cores and memory bandwidth from the makers' data sheets: one of a K80's two processors, a P100
+/// and V100 of 16 GB. The V100's peak is from its data sheet; the set has the others'.
 struct Chip {
   double cores = 0;
   BytesPerSecond bandwidth;
@@ -28,8 +28,7 @@ constexpr Chip kK80{2496, BytesPerSecond(240e9)}, kP100{3584, BytesPerSecond(732
 constexpr double kV100Peak = 15.7e12;
 constexpr double kReferenceClock = 824e6;  // of the K80, 1/s
 
-/// Start-up of an operator takes a number of clock cycles, however many cores there are. A core
-/// does a multiply-add, 2 flops, a cycle.
+/// Scales an operator's start-up by clock cycles; a core does 2 flops per cycle.
 peers::DeviceRates rates(double peak, const Chip& chip) {
   const double clock = peak / (2 * chip.cores);
   return {peak, chip.bandwidth, kReferenceClock / clock};
@@ -44,17 +43,17 @@ double mean_seconds(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-/// Something measured of a model: one fit predicts all models that were left out of it.
+/// A measurement of a model. One fit predicts all models that were left out of it.
 struct Item {
   std::string model;
   std::vector<double> readings;
 };
 
-/// Predictions of all items by a fit that does not see the models in `left_out`.
+/// Predicts all items by a fit without the models in `left_out`.
 using FitWithout =
     std::function<Result<std::vector<double>>(const std::set<std::string>& left_out)>;
 
-/// Leave-one-model-out: every reading of every item. The interval's residuals are those of the
+/// Leaves one model out, for every reading of every item. The interval's residuals are those of the
 /// other models' readings, each predicted by a fit without it and without the model in question.
 Result<std::vector<Case>> leave_one_out(const std::vector<Item>& items, const FitWithout& fit) {
   std::vector<Case> cases;
@@ -75,8 +74,8 @@ Result<std::vector<Case>> leave_one_out(const std::vector<Item>& items, const Fi
 
 /// What a prediction may know of the machine.
 enum class Host {
-  kUnknown,  ///< its drag is taken as 1
-  kShared,   ///< other models were measured in the same session: their drag
+  kUnknown,  ///< its drag is assumed to be 1
+  kShared,   ///< other models' drag in the same session
 };
 
 FitWithout roofline_fit(const std::vector<CmDareSpeed>& speeds, Host host) {
@@ -125,8 +124,7 @@ Result<Row> step_row(const StepRow& row, const std::vector<CmDareSpeed>& all) {
              row.published, row.to_reach, std::move(cases)};
 }
 
-/// Steps on a V100, of which no fit sees any: the fit of K80 and P100 with the V100's rates, and
-/// the model's own P100 step transferred.
+/// Predicts unseen V100 steps: by the other kinds' fit, and transferred from the model's P100 step.
 Result<std::vector<Row>> v100_rows(const std::string& folder,
                                    const std::vector<CmDareSpeed>& speeds) {
   std::vector<peers::RooflineSample> samples;

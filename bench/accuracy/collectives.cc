@@ -1,5 +1,4 @@
-// All-reduces of NCCL that others measured: by size (fit_collective) and by number of ranks
-// (fit_transport).
+// NCCL all-reduces measured by others: by size (fit_collective) and by ranks (fit_transport).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,10 +14,10 @@ namespace motley::bench {
 namespace {
 
 using Samples = std::vector<cost::CollectiveSample>;
-/// Number of ranks -> samples ordered by size.
+/// Samples ordered by size, by number of ranks.
 using Curves = std::map<int, Samples>;
 
-/// nccl-tests on one node; in-place times, the second pair of columns.
+/// Reads nccl-tests on one node; in-place times, the second pair of columns.
 Result<Curves> read_vtrain(const std::string& data, const std::string& kind) {
   Curves curves;
   for (int ranks = 2; ranks <= 8; ++ranks) {
@@ -36,7 +35,7 @@ Result<Curves> read_vtrain(const std::string& data, const std::string& kind) {
   return curves;
 }
 
-/// All-reduces of 16-bit floats inside one node, by device kind.
+/// Reads all-reduces of 16-bit floats inside one node, by device kind.
 Result<std::map<std::string, Curves>> read_sailor(const std::string& data) {
   MOTLEY_ASSIGN(const peers::CsvTable table,
                 peers::CsvTable::read(data + "/sailor/ops/collectives_fp16.csv"));
@@ -126,7 +125,7 @@ Result<Row> pcie_row(const std::map<std::string, Curves>& kinds) {
   return row;
 }
 
-/// One curve: every fourth size is fitted, the next gives the interval, the others are predicted.
+/// Adds one curve: of four sizes one is fitted, the next gives the interval, two are predicted.
 Result<void> add_curve(const Samples& samples, Row& row) {
   Samples fitted;
   for (std::size_t i = 0; i < samples.size(); i += 4) fitted.push_back(samples[i]);
@@ -143,7 +142,7 @@ Result<void> add_curve(const Samples& samples, Row& row) {
   return {};
 }
 
-/// What a plan is priced by: some numbers of ranks are in the store, the others lie between them.
+/// Predicts as for a plan: some numbers of ranks are in the store, the others lie between them.
 Result<Row> between_row(const std::string& kind, const Curves& curves) {
   Row row{"NCCL all-reduce, ranks between, " + kind,
           "time",
@@ -198,7 +197,7 @@ Rows collective_rows(const std::string& data) {
     }
   }
   MOTLEY_ASSIGN(Row between, between_row("A100", a100));
-  // Cube mesh: links differ by which ranks are joined, so no number of ranks says much of another.
+  // Cube mesh: links depend on the joined ranks, so one number of ranks tells little about another.
   MOTLEY_ASSIGN(Row cube_mesh, between_row("V100", v100));
   return std::vector<Row>{switched, pcie, between, cube_mesh, nccl_tests, sailor};
 }

@@ -1,7 +1,7 @@
 // HeteroG's table of four data-parallel variants (CoNEXT 2020): eight models on 8 and 12 unequal
-// GPUs, in equal parts (EV) or with two replicas on each V100 (CP), gradients summed by parameter
-// servers (PS) or all-reduce (AR). heterog/README.md has the model with its sources. In
-// short, a step is
+// GPUs, in equal parts (EV) or with two replicas per V100 (CP), gradients summed by parameter
+// servers (PS) or all-reduce (AR). The model and its sources are in heterog/README.md. In short, a
+// step is
 //
 //   input: the samples of other machines leave the first machine, one stream
 //   compute: on each GPU launches * 10 us + flops / (0.55 peak) + bytes / (0.75 bandwidth)
@@ -27,43 +27,43 @@
 namespace motley::bench {
 namespace {
 
-// What single-GPU training reaches of the peaks: 142, 154 and 91.8 images/s of Inception-v3, VGG16
-// and ResNet-152 on one P100 (TensorFlow's own benchmarks of 2017) need 0.44, 0.69 and 0.57 of the
-// arithmetic if three quarters of the memory bandwidth are reached and a launch takes 10 us.
+// Share of the peaks in single-GPU training: 142, 154 and 91.8 images/s of Inception-v3, VGG16 and
+// ResNet-152 on one P100 (TensorFlow's own benchmarks of 2017) need 0.44, 0.69 and 0.57 of the
+// arithmetic, at three quarters of the memory bandwidth and 10 us per launch.
 constexpr double kArithmeticShare = 0.55, kMemoryShare = 0.75, kLaunch = 10e-6;
-/// Of Ethernet's rate, for bulk transfers by RDMA.
+/// Share of Ethernet's rate for bulk transfers by RDMA.
 constexpr double kServerShare = 0.9;
-/// Momentum: gradient, parameter and velocity read, the last two written.
+/// Momentum: reads gradient, parameter and velocity, writes the last two.
 constexpr double kUpdateTransfers = 5;
 
-/// What CP gives two replicas.
+/// The kind that gets two replicas in CP.
 constexpr std::string_view kStronger = "v100-16g";
 
 /// Free constants of the cluster and its runtime.
 enum Free {
-  kCollectiveShare,  ///< of the slowest NIC's rate that a ring reaches
-  kCollectiveDelay,  ///< s, of each all-reduce
-  kMessageDelay,     ///< s, of each message of a machine to or from a server
-  kInputRate,        ///< bytes/s at which the first machine hands samples out
+  kCollectiveShare,  ///< ring's share of the slowest NIC's rate
+  kCollectiveDelay,  ///< s, per all-reduce
+  kMessageDelay,     ///< s, per message of a machine to or from a server
+  kInputRate,        ///< bytes/s of samples from the first machine
   kFreeCount
 };
 using Constants = std::array<double, kFreeCount>;
 constexpr Constants kStart = {0.5, 335e-6, 100e-6, 1e9};
 
 struct Segment {
-  double launches = 0, flops = 0, fixed_bytes = 0, bytes = 0;  // flops and bytes: a sample
+  double launches = 0, flops = 0, fixed_bytes = 0, bytes = 0;  // flops and bytes: per sample
 };
 
-/// A variable and what runs up to its gradient.
+/// A variable and the work up to its gradient.
 struct Variable {
   double bytes = 0;
-  double looked_up_bytes = 0;  ///< a sample; 0 = the gradient is dense
+  double looked_up_bytes = 0;  ///< per sample; 0 = the gradient is dense
   Segment forward, backward;
 };
 
 struct Training {
   std::string name;
-  double input_bytes = 0;           ///< a sample
+  double input_bytes = 0;           ///< per sample
   std::vector<Variable> variables;  ///< in order of their gradients
 };
 
@@ -73,7 +73,7 @@ struct Machine {
   double nic = 0;  ///< bytes/s each way
 };
 
-/// When each machine's NIC is free again, into it and out of it.
+/// When each machine's NIC is free again, in and out.
 struct Queues {
   std::vector<double> in, out;
 };
@@ -82,20 +82,20 @@ struct Queues {
 struct Gathered {
   std::size_t server = 0;
   double ready = 0;  ///< s: at the slowest replica
-  double end = 0;    ///< s: all received, but for the delays of messages
-  double back = 0;   ///< bytes that go back to each GPU
+  double end = 0;    ///< s: all received, without message delays
+  double back = 0;   ///< bytes returned to each GPU
 };
 
-/// A published value and all that does not depend on the free constants.
+/// A published value with everything that does not depend on the free constants.
 struct Measured {
   const Training* training = nullptr;
   bool is_all_reduce = false;
   std::vector<Machine> machines;
   std::vector<double> replicas;    ///< of each machine
-  double batch = 0, samples = 0;   ///< of all, of a replica
-  std::vector<double> ready;       ///< s from the start of computing to each variable's gradients
-  std::vector<Gathered> gathered;  ///< with servers: of each variable
-  Queues queues;                   ///< with servers: once all is gathered
+  double batch = 0, samples = 0;   ///< of all; of a replica
+  std::vector<double> ready;       ///< s from the start of compute to each variable's gradients
+  std::vector<Gathered> gathered;  ///< with servers: by variable
+  Queues queues;                   ///< with servers: after gathering
   double update = 0;               ///< s
   double seconds = 0;
 };
@@ -136,7 +136,7 @@ Result<std::vector<Variable>> read_variables(const std::string& path) {
   return variables;
 }
 
-/// Name in the published table, and of the exported graph.
+/// Names in the published table, and of the exported graph.
 constexpr std::array<std::pair<const char*, const char*>, 8> kModels = {{
     {"VGG-19", "vgg19"},
     {"ResNet200", "resnet200"},
@@ -166,7 +166,7 @@ Result<std::vector<Training>> read_trainings() {
   return trainings;
 }
 
-/// Name in the published table, and of the table of kinds.
+/// Names in the published table, and in the table of kinds.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kKinds = {{
     {"V100", kStronger},
     {"GTX1080Ti", "gtx1080ti"},
@@ -194,8 +194,7 @@ Result<std::vector<Machine>> read_machines(const std::string& path) {
   return machines;
 }
 
-/// The first `gpus` GPUs: all, or as the paper's 8 two each of the first machines; none if there
-/// are not as many.
+/// Returns the first `gpus` GPUs: all, or as the paper's 8 two of each machine; none if too few.
 std::vector<Machine> first_gpus(std::vector<Machine> machines, std::int64_t gpus) {
   std::int64_t all = 0;
   for (const Machine& machine : machines) all += machine.gpus;
@@ -216,7 +215,7 @@ double compute_seconds(const Segment& segment, double samples, const cluster::Pl
              (kMemoryShare * kind.memory_bandwidth.value);
 }
 
-/// When the slowest replica has each gradient. Replicas of one GPU take turns.
+/// Returns when the slowest replica has each gradient. Replicas of one GPU run one after another.
 std::vector<double> ready_times(const Measured& measured) {
   std::vector<double> ready(measured.training->variables.size(), 0.0);
   for (std::size_t m = 0; m < measured.machines.size(); ++m) {
@@ -234,7 +233,7 @@ std::vector<double> ready_times(const Measured& measured) {
   return ready;
 }
 
-/// One queue of ring all-reduces. Gradients of look-ups are exchanged dense.
+/// Returns the end of one queue of ring all-reduces. Gradients of look-ups are exchanged dense.
 double all_reduce_end(const Measured& measured, const Constants& constants) {
   double gpus = 0, nic = measured.machines.front().nic;
   for (const Machine& machine : measured.machines) {
@@ -250,11 +249,11 @@ double all_reduce_end(const Measured& measured, const Constants& constants) {
   return end;
 }
 
-/// The machines' NICs, which carry one transfer after the other each way.
+/// The machines' NICs, which carry one transfer at a time each way.
 struct Nics {
   explicit Nics(const Measured& of) : measured(of), in(of.queues.in), out(of.queues.out) {}
 
-  /// When all replicas of other machines have sent `bytes` to `server`, from `ready` on.
+  /// Returns when all replicas of other machines have sent `bytes` to `server`, from `ready` on.
   double gather_end(std::size_t server, double ready, double bytes) const {
     double end = received(server, ready, bytes);
     for (std::size_t m = 0; m < out.size(); ++m)
@@ -268,7 +267,7 @@ struct Nics {
       if (m != server) out[m] = sent(m, ready, bytes);
   }
 
-  /// The end of sending `bytes` to each GPU of the other machines; its replicas share them.
+  /// Returns the end of sending `bytes` to each GPU of the other machines; its replicas share them.
   double scatter(std::size_t server, double ready, double bytes) {
     double end = 0, others = 0;
     for (std::size_t m = 0; m < in.size(); ++m) {
@@ -295,8 +294,8 @@ struct Nics {
   std::vector<double> in, out;
 };
 
-/// Each variable's server is the machine that would have its gradients first. Those of look-ups are
-/// sent as the rows of the samples seen, and come back as those of the whole batch.
+/// Assigns each variable to the machine that has its gradients first. Look-up gradients are sent as
+/// the rows of the replica's samples, and return as those of the whole batch.
 void gather_all(Measured& measured) {
   measured.queues.in.assign(measured.machines.size(), 0.0);
   measured.queues.out = measured.queues.in;
@@ -318,8 +317,8 @@ void gather_all(Measured& measured) {
   measured.queues = {nics.in, nics.out};
 }
 
-/// Messages of a variable: its gradients of each replica in, its value to each GPU back. The
-/// machines handle them side by side, each in order.
+/// Returns the end of all messages: each variable's gradients in from each replica, its value back
+/// to each GPU. The machines handle them in parallel, each in order.
 double servers_end(const Measured& measured, const Constants& constants) {
   double messages = sum(measured.replicas);
   for (const Machine& machine : measured.machines) messages += static_cast<double>(machine.gpus);
@@ -340,7 +339,6 @@ double servers_end(const Measured& measured, const Constants& constants) {
   return end;
 }
 
-/// Seconds of a step.
 double predict(const Measured& measured, const Constants& constants) {
   const double here = measured.replicas.front() / sum(measured.replicas);
   const double input =
@@ -354,7 +352,6 @@ double predict(const Measured& measured, const Constants& constants) {
 
 constexpr std::array<const char*, 4> kVariants = {"ev_ps_s", "ev_ar_s", "cp_ps_s", "cp_ar_s"};
 
-/// Variants in the order of kVariants.
 Measured make_case(const Training& training, const std::vector<Machine>& machines, double batch,
                    std::size_t variant) {
   Measured measured{.training = &training, .machines = machines};
@@ -405,8 +402,7 @@ Result<std::vector<Measured>> read_cases(const std::string& folder,
 
 using Names = std::set<std::string>;
 
-/// Mean |ln(predicted / measured)| over the models that are not left out: a model that the form
-/// does not fit counts no more than its distance.
+/// Returns the mean |ln(predicted / measured)| of models not left out: outliers count linearly.
 double loss(const std::vector<Measured>& cases, const Constants& constants, const Names& left_out) {
   double total = 0, count = 0;
   for (const Measured& measured : cases) {
@@ -417,8 +413,7 @@ double loss(const std::vector<Measured>& cases, const Constants& constants, cons
   return total / count;
 }
 
-/// Moves one constant at a time by a factor while that helps, with factors from 1.5 to 1.01 (Hooke
-/// and Jeeves, 1961).
+/// Moves constants singly by factors from 1.5 to 1.01 while it helps (Hooke and Jeeves, 1961).
 Constants fit(const std::vector<Measured>& cases, const Names& left_out) {
   Constants best = kStart;
   double least = loss(cases, best, left_out);
@@ -438,7 +433,7 @@ Constants fit(const std::vector<Measured>& cases, const Names& left_out) {
   return best;
 }
 
-/// measured / predicted - 1 of the other models, each left out together with `name`.
+/// Returns measured / predicted - 1 of the other models, each left out together with `name`.
 std::vector<double> residuals_without(const std::vector<Measured>& cases, const std::string& name) {
   std::vector<double> residuals;
   for (const auto& [other, graph] : kModels) {
@@ -452,7 +447,7 @@ std::vector<double> residuals_without(const std::vector<Measured>& cases, const 
   return residuals;
 }
 
-/// A prediction of each case by constants of the other seven models.
+/// Predicts each case by constants of the other seven models.
 std::vector<Case> leave_one_out(const std::vector<Measured>& cases) {
   std::vector<Case> predicted(cases.size());
   for (const auto& [name, graph] : kModels) {
@@ -467,7 +462,7 @@ std::vector<Case> leave_one_out(const std::vector<Measured>& cases) {
   return predicted;
 }
 
-/// The variants of a row, fastest first, by measurement or prediction.
+/// Orders a row's variants, fastest first, by measurement or prediction.
 template <typename Value>
 std::array<std::size_t, 4> order_of(std::size_t first, const Value& value) {
   std::array<std::size_t, 4> order = {0, 1, 2, 3};

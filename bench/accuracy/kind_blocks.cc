@@ -24,9 +24,9 @@ struct Model {
 constexpr std::array kModels = {Model{"OPT-350", 1024, 16}, Model{"GPT-Neo-2.7", 2560, 32},
                                 Model{"OPT-30", 7168, 56}};
 constexpr double kSequence = 2048;
-constexpr std::size_t kOperators = 13;  // of a block
+constexpr std::size_t kOperators = 13;  // per block
 
-/// Work of an operator of a block at one micro-batch; `width`: bytes an element.
+/// Returns the work of a block's operator at one micro-batch; `width`: bytes per element.
 std::optional<cost::OperatorWork> operator_work(const std::string& name, double samples,
                                                 const Model& model, double width) {
   const double tokens = samples * kSequence, h = model.hidden;
@@ -52,7 +52,7 @@ std::optional<cost::OperatorWork> operator_work(const std::string& name, double 
   return std::nullopt;
 }
 
-/// Matrix units compute f32 as tf32 in the programs that were measured.
+/// Returns the matrix rate; the measured programs compute f32 as tf32 in matrix units.
 double matrix_rate(const cluster::PlanningKind& kind, bool is_half) {
   if (is_half) return kind.peak.f16.value_or(kind.peak.f32).value;
   return kind.peak.tf32.value_or(kind.peak.f32).value;
@@ -80,7 +80,7 @@ Result<void> read_blocks(const std::string& path, bool is_half, KindBlocks& bloc
     MOTLEY_ASSIGN(columns[name], table.column(name));
   }
   for (std::size_t row = 0; row < table.rows(); ++row) {
-    // Operators of several devices hold the sums between them.
+    // Operators of several devices include the sums between them.
     if (table.text(row, columns["tp"]) != "1" || table.text(row, columns["algo"]) != "0") continue;
     const GpuName* gpu = find_name(kGpus, table.text(row, columns["gpu"]), &GpuName::in_data);
     const Model* model = find_name(kModels, table.text(row, columns["model"]), &Model::name);

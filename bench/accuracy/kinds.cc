@@ -1,6 +1,5 @@
-// Device kinds never measured: forward operators of transformer blocks (Sailor's operator times,
-// f16 and f32) on six GPU kinds, each predicted from its data sheet with the efficiencies that fit
-// the five others.
+// Unmeasured device kinds: forward operators of transformer blocks (Sailor's operator times, f16
+// and f32) on six GPU kinds, each predicted from its data sheet with the other five's efficiencies.
 #include <map>
 
 #include "bench/accuracy/kind_blocks.h"
@@ -15,7 +14,7 @@ double predict(const peers::KindSample& sample, const cost::KindEfficiency& effi
          sample.byte_seconds / efficiency.bytes;
 }
 
-/// Residuals of each kind among `others` when it is left out too: what an interval may rest on.
+/// Returns residuals of each of the other kinds when it is left out too, as the interval's basis.
 Result<std::vector<double>> inner_residuals(
     const std::map<std::string, std::vector<peers::KindSample>>& by_kind,
     const std::string& left_out) {

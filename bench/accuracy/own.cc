@@ -1,4 +1,4 @@
-// Motley's own runs: what bench/own_runs.py predicted and measured.
+// Motley's own runs: predictions and measurements of bench/own_runs.py.
 #include "bench/accuracy/row.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"

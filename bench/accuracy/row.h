@@ -8,7 +8,6 @@
 
 namespace motley::bench {
 
-/// One predicted case: what was said and what was measured.
 struct Case {
   cost::PredictionInterval predicted;
   double measured = 0;  ///< > 0
@@ -18,14 +17,13 @@ struct Case {
 struct Row {
   std::string set;        ///< "vtrain: 10 % of the rows"
   std::string metric;     ///< "time", "memory", ...
-  std::string protocol;   ///< what was fitted on what, and what was predicted
-  std::string published;  ///< error of others on the same cases, with its kind; "" = none
+  std::string protocol;   ///< what was fitted to what, and what was predicted
+  std::string published;  ///< others' error on the same cases, with its kind; "" = none
   double to_reach = 0;    ///< mean absolute relative error
   std::vector<Case> cases;
 };
 
-/// The rows of one data set, read from `data` (the folder of MOTLEY_DATA).
-/// Errors name the file that is missing.
+/// Return the rows of a data set in `data` (the folder of MOTLEY_DATA). Errors name missing files.
 using Rows = Result<std::vector<Row>>;
 Rows vtrain_rows(const std::string& data);
 Rows sailor_rows(const std::string& data);
@@ -35,7 +33,7 @@ Rows heterog_rows(const std::string& data);
 Rows kind_rows(const std::string& data);
 Rows carried_rows(const std::string& data);
 Rows collective_rows(const std::string& data);
-/// What bench/own_runs.py wrote.
+/// Returns the rows that bench/own_runs.py wrote.
 Rows own_rows(const std::string& path);
 
 }  // namespace motley::bench

@@ -1,5 +1,4 @@
-// Sailor's measured plans: step time and peak memory of OPT-350M on GH200 from its layer profiles
-// and network fits.
+// Sailor's measured plans: time and memory of OPT-350M on GH200 from layer profiles, network fits.
 #include "motley/cost/layers/sailor.h"
 
 #include <fmt/format.h>
@@ -24,12 +23,12 @@ using cost::SailorPlan;
 constexpr const char* kModel = "OPT-350";
 constexpr const char* kKind = "GH-96";
 constexpr int kDevicesPerHost = 4;
-// The set's README: its second measurement of memory is another plan's, to the byte.
+// By the set's README, its second memory measurement equals another plan's to the byte.
 constexpr const char* kWrongSecondMemory = "plan_config_N32_D8.json";
 
 struct MeasuredPlan {
   cost::PipelinePlan plan;
-  double seconds = 0, bytes = 0;  // means of the measurements there are
+  double seconds = 0, bytes = 0;  // means of the available measurements
 };
 
 struct Inputs {
@@ -93,13 +92,12 @@ Result<Inputs> read_inputs(const std::string& folder) {
   return inputs;
 }
 
-/// Memory that no tensor holds.
 struct RuntimeMemory {
   double context = 0;             // bytes
   double allocator_overhead = 1;  // reserved / in use
 };
 
-/// What another runtime's runs on the same machines say about memory that no tensor holds.
+/// Estimates the memory outside of tensors from another runtime's runs on the same machines.
 Result<RuntimeMemory> other_runtime(const std::string& folder) {
   MOTLEY_ASSIGN(const peers::CsvTable table,
                 peers::CsvTable::read(folder + "/ops/aceso_runtime_gh200_opt350_memory.csv"));
@@ -117,14 +115,13 @@ Result<RuntimeMemory> other_runtime(const std::string& folder) {
   return RuntimeMemory{upper_median(contexts), upper_median(overheads)};
 }
 
-/// A prediction that is linear in one constant, and its measurement.
+/// A prediction linear in one constant, and its measurement.
 struct Line {
   double base = 0, slope = 0, measured = 0;
   double at(double constant) const { return base + slope * constant; }
 };
 
-/// The constant of the least sum of absolute relative errors: a weighted median. Cases in `without`
-/// do not count.
+/// Finds the constant of least absolute relative errors (a weighted median) outside of `without`.
 double fit(const std::vector<Line>& lines, const std::vector<std::size_t>& without) {
   std::vector<std::pair<double, double>> implied;  // constant, weight
   double sum = 0;
@@ -144,8 +141,8 @@ double fit(const std::vector<Line>& lines, const std::vector<std::size_t>& witho
   return 1;
 }
 
-/// Cases whose constant is fitted on all others; the interval's residuals are those of the others,
-/// each with a constant that knows neither it nor the case.
+/// Predicts each case with a constant fitted to all others. The interval's residuals are those of
+/// the others, each with a constant fitted without it and the case.
 std::vector<Case> leave_one_out(const std::vector<Line>& lines, double least) {
   std::vector<Case> cases;
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -160,7 +157,7 @@ std::vector<Case> leave_one_out(const std::vector<Line>& lines, double least) {
   return cases;
 }
 
-/// Nothing is fitted: the constant is given.
+/// Predicts with a given constant; fits nothing.
 std::vector<Case> as_given(const std::vector<Line>& lines, double constant) {
   std::vector<Case> cases;
   for (std::size_t i = 0; i < lines.size(); ++i) {
@@ -173,7 +170,7 @@ std::vector<Case> as_given(const std::vector<Line>& lines, double constant) {
   return cases;
 }
 
-/// The plan as its runtime runs it: sends block and carry whole activations.
+/// Prices a plan as its runtime runs it: sends block and carry whole activations.
 Result<search::StagePrice> price(const Inputs& inputs, const cost::PipelinePlan& plan,
                                  const search::StageRuntime& runtime) {
   const auto pools = search::pools_of(plan, kDevicesPerHost);
@@ -194,7 +191,7 @@ Result<std::vector<Line>> time_lines(const Inputs& inputs, const search::StageRu
   return lines;
 }
 
-/// Peak memory over the context. The allocator's overhead is on everything but the gradients' copy.
+/// Returns peak memory beside the context; the allocator's overhead excludes the gradients' copy.
 Result<std::vector<Line>> memory_lines(const Inputs& inputs, double allocator_overhead) {
   std::vector<Line> lines;
   search::StageRuntime without = search::blocking_runtime();

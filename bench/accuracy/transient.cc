@@ -28,11 +28,11 @@ struct Cluster {
   std::int64_t workers = 0;
 };
 
-/// What all rows of cluster speed start from: single workers, one curve of a cluster.
+/// The common start of all rows of cluster speed: single workers, and one curve of a cluster.
 struct Fitted {
   peers::ServerFit server;
-  std::vector<double> residuals;        ///< of the points of the curve, each left out of the fit
-  std::map<std::string, Seconds> step;  ///< of one worker of a kind
+  std::vector<double> residuals;        ///< of the curve's points, each left out of the fit
+  std::map<std::string, Seconds> step;  ///< of one worker, by kind
 };
 
 Result<double> mean_speed(const std::string& folder, const std::string& cluster) {
@@ -95,8 +95,8 @@ std::vector<Cluster> two_server_clusters() {
   return clusters;
 }
 
-/// Four workers, `remote` of them far from the server. A step of a remote worker is longer by
-/// `delay`, whatever its device: the round trips of the messages.
+/// Predicts four workers, `remote` of them far from the server. A remote worker's step is longer by
+/// `delay`, for any device: the messages' round trips.
 Result<double> split_speed(const Fitted& fitted, const std::string& gpu, std::int64_t remote,
                            Seconds delay) {
   const Seconds step = fitted.step.at(gpu);
@@ -106,8 +106,7 @@ Result<double> split_speed(const Fitted& fitted, const std::string& gpu, std::in
   return speed.steps_per_second;
 }
 
-/// The delay that makes one remote worker among four K80 as slow as it was: bisection, as speed
-/// falls with the delay.
+/// Fits the delay to the speed with one remote worker among four K80, by bisection.
 Result<Seconds> fit_delay(const std::string& folder, const Fitted& fitted) {
   MOTLEY_ASSIGN(const double measured, mean_speed(folder, "experiment_cross_region/3e1c"));
   double low = 0, high = 10;
@@ -137,10 +136,10 @@ Result<Row> cross_region_row(const std::string& folder, const Fitted& fitted) {
   return row;
 }
 
-/// Runs of one size: the undisturbed ones say how fast a worker is, in all zones and in each.
+/// Runs of one size: the undisturbed ones give a worker's speed, over all zones and in each.
 struct Calibration {
   double duration_s = 0;               ///< median of the undisturbed runs
-  std::map<std::string, double> drag;  ///< of a zone: duration / duration_s
+  std::map<std::string, double> drag;  ///< by zone: duration / duration_s
   double delay_s = 0;
 };
 
@@ -157,7 +156,7 @@ Calibration calibrate(const std::vector<peers::TransientRun>& runs) {
   return calibration;
 }
 
-/// Each worker that is there does its share of the undisturbed speed, as far as `presences` say.
+/// Predicts a run: each present worker (`presences_of`) has its share of the undisturbed speed.
 Result<double> predict(const peers::TransientRun& run, const Calibration& calibration) {
   const auto drag = calibration.drag.find(run.zone);
   const double duration =

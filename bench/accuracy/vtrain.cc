@@ -17,9 +17,9 @@ using peers::TransformerJob;
 using peers::TransformerRun;
 
 constexpr std::size_t kDraws = 20;
-// No clock gave them: they are linear in the micro-batches to the last digit.
+// Not from a clock: they are linear in the micro-batches to the last digit.
 constexpr const char* kOrigin = "times composed from traced layers, see peers/steps/README.md";
-constexpr std::size_t kShare = 10;  // one row of this many is fitted
+constexpr std::size_t kShare = 10;  // one row in this many is fitted
 // NVIDIA A100 80 GB, data sheet: dense fp16 and memory.
 constexpr peers::DevicePeaks kPeaks = {312e12, BytesPerSecond(2039e9)};
 
@@ -35,7 +35,7 @@ Split split_by(const std::vector<TransformerRun>& runs,
   return split;
 }
 
-/// A tenth of the runs, drawn without replacement.
+/// Draws a tenth of the runs without replacement.
 Split draw(std::vector<TransformerRun> runs, std::uint64_t seed) {
   SplitMix64 random(seed);
   for (std::size_t i = runs.size(); i > 1; --i) std::swap(runs[i - 1], runs[random.below(i)]);

@@ -1,5 +1,4 @@
-// Time wasted on checkpoints and by losses, where lifetimes are replayed and each machine trains
-// for itself: work since the last checkpoint is lost with it.
+// Time wasted by checkpoints and losses over replayed lifetimes, where each machine trains alone.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -16,10 +15,10 @@ namespace motley::bench {
 namespace {
 
 constexpr double kForecastEvery = 3600, kNearTheLimit = 86040;
-constexpr int kBegins = 20;  // trainings on each machine, that begin so long after each other
+constexpr int kBegins = 20;  // trainings on each machine, kBeginEvery apart
 constexpr double kBeginEvery = 60;
 
-/// The next interval of a machine that is there at `now`.
+/// Returns the next interval of a machine that is present at `now`.
 using Interval = std::function<Seconds(const elastic::RentedMachine&, Seconds now)>;
 
 struct Waste {
@@ -27,8 +26,8 @@ struct Waste {
   double share() const { return (saving + lost) / lived; }
 };
 
-/// One life: work, save, work. Who is taken back loses the work since the last checkpoint; who
-/// comes near the limit, which is known beforehand, saves in time under every policy.
+/// Replays one life: work, save, work. A revocation loses the work since the last checkpoint. Near
+/// the limit, which is known beforehand, every policy saves in time.
 void live(const elastic::RentedMachine& machine, Seconds late, Seconds save,
           const Interval& interval, Waste& waste) {
   const double end =
@@ -47,7 +46,7 @@ void live(const elastic::RentedMachine& machine, Seconds late, Seconds save,
   }
 }
 
-/// Forecasts of every hour: what ended before it.
+/// Hourly forecasts from what ended before.
 class Forecasts {
  public:
   explicit Forecasts(const std::vector<peers::DatedLife>& lives) : lives_(lives) {}
@@ -55,7 +54,7 @@ class Forecasts {
     const double hour = std::floor(now.value / kForecastEvery) * kForecastEvery;
     const auto found = made_.find(hour);
     if (found != made_.end()) return found->second;
-    elastic::Lifetimes known;  // forecast() sees no event behind its time
+    elastic::Lifetimes known;  // forecast() ignores later events
     for (const auto& life : lives_) known.add(life.name, life.machine);
     return made_.emplace(hour, known.forecast(Seconds(hour))).first->second;
   }
@@ -65,7 +64,7 @@ class Forecasts {
   std::map<double, elastic::LifetimeForecast> made_;
 };
 
-/// Time lived per loss until now, with those of the usual kinds as so much of a prior as ours has.
+/// Returns the time lived per loss until now, with as much prior from the usual kinds as ours has.
 Seconds mean_life(const std::vector<peers::DatedLife>& lives, Seconds now) {
   const elastic::HazardPrior usual = elastic::usual_hazard("");
   double losses = 0, lived = 0;

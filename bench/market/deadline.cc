@@ -1,5 +1,4 @@
-// What a job with a deadline costs on spot and on-demand machines, over what somebody pays who
-// knows beforehand when there are spot machines.
+// The cost of a job with a deadline on rented machines, over that of knowing the market beforehand.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +18,7 @@ namespace {
 
 constexpr double kTick = 300, kHour = 3600;
 
-/// A market, where it comes from, and the half that forms were chosen on (0) or judged by (1).
+/// A market, its origin, and the half for development (0) or judging (1).
 struct MarketCase {
   std::string name, kind;
   peers::SpotMarket market;
@@ -30,7 +29,7 @@ double exponential(double mean, SplitMix64& random) {
   return -mean * std::log(1 - random.uniform());
 }
 
-/// Spells of spot machines and gaps between them, in seconds, until `ticks` are full.
+/// Alternates spells of spot machines and gaps, in seconds, until `ticks` are full.
 std::vector<bool> trace_of(const std::function<double()>& spell, const std::function<double()>& gap,
                            bool is_there, std::size_t ticks) {
   std::vector<bool> trace;
@@ -43,9 +42,9 @@ std::vector<bool> trace_of(const std::function<double()>& spell, const std::func
   return trace;
 }
 
-/// How long jobs and deadlines are, and what changes cost.
+/// Length of jobs and deadlines, and costs of changes.
 struct Shape {
-  double work_h, slack;  // of the work
+  double work_h, slack;  // relative to the work
   int change_over;       // ticks
   double discount;       // spot over on demand
 };
@@ -62,7 +61,7 @@ peers::SpotMarket market_of(const Shape& shape) {
   return market;
 }
 
-/// Lives of one kind in one zone, one after the other from a random one on, and exponential gaps.
+/// Adds consecutive lives of one kind in one zone from a random one on, with exponential gaps.
 void add_traces(const std::vector<peers::DatedLife>& lives, int draws,
                 std::vector<MarketCase>& cases) {
   std::map<std::string, std::vector<elastic::RentedMachine>> zones;
@@ -74,7 +73,7 @@ void add_traces(const std::vector<peers::DatedLife>& lives, int draws,
       for (const double gap_h : {0.5, 2.0, 8.0})
         for (int draw = 0; draw < draws; ++draw) {
           std::size_t next = random.below(machines.size());
-          // The job begins somewhere within the first life.
+          // The job begins at random within the first life.
           double begun = random.uniform();
           const auto spell = [&] {
             const auto& machine = machines[next++ % machines.size()];
@@ -91,7 +90,7 @@ void add_traces(const std::vector<peers::DatedLife>& lives, int draws,
         }
 }
 
-/// Spells and gaps drawn: exponential, or of a falling hazard (Weibull of shape 0.6).
+/// Adds drawn spells and gaps: exponential, or with a falling hazard (Weibull of shape 0.6).
 void add_generated(int draws, std::vector<MarketCase>& cases) {
   SplitMix64 random(19);
   for (const bool is_falling : {false, true})
@@ -128,7 +127,7 @@ MarketResult market_rows(const std::string& data, bool is_full) {
   std::vector<MarketCase> cases;
   add_traces(lives, is_full ? 10 : 1, cases);
   add_generated(is_full ? 20 : 2, cases);
-  elastic::LifetimeOptions for_ever;  // spells end when they end
+  elastic::LifetimeOptions for_ever;  // spells end only on their own
   for_ever.limit = Seconds(1e12);
   MarketRows made;
   std::map<std::pair<std::string, std::string>, Sum> sums;

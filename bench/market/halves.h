@@ -8,8 +8,7 @@
 
 namespace motley::bench {
 
-/// Every second pair of kind and zone, in the order of their names, is of the half (0) that forms
-/// were chosen on; the others (1) are what they are judged by.
+/// Returns 0 (the half for choosing forms) or 1 (for judging), alternating over pairs by name.
 std::size_t half_of(const elastic::RentedMachine& machine,
                     const std::vector<peers::DatedLife>& lives);
 

@@ -1,5 +1,5 @@
-// Time left, said at a loss: the run's own evaluations until then tell how far and how fast it is;
-// a worker's share of the speed goes with it.
+// Time left, predicted at a loss: progress and speed come from the run's own evaluations until
+// then. The lost worker's share of the speed is gone.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,11 +13,10 @@
 namespace motley::bench {
 namespace {
 
-/// Evaluations are looked for every 62 s, so that the time between two is known to a rectangle's
-/// deviation at both ends.
+/// Evaluations are polled every 62 s: a rectangle's deviation at both ends of the time between two.
 constexpr double kTimingDeviation = 62 / 2.449;  // sqrt(12 / 2)
 
-/// Of runs without losses: steps per second, and how much runs differ.
+/// Runs without losses: steps per second, and their spread.
 struct Usual {
   double speed = 0, spread = 0;
 };
@@ -30,16 +29,16 @@ Result<Usual> usual_of(const std::vector<peers::TransientRun>& runs) {
   return Usual{scatter.middle, kMadToDeviation * scatter.spread()};
 }
 
-/// What a run looked like at a moment: steps done, and its speed with all machines.
-struct RecoveryState {
+/// A run at a moment: steps done, and its speed with all machines.
+struct JobState {
   double steps = 0, full_speed = 0;
 };
 
-/// Full speed: what the run itself showed by its last evaluation, and what others have, each by its
-/// precision. `losses`: times before `now`; each took one of `all` workers.
-RecoveryState standing_at(const std::vector<peers::Progress>& evaluations,
-                          const std::vector<double>& losses, double all, double now,
-                          const Usual& usual) {
+/// Estimates the full speed from the run's own last evaluation and from other runs, each weighed by
+/// its precision. `losses`: times before `now`; each took one of `all` workers.
+JobState job_state_at(const std::vector<peers::Progress>& evaluations,
+                      const std::vector<double>& losses, double all, double now,
+                      const Usual& usual) {
   const auto worker_seconds = [&](double until) {  // in units of all workers
     double sum = until;
     for (const double loss : losses) sum -= std::max(0.0, until - loss) / all;
@@ -48,16 +47,16 @@ RecoveryState standing_at(const std::vector<peers::Progress>& evaluations,
   peers::Progress last;
   for (const peers::Progress& each : evaluations)
     if (each.at_s <= now) last = each;
-  RecoveryState recovery_state{0, usual.speed};
+  JobState job_state{0, usual.speed};
   if (last.at_s > 0) {
     const double own = last.steps / worker_seconds(last.at_s);
     const double own_spread = kTimingDeviation / last.at_s;
     const double of_own =
         usual.spread * usual.spread / (usual.spread * usual.spread + own_spread * own_spread);
-    recovery_state.full_speed += of_own * (own - usual.speed);
+    job_state.full_speed += of_own * (own - usual.speed);
   }
-  recovery_state.steps = std::max(last.steps, recovery_state.full_speed * worker_seconds(now));
-  return recovery_state;
+  job_state.steps = std::max(last.steps, job_state.full_speed * worker_seconds(now));
+  return job_state;
 }
 
 Result<void> add_rows(const std::string& folder, const std::string& cluster, MarketRows& made,
@@ -76,17 +75,17 @@ Result<void> add_rows(const std::string& folder, const std::string& cluster, Mar
     for (std::size_t l = 0; l < losses.size(); ++l) {
       const std::vector<double> before(losses.begin(),
                                        losses.begin() + static_cast<std::ptrdiff_t>(l));
-      const RecoveryState recovery_state = standing_at(evaluations, before, all, losses[l], usual);
+      const JobState job_state = job_state_at(evaluations, before, all, losses[l], usual);
       const std::vector<elastic::MachineAhead> there(run.uptime_s.size() - l - 1);
       MOTLEY_ASSIGN(const elastic::LeftToDo left,
-                    elastic::estimate_left(there, peers::kTransientSteps - recovery_state.steps,
+                    elastic::estimate_left(there, peers::kTransientSteps - job_state.steps,
                                            [&](const std::vector<std::size_t>& present) {
-                                             return recovery_state.full_speed *
+                                             return job_state.full_speed *
                                                     static_cast<double>(present.size()) / all;
                                            }));
       const double measured = run.duration_s - losses[l];
       const bool is_last = l + 1 == losses.size();
-      // Another loss, half a minute or a minute later, is part of what is measured then.
+      // The measurement then includes another loss, half a minute or a minute later.
       if (is_last) errors.push_back(std::abs(left.time.value / measured - 1));
       made.rows.push_back(
           {{"kind", "left"},

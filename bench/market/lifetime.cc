@@ -1,4 +1,4 @@
-// Gone within 4 or 12 hours? Asked each hour of every machine that is there.
+// Is each present machine gone within 4 or 12 hours? Asked hourly.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kAnHour = 3600, kAskedUntil = 86040;
 
-/// Sum of logarithms over the answers, and their number: of all, and of either half of the zones.
+/// Sum of the answers' logarithms, and their number: over all, and over either half of the zones.
 struct Score {
   double sum[3] = {}, count[3] = {};
   void add(double log, std::size_t half) {
@@ -27,7 +27,7 @@ struct Score {
   double mean(std::size_t part) const { return sum[part] / count[part]; }
 };
 
-/// The probability that a machine of a forecast is gone within the horizon.
+/// Returns the forecast probability that a machine is gone within the horizon.
 using Forecast = std::function<double(const elastic::RentedMachine&, Seconds now, Seconds horizon)>;
 
 Score score(const std::vector<peers::DatedLife>& lives, Seconds horizon,
@@ -51,7 +51,7 @@ Score score(const std::vector<peers::DatedLife>& lives, Seconds horizon,
   return result;
 }
 
-/// What is known at a time: no end that lies behind it.
+/// Returns the knowledge at a time, without later ends.
 elastic::Lifetimes known_at(const std::vector<peers::DatedLife>& lives, Seconds now,
                             elastic::LifetimeOptions options) {
   elastic::Lifetimes known(options);
@@ -79,7 +79,7 @@ std::function<Forecast(Seconds)> learned(const std::vector<peers::DatedLife>& li
   };
 }
 
-/// The usual hazard of a kind, and nothing learned.
+/// Forecasts by the usual hazard of a kind, without learning.
 Forecast usual(Seconds) {
   return [](const elastic::RentedMachine& machine, Seconds now, Seconds horizon) {
     const Seconds age = now - machine.start;

@@ -1,6 +1,6 @@
-// Rented machines: forecasts of lifetimes, time wasted on checkpoints and by losses, time left said
-// at a loss, and what a job with a deadline costs over the clairvoyant optimum.
-// Usage: bench_market DATA OUT.json [KIND]; DATA holds transient and cm-dare.
+// Rented machines: forecasts of lifetimes, time wasted by checkpoints and losses, time left
+// predicted at a loss, and the cost of a job with a deadline over the clairvoyant optimum. Usage:
+// bench_market DATA OUT.json [KIND]; DATA holds transient and cm-dare.
 #include <fmt/format.h>
 
 #include <cstdlib>

@@ -8,9 +8,8 @@
 
 namespace motley::bench {
 
-/// Rows of one kind, each an object with `kind`, `case`, `policy` and what was measured; and what
-/// is printed of them. `data`: the folder of MOTLEY_DATA. `is_full`: all cases, else a tenth of
-/// those that are drawn.
+/// Rows of one kind, each an object with `kind`, `case`, `policy` and measurements, and their text.
+/// `data`: the folder of MOTLEY_DATA. `is_full`: all cases, else a tenth of the drawn ones.
 struct MarketRows {
   std::vector<Json> rows;
   std::string text;

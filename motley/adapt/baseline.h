@@ -11,8 +11,7 @@
 
 namespace motley::adapt {
 
-/// What policies of others have in common: they want a split after a step, and ask for it unless it
-/// is there or one that they asked for is still to begin.
+/// Base of other tools' policies: requests the wanted split unless it runs or a request is pending.
 class Baseline : public policy::Policy {
  public:
   Baseline(std::string_view name, std::vector<DeviceLimits> devices);
@@ -24,9 +23,8 @@ class Baseline : public policy::Policy {
 
  protected:
   const std::vector<DeviceLimits>& devices() const { return devices_; }
-  /// What is learned from a step.
   virtual void learn(const policy::StepSeen&) {}
-  /// Samples of each device in the steps to come, and why; empty: as they are.
+  /// Samples of each device in the next steps, and why; empty: unchanged.
   struct Wish {
     std::vector<std::int64_t> samples;
     std::string why;

@@ -23,9 +23,9 @@ std::optional<BatchChoice> choose_batch(const std::vector<CurvePoint>& least_ste
     const double first = std::max(bounds.least, from.samples);
     const double last = std::min(bounds.most, to.samples);
     double batch = slope > 0 ? std::sqrt(std::max(0.0, fixed) * noise / slope) : last;
-    if (std::isnan(batch)) batch = first;  // no fixed part and endless noise: all are identical
+    if (std::isnan(batch)) batch = first;  // no fixed part and infinite noise: all are equal
     batch = std::clamp(batch, first, last);
-    // At the piece's beginning a jump may lie, and the piece before is the quicker one.
+    // A jump may lie at the piece's beginning; the piece before it is then faster.
     if (batch > 0) look_at(batch, fixed + slope * batch);
   }
   return best;

@@ -14,21 +14,18 @@ struct BatchBounds {
   double most = std::numeric_limits<double>::infinity();
 };
 
-/// A batch and the step it takes.
 struct BatchChoice {
   double batch = 0;
   Seconds step;
-  /// Training done a second, in steps of a batch of one sample: (B / step) / (noise + B), times
-  /// (noise + 1).
+  /// Training per second, in steps of a batch of one sample: (B / step) (noise + 1) / (noise + B).
   double rate = 0;
 };
 
-/// The batch at which training gets on fastest at this noise scale (samples), in closed form: on a
-/// straight piece A + D B of the least step, progress a second is largest at sqrt(A noise / D), or
-/// at an end. All pieces are looked at (the curve need not be convex where devices join one by
-/// one); of equals the smallest batch. The initial batch is a factor of progress and changes
-/// nothing. Nothing: the devices do not take `least`. O(points). `least_step` as batch_option.h
-/// gives it.
+/// Finds the batch with the most progress per second at this noise scale (samples), in closed form.
+/// On a straight piece A + D B of the least step it is sqrt(A noise / D), or an end. All pieces are
+/// checked (devices that join one by one make the curve nonconvex); ties go to the smallest batch.
+/// The initial batch scales progress and changes nothing. Returns nothing where the devices cannot
+/// take `least`. O(points). `least_step` is that of batch_option.h.
 ///
 ///   one piece 0.01 s + 0.0001 s B, noise 400: B = sqrt(0.01 * 400 / 0.0001) = 200
 std::optional<BatchChoice> choose_batch(const std::vector<CurvePoint>& least_step,

@@ -15,7 +15,7 @@ tl::unexpected<Error> curve_fault(const BatchOption& option, const std::string& 
   return usage_error("adapt.curve", "devices '" + option.name + "': " + found);
 }
 
-/// The curve of being ready: where the overlap ends, a corner is added.
+/// Returns the curve of readiness, with a corner where the overlap ends.
 std::vector<CurvePoint> ready_points(const DeviceCurve& curve, const ExchangeTimes& exchange) {
   const double corner = exchange.share > 0 ? exchange.hidden.value / exchange.share : 0;
   std::vector<CurvePoint> points;
@@ -33,7 +33,7 @@ std::vector<CurvePoint> ready_points(const DeviceCurve& curve, const ExchangeTim
   return points;
 }
 
-/// At `seconds` the sum of the inverses jumps by so many samples, and its slope changes.
+/// At `seconds` the sum of the inverses jumps by `jump` samples and changes its slope.
 struct Bend {
   double seconds, jump, slope;
   bool operator<(const Bend& other) const { return seconds < other.seconds; }
@@ -55,7 +55,7 @@ void add_bends(const std::vector<CurvePoint>& points, std::vector<Bend>& bends) 
   }
 }
 
-/// Sums of whole samples are whole again: at such a sum a jump may begin.
+/// Rounds sums of whole samples to whole numbers: a jump may begin there.
 double whole_again(double samples) {
   const double whole = std::round(samples);
   return std::abs(samples - whole) < 1e-9 * std::max(1.0, whole) ? whole : samples;
@@ -65,7 +65,7 @@ std::int64_t units_in(const BatchOption& option, double samples) {
   return static_cast<std::int64_t>(std::floor(samples / static_cast<double>(option.unit)));
 }
 
-/// Most samples with which the device is ready by `seconds`.
+/// Returns the most samples with which the device is ready by `seconds`.
 double samples_by(const std::vector<CurvePoint>& points, double seconds) {
   if (points[0].seconds > seconds) return 0;
   const auto after =
@@ -105,7 +105,7 @@ Result<void> verify_option(const BatchOption& option) {
 double work_seconds(const DeviceCurve& curve, double samples) {
   const std::vector<CurvePoint>& points = curve.points;
   if (samples <= points[0].samples || points.size() == 1) return points[0].seconds;
-  // The first point of a jump counts: with its samples the next micro-batch has not begun.
+  // Takes the first point of a jump: there the next micro-batch has not begun.
   auto to = std::lower_bound(
       points.begin(), points.end(), samples,
       [](const CurvePoint& point, double wanted) { return point.samples < wanted; });
@@ -142,7 +142,7 @@ std::vector<CurvePoint> least_step(const BatchOption& option) {
   std::vector<CurvePoint> points;
   double samples = 0, slope = 0, at = bends[0].seconds;
   points.push_back({0, at + tail});
-  int rising = 0;  // segments that are under way; the slope itself does not come back to 0 exactly
+  int rising = 0;  // segments in progress; the slope itself does not return to exactly 0
   for (std::size_t i = 0; i < bends.size();) {
     if (bends[i].seconds > at) {
       if (rising > 0) samples += slope * (bends[i].seconds - at);
@@ -175,8 +175,7 @@ std::vector<std::int64_t> split_batch(const BatchOption& option, std::int64_t ba
   const std::int64_t unit = option.unit;
   if (batch % unit != 0) return {};
   const std::vector<CurvePoint> least = least_step(option);
-  // Caps in whole units; the optimum for `batch` is at least as late as that for the same samples
-  // in fractions.
+  // Caps in whole units. The optimum for `batch` in units is no earlier than in fractions.
   std::vector<std::int64_t> caps(n), samples(n);
   std::int64_t room = 0, given = 0;
   for (std::size_t i = 0; i < n; ++i)
@@ -195,7 +194,7 @@ std::vector<std::int64_t> split_batch(const BatchOption& option, std::int64_t ba
     return ready_seconds(option.exchange,
                          work_seconds(option.devices[i], static_cast<double>(samples[i] + unit)));
   };
-  // Flat parts of curves may have given too much: it is taken where it is latest.
+  // Flat parts of curves may have given too many; takes them from the latest.
   for (std::size_t i = n; i-- > 0 && given > batch;) {
     const std::int64_t less = std::min(samples[i], given - batch);
     samples[i] -= less;

@@ -12,7 +12,7 @@
 namespace motley::adapt {
 namespace {
 
-// a: 1 s + 0.1 s a sample, at most 40; b: 2 s + 0.2 s a sample, at most 30.
+// a: 1 s + 0.1 s per sample, at most 40; b: 2 s + 0.2 s per sample, at most 30.
 BatchOption two_lines() {
   return {"two",
           {{"a", {{0, 1}, {40, 5}}}, {"b", {{0, 2}, {30, 8}}}},
@@ -21,8 +21,8 @@ BatchOption two_lines() {
 }
 
 TEST(BatchOption, FillsDevicesLikeWater) {
-  // Until 2 s only a takes samples: 10. Then 10 + 5 a second until a is full at 5 s: 10 + 45 = 55
-  // in all (40 and 15); then b alone until 8 s: 70. All 0.5 s later.
+  // Until 2 s only a takes samples: 10. Then 10 + 5 per second until a is full at 5 s: 55 in all
+  // (40 and 15); then b alone until 8 s: 70. All 0.5 s later.
   const std::vector<CurvePoint> expected = {{0, 1.5}, {10, 2.5}, {55, 5.5}, {70, 8.5}};
   const std::vector<CurvePoint> found = least_step(two_lines());
   ASSERT_EQ(found.size(), expected.size());
@@ -35,7 +35,7 @@ TEST(BatchOption, FillsDevicesLikeWater) {
 TEST(BatchOption, SplitsInWholeSamples) {
   // tau = 3 s: a 20, b 5.
   EXPECT_EQ(split_batch(two_lines(), 25), (std::vector<std::int64_t>{20, 5}));
-  // One more: a is ready with it at 3.1 s, b at 3.2 s.
+  // One more: a is ready at 3.1 s, b at 3.2 s.
   EXPECT_EQ(split_batch(two_lines(), 26), (std::vector<std::int64_t>{21, 5}));
   EXPECT_EQ(split_batch(two_lines(), 7), (std::vector<std::int64_t>{7, 0}));
   EXPECT_EQ(split_batch(two_lines(), 70), (std::vector<std::int64_t>{40, 30}));
@@ -50,13 +50,13 @@ TEST(BatchOption, SplitsInWholeUnits) {
   // tau = 3.2 s: a 22, b 6.
   EXPECT_EQ(split_batch(option, 28), (std::vector<std::int64_t>{22, 6}));
   option.unit = 4;
-  // Of these 20 and 4; a is ready with four more at 3.4 s, b at 3.6 s.
+  // Rounded down 20 and 4; with four more a is ready at 3.4 s, b at 3.6 s.
   EXPECT_EQ(split_batch(option, 28), (std::vector<std::int64_t>{24, 4}));
   EXPECT_TRUE(split_batch(option, 27).empty());
-  // b takes 30, which are 7 units and 2 over: 68 in all.
+  // b takes 30, 7 units and 2 over: 68 in all.
   EXPECT_EQ(split_batch(option, 68), (std::vector<std::int64_t>{40, 28}));
   EXPECT_TRUE(split_batch(option, 72).empty());
-  EXPECT_EQ(samples_within(option, Seconds(3.9)), 24 + 4);  // 24 at 3.4 s, of 7 samples of b 4
+  EXPECT_EQ(samples_within(option, Seconds(3.9)), 24 + 4);  // 24 at 3.4 s, 4 of b's 7
   EXPECT_EQ(batch_below(option, 27.5), 24);
   EXPECT_EQ(batch_above(option, 24.5), 28);
   EXPECT_EQ(batch_above(option, 24), 24);
@@ -66,7 +66,7 @@ TEST(BatchOption, SplitsInWholeUnits) {
 }
 
 TEST(BatchOption, BeginsMicroBatchesWhereTheyFit) {
-  // 4 samples in 1 s; the fifth opens another micro-batch, of 0.5 s + 0.1 s a sample.
+  // 4 samples in 1 s; the fifth opens another micro-batch, of 0.5 s + 0.1 s per sample.
   const BatchOption one{"one", {{"a", {{0, 0.6}, {4, 1}, {4, 1.5}, {8, 1.9}}}}, {}, 0};
   EXPECT_DOUBLE_EQ(work_seconds(one.devices[0], 4), 1);
   EXPECT_DOUBLE_EQ(work_seconds(one.devices[0], 5), 1.6);
@@ -87,7 +87,7 @@ TEST(BatchOption, TakesWhatCostsNothing) {
 }
 
 TEST(BatchOption, HidesExchangesBehindWork) {
-  // 0.4 s may overlap with the last half: ready at t + max(0, 0.4 - t / 2); from t = 0.8 s at t.
+  // 0.4 s may overlap the last half: ready at t + max(0, 0.4 - t / 2); from t = 0.8 s on at t.
   const BatchOption option{"one",
                            {{"a", {{0, 0.2}, {10, 1.2}}}},
                            {.hidden = Seconds(0.4), .tail = Seconds(0.1), .share = 0.5},
@@ -112,7 +112,7 @@ TEST(BatchOption, NamesTheCurveThatFalls) {
   EXPECT_EQ(verify_option(option).error().message, "devices 'two': no devices");
 }
 
-/// Curves with two to five points, jumps and flat parts among them.
+/// Draws curves of two to five points, with jumps and flat parts.
 BatchOption draw_option(SplitMix64& random, int most_devices, int most_samples) {
   BatchOption option{"drawn", {}, {}, 0};
   option.exchange = {Seconds(random.uniform()), Seconds(random.uniform()), random.uniform()};
@@ -142,7 +142,7 @@ double room_of(const BatchOption& option) {
   return room;
 }
 
-/// Least step over all splits.
+/// Finds the least step over all splits.
 double search_all(const BatchOption& option, std::int64_t batch, std::size_t device,
                   std::vector<std::int64_t>& samples) {
   const auto most = static_cast<std::int64_t>(option.devices[device].points.back().samples);
@@ -177,7 +177,7 @@ TEST(BatchOption, SplitsAsWellAsTheBestOfAllSplits) {
       }
       EXPECT_EQ(sum, batch);
       EXPECT_NEAR(step_seconds(option, split).value, best, 1e-9) << i << " " << batch;
-      // In fractions nothing is later.
+      // Fractions are never later.
       EXPECT_LE(work_seconds(DeviceCurve{"", least_step(option)}, static_cast<double>(batch)),
                 best + 1e-9);
     }

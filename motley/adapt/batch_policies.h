@@ -12,13 +12,11 @@
 
 namespace motley::adapt {
 
-/// What policies of the batch are made with.
 struct BatchSetting {
   BatchSettings batch;
-  std::int64_t samples_per_pass = 1;  ///< of the data, for those that decide once a pass
+  std::int64_t samples_per_pass = 1;  ///< of the data, for policies that decide once per pass
 };
 
-/// A policy of the batch by its name.
 struct NamedBatchPolicy {
   std::string_view name;
   std::unique_ptr<policy::Policy> (*make)(const BatchSetting& setting,
@@ -26,11 +24,10 @@ struct NamedBatchPolicy {
 };
 using BatchPolicies = std::span<const NamedBatchPolicy>;
 
-/// Those of this library: "motley": batch, split and devices together, by the noise scale's
-/// interval (batch_policy.h).
+/// Lists "motley", which chooses batch, split and devices together (batch_policy.h).
 BatchPolicies batch_policies();
 
-/// Usage error `adapt.policy` with a suggestion for a name that is none of `among`.
+/// Makes one by name. Usage error `adapt.policy`, with a suggestion, for a name not in `among`.
 Result<std::unique_ptr<policy::Policy>> make_batch_policy(std::string_view name,
                                                           const BatchSetting& setting,
                                                           std::unique_ptr<OptionSource> source,

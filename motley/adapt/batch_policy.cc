@@ -18,7 +18,7 @@ namespace {
 
 using policy::Choice;
 
-/// After so many steps without it, what was asked for will not come.
+/// Steps after which a request that has not begun is given up.
 constexpr std::int64_t kBatchPatience = 200;
 
 std::int64_t batch_of(const std::vector<policy::Share>& shares) {
@@ -91,7 +91,7 @@ std::vector<Choice> BatchPolicy::see_step(const policy::StepSeen& step) {
     known_ = shares_;
   }
   if (pending_.empty()) return choices;
-  // Where others changed the plan, what was asked for before will not come.
+  // Where others changed the plan, the earlier request is void.
   const bool is_void = !shares_.empty() && shares_ != pending_ && shares_ != replaced_;
   if (is_void) lr_factor_ = lr_before_;
   if (is_void || shares_ == pending_ || ++waited_ > kBatchPatience) pending_.clear();
@@ -107,7 +107,7 @@ std::vector<Choice> BatchPolicy::see_noise(const policy::NoiseSeen& seen) {
   return choices.empty() ? follow_pace(*noise) : choices;
 }
 
-/// `since`: for how long training went on as before since it was judged last.
+/// `since`: time without a change since the last judgement.
 std::vector<Choice> BatchPolicy::judge_noise(const NoiseInterval& noise, Seconds since) {
   refresh();
   const std::optional<Target> current = now();
@@ -149,7 +149,7 @@ std::vector<Choice> BatchPolicy::leave(const std::string& device) {
   std::optional<Target> target;
   if (noise) target = find_best(noise->estimate, settings_.bounds);
   if (!target) {
-    // Nothing known of the noise, or too little memory left: as near to the batch as there is room.
+    // Unknown noise, or too little memory left: the batch nearest to the present one that fits.
     constexpr double kEndless = std::numeric_limits<double>::infinity();
     target = find_best(kEndless, {1, static_cast<double>(batch_of(shares_))});
   }
@@ -202,7 +202,7 @@ std::vector<Choice> BatchPolicy::follow_rate(const NoiseInterval& noise) {
     return lr_factor(settings_.rule, batch, settings_.initial_batch, scale);
   };
   constexpr double kEqual = 1e-9;
-  // Of a batch below the first one the factor falls with the noise.
+  // Below the initial batch, the factor falls with the noise.
   const auto [least, most] = std::minmax({wanted(noise.low), wanted(noise.high)});
   if (lr_factor_ >= least * (1 - kEqual) && lr_factor_ <= most * (1 + kEqual)) return {};
   lr_before_ = lr_factor_;
@@ -246,7 +246,7 @@ BatchPolicy::Target BatchPolicy::make_target(std::size_t option, std::int64_t ba
   for (;;) {
     const BatchOption& of = options[option];
     const std::vector<std::int64_t> samples = split_batch(of, batch);
-    // Where the split leaves devices without samples, a smaller group may be all that it needs.
+    // Where the split leaves devices without samples, a smaller group may suffice.
     const auto group = static_cast<std::size_t>(find_option(options, shares_of(of, samples)));
     if (options[group].devices.size() == of.devices.size())
       return place->second = {static_cast<int>(option), batch, step_seconds(of, samples)};
@@ -255,8 +255,8 @@ BatchPolicy::Target BatchPolicy::make_target(std::size_t option, std::int64_t ba
 }
 
 std::optional<BatchPolicy::Target> BatchPolicy::find_best(double noise, const BatchBounds& bounds) {
-  // In fractions of samples first, which no whole units beat; then those that may win, the best
-  // first, in whole units: what fits into the same step, and what the next longer one holds.
+  // First in fractions of samples, a bound for whole units. Then the candidates that may win, best
+  // first, in whole units: the most samples of the same step, and of the next longer one.
   const std::vector<BatchOption>& options = source_->options();
   std::vector<std::pair<Target, double>> candidates;
   for (std::size_t i = 0; i < options.size(); ++i) {
@@ -292,7 +292,7 @@ std::optional<BatchPolicy::Target> BatchPolicy::find_best(double noise, const Ba
 std::optional<BatchPolicy::Target> BatchPolicy::now() const {
   const int index = find_option(source_->options(), shares_);
   if (index < 0) {
-    // A group that is none of the options: as the step went.
+    // A group that is not an option: as the step went.
     return took_.value > 0 && settings_.objective.kind == ObjectiveKind::kTime
                ? std::optional(Target{-1, batch_of(shares_), took_})
                : std::nullopt;

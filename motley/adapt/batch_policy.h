@@ -19,11 +19,11 @@
 
 namespace motley::adapt {
 
-/// What a training is to be good at.
+/// What a training optimizes.
 enum class ObjectiveKind {
-  kTime,      ///< over soon
-  kCost,      ///< cheap: BatchOption::per_hour
-  kDeadline,  ///< the cheapest that is over in time, while something is; else as soon as can be
+  kTime,      ///< shortest time
+  kCost,      ///< lowest cost: BatchOption::per_hour
+  kDeadline,  ///< cheapest option in time while there is one, else the fastest
 };
 struct Objective {
   ObjectiveKind kind = ObjectiveKind::kTime;
@@ -31,37 +31,36 @@ struct Objective {
 };
 
 struct BatchSettings {
-  double initial_batch = 1;  ///< that the learning rate was chosen for
-  BatchBounds bounds;        ///< samples a step
+  double initial_batch = 1;  ///< the one that the learning rate was chosen for
+  BatchBounds bounds;        ///< samples per step
   LearningRateRule rule = LearningRateRule::kAdaScale;
   Objective objective;
-  Seconds change{0.3};  ///< that training stands still for another batch, split or group
-  /// Steps of the initial batch until the end; 0: not known. kDeadline needs it.
+  Seconds change{0.3};  ///< pause of training for a change of batch, split or group
+  /// Steps of the initial batch until the end; 0: unknown. kDeadline needs it.
   double iterations = 0;
-  double most_lr_change = 2;  ///< of the learning rate at once, in times
+  double most_lr_change = 2;  ///< largest factor of one change of the learning rate
   std::vector<double> memories = NoiseOptions().memories;
 };
 
-/// Chooses the batch with the devices that compute it and its split: policy "motley".
+/// Chooses the batch together with its devices and split: policy "motley".
 ///
-/// Progress of a step is its gain in steps of the initial batch (learning_rate.h); worth of a batch
-/// on a group of devices is progress a second, or a unit of money. For each group the best batch
-/// follows in closed form (batch_choice.h) at each end of the noise scale's interval and in its
-/// middle. What is saved for sure by such a batch is the least over both ends: the interval is the
-/// hysteresis, and a batch grows only as far as the lower end says that it pays.
+/// A step's progress is its gain in steps of the initial batch (learning_rate.h). The worth of a
+/// batch on a group of devices is progress per second or per unit of money. Each group's best batch
+/// follows in closed form (batch_choice.h), at both ends of the noise scale's interval and in the
+/// middle. The sure saving of a batch is the least over both ends: the interval is the hysteresis,
+/// and a batch grows only as far as the lower end supports.
 ///
-/// What is saved for sure adds up over the steps that go on as before; when it reaches what a
-/// change costs, the change is made. So never more than about twice is lost of what is lost by one
-/// who knows how long the noise stays (the rule of renting or buying), and nothing changes that
-/// would not pay until the end, where that is known. The learning rate follows by its rule, bounded
-/// a change, and anew where its rule at both ends says so.
+/// Sure savings add up over the steps without a change; when they reach the cost of a change, it is
+/// made. So at most about twice the loss of an oracle that knows how long the noise stays is lost
+/// (rent or buy). Nothing changes that would not pay until a known end. The learning rate follows
+/// its rule, with bounded changes, and is adjusted again where the rule at both ends demands it.
 ///
-/// How often noise is measured follows what it costs and brings (noise_pace.h).
+/// How often noise is measured depends on cost and benefit (noise_pace.h).
 ///
-/// A device with a notice or that is lost is in no group from then on, at once; one that arrives is
-/// in them again. What others make of the plan meanwhile (control plans anew for who is there) is
-/// what is judged from the next step on. O(groups x points) an observation of noise, more where
-/// curves change.
+/// A device with a notice, or lost, leaves all groups at once; an arriving one rejoins them. When
+/// others change the plan meanwhile (control replans for the present devices), the policy judges
+/// that plan from the next step on. O(groups x points) per observation of noise, more where curves
+/// change.
 class BatchPolicy : public policy::Policy {
  public:
   BatchPolicy(BatchSettings settings, std::unique_ptr<OptionSource> source);
@@ -78,7 +77,7 @@ class BatchPolicy : public policy::Policy {
     std::int64_t batch = 0;
     Seconds step;
   };
-  /// Better: in time before not in time, then by rate.
+  /// Ordered by being in time, then by rate.
   struct Worth {
     bool is_in_time = true;
     double rate = 0;
@@ -106,19 +105,19 @@ class BatchPolicy : public policy::Policy {
   NoiseScale noise_;
   NoisePace pace_;
   std::vector<std::vector<CurvePoint>> least_;  // of each option, at `least_version_`
-  std::vector<std::int64_t> rooms_;             // samples that it takes, at the same
-  std::map<std::pair<std::size_t, std::int64_t>, Target> targets_;  // made, at the same
+  std::vector<std::int64_t> rooms_;             // samples it takes, at the same version
+  std::map<std::pair<std::size_t, std::int64_t>, Target> targets_;  // results, at the same version
   std::optional<std::int64_t> least_version_;
 
-  // The state, beside that of the source and of the noise.
-  std::vector<policy::Share> shares_;     // of the last step; empty: not known
-  std::vector<policy::Share> known_;      // of the last one of which they were known
-  std::vector<policy::Share> pending_;    // asked for and not yet seen
-  std::vector<policy::Share> replaced_;   // of the step when it was asked for
-  std::int64_t waited_ = 0;               // steps since then
+  // The policy's own state; source and noise have theirs.
+  std::vector<policy::Share> shares_;     // of the last step; empty: unknown
+  std::vector<policy::Share> known_;      // the last known ones
+  std::vector<policy::Share> pending_;    // requested and not yet seen
+  std::vector<policy::Share> replaced_;   // of the step at the request
+  std::int64_t waited_ = 0;               // steps since the request
   Seconds at_, took_;                     // of the last step
-  double regret_ = 0;                     // seconds that a change would have saved for sure
-  double lr_factor_ = 1, lr_before_ = 1;  // as asked for last, and before that
+  double regret_ = 0;                     // seconds that a change would surely have saved
+  double lr_factor_ = 1, lr_before_ = 1;  // last requested, and the one before
   double progress_ = 0;                   // steps of the initial batch
 };
 

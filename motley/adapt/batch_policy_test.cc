@@ -11,8 +11,7 @@
 namespace motley::adapt {
 namespace {
 
-// Two devices of 0.01 s + 0.001 s a sample, alone without exchange, together 0.04 s more; three
-// times the price for both (a second host).
+// 0.01 s + 0.001 s per sample: alone without exchange, together 0.04 s more, at 3 times the price.
 std::vector<BatchOption> one_or_two() {
   const std::vector<CurvePoint> line = {{0, 0.01}, {1000, 1.01}};
   return {{"one", {{"a", line}}, {}, 1},
@@ -32,7 +31,7 @@ BatchPolicy make_policy(const BatchSettings& settings) {
                                    peers::ScaledOptions::make(one_or_two()).value()));
 }
 
-/// A training of these devices: steps take what the curves say, decisions begin a step later.
+/// A training on these devices: steps take the curves' times, decisions begin one step later.
 class Training {
  public:
   Training(policy::Policy& policy, double noise, std::vector<policy::Share> shares)
@@ -45,7 +44,7 @@ class Training {
       seen.global_batch += share.samples;
       seen.devices.push_back(
           {share.device, share.samples, {}, 0.01 + 0.001 * static_cast<double>(share.samples), {}});
-      // In two micro-batches: a single device can be asked, too.
+      // In two micro-batches: a single device can be measured too.
       pieces.push_back(share.samples / 2);
       pieces.push_back(share.samples - share.samples / 2);
     }
@@ -94,8 +93,7 @@ class Training {
 };
 
 TEST(BatchPolicy, TakesFewDevicesWhileTheBatchIsSmall) {
-  // At noise 10 one device's best is sqrt(0.01 * 10 / 0.001) = 10, below the initial 16, where one
-  // takes 0.026 s and two 0.058.
+  // One device's best is sqrt(0.01 * 10 / 0.001) = 10; at 16 it takes 0.026 s, two 0.058.
   BatchPolicy policy = make_policy(settings_of(16));
   Training training(policy, 10, {{"a", 8}, {"b", 8}});
   training.go(200);
@@ -110,8 +108,7 @@ TEST(BatchPolicy, TakesFewDevicesWhileTheBatchIsSmall) {
   EXPECT_LT(training.batch(), 2000);
 }
 
-// Of 32 samples in place of 64 at noise 10 the factor is 74 / 84, and it is less at more noise:
-// once that is so nothing is asked for any more.
+// The factor is 74 / 84 at noise 10, and less at more noise. Once set, no more is requested.
 TEST(BatchPolicy, LeavesTheRateOfASmallerBatchAsItIs) {
   BatchSettings settings = settings_of(64);
   settings.bounds = {.least = 32, .most = 64};
@@ -127,7 +124,7 @@ TEST(BatchPolicy, LeavesTheRateOfASmallerBatchAsItIs) {
   EXPECT_LE(asked, 2);
 }
 
-// The same devices, whose shares are multiples of 24: the best batches are those.
+// The same devices with shares in multiples of 24.
 TEST(BatchPolicy, AsksForWholeUnits) {
   std::vector<BatchOption> options = one_or_two();
   for (BatchOption& option : options) option.unit = 24;
@@ -141,8 +138,7 @@ TEST(BatchPolicy, AsksForWholeUnits) {
   EXPECT_EQ(training.shares(), (std::vector<policy::Share>{{"a", 24}}));
   training.set_noise(20000);
   training.go(1000);
-  // 1414 would be best, 1000 are allowed: 41 units, one device with 21 of them, take 0.554 s; 40
-  // take 0.53 s, and are more a second.
+  // 41 units take 0.554 s, with 21 on one device; 40 take 0.53 s and are more per second.
   EXPECT_EQ(training.batch(), 960);
   for (const policy::Share& share : training.shares()) EXPECT_EQ(share.samples % 24, 0);
 }
@@ -153,14 +149,14 @@ TEST(BatchPolicy, FollowsTheLearningRateInBoundedChanges) {
   training.go(500);
   EXPECT_LE(training.largest_change(), 2 * (1 + 1e-12));
   const double gain = batch_gain(training.batch(), 16, 20000);
-  EXPECT_GT(gain, 40);  // so six changes by two were needed
+  EXPECT_GT(gain, 40);  // so it takes six changes by two
   EXPECT_NEAR(training.lr_factor() / gain, 1, 0.1);
 }
 
 TEST(BatchPolicy, KeepsStillWhereTheIntervalAllowsBoth) {
-  // One piece's optimum at noise 250: sqrt(0.01 * 250 / 0.001) = 50, and that is the batch. The
-  // ratio of two single moments varies by more than itself, changes cost next to nothing, and still
-  // the policy waits until it knows: were the estimate alone to decide, it would change five times.
+  // One piece's optimum at noise 250 is sqrt(0.01 * 250 / 0.001) = 50, the present batch. The ratio
+  // of two single moments varies by more than itself and changes are almost free, but the policy
+  // waits until it knows. The estimate alone would change it five times.
   BatchSettings settings = settings_of(16);
   settings.initial_batch = 50;
   settings.bounds.most = 60;
@@ -173,8 +169,8 @@ TEST(BatchPolicy, KeepsStillWhereTheIntervalAllowsBoth) {
 }
 
 TEST(BatchPolicy, JudgesASplitAsTheGroupItNeeds) {
-  // b is never ready before 5 s, so a does all alone, and that is group "one" with its exchange of
-  // 0.04 s, whatever "two" promises. sqrt(0.05 * 5 / 0.001) = 16: nothing is to be done.
+  // b is never ready before 5 s, so a does all alone: that is group "one" with its exchange of 0.04
+  // s, whatever "two" promises. sqrt(0.05 * 5 / 0.001) = 16: nothing to change.
   const DeviceCurve a{"a", {{0, 0.01}, {1000, 1.01}}}, b{"b", {{0, 5}, {1000, 6}}};
   std::vector<BatchOption> options = {{"one", {a}, {.tail = Seconds(0.04)}, 1},
                                       {"two", {a, b}, {}, 2}};
@@ -192,8 +188,7 @@ TEST(BatchPolicy, JudgesASplitAsTheGroupItNeeds) {
 }
 
 TEST(BatchPolicy, ChangesNothingThatDoesNotPayUntilTheEnd) {
-  // 100 steps of 0.058 s are left. One device alone would save half of these 5.8 s, which is less
-  // than a change of 4 s.
+  // 100 steps of 0.058 s remain: one device would save half of these 5.8 s, a change costs 4 s.
   BatchSettings settings = settings_of(16);
   settings.change = Seconds(4);
   settings.iterations = 100;
@@ -201,7 +196,7 @@ TEST(BatchPolicy, ChangesNothingThatDoesNotPayUntilTheEnd) {
   Training training(policy, 10, {{"a", 8}, {"b", 8}});
   training.go(100);
   EXPECT_EQ(training.changes(), 0);
-  // Of ten thousand steps it pays, once a change's time is lost: after about 4 / (0.058 * 0.55).
+  // Over ten thousand steps it pays, once a change's time is lost: after about 4 / (0.058 * 0.55).
   settings.iterations = 10000;
   BatchPolicy other = make_policy(settings);
   Training longer(other, 10, {{"a", 8}, {"b", 8}});
@@ -224,7 +219,7 @@ TEST(BatchPolicy, SavesMoneyWhereThatIsAskedFor) {
 
 TEST(BatchPolicy, TakesTheCheapestThatIsInTime) {
   // At noise 20000 one device does at most about 447 / 0.457 * 20016 / 20447 / 16 = 60 steps of the
-  // initial batch a second, two up to 1414 / 0.757 * 20016 / 21414 / 16 = 109.
+  // initial batch per second, two up to 1414 / 0.757 * 20016 / 21414 / 16 = 109.
   const auto train = [](double seconds) {
     BatchSettings settings = settings_of(16);
     settings.objective = {ObjectiveKind::kDeadline, Seconds(seconds)};
@@ -234,9 +229,9 @@ TEST(BatchPolicy, TakesTheCheapestThatIsInTime) {
     training.go(300);
     return training.devices();
   };
-  EXPECT_EQ(train(3600), 1u);  // 28 a second
+  EXPECT_EQ(train(3600), 1u);  // 28 per second
   EXPECT_EQ(train(1200), 2u);  // 83
-  EXPECT_EQ(train(300), 2u);   // out of reach: as soon as can be
+  EXPECT_EQ(train(300), 2u);   // out of reach: the fastest
 }
 
 TEST(BatchPolicy, LeavesADeviceThatLeaves) {
@@ -259,14 +254,13 @@ TEST(BatchPolicy, LeavesADeviceBeforeAnythingIsKnown) {
                                   .global_batch = 16,
                                   .devices = {{"a", 8, {}, 0.018, {}}, {"b", 8, {}, 0.018, {}}}});
   const auto choices = policy.observe(policy::NoticeSeen{"a", Seconds(1), Seconds(30)});
-  // No option is b alone: nothing can be asked for.
+  // No option is b alone: nothing to request.
   EXPECT_TRUE(choices.empty());
   const auto others = policy.observe(policy::NoticeSeen{"b", Seconds(1), Seconds(30)});
   EXPECT_TRUE(others.empty());
   policy.observe(policy::ArrivalSeen{"a", Seconds(2)});
   const auto last = policy.observe(policy::LossSeen{"b", Seconds(3)});
   ASSERT_EQ(last.size(), 1u);
-  // The batch stays.
   EXPECT_EQ(std::get<policy::UseBatch>(last[0].action).shares,
             (std::vector<policy::Share>{{"a", 16}}));
 }

@@ -9,7 +9,7 @@ namespace motley::adapt {
 namespace {
 
 constexpr double kAllowance = 1, kMostResidual = 5, kThreshold = 7;
-/// What is far, what one of these says at least, and residuals among which one is believed to be.
+/// Where a residual is far, the least evidence of one, and the residuals assumed per isolated one.
 constexpr double kFar = 3, kLeastEvidence = 1.5, kSeen = 55;
 
 }  // namespace
@@ -25,7 +25,7 @@ bool ChangeWatch::Side::passes(double residual, double most, double& alone) {
 }
 
 std::size_t ChangeWatch::observe(double residual) {
-  // What a far residual says against one that came alone.
+  // The evidence that a far residual is not isolated.
   const double most = std::clamp(std::log((seen_ + kSeen) / (alone_ + 1)), kLeastEvidence,
                                  kMostResidual - kAllowance);
   seen_ += 1;

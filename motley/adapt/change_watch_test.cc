@@ -11,12 +11,12 @@
 namespace motley::adapt {
 namespace {
 
-// Each counts 5 - 1: the sum is 4, then 8, which passes 7.
+// Each counts 5 - 1: the sum is 4, then 8, above 7.
 TEST(ChangeWatch, TwoFarResidualsAreAChange) {
   ChangeWatch watch;
   EXPECT_EQ(watch.observe(40), 0U);
   EXPECT_EQ(watch.observe(40), 2U);
-  EXPECT_EQ(watch.observe(-40), 0U);  // it begins anew, and sees both sides
+  EXPECT_EQ(watch.observe(-40), 0U);  // it starts over, and sees both sides
   EXPECT_EQ(watch.observe(-40), 2U);
 }
 
@@ -27,8 +27,7 @@ TEST(ChangeWatch, FiveNearerOnesAre) {
   EXPECT_EQ(watch.observe(2.5), 5U);
 }
 
-// 4, then 3 and so on down to 0 by residuals of 0, so the next one is alone again. By then one came
-// alone among 25: ln(80 / 2) = 3.7, and 3.5 as it is less.
+// By then the sum is 0 and one of 25 was isolated: ln(80 / 2) = 3.7; 3.5 is less.
 TEST(ChangeWatch, OneFarResidualIsForgotten) {
   ChangeWatch watch;
   EXPECT_EQ(watch.observe(40), 0U);
@@ -37,8 +36,7 @@ TEST(ChangeWatch, OneFarResidualIsForgotten) {
   EXPECT_EQ(watch.observe(4.5), 2U);
 }
 
-// A far one in ten for 100 steps: each says ln(155 / 11) = 2.65 and a little more, so two of them
-// may be chance, and three are a change.
+// Each counts ln(155 / 11) = 2.65 and a little more: two may be chance, three are a change.
 TEST(ChangeWatch, WhatIsOftenDelayedNeedsMore) {
   ChangeWatch watch;
   for (int i = 0; i < 100; ++i) EXPECT_EQ(watch.observe(i % 10 == 0 ? 40 : 0), 0U);
@@ -47,7 +45,7 @@ TEST(ChangeWatch, WhatIsOftenDelayedNeedsMore) {
   EXPECT_EQ(watch.observe(40), 3U);
 }
 
-// Noise alone: a threshold of 5 instead of 7 would see several.
+// Noise alone; a threshold of 5 instead of 7 would see several changes.
 TEST(ChangeWatch, NoiseIsNone) {
   SplitMix64 random(2);
   ChangeWatch watch;

@@ -35,7 +35,7 @@ std::vector<std::int64_t> weighted_samples(const std::vector<DeviceLimits>& devi
     most += std::min(limits.most, kNoMost);
   }
   if (batch < least || batch > most) return {};
-  // b_i = clip(level * weight_i): the level at which they sum to the batch, by bisection.
+  // b_i = clip(level * weight_i): bisects the level at which they sum to the batch.
   const auto at = [&](double level, std::size_t i) {
     return std::clamp(level * weights[i], static_cast<double>(devices[i].least),
                       static_cast<double>(std::min(devices[i].most, batch)));

@@ -13,7 +13,7 @@ TEST(EvenSamples, TheFirstDevicesHaveOneMore) {
   EXPECT_THAT(even_samples(three, 11), ElementsAre(4, 4, 3));
 }
 
-// b holds 2: the other 9 are divided between a and c; with c at 6 at least, a has 3.
+// b holds 2: the other 9 are split between a and c; with c at 6 or more, a has 3.
 TEST(EvenSamples, KeepToLimits) {
   EXPECT_THAT(even_samples({{"a"}, {.device = "b", .most = 2}, {"c"}}, 11), ElementsAre(5, 2, 4));
   EXPECT_THAT(even_samples({{"a"}, {.device = "b", .most = 2}, {"c", 6}}, 11),
@@ -22,7 +22,7 @@ TEST(EvenSamples, KeepToLimits) {
   EXPECT_THAT(even_samples({{"a", 3}, {"b", 3}}, 5), IsEmpty());
 }
 
-// 10 in 3 : 1 : 1 is 6, 2, 2; 11 is 6.6, 2.2, 2.2: rounded down, and one to the largest rest.
+// 10 in 3 : 1 : 1 is 6, 2, 2. 11 is 6.6, 2.2, 2.2: rounded down, one to the largest remainder.
 TEST(WeightedSamples, FillUpFromTheLargestRest) {
   EXPECT_THAT(weighted_samples({{"a"}, {"b"}, {"c"}}, {3, 1, 1}, 10), ElementsAre(6, 2, 2));
   EXPECT_THAT(weighted_samples({{"a"}, {"b"}, {"c"}}, {3, 1, 1}, 11), ElementsAre(7, 2, 2));

@@ -4,7 +4,7 @@
 
 namespace motley::adapt {
 
-/// The same number of samples on every device, as PyTorch's own data parallelism has it.
+/// Gives every device the same number of samples, as PyTorch's data parallelism does.
 class EvenSplit : public Baseline {
  public:
   using Baseline::Baseline;

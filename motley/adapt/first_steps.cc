@@ -8,7 +8,7 @@
 namespace motley::adapt {
 namespace {
 
-/// What is believed before any is seen, and how many seen ones that counts as.
+/// The excess assumed before any was seen, and its weight in readings.
 constexpr double kAssumed = 0.05, kReadings = 1;
 
 }  // namespace
@@ -31,7 +31,7 @@ double FirstSteps::mean() const { return sum_ / (count_ + kReadings); }
 
 double FirstSteps::deviation() const {
   const double all = count_ + kReadings, m = mean();
-  // The two steps' own spread is no deviation of first ones.
+  // Subtracts the spread of ordinary steps.
   const double own = std::max(squares_ - count_ * m * m - noise_, 0.0);
   const double square = (own + kReadings * (kAssumed * kAssumed + m * m)) / all;
   return std::sqrt(square * (1 + 1 / all));

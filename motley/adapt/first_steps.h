@@ -7,18 +7,18 @@
 
 namespace motley::adapt {
 
-/// What the first step at a number of samples takes beyond those that follow it there, as a
-/// logarithm of their ratio: memory is laid out anew, kernels are chosen, graphs compiled. So it
-/// says less of the device's curve than the next one.
+/// Learns how much longer the first step at a number of samples takes than the following ones, as
+/// the logarithm of their ratio: memory is laid out, kernels are chosen, graphs compiled. So a
+/// first step tells less about the device's curve than the next one.
 class FirstSteps {
  public:
-  /// A first step took exp(excess) times the next one, of steps that spread by so much.
+  /// Records a first step that took exp(excess) times the next one, where steps have this spread.
   void observe(double excess, double spread);
   void add(const FirstSteps& other);
 
-  /// Of all first steps; 0 until some are known.
+  /// Returns the mean of all first steps; 0 until some are known.
   double mean() const;
-  /// What one may be off that mean, its own uncertainty included.
+  /// Returns the deviation of one from the mean, including the mean's own uncertainty.
   double deviation() const;
 
   Json state() const;

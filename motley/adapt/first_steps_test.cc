@@ -9,15 +9,14 @@
 namespace motley::adapt {
 namespace {
 
-// 5 % count as one that was seen: with its own uncertainty 0.05 sqrt(2).
+// 5 % count as one reading: with its own uncertainty 0.05 sqrt(2).
 TEST(FirstSteps, MayBeLongerUntilSomeAreSeen) {
   const FirstSteps none;
   EXPECT_EQ(none.mean(), 0);
   EXPECT_NEAR(none.deviation(), 0.05 * std::sqrt(2), 1e-12);
 }
 
-// Of 0.3 and 0.3: 0.6 / 3 = 0.2 on average; squares of deviations 0.18 - 2 * 0.04, and of what was
-// believed 0.0025 + 0.04: 0.1425 / 3, times 4 / 3.
+// Mean 0.6 / 3 = 0.2; squares 0.18 - 2 * 0.04 and 0.0025 + 0.04: 0.1425 / 3, times 4 / 3.
 TEST(FirstSteps, AreLearned) {
   FirstSteps steps, pooled;
   steps.observe(0.3, 0);
@@ -27,7 +26,6 @@ TEST(FirstSteps, AreLearned) {
   EXPECT_NEAR(pooled.deviation(), std::sqrt(0.0475 * 4 / 3), 1e-12);
 }
 
-// Steps that spread by 5 % are 7 % apart: first ones are as all others.
 TEST(FirstSteps, TheSpreadOfStepsIsNoneOfTheirs) {
   FirstSteps steps;
   for (int i = 0; i < 200; ++i) steps.observe(i % 2 == 0 ? 0.07 : -0.07, 0.05);

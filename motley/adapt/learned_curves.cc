@@ -13,31 +13,30 @@
 namespace motley::adapt {
 namespace {
 
-/// Steps that a point is a mean of at most, and points that are kept.
+/// The most steps averaged in a point, points kept, and updates kept.
 constexpr std::size_t kWindow = 32, kPoints = 10, kUpdates = 9;
 constexpr double kMostWeight = 400;
-/// Readings that an assumed spread counts as, and those after which a measured one is forgotten.
+/// Readings that an assumed spread counts as; readings after which a measured one is forgotten.
 constexpr double kAssumedReadings = 6, kMostReadings = 200;
-/// Residuals beyond so many spreads count as so many, and are left out of means.
+/// Residuals are clipped to this many spreads; farther readings are left out of means.
 constexpr double kTrim = 2.5;
 
-// What is expected of a device of which nothing is believed, relative to its time at the last
-// samples: how much of it grows with the samples, and the deviations of line, of smooth bends from
-// it and of single numbers of samples.
+// Prior of an unknown device, relative to its time at the last samples: the part that grows with
+// the samples, and the deviations of the line, of smooth bends and of single numbers of samples.
 constexpr double kGrowing = 0.8, kGrowingDeviation = 0.3, kLevelDeviation = 0.5;
 constexpr double kBend = 0.05, kSingle = 0.005;
-/// What is left open of the level of points from before a change, and of each of them by itself.
+/// Uncertainty of the level of points from before a change, and of each point beside it.
 constexpr double kOldLevel = 0.3, kOldPoint = 0.02;
-/// What a time at samples that were never measured may be off by beside that.
+/// Further uncertainty at samples that were never measured.
 constexpr double kJump = 0.1;
-/// Keeps points that are identical apart.
+/// Keeps identical points apart.
 constexpr double kRounding = 1e-4;
-/// A point's own drift in a hundred steps, and at most.
+/// A point's own drift per hundred steps, and the most.
 constexpr double kDrift = 0.01, kMostDrift = 0.05;
 
 double square(double x) { return x * x; }
 
-/// Falls from 1 with the distance of two numbers of samples; smooth (Matern, 3/2).
+/// Returns a similarity that falls from 1 with the distance of two sample counts (Matern, 3/2).
 double likeness(double a, double b) {
   const double distance = std::sqrt(3.0) * std::abs(std::log(a / b));
   return (1 + distance) * std::exp(-distance);
@@ -45,7 +44,7 @@ double likeness(double a, double b) {
 
 bool is_time(double seconds) { return std::isfinite(seconds) && seconds > 0; }
 
-/// Whole numbers of samples up to `most`, each a quarter above the one before, and `others`.
+/// Lists sample counts up to `most` in steps of a quarter, and `others`.
 std::vector<double> sample_grid(std::int64_t most, const std::vector<std::int64_t>& others) {
   std::vector<double> grid;
   for (double x = 1; x < static_cast<double>(most); x = std::max(x + 1, std::floor(x * 1.25)))
@@ -71,7 +70,7 @@ std::vector<double> middles_of(const std::vector<std::vector<double>>& rows) {
 
 }  // namespace
 
-/// What is expected of end(samples) before it is measured, and the estimate from all points.
+/// The prior of end(samples), and the estimate from all points.
 struct LearnedCurves::Fit {
   const std::optional<CurvePrior>& prior;
   double log_level, scale, origin;  // seconds at `origin` samples
@@ -115,7 +114,7 @@ std::optional<LearnedCurves::Change> LearnedCurves::observe(const policy::Device
     const double expected = before.curves.end.at(samples);
     residual = reading.log_end - std::log(expected);
     deviation = before.deviation.at(samples) / expected;
-    // Where it was never measured a curve may jump: that is no change of speed.
+    // A curve may jump where it was never measured; that is no change of speed.
     const bool is_new = seen.samples != window_samples_ &&
                         std::none_of(points_.begin(), points_.end(), [&](const Point& point) {
                           return point.samples == seen.samples;
@@ -145,7 +144,7 @@ std::optional<LearnedCurves::Change> LearnedCurves::observe(const policy::Device
   return find_change(residual, deviation, step);
 }
 
-/// How far a reading is from what was expected, of which `deviation` is not the reading's own.
+/// Counts a reading's distance from its expectation, which has the deviation `deviation`.
 void LearnedCurves::count_spread(double residual, double deviation) {
   const double own = square(spread()), all = own + square(deviation), counts = own / all;
   const double most = kTrim * std::sqrt(all);
@@ -158,12 +157,12 @@ void LearnedCurves::count_spread(double residual, double deviation) {
 
 std::optional<LearnedCurves::Change> LearnedCurves::find_change(double residual, double deviation,
                                                                 std::int64_t step) {
-  // A spread of few readings may be too small.
+  // A spread from few readings may be too small.
   const double noise = square(spread()) * (1 + 4 / (1 + degrees_));
   const std::size_t shows = watch_.observe(residual / std::sqrt(noise + square(deviation)));
   if (shows == 0) return std::nullopt;
   const std::size_t suspects = std::min(shows, window_.size());
-  // What was there without them, and what they are.
+  // The state without the suspects, and the suspects.
   const Point now = summary(window_.size() - suspects, window_.size());
   std::vector<Reading> recent(window_.end() - static_cast<std::ptrdiff_t>(suspects), window_.end());
   window_.resize(window_.size() - suspects);
@@ -183,7 +182,7 @@ std::optional<LearnedCurves::Change> LearnedCurves::find_change(double residual,
   return Change{std::exp(now.log_end - before), step + 1 - static_cast<std::int64_t>(suspects)};
 }
 
-/// Of readings [first, last) of the window: a mean without what is far from their median.
+/// Averages readings [first, last) of the window, without those far from their median.
 LearnedCurves::Point LearnedCurves::summary(std::size_t first, std::size_t last) const {
   std::vector<double> ends;
   std::vector<std::vector<double>> ready;
@@ -208,13 +207,12 @@ LearnedCurves::Point LearnedCurves::summary(std::size_t first, std::size_t last)
   return point;
 }
 
-/// Of a first step, in readings.
 double LearnedCurves::first_weight() const {
   const double own = square(spread());
   return own / (own + square(assumed_first_.deviation()));
 }
 
-/// The window becomes a point, one with an earlier one at the same samples.
+/// Turns the window into a point, merged with an earlier one at the same samples.
 void LearnedCurves::close_window() {
   if (window_.empty()) return;
   Point point = summary(0, window_.size());
@@ -246,8 +244,8 @@ std::size_t LearnedCurves::exchanges() const {
   return prior_->curves.ready.size();
 }
 
-/// Of each exchange, the share of end(samples) at which it is ready: between points on a line,
-/// beyond them as at the last one; of a prior what it is off there.
+/// Returns, for each exchange, the share of end(samples) at which it is ready: linear between
+/// points, constant beyond them; with a prior, the difference from it.
 std::vector<double> LearnedCurves::ready_at(const std::vector<Point>& points,
                                             double samples) const {
   const auto believed = [&](std::size_t k, double at) {
@@ -264,7 +262,7 @@ std::vector<double> LearnedCurves::ready_at(const std::vector<Point>& points,
     }
     std::stable_sort(off.points.begin(), off.points.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
-    // Of equal samples the later ones.
+    // Of equal samples the later ones count.
     for (std::size_t i = off.points.size(); i-- > 1;)
       if (off.points[i].first == off.points[i - 1].first)
         off.points.erase(off.points.begin() + static_cast<std::ptrdiff_t>(i) - 1);

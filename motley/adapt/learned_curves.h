@@ -14,18 +14,17 @@
 
 namespace motley::adapt {
 
-/// What is believed of a device before it is seen.
+/// The prior of a device that has not been seen.
 struct CurvePrior {
   cost::StepCurves curves;  ///< `end` above 0
-  double trust = 0.3;       ///< standard deviation of measured over believed times
+  double trust = 0.3;       ///< standard deviation of measured over predicted times
 };
 
-/// The curves of one device, learned from the steps that it takes (docs/algorithms.md, "Curves
-/// learned online"). What is measured at one number of samples is a point: a robust mean of the
-/// last steps. The curve is the best linear estimate from all points of a line, or of the prior
-/// times a factor, plus local deviations from it, made nondecreasing. A change of the device's
-/// speed (change_watch.h) multiplies all that was learned by one factor and leaves this factor
-/// open; points measured since replace older ones.
+/// Learns one device's curves from its steps (docs/algorithms.md, "Curves learned online"). A point
+/// is a robust mean of the last steps at one number of samples. The curve is the best linear
+/// estimate from all points of a line, or of the prior times a factor, plus local deviations, made
+/// nondecreasing. A change of speed (change_watch.h) multiplies everything learned by one factor
+/// and makes it uncertain; new points replace older ones.
 ///
 ///   LearnedCurves learned;
 ///   learned.observe({.device = "a:0", .samples = 32, .ready = {}, .end = 0.1, .update = {}}, 1);
@@ -34,47 +33,44 @@ class LearnedCurves {
  public:
   explicit LearnedCurves(std::optional<CurvePrior> prior = std::nullopt);
 
-  /// A change that an observation revealed.
   struct Change {
-    double factor = 1;            ///< of all times, from before to now
-    std::int64_t since_step = 0;  ///< the first step that shows it
+    double factor = 1;            ///< of all times, now over before
+    std::int64_t since_step = 0;  ///< first step that shows it
   };
-  /// The device's part of a step, in which it had samples. Times that are not positive and finite
-  /// are passed over.
+  /// Learns from a step with samples on the device. Skips times that are not positive and finite.
   std::optional<Change> observe(const policy::DeviceStep& seen, std::int64_t step);
 
-  /// Is anything known, believed or measured?
+  /// Returns whether there is a prior or a measurement.
   bool is_known() const { return prior_ || !window_.empty() || !points_.empty(); }
-  /// Has the device taken a step?
   bool is_seen() const { return !window_.empty() || !points_.empty(); }
 
   struct Estimated {
     cost::StepCurves curves;  ///< all with points at the same samples
     cost::Curve deviation;    ///< standard deviation of curves.end
   };
-  /// Up to so many samples. Something must be known.
+  /// Estimates the curves up to `most` samples. Requires is_known().
   Estimated estimate(std::int64_t most) const;
-  /// A prior is `factor` times as long as it said: measured over believed, where there are both.
+  /// Returns measured over predicted time where there are both.
   std::optional<double> over_prior() const;
 
-  /// Most samples of a step so far; 0: none.
+  /// Returns the most samples of a step so far; 0: none.
   std::int64_t largest_seen() const { return largest_seen_; }
-  /// Standard deviation of a step's time over its mean.
+  /// Returns the standard deviation of a step's time over its mean.
   double spread() const;
-  /// What the spread is learned from: the sum of squares and how many count in it.
+  /// Return the sum of squares of the spread, and their number.
   double squares() const { return squares_; }
   double degrees() const { return degrees_; }
-  /// What is believed of the spread until it is measured: that of devices beside this one.
+  /// Sets the spread assumed until it is measured: that of other devices.
   void assume_spread(double spread) { assumed_spread_ = spread; }
-  /// What first steps at a number of samples took beyond the second ones so far.
+  /// Returns the excess of first steps at a number of samples over the second ones.
   const FirstSteps& first_steps() const { return first_steps_; }
-  /// What is believed of them, from all devices.
+  /// Sets the assumption about first steps, from all devices.
   void assume_first(FirstSteps all) { assumed_first_ = all; }
 
-  /// What was learned; the prior is not in it.
+  /// Returns what was learned, without the prior.
   Json state() const;
   Result<void> restore(const Json& json, const std::string& where);
-  static void fields(auto& it, auto& field) {  // states of before have no `first`
+  static void fields(auto& it, auto& field) {  // older states lack `first`
     field("points", it.points_)("window", it.window_)("samples", it.window_samples_);
     field("step", it.last_step_)("largest", it.largest_seen_)("updates", it.updates_);
     field("watch", it.watch_)("log_level", it.log_level_)("squares", it.squares_);
@@ -88,12 +84,12 @@ class LearnedCurves {
   struct Reading {
     double log_end = 0;
     std::vector<double> ready;  // over end
-    bool is_first = false;      // the step before was of other samples
+    bool is_first = false;      // the step before had other samples
     static void fields(auto& it, auto& field) {
       field("log_end", it.log_end)("ready", it.ready).maybe("first", it.is_first);
     }
   };
-  /// What was measured at a number of samples.
+  /// The measurement at a number of samples.
   struct Point {
     std::int64_t samples = 0;
     double log_end = 0;

@@ -21,7 +21,7 @@ double noise(SplitMix64& random, double deviation) {
   return std::exp(deviation * radius * std::cos(2 * std::numbers::pi * random.uniform()));
 }
 
-// Of 0.1 s at 32 samples a fifth is taken as fixed: 0.02 + 0.08 * 64 / 32 = 0.18.
+// Of 0.1 s at 32 samples a fifth is assumed fixed: 0.02 + 0.08 * 64 / 32 = 0.18.
 TEST(LearnedCurves, OneReadingIsALineWithAFifthFixed) {
   LearnedCurves learned;
   EXPECT_FALSE(learned.is_known());
@@ -31,8 +31,7 @@ TEST(LearnedCurves, OneReadingIsALineWithAFifthFixed) {
   EXPECT_NEAR(estimated.curves.end.at(64), 0.18, 1e-9);
   EXPECT_NEAR(estimated.curves.ready[0].at(64), 0.4 * 0.18, 1e-9);
   EXPECT_THAT(estimated.curves.update, ::testing::ElementsAre(0.01));
-  // A first step may be a longer one; what was measured twice is known, and less and less so away
-  // from it.
+  // A first step may be longer. Two measurements are certain, and less so farther away.
   EXPECT_GT(estimated.deviation.at(32), 0.07 * 0.1);
   learned.observe(step_of(32, 0.1), 2);
   EXPECT_LT(learned.estimate(128).deviation.at(32), 0.05 * 0.1);
@@ -41,7 +40,7 @@ TEST(LearnedCurves, OneReadingIsALineWithAFifthFixed) {
             estimated.deviation.at(64) / estimated.curves.end.at(64));
 }
 
-// 0.05 + b / 1000 at 20 and 40, exactly and often: 0.11 at 60 within what bends may be.
+// 0.05 + b / 1000 at 20 and 40, exactly and often: 0.11 at 60 within the deviation of bends.
 TEST(LearnedCurves, TwoPointsGiveTheirLine) {
   LearnedCurves learned;
   std::int64_t step = 0;
@@ -62,11 +61,11 @@ TEST(LearnedCurves, NeverFall) {
   for (int i = 0; i < 9; ++i) learned.observe(step_of(40, 0.097), ++step);
   const auto points = learned.estimate(100).curves.end.points;
   for (std::size_t i = 1; i < points.size(); ++i) EXPECT_GE(points[i].second, points[i - 1].second);
-  // What lies beyond, where nothing was measured, does not drag the measured ones down.
+  // The unmeasured part beyond does not pull measured ones down.
   EXPECT_NEAR(learned.estimate(100).curves.end.at(35), 0.0985, 0.001);
 }
 
-// 0.12 at 60 samples, of which the first step takes a third more: the one behind it counts.
+// 0.12 at 60 samples; the first step takes a third more, and the next one counts.
 TEST(LearnedCurves, AFirstStepSaysLittle) {
   LearnedCurves learned;
   std::int64_t step = 0;
@@ -75,7 +74,7 @@ TEST(LearnedCurves, AFirstStepSaysLittle) {
   EXPECT_NEAR(learned.estimate(60).curves.end.at(60), 0.12, 0.12 * 0.03);
 }
 
-// Where all first steps take a third more, one is worth three quarters of it.
+// When all first steps take a third more, one counts as three quarters of its time.
 TEST(LearnedCurves, WhatFirstStepsTakeMoreIsTakenOff) {
   LearnedCurves learned;
   std::int64_t step = 0;
@@ -97,8 +96,7 @@ TEST(LearnedCurves, OneHiccupIsLeftOut) {
   EXPECT_NEAR(learned.estimate(64).curves.end.at(32), 0.1, 1e-4);
 }
 
-// Twice as long from step 41 on: seen at the second such step, and all of the curve is doubled,
-// where nothing was measured since, too.
+// Twice as long from step 41 on; detected at step 42. The whole curve doubles.
 TEST(LearnedCurves, AChangeScalesTheWholeCurve) {
   SplitMix64 random(3);
   LearnedCurves learned;
@@ -117,7 +115,6 @@ TEST(LearnedCurves, AChangeScalesTheWholeCurve) {
   EXPECT_NEAR(estimated.curves.end.at(40), 0.18, 0.004);
   EXPECT_NEAR(estimated.curves.end.at(20), 0.14, 0.007);
   EXPECT_NEAR(estimated.curves.end.at(60), 0.22, 0.011);
-  // It is less sure of these than it was.
   EXPECT_GT(estimated.deviation.at(20) / 0.14, 0.01);
 }
 
@@ -130,8 +127,7 @@ TEST(LearnedCurves, TheSpreadIsLearned) {
   EXPECT_NEAR(learned.spread(), 0.05, 3 * 0.0025);
 }
 
-// A prior that is right but for its level: after steps of twice as long it is twice as long
-// everywhere, bends included.
+// A prior with the right shape at half the level: two steps double it everywhere.
 TEST(LearnedCurves, APriorGivesItsShape) {
   const cost::Curve end{{{0, 0.02}, {32, 0.1}, {64, 0.11}, {128, 0.4}}};
   LearnedCurves learned(CurvePrior{{{end}, end, {0.01}}, 0.5});
@@ -172,7 +168,7 @@ TEST(LearnedCurves, GoOnFromTheirState) {
   }
 }
 
-// A file may say what no run would: it is refused, or something comes of it, but nothing fails.
+// A file may contain anything: it is refused or gives curves, but nothing fails.
 TEST(LearnedCurves, AnyStateGivesCurves) {
   LearnedCurves learned;
   for (const std::int64_t samples : {10, 20, 30}) learned.observe(step_of(samples, 0.1), samples);

@@ -10,7 +10,7 @@
 namespace motley::adapt {
 namespace {
 
-/// Steps over which exchanges are taken in the middle.
+/// Steps over which the median of exchanges is taken.
 constexpr std::size_t kExchangeWindow = 16;
 
 cost::GroupExchanges middle_of(const std::vector<std::vector<double>>& rows) {
@@ -38,14 +38,14 @@ void LearnedExchanges::observe(const policy::StepSeen& step) {
   if (devices < 2) return;
   std::vector<double> row = step.exchange;
   row.push_back(step.blocking);
-  // Of programs that exchange in other parts nothing is comparable.
+  // Programs with other exchanges are not comparable.
   std::erase_if(seen_, [&](const auto& each) { return each.second.front().size() != row.size(); });
   Rows& rows = seen_[devices];
   rows.push_back(std::move(row));
   if (rows.size() > kExchangeWindow) rows.erase(rows.begin());
 }
 
-/// Of more devices than anything is believed of: as of the most.
+/// Returns the prior for a number of devices; for more than known, that of the most.
 const cost::GroupExchanges* LearnedExchanges::believed(std::size_t devices) const {
   return believed_.empty() ? nullptr : &believed_[std::min(devices - 2, believed_.size() - 1)];
 }

@@ -13,28 +13,27 @@
 
 namespace motley::adapt {
 
-/// What groups spend on communication in a step, by how many of their devices have samples
-/// (docs/algorithms.md, "Curves learned online"): in the middle of the last steps of so many. Of a
-/// number that has taken none it is what is believed of it, times what the nearest one took over
-/// what was believed of that; without a belief it is that of the nearest one. A device alone has
-/// nobody to exchange with, and says nothing of several.
+/// Learns the communication time of groups in a step by their number of devices with samples
+/// (docs/algorithms.md, "Curves learned online"): the median of the last steps. A number without
+/// steps gets its prior times the nearest number's measurement over prior; without a prior, the
+/// nearest's measurement. A device alone has no exchanges and tells nothing about several.
 ///
-///   believed of 2 and 3 devices 10 and 20 ms, 3 devices took 30: 2 devices take 15
+///   prior of 2 and 3 devices 10 and 20 ms, 3 devices took 30: 2 devices take 15
 class LearnedExchanges {
  public:
-  /// `believed[i]`: of i + 2 devices, the fastest; empty: nothing is believed.
+  /// `believed[i]`: the prior of the fastest i + 2 devices; empty: no prior.
   explicit LearnedExchanges(std::vector<cost::GroupExchanges> believed = {})
       : believed_(std::move(believed)) {}
 
   void observe(const policy::StepSeen& step);
-  /// All of at least two devices have as many exchanges.
+  /// Returns a group's exchanges; all groups of two or more have the same number of them.
   cost::GroupExchanges of(std::size_t devices) const;
 
   Json state() const;
   Result<void> restore(const Json& json, const std::string& where);
 
  private:
-  /// Of one number of devices: exchanges of the last steps, and behind them what blocks.
+  /// For one number of devices: exchanges of the last steps, followed by blocking ones.
   using Rows = std::vector<std::vector<double>>;
 
   const cost::GroupExchanges* believed(std::size_t devices) const;

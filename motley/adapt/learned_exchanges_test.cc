@@ -34,7 +34,7 @@ TEST(LearnedExchanges, AreThoseOfTheNearestNumberWithoutABelief) {
 TEST(LearnedExchanges, AreBelievedOffAsTheNearestNumberIs) {
   LearnedExchanges learned({{{0.008}, 0.002}, {{0.015}, 0.005}});
   EXPECT_THAT(learned.of(2).exchange, ElementsAre(0.008));
-  EXPECT_THAT(learned.of(9).exchange, ElementsAre(0.015));  // as of the most
+  EXPECT_THAT(learned.of(9).exchange, ElementsAre(0.015));  // as for the most
   learned.observe(exchanged_by(3, {0.020}, 0.010));
   EXPECT_THAT(learned.of(3).exchange, ElementsAre(0.020));
   EXPECT_THAT(learned.of(2).exchange, ElementsAre(DoubleEq(0.010)));

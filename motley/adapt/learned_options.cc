@@ -15,22 +15,21 @@
 namespace motley::adapt {
 namespace {
 
-constexpr double kDiffers = 0.01;          // of a time, that makes a difference
+constexpr double kDiffers = 0.01;          // relative difference of a time that counts
 constexpr std::size_t kStepsKept = 16;     // steps
-constexpr std::int64_t kTrustedTimes = 3;  // times the most samples that a device had
-constexpr double kUntried = 1e-6;          // seconds a sample, of a device that nothing is known of
+constexpr std::int64_t kTrustedTimes = 3;  // multiple of a device's most samples that is trusted
+constexpr double kUntried = 1e-6;          // seconds per sample of an unknown device
 
 void keep_last(std::vector<double>& last, double value) {
   last.push_back(value);
   if (last.size() > kStepsKept) last.erase(last.begin());
 }
 
-/// Where work goes on, exchanges but the last of those that are waited for.
+/// Sums the exchanges that overlap work: all awaited ones but the last.
 double hidden_of(const std::vector<double>& exchange) {
   return exchange.size() < 2 ? 0 : std::accumulate(exchange.begin(), exchange.end() - 1, 0.0);
 }
 
-/// The part of a curve up to so many samples.
 DeviceCurve curve_until(DeviceCurve curve, double most) {
   if (curve.points.back().samples <= most) return curve;
   const double last = work_seconds(curve, most);
@@ -39,7 +38,7 @@ DeviceCurve curve_until(DeviceCurve curve, double most) {
   return curve;
 }
 
-/// What was learned, times a factor, as far as memory and trust go.
+/// Returns the learned curve times a factor, as far as memory and trust allow.
 DeviceCurve curve_by(const LearnedCurves& learned, const DeviceLimits& limits, double factor) {
   std::int64_t most = limits.most;
   if (!limits.prior && learned.is_seen())
@@ -113,7 +112,7 @@ void LearnedOptions::observe(const policy::StepSeen& step) {
   ++version_;
 }
 
-/// The curve in use: of the device by itself, or among others; null: it is in no such group.
+/// Returns the present curve, of the device alone or in a group; null: there is no such option.
 const DeviceCurve* LearnedOptions::used_curve(const std::string& device, bool is_alone) const {
   for (const BatchOption& option : options_)
     for (const DeviceCurve& curve : option.devices)
@@ -121,7 +120,7 @@ const DeviceCurve* LearnedOptions::used_curve(const std::string& device, bool is
   return nullptr;
 }
 
-/// Does it take another time than the curve in use says?
+/// Learns, and returns whether the time differs from the present curve.
 bool LearnedOptions::learn_alone(const policy::DeviceStep& seen, std::int64_t step) {
   Known& known = *find(seen.device);
   if (!known.alone) return false;
@@ -134,7 +133,7 @@ bool LearnedOptions::learn_alone(const policy::DeviceStep& seen, std::int64_t st
   return is_new || std::abs(work_seconds(curve_alone(known), samples) - used) > kDiffers * used;
 }
 
-/// Does some device take another time than its curve in use says?
+/// Learns, and returns whether some device's time differs from its present curve.
 bool LearnedOptions::learn_curves(const policy::StepSeen& step) {
   bool is_new = false;
   double first_ready = 1;
@@ -157,7 +156,7 @@ bool LearnedOptions::learn_curves(const policy::StepSeen& step) {
   return is_new;
 }
 
-/// Does the step's group take another time beyond its devices' own?
+/// Learns, and returns whether the group's time beyond its devices' own differs.
 bool LearnedOptions::learn_tail(const policy::StepSeen& step) {
   const int group = find_option(options_, shares_of(step));
   if (group < 0) return false;
@@ -183,7 +182,6 @@ DeviceCurve LearnedOptions::curve_of(const Known& known) {
   return curve_by(known.curves, limits, known.alone->over_prior().value_or(1));
 }
 
-/// Of whole steps of the device by itself.
 DeviceCurve LearnedOptions::curve_alone(const Known& known) {
   const AloneLimits& alone = known.device.alone;
   const DeviceLimits limits{known.device.limits.device, 1, alone.most, alone.prior};
@@ -203,7 +201,7 @@ ExchangeTimes LearnedOptions::overlap() const {
   return times;
 }
 
-/// Of the group of so many devices, or of the most that are fewer; null: nothing is.
+/// Returns the prior of a group of this size, or of the next smaller one; null: none.
 const cost::GroupExchanges* LearnedOptions::believed(std::size_t devices) const {
   const cost::GroupExchanges* found = nullptr;
   for (const LearnedGroup& group : groups_)
@@ -316,7 +314,6 @@ Result<void> LearnedOptions::restore(const Json& state, const std::string& where
   return {};
 }
 
-/// One that is known; others came while the training ran, or are none of its devices.
 Result<void> LearnedOptions::restore_device(const Json& json, const std::string& name,
                                             const std::string& where, std::vector<Known>& known) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(json, where));

@@ -14,50 +14,47 @@
 
 namespace motley::adapt {
 
-/// A device that does a step by itself, in micro-batches.
+/// A device that computes a step alone, in micro-batches.
 struct AloneLimits {
-  std::int64_t micro_batches = 2;        ///< for each that it does among others
-  std::int64_t most = 0;                 ///< samples a step that its memory holds; 0: it cannot
+  std::int64_t micro_batches = 2;        ///< per micro-batch in a group
+  std::int64_t most = 0;                 ///< samples per step that fit in its memory; 0: it cannot
   std::optional<CurvePrior> prior = {};  ///< of whole steps
 };
 
 struct LearnedDevice {
   DeviceLimits limits;
   AloneLimits alone = {};
-  std::string machine = "";  ///< that it is of; an hour of which costs `per_hour`
+  std::string machine = "";  ///< its machine, which costs `per_hour`
   double per_hour = 0;
 };
 
-/// So many devices as a group.
 struct LearnedGroup {
   std::size_t devices = 0;
-  /// What is believed of its exchanges; none: nothing.
+  /// Prior of its exchanges, if any.
   std::optional<cost::GroupExchanges> exchanges = {};
 };
 
-/// Groups whose curves are learned from the steps that are taken (learned_curves.h), from a belief
-/// or from nothing. Groups are the first devices that are there of a list, the fastest first: a
-/// few while the batch is small, more as it grows; so many as is said, and all. A device that is
-/// seen and not in the list comes behind the others, of which nothing is believed.
+/// Groups whose curves are learned from steps (learned_curves.h), with or without a prior. A group
+/// is the first present devices of a list, ordered by speed: a few while the batch is small, more
+/// as it grows; the given sizes, and all. An unlisted device that is seen comes last, without a
+/// prior.
 ///
-///   tail     what the last steps of so many devices took beyond their own work, in the middle; of
-///   a
-///            number that has taken none, what is believed of it, off by as much as the next one
-///            that has; else as that one
-///   hidden   exchanges but the last that is waited for, and from when on: of the last steps
+///   tail    median over the last steps of a size of the time beyond the devices' own work; without
+///           steps, the prior, scaled as at the next size with steps; else the same as that size
+///   hidden  exchanges before the last awaited one, and when they begin, from the last steps
 ///
-/// What a device takes alone is learned apart, as its step then has several micro-batches, and the
-/// update in it: until it was seen so, as believed, off as it is among others; without a belief as
-/// so many steps of a part of the samples. Of a device that was only seen alone it is the same.
-/// Samples of all are multiples of a unit (BatchOption).
+/// A device alone is learned separately: its step has several micro-batches and includes the
+/// update. Until seen alone, its prior applies, scaled as in groups; without a prior, several steps
+/// of a part of the samples. Conversely for a device seen only alone. All samples are multiples of
+/// a unit (BatchOption).
 ///
-/// A device that nothing is known of takes almost no time, so that it will be tried. Curves end
-/// where memory does; without a belief at three times what the device ever had, so that none is
-/// trusted far from where it was measured. What was learned is taken up when some device's time or
-/// a tail differs by more than one percent, or samples are new: jitter changes nothing.
+/// An unknown device takes almost no time, so that it is tried. Curves end at the memory limit;
+/// without a prior, at three times the device's most samples, so that none is trusted far from its
+/// measurements. What was learned takes effect when a device's time or a tail differs by more than
+/// one percent, or samples are new: jitter changes nothing.
 class LearnedOptions : public OptionSource {
  public:
-  /// Requires groups in ascending size, and `most` of all devices.
+  /// Requires groups in ascending size and `most` of all devices.
   LearnedOptions(std::vector<LearnedDevice> devices, std::vector<LearnedGroup> groups,
                  std::int64_t unit = 1);
 
@@ -73,11 +70,10 @@ class LearnedOptions : public OptionSource {
     std::vector<double> last;  // seconds, of the last steps
     double used = 0;
   };
-  /// Of all groups: what overlaps with work.
+  /// The overlap with work, for all groups.
   struct Overlap {
     std::vector<double> hidden, share;  // of the last steps
   };
-  /// What is known of a device.
   struct Known {
     LearnedDevice device;
     LearnedCurves curves;

@@ -12,7 +12,7 @@ DeviceLimits limited(const char* name, std::int64_t most) {
   return {.device = name, .least = 1, .most = most, .prior = {}};
 }
 
-/// a takes 1 ms a sample, b 2 ms; behind them 3 ms of exchange, of which nothing overlaps.
+/// a takes 1 ms per sample, b 2 ms; 3 ms of exchange follow, without overlap.
 policy::StepSeen balanced_step(std::int64_t step, std::int64_t a, std::int64_t b) {
   const double of_a = 0.001 * static_cast<double>(a), of_b = 0.002 * static_cast<double>(b);
   policy::StepSeen seen{.step = step, .took = Seconds(std::max(of_a, of_b) + 0.003)};
@@ -39,10 +39,10 @@ TEST(LearnedOptions, AreLearnedFromSteps) {
   EXPECT_NEAR(work_seconds(both.devices[0], 80), 0.080, 0.006);
   EXPECT_NEAR(work_seconds(both.devices[1], 20), 0.040, 0.001);
   EXPECT_NEAR(both.exchange.tail.value, 0.003, 1e-6);
-  // a has had 40 samples: up to 120 it is trusted. b's memory holds 50.
+  // a has had 40 samples: trusted up to 120. b's memory holds 50.
   EXPECT_EQ(both.devices[0].points.back().samples, 120);
   EXPECT_EQ(both.devices[1].points.back().samples, 50);
-  // Balanced: twice as many for a, until b's end.
+  // Balanced: a gets twice as many, up to b's limit.
   const std::vector<std::int64_t> samples = split_batch(both, 90);
   EXPECT_NEAR(static_cast<double>(samples[0]), 60, 3);
 }
@@ -60,7 +60,7 @@ TEST(LearnedOptions, KeepStillUnderJitter) {
   EXPECT_EQ(source.version(), version);
 }
 
-// Three devices were seen: the exchange of two is believed to take 2 ms less, so it does.
+// Three devices were seen; the prior of two is 2 ms less, and so is the estimate.
 TEST(LearnedOptions, AGroupThatHasNotTrainedIsOffAsTheNextOneThatHas) {
   const CurvePrior prior{{{{{{1, 0.001}, {100, 0.1}}}}, {{{1, 0.001}, {100, 0.1}}}, {0}}, 0.1};
   std::vector<LearnedDevice> devices = {
@@ -77,7 +77,7 @@ TEST(LearnedOptions, AGroupThatHasNotTrainedIsOffAsTheNextOneThatHas) {
   EXPECT_NEAR(source.options()[0].exchange.tail.value, 0.008, 1e-9);
 }
 
-/// a by itself: 1 ms a sample in each of two micro-batches, of 2 ms more, and an update of 1 ms.
+/// a alone: two micro-batches of 1 ms per sample plus 2 ms, and an update of 1 ms.
 policy::StepSeen lone_step(std::int64_t step, std::int64_t samples) {
   const double took = 0.005 + 0.001 * static_cast<double>(samples);
   policy::StepSeen seen{.step = step, .took = Seconds(took)};
@@ -91,7 +91,7 @@ LearnedOptions one_or_both() {
                         {{.devices = 1}, {.devices = 2}});
 }
 
-// Not seen alone, a takes twice a step of half the samples; what it then took is learned apart.
+// Not yet seen alone, a takes two steps of half the samples; its own steps are learned separately.
 TEST(LearnedOptions, LearnApartWhatADeviceTakesAlone) {
   LearnedOptions source = one_or_both();
   for (std::int64_t step = 0; step < 8; ++step) source.observe(balanced_step(step, 20, 10));
@@ -115,7 +115,7 @@ TEST(LearnedOptions, LearnApartWhatADeviceTakesAlone) {
   EXPECT_FALSE(from_nothing().restore(source.state(), "s"));
 }
 
-// Memory ends its curve; of a device that was only seen alone it is the same among others.
+// Memory ends its curve. A device seen only alone has the same curve in groups.
 TEST(LearnedOptions, OfADeviceSeenAloneAreThoseOfItsSteps) {
   LearnedOptions source({{limited("a", 1000), {.most = 90}}}, {{.devices = 1}});
   EXPECT_EQ(source.options()[0].devices[0].points.back().samples, 90);
@@ -126,7 +126,7 @@ TEST(LearnedOptions, OfADeviceSeenAloneAreThoseOfItsSteps) {
   EXPECT_NEAR(work_seconds(both.options()[1].devices[0], 40), 0.045, 0.001);
 }
 
-// With prices both are believed apart; one that is seen twice as slow is so in the other, too.
+// With priors each has its own; a device seen twice as slow is so in the other as well.
 TEST(LearnedOptions, AreOffAloneAsAmongOthers) {
   const auto believed = [](double seconds) {
     return CurvePrior{{{}, {{{1, seconds}, {100, 100 * seconds}}}, {}}, 0.1};
@@ -145,7 +145,7 @@ TEST(LearnedOptions, AreOffAloneAsAmongOthers) {
   EXPECT_NEAR(work_seconds(source.options()[0].devices[0], 40), 0.120, 0.002);
 }
 
-// Micro-batches of a device alone are as many as among others: so is its step.
+// As many micro-batches alone as in groups: so is its step.
 TEST(LearnedOptions, AreOfWholeUnits) {
   LearnedOptions source(
       {{limited("a", 1000), {.micro_batches = 1, .most = 500}}, {limited("b", 50)}},
@@ -172,7 +172,7 @@ TEST(LearnedOptions, GoOnIdenticalFromTheirText) {
   EXPECT_FALSE(one.restore(more.state(), "s"));
 }
 
-// Whoever is fastest of those that are there is the first; what was learned of the others stays.
+// The fastest present device is the first; what was learned about the others stays.
 TEST(LearnedOptions, AreOfDevicesThatAreThere) {
   LearnedOptions source = one_or_both();
   for (std::int64_t step = 0; step < 8; ++step) source.observe(balanced_step(step, 20, 10));
@@ -181,7 +181,7 @@ TEST(LearnedOptions, AreOfDevicesThatAreThere) {
   EXPECT_NE(source.version(), version);
   ASSERT_EQ(source.options().size(), 1u);
   EXPECT_EQ(source.options()[0].devices[0].device, "b");
-  EXPECT_EQ(source.options()[0].devices[0].points.back().samples, 20);  // alone in memory
+  EXPECT_EQ(source.options()[0].devices[0].points.back().samples, 20);  // limited by memory
   LearnedOptions other = one_or_both();
   ASSERT_TRUE(other.restore(source.state(), "s"));
   EXPECT_EQ(other.options().size(), 1u);
@@ -193,7 +193,7 @@ TEST(LearnedOptions, AreOfDevicesThatAreThere) {
   EXPECT_NEAR(work_seconds(source.options()[1].devices[0], 20), 0.020, 0.001);
 }
 
-// One that nobody has heard of comes behind the others, and in no state of those without it.
+// An unlisted device comes last; its state does not fit sources without it.
 TEST(LearnedOptions, TakeInWhoIsSeen) {
   LearnedOptions source = from_nothing();
   for (std::int64_t step = 0; step < 8; ++step) {

@@ -4,7 +4,7 @@
 #include "motley/adapt/learned_curves.h"
 #include "motley/base/json_fields.h"
 
-// The text form of what was learned of a device.
+// The text form of what was learned about a device.
 
 namespace motley::adapt {
 

@@ -7,8 +7,8 @@
 
 namespace motley::adapt {
 
-/// How the learning rate follows the batch. Optimizer moments stay as they are: they are averages
-/// of gradients of the same mean, and a batch changes their noise only.
+/// How the learning rate follows the batch. Optimizer moments stay: they average gradients with the
+/// same mean, and a batch changes only their noise.
 enum class LearningRateRule {
   kAdaScale,    ///< for SGD: the gain (below), 1 to B/B0 (Johnson et al., ICML 2020)
   kSquareRoot,  ///< for Adam and AdamW: sqrt(B/B0)
@@ -16,22 +16,22 @@ enum class LearningRateRule {
   kNone,        ///< 1
 };
 
-/// "adascale", "sqrt", "linear", "none". Usage error `adapt.rule`.
+/// Parses "adascale", "sqrt", "linear" or "none". Usage error `adapt.rule`.
 Result<LearningRateRule> parse_rule(std::string_view text, const std::string& where);
 std::string_view rule_name(LearningRateRule rule);
 
-/// Steps of the initial batch B0 that a step of batch B is worth at noise scale `noise` (samples):
+/// Returns the steps of initial batch B0 that a step of batch B is worth at noise scale `noise`:
 ///
 ///   r = (S/B0 + |G|^2) / (S/B + |G|^2) = (B/B0) (noise + B0) / (noise + B)
 ///
-/// 1 at B = B0 and without noise; B/B0 where the noise is infinite. Requires B, B0 > 0, noise >= 0.
+/// 1 at B = B0 and without noise; B/B0 at infinite noise. Requires B, B0 > 0, noise >= 0.
 double batch_gain(double batch, double initial_batch, double noise);
 
-/// Factor of all learning rates of the initial batch.
+/// Returns the factor for all learning rates of the initial batch.
 double lr_factor(LearningRateRule rule, double batch, double initial_batch, double noise);
 
-/// The factor that comes nearest to `wanted` from `now` when one change may be by `most` times, up
-/// or down. Requires now, wanted > 0, most > 1.
+/// Returns the factor nearest to `wanted` that a change of at most `most` times, up or down,
+/// reaches from `now`. Requires now, wanted > 0, most > 1.
 double bounded_factor(double now, double wanted, double most);
 
 }  // namespace motley::adapt

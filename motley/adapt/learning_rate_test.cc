@@ -25,7 +25,7 @@ RC_GTEST_PROP(LearningRate, GainIsBetweenOneAndTheRatioOfBatches, ()) {
   const double gain = batch_gain(batch, initial, noise);
   RC_ASSERT(gain >= 1 - 1e-12);
   RC_ASSERT(gain <= batch / initial * (1 + 1e-12));
-  // More noise, more gain; a larger batch, too, but less than in proportion.
+  // More noise gives more gain; a larger batch too, but less than in proportion.
   RC_ASSERT(batch_gain(batch, initial, 2 * noise) >= gain * (1 - 1e-12));
   RC_ASSERT(batch_gain(batch + 10, initial, noise) >= gain * (1 - 1e-12));
   RC_ASSERT(batch_gain(batch + 10, initial, noise) / (batch + 10) <= gain / batch * (1 + 1e-12));

@@ -10,15 +10,15 @@
 namespace motley::adapt {
 namespace {
 
-/// So many measured steps are waited for behind a change.
+/// Measured steps to wait for after a change.
 constexpr std::int64_t kCalm = 32;
-/// So many do not suffice for |G|^2 to be told from zero: more may never. From then on they may
-/// cost such a part of training.
+/// Measured steps after which |G|^2 that is still not distinguished from zero may never be. From
+/// then on measuring may cost this share of training.
 constexpr std::int64_t kLong = 256;
 constexpr double kInVain = 0.05;
-/// So many of the last steps say what measuring costs.
+/// Last steps from which the cost of measuring is taken.
 constexpr std::size_t kKept = 16;
-/// So much of a memory may pass between two measured steps that four count (noise_scale.h).
+/// Largest distance of two measured steps, in memories: then four count (noise_scale.h).
 constexpr double kWidest = 0.5;
 
 void keep_last(auto& list, const auto& value) {
@@ -67,12 +67,12 @@ std::optional<double> NoisePace::cost() const {
   return std::max(0.0, median(added)) / median(plain);
 }
 
-/// Of the batch in use.
+/// Converts a memory to steps of the present batch.
 double NoisePace::steps_in(double memory) const {
   return memory * initial_batch_ / static_cast<double>(batch_);
 }
 
-/// 1 also where so many steps are not yet known as it would keep.
+/// Returns 1 also while fewer steps are known than it would keep.
 double NoisePace::find_best(const NoiseInterval& noise) const {
   const bool is_known = std::isfinite(noise.high);
   if (measured_ < (is_known ? kCalm : kLong) || batch_ <= 0) return 1;
@@ -80,7 +80,7 @@ double NoisePace::find_best(const NoiseInterval& noise) const {
   if (!added) return 2;
   const double widest = kWidest * steps_in(shortest_memory_);
   if (!is_known) return std::min(*added / kInVain, widest);
-  // Below one sample no batch can follow it.
+  // No batch can follow a scale below one sample.
   const double low = std::max(1.0, noise.low), high = std::max(1.0, noise.high);
   const double deviation =
       std::log(high / low) / (2 * NoiseOptions().deviations);  // of the logarithm
@@ -88,7 +88,7 @@ double NoisePace::find_best(const NoiseInterval& noise) const {
   const double horizon = steps_in(noise.memory);
   if (of_one == 0) return widest;
   const double best = std::sqrt(32 * horizon * *added / of_one);
-  // Where it is done already fewer count for a while, and as the step between powers of two has it.
+  // When already pacing, a third is enough: fewer count for a while, and `every` has powers of two.
   const double wanted = 2 * horizon / best / (every_ > 1 ? 3 : 1);
   return noise.steps >= wanted ? std::min(best, widest) : 1;
 }
@@ -102,7 +102,7 @@ bool NoisePace::decide(const NoiseInterval& noise) {
     return true;
   }
   const double best = std::log2(std::max(1.0, find_best(noise)));
-  // Between two powers it stays where it is.
+  // Stays between two powers.
   const bool stays = best > 0 && std::abs(best - std::log2(every_)) < 0.75;
   const std::int64_t before = every_;
   if (!stays) every_ = std::int64_t{1} << std::llround(best);

@@ -13,45 +13,43 @@
 
 namespace motley::adapt {
 
-/// Decides in which steps the noise of gradients is measured: every k-th, by what measuring costs
-/// and what it brings. All in steps of the batch in use, H of which are the memory in use
-/// (noise_scale.h), T their seconds, c those that measuring adds, v the variance of the noise
-/// scale's logarithm as one measured step has it:
+/// Decides in which steps gradient noise is measured: every k-th, by cost and benefit. In steps of
+/// the present batch: H is the present memory (noise_scale.h), T the time of a step, c the time
+/// that measuring adds, v the variance of the noise scale's logarithm from one measured step.
 ///
 ///   measuring costs                              c / (T k)
-///   2 H / k measured steps count, which leave the logarithm a variance of v k / (2 H); a scale
-///   that is off by the factor e^x loses at most x^2 / 16 (batch_choice.h's optimum moves by half
-///   of x, where the logarithm of progress has a curvature of 1/2 at most), so
+///   2 H / k measured steps count, so the logarithm has a variance of v k / (2 H). A scale off by
+///   the factor e^x loses at most x^2 / 16 (batch_choice.h's optimum moves by half of x, where the
+///   logarithm of progress has a curvature of at most 1/2), so the loss is
 ///                                                v k / (32 H)
-///   of which the sum is least at                 k = sqrt(32 H c / (T v))
+///   their sum is least at                        k = sqrt(32 H c / (T v))
 ///
-/// to a power of two, and so that the shortest memory has the four steps that it needs, since a
-/// change of the scale shows there first. Each step is measured until as many count as k keeps; so
-/// also, for a while, after another plan or learning rate, and where the scale moves: when a
-/// shorter memory comes into use, as longer ones contradict it. Where the scale has no upper bound
-/// after 256 such steps, c / (T k) may be a twentieth from then on. Scales below one sample are as
-/// one: no batch can follow them. What measuring adds shows between steps with and without it, at
-/// first in every second step.
+/// k is rounded to a power of two and leaves the shortest memory the four steps it needs, since a
+/// change of the scale shows there first. Each step is measured until as many count as k keeps. It
+/// is so again, for a while, after another plan or learning rate, and when the scale moves: a
+/// shorter memory comes into use because longer ones contradict it. Where the scale has no upper
+/// bound after 256 such steps, c / (T k) may be a twentieth from then on. Scales below one sample
+/// count as one: no batch can follow them. The cost of measuring is the difference between steps
+/// with and without it, at first every second step.
 class NoisePace {
  public:
-  /// As of the scale's options.
   NoisePace(double initial_batch, double shortest_memory)
       : initial_batch_(initial_batch), shortest_memory_(shortest_memory) {}
 
-  /// A step was done; what was measured of it is said behind it.
+  /// Records a finished step; its noise follows with see_noise.
   void see_step(Seconds took, std::int64_t batch);
   struct Passed {
-    double samples = 0;  ///< of steps that were not measured since the last one that was
+    double samples = 0;  ///< of unmeasured steps since the last measured one
     Seconds time;        ///< of these and the last step
   };
-  /// The last step was measured.
+  /// Records that the last step was measured.
   Passed see_noise();
-  /// Each step is measured, for a while.
+  /// Measures each step for a while.
   void begin_anew();
-  /// What is best now. True: it is another than before.
+  /// Decides anew. Returns whether `every` changed.
   bool decide(const NoiseInterval& noise);
   std::int64_t every() const { return every_; }
-  /// What measuring adds to a step, as a part of it; none: not known.
+  /// Returns the cost of measuring relative to a step; none: unknown.
   std::optional<double> cost() const;
 
   Json state() const;
@@ -65,13 +63,13 @@ class NoisePace {
   double initial_batch_, shortest_memory_;
   std::int64_t every_ = 1;
   std::int64_t batch_ = 0;     // of the last step
-  double took_ = 0;            // the same; 0: it was measured, or there is none
-  double passed_samples_ = 0;  // of steps before it that were not measured
+  double took_ = 0;            // of the last step; 0: measured, or none
+  double passed_samples_ = 0;  // of unmeasured steps before it
   double passed_s_ = 0;
-  std::vector<double> plain_;                     // seconds of the last of them
-  std::vector<std::pair<double, double>> costs_;  // steps without, and what one with took more
-  std::int64_t measured_ = 0;                     // steps since it began anew
-  double memory_ = 0;                             // in use when it was decided last
+  std::vector<double> plain_;                     // seconds of the last unmeasured steps
+  std::vector<std::pair<double, double>> costs_;  // steps without, and the excess of one with
+  std::int64_t measured_ = 0;                     // since it began anew
+  double memory_ = 0;                             // in use at the last decision
 };
 
 }  // namespace motley::adapt

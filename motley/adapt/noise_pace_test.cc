@@ -14,7 +14,7 @@ namespace motley::adapt {
 namespace {
 
 TEST(NoisePace, AWrongNoiseScaleLosesAtMostASixteenthOfItsSquaredLogarithm) {
-  // What the header derives from. To second order: beyond, the loss grows more slowly.
+  // The header's derivation, to second order: beyond, the loss grows more slowly.
   SplitMix64 random(7);
   double worst = 0;
   for (int i = 0; i < 2000; ++i) {
@@ -33,7 +33,7 @@ TEST(NoisePace, AWrongNoiseScaleLosesAtMostASixteenthOfItsSquaredLogarithm) {
   EXPECT_GT(worst, 0.95);
 }
 
-/// A training at a known noise scale, which the pace is asked about in each step.
+/// A training at a known noise scale that consults the pace in each step.
 struct Course {
   explicit Course(double adds, std::uint64_t seed = 1)
       : added(adds), drawn(std::vector<double>(20, 1.0), seed) {}
@@ -64,8 +64,7 @@ TEST(NoisePace, MeasuresSeldomWhereTheScaleIsKnown) {
   course.go(32, 100);
   EXPECT_EQ(course.measured, 32);  // it waits
   course.go(4000, 100);
-  // The best would be more than the shortest memory allows: 16 is the last power of two below half
-  // of 62.5.
+  // The shortest memory limits it: 16 is the last power of two below half of 62.5.
   EXPECT_EQ(course.pace.every(), 16);
   EXPECT_NEAR(*course.pace.cost(), 0.4, 0.02);
   EXPECT_LT(course.measured, 1000);
@@ -77,7 +76,7 @@ TEST(NoisePace, MeasuresSeldomWhereTheScaleIsKnown) {
 
 TEST(NoisePace, WeighsWhatMeasuringCostsAgainstWhatItBrings) {
   // Of 1,000 steps, the logarithm known to sqrt(v / n) with v = 2: k = sqrt(32 * 1000 * c / 2), so
-  // 4 at a cost of 0.1 % and 8 at 0.4 %; and 2 * 1000 / k = 500 and 250 measured steps are wanted.
+  // 4 at a cost of 0.1 % and 8 at 0.4 %; 2 * 1000 / k = 500 and 250 measured steps are wanted.
   for (const auto& [cost, every] : {std::pair(0.001, 4), std::pair(0.004, 8)}) {
     const auto ask = [&](double steps) {
       NoisePace pace(96, 62.5);
@@ -117,10 +116,10 @@ TEST(NoisePace, GoesOnSeldomWhereNothingComesOfIt) {
     return pace.every();
   };
   constexpr double kEndless = std::numeric_limits<double>::infinity();
-  // A batch of one sample is the least: scales below are all alike, known or not.
+  // Scales below a batch of one sample are all equal, known or not.
   EXPECT_EQ(every_after(100, {0, 0, 0, 60, 62.5}), 16);
   EXPECT_EQ(every_after(100, {0.01, 0.1, 0.9, 60, 62.5}), 16);
-  // Without an upper bound: 0.3 at most 0.05 in each step.
+  // Without an upper bound: 0.3 at most 0.05 per step.
   EXPECT_EQ(every_after(200, {50, kEndless, kEndless, 200, 1000}), 1);
   EXPECT_EQ(every_after(400, {50, kEndless, kEndless, 300, 1000}), 8);
 }

@@ -16,7 +16,7 @@ namespace {
 constexpr double kUnknown = std::numeric_limits<double>::infinity();
 constexpr double kFewestSteps = 4;
 
-/// Student's factor for a normal one (Fisher and Cornish 1960): within 1 % from three degrees on.
+/// Corrects a normal factor to Student's (Fisher and Cornish 1960): within 1 % from 3 degrees on.
 double student_factor(double normal, double degrees) {
   const double z = normal, z3 = z * z * z, z5 = z3 * z * z;
   return z + (z3 + z) / (4 * degrees) + (5 * z5 + 16 * z3 + 3 * z) / (96 * degrees * degrees) +
@@ -62,9 +62,9 @@ void NoiseScale::add(const policy::NoiseSeen& seen, double passed) {
 std::optional<NoiseInterval> NoiseScale::find_interval(std::size_t memory) const {
   const Average& of = averages_[memory];
   const double steps =
-      of.squared_weights > 0 ? of.weight * of.weight / of.squared_weights : 0;  // that count
+      of.squared_weights > 0 ? of.weight * of.weight / of.squared_weights : 0;  // effective number
   if (steps < kFewestSteps - 1e-9) return std::nullopt;
-  // Of the means: the spread between steps over the number of them.
+  // Variances of the means: the spread between steps over their number.
   const double scale = 1 / (of.weight * (steps - 1));
   const double factor = student_factor(options_.deviations, steps - 1), square = factor * factor;
   const double gg = scale * of.gradient_square, ss = scale * of.variance_square,
@@ -79,13 +79,13 @@ std::optional<NoiseInterval> NoiseScale::find_interval(std::size_t memory) const
   if (root < 0 || (a > 0 && of.gradient <= 0))
     return NoiseInterval{0, interval.estimate, kUnknown, steps,
                          interval.memory};  // nothing is excluded
-  // Written so that neither end is a difference of nearly equal numbers.
+  // Avoids differences of nearly equal numbers.
   const double q = b + std::copysign(std::sqrt(root), b);
   const std::array<double, 2> ends = {q != 0 ? c / q : 0, a != 0 ? q / a : kUnknown};
   if (a > 0) {
     interval.low = std::max(0.0, std::min(ends[0], ends[1]));
     interval.high = std::max(0.0, std::max(ends[0], ends[1]));
-  } else {  // outside of the ends: from the positive one upwards, through infinity
+  } else {  // outside the ends: from the positive one upwards, through infinity
     interval.low = c > 0 ? std::max({0.0, ends[0], ends[1] < kUnknown ? ends[1] : 0.0}) : 0;
     interval.high = kUnknown;
   }
@@ -95,7 +95,7 @@ std::optional<NoiseInterval> NoiseScale::find_interval(std::size_t memory) const
 
 std::optional<NoiseInterval> NoiseScale::interval() const {
   std::optional<NoiseInterval> used;
-  double low = 0, high = kUnknown;  // in all shorter ones
+  double low = 0, high = kUnknown;  // over all shorter ones
   for (std::size_t memory = 0; memory < averages_.size(); ++memory) {
     const std::optional<NoiseInterval> each = find_interval(memory);
     if (!each) continue;

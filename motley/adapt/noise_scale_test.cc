@@ -13,8 +13,7 @@ namespace {
 const std::vector<std::int64_t> kSizes = {64, 32, 16, 8, 8};
 
 TEST(NoiseScale, HoldsTheTruthInItsIntervalAsOftenAsItSays) {
-  // 95 % of 400 runs: 380, standard deviation 4.4. One shorter memory decides only where it
-  // contradicts, which costs little.
+  // 380 of 400 runs, standard deviation 4.4. A shorter memory that contradicts costs little.
   for (const int steps : {6, 40}) {
     int inside = 0;
     for (std::uint64_t seed = 0; seed < 400; ++seed) {
@@ -38,7 +37,7 @@ TEST(NoiseScale, NarrowsWithSteps) {
   const NoiseInterval few = *scale.interval();
   for (int i = 0; i < 490; ++i) scale.add(drawn.draw({1, 500}, kSizes));
   const NoiseInterval many = *scale.interval();
-  // By about the root of 50.
+  // About the root of 50.
   EXPECT_LT(many.high - many.low, 0.25 * (few.high - few.low));
   EXPECT_NEAR(many.estimate, 500, 50);
 }
@@ -51,7 +50,7 @@ TEST(NoiseScale, SaysUnknownBeforeFourStepsAndWhereNothingButNoiseIsSeen) {
   for (int i = 0; i < 10; ++i) scale.add(drawn.draw({1, 1e5}, kSizes));
   // |G|^2 of a step has a relative deviation of about sqrt(2 * 781^2 * 5/4 / 10) = 390.
   EXPECT_TRUE(std::isinf(scale.interval()->high));
-  EXPECT_GT(scale.interval()->low, 100);  // but that there is much of it is known
+  EXPECT_GT(scale.interval()->low, 100);  // but a large scale is certain
 }
 
 TEST(NoiseScale, ForgetsAfterAChange) {
@@ -72,7 +71,7 @@ TEST(NoiseScale, ForgetsAfterAChange) {
     long_memory.add(seen);
   }
   EXPECT_NEAR(scale.interval()->estimate, 1000, 400);
-  EXPECT_LT(long_memory.interval()->estimate, 20);  // what the rule is for
+  EXPECT_LT(long_memory.interval()->estimate, 20);  // the reason for the rule
 }
 
 TEST(NoiseScale, PassesOverWhatIsNotFinite) {
@@ -106,12 +105,12 @@ TEST(NoiseScale, RefusesAStateOfOtherOptions) {
 }
 
 TEST(NoiseScale, HasAdaptDlsRatioToo) {
-  // One step of weight alone: S / |G|^2 = 80 / 1 (noise_estimate_test.cc).
+  // Only one step has weight: S / |G|^2 = 80 / 1 (noise_estimate_test.cc).
   NoiseScale scale({.initial_batch = 10, .memories = {1000}});
   EXPECT_FALSE(scale.plain_ratio());
   scale.add({.squared_norm = 3, .pieces = {{30, 4}, {10, 8}}});
   EXPECT_NEAR(*scale.plain_ratio(), 80, 1e-9);
-  // |G|^2 = 2 * 3 - 8 < 0 of the next one, which weighs as much: the mean is below 0.
+  // The next one has |G|^2 = 2 * 3 - 8 < 0 and equal weight: the mean is below 0.
   scale.add({.squared_norm = 3, .pieces = {{30, 8}, {10, 8}}});
   EXPECT_TRUE(std::isinf(*scale.plain_ratio()));
 }

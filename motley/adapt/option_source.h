@@ -12,32 +12,30 @@
 
 namespace motley::adapt {
 
-/// Groups of devices to train on, with what their steps take as far as is known. Policies of the
-/// batch ask for nothing else about time. Deterministic, as policy::Policy.
+/// Groups of devices to train on, with the known times of their steps: the only source of times for
+/// batch policies. Deterministic, as policy::Policy.
 class OptionSource {
  public:
   virtual ~OptionSource() = default;
   virtual void observe(const policy::StepSeen& step) = 0;
-  /// A device that is gone is in no option until it is there again. All are there at first.
+  /// Removes a device from all options, or returns it. All are present at first.
   virtual void set_present(const std::string& device, bool is_there) = 0;
-  /// While the same devices are there, the same groups in the same order. Verified.
+  /// Returns verified options: the same groups in the same order while the devices stay.
   virtual const std::vector<BatchOption>& options() const = 0;
-  /// Another number where `options` gives other times or groups.
+  /// Returns a number that changes when `options` returns other times or groups.
   virtual std::int64_t version() const = 0;
   virtual Json state() const = 0;
   virtual Result<void> restore(const Json& state, const std::string& where) = 0;
 };
 
-/// The smallest option that holds all devices of these shares, the first of equals; -1: none. A
+/// Finds the smallest option with all devices of these shares, the first of equals; -1: none. A
 /// split may leave devices of its group without samples.
 int find_option(const std::vector<BatchOption>& options, const std::vector<policy::Share>& shares);
 
-/// Devices with samples in a step.
 std::vector<policy::Share> shares_of(const policy::StepSeen& step);
-/// The same of a split over an option's devices.
+/// Returns the same for a split over an option's devices.
 std::vector<policy::Share> shares_of(const BatchOption& option,
                                      const std::vector<std::int64_t>& samples);
-/// Samples a device of the option.
 std::vector<std::int64_t> samples_of(const BatchOption& option,
                                      const std::vector<policy::Share>& shares);
 

@@ -14,7 +14,7 @@ TEST(OptionSource, FindsTheGroupOfAStep) {
   const auto options = one_and_both();
   EXPECT_EQ(find_option(options, {{"b", 1}, {"a", 2}}), 1);
   EXPECT_EQ(find_option(options, {{"a", 2}}), 0);
-  EXPECT_EQ(find_option(options, {{"b", 2}}), 1);  // with a, who has nothing to do
+  EXPECT_EQ(find_option(options, {{"b", 2}}), 1);  // with a, which is idle
   EXPECT_EQ(find_option(options, {{"c", 2}}), -1);
   EXPECT_EQ(samples_of(options[1], {{"b", 1}, {"a", 2}}), (std::vector<std::int64_t>{2, 1}));
 }

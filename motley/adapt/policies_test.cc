@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Devices that take fixed[i] + seconds[i] * samples, and one exchange behind half of it.
+/// Devices that take fixed[i] + seconds[i] * samples, and one exchange after half of it.
 struct Toy {
   std::vector<double> fixed, seconds;
   std::int64_t batch = 0;
@@ -49,7 +49,7 @@ struct Toy {
   }
 };
 
-/// Drives a policy with what its splits lead to, three steps later; samples of each step.
+/// Drives a policy; its splits begin three steps later.
 struct Drive {
   Toy toy;
   std::vector<std::int64_t> samples;
@@ -99,8 +99,7 @@ std::unique_ptr<policy::Policy> make_policy(std::string_view name, const SplitSe
 
 class EachPolicy : public ::testing::TestWithParam<std::string> {};
 
-// Every split asked for has the batch's samples; a policy made anew from the state at any step, in
-// its text form, chooses as the one that went on.
+// Requested splits have the batch's samples; restored at any step, a policy chooses the same.
 TEST_P(EachPolicy, RestoredChoosesAsTheOriginal) {
   const Toy toy = three_devices(0.05);
   const SplitSetting setting{toy.limits(), 12};
@@ -178,7 +177,7 @@ TEST(SplitPolicy, AsksForOneSplitAtATime) {
   for (int i = 0; i < 60; ++i) {
     const bool waits = !drive.asked.empty();
     drive.run(policy, 1);
-    // What was asked for before this step and was not in it: nothing more is asked for.
+    // While a request has not begun, nothing more is requested.
     if (waits && !drive.asked.empty() && drive.asked.front().first > drive.step) {
       EXPECT_LE(drive.asked.size(), 1U);
       ++waiting;
@@ -187,7 +186,7 @@ TEST(SplitPolicy, AsksForOneSplitAtATime) {
   EXPECT_GT(waiting, 3);
 }
 
-// As good as it gets and without noise: no step makes it change its mind.
+// Already the best and without noise: it does not change.
 TEST(SplitPolicy, StaysWhereItIsGood) {
   Toy toy{.fixed = {0.01, 0.01}, .seconds = {0.001, 0.001}, .batch = 64, .noise = 0.02};
   Drive drive(toy);
@@ -202,9 +201,8 @@ TEST(SplitPolicy, StaysWhereItIsGood) {
   EXPECT_LE(changes, 4);
 }
 
-// 32 samples each of 1 and 2 ms take 64 ms, the best split takes 43: 21 ms are lost in each step. A
-// change that costs nothing is asked for at once; one of 50 ms behind the third step, which loses
-// more than that together with the two before it; one of 100 s never, in so few steps.
+// 32 samples each of 1 and 2 ms take 64 ms, the best split 43. A free change is requested at once;
+// one of 50 ms when 21 ms per step exceed it; one of 100 s never, in so few steps.
 TEST(SplitPolicy, ChangesWhenAsMuchIsLostAsAChangeCosts) {
   Toy toy{.fixed = {0, 0}, .seconds = {0.001, 0.002}, .batch = 64};
   const auto steps_until_asked = [&](Seconds cost) {
@@ -234,8 +232,7 @@ TEST(SplitPolicy, FindsItAgainAfterADeviceSlowsAndSaysSo) {
       if (const auto* tell = std::get_if<policy::Tell>(&choice.action))
         told.push_back(tell->device + " " + tell->text);
   }
-  // 0.02 + b / 500, 0.02 + b / 500, 0.01 + b / 250: 500 t - 10 twice and 250 t - 2.5, so
-  // 1250 t = 142.5, t = 0.114: 47, 47 and 26.
+  // 500 t - 10 twice and 250 t - 2.5: 1250 t = 142.5, t = 0.114: 47, 47 and 26.
   EXPECT_NEAR(static_cast<double>(drive.samples[0]), 47, 1.5);
   EXPECT_NEAR(static_cast<double>(drive.samples[2]), 26, 1.5);
   ASSERT_EQ(told.size(), 1U);
@@ -243,7 +240,7 @@ TEST(SplitPolicy, FindsItAgainAfterADeviceSlowsAndSaysSo) {
                            "d0 takes (1.9|2.0). times as long as before, since step 41"));
 }
 
-// With d1's prior at a third of what it takes, trusted to 10 %.
+// d1's prior is a third of its time, trusted to 10 %.
 TEST(SplitPolicy, NamesWhoFallsShortOfItsPrior) {
   Toy toy{.fixed = {0, 0}, .seconds = {0.001, 0.003}, .batch = 64};
   std::vector<DeviceLimits> limits = toy.limits();
@@ -259,7 +256,7 @@ TEST(SplitPolicy, NamesWhoFallsShortOfItsPrior) {
     EXPECT_FALSE(std::holds_alternative<policy::Tell>(choice.action));
 }
 
-// Nobody is given more than three times what it had, nor more than its memory holds.
+// A device gets at most three times its earlier samples, and no more than its memory holds.
 TEST(SplitPolicy, ReachesNoFurtherThanThreeTimesAndTheLimits) {
   Toy toy{
       .fixed = {0, 0, 0, 0, 0, 0}, .seconds = {0.0001, 0.01, 0.01, 0.01, 0.01, 0.01}, .batch = 60};
@@ -280,7 +277,7 @@ TEST(SplitPolicy, ReachesNoFurtherThanThreeTimesAndTheLimits) {
   EXPECT_EQ(std::get<policy::UseSplit>(held_later[0].action).shares[0], (policy::Share{"d0", 20}));
 }
 
-// d1 takes 1 s whatever it has, d0 a hundredth of a second a sample.
+// d1 takes 1 s with any samples, d0 0.01 s per sample.
 TEST(SplitPolicy, IdlesWhoMayAndHoldsUp) {
   Toy toy{.fixed = {0, 1}, .seconds = {0.01, 0.0001}, .batch = 40};
   std::vector<DeviceLimits> limits = toy.limits();
@@ -291,9 +288,8 @@ TEST(SplitPolicy, IdlesWhoMayAndHoldsUp) {
   EXPECT_THAT(drive.samples, ElementsAre(40, 0));
 }
 
-// The second device is of use, but an exchange takes more than all the work: 40 samples take 0.4 s
-// on the first, and 0.24 s and the exchange on both. Where nothing is believed of exchanges this is
-// tried once, and known from then on.
+// The second device helps, but an exchange takes more than all the work: 40 samples take 0.4 s on
+// the first, and 0.24 s plus the exchange on both. Without a prior of exchanges this is tried once.
 TEST(SplitPolicy, LeavesOneAloneWhereExchangesTakeMoreThanTheySave) {
   Toy toy{.fixed = {0, 0}, .seconds = {0.01, 0.015}, .batch = 40, .exchange = 0.5};
   std::vector<DeviceLimits> limits = toy.limits();
@@ -316,18 +312,17 @@ TEST(SplitPolicy, LeavesOneAloneWhereExchangesTakeMoreThanTheySave) {
   }
 }
 
-// The same devices take all of what an exchange that is short saves, and stay together.
 TEST(SplitPolicy, TakesInWhoSavesMoreThanExchangesTake) {
   Toy toy{.fixed = {0, 0}, .seconds = {0.01, 0.01}, .batch = 40, .exchange = 0.01};
   std::vector<DeviceLimits> limits = toy.limits();
   for (DeviceLimits& each : limits) each.least = 0;
-  SplitPolicy policy(limits, Seconds(0), {{{0.3}, 0}});  // believed too long
+  SplitPolicy policy(limits, Seconds(0), {{{0.3}, 0}});  // prior too long
   Drive drive(toy);
   drive.run(policy, 40);
   EXPECT_THAT(drive.samples, ElementsAre(20, 20));
 }
 
-/// After one step at new numbers of samples, of which some may be what first steps take more.
+/// Within one sample: after one step at new samples, part of it may be a first step's excess.
 auto about(const std::string& device, std::int64_t samples) {
   return ::testing::AllOf(::testing::Field(&policy::Share::device, device),
                           ::testing::Field(&policy::Share::samples, ::testing::Ge(samples - 1)),
@@ -341,16 +336,16 @@ TEST(SplitPolicy, LeavesOutWhoIsLostAndTakesInWhoIsNew) {
   SplitPolicy policy(limits);
   EXPECT_TRUE(policy.observe(toy.see(1, {45, 45, 0})).empty());
   EXPECT_TRUE(policy.observe(policy::LossSeen{"d1", Seconds(1)}).empty());
-  // d1 did step 2 and is gone for good behind it; d2 came.
+  // d1 took step 2 and left after it; d2 came.
   const auto choices = policy.observe(toy.see(2, {45, 0, 45}));
-  EXPECT_TRUE(choices.empty());  // even already
+  EXPECT_TRUE(choices.empty());  // already even
   const auto uneven = policy.observe(toy.see(3, {60, 0, 30}));
   ASSERT_EQ(uneven.size(), 1U);
   EXPECT_THAT(std::get<policy::UseSplit>(uneven[0].action).shares,
               ElementsAre(about("d0", 45), about("d2", 45)));
 }
 
-// Whoever is there again is taken in before it has taken a step, by what was learned of it.
+// A returning device takes part before its first step, by what was learned about it.
 TEST(SplitPolicy, TakesInWhoIsThereAgain) {
   Toy toy{.fixed = {0, 0, 0}, .seconds = {0.001, 0.001, 0.001}, .batch = 90};
   SplitPolicy policy(toy.limits());
@@ -364,8 +359,7 @@ TEST(SplitPolicy, TakesInWhoIsThereAgain) {
               ElementsAre(about("d0", 30), about("d1", 30), about("d2", 30)));
 }
 
-// From 32, 32 in fives to where five more would turn them round: 0.001 b against 0.003 b meet at
-// 48, 16; from 47, 17 five more are 0.052 against 0.036.
+// 0.001 b and 0.003 b meet at 48, 16; from 47, 17 five more take 0.052 against 0.036.
 TEST(StepMover, MovesFiveAtATime) {
   Toy toy{.fixed = {0, 0}, .seconds = {0.001, 0.003}, .batch = 64};
   Drive drive(toy);
@@ -377,9 +371,9 @@ TEST(StepMover, MovesFiveAtATime) {
   EXPECT_THAT(drive.samples, ElementsAre(47, 17));
 }
 
-// Epochs of 10 steps: even; then in inverse ratio to 0.012 and 0.032 s a sample (of 0.02 fixed and
-// 0.01 and 0.03 a sample at 10 each): 20 * 32/44 = 14.5; then the best by the lines: with 0.05 of
-// exchange behind everything, 0.02 + 0.01 b = 0.02 + 0.03 (20 - b), b = 15.
+// Epochs of 10 steps: even; then in inverse ratio to 0.012 and 0.032 s per sample (0.02 fixed and
+// 0.01 and 0.03 per sample, at 10 each): 20 * 32/44 = 14.5; then the best by the lines: with 0.05
+// of exchange after everything, 0.02 + 0.01 b = 0.02 + 0.03 (20 - b), b = 15.
 TEST(Cannikin, IsEvenThenInverseThenOnLines) {
   Toy toy{.fixed = {0.02, 0.02}, .seconds = {0.01, 0.03}, .batch = 20};
   Drive drive(toy);
@@ -392,7 +386,7 @@ TEST(Cannikin, IsEvenThenInverseThenOnLines) {
   EXPECT_THAT(drive.samples, ElementsAre(15, 5));
 }
 
-// What says nothing of use, such as times that are not positive, is no reason to choose anything.
+// Useless observations, such as times that are not positive, lead to no choice.
 TEST(SplitPolicies, StepsOfNoUseAreLetBy) {
   for (const std::string& name : split_policy_names()) {
     const auto policy = make_policy(name, {.devices = {{.device = "a:0"}, {.device = "b:0"}}});

@@ -14,25 +14,22 @@
 namespace motley::adapt {
 namespace {
 
-/// Numbers of devices that a split is looked for with, at most: all, or so many evenly, and those
-/// next to the present one.
+/// The most group sizes tried: all, or this many evenly, and those next to the present one.
 constexpr std::size_t kNumbers = 16;
-/// How many times the most samples that it had a device is given.
+/// Most samples of a device, as a multiple of its largest so far.
 constexpr std::int64_t kReach = 3;
-/// A split is asked for where it gains so many standard deviations of what the present one takes,
-/// and so much of it.
+/// Gain at which a split is requested: in deviations of the present step's time, and relative.
 constexpr double kSure = 1.0, kLeastGain = 0.003;
-/// A device falls short of its prior beyond so many standard deviations.
+/// Standard deviations beyond which a device falls short of its prior.
 constexpr double kShort = 3;
-/// Readings of all devices' spread that are enough to go without an assumed one.
+/// Weight of the assumed spread in readings, and the assumed spread.
 constexpr double kOwnReadings = 4, kAssumedSpread = 0.03;
 
 using policy::Choice;
 
 std::string percent(double ratio) { return fmt::format("{:.1f} %", 100 * ratio); }
 
-/// Curves with as many exchanges as their group has: where they have others, all may start at the
-/// end; without any, updates are part of it.
+/// Fits curves to a number of exchanges: others may all start at the end; with none, adds updates.
 cost::StepCurves with_exchanges(cost::StepCurves curves, std::size_t exchanges) {
   if (curves.ready.size() == exchanges) return curves;
   if (exchanges == 0)
@@ -49,14 +46,13 @@ std::size_t devices_of(const std::vector<std::int64_t>& samples) {
 
 }  // namespace
 
-/// Who may take part in the next step.
 struct SplitPolicy::Group {
-  std::vector<std::size_t> places;  // among the devices
+  std::vector<std::size_t> places;  // indices of devices
   std::vector<LearnedCurves::Estimated> estimated;
   std::vector<DeviceLimits> limits;  // as far as curves are trusted
 };
 
-/// Steps of a group's splits, by what as many devices as have samples exchange.
+/// Prices a group's splits, with the exchanges of as many devices as have samples.
 class SplitPolicy::Prices {
  public:
   /// The group must outlive it.
@@ -68,7 +64,7 @@ class SplitPolicy::Prices {
   Prices& operator=(const Prices&) = delete;
 
   double step(const std::vector<std::int64_t>& samples) const { return step(samples, samples); }
-  /// Of those of them alone who have samples here.
+  /// Prices only the devices with samples in `part`.
   double step(const std::vector<std::int64_t>& samples,
               const std::vector<std::int64_t>& part) const {
     const std::size_t devices = devices_of(samples);
@@ -158,8 +154,7 @@ void SplitPolicy::learn(const policy::StepSeen& seen, std::vector<Choice>& choic
   share_spread();
 }
 
-/// Each device's spread is assumed to be as that of all until it is measured, and first steps are
-/// as those of all.
+/// Assumes for each device the spread and first steps of all, until measured.
 void SplitPolicy::share_spread() {
   double squares = kOwnReadings * kAssumedSpread * kAssumedSpread, degrees = kOwnReadings;
   FirstSteps firsts;
@@ -198,7 +193,7 @@ SplitPolicy::Group SplitPolicy::find_group(const policy::StepSeen& seen) const {
     known.emplace_back(group.estimated.back().curves.end.at(static_cast<double>(even)),
                        group.estimated.size() - 1);
   }
-  if (known.empty()) return {};  // no device has said anything of use yet
+  if (known.empty()) return {};  // no device has reported anything useful yet
   std::sort(known.begin(), known.end());
   for (LearnedCurves::Estimated& estimated : group.estimated)
     if (estimated.curves.end.points.empty())
@@ -206,8 +201,8 @@ SplitPolicy::Group SplitPolicy::find_group(const policy::StepSeen& seen) const {
   return group;
 }
 
-/// The best split over at most so many devices for each number of them, by what so many exchange.
-/// That of the present number comes first: most others need only be seen to be no better.
+/// Finds the best split over each number of devices, with that number's exchanges. The present
+/// number comes first: most others only need a check that they are no better.
 std::optional<cost::GroupSplit> SplitPolicy::find_best(const Group& group, const Prices& prices,
                                                        std::int64_t batch, std::size_t present) {
   const std::size_t all = group.places.size();
@@ -227,7 +222,7 @@ std::optional<cost::GroupSplit> SplitPolicy::find_best(const Group& group, const
     const double limit = best ? best->seconds : std::numeric_limits<double>::infinity();
     auto found = prices.best(batch, {number, limit});
     if (!found) continue;
-    // Fewer may be quicker than so many: they exchange as so few.
+    // Fewer devices may be faster: they exchange as a smaller group.
     if (devices_of(found->samples) < number) found->seconds = prices.step(found->samples);
     const bool has_all_that_must = std::equal(
         found->samples.begin(), found->samples.end(), group.limits.begin(),
@@ -251,7 +246,7 @@ void SplitPolicy::choose(const policy::StepSeen& seen, std::vector<Choice>& choi
     return;
   }
   const double present = prices.step(now);
-  // What is not known of the device that the present step waits for.
+  // Uncertainty of the device that the present step waits for.
   double latest = 0, unknown = 0;
   bool is_allowed = true;
   for (std::size_t i = 0; i < now.size(); ++i) {

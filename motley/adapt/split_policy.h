@@ -15,20 +15,18 @@
 
 namespace motley::adapt {
 
-/// Learns the best split of the batch while training goes on (docs/algorithms.md, "Curves learned
-/// online"): curves of each device and the times of exchanges among so many are learned from every
-/// step, the split that is best by them (cost/step/group_split.h, for each number of devices) is
-/// asked for where it gains more than what is not known of the present step, and as soon as the
-/// steps since the last change have lost as much as a change costs: as with renting and buying,
-/// that is at most twice what the best choice of the time would have cost. No device is given more
-/// than three times what it ever had, so that no curve is trusted far from where it was measured.
-/// Whoever joins without a curve is taken to be as the middle one of the others. One split is asked
-/// for at a time. Tells of devices that became slower or quicker, and of those that fall short of
-/// their prior.
+/// Learns the best split of the batch during training (docs/algorithms.md, "Curves learned
+/// online"). It learns each device's curves and the exchange times by number of devices from every
+/// step. It requests the best split by them (cost/step/group_split.h, for each number of devices)
+/// where the gain exceeds the uncertainty of the present step, and once the steps since the last
+/// change have lost the cost of a change. As in rent or buy, that loses at most twice what the best
+/// choice of the time would have cost. A device gets at most three times its largest samples, so
+/// that no curve is trusted far from its measurements. A joining device without a curve counts as
+/// the median of the others. Only one split is requested at a time. Reports devices that became
+/// slower or faster, or fall short of their prior.
 class SplitPolicy : public policy::Policy {
  public:
-  /// `change_cost`: that training stands still for one. `exchanges`: what is believed of them
-  /// (learned_exchanges.h).
+  /// `change_cost`: pause of training for a change. `exchanges`: prior (learned_exchanges.h).
   explicit SplitPolicy(std::vector<DeviceLimits> devices, Seconds change_cost = Seconds(0),
                        std::vector<cost::GroupExchanges> exchanges = {});
 
@@ -50,13 +48,13 @@ class SplitPolicy : public policy::Policy {
   void choose(const policy::StepSeen& seen, std::vector<policy::Choice>& choices);
 
   std::vector<DeviceLimits> devices_;
-  std::vector<LearnedCurves> curves_;  // of each device
-  std::vector<char> is_told_;          // that it falls short of its prior
+  std::vector<LearnedCurves> curves_;  // by device
+  std::vector<char> is_told_;          // whether a device's shortfall was reported
   std::vector<char> is_gone_;
   LearnedExchanges exchanges_;
   AskedSplit asked_;
   Seconds change_cost_;
-  double lost_ = 0;  // seconds by a split that was not the best one, since the last was asked for
+  double lost_ = 0;  // seconds lost to the best split since the last request
 };
 
 }  // namespace motley::adapt

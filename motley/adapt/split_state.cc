@@ -48,7 +48,7 @@ Result<void> SplitPolicy::restore(const Json& state, const std::string& where) {
   }
   MOTLEY_ASSIGN(const Json* exchanges, object.member("exchanges"));
   MOTLEY_RETURN_IF_ERROR(exchanges_.restore(*exchanges, where + ": exchanges"));
-  if (object.has("lost")) {  // states of before have none
+  if (object.has("lost")) {  // older states have none
     MOTLEY_ASSIGN(lost_, object.number("lost"));
   }
   MOTLEY_ASSIGN(const Json* asked, object.member("asked"));

@@ -11,9 +11,9 @@
 
 namespace motley::adapt {
 
-/// A policy of the split for steps in several equal micro-batches: what it sees and asks for are
-/// the samples of one of them, its times are those of whole steps. So what a device is given is a
-/// multiple, and any split of whole samples is as good as it was.
+/// Adapts a split policy to steps of several equal micro-batches: it sees and requests the samples
+/// of one micro-batch with the times of whole steps. So each device gets a multiple, and any split
+/// of whole samples stays valid.
 ///
 ///   4 micro-batches, 12 and 4 samples a step: the other policy sees 3 and 1 of 4
 class UnitPolicy : public policy::Policy {

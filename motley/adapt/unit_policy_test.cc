@@ -21,7 +21,7 @@ policy::StepSeen step_in_four(std::int64_t step) {
   return seen;
 }
 
-// 8 samples of 16 are three times as long on one device: 12 and 4 of a micro-batch.
+// 8 of 16 samples take three times as long on one device: 12 and 4 per micro-batch.
 TEST(UnitPolicy, AsksForMultiples) {
   const auto policy = policy_in(4);
   EXPECT_EQ(policy->name(), "motley");

@@ -5,17 +5,17 @@
 
 namespace motley {
 
-// Arguments of operators that are the same in a graph and in a program.
+// Arguments of operators, shared by graphs and programs.
 
 struct NoneArgument {
   bool operator==(const NoneArgument&) const = default;
 };
-/// dtype(f32), layout(strided), device(local), memory_format(contiguous).
+/// An argument such as dtype(f32), layout(strided), device(local), memory_format(contiguous).
 struct KeywordArgument {
   std::string kind, word;
   bool operator==(const KeywordArgument&) const = default;
 };
-/// complex(REAL, IMAGINARY).
+/// An argument complex(REAL, IMAGINARY).
 struct ComplexArgument {
   double real = 0, imaginary = 0;
   bool operator==(const ComplexArgument& other) const {  // NaN equals NaN

@@ -7,6 +7,6 @@ namespace motley {
 
 }  // namespace motley
 
-/// States an invariant of our own code. On in release builds; no input may reach a failing one.
+/// States an invariant of our own code, also in release builds. No input may break it.
 #define MOTLEY_CHECK(condition) \
   ((condition) ? static_cast<void>(0) : ::motley::check_failed(__FILE__, __LINE__, #condition))

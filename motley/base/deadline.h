@@ -8,11 +8,11 @@
 
 namespace motley {
 
-/// When work should be done, by a clock that is never set; unless given it never comes.
+/// A point in time on a clock that is never set; by default it never comes.
 class Deadline {
  public:
   Deadline() = default;
-  /// So long from now; none: never.
+  /// Returns a deadline `limit` from now; none: never.
   static Deadline after(std::optional<Seconds> limit) {
     Deadline deadline;
     if (limit && limit->value < kForever)
@@ -21,7 +21,7 @@ class Deadline {
     return deadline;
   }
   bool has_passed() const { return at_ && Clock::now() >= *at_; }
-  /// Until then, for poll(2): milliseconds, rounded up, at most a day; 0 when it has passed.
+  /// Returns milliseconds until then for poll(2), rounded up, at most a day; 0 if it has passed.
   int poll_ms() const {
     using std::chrono::milliseconds;
     constexpr milliseconds kMost = std::chrono::hours(24);
@@ -32,7 +32,7 @@ class Deadline {
 
  private:
   using Clock = std::chrono::steady_clock;
-  static constexpr double kForever = 1e9;  // s; beyond what the clock can count to
+  static constexpr double kForever = 1e9;  // s; beyond the range of the clock
 
   std::optional<Clock::time_point> at_;
 };

@@ -11,7 +11,7 @@ TEST(Deadline, PassesAndSaysHowLongToWait) {
   const Deadline later = Deadline::after(Seconds(1000));
   EXPECT_FALSE(later.has_passed());
   EXPECT_LE(later.poll_ms(), 1000 * 1000);
-  EXPECT_GT(later.poll_ms(), 500 * 1000);  // this test took no eight minutes
+  EXPECT_GT(later.poll_ms(), 500 * 1000);  // the test takes less than eight minutes
 }
 
 TEST(Deadline, OneThatNeverComesIsWaitedForADayAtATime) {

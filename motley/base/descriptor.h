@@ -6,7 +6,7 @@
 
 namespace motley {
 
-/// Owns a file descriptor: of a file, pipe or socket. Closed with the object.
+/// Owns a file descriptor of a file, pipe or socket.
 class Descriptor {
  public:
   Descriptor() = default;

@@ -6,8 +6,8 @@
 
 namespace motley {
 
-/// Element types, named as in the graph's text form. kC64 is two kF32, kC128 two kF64. kNone: a
-/// result the operator leaves undefined.
+/// Element types, named as in the graph's text form. kC64 is two kF32, kC128 two kF64. kNone is a
+/// result that the operator leaves undefined.
 enum class DType : std::uint8_t {
   kF64,
   kF32,
@@ -24,11 +24,11 @@ enum class DType : std::uint8_t {
   kNone
 };
 
-/// "f32", "none", ...
+/// Returns "f32", "none", ...
 std::string_view dtype_name(DType dtype);
-/// Inverse of dtype_name; empty for an unknown name.
+/// Inverts dtype_name; empty for an unknown name.
 std::optional<DType> find_dtype(std::string_view name);
-/// Bytes of one element; 0 for kNone.
+/// Returns the bytes of one element; 0 for kNone.
 std::int64_t dtype_size(DType dtype);
 bool is_floating(DType dtype);  ///< real: false for complex numbers
 bool is_complex(DType dtype);

@@ -5,8 +5,8 @@
 namespace motley {
 namespace {
 
-/// Taylor's sum of `first`, `first` -y / (k + 1)(k + 2), ... for y up to (pi / 4)^2: the tenth term
-/// is below 1e-19.
+/// Returns the Taylor series `first`, `first` -y / (k + 1)(k + 2), ... for y up to (pi / 4)^2,
+/// where the tenth term is below 1e-19.
 double alternating_sum(double first, double y, int k) {
   constexpr int kTerms = 10;
   double sum = 1;

@@ -4,13 +4,13 @@
 
 namespace motley {
 
-/// Functions made of + - * / alone, each rounded as IEEE 754 says: the same bits from every
-/// processor and compiler, which those of the C library do not promise.
+/// Functions made only of + - * /, each rounded as by IEEE 754: identical bits on every processor
+/// and compiler, which the C library does not promise.
 
-/// base^n by squaring; n a whole number from 0 on. Within n roundings of the true value.
+/// Returns base^n by squaring, within n roundings of the true value; n is a whole number >= 0.
 double exact_power(double base, double n);
 
-/// cos(pi x), x from 0 to 1, to 4e-16.
+/// Returns cos(pi x) to 4e-16, for x from 0 to 1.
 double exact_cos_pi(double x);
 
 }  // namespace motley

@@ -7,14 +7,14 @@
 
 namespace motley {
 
-/// How a collective whose members have parts of their own is carried out. n members, B elements in
-/// all, the largest part m, the smallest s; what moves over a member's link each way is given for
-/// all-gather and reduce-scatter.
+/// How a collective runs if members have parts of their own: n members, B elements in all, the
+/// largest part m, the smallest s. Formulas: a member's traffic each way (all-gather,
+/// reduce-scatter).
 enum class ExchangeMethod : std::uint8_t {
-  kNative,        ///< every pair at once, each with just its elements: (n - 1) m
-  kPadded,        ///< the library's even collective on parts filled up to m: (n - 1) m
+  kNative,        ///< all pairs at once, each with just its elements: (n - 1) m
+  kPadded,        ///< the library's even collective on parts padded to m: (n - 1) m
   kGrouped,       ///< by sends of just the elements: around the ring B - s; to each its slice
-  kHierarchical,  ///< inside hosts and between them, one level after the other
+  kHierarchical,  ///< within hosts and between them, level by level
 };
 inline constexpr std::array kExchangeMethods = {ExchangeMethod::kNative, ExchangeMethod::kPadded,
                                                 ExchangeMethod::kGrouped,
@@ -25,7 +25,6 @@ constexpr std::string_view exchange_method_name(ExchangeMethod method) {
   return kNames[static_cast<std::size_t>(method)];
 }
 
-/// The inverse.
 constexpr std::optional<ExchangeMethod> find_exchange_method(std::string_view name) {
   for (const ExchangeMethod method : kExchangeMethods)
     if (exchange_method_name(method) == name) return method;

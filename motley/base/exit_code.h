@@ -12,11 +12,10 @@ enum ExitCode {
   kInfeasible = 3,
   kStale = 4,
   kCheckFailed = 5,
-  kStopped = 75,  ///< early, with the checkpoint safe
+  kStopped = 75,  ///< stopped early, with the checkpoint safe
   kInterrupted = 130,
 };
 
-/// Of a program that ends with such an error.
 int exit_code(const Error& error);
 
 }  // namespace motley

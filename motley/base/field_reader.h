@@ -24,7 +24,7 @@ Result<Variant> kind_from_json(const Json& json, const std::string& where);
 template <typename T>
 concept Number = std::is_arithmetic_v<T>;
 
-/// What `fields` of a struct (json_fields.h) is given to read; keeps the first error.
+/// Reads the fields that `fields` of a struct declares (json_fields.h); keeps the first error.
 class FieldReader {
  public:
   explicit FieldReader(JsonObject& object) : object_(object) {}

@@ -16,7 +16,7 @@ Json fields_to_json(const T& value);
 template <typename... Kinds>
 Json kind_to_json(const std::variant<Kinds...>& value);
 
-/// What `fields` of a struct (json_fields.h) is given to write.
+/// Writes the fields that `fields` of a struct declares (json_fields.h).
 class FieldWriter {
  public:
   explicit FieldWriter(Json& json) : json_(json) {}

@@ -16,7 +16,7 @@
 namespace motley {
 namespace {
 
-/// Text of an errno in our style: lower case, plain words for the frequent ones.
+/// Returns the text of an errno in our style: lower case, plain words for the frequent ones.
 std::string reason(int error) {
   if (error == ENOENT) return "no such file";
   if (error == ENOSPC) return "no space left on the disk, free some and run again";
@@ -30,7 +30,7 @@ tl::unexpected<Error> read_failed(const std::string& path, int error) {
   return usage_error(error == ENOENT ? "file.missing" : "file.read", path + ": " + reason(error));
 }
 
-/// The folder must hold the new name after a crash too.
+/// Syncs the folder, so that it lists the new name after a crash too.
 void sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -47,7 +47,7 @@ Result<std::string> read_file(const std::string& path) {
   if (::fstat(fd.number(), &status) != 0) return read_failed(path, errno);
   std::string bytes;
   std::size_t used = 0;
-  // One byte more than the size says, so that a regular file ends in the first round.
+  // One byte more than the size, so that a regular file ends in the first round.
   bytes.resize(static_cast<std::size_t>(std::max<off_t>(status.st_size, 4095)) + 1);
   while (true) {
     if (used == bytes.size()) bytes.resize(2 * bytes.size());
@@ -66,7 +66,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, Readers readers) 
   constexpr mode_t kOwnerAlone = S_IRUSR | S_IWUSR;
   const mode_t mode = readers == Readers::kOwner ? kOwnerAlone : 0666;
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
-  // One that a killed process left has the mode that it had.
+  // A file that a killed process left keeps its mode.
   if (fd >= 0 && readers == Readers::kOwner) ::fchmod(fd, kOwnerAlone);
   if (fd >= 0) return AtomicFile(path, fd);
   const int error = errno;

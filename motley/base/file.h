@@ -9,19 +9,18 @@
 
 namespace motley {
 
-/// Whole file as bytes. Usage error when it cannot be read ("PATH: no such file").
+/// Reads a whole file as bytes. Usage error when it cannot be read ("PATH: no such file").
 Result<std::string> read_file(const std::string& path);
 
-/// Writes to PATH.tmp, syncs, renames: a reader sees the old file or the whole new one. A full disk
-/// is a runtime error that leaves the old file; the temporary one is removed. `readers`: who may
-/// read it, as far as the process's mask lets them.
+/// Writes PATH.tmp, syncs and renames it, so a reader sees the old file or the whole new one. A
+/// full disk is a runtime error that leaves only the old file. `readers` may read it, within the
+/// process's mask.
 enum class Readers { kAll, kOwner };
 Result<void> write_file_atomic(const std::string& path, std::string_view bytes,
                                Readers readers = Readers::kAll);
 
-/// A file written in pieces that appears under its name only when committed (see
-/// write_file_atomic). Without commit, or after an error, the temporary file is removed and an old
-/// file stays.
+/// A file written in pieces that appears under its name only when committed (write_file_atomic).
+/// Without commit, or after an error, the temporary file is removed and an old file stays.
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& path, Readers readers = Readers::kAll);
@@ -32,7 +31,7 @@ class AtomicFile {
   ~AtomicFile();
 
   Result<void> write(std::span<const std::byte> bytes);
-  /// Syncs and renames. Nothing may be written afterwards.
+  /// Syncs and renames. No write may follow.
   Result<void> commit();
 
  private:
@@ -44,8 +43,7 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-/// A file mapped read-only into memory, where what others write to it is seen. Movable; unmapped on
-/// destruction.
+/// A file mapped read-only into memory, which shows later writes. Movable.
 class MappedFile {
  public:
   static Result<MappedFile> open(const std::string& path);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMaxDepth = 64;
 
-/// "LINE:COLUMN" of a byte.
+/// Returns "LINE:COLUMN" of a byte.
 std::string place(std::string_view text, std::size_t byte) {
   const std::string_view before = text.substr(0, std::min(byte, text.size()));
   const std::size_t newline = before.rfind('\n');
@@ -21,8 +21,8 @@ std::string place(std::string_view text, std::size_t byte) {
   return fmt::format("{}:{}", std::count(before.begin(), before.end(), '\n') + 1, column + 1);
 }
 
-/// Position of the bracket that nests too deeply; npos when none does. Printing and copying a
-/// document recurse, so depth must be bounded before there is one.
+/// Returns the position of the bracket that nests too deeply; npos if none does. Printing and
+/// copying a document recurse, so depth must be bounded before parsing.
 std::size_t find_too_deep(std::string_view text) {
   int depth = 0;
   bool in_string = false;
@@ -42,7 +42,7 @@ std::size_t find_too_deep(std::string_view text) {
   return std::string_view::npos;
 }
 
-/// The library's message without its own prefix and place: what comes after "column N: ".
+/// Returns the library's message after its prefix and place: the text after "column N: ".
 std::string reason(std::string_view what) {
   const std::size_t column = what.find("column ");
   const std::size_t colon = what.find(": ", column == std::string_view::npos ? 0 : column);

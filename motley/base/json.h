@@ -11,16 +11,16 @@
 
 namespace motley {
 
-/// Parses JSON text. Error "NAME:LINE:COLUMN: ..." (usage, code json.parse), never an exception.
-/// Nesting beyond 64 levels and a key that appears twice in an object are errors.
+/// Parses JSON text. Returns errors as "NAME:LINE:COLUMN: ..." (usage, code json.parse) and throws
+/// nothing. Refuses nesting beyond 64 levels and an object with the same key twice.
 Result<Json> parse_json(std::string_view text, const std::string& name);
 
-/// The same for objects of very many members: look-up in logarithmic time, key order lost.
+/// For objects of very many members: look-up in logarithmic time, key order lost.
 using SortedJson = nlohmann::json;
 Result<SortedJson> parse_sorted_json(std::string_view text, const std::string& name);
 
 /// Reads members of one JSON object with clear errors ("NAME: key 'samples': found a string, wanted
-/// an integer"). Collects the keys read, so that unknown ones can be refused.
+/// an integer"). Records the keys read, so that unknown ones can be refused.
 class JsonObject {
  public:
   /// `json` must outlive the reader. Error if it is not an object.
@@ -30,12 +30,11 @@ class JsonObject {
   Result<std::int64_t> integer(const std::string& key);
   Result<double> number(const std::string& key);
   Result<bool> boolean(const std::string& key);
-  /// Of a list.
   Result<std::vector<std::string>> strings(const std::string& key);
-  /// A member of any type; error if absent.
+  /// Returns a member of any type; error if absent.
   Result<const Json*> member(const std::string& key);
   bool has(const std::string& key) const;
-  /// Error naming the first key that was never read, with the nearest known one.
+  /// Returns an error that names the first key never read, with the nearest known one.
   Result<void> refuse_unknown() const;
   const std::string& where() const { return where_; }
 

@@ -9,7 +9,7 @@
 
 namespace motley {
 
-// Structs as JSON objects, by one declaration of their fields for both ways:
+// Structs as JSON objects: one declaration of the fields serves reading and writing.
 //
 //   struct Best {
 //     double value = 0;
@@ -17,27 +17,26 @@ namespace motley {
 //     static void fields(auto& it, auto& field) { field("value", it.value)("took_s", it.took); }
 //   };
 //
-// Where not all values will do it has `Result<void> check(const std::string& where) const`, too.
-// `field.maybe(...)` is read where it is there, `field.when(is_written, ...)` written at times,
-// too; `field.word(...)` is an enumeration's.
+// A struct whose values need checks also has `Result<void> check(const std::string& where) const`.
+// `field.maybe(...)` reads an optional key. `field.when(is_written, ...)` also writes it only if
+// `is_written`. `field.word(...)` handles an enumeration.
 
 template <typename T>
 Json fields_to_json(const T& value);
-/// Usage errors name the key, what was found and what is wanted. Refuses unknown keys.
+/// Usage errors give the key, what was found and what is wanted. Refuses unknown keys.
 template <typename T>
 Result<T> fields_from_json(const Json& json, const std::string& where);
-/// Reads the fields of an object that has others, too.
+/// Reads the fields from an object that has other keys too.
 template <typename T>
 Result<T> fields_of(JsonObject& object);
-/// Sets the fields of a value that has more than its text.
+/// Sets the fields of a value that also has other members.
 template <typename T>
 Result<void> restore_fields(const Json& json, const std::string& where, T& value);
 
-/// Of an alternative with its `kKind`: the key that tells which one an object is, and its name
-/// there.
+/// Writes an alternative with its `kKind`: the key that identifies the alternative, and its name.
 template <typename... Kinds>
 Json kind_to_json(const std::variant<Kinds...>& value);
-/// Error code `policy.kind`: none of the alternatives.
+/// Error code `policy.kind`: the name is none of the alternatives.
 template <typename Variant>
 Result<Variant> kind_from_json(const Json& json, const std::string& where);
 

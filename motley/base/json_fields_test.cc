@@ -66,7 +66,7 @@ TEST(JsonFields, ReadWhatTheyWrote) {
             R"("weights":[0.5,2.0],"hashes":{"f":"x"}})");
 }
 
-/// What is said where a text is put in the place of a field's.
+/// Returns the error for a field with this text in place of its own.
 std::string fault(const char* key, const char* text) {
   Json json = fields_to_json(Whole());
   json[key] = Json::parse(text);

@@ -4,8 +4,8 @@
 
 namespace motley {
 
-/// JSON with keys in insertion order, so that output is stable. Enough to declare functions that
-/// take or return it; parsing the whole of it takes a compiler two seconds a file (json.h).
+/// JSON with keys in insertion order, so that output is stable. Enough for declarations of
+/// functions; the whole library (json.h) costs a compiler two seconds per file.
 using Json = nlohmann::ordered_json;
 
 }  // namespace motley

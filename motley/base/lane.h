@@ -4,12 +4,12 @@
 
 namespace motley {
 
-/// Lanes of a device: they run at the same time. The compute lane and the transfer lane (of
-/// collectives) each run their instructions in order; of the peer lane (sends and receives) those
-/// of one direction between two devices are in order.
+/// Lanes of a device, which run at the same time. The compute lane and the transfer lane
+/// (collectives) each run in order; the peer lane orders only sends, or receives, between two
+/// devices.
 enum class Lane { kCompute, kTransfer, kPeer };
 
-/// "compute", "transfer" or "peer": in text forms and in messages.
+/// Returns "compute", "transfer" or "peer", for text forms and messages.
 constexpr std::string_view lane_name(Lane lane) {
   return lane == Lane::kCompute ? "compute" : lane == Lane::kTransfer ? "transfer" : "peer";
 }

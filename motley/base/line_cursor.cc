@@ -35,7 +35,6 @@ bool LineCursor::take(char c) {
   return true;
 }
 
-/// A whole word only: `step` is not taken from `steps`.
 bool LineCursor::take_word(std::string_view word) {
   skip_spaces();
   if (!line_.substr(at_).starts_with(word)) return false;
@@ -52,7 +51,7 @@ std::string_view LineCursor::take_identifier() {
   return line_.substr(begin, at_ - begin);
 }
 
-/// Takes more than numbers are made of, so that a message shows all of "3x" and not its "x".
+/// Takes more characters than numbers have, so that a message shows all of "3x" and not its "x".
 std::string_view LineCursor::take_number() {
   skip_spaces();
   const std::size_t begin = at_;
@@ -63,7 +62,7 @@ std::string_view LineCursor::take_number() {
   return line_.substr(begin, at_ - begin);
 }
 
-// Only the first fault is kept: those after it are its consequences.
+// Keeps only the first fault: later ones are its consequences.
 bool LineCursor::expect(char c) {
   if (take(c)) return true;
   return has_failed() ? false : fail(fmt::format("'{}'", c));
@@ -112,7 +111,7 @@ bool LineCursor::expect_quoted(std::string& value) {
 
 bool LineCursor::expect_end() { return at_end() || fail("the end of the line"); }
 
-/// The place is what the cursor has not taken, cut so that a message stays a line.
+/// Shows what the cursor has not taken, cut so that a message stays on one line.
 bool LineCursor::fail(std::string_view wanted) {
   if (has_failed()) return false;
   constexpr std::size_t kShown = 24;
@@ -130,7 +129,7 @@ bool LineCursor::fail(std::string_view wanted) {
 Result<int> parse_lines(std::string_view text, const std::string& name, const TextForm& form,
                         const std::function<bool(LineCursor&, int)>& parse_line) {
   int number = 0;
-  // An empty text has a first line, too: the one that lacks the version.
+  // An empty text also has a first line, which lacks the version.
   while (!text.empty() || number == 0) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     const std::string_view content = text.substr(0, end);

@@ -7,7 +7,7 @@ namespace {
 
 TEST(LineCursor, TakesWhatComesNextAndLeavesTheRest) {
   LineCursor line("  free freed 12 \"a \\\"b\\\" \\n\" :");
-  EXPECT_FALSE(line.take_word("fre"));  // no part of a word
+  EXPECT_FALSE(line.take_word("fre"));  // not a whole word
   EXPECT_TRUE(line.take_word("free"));
   EXPECT_FALSE(line.take(':'));
   EXPECT_EQ(line.take_identifier(), "freed");

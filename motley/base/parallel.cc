@@ -18,7 +18,7 @@ void run_in_parallel(std::size_t count, const std::function<void(std::size_t)>& 
   try {
     while (helpers.size() + 1 < wanted) helpers.emplace_back(work);
   } catch (const std::system_error&) {
-    // No more threads are to be had: those that are there do it all.
+    // No more threads are available: the existing ones do all tasks.
   }
   work();
 }

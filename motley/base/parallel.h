@@ -5,8 +5,8 @@
 
 namespace motley {
 
-/// Calls `task` with 0 to `count` - 1, each once, on as many threads as there are processors, and
-/// returns when all are done. No task may touch what another one writes, or throw.
+/// Calls `task` once with each of 0 to `count` - 1, on one thread per processor, and returns when
+/// all are done. No task may throw or touch what another one writes.
 void run_in_parallel(std::size_t count, const std::function<void(std::size_t)>& task);
 
 }  // namespace motley

@@ -7,8 +7,8 @@
 
 namespace motley {
 
-/// A thread that no signal is delivered to. A program that takes SIGTERM through a descriptor has
-/// it blocked in all threads: one that were started before would be ended by it, and all with it.
+/// Starts a thread that receives no signals. A program that takes SIGTERM through a descriptor
+/// blocks it in all threads; a thread started earlier would receive it and end the process.
 template <typename Body>
 std::thread start_quiet_thread(Body body) {
   sigset_t all, before;

@@ -9,8 +9,7 @@ namespace motley {
 
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                         std::array<std::uint32_t, 2> key) {
-  // Constants and ten rounds of Salmon et al. (SC 2011): the same bits as cuRAND's and PyTorch's
-  // Philox.
+  // Constants and ten rounds of Salmon et al. (SC 2011): bitwise the Philox of cuRAND and PyTorch.
   constexpr std::uint64_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
   constexpr std::uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
   for (int round = 0; round < 10; ++round) {
@@ -27,8 +26,8 @@ std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
 }
 
 std::uint64_t SplitMix64::next() {
-  // Steele, Lea and Flood (OOPSLA 2014): a counter by the golden ratio, then a mixing that is a
-  // bijection, so no state is visited twice in 2^64 draws.
+  // Steele, Lea and Flood (OOPSLA 2014): a counter in steps of the golden ratio, then a bijective
+  // mixing, so no state repeats within 2^64 draws.
   std::uint64_t z = (state_ += 0x9E3779B97F4A7C15);
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
   z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
@@ -37,14 +36,14 @@ std::uint64_t SplitMix64::next() {
 
 std::uint64_t SplitMix64::below(std::uint64_t bound) {
   MOTLEY_CHECK(bound > 0);
-  // The lowest 2^64 mod bound draws would make small remainders more likely; draw again.
+  // Rejects the lowest 2^64 mod bound values, which would make small remainders more likely.
   const std::uint64_t reject_below = (0 - bound) % bound;
   std::uint64_t drawn = next();
   while (drawn < reject_below) drawn = next();
   return drawn % bound;
 }
 
-/// The top 53 bits: every multiple of 2^-53 in [0, 1) is equally likely, and 1 never comes.
+/// Uses the top 53 bits: every multiple of 2^-53 in [0, 1) is equally likely.
 double SplitMix64::uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
 
 std::uint64_t hash_bytes(std::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }

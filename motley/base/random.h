@@ -7,8 +7,8 @@
 
 namespace motley {
 
-/// Philox4x32-10 (Salmon et al., SC 2011): four random words for a counter under a key. Pure, so a
-/// number can be drawn for any element anywhere without drawing those before it.
+/// Philox4x32-10 (Salmon et al., SC 2011): returns four random words for a counter under a key.
+/// Pure: the number of any element can be drawn without those before it.
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                         std::array<std::uint32_t, 2> key);
 
@@ -26,10 +26,10 @@ class SplitMix64 {
   std::uint64_t state_;
 };
 
-/// 64-bit hash of bytes (XXH3).
+/// Returns a 64-bit hash of bytes (XXH3).
 std::uint64_t hash_bytes(std::string_view bytes);
 
-/// The same, written as 16 hex digits: identifies models, clusters, plans.
+/// Returns the same as 16 hex digits; identifies models, clusters, plans.
 std::string hash_hex(std::string_view bytes);
 
 }  // namespace motley

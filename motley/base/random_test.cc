@@ -34,7 +34,7 @@ TEST(SplitMix, DrawsEveryNumberBelowTheBoundAboutEquallyOften) {
   std::map<std::uint64_t, int> count;
   for (int i = 0; i < 6000; ++i) ++count[random.below(6)];
   ASSERT_EQ(count.size(), 6u);
-  // 1000 expected of each, standard deviation sqrt(6000 * 1/6 * 5/6) = 29; five of them allowed.
+  // 1000 of each expected, standard deviation sqrt(6000 * 1/6 * 5/6) = 29; allows five of them.
   for (const auto& [number, times] : count) EXPECT_NEAR(times, 1000, 145) << number;
 }
 
@@ -47,7 +47,7 @@ TEST(SplitMix, UniformLiesBelowOne) {
     ASSERT_LT(drawn, 1);
     sum += drawn;
   }
-  // Mean 0.5, standard deviation 1 / sqrt(12 * 10000) = 0.0029; five of them allowed.
+  // Mean 0.5, standard deviation 1 / sqrt(12 * 10000) = 0.0029; allows five of them.
   EXPECT_NEAR(sum / 10000, 0.5, 0.0145);
 }
 

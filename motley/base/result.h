@@ -6,18 +6,18 @@
 
 namespace motley {
 
-/// What kind of fault an Error is; decides the exit code (docs/interfaces.md).
+/// The kind of a fault; decides the exit code (docs/interfaces.md).
 enum class ErrorKind {
   kUsage,       ///< bad flags or a bad file: exit 2
   kInfeasible,  ///< no feasible plan: exit 3
   kStale,       ///< plan does not match model or cluster: exit 4
   kCheck,       ///< a check failed: exit 5
-  kRuntime,     ///< the world failed while running: exit 1
+  kRuntime,     ///< the environment failed during a run: exit 1
 };
 
-/// A fault of the world or the user. `message` starts in lower case, names the place (file:line or
-/// rank@host), what was found and what was wanted, and one thing to try. `code` is stable: short,
-/// dotted, `folder.reason` ("cluster.unknown-key").
+/// A fault of the environment or the user. `message` starts in lower case and gives the place
+/// (file:line or rank@host), what was found, what was wanted, and one thing to try. `code` is
+/// stable, short and dotted: `folder.reason` ("cluster.unknown-key").
 struct Error {
   ErrorKind kind = ErrorKind::kRuntime;
   std::string code;
@@ -30,8 +30,7 @@ struct Error {
 template <typename T>
 using Result = tl::expected<T, Error>;
 
-/// `return usage_error("graph.parse", "m.motley:3: unknown dtype 'f31', wanted one of f64 f32
-/// ...");`
+/// `return usage_error("graph.parse", "m.motley:3: unknown dtype 'f31', wanted f64 f32 ...");`
 inline tl::unexpected<Error> usage_error(std::string code, std::string message) {
   return tl::make_unexpected(Error{ErrorKind::kUsage, std::move(code), std::move(message)});
 }
@@ -42,7 +41,7 @@ inline tl::unexpected<Error> runtime_error(std::string code, std::string message
   return tl::make_unexpected(Error{ErrorKind::kRuntime, std::move(code), std::move(message)});
 }
 
-/// Passes an error upwards, with a context put before its message: "FILE: message".
+/// Passes an error upwards with a context before its message: "FILE: message".
 inline tl::unexpected<Error> with_context(const std::string& context, Error error) {
   error.message = context + ": " + error.message;
   return tl::make_unexpected(std::move(error));
@@ -60,7 +59,7 @@ inline tl::unexpected<Error> with_context(const std::string& context, Error erro
       return ::tl::make_unexpected(std::move(motley_result).error()); \
   } while (false)
 
-/// `MOTLEY_ASSIGN(auto graph, parse_graph(text));` declares or assigns, or returns the error.
+/// Declares or assigns the value, or returns the error: `MOTLEY_ASSIGN(auto g, parse_graph(text));`
 #define MOTLEY_ASSIGN(declaration, expression) \
   MOTLEY_ASSIGN_IMPL(MOTLEY_CONCAT(motley_result_, __LINE__), declaration, expression)
 #define MOTLEY_ASSIGN_IMPL(name, declaration, expression)           \

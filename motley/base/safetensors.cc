@@ -14,7 +14,7 @@
 namespace motley {
 namespace {
 
-// The format's own limit: a length beyond it means that this is no such file.
+// The format's own limit. A greater length means that this is no such file.
 constexpr std::uint64_t kMaxHeader = 100'000'000;
 
 struct DTypeName {
@@ -36,9 +36,9 @@ tl::unexpected<Error> corrupt(const std::string& where, const std::string& messa
   return usage_error("safetensors.corrupt", where + ": " + message);
 }
 
-/// Bytes that a tensor of `shape` takes; empty on overflow.
+/// Returns the bytes of a tensor of `shape`; empty on overflow.
 std::optional<std::uint64_t> byte_count(DType dtype, const std::vector<std::int64_t>& shape) {
-  // Sizes come from the file: a product that wraps could equal a small number of bytes.
+  // Sizes come from the file: a wrapped product could equal a small number of bytes.
   auto count = static_cast<std::uint64_t>(dtype_size(dtype));
   for (const std::int64_t size : shape) {
     if (__builtin_mul_overflow(count, static_cast<std::uint64_t>(size), &count))
@@ -56,7 +56,7 @@ Result<std::vector<std::int64_t>> read_sizes(const SortedJson& entry, const char
   std::vector<std::int64_t> sizes;
   sizes.reserve(found->size());
   for (const SortedJson& size : *found) {
-    // A negative number is a signed integer to the library, so this refuses it too.
+    // The library stores a negative number as a signed integer, so this refuses it too.
     if (!size.is_number_unsigned() || size.get<std::uint64_t>() > INT64_MAX) {
       return corrupt(where, fmt::format("'{}' must hold non-negative integers", key));
     }
@@ -104,9 +104,8 @@ Result<std::map<std::string, std::string>> read_metadata(const SortedJson& json,
   return metadata;
 }
 
-/// Part of the format, against files that hide bytes for another reader or share them between
-/// tensors. The tensors must cover the data from its first to its last byte, without holes or
-/// overlap.
+/// Verifies that tensors cover the data without holes or overlap. The format demands it, against
+/// files that hide bytes for another reader or share them between tensors.
 Result<void> verify_cover(const std::map<std::string, TensorView>& tensors,
                           std::span<const std::byte> data, const std::string& name) {
   std::vector<std::pair<const std::byte*, const std::byte*>> pieces;
@@ -138,7 +137,7 @@ std::string_view file_dtype(DType dtype) {
   return {};
 }
 
-/// Header of a file with `tensors` in this order: length, JSON, padding.
+/// Makes the header of a file with `tensors` in this order: length, JSON, padding.
 Result<std::string> make_header(std::span<const NamedTensor* const> tensors,
                                 const std::map<std::string, std::string>& metadata,
                                 const std::string& path) {
@@ -147,7 +146,7 @@ Result<std::string> make_header(std::span<const NamedTensor* const> tensors,
   // Other readers (transformers) refuse a file without it.
   all_metadata["format"] = "pt";
   for (const auto& [key, value] : metadata) all_metadata[key] = value;
-  // Appended by hand: the ordered object looks for an equal key at each insertion.
+  // Appended as text: the ordered object searches for an equal key at each insertion.
   std::string text;
   std::uint64_t offset = 0;
   try {
@@ -175,7 +174,7 @@ Result<std::string> make_header(std::span<const NamedTensor* const> tensors,
   }
   std::string length(8, '\0');
   const std::uint64_t size = text.size();
-  // Little-endian whatever the machine is.
+  // Little-endian on every machine.
   for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(size >> (8 * i) & 0xFF);
   return length + text;
 }
@@ -225,8 +224,7 @@ Result<void> write_safetensors(const std::string& path, std::span<const NamedTen
   std::vector<const NamedTensor*> order;
   order.reserve(tensors.size());
   for (const NamedTensor& tensor : tensors) order.push_back(&tensor);
-  // Wide elements first, then by name: every tensor starts aligned to its element, and equal
-  // contents give equal bytes.
+  // Wide elements first, then by name: tensors are aligned, and equal contents give equal bytes.
   const auto key = [](const NamedTensor* named) {
     return std::pair<std::int64_t, const std::string&>(-dtype_size(named->tensor.dtype),
                                                        named->name);

@@ -14,7 +14,7 @@
 
 namespace motley {
 
-/// One tensor inside a safetensors file: row-major little-endian bytes.
+/// One tensor in a safetensors file: row-major little-endian bytes.
 struct TensorView {
   DType dtype = DType::kF32;
   std::vector<std::int64_t> shape;
@@ -22,12 +22,12 @@ struct TensorView {
 };
 
 /// A safetensors file: u64 header length, JSON header, data. Validates everything before use:
-/// header length (<= 100 MB), JSON, dtypes, offsets contiguous without holes or overlap, sizes.
+/// header length (<= 100 MB), JSON, dtypes, contiguous offsets without holes or overlap, sizes.
 class Safetensors {
  public:
-  /// Maps the file; views stay valid while this object lives.
+  /// Maps the file. Views stay valid while this object lives.
   static Result<Safetensors> open(const std::string& path);
-  /// Reads from memory that outlives the object; `name` is used in messages.
+  /// Reads from memory that must outlive the object; messages use `name`.
   static Result<Safetensors> parse(std::span<const std::byte> bytes, const std::string& name);
 
   const std::map<std::string, TensorView>& tensors() const { return tensors_; }
@@ -39,16 +39,14 @@ class Safetensors {
   std::map<std::string, std::string> metadata_;
 };
 
-/// A tensor to be written.
 struct NamedTensor {
   std::string name;
   TensorView tensor;
 };
 
 /// Writes a safetensors file atomically (see write_file_atomic): header padded to 8 bytes, tensors
-/// ordered by element size descending then by name, {"format": "pt"} added to the metadata.
-/// Streams: needs no second copy of the data. A full disk is a runtime error that leaves an old
-/// file intact.
+/// ordered by element size descending then by name, {"format": "pt"} added to the metadata. Streams
+/// without a second copy of the data. A full disk is a runtime error that keeps the old file.
 Result<void> write_safetensors(const std::string& path, std::span<const NamedTensor> tensors,
                                const std::map<std::string, std::string>& metadata);
 

@@ -17,7 +17,6 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
 }
 
-/// A file with this header and this much data.
 std::string file_of(std::string_view header, std::size_t data) {
   std::string file(8, '\0');
   file[0] = static_cast<char>(header.size() & 0xFF);
@@ -131,7 +130,7 @@ TEST_F(WriteSafetensorsTest, OrdersByElementSizeThenNameAndAligns) {
 }
 
 TEST_F(WriteSafetensorsTest, NamesAFullDisk) {
-  // Writing to a name below a device file cannot work; a real full disk is tested on AtomicFile.
+  // Writing below a device file cannot work. AtomicFile tests a real full disk.
   const auto result = write_safetensors("/dev/null/x", {}, {});
   EXPECT_EQ(result.error().message, "/dev/null/x: cannot be written: not a directory");
 }

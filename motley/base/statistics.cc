@@ -24,7 +24,7 @@ Scatter find_scatter(std::vector<double> values) {
   Scatter scatter;
   scatter.middle = upper_median(values);
   for (double& value : values) value = std::abs(value - scatter.middle);
-  // Of the distances, not their mean: one reading during a pause of the machine must not widen it.
+  // The median, not the mean: one reading during a pause of the machine must not widen it.
   scatter.deviation = upper_median(std::move(values));
   return scatter;
 }
@@ -39,8 +39,8 @@ void make_nondecreasing(std::vector<double>& values, const std::vector<double>& 
     std::size_t count;
     double mean() const { return sum / weight; }
   };
-  // Pooling adjacent violators: a block that lies below the one before it is merged with it, which
-  // may make that one lie too low in turn. Each value is merged once: linear.
+  // Merges a block with the one before it if it lies below; the merged block may lie below its own
+  // predecessor. Each value is merged once: linear.
   std::vector<Block> blocks;
   for (std::size_t i = 0; i < values.size(); ++i) {
     blocks.push_back({values[i] * weights[i], weights[i], 1});

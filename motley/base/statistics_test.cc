@@ -17,7 +17,7 @@ TEST(Statistics, MediansDifferForEvenNumbers) {
 }
 
 TEST(Statistics, ScatterIsMiddleAndWidth) {
-  // Middle 4; deviations 3, 0, 1, 6, 0: in the middle 1.
+  // Middle 4; deviations 3, 0, 1, 6, 0 with middle 1.
   const Scatter scatter = find_scatter({1, 4, 5, 10, 4});
   EXPECT_EQ(scatter.middle, 4);
   EXPECT_EQ(scatter.deviation, 1);
@@ -29,7 +29,7 @@ TEST(Statistics, PoolsAdjacentViolators) {
   std::vector<double> values = {3, 1, 2.5};
   make_nondecreasing(values);
   EXPECT_THAT(values, ElementsAre(2, 2, 2.5));
-  // 5 > 4 become 4.5, 4.5; with 0 below them all three are 3.
+  // 5 > 4 become 4.5, 4.5; with the 0 after them all three become 3.
   values = {5, 4, 0, 3};
   make_nondecreasing(values);
   EXPECT_THAT(values, ElementsAre(3, 3, 3, 3));

@@ -43,7 +43,7 @@ std::optional<double> find_factor(std::span<const Unit> units, std::string_view 
   return std::nullopt;
 }
 
-/// Splits "24 GiB" into 24 and "GiB"; empty when it does not start with a non-negative number.
+/// Splits "24 GiB" into 24 and "GiB"; empty if it does not start with a non-negative number.
 struct NumberAndUnit {
   double number;
   std::string_view unit;
@@ -64,10 +64,9 @@ std::optional<NumberAndUnit> split_unit(std::string_view text) {
   return NumberAndUnit{*number, trim(text.substr(end))};
 }
 
-/// Three significant digits without an exponent or trailing zeros: 17.9, 512, 3.5.
+/// Prints three significant digits without an exponent or trailing zeros: 17.9, 512, 3.5.
 std::string three_digits(double value) {
-  // Thresholds lie where rounding would make a fourth digit: 9.995 prints as 10.0, not as 9.99
-  // or 10.00.
+  // Thresholds lie where rounding adds a fourth digit: 9.995 prints as 10.0, not 9.99 or 10.00.
   const double size = std::abs(value);
   std::string text = fmt::format("{:.{}f}", value, size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
   if (text.find('.') != std::string::npos) {
@@ -77,7 +76,7 @@ std::string three_digits(double value) {
   return text;
 }
 
-/// Divides by `base` while the number would print with more than `most`.
+/// Divides by `base` while the number would print as more than `most`.
 std::string scaled(double value, double base, double most,
                    std::span<const std::string_view> units) {
   std::size_t unit = 0;
@@ -88,7 +87,7 @@ std::string scaled(double value, double base, double most,
   return fmt::format("{} {}", three_digits(value), units[unit]);
 }
 
-/// Levenshtein's distance, one row of the table at a time. O(|a| |b|).
+/// Returns Levenshtein's distance with one row of the table at a time. O(|a| |b|).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
@@ -109,7 +108,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::string print_float(double value) {
   if (std::isnan(value)) return "nan";
   std::string text = fmt::format("{}", value);
-  // "2" would read back as an integer, and artifacts tell the two apart. 'n' stands for "inf".
+  // "2" would read back as an integer, and artifacts distinguish the two. 'n' matches "inf".
   if (text.find_first_of(".en") == std::string::npos) text += ".0";
   return text;
 }
@@ -126,8 +125,7 @@ std::optional<double> find_float(std::string_view text) {
   if (text == "inf") return kInfinity;
   if (text == "-inf") return -kInfinity;
   if (text == "nan") return std::numeric_limits<double>::quiet_NaN();
-  // from_chars also takes "infinity" and "nan(...)", of which two spellings would be equal values
-  // with unequal texts.
+  // from_chars also accepts "infinity" and "nan(...)", which would give equal values unequal texts.
   if (text.find_first_not_of("0123456789.+-eE") != std::string_view::npos) return std::nullopt;
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -174,7 +172,7 @@ std::string join(std::span<const std::string> parts, std::string_view separator)
 }
 
 bool is_utf8(std::string_view text) {
-  // Continuation bytes and the least code point of each sequence length refuse overlong forms.
+  // Continuation bytes and the smallest code point of each sequence length rule out overlong forms.
   constexpr std::array<std::uint32_t, 5> kLeast = {0, 0, 0x80, 0x800, 0x10000};
   for (std::size_t i = 0; i < text.size();) {
     const auto lead = static_cast<unsigned char>(text[i]);
@@ -203,11 +201,11 @@ bool is_utf8(std::string_view text) {
 
 std::optional<std::string> find_suggestion(std::string_view word,
                                            std::span<const std::string> candidates) {
-  // The distance is quadratic, and words may come from a file that somebody made to be slow.
+  // The distance is quadratic, and words may come from a malicious file.
   constexpr std::size_t kLongest = 100;
   if (word.size() > kLongest) return std::nullopt;
   const std::string* best = nullptr;
-  // One wrong letter in three at most: beyond that a suggestion puzzles more than it helps.
+  // At most one wrong letter in three: a farther suggestion confuses more than it helps.
   std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     if (candidate.size() > kLongest) continue;
@@ -287,7 +285,7 @@ Result<BytesPerSecond> parse_rate(std::string_view text) {
 
 namespace {
 
-/// Is it "b:7" after "b:6"?
+/// Returns whether one name follows another, as "b:7" follows "b:6".
 bool comes_after(const std::string& name, const std::string& before) {
   const std::size_t digits = before.find_last_not_of("0123456789") + 1;
   const auto number = find_integer(std::string_view(before).substr(digits));

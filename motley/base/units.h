@@ -5,7 +5,7 @@
 
 namespace motley {
 
-/// A number with a unit. Same units add and compare; scaling by a plain number keeps the unit.
+/// A number with a unit. Equal units add and compare; scaling by a plain number keeps the unit.
 template <typename Tag, typename Rep>
 struct Quantity {
   Rep value{};
@@ -30,7 +30,6 @@ struct Quantity {
   friend constexpr Quantity operator*(Quantity a, Rep s) { return Quantity(a.value * s); }
   friend constexpr Quantity operator*(Rep s, Quantity a) { return Quantity(a.value * s); }
   friend constexpr Quantity operator/(Quantity a, Rep s) { return Quantity(a.value / s); }
-  /// Ratio of two equal units.
   friend constexpr double operator/(Quantity a, Quantity b) {
     return static_cast<double>(a.value) / static_cast<double>(b.value);
   }
@@ -41,7 +40,7 @@ using Bytes = Quantity<struct BytesTag, std::int64_t>;
 using Flops = Quantity<struct FlopsTag, double>;
 using BytesPerSecond = Quantity<struct BytesPerSecondTag, double>;
 
-/// Time to move `bytes` at `rate`; rate must be positive.
+/// Returns the time to move `bytes` at `rate`, which must be positive.
 constexpr Seconds operator/(Bytes bytes, BytesPerSecond rate) {
   return Seconds(static_cast<double>(bytes.value) / rate.value);
 }

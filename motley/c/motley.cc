@@ -23,7 +23,7 @@ namespace motley {
 namespace {
 
 char* give(const Json& json) {
-  // What a caller named may be no UTF-8; a text must come out all the same.
+  // The caller's names may be invalid UTF-8; the text is printed all the same.
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   auto* copy = static_cast<char*>(std::malloc(text.size() + 1));
   if (copy != nullptr) std::memcpy(copy, text.c_str(), text.size() + 1);
@@ -41,7 +41,7 @@ struct Weighted {
   double weight = 1;
 };
 
-/// `device`, `least`, `most`, and `weight` where it is wanted.
+/// Reads `device`, `least`, `most` and, with `has_weights`, `weight` of each device.
 Result<std::vector<Weighted>> read_devices(JsonObject& object, bool has_weights) {
   MOTLEY_ASSIGN(const Json* list, object.member("devices"));
   if (!list->is_array() || list->empty())

@@ -11,7 +11,6 @@
 namespace motley {
 namespace {
 
-/// The object of a text, which is freed.
 Json take(char* text) {
   const Json json = *parse_json(text, "answer");
   motley_free(text);
@@ -42,8 +41,7 @@ std::string step_of(int step, int a, int b, double end_a, double end_b) {
       .dump();
 }
 
-// Of devices of 1 and 2 ms a sample, 48 samples take least as 32 and 16. Of a first time nothing is
-// known of what is fixed in it; after the second split it is.
+// 48 samples are fastest as 32 and 16. The fixed part of a time shows with the second split.
 TEST(CInterface, SplitsByTimes) {
   motley_policy* policy = nullptr;
   ASSERT_EQ(take(motley_make_split_policy(kTwo, &policy)), Json::object());
@@ -71,7 +69,7 @@ TEST(CInterface, SharesABatch) {
                           {{{"device", "a"}, {"least", 1}, {"most", 5}, {"weight", 8.0}},
                            {{"device", "b"}, {"least", 1}, {"most", 9}, {"weight", 3.0}},
                            {{"device", "c"}, {"least", 1}, {"most", 9}, {"weight", 1.0}}}}};
-  // 8 : 3 : 1 of 10, of which a takes 5 at most; the other 5 as 3 : 1, where c has 1.25.
+  // 8 : 3 : 1 of 10. a takes at most 5; the other 5 split 3 : 1, where c gets 1.25.
   EXPECT_EQ(take(motley_share_batch(question.dump().c_str()))["samples"], (Json{5, 4, 1}));
 }
 

@@ -16,12 +16,12 @@
 namespace motley::cli {
 namespace {
 
-/// The verbs as the parser's sub-commands.
+/// The verbs as subcommands of the parser.
 struct Registry {
   CLI::App app{"Trains one PyTorch model over unequal devices.", "motley"};
   std::vector<Verb> verbs;
   std::vector<CLI::App*> commands;  ///< by verb
-  std::optional<Error> fault;       ///< of a flag's text
+  std::optional<Error> fault;
 };
 
 CLI::Option* add_number_or_nothing(const Flag& flag, std::optional<int>& target,
@@ -64,7 +64,7 @@ void add_flag(const Flag& flag, std::optional<Error>& fault, CLI::App& command) 
   if (!flag.group.empty()) option->group(flag.group);
 }
 
-/// Then a flag that may be repeated takes one value each time, as the next may be such a word.
+/// A repeatable flag then takes one value at a time, because the next word may be a position.
 bool takes_words(const Verb& verb) {
   return std::any_of(verb.flags.begin(), verb.flags.end(),
                      [](const Flag& flag) { return !flag.names.starts_with("-"); });
@@ -83,7 +83,6 @@ void add_verbs(Registry& registry) {
   }
 }
 
-/// `--batch_split` is `--batch-split`.
 std::vector<std::string> normalise(std::vector<std::string> arguments) {
   for (std::string& argument : arguments) {
     if (!argument.starts_with("--")) continue;
@@ -93,7 +92,7 @@ std::vector<std::string> normalise(std::vector<std::string> arguments) {
   return arguments;
 }
 
-/// A clearer message than CLI11's for a mistyped verb or flag.
+/// Explains a mistyped verb or flag more clearly than CLI11 does.
 std::string explain(const Registry& registry, const std::vector<std::string>& arguments,
                     const CLI::ParseError& error) {
   std::vector<std::string> names;
@@ -104,7 +103,7 @@ std::string explain(const Registry& registry, const std::vector<std::string>& ar
                        suggestion_clause(arguments[0], names), join(names, " "));
   std::string text = error.what();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return text;
-  std::vector<const CLI::App*> asked = {&registry.app};  // --json is one of every verb's
+  std::vector<const CLI::App*> asked = {&registry.app};  // every verb has --json
   for (const CLI::App* command : registry.commands)
     if (command->parsed()) asked.push_back(command);
   std::vector<std::string> flags;
@@ -122,7 +121,7 @@ std::string explain(const Registry& registry, const std::vector<std::string>& ar
     if (clause.empty() && longer != flags.end()) clause = suggestion_clause(*longer, flags);
     return fmt::format("unknown flag '{}'{}", flag, clause);
   }
-  // CLI11 has them in the order of its own stack.
+  // CLI11 stores them in reverse order.
   std::vector<std::string> words;
   for (const std::string_view word : split(std::string_view(text).substr(text.find(": ") + 2), ' '))
     words.emplace(words.begin(), word);
@@ -174,7 +173,7 @@ int run_app(std::vector<std::string> arguments, const Surroundings& surroundings
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     registry.app.parse(reversed);
-  } catch (const CLI::Success& asked) {  // --help, --version
+  } catch (const CLI::Success& asked) {
     return registry.app.exit(asked);
   } catch (const CLI::ParseError& error) {
     return report_error(

@@ -9,20 +9,19 @@
 
 namespace motley::cli {
 
-/// What lies outside the process, as main finds it and tests make it. Nothing is owned.
+/// The process's environment, set up by main or by tests. Owns nothing.
 struct Surroundings {
   std::map<std::string, std::string> environment;
   control::Workers* workers = nullptr;
   const control::Clock* clock = nullptr;
-  std::string program;    ///< path of motley itself
-  bool terminal = false;  ///< stderr is a terminal
+  std::string program;
+  bool terminal = false;
 };
 
-/// Motley's own: "0.1.0".
+/// Motley's own version: "0.1.0".
 std::string version();
 
-/// The whole command line: parses flags, runs a verb, prints what it returns. `arguments` without
-/// the program's name. Returns the exit code.
+/// Runs the command line and returns its exit code. `arguments` lacks the program's name.
 int run_app(std::vector<std::string> arguments, const Surroundings& surroundings);
 
 }  // namespace motley::cli

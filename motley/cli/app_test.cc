@@ -81,7 +81,6 @@ TEST(App, WordsMayFollowAFlagThatMayBeRepeated) {
 }
 
 TEST(App, UnderscoresAreHyphens) {
-  // The first complaint is about the model: the flag itself was understood.
   EXPECT_THAT(call({"plan", "--global_batch=4"}).err, HasSubstr("[cli.model]"));
 }
 

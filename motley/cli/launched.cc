@@ -30,7 +30,7 @@ Result<Json> probe_host() {
               {"notes", report.notes}};
 }
 
-/// Until the coordinator says how it ended.
+/// Serves as an agent until the coordinator sends its exit code.
 Result<int> serve_lead(const run::RankPlace& place, const Context& context) {
   context.note(fmt::format("rank {} of {} ({})", place.rank, place.size, place.source));
   run::AgentOptions options = agent_options(context);

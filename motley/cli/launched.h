@@ -7,15 +7,14 @@
 
 namespace motley::cli {
 
-/// What an agent of this host needs to know.
 run::AgentOptions agent_options(const Context& context);
 
 /// Did an external launcher start this process as one of several ranks?
 bool is_launched(const Context& context);
 
-/// Calls a verb in a process that torchrun, srun, mpirun or the like may have started (the
-/// variables say so: run/launch/environment.h). Rank 0 does the verb's work; the others are agents
-/// that work for it, and end with its exit code. Without a launcher: just the verb.
+/// Calls a verb, possibly in a process of torchrun, srun, mpirun or the like
+/// (run/launch/environment.h). Rank 0 runs the verb; the others are its agents and end with its
+/// exit code.
 Result<int> call_launched(const Verb& verb, const Context& context);
 
 }  // namespace motley::cli

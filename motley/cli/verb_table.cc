@@ -1,6 +1,6 @@
 #include "motley/cli/context/verb.h"
 
-// A word a verb, in the order of `motley --help`; NAME_verb() is in the file of its name.
+// One word per verb, in the order of `motley --help`; NAME_verb() is in the file of that name.
 #define MOTLEY_VERBS(ADD) \
   ADD(probe)              \
   ADD(doctor)             \

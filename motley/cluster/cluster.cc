@@ -17,19 +17,19 @@
 namespace motley::cluster {
 namespace {
 
-// The slower of two routes in each respect; an empty one does not limit.
+// Lowers a route to the slower of two in each respect; an empty one does not limit.
 void slow_down(std::optional<Route>& route, const Route& by) {
   if (!route) route = by;
   route->bandwidth = std::min(route->bandwidth, by.bandwidth);
   route->latency = std::max(route->latency, by.latency);
 }
 
-// What a pair alone has of a link.
+// Returns the share of a link that a single pair of nodes gets.
 Route route_of(const Link& link) {
   return {std::min(link.bandwidth, link.capacity.value_or(link.bandwidth)), link.latency};
 }
 
-// The nodes of `sorted` that the link joins, in that order.
+// Returns the nodes of `sorted` that the link joins, in that order.
 std::vector<NodeId> joined_nodes(const Link& link, const std::vector<NodeId>& sorted) {
   if (link.between.empty()) return sorted;
   std::vector<NodeId> between = link.between, joined;
@@ -39,13 +39,13 @@ std::vector<NodeId> joined_nodes(const Link& link, const std::vector<NodeId>& so
   return joined;
 }
 
-// Pairs of some nodes that have their link.
+// Pairs of nodes that already have their link.
 class PairsOfNodes {
  public:
   explicit PairsOfNodes(const std::vector<NodeId>& sorted)
       : nodes_(sorted), left_(sorted.size() * (sorted.size() - (sorted.empty() ? 0 : 1)) / 2) {}
 
-  // All pairs of these; was one of them new?
+  // Adds all pairs of these nodes; returns whether one was new.
   bool add(const std::vector<NodeId>& joined) {
     const std::size_t left = left_;
     if (joined.size() == nodes_.size()) left_ = 0;
@@ -67,8 +67,8 @@ class PairsOfNodes {
   }
 
   const std::vector<NodeId>& nodes_;
-  std::vector<bool> has_link_;  // of two places
-  std::size_t left_;            // pairs without
+  std::vector<bool> has_link_;  // by pair of positions
+  std::size_t left_;            // pairs without a link
 };
 
 }  // namespace
@@ -129,7 +129,7 @@ Result<DeviceId> find_device(const Cluster& cluster, std::string_view name) {
 }
 
 std::optional<Route> group_route(const Cluster& cluster, const std::vector<DeviceId>& devices) {
-  std::map<NodeId, int> members;  // node -> devices of the group on it
+  std::map<NodeId, int> members;  // node -> number of the group's devices
   for (const DeviceId id : std::set<DeviceId>(devices.begin(), devices.end())) {
     ++members[cluster.device(id).node];
   }
@@ -160,7 +160,7 @@ std::vector<std::vector<DeviceId>> find_shared_gpus(const Cluster& cluster,
   for (const DeviceId id : devices) {
     const Device& device = cluster.device(id);
     if (device.kind != "cuda") continue;
-    // A UUID is one GPU's in the world, whatever its host is called.
+    // A UUID identifies a GPU worldwide, under any host name.
     const auto which = device.uuid.empty() ? std::pair(cluster.node(device.node).host,
                                                        std::to_string(device.local_index))
                                            : std::pair(std::string(), device.uuid);

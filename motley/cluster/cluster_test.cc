@@ -64,7 +64,7 @@ TEST(AreIdentical, DevicesOfOneKindModelAndNumberOfThreads) {
   cluster.devices[3].threads = 1;
   cluster.devices[2].model = "EPYC";
   EXPECT_FALSE(are_identical(cluster, all));
-  for (Device& device : cluster.devices) device.taken_for = "EPYC";  // where nothing is said
+  for (Device& device : cluster.devices) device.taken_for = "EPYC";  // fills in missing models
   EXPECT_TRUE(are_identical(cluster, all));
   cluster.devices[1].kind = "cuda";
   EXPECT_FALSE(are_identical(cluster, all));
@@ -79,7 +79,7 @@ TEST(GroupRoute, CapacityAndANodesOwnBandwidthLimit) {
   cluster.nodes[2].bandwidth = BytesPerSecond(10);
   expect_route(cluster, {0, 2}, {60, 1});
   expect_route(cluster, {2, 3}, {10, 1});
-  // It counts also where no link does, but not inside the node.
+  // It also counts without a link, but not inside the node.
   cluster.links.clear();
   expect_route(cluster, {2, 3}, {10, 0});
   cluster.nodes[0].bandwidth = BytesPerSecond(10);
@@ -98,11 +98,10 @@ TEST(GroupRoute, NothingLimitsOneNodeOrUnlinkedNodes) {
 TEST(GroupRoute, ALinkOfOneNodeLimitsTheDevicesInside) {
   const Cluster cluster = make(link("between = [\"a\"]", 50, 2) + link("all = true", 100, 1));
   expect_route(cluster, {0, 1}, {50, 2});
-  // One device of a does not cross a's own link.
+  // A single device of a does not cross a's own link.
   expect_route(cluster, {0, 2}, {100, 1});
-  // Both do: least bandwidth 50, largest latency 2.
+  // Both devices do: bandwidth 50, latency 2.
   expect_route(cluster, {0, 1, 2}, {50, 2});
-  // A device named twice is one device.
   EXPECT_FALSE(group_route(cluster, {DeviceId(0), DeviceId(0)}));
 }
 
@@ -173,7 +172,7 @@ TEST(ClusterHash, FollowsTheContents) {
   EXPECT_NE(cluster_hash(cluster), before);
 }
 
-// ---- one GPU named twice
+// ---- shared GPUs
 
 TEST(SharedGpus, HaveOneUuidOrOneHostAndPlace) {
   Cluster cluster;
@@ -196,7 +195,7 @@ TEST(SharedGpus, HaveOneUuidOrOneHostAndPlace) {
   part_shared_memory(cluster, {DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3), DeviceId(4)});
   std::vector<std::int64_t> parts;
   for (const Device& device : cluster.devices) parts.push_back(device.memory->value);
-  // The last is not used: two share x.
+  // The last device is unused: two share x.
   EXPECT_EQ(parts, (std::vector<std::int64_t>{500, 500, 500, 1000, 500, 1000, 1000}));
 }
 

@@ -90,7 +90,6 @@ class ClusterReader {
     return {};
   }
 
-  // One table, `count` devices.
   Result<void> read_devices(const TableReader& table) {
     const std::vector<std::string> known = {"kind",  "model", "count",  "threads",
                                             "speed", "quota", "memory", "uuid"};
@@ -215,7 +214,6 @@ class ClusterReader {
   std::map<std::string, int> kind_count_;  // of the node being read
 };
 
-// Texts with a unit are quoted, plain numbers are not.
 std::string print_quantity(const std::string& text) {
   return find_float(text) ? text : quote(text);
 }
@@ -235,7 +233,7 @@ void print_node(const Node& node, std::string& out) {
   if (!node.peers.empty()) out += fmt::format("peers = {}\n", quote(node.peers));
 }
 
-// Everything but the place: equal devices in a row are one table with a count.
+// Compares everything but the index: equal devices in a row become one table with a count.
 bool is_same_table(const Device& a, const Device& b) {
   return a.node == b.node && a.kind == b.kind && a.model == b.model && a.threads == b.threads &&
          a.speed == b.speed && a.quota == b.quota && a.memory == b.memory && a.uuid == b.uuid;
@@ -256,7 +254,7 @@ void print_link(const Cluster& cluster, const Link& link, std::string& out) {
   std::vector<std::string> names;
   for (const NodeId id : link.between) names.push_back(quote(cluster.node(id).name));
   out += "\n[[link]]\n";
-  // One name a line when there are many: lines are bounded.
+  // Many names are printed one per line: line length is bounded.
   const std::string_view separator = names.size() > 8 ? ",\n  " : ", ";
   out += names.empty() ? "all = true\n" : fmt::format("between = [{}]\n", join(names, separator));
   out += fmt::format("bandwidth = {}\n", print_quantity(print_rate(link.bandwidth)));

@@ -14,8 +14,7 @@
 namespace motley::cluster {
 namespace {
 
-// One node "a" with one CPU device, whose tables hold the extra lines, from line 5 and line
-// 7 on.
+// A node "a" with a CPU device; more lines of the node begin at line 5, of the device at line 7.
 std::string file_with(const std::string& node_lines, const std::string& device_lines = "",
                       const std::string& rest = "") {
   return "schema = \"motley.cluster/1\"\nname = \"lab\"\n[[node]]\nname = \"a\"\n" + node_lines +
@@ -78,14 +77,14 @@ bandwidth = 1000
   EXPECT_EQ(cluster->devices[3], (Device{NodeId(1), "b:1", "t4", "", 1, 0, 1, 1.0, t4}));
   EXPECT_EQ(cluster->devices[4], (Device{NodeId(1), "b:2", "cuda", "", 2, 1, 1, 1.0, {}}));
   ASSERT_EQ(cluster->links.size(), 2U);
-  // 1 Gbps = 1e9 / 8 bytes a second.
+  // 1 Gbps = 1e9 / 8 bytes per second.
   EXPECT_EQ(cluster->links[0].between, (std::vector{NodeId(1), NodeId(0)}));
   EXPECT_EQ(cluster->links[0].bandwidth, BytesPerSecond(1.25e8));
   EXPECT_DOUBLE_EQ(cluster->links[0].latency.value, 0.003);
   EXPECT_EQ(cluster->links[1], (Link{{}, BytesPerSecond(1000), Seconds(0)}));
 }
 
-// MOTLEY_RECAPTURE=1 writes the expected texts anew; read the difference before committing it.
+// MOTLEY_RECAPTURE=1 rewrites the expected texts; read the difference before you commit it.
 TEST(ClusterText, GoldenFilesPrintAsCaptured) {
   const std::filesystem::path root = testing::source_path("tests/golden/cluster");
   int cases = 0;
@@ -210,7 +209,7 @@ TEST(ClusterText, RefusesWrongCounts) {
   EXPECT_EQ(code_of(file_with("", "count = 1024\n")), "no error");
   std::string many;
   for (int i = 0; i < 65; ++i) many += "[[node.device]]\nkind = \"cpu\"\ncount = 1024\n";
-  // Line 6 holds one device, line 7 + 3 (i - 1) the i-th table of 1024; the 64th does not fit.
+  // Line 6 holds one device and line 7 + 3 (i - 1) the i-th table of 1024; the 64th does not fit.
   EXPECT_EQ(message_of(file_with("", "", many)), "lab.toml:196: more than 65536 devices");
 }
 
@@ -358,7 +357,7 @@ RC_GTEST_PROP(ClusterTextProperty, PrintedClustersReadBackEqual, ()) {
   RC_ASSERT(print_cluster(*again) == text);
 }
 
-// Any damage is an error or another cluster, never a crash.
+// Damage gives an error or another cluster, never a crash.
 RC_GTEST_PROP(ClusterTextProperty, DamagedTextsAreRefusedCleanly, ()) {
   std::string text = print_cluster(draw_cluster());
   const auto at = *rc::gen::inRange<std::size_t>(0, text.size());

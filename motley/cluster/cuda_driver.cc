@@ -15,19 +15,19 @@
 namespace motley::cluster {
 namespace {
 
-// The few functions of the driver's C interface that are needed. 0 is success everywhere.
+// The functions used of the driver's C interface. Each returns 0 for success.
 struct Driver {
   int (*init)(unsigned flags) = nullptr;
   int (*count)(int* count) = nullptr;
   int (*get)(int* device, int ordinal) = nullptr;
   int (*name)(char* name, int length, int device) = nullptr;
   int (*memory)(std::size_t* bytes, int device) = nullptr;
-  // These may be missing.
+  // Optional.
   int (*uuid)(unsigned char* bytes, int device) = nullptr;  ///< 16
   int (*can_access)(int* can, int device, int peer) = nullptr;
 };
 
-/// Of the management library, whose devices are pointers.
+/// The functions used of the management library, whose devices are pointers.
 struct Management {
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;
@@ -50,7 +50,7 @@ bool load_driver(const FindFunction& library, Driver& driver) {
          load(library, "cuDeviceTotalMem_v2", driver.memory);
 }
 
-// One line of printable ASCII: the name goes into a cluster file.
+// Cleans a name into one line of printable ASCII, as it goes into a cluster file.
 std::string clean(const char* text) {
   std::string result;
   for (; *text != '\0'; ++text) {
@@ -70,7 +70,7 @@ std::string find_uuid(const Driver& driver, int device) {
   return text;
 }
 
-/// Which devices NVLink joins, by the management library while it is open.
+/// Tells which devices NVLink joins. Holds the management library open.
 class NvLinks {
  public:
   explicit NvLinks(const FindFunction& library) {
@@ -87,9 +87,9 @@ class NvLinks {
   NvLinks(const NvLinks&) = delete;
   NvLinks& operator=(const NvLinks&) = delete;
 
-  /// Empty: it does not say.
+  /// Returns whether NVLink joins two devices; empty if unknown.
   std::optional<bool> join(const DriverDevice& a, const DriverDevice& b) const {
-    constexpr int kNvLink = 2;  // NVML_P2P_CAPS_INDEX_NVLINK; its status 0 is "ok"
+    constexpr int kNvLink = 2;  // NVML_P2P_CAPS_INDEX_NVLINK; status 0 is "ok"
     void *first = nullptr, *second = nullptr;
     int status = 0;
     if (!is_open_ || calls_.get(a.uuid.c_str(), &first) != 0 ||
@@ -104,10 +104,10 @@ class NvLinks {
   bool is_open_ = false;
 };
 
-/// From the fastest.
+/// Fastest first.
 constexpr std::array<const char*, 3> kPeerWays = {"nvlink", "bus", "host"};
 
-/// How two devices reach each other; "": not known.
+/// Returns how two devices reach each other; "" if unknown.
 std::string find_way(const Driver& driver, const NvLinks& links,
                      const std::vector<DriverDevice>& devices, std::pair<int, int> pair) {
   std::array<int, 2> ids{}, can{};
@@ -121,7 +121,6 @@ std::string find_way(const Driver& driver, const NvLinks& links,
   return !joined ? "" : *joined ? "nvlink" : "bus";
 }
 
-/// Of all pairs, into `found`.
 void find_peers(const Driver& driver, const NvLinks& links, CudaDevices& found) {
   const auto count = static_cast<int>(found.devices.size());
   if (count < 2) return;

@@ -12,27 +12,26 @@ namespace motley::cluster {
 struct DriverDevice {
   std::string name;
   Bytes memory;
-  std::string uuid;  ///< "GPU-" and 32 hex digits in groups; "": the driver does not say
+  std::string uuid;  ///< "GPU-" and 32 hex digits in groups; "": unknown
 };
 
 struct CudaDevices {
   std::vector<DriverDevice> devices;
-  /// The slowest way in which two of them reach each other, as Node::peers; "": not known, or there
-  /// are not two.
+  /// The slowest connection between two of them, as Node::peers; "": unknown or fewer than two.
   std::string peers = "";
   std::vector<std::string>
-      notes;  ///< lines: how many, or why there are none; which reach which how
+      notes;  ///< lines: the number of devices or why there are none; how devices reach each other
 };
 
-/// A function of a library by its name; null: it has none of that name.
+/// Finds a function of a library by its name; null if there is none.
 using FindFunction = std::function<void*(const char* name)>;
 
-/// Asks the driver library (libcuda.so.1) and, which two devices NVLink joins, NVIDIA's management
-/// library (libnvidia-ml.so.1), both opened when called; no toolkit is needed to build. Creates no
-/// context. May take seconds on hosts with many devices.
+/// Queries the driver library (libcuda.so.1) and, for NVLink, NVIDIA's management library
+/// (libnvidia-ml.so.1), opened when called: building needs no toolkit. Creates no context. May take
+/// seconds with many devices.
 CudaDevices list_cuda_devices();
 
-/// The same of libraries that are open; an empty one is not there.
+/// Queries open libraries; an empty one is missing.
 CudaDevices list_cuda_devices(const FindFunction& driver, const FindFunction& management);
 
 }  // namespace motley::cluster

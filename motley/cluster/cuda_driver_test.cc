@@ -14,11 +14,11 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// What the fake libraries say. Functions of C have no other way to know it.
+/// State of the fake libraries, global because C functions take no context.
 struct FakeGpus {
   int count = 0, fault = 0;
   std::set<std::pair<int, int>> access, nvlink;  // one way
-  int opened = 0;                                // of the management library
+  int opened = 0;                                // times the management library was opened
 } fake;
 
 int fake_init(unsigned) { return fake.fault; }
@@ -106,7 +106,7 @@ Functions without(Functions functions, const char* name) {
   return functions;
 }
 
-/// Joined both ways.
+/// Adds the pairs in both directions.
 void join_pairs(std::set<std::pair<int, int>>& set, std::set<std::pair<int, int>> pairs) {
   for (const auto& [a, b] : pairs) set.insert({{a, b}, {b, a}});
 }
@@ -115,7 +115,7 @@ TEST(CudaDriver, DescribesDevices) {
   fake = {.count = 2};
   const CudaDevices found = list_cuda_devices(in(driver()), in(management()));
   ASSERT_EQ(found.devices.size(), 2U);
-  EXPECT_EQ(found.devices[0].name, "NVIDIA A10");  // a line
+  EXPECT_EQ(found.devices[0].name, "NVIDIA A10");  // cleaned into one line
   EXPECT_EQ(found.devices[1].memory, Bytes(std::int64_t{22} << 30));
   EXPECT_EQ(found.devices[1].uuid, "GPU-00010203-0405-0607-0809-0a0b0c0d0e01");
   EXPECT_EQ(found.notes[0], "cuda: 2 devices");
@@ -126,7 +126,7 @@ TEST(CudaDriver, SaysHowDevicesReachEachOther) {
   fake = {.count = 4};
   join_pairs(fake.access, {{0, 1}, {2, 3}, {0, 2}});
   join_pairs(fake.nvlink, {{0, 1}, {2, 3}});
-  fake.access.insert({1, 2});  // one way is none
+  fake.access.insert({1, 2});  // one direction does not count
   const CudaDevices bridged = list_cuda_devices(in(driver()), in(management()));
   EXPECT_EQ(bridged.peers, "host");
   EXPECT_THAT(bridged.notes, ElementsAre("cuda: 4 devices",
@@ -137,7 +137,7 @@ TEST(CudaDriver, SaysHowDevicesReachEachOther) {
   fake.nvlink.clear();
   EXPECT_EQ(list_cuda_devices(in(driver()), in(management())).peers, "bus");
   fake.access.clear();
-  // That needs no management library.
+  // This needs no management library.
   EXPECT_EQ(list_cuda_devices(in(driver()), nullptr).peers, "host");
 }
 

@@ -15,7 +15,7 @@
 namespace motley::cluster {
 namespace {
 
-/// More at once are a mistake.
+/// Limit of new devices in one edit; more are a mistake.
 constexpr std::int64_t kMostNew = 1024;
 constexpr std::size_t kMostNamed = 12;
 
@@ -66,7 +66,7 @@ std::optional<NodeId> find_node(const Cluster& cluster, std::string_view name) {
   return std::nullopt;
 }
 
-/// "KIND@NODE", of which a kind may have an "@" of its own ("a100-40g@0.41"); none: no such text.
+/// "KIND@NODE". A kind may contain "@" itself ("a100-40g@0.41").
 struct Place {
   std::string_view kind, node;
 };
@@ -76,7 +76,7 @@ std::optional<Place> split_place(std::string_view text) {
   return Place{text.substr(0, at), text.substr(at + 1)};
 }
 
-/// A device, all of a node, all of a kind, or all of a kind on a node; empty: nothing is called so.
+/// Marks a device, or those of a node, a kind, or a kind on a node; empty if none has the name.
 std::vector<bool> find_named(const Cluster& cluster, std::string_view name) {
   const std::optional<Place> place = split_place(name);
   std::vector<bool> named(cluster.devices.size(), false);
@@ -90,14 +90,14 @@ std::vector<bool> find_named(const Cluster& cluster, std::string_view name) {
   return named;
 }
 
-/// "x2": a factor; none: it is none.
+/// Reads a factor from "x2"; none for other texts.
 std::optional<double> find_factor(std::string_view text) {
   if (!text.starts_with('x')) return std::nullopt;
   const auto factor = find_float(text.substr(1));
   return factor && std::isfinite(*factor) && *factor > 0 ? factor : std::nullopt;
 }
 
-/// A change at work: devices with what they were.
+/// Applies a change and records the earlier id of each device.
 class Editor {
  public:
   Editor(const Cluster& cluster, std::string_view edit)
@@ -138,7 +138,6 @@ class Editor {
     return {text.substr(0, blank), trim(text.substr(blank))};
   }
 
-  /// A name, then what it is to have.
   static std::pair<std::string_view, std::string_view> name_and_value(std::string_view text) {
     const std::size_t blank = text.rfind(' ');
     if (blank == std::string_view::npos) return {text, {}};
@@ -151,7 +150,7 @@ class Editor {
                       [&](const Device& device) { return device.node == node; }));
   }
 
-  /// Machines are rented whole; one with more or fewer devices is taken to cost in proportion.
+  /// Machines are rented whole; the price with more or fewer devices is assumed proportional.
   void scale_price(NodeId id, int before) {
     Node& node = edited_.cluster.nodes[id.index()];
     if (node.price_per_hour) *node.price_per_hour *= static_cast<double>(devices_on(id)) / before;
@@ -176,7 +175,7 @@ class Editor {
     return {};
   }
 
-  /// What a new device is like, with its node.
+  /// Finds the template of a new device, with its node.
   Result<Device> find_model(std::string_view name) const {
     const Cluster& cluster = edited_.cluster;
     for (const Device& device : cluster.devices)
@@ -198,7 +197,7 @@ class Editor {
   }
 
   static Device another(Device device) {
-    device.uuid.clear();  // that is the other one's
+    device.uuid.clear();  // belongs to the other device
     return device;
   }
 
@@ -242,7 +241,7 @@ class Editor {
     drop_links(now);
   }
 
-  /// Links lose nodes that are gone. Two that now join the same ones: the one that was taken stays.
+  /// Removes lost nodes from links. If two links then join the same nodes, the preferred one stays.
   void drop_links(const std::map<NodeId, NodeId>& now) {
     Cluster& cluster = edited_.cluster;
     std::map<std::set<NodeId>, const Link*> taken;
@@ -288,7 +287,7 @@ class Editor {
     return {};
   }
 
-  /// Into a link, which keeps its latency.
+  /// Sets a link's rate; its latency stays.
   Result<void> set_rate(std::string_view value, Link& link) const {
     if (const std::optional<double> factor = find_factor(value)) {
       link.bandwidth = link.bandwidth * *factor;
@@ -312,7 +311,7 @@ class Editor {
                                     suggestion_clause(name, names), list(names)));
   }
 
-  /// By its nodes in any order; nodes' own names may have hyphens.
+  /// Matches a link's nodes in any order; names of nodes may contain hyphens.
   bool is_called(const Link& link, std::string_view name) const {
     if (link.between.empty()) return name == "all";
     Link other = link;

@@ -13,34 +13,31 @@ namespace motley::cluster {
 /// A cluster after a change.
 struct Edited {
   Cluster cluster;
-  /// By device of `cluster`: which one it was before; none: it is new. What remains of a node is
-  /// numbered anew.
+  /// By device of `cluster`: its earlier id; none: new. Devices of a node are renumbered.
   std::vector<std::optional<DeviceId>> was;
 };
 
-/// The cluster after a change that somebody says in words:
+/// Applies a change given as text to a cluster:
 ///
-///   +1 a100-40g@c       one more device of a kind on a node: like the first of that kind there, or
-///                       as the table of kinds has it
-///   +2 c:0              two more like that device, on its node
-///   -c:0                without it; so "-c" (a node), "-t4" (a kind), "-t4@c"
-///   memory c:0 24GiB    of a device, a node, a kind, a kind on a node; "x2": twice what each has
-///   link a-b x2         the link that joins just these nodes; "all"; also a rate: "10Gbps"
-///   links x2            all links, and what nodes have as `bandwidth`
+///   +1 a100-40g@c       adds a device of a kind to a node: like the first of that kind there, or
+///                       from the table of kinds
+///   +2 c:0              adds two devices like that one to its node
+///   -c:0                removes it; also "-c" (a node), "-t4" (a kind), "-t4@c"
+///   memory c:0 24GiB    sets it for a device, a node, a kind, a kind on a node; "x2" doubles it
+///   link a-b x2         scales the link that joins exactly these nodes; "all"; or a rate: "10Gbps"
+///   links x2            scales all links and the `bandwidth` of nodes
 ///
-/// One device more or fewer changes its node's price in proportion to the node's devices. A node
-/// without devices is gone, and links with it that it leaves with one node. The result is verified.
-/// Usage errors (code cluster.edit) say what there is where a text names nothing, that no device
-/// would be left, or what a text may be.
+/// Changing the number of devices scales the node's price. A node without devices is removed, as
+/// are links with one node left. The result is verified. Usage errors (code cluster.edit) list
+/// existing names, refuse to remove the last device, or say what a text may be.
 Result<Edited> edit_cluster(const Cluster& cluster, std::string_view edit);
 
-/// The cluster as it is.
 Edited edit_nothing(const Cluster& cluster);
 
-/// The name of a link in such texts: its nodes, "a-b", or "all".
+/// Returns the name of a link in such texts: its nodes, "a-b", or "all".
 std::string link_name(const Cluster& cluster, const Link& link);
 
-/// Sets the places and names of devices by their order and nodes, as a file's reader would.
+/// Sets positions and names of devices by their order and nodes, as a reader of the file would.
 void number_devices(Cluster& cluster);
 
 }  // namespace motley::cluster

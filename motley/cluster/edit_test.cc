@@ -46,7 +46,7 @@ Cluster lab() { return parse_cluster(kLab, "lab.toml").value(); }
 Edited edited(const char* edit) {
   auto result = edit_cluster(lab(), edit);
   EXPECT_TRUE(result) << result.error().message;
-  // Whatever was changed, a file could say it: text and value are one.
+  // A file can express every result: text and value are equivalent.
   EXPECT_EQ(parse_cluster(print_cluster(result->cluster), "edited").value(), result->cluster);
   EXPECT_EQ(result->was.size(), result->cluster.devices.size());
   return *result;
@@ -77,7 +77,7 @@ TEST(EditCluster, OneMoreIsLikeThoseThatAreThere) {
                                                "b:0 t4", "b:1 cpu", "c-1:0 cpu"));
   EXPECT_THAT(was(more), ElementsAre(0, 1, -1, 2, 3, 4));
   EXPECT_EQ(more.cluster.devices[2].memory, more.cluster.devices[1].memory);
-  EXPECT_EQ(more.cluster.nodes[0].price_per_hour, 9);  // 6 for two, so 3 each
+  EXPECT_EQ(more.cluster.nodes[0].price_per_hour, 9);  // 6 for two: 3 each
 }
 
 TEST(EditCluster, MoreLikeADevice) {
@@ -109,7 +109,7 @@ TEST(EditCluster, ANodeWithoutDevicesIsGoneWithItsLinks) {
   ASSERT_EQ(less.cluster.nodes.size(), 2U);
   ASSERT_EQ(less.cluster.links.size(), 1U);  // the cable has one end; the switch has two nodes
   EXPECT_THAT(less.cluster.links[0].between, ElementsAre(NodeId(0), NodeId(1)));
-  // Without c-1 the switch would join what the cable joins, which a and b took before.
+  // Without c-1 the switch would join the same nodes as the cable, which a and b preferred before.
   const Edited pair = edited("-c-1");
   ASSERT_EQ(pair.cluster.links.size(), 1U);
   EXPECT_EQ(pair.cluster.links[0].bandwidth, BytesPerSecond(10e9 / 8));

@@ -6,17 +6,16 @@
 
 namespace motley::cluster {
 
-/// Memory that PyTorch holds on a GPU beside tensors, measured there.
+/// Memory that PyTorch holds on a GPU besides tensors, as measured.
 struct Framework {
-  Bytes context;  ///< however large tensors are: context, libraries and their workspaces
-  /// For each byte of tensors: what the allocator keeps beyond; none: no step was large enough to
-  /// say.
+  Bytes context;  ///< fixed: context, libraries and their workspaces
+  /// Bytes that the allocator keeps beyond each byte of tensors; none: no step was large enough.
   std::optional<double> reserve;
   bool operator==(const Framework&) const = default;
 };
 
-/// Keys by which `profile` reports and keeps the two, as scratch memory of no operator: the context
-/// in bytes, the reserve in bytes for each GiB of tensors.
+/// Keys by which `profile` reports and keeps these two values, as scratch memory of no operator:
+/// the context in bytes, the reserve in bytes for each GiB of tensors.
 inline constexpr const char* kContextKey = "framework context";
 inline constexpr const char* kReserveKey = "framework reserve";
 inline constexpr double kReserveUnit = 1 << 30;

@@ -14,13 +14,12 @@ namespace {
 
 constexpr std::string_view kMount = "/sys/fs/cgroup";
 
-/// One control group this process belongs to.
 struct ControlGroup {
   std::set<std::string> controllers;  ///< of v1; empty for v2
   std::string path;                   ///< "/user.slice/x", "/" at the root
 };
 
-// Lines of /proc/self/cgroup: "0::/path" is v2, "4:cpu,cpuacct:/path" v1.
+// Parses lines of /proc/self/cgroup: "0::/path" is v2, "4:cpu,cpuacct:/path" v1.
 std::vector<ControlGroup> parse_control_groups(std::string_view text) {
   std::vector<ControlGroup> groups;
   for (const std::string_view line : split(text, '\n')) {
@@ -39,7 +38,7 @@ std::vector<ControlGroup> parse_control_groups(std::string_view text) {
   return groups;
 }
 
-// "/a/b" -> "/a/b", "/a", "": the group and those above it, the mount's root last.
+// Returns "/a/b", "/a", "" for "/a/b": the group and those above it, the mount's root last.
 std::vector<std::string> upwards(std::string path) {
   std::vector<std::string> paths;
   while (!path.empty() && path != "/") {
@@ -94,7 +93,7 @@ class Finder {
     }
   }
 
-  // "cpu.max" holds "50000 100000" or "max 100000".
+  // Reads "cpu.max", which holds "50000 100000" or "max 100000".
   void read_version_2(const std::string& folder) {
     const std::string path = folder + "/cpu.max";
     const std::string content = text(path);
@@ -121,7 +120,7 @@ class Finder {
     const std::optional<std::int64_t> bytes = integer(path);
     if (!bytes || *bytes <= 0) return;
     if (limits_.memory && limits_.memory->value <= *bytes) return;
-    if (*bytes >= (std::int64_t{1} << 60)) return;  // how version 1 writes "no limit"
+    if (*bytes >= (std::int64_t{1} << 60)) return;  // version 1 writes "no limit" this way
     limits_.memory = Bytes(*bytes);
     limits_.notes.push_back(
         fmt::format("memory: at most {} by {}", format_bytes(Bytes(*bytes)), path));
@@ -133,7 +132,7 @@ class Finder {
 
 }  // namespace
 
-// Control files tell no size, so they are read as streams.
+// Reads control files as streams, since they report no size.
 std::optional<std::string> read_host_file(const std::string& path) {
   std::ifstream stream(path);
   if (!stream) return std::nullopt;

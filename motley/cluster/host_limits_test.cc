@@ -25,7 +25,7 @@ TEST(HostLimits, NothingLimitsWithoutControlGroups) {
 }
 
 TEST(HostLimits, ReadsVersion2UpToTheRoot) {
-  // The group allows 2 cores, the one above 150000 / 100000 = 1.5; memory only above.
+  // The group allows 2 cores, its parent 150000 / 100000 = 1.5; only the parent limits memory.
   const HostLimits limits = limits_of({{"/proc/meminfo", kMemory},
                                        {"/proc/self/cgroup", "0::/jobs/one\n"},
                                        {"/sys/fs/cgroup/jobs/one/cpu.max", "200000 100000\n"},

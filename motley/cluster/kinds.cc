@@ -13,7 +13,7 @@ namespace {
 constexpr Processor kGpu = Processor::kGpu;
 constexpr Processor kCpu = Processor::kCpu;
 
-/// Each way. PCIe: transfers a second x lanes x 128/130 (coding) / 8 bits.
+/// A host link, each way. PCIe: transfers per second x lanes x 128/130 (coding) / 8 bits.
 struct HostLink {
   std::string_view name;
   double bandwidth;  // GB/s
@@ -34,7 +34,7 @@ struct Row {
   double bandwidth;  // GB/s
   struct {
     double f64, f32, tf32, f16, bf16, f8, i8;
-  } peak;  // 10^12 operations a second
+  } peak;  // 10^12 operations per second
   HostLink host;
   double peer;  // GB/s each way
   std::string_view source, model, derived;
@@ -251,7 +251,7 @@ constexpr auto kKinds = [] {
   return kinds;
 }();
 
-/// Without the vendor, which newer drivers write and older ones do not.
+/// Removes the vendor, which newer drivers write and older ones do not.
 std::string_view without_vendor(std::string_view model) {
   for (const std::string_view vendor : {"NVIDIA ", "AMD "}) {
     if (model.starts_with(vendor)) model.remove_prefix(vendor.size());
@@ -259,7 +259,7 @@ std::string_view without_vendor(std::string_view model) {
   return model;
 }
 
-/// "EPYC 7742" in "EPYC 7742 64-Core Processor", not in "EPYC 77420".
+/// Finds whole words: "EPYC 7742" in "EPYC 7742 64-Core Processor", not in "EPYC 77420".
 bool has_words(std::string_view text, std::string_view words) {
   const std::string padded = fmt::format(" {} ", text);
   return padded.find(fmt::format(" {} ", words)) != std::string::npos;
@@ -279,7 +279,6 @@ std::vector<std::string> known_kinds() {
 
 namespace {
 
-/// At a part of its rated clock.
 PlanningKind slowed(PlanningKind kind, double part) {
   kind.peak.f32 = FlopsPerSecond(kind.peak.f32.value * part);
   for (auto rate : {&PeakRates::f64, &PeakRates::tf32, &PeakRates::f16, &PeakRates::bf16,
@@ -314,8 +313,8 @@ std::optional<PlanningKind> kind_of_model(std::string_view model) {
   model = without_vendor(trim(model));
   for (const PlanningKind& kind : kKinds) {
     if (kind.model.empty()) continue;
-    // A GPU's name is a whole: "GeForce RTX 3080" is not "GeForce RTX 3080 Ti". A CPU's stands
-    // among others: "Intel(R) Xeon(R) Platinum 8168 CPU @ 2.70GHz".
+    // A GPU's name is matched whole: "GeForce RTX 3080" is not "GeForce RTX 3080 Ti". A CPU's is
+    // part of a longer text: "Intel(R) Xeon(R) Platinum 8168 CPU @ 2.70GHz".
     const bool is_gpu = kind.processor == Processor::kGpu;
     if (is_gpu ? model == kind.model : has_words(model, kind.model)) return kind;
   }

@@ -64,8 +64,7 @@ TEST(PlanningKinds, OneDieOfAK80) {
 }
 
 TEST(PlanningKinds, V100HasTensorCoresAndNvlink) {
-  // 80 SMs x 8 tensor cores x 64 multiply-adds x 2 x 1.53 GHz = 125.3 T; 6 links x 25 GB/s each
-  // way.
+  // 80 SMs x 8 tensor cores x 64 multiply-adds x 2 x 1.53 GHz = 125.3 T; 6 links x 25 GB/s.
   const PlanningKind& v100 = kind("v100-16g");
   EXPECT_NEAR(tera(v100.peak.f16), 80 * 8 * 64 * 2 * 1.53e-3, 0.5);
   EXPECT_NEAR(tera(v100.peak.f32), 80 * 64 * 2 * 1.53e-3, 0.1);
@@ -127,8 +126,8 @@ TEST(PlanningKinds, RatesAreInOrder) {
     SCOPED_TRACE(each.name);
     const PeakRates& peak = each.peak;
     EXPECT_LE(tera(peak.f64), tera(peak.f32));
-    // A narrower format is at least as fast, and by no more than with the matrix units of the
-    // B200 (i8 60 times f32) and of AMX (i8 32 times, before rounding).
+    // A narrower format is at least as fast, and by no more than with the matrix units of the B200
+    // (i8 60 times f32) and of AMX (i8 32 times, before rounding).
     if (peak.tf32) {
       EXPECT_GE(*peak.tf32, peak.f32);
     }
@@ -166,7 +165,7 @@ TEST(PlanningKinds, FiguresArePlausible) {
       EXPECT_GE(*each.memory, Bytes(8LL << 30));
       EXPECT_LE(*each.memory, Bytes(288LL << 30));
     }
-    // Multiply-adds that a byte from memory must serve at the peak.
+    // Multiply-adds per byte from memory at the peak.
     const double ridge = tera(each.peak.f32) * 1e3 / bandwidth;
     EXPECT_GE(ridge, 7);
     EXPECT_LE(ridge, 130);
@@ -184,10 +183,10 @@ TEST(PlanningKinds, FiguresArePlausible) {
   }
 }
 
-// Cores, boost clock in MHz, operations of a core and cycle in f32, f16 over f32 by architecture
-// (0: not compared), bits of the memory bus, Gbit/s a pin: the f32 rate, the f16 rate and the
-// bandwidth once more, from other figures of the same devices. The rated f32 clock of some is not
-// that of the tensor cores (Hopper), or the tensor cores are held back (A10G, L40).
+// Recomputes the f32 rate, the f16 rate and the bandwidth from other figures of the same devices:
+// cores, boost clock in MHz, f32 operations per core and cycle, f16 over f32 by architecture (0:
+// not compared), bits of the memory bus, Gbit/s per pin. For some devices the rated f32 clock is
+// not the clock of the tensor cores (Hopper), or the tensor cores are limited (A10G, L40).
 struct Parts {
   std::string_view name;
   double cores, megahertz, per_cycle, f16_over_f32, bits, gigabits;
@@ -404,7 +403,7 @@ bool is_derived(const PlanningKind& kind, std::string_view figure) {
   return false;
 }
 
-// "31.2" of 31.2, "31.2*" of one that its document does not have, "-" of nothing.
+// Prints "31.2" for 31.2, "31.2*" for a figure that its document does not contain, "-" for none.
 std::string cell(const PlanningKind& kind, std::string_view figure, double value) {
   if (value == 0) return "-";
   return fmt::format("{:.4g}{}", value, is_derived(kind, figure) ? "*" : "");
@@ -419,7 +418,7 @@ std::string memory_cells(const PlanningKind& each) {
   return cells + fmt::format(" {} |", cell(each, "bandwidth", giga(each.memory_bandwidth)));
 }
 
-// "4.0x16" of "PCIe 4.0 x16".
+// Prints "4.0x16" for "PCIe 4.0 x16".
 std::string link_cell(const PlanningKind& each) {
   if (each.host_link.empty()) return "-";
   std::string text(each.host_link);

@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::int64_t kMebibyte = 1 << 20;
 
-// Of a machine with more cores than the set has bits the call fails: so larger sets are tried.
-// Cores that this process may be scheduled on.
+// Counts the cores that this process may be scheduled on. The call fails if the machine has more
+// cores than the set has bits, so larger sets are tried.
 int find_affinity() {
   for (int cores = 1024; cores <= 1 << 20; cores *= 2) {
     cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(cores));
@@ -35,7 +35,7 @@ int find_affinity() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-// The host's name up to the first dot, as a node name.
+// Returns the host's name up to the first dot, as a node name.
 std::string find_node_name() {
   std::array<char, 256> buffer{};
   if (gethostname(buffer.data(), buffer.size() - 1) != 0) return "local";
@@ -48,7 +48,7 @@ std::string find_node_name() {
   return name.empty() ? "local" : name;
 }
 
-// Rounded down to what a person would write: a plan must not need the last kilobyte.
+// Rounds down to whole MiB: a plan must not need the last kilobyte.
 Bytes whole_mebibytes(Bytes bytes) {
   return Bytes(std::max(kMebibyte, bytes.value / kMebibyte * kMebibyte));
 }
@@ -65,7 +65,7 @@ void add_device(Cluster& cluster, Device device) {
 
 namespace {
 
-/// The value of the first line of /proc/cpuinfo that begins so.
+/// Returns the value of the first line of /proc/cpuinfo that begins with `name`.
 std::string cpu_field(std::string_view text, std::string_view name) {
   for (const std::string_view line : split(text, '\n')) {
     const std::size_t colon = line.find(':');
@@ -75,7 +75,7 @@ std::string cpu_field(std::string_view text, std::string_view name) {
   return "";
 }
 
-/// The widest vectors that PyTorch has operators for.
+/// Returns the widest vector instructions for which PyTorch has operators.
 std::string_view instruction_set(const std::string& flags) {
   const std::string words = " " + flags + " ";
   for (const std::string_view set : {"avx512f", "avx2", "sve", "asimd"})
@@ -123,8 +123,7 @@ Result<ProbeReport> probe_this_machine() {
   const int affinity = find_affinity();
   int threads = affinity;
   if (limits.cpu_quota && *limits.cpu_quota < threads) {
-    // Rounded down: with more threads than quota, all are stopped together at the end of each
-    // period.
+    // Rounded down: with more threads than quota, all of them stop at the end of each period.
     threads = std::max(1, static_cast<int>(std::floor(*limits.cpu_quota)));
   }
   report.cores = affinity;
@@ -153,7 +152,7 @@ Result<ProbeReport> probe_this_machine() {
     device.uuid = found.uuid;
     add_device(report.cluster, std::move(device));
   }
-  // What a driver says goes into a file that others parse; a strange name must fail here.
+  // Text of a driver goes into a file that others parse; a strange name must fail here.
   MOTLEY_RETURN_IF_ERROR(verify_cluster(report.cluster, "this machine"));
   return report;
 }

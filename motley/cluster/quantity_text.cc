@@ -11,7 +11,7 @@
 namespace motley::cluster {
 namespace {
 
-using Unit = std::pair<std::string_view, double>;  // largest first
+using Unit = std::pair<std::string_view, double>;  // listed largest first
 
 template <std::size_t kCount>
 std::string short_text(double value, const std::array<Unit, kCount>& units) {

@@ -37,7 +37,7 @@ TEST(QuantityText, PrintsTimes) {
   EXPECT_EQ(short_seconds(Seconds(0.003)), "3ms");
   EXPECT_EQ(short_seconds(Seconds(1e-4)), "100us");
   EXPECT_EQ(short_seconds(Seconds(5e-8)), "0.05us");
-  // However it was written, the same latency has the same name.
+  // A latency has the same name in every spelling.
   EXPECT_EQ(short_seconds(parse_seconds("0.1ms").value()),
             short_seconds(parse_seconds("100us").value()));
 }

@@ -8,14 +8,13 @@
 namespace motley::cluster {
 namespace {
 
-// Dotted keys nest a table for each dot; a bound on lines bounds the depth.
+// Dotted keys nest a table per dot; bounded lines bound the depth.
 constexpr std::size_t kMaxLine = 4096;
 constexpr std::size_t kMaxFile = std::size_t{4} << 20;
 
-// Where the line's comment starts, or its end. Strings over several lines are not followed: no key
-// takes one.
+// Returns where the line's comment starts, or its end. No key accepts strings over several lines.
 std::size_t find_comment(std::string_view line) {
-  char mark = '\0';  // of the string we are in
+  char mark = '\0';  // of the open string
   for (std::size_t i = 0; i < line.size(); ++i) {
     const char c = line[i];
     if (mark == '\0' && c == '#') return i;
@@ -32,9 +31,8 @@ std::size_t find_comment(std::string_view line) {
 
 bool is_beyond_ascii(char c) { return static_cast<unsigned char>(c) >= 0x80; }
 
-// The text in ASCII, for the parser's classification of other characters is undefined for most of
-// them. Comments may hold any character, here replaced; elsewhere no key takes one. A byte order
-// mark is left out.
+// Returns the text in ASCII: the parser's classification of most other characters is undefined.
+// Replaces any in comments; no key accepts one elsewhere. Drops a byte order mark.
 Result<std::string> ascii_text(std::string_view text, const TableReader::Source& source) {
   const std::string& name = source.file;
   if (text.size() > kMaxFile) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The parser asserts that a key starts well, though input decides that ("[.") and it reports it
-// itself; with NDEBUG the assertion would become an assumption of the optimizer. We want neither.
+// The parser asserts that a key starts well, although input decides that ("[."), and reports it
+// itself. With NDEBUG the optimizer would assume the assertion. We want neither.
 #undef NDEBUG
 #define TOML_ASSERT(expression) static_assert(true)
 #define TOML_EXCEPTIONS 0
@@ -28,7 +28,7 @@ std::string_view toml_type(const toml::node& node);
 /// Reads the members of one TOML table. Every error names file and line.
 class TableReader {
  public:
-  /// Whose file it is: its path, and what codes of errors begin with ("cluster").
+  /// The file's path and the prefix of its error codes ("cluster").
   struct Source {
     std::string file, code;
   };
@@ -58,7 +58,7 @@ class TableReader {
     return scalar<std::int64_t>(key, "an integer");
   }
 
-  /// An integer of a range that fits `int`.
+  /// Reads an integer that fits `int`.
   Result<int> small(std::string_view key, int fallback) const;
 
   Result<std::optional<double>> number(std::string_view key) const {
@@ -69,7 +69,7 @@ class TableReader {
     return value;
   }
 
-  /// A text with a unit, or a plain number in the base unit.
+  /// Reads a text with a unit, or a plain number in the base unit.
   template <typename Quantity>
   Result<std::optional<Quantity>> quantity(std::string_view key,
                                            Result<Quantity> (*parse)(std::string_view)) const {
@@ -90,7 +90,7 @@ class TableReader {
     }
   }
 
-  /// The tables of `[[key]]`; none when the key is absent.
+  /// Returns the tables of `[[key]]`; none when the key is absent.
   Result<std::vector<TableReader>> tables(std::string_view key, const std::string& what) const;
 
   Result<std::string> required_text(std::string_view key) const {
@@ -131,8 +131,7 @@ class TableReader {
   std::string what_;
 };
 
-/// Whole documents: ASCII but for comments, of bounded size and lines. `read` is given the table of
-/// the top.
+/// Parses a whole document, ASCII except for comments, of bounded size. Returns its top table.
 Result<toml::table> parse_toml(std::string_view text, const TableReader::Source& source);
 
 }  // namespace motley::cluster

@@ -15,7 +15,7 @@
 namespace motley::cluster {
 namespace {
 
-// Names are keys of JSON and words of messages and of texts that are split at blanks.
+// Names are JSON keys and parts of messages and of texts split at blanks.
 constexpr std::size_t kMaxName = 64;
 constexpr int kMaxThreads = 1024;
 
@@ -27,8 +27,7 @@ bool is_word(std::string_view text, std::string_view extra) {
   return !text.empty() && std::all_of(text.begin(), text.end(), allowed);
 }
 
-// One line, as the canonical text that clusters are hashed by is made of lines.
-// Free text of one line, in ASCII: names that people give.
+// Returns whether a free text is one line of ASCII, because the hashed text consists of lines.
 bool is_line(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
 }
@@ -76,8 +75,7 @@ class Checker {
                         quote(node.name), kMaxName));
     }
     if (!node_names_.insert(node.name).second) fault("name is used twice");
-    // The host is handed to ssh and to resolvers: no blanks, and no '-' that would be read as an
-    // option.
+    // Goes to ssh and resolvers: no blanks, and no leading '-', which would be read as an option.
     if (!node.host.empty() && (!is_word(node.host, "_.-:@%[]") || node.host[0] == '-')) {
       fault(fmt::format("host {}, wanted a host name or address", quote(node.host)));
     }
@@ -117,7 +115,7 @@ class Checker {
     if (device.threads < 1 || device.threads > kMaxThreads) {
       fault(fmt::format("threads = {}, wanted 1 to {}", device.threads, kMaxThreads));
     }
-    // So written, NaN is refused too.
+    // This form also refuses NaN.
     if (!(device.speed > 0 && device.speed <= 1)) {
       fault(fmt::format("speed = {}, wanted > 0 and <= 1", print_float(device.speed)));
     } else if (device.speed != 1 && device.kind != "cpu") {
@@ -130,8 +128,7 @@ class Checker {
     if (!device.uuid.empty() && (device.kind != "cuda" || !is_line(device.uuid)))
       fault(fmt::format("uuid {}, wanted one line of ASCII text, of a \"cuda\" device",
                         quote(device.uuid)));
-    // A planning kind's comes from the table when the file is read; absent, plans would fit
-    // anything.
+    // A planning kind gets it from the table when the file is read; without it, any plan would fit.
     if (!device.memory && device.kind != "cpu" && device.kind != "cuda") {
       fault(fmt::format("kind \"{}\" without memory", device.kind));
     }
@@ -140,7 +137,7 @@ class Checker {
     }
   }
 
-  // Devices stand in node order and are numbered within the node and within their kind.
+  // Checks that devices are in node order and numbered within the node and within their kind.
   template <typename Fault>
   void check_place(std::size_t index, const Fault& fault) {
     const Device& device = cluster_.devices[index];
@@ -173,7 +170,7 @@ class Checker {
         fault(fmt::format("names node '{}' twice", cluster_.node(id).name));
       }
     }
-    // Two links over the same nodes would be tried in an order that nobody wrote.
+    // The order of two links over the same nodes would be arbitrary.
     const auto [same, is_new] = link_of_.emplace(joined, index);
     if (!is_new) fault(fmt::format("joins the same nodes as link {}", same->second));
     if (!is_rate(link.bandwidth)) {

@@ -8,7 +8,7 @@
 
 namespace motley::cluster {
 
-/// What of a cluster a violation is about; tells the parser which line to name.
+/// The part of a cluster with a violation; gives the parser the line to name.
 enum class ViolatedPart { kCluster, kNode, kDevice, kLink };
 
 /// One broken rule of docs/formats/cluster.md.
@@ -18,7 +18,7 @@ struct Violation {
   std::string message;    ///< "node 'a': ..."
 };
 
-/// Every violation, in the order of the file: cluster, nodes, devices, links.
+/// Returns every violation, in the order of the file: cluster, nodes, devices, links.
 std::vector<Violation> find_violations(const Cluster& cluster);
 
 }  // namespace motley::cluster

@@ -24,7 +24,6 @@ struct flock whole_file() {
   return lock;
 }
 
-/// Does somebody have a lock on it?
 bool is_locked(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct flock lock = whole_file();
@@ -32,7 +31,7 @@ bool is_locked(const std::string& path) {
          lock.l_type != F_UNLCK;
 }
 
-/// {"pid", "host"} of a file that may be absent or half written.
+/// Reads {"pid", "host"} from a file that may be absent or incomplete.
 std::optional<Holder> read_holder(const std::string& path) {
   const auto text = read_file(path);
   const auto json = text ? parse_json(*text, path) : tl::make_unexpected(text.error());
@@ -92,7 +91,7 @@ Result<Claim> Claim::take(const RunDirectory& directory) {
                          fmt::format("{}: {}", directory.in_use(), std::strerror(errno)));
   const struct flock lock = whole_file();
   while (::fcntl(file.number(), F_OFD_SETLK, &lock) != 0) {
-    // Elsewhere files cannot be locked, and start.json alone tells of processes of this host.
+    // Where files cannot be locked, start.json alone protects against processes of this host.
     if (errno != EAGAIN && errno != EACCES) return Claim(Descriptor());
     MOTLEY_RETURN_IF_ERROR(check_not_in_use(directory));
     if (is_locked(directory.in_use())) return Claim(Descriptor());  // by this process

@@ -11,26 +11,23 @@
 
 namespace motley::control {
 
-/// A process that has a run directory.
 struct Holder {
-  std::int64_t pid = 0;  ///< 0: not known
-  std::string host;      ///< "": not known
+  std::int64_t pid = 0;  ///< 0: unknown
+  std::string host;      ///< "": unknown
 };
 
-/// Who has claimed a run directory, or leads a run there (start.json). Of processes of other hosts
-/// claims alone tell, where the file system locks files for all hosts.
+/// Returns the process that has claimed a run directory, or leads a run there (start.json). Other
+/// hosts' processes are seen only by claims, where file locks work across hosts.
 std::optional<Holder> find_holder(const RunDirectory& directory);
 
-/// Usage error (run.in-use): a process other than this one has it.
+/// Usage error `run.in-use`: another process holds the directory.
 Result<void> check_not_in_use(const RunDirectory& directory);
 
-/// That a run directory is this process's: a lock on RUN_DIR/in_use, which ends with the object, or
-/// with the process however that ends.
+/// A lock on RUN_DIR/in_use, which ends with the object, or with the process however it ends.
 class Claim {
  public:
-  /// Makes the directory. Errors as of check_not_in_use; of two that claim it at a time one has it.
-  /// What this process has claimed may be claimed again, and where files cannot be locked nothing
-  /// is.
+  /// Creates and claims the directory; one of two simultaneous claims succeeds. Errors as in
+  /// check_not_in_use. A process may claim again; where files cannot be locked, nothing is claimed.
   static Result<Claim> take(const RunDirectory& directory);
 
  private:

@@ -22,7 +22,7 @@ using testing::OtherProcess;
 
 class ClaimTest : public ::testing::Test {
  protected:
-  /// "": it may be used; else what is said, behind the directory's name.
+  /// Returns "" if the directory is free, else the message after the directory's name.
   std::string refusal() const {
     const auto checked = check_not_in_use(directory_);
     if (checked) return "";
@@ -73,7 +73,6 @@ TEST_F(ClaimTest, OnesOwnIsNoHindranceAndEndsWithTheObject) {
 }
 
 TEST_F(ClaimTest, OfSeveralAtATimeOneHasIt) {
-  // Each says whether it had it, and keeps it until all have tried.
   std::vector<std::unique_ptr<OtherProcess>> others;
   for (int i = 0; i < 4; ++i)
     others.push_back(std::make_unique<OtherProcess>([&](const auto& ready) -> std::string {
@@ -97,7 +96,7 @@ TEST_F(ClaimTest, WhoLeadsARunHasIt) {
                              fmt::format("is in use by a run that process {} ", ::getppid())));
   write(directory_.start(), {{"pid", ::getpid()}});
   EXPECT_EQ(refusal(), "");
-  // That number of another host is another process's.
+  // The same pid on another host is another process.
   write(directory_.start(), {{"pid", ::getppid()}, {"host", "elsewhere"}});
   EXPECT_EQ(refusal(), "");
 }
@@ -105,7 +104,7 @@ TEST_F(ClaimTest, WhoLeadsARunHasIt) {
 TEST_F(ClaimTest, AHolderOfAnotherHostIsNamedWithIt) {
   OtherProcess other([&](const auto& ready) -> std::string {
     const auto claim = Claim::take(directory_);
-    // As a process there would, over a file system that both have.
+    // As a process of that host would write it over a shared file system.
     std::ofstream(directory_.in_use()) << R"({"pid": 7, "host": "elsewhere"})";
     ready();
     ::pause();

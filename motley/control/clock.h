@@ -4,17 +4,16 @@
 
 namespace motley::control {
 
-/// What the time is. The composer asks no other clock, so tests say how long things took.
+/// The composer's only source of time, so that tests decide how long things take.
 class Clock {
  public:
   virtual ~Clock() = default;
-  /// Never goes back; from an unknown beginning.
+  /// Monotonic, from an arbitrary origin.
   virtual Seconds steady() const = 0;
   /// Since 1970.
   virtual Seconds calendar() const = 0;
 };
 
-/// The machine's.
 class SystemClock : public Clock {
  public:
   Seconds steady() const override;

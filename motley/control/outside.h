@@ -6,7 +6,7 @@
 
 namespace motley::control {
 
-/// All that the composer knows of the world beside files. None is owned.
+/// Everything outside the process that the composer uses, except files. Owns nothing.
 struct Outside {
   Workers& workers;
   const Clock& clock;

@@ -79,7 +79,7 @@ Result<Json> read_json(const std::string& path) {
 
 std::string print_logged_step(std::int64_t step, const LoggedStep& logged) {
   Json json{{"step", step}, {"loss", logged.loss}, {"lr", logged.lr}};
-  if (logged.gradient_norm) json["grad_norm"] = *logged.gradient_norm;  // not finite: null
+  if (logged.gradient_norm) json["grad_norm"] = *logged.gradient_norm;  // null if not finite
   json["step_s"] = logged.step_s;
   if (logged.loading_s > 0) {
     json["data_s"] = logged.data_s;
@@ -100,7 +100,7 @@ std::string print_logged_step(std::int64_t step, const LoggedStep& logged) {
 
 void Log::forget_from(std::int64_t step) {
   steps.erase(steps.lower_bound(step), steps.end());
-  // An evaluation stands behind the step that it follows.
+  // An evaluation comes after the step that it follows.
   evaluations.erase(evaluations.upper_bound(step), evaluations.end());
 }
 
@@ -136,7 +136,7 @@ Result<Log> read_log(const RunDirectory& directory) {
 
 void read_log_lines(std::string_view text, Log& log) {
   for (const std::string_view line : split(text, '\n'))
-    (void)read_line(line, log);  // a line that a killed process left is skipped
+    (void)read_line(line, log);  // skips a line that a killed process left incomplete
 }
 
 Result<trace::Trace> read_measured_trace(const RunDirectory& directory, std::size_t ranks) {

@@ -16,7 +16,7 @@
 
 namespace motley::control {
 
-/// Where the files of a run lie (docs/formats/run_directory.md).
+/// The paths of a run's files (docs/formats/run_directory.md).
 struct RunDirectory {
   std::string path;
   std::string plan() const { return path + "/plan.json"; }
@@ -25,24 +25,24 @@ struct RunDirectory {
     return path + "/evaluation-" + std::to_string(i) + ".txt";
   }
   std::string job() const { return path + "/job.json"; }
-  /// In its place where a script's own loop trains: the ranks' devices.
+  /// The ranks' devices; replaces job.json where a script's own loop trains.
   std::string script() const { return path + "/script.json"; }
-  /// Its cluster, as planning and running had it.
+  /// The cluster as planning and the run used it.
   std::string cluster() const { return path + "/cluster.toml"; }
-  /// Locked by the process that has the directory, and which one that is (claim.h).
+  /// Locked by the process that holds the directory; names that process (claim.h).
   std::string in_use() const { return path + "/in_use"; }
-  /// Who leads the run, by which command; what it failed by.
+  /// Which process leads the run, with its command; and the error that ended it.
   std::string start() const { return path + "/start.json"; }
   std::string failure() const { return path + "/failure.json"; }
   std::string summary() const { return path + "/summary.json"; }
   std::string log() const { return path + "/log.jsonl"; }
   std::string decisions() const { return path + "/decisions.jsonl"; }
-  /// What a run that rents has paid and knows, and lifetimes that it saw.
+  /// What a run that rents has paid and learned; the lifetimes that it saw.
   std::string renting() const { return path + "/renting.json"; }
   std::string lifetimes() const { return path + "/lifetimes.json"; }
-  /// While an elastic job runs: where it can be asked.
+  /// The address of an elastic job's control socket while it runs.
   std::string control_socket() const { return path + "/door.json"; }
-  /// Devices that came to an elastic job and that its cluster file has not.
+  /// Devices that joined an elastic job and are not in its cluster file.
   std::string joiners() const { return path + "/newcomers.json"; }
   std::string events() const { return path + "/tb"; }
   std::string predicted() const { return path + "/predicted.txt"; }
@@ -53,43 +53,40 @@ struct RunDirectory {
   std::string latest_checkpoint() const { return path + "/checkpoint/latest"; }
 };
 
-/// What one step of a run gave, over all ranks.
+/// The results of one step over all ranks.
 struct LoggedStep {
-  double loss = 0;                      ///< NaN: not known, or no number
-  double lr = 0;                        ///< the recipe's, in this step
+  double loss = 0;                      ///< NaN: unknown, or not a number
+  double lr = 0;                        ///< of the recipe in this step
   std::optional<double> gradient_norm;  ///< where the recipe asks for it
   double step_s = 0;                    ///< of the slowest rank
-  double data_s = 0;     ///< of it, waiting for samples that Python loads: who waited longest
-  double loading_s = 0;  ///< work of loading them, of one process: the busiest machine's
+  double data_s = 0;     ///< part of step_s: the longest wait for samples that Python loads
+  double loading_s = 0;  ///< one process's loading time, on the busiest machine
   int loaders = 0;       ///< processes that share this work there
-  /// Samples, and square norms of gradients, where the batch is decided while training goes on.
+  /// Samples and square norms of gradients, where the batch is adapted during training.
   std::optional<std::int64_t> batch;
   std::optional<policy::NoiseSeen> noise;
-  int generation = 0;             ///< which plan it was done by: the change that brought it
-  std::vector<double> compute_s;  ///< by rank; of a script's loop empty where it is not known
+  int generation = 0;             ///< the change that brought the plan of this step
+  std::vector<double> compute_s;  ///< by rank; empty where a script's loop does not report it
   std::vector<std::int64_t> samples = {};  ///< by rank, of a script's loop
   std::vector<std::int64_t> peak_bytes;
 };
 
-/// What an evaluation gave.
 struct LoggedEvaluation {
   run::Evaluation evaluation;
-  bool is_best = false;  ///< of those until then
+  bool is_best = false;
 };
 
-/// What is known of a run, by steps done before.
+/// The known results of a run, by steps done before them.
 struct Log {
   std::map<std::int64_t, LoggedStep> steps;
   std::map<std::int64_t, LoggedEvaluation> evaluations;
 
-  /// Forgets what comes from this step on: it is done again.
+  /// Forgets the results from this step on, because the step is recomputed.
   void forget_from(std::int64_t step);
 };
 
-/// run_dir/log.jsonl; of a step that was run again the last counts. Lines that a killed process
-/// left half written are skipped.
+/// Reads run_dir/log.jsonl: the last entry of a step counts, incomplete lines are skipped.
 Result<Log> read_log(const RunDirectory& directory);
-/// Adds the lines of a text to a log.
 void read_log_lines(std::string_view text, Log& log);
 std::string print_logged_step(std::int64_t step, const LoggedStep& logged);
 std::string print_logged_evaluation(std::int64_t step, const LoggedEvaluation& logged);
@@ -97,22 +94,20 @@ std::string print_logged_evaluation(std::int64_t step, const LoggedEvaluation& l
 Json evaluation_to_json(std::int64_t step, const run::Evaluation& evaluation);
 Result<run::Evaluation> evaluation_from_json(JsonObject& object);
 
-/// One trace of the traces that the ranks wrote, each by its machine's clock.
+/// Merges the traces of the ranks; each interval keeps the clock of its machine.
 Result<trace::Trace> read_measured_trace(const RunDirectory& directory, std::size_t ranks);
 
-/// The same by one clock, that of rank 0's machine, without what exchanges waited for others
-/// (run_waits.h).
+/// Merges the traces on the clock of rank 0's machine, without waiting (run_waits.h).
 Result<trace::Trace> read_trace_by_one_clock(const RunDirectory& directory, const run::Job& job);
 
-/// What its workers were told. A usage error where there is no run directory.
+/// Reads what the workers were given. Usage error: there is no run directory.
 Result<run::Job> read_job(const RunDirectory& directory);
 
-/// What a run that has finished left behind.
 struct FinishedRun {
   RunDirectory directory;
   run::Job job;
-  Json summary;                           ///< summary.json
-  trace::Trace measured;                  ///< by one clock
+  Json summary;
+  trace::Trace measured;                  ///< on one clock
   std::optional<trace::Trace> predicted;  ///< none: the run was started without profiles
 };
 

@@ -28,7 +28,6 @@ class RunDirectoryTest : public ::testing::Test {
     job.devices = {{.name = "a:0", .kind = "cpu"}, {.name = "b:0", .kind = "cpu"}};
     write(directory_.job(), run::job_to_json(job).dump());
   }
-  /// One compute interval and one step of a rank's only device.
   void write_trace(std::size_t rank, const std::string& device) const {
     trace::Trace trace{.source = trace::Source::kMeasured, .devices = {device}};
     trace.names.resize(1);

@@ -9,7 +9,7 @@
 namespace motley::control {
 namespace {
 
-/// What meets: a group, or who sends and who receives; and the how many-th time in a step.
+/// A group, or sender and receiver, and the index of their exchange in the step.
 using Meeting = std::tuple<int, int, int, int>;
 
 bool is_of(const program::Program& program, const trace::Trace& trace) {
@@ -23,7 +23,6 @@ bool is_of(const program::Program& program, const trace::Trace& trace) {
   return true;
 }
 
-/// By instruction of a rank, of those that exchange.
 std::map<std::size_t, Meeting> find_meetings(const program::DeviceProgram& program, int rank) {
   std::map<std::tuple<int, int, int>, int> met;
   std::map<std::size_t, Meeting> meetings;
@@ -55,7 +54,7 @@ void leave_out_waits(const program::Program& program, trace::Trace& trace) {
   for (const auto& [when, intervals] : together) {
     trace::Nanoseconds last = 0;
     for (const trace::Interval* each : intervals) last = std::max(last, each->begin);
-    // Clocks of two machines are not quite one: no interval ends before it begins.
+    // Two machines' clocks do not agree exactly, so keep each interval's begin before its end.
     for (trace::Interval* each : intervals)
       each->begin = std::min(each->end, std::max(each->begin, last));
   }

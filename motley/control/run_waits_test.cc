@@ -7,7 +7,6 @@
 namespace motley::control {
 namespace {
 
-/// Both come to a sum; a then sends to b.
 program::Program two_ranks() {
   program::Program program;
   program.groups = {{{Rank(0), Rank(1)}}};
@@ -48,11 +47,11 @@ TEST(LeaveOutWaits, AnExchangeBeginsWhenTheLastHasCome) {
   trace::Trace trace = measured();
   leave_out_waits(two_ranks(), trace);
   ASSERT_TRUE(trace::verify_trace(trace, "t"));
-  EXPECT_EQ(trace.intervals[1].begin, 60);  // a came at 10
+  EXPECT_EQ(trace.intervals[1].begin, 60);  // a arrived at 10
   EXPECT_EQ(trace.intervals[4].begin, 60);
   EXPECT_EQ(trace.intervals[2].begin, 75);
   EXPECT_EQ(trace.intervals[5].begin, 75);  // b waited for it from 0 on
-  // Of a: compute 10; waiting 50 for the sum, of which 10 are one, and the message 5; then idle.
+  // Device a: compute 10; waiting 50 for the sum; then the sum 10 and the message 5; then idle.
   const trace::Breakdown parts = trace::break_down(trace)[0];
   EXPECT_EQ(parts.compute, 10);
   EXPECT_EQ(parts.waiting, 50);

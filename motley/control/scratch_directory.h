@@ -9,8 +9,7 @@
 
 namespace motley::control {
 
-/// A directory for what nobody keeps, gone when the object is. Its path is empty where it could not
-/// be made.
+/// A temporary directory, removed with the object. Its path is empty if it could not be created.
 class ScratchDirectory {
  public:
   ScratchDirectory() {

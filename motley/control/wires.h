@@ -7,20 +7,20 @@
 
 namespace motley::control {
 
-/// From one machine to another, both by their places in a list.
+/// A direction between two machines, by their positions in a list.
 struct WireFlow {
   std::size_t from = 0, to = 0;
   bool operator==(const WireFlow&) const = default;
 };
 
-/// What one machine has of the way to another, while nothing else was sent that disturbs.
+/// One direction of a link, measured without disturbing traffic.
 struct Wire {
   WireFlow flow;
   Seconds latency;
   BytesPerSecond bandwidth;
 };
 
-/// What flows get that are under way at the same time, by flow.
+/// The rates that simultaneous flows get, by flow.
 struct Load {
   std::vector<WireFlow> flows;
   std::vector<BytesPerSecond> rates;
@@ -31,10 +31,9 @@ struct Load {
   }
 };
 
-/// What was measured between `hosts` machines.
 struct Wires {
   std::size_t hosts = 0;
-  std::vector<Wire> alone;  ///< both ways of each pair that was measured
+  std::vector<Wire> alone;  ///< both directions of each measured pair
   std::vector<Load> loads;
 };
 

@@ -2,10 +2,10 @@
 
 namespace motley::control {
 
-/// What somebody who watches a run asks for.
+/// The request of a run's listener.
 enum class Wish {
   kGoOn,
-  kStop,  ///< end as on SIGTERM: with a checkpoint after the step that is under way
+  kStop,  ///< end as on SIGTERM: finish the current step and write a checkpoint
 };
 
 }  // namespace motley::control

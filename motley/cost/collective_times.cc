@@ -26,7 +26,7 @@ bool has_two_sizes(const Samples& samples) {
   });
 }
 
-/// What takes so long among some ranks, among others.
+/// Scales a curve measured among `from` ranks to `to` ranks, as for a ring.
 SizeCurve around_ring(SizeCurve curve, int from, int to) {
   const double messages = static_cast<double>(to - 1) / (from - 1);
   for (Affine* piece : {&curve.small, &curve.large}) {
@@ -38,13 +38,13 @@ SizeCurve around_ring(SizeCurve curve, int from, int to) {
 
 double between(double left, double right, double share) { return left + share * (right - left); }
 
-/// Does a number of ranks lie between two that were measured? Only then a transport is asked for.
+/// Returns whether the measured numbers of ranks have gaps, which a transport fills.
 bool has_gaps(const std::map<int, SizeCurve>& curves) {
   return !curves.empty() &&
          std::prev(curves.end())->first - curves.begin()->first >= static_cast<int>(curves.size());
 }
 
-/// By the algorithm of the backend that explains the measurements best; none where no fit is.
+/// Returns the fit of the backend's algorithm that explains the measurements best, if any.
 std::optional<TransportFit> find_transport(std::string_view op, std::string_view backend,
                                            const Samples& samples) {
   std::optional<TransportFit> best;
@@ -52,7 +52,7 @@ std::optional<TransportFit> find_transport(std::string_view op, std::string_view
   for (const Algorithm algorithm :
        backend_algorithms(backend == "nccl" ? Backend::kNccl : Backend::kGloo, collective_of(op),
                           program::split_collective_name(op).method)) {
-    if (algorithm == Algorithm::kHierarchical) continue;  // not of ranks at one switch
+    if (algorithm == Algorithm::kHierarchical) continue;  // not for ranks at one switch
     const auto fit = fit_transport(collective_of(op), algorithm, samples);
     if (!fit) continue;
     std::map<int, Affine> lines;
@@ -83,7 +83,7 @@ Collective collective_of(std::string_view name) {
 double CollectiveCurve::way(double bytes) const {
   if (!transports) return share;
   const Seconds from = transports->fewer.at(bytes), to = transports->more.at(bytes);
-  // What hardly depends on the ranks says nothing about the way.
+  // A time that hardly depends on the ranks gives no direction.
   if (std::abs((to - from).value) < 1e-6 * to.value) return share;
   return std::clamp((transports->wanted.at(bytes) - from) / (to - from), 0.0, 1.0);
 }
@@ -123,7 +123,7 @@ Result<CollectiveTimes> CollectiveTimes::build(const ProfileStore& store) {
     Fits fits;
     Samples all;
     for (const auto& [ranks, samples] : of.by_ranks) {
-      if (!has_two_sizes(samples)) continue;  // cannot tell latency from rate
+      if (!has_two_sizes(samples)) continue;  // cannot separate latency from rate
       MOTLEY_ASSIGN(fits.curves[ranks], fit_collective(samples));
       all.insert(all.end(), samples.begin(), samples.end());
     }
@@ -172,10 +172,10 @@ Result<CollectiveCurve> CollectiveTimes::curve(std::string_view op, const std::s
   if (ranks <= 1) return CollectiveCurve{};
   const auto own = find_measured(op, route, ranks, backend);
   const auto [native, method] = program::split_collective_name(op);
-  // What was measured as native only: no method is much worse, and which one is best for uneven
-  // parts is decided by what they move (the caller's bytes).
+  // Only the native method was measured: no method is much worse, and the bytes that methods move
+  // (the caller's) decide which one is best for uneven parts.
   if (!own && method != ExchangeMethod::kNative) return curve(native, route, ranks, backend);
-  // Among two an all-reduce moves as many bytes each way as a send of them does one way.
+  // An all-reduce of two moves as many bytes each way as a send does one way.
   if (!own && op == program::kSend) {
     auto sum = find_measured(program::kAllReduce, route, ranks, backend);
     return sum ? sum : own;
@@ -208,7 +208,7 @@ Result<CollectiveCurve> CollectiveTimes::find_measured(std::string_view op,
             measured.empty() ? "none" : fmt::format("{} ranks", fmt::join(measured, ", "))));
   }
   if (right->first == ranks) return CollectiveCurve{right->second, right->second};
-  // In between only: how latency grows beyond the largest group is not known.
+  // Only in between: latency beyond the largest group is unknown.
   const auto left = std::prev(right);
   CollectiveCurve curve{left->second, right->second,
                         static_cast<double>(ranks - left->first) / (right->first - left->first)};

@@ -44,7 +44,7 @@ TEST(CollectiveTimes, FitsALine) {
 }
 
 TEST(CollectiveTimes, ReachesBeyondWhatWasMeasuredAsARing) {
-  // Among 3: 4 s and 1 byte/s. Of 5 ranks: 4/2 of the messages; of the bytes (4/5) / (2/3) = 6/5.
+  // 3 ranks: 4 s and 1 byte/s. 5 ranks: 4/2 of the messages, (4/5) / (2/3) = 6/5 of the bytes.
   CollectiveTimes times = times_of({entry(3, 100, 104.0), entry(3, 300, 304.0)});
   EXPECT_FALSE(times.at(kReduce, "local", 5, Bytes(100)));
   times.reach(5);
@@ -53,7 +53,7 @@ TEST(CollectiveTimes, ReachesBeyondWhatWasMeasuredAsARing) {
   EXPECT_NEAR(at(times, 3, 100), 104.0, 1e-9);
   times.reach(4);
   EXPECT_NEAR(at(times, 5, 100), 128.0, 1e-9) << "further than that already";
-  // Among 2: half of the messages, of the bytes (1/2) / (2/3).
+  // 2 ranks: half of the messages, (1/2) / (2/3) of the bytes.
   EXPECT_NEAR(at(times, 2, 100), 77.0, 1e-9);
 }
 
@@ -95,8 +95,8 @@ TEST(CollectiveTimes, NeitherLatencyNorSlopeIsNegative) {
 }
 
 TEST(CollectiveTimes, BetweenRankCountsGoesTheWayOfTheTransport) {
-  // A ring of n: 4 s to launch, 2 (n-1) messages of 3 s, bytes / 8, 2 (n-1)/n bytes / 2. Not in
-  // proportion to n: of 2, 4 and 16 ranks 8 take nearly what 16 do.
+  // A ring of n: launch 4 s, 2 (n-1) messages of 3 s, bytes / 8, 2 (n-1)/n bytes / 2. Not
+  // proportional to n: 8 ranks take nearly as long as 16.
   const auto ring = [](int n, std::int64_t bytes) {
     const auto b = static_cast<double>(bytes);
     return 4 + 6.0 * (n - 1) + b / 8 + 1.0 * (n - 1) / n * b;
@@ -109,14 +109,14 @@ TEST(CollectiveTimes, BetweenRankCountsGoesTheWayOfTheTransport) {
   for (const int n : {2, 3, 4, 5, 8, 15, 16})
     for (const std::int64_t bytes : {4, 50, 5000, 1000000})
       EXPECT_NEAR(at(times, n, bytes), ring(n, bytes), 1e-6 * ring(n, bytes)) << n << " " << bytes;
-  // What was measured stays what it was, however far the fit is from it.
+  // Measured values stay, however far the fit is from them.
   entries[0].median = Seconds(20);
   EXPECT_NEAR(at(times_of(entries), 4, 1000), ring(4, 1000), 1e-9);
 }
 
 TEST(CollectiveTimes, BetweenRankCountsWithoutATransportInProportion) {
-  // A ring has less to pass on at 2 ranks than at 6: what falls with the ranks has no transport.
-  // 2 ranks: 3 + 5 bytes; 6 ranks: 1 + bytes; 3 ranks a quarter of the way: 2.5 + 4 bytes.
+  // A ring has less to pass on at 2 ranks than at 6: a time that falls with the ranks has no
+  // transport. 2 ranks: 3 + 5 bytes; 6: 1 + bytes; 3, a quarter of the way: 2.5 + 4 bytes.
   const CollectiveTimes times =
       times_of({entry(2, 0, 3.0), entry(2, 1, 8.0), entry(6, 0, 1.0), entry(6, 1, 2.0)});
   EXPECT_NEAR(at(times, 3, 0), 2.5, 1e-12);
@@ -125,7 +125,7 @@ TEST(CollectiveTimes, BetweenRankCountsWithoutATransportInProportion) {
 }
 
 TEST(CollectiveTimes, OfTwoProtocolsTheQuickerOne) {
-  // min(1 + bytes, 10 + bytes / 10), which cross at 10 bytes; halved for a part of it.
+  // min(1 + bytes, 10 + bytes / 10), which cross at 10 bytes; halved for a part.
   std::vector<CollectiveEntry> entries;
   for (const std::int64_t bytes : {1, 2, 4, 100, 200, 400})
     entries.push_back(entry(2, bytes, std::min(1.0 + bytes, 10 + bytes / 10.0)));
@@ -184,7 +184,7 @@ TEST(CollectiveTimes, AMethodNobodyMeasuredTakesWhatTheNativeOneTakes) {
 }
 
 TEST(CollectiveTimes, NamesTheMissingKey) {
-  // 4 ranks were measured at one size only, which tells no slope.
+  // 4 ranks were measured at only one size, which gives no slope.
   const CollectiveTimes times = times_of(
       {entry(2, 0, 1.0), entry(2, 1, 2.0), entry(3, 0, 1.0), entry(3, 1, 1.0), entry(4, 8, 1.0)});
   const auto message = [&](int ranks, const std::string& route) {

@@ -11,19 +11,18 @@
 
 namespace motley::cost {
 
-/// Says how long things take. Implementations: measured tables (profile_cost.h); tests use tables
-/// in a line. A missing entry is an error that names the key.
+/// Prices instructions and exchanges. Implementations: measured tables (profile_cost.h); tests use
+/// inline tables. A missing entry is an error that names the key.
 class CostModel {
  public:
   virtual ~CostModel() = default;
-  /// Of every instruction of one device's program, in order.
+  /// Costs of every instruction of a device's program, in order.
   struct Times {
-    std::vector<Seconds> seconds;  ///< at the device's own speed; of transfers 0
-    /// Memory beside its results while it runs; empty: not known, or none.
+    std::vector<Seconds> seconds;  ///< at the device's own speed; 0 for transfers
+    /// Memory used while it runs, besides its results; empty: none or unknown.
     std::vector<Bytes> scratch;
   };
   virtual Result<Times> times(const program::DeviceProgram& program) const = 0;
-  /// The same of all devices, by rank.
   virtual Result<std::vector<Times>> all_times(const program::Program& program) const {
     std::vector<Times> all;
     for (const program::DeviceProgram& device : program.devices) {
@@ -31,28 +30,27 @@ class CostModel {
     }
     return all;
   }
-  /// Seconds of a collective among the devices of a group, or of a "motley::send" from the first
-  /// device to the second, when it is alone on its links, from the moment the last member has
-  /// arrived. `bytes` are those of program::priced_bytes: of "motley::all_reduce" the tensor; of
-  /// "motley::all_gather" and "motley::reduce_scatter" the whole as if each of n members had the
-  /// largest part m (n m; even parts: the tensor), since the slowest member moves (n - 1) m;
-  /// of "motley::all_to_all" the most that a member holds before or after.
+  /// Returns the seconds of a group's collective, or of a "motley::send" from the first device to
+  /// the second, alone on its links and from the last arrival. `bytes` are those of
+  /// program::priced_bytes: for "motley::all_reduce" the tensor; for "motley::all_gather" and
+  /// "motley::reduce_scatter" n m, as if each of n members had the largest part m, since the
+  /// slowest member moves (n - 1) m; for "motley::all_to_all" the most that a member holds before
+  /// or after.
   virtual Result<Seconds> collective_time(std::string_view op, Bytes bytes,
                                           const std::vector<std::string>& devices) const = 0;
-  /// The same with what it moves over which links, so that transfers under way at the same time
-  /// share them. Unless a model says otherwise it uses none and takes collective_time.
+  /// Returns the same with the traffic on each link, so that simultaneous transfers share links. By
+  /// default it uses no link and takes collective_time.
   virtual Result<Transfer> transfer(std::string_view op, Bytes bytes,
                                     const std::vector<std::string>& devices) const {
     MOTLEY_ASSIGN(const Seconds time, collective_time(op, bytes, devices));
     return Transfer{{{time, {}}}};
   }
-  /// How much slower a device computes while it exchanges with the group: at 1 / (1 + this) of its
-  /// speed. 0: not at all, or not known.
+  /// Returns f: a device computes at 1 / (1 + f) of its speed while it exchanges. 0: unknown.
   virtual double interference(const std::string& /*device*/,
                               const std::vector<std::string>& /*group*/) const {
     return 0;
   }
-  /// Capacity in bytes/s of each link that transfers name, all > 0.
+  /// Returns the capacity in bytes/s of each link that transfers name, all > 0.
   virtual std::vector<double> link_capacities() const { return {}; }
 };
 

@@ -16,7 +16,7 @@
 namespace motley::cost {
 namespace {
 
-// References by increasing batch; they must be lowerings of one kind.
+// Sorts references by batch; they must be lowerings of one kind.
 std::vector<const program::DeviceProgram*> sorted_references(
     const std::vector<program::DeviceProgram>& references) {
   MOTLEY_CHECK(!references.empty());
@@ -45,8 +45,7 @@ tl::unexpected<Error> missing_keys(const std::set<std::string>& keys, const Devi
                                  *keys.begin(), more, device.kind, device.threads, device.torch));
 }
 
-/// Names are enough: what `fits` tells apart is a lowering alone from one in a group, which has
-/// exchanges.
+/// Hashes names, which distinguish a lowering for one device from one for a group with exchanges.
 std::uint64_t hash_operators(const program::DeviceProgram& program) {
   std::string names;
   for (const program::Instruction& instruction : program.instructions)
@@ -54,7 +53,7 @@ std::uint64_t hash_operators(const program::DeviceProgram& program) {
   return hash_bytes(names);
 }
 
-/// Weighted by time: what takes microseconds scatters most and matters least.
+/// Returns the mean weighted by time: microsecond operators scatter most and matter least.
 double mean_spread(const std::vector<std::optional<TimeSource::Answer>>& answers) {
   double sum = 0, weight = 0;
   for (const auto& answer : answers) {
@@ -88,12 +87,12 @@ Result<InstructionTimes> InstructionTimes::build(
       times.seconds_[i][b] = answers[i]->seconds.value;
       times.scratch_[i][b] = static_cast<double>(answers[i]->scratch.value);
     }
-    // Of the largest batch: short operators' scatter is that of the clock.
+    // At the largest batch: the scatter of short operators is that of the clock.
     if (b + 1 == sorted.size()) times.spread_ = mean_spread(answers);
   }
   if (!missing.empty()) return missing_keys(missing, device);
-  // More samples cannot take less time; where measurements say so it is noise, and a planner would
-  // follow it. Scratch is not made so: a kernel for larger sizes may need less.
+  // More samples cannot take less time: a decrease is noise, which a planner would exploit. Scratch
+  // may decrease: a kernel for larger sizes may need less.
   for (std::vector<double>& seconds : times.seconds_) {
     make_nondecreasing(seconds);
     times.slopes_.push_back(times.slope_beyond(seconds));
@@ -134,15 +133,15 @@ InstructionTimes InstructionTimes::slowed(const Pace& pace) const {
     const double speed = pace.at(total(batches_[b]));
     for (std::vector<double>& seconds : slow.seconds_) seconds[b] /= speed;
   }
-  // What hardly grows falls where the pace rises. Beyond the last batch the pace stays, and nothing
-  // falls: its slope is that at full speed, not the slowed last segment's.
+  // An operator that hardly grows takes less time where the pace rises. Beyond the last batch the
+  // pace is constant and nothing decreases: the slope there is that at full speed.
   const double last = pace.at(total(batches_.back()));
   for (double& slope : slow.slopes_) slope /= last;
   return slow;
 }
 
 double InstructionTimes::within(const std::vector<double>& values, double samples) const {
-  // Not in proportion downwards: launches and fixed parts do not shrink with the samples.
+  // Not proportional below: launches and fixed parts do not shrink with the samples.
   if (samples <= batches_.front()) return values.front();
   const auto next = std::lower_bound(batches_.begin(), batches_.end(), samples);
   if (next == batches_.end()) return values.back();
@@ -153,7 +152,7 @@ double InstructionTimes::within(const std::vector<double>& values, double sample
 
 double InstructionTimes::slope_beyond(const std::vector<double>& values) const {
   const std::size_t last = batches_.size() - 1;
-  // At most in proportion: two noisy points could otherwise predict any slope for large batches.
+  // At most proportional: two noisy points could otherwise give any slope for large batches.
   const double proportion = values[last] / batches_[last];
   if (last == 0) return proportion;
   return std::min(proportion,

@@ -12,7 +12,7 @@ namespace {
 const DeviceKey kOneCpu{"cpu", 1, "2.15"};
 const DeviceKey kTwoGpus{"cuda", 2, "2.11"};
 
-// Times of one product measured at batches; references in the order given.
+// Returns the times of one product measured at batches; references in the given order.
 InstructionTimes times_of(const std::vector<std::pair<std::int64_t, double>>& measured) {
   ProfileStore store = memory_store();
   std::vector<program::DeviceProgram> references;
@@ -31,10 +31,10 @@ TEST(InstructionTimes, InterpolatesBetweenBatches) {
   ASSERT_EQ(times.size(), 2U);
   EXPECT_EQ(times.at(0, 4), Seconds(2.0));
   EXPECT_EQ(times.at(0, 8), Seconds(3.0));
-  EXPECT_EQ(times.at(0, 6), Seconds(2.5));   // half way
+  EXPECT_EQ(times.at(0, 6), Seconds(2.5));   // halfway
   EXPECT_EQ(times.at(0, 5), Seconds(2.25));  // a quarter
   EXPECT_EQ(times.at(0, 1), Seconds(2.0));   // constant below
-  EXPECT_EQ(times.at(0, 12), Seconds(4.0));  // slope 1/4 a sample: 3 + 4 / 4
+  EXPECT_EQ(times.at(0, 12), Seconds(4.0));  // slope 1/4 per sample: 3 + 4 / 4
 }
 
 TEST(InstructionTimes, InterpolatesScratchRoundedUp) {
@@ -52,8 +52,7 @@ TEST(InstructionTimes, InterpolatesScratchRoundedUp) {
 }
 
 TEST(InstructionTimes, SlowsByThePaceOfWholeSteps) {
-  // Half speed for 2 s of compute, full for 4.5 s: in between 0.5 + 0.5 ln(3/2) / ln(4.5/2) = 0.75
-  // for the 3 s of 8 samples.
+  // Half speed for 2 s of compute, full for 4.5 s; 3 s: 0.5 + 0.5 ln(3/2) / ln(4.5/2) = 0.75.
   const InstructionTimes times = times_of({{2, 1.0}, {4, 2.0}, {8, 3.0}, {32, 8.0}});
   const InstructionTimes slow = times.slowed(Pace({{Seconds(2), 0.5}, {Seconds(4.5), 1.0}}));
   EXPECT_EQ(slow.at(0, 2), Seconds(2.0));
@@ -63,7 +62,7 @@ TEST(InstructionTimes, SlowsByThePaceOfWholeSteps) {
   EXPECT_EQ(times.total(8), Seconds(3.0));
 }
 
-// One operator grows tenfold, another one not at all, which falls as the pace rises.
+// One operator grows tenfold, the other not at all, so it gets faster as the pace rises.
 TEST(InstructionTimes, OperatorsThatHardlyGrowDoNotFallBeyondTheLastBatch) {
   ProfileStore store = memory_store();
   for (const auto& [samples, grows] : {std::pair{2, 1.0}, {4, 10.0}})
@@ -73,11 +72,11 @@ TEST(InstructionTimes, OperatorsThatHardlyGrowDoNotFallBeyondTheLastBatch) {
   ASSERT_TRUE(times) << times.error().message;
   const InstructionTimes slow = times->slowed(Pace({{Seconds(2), 0.5}, {Seconds(11), 1.0}}));
   EXPECT_EQ(slow.at(1, 2), Seconds(2.0));
-  EXPECT_EQ(slow.at(1, 4), Seconds(1.0));  // whole steps are as measured
+  EXPECT_EQ(slow.at(1, 4), Seconds(1.0));  // whole steps stay as measured
   EXPECT_EQ(slow.total(2), Seconds(4.0));
   EXPECT_EQ(slow.total(4), Seconds(11.0));
   EXPECT_EQ(slow.at(1, 8), Seconds(1.0));
-  EXPECT_EQ(slow.total(8), Seconds(21.0));  // at most in proportion
+  EXPECT_EQ(slow.total(8), Seconds(21.0));  // at most proportional
 }
 
 TEST(InstructionTimes, SpreadIsWeightedByTime) {
@@ -99,9 +98,9 @@ TEST(InstructionTimes, TransfersTakeNothing) {
 }
 
 TEST(InstructionTimes, GoesOnAtMostInProportion) {
-  // The last slope is (8 - 1) / 4 = 1.75 a sample, more than 8 / 8 = 1: 8 + 4 * 1.
+  // The last slope is (8 - 1) / 4 = 1.75 per sample, more than 8 / 8 = 1: 8 + 4 * 1.
   EXPECT_EQ(times_of({{4, 1.0}, {8, 8.0}}).at(0, 12), Seconds(12.0));
-  // One batch: in proportion, 3 / 4 a sample; below it constant.
+  // One batch: proportional, 3 / 4 per sample; constant below.
   EXPECT_EQ(times_of({{4, 3.0}}).at(0, 8), Seconds(6.0));
   EXPECT_EQ(times_of({{4, 3.0}}).at(0, 1), Seconds(3.0));
 }
@@ -112,7 +111,7 @@ TEST(InstructionTimes, PoolsAdjacentViolators) {
   EXPECT_EQ(times.at(0, 1), Seconds(2.0));
   EXPECT_EQ(times.at(0, 2), Seconds(2.0));
   EXPECT_EQ(times.at(0, 4), Seconds(2.5));
-  // 5 > 4 become 4.5, 4.5; with 0 below them all three are 3.
+  // 5 > 4 become 4.5, 4.5; with the 0 after them all three become 3.
   times = times_of({{1, 5.0}, {2, 4.0}, {4, 0.0}, {8, 3.0}});
   EXPECT_EQ(times.at(0, 1), Seconds(3.0));
   EXPECT_EQ(times.at(0, 4), Seconds(3.0));
@@ -149,8 +148,7 @@ TEST(InstructionTimesDeath, RefusesLoweringsOfTwoKinds) {
       "check failed");
 }
 
-// Nondecreasing in the samples, at most proportional beyond the last batch, within the measured
-// range between.
+// Nondecreasing, at most proportional beyond the last batch, within the measured range between.
 RC_GTEST_PROP(InstructionTimesProperty, IsMonotone, ()) {
   std::vector<std::pair<std::int64_t, double>> measured;
   std::int64_t samples = 0;

@@ -30,13 +30,12 @@ std::set<NodeId> nodes_of(const cluster::Cluster& cluster, const std::vector<Dev
   return nodes;
 }
 
-/// `bytes` as CostModel::collective_time counts them.
+/// Makes the call for `bytes` as CostModel::collective_time counts them.
 CollectiveCall call_of(std::string_view op, Bytes bytes, const std::vector<DeviceId>& group) {
   const auto size = static_cast<double>(bytes.value);
   const Collective kind = collective_of(op);
   if (kind == Collective::kSend) return {.op = kind, .devices = group, .bytes = {size, 0}};
-  // Bytes are counted as the store counts them: once for a whole tensor.
-  // Of an all-to-all it is what one rank holds.
+  // Bytes are counted as in the store: once for a whole tensor, per rank for an all-to-all.
   const auto holders = kind == Collective::kAllToAll ? static_cast<double>(group.size()) : 1.0;
   return even_call(kind, group, holders * size);
 }
@@ -64,7 +63,7 @@ std::string route_key(const cluster::Cluster& cluster, const std::vector<DeviceI
 
 namespace {
 
-/// Two nodes of one host may name the same GPU.
+/// Returns whether two devices are the same GPU: two nodes of one host may name it.
 bool shares_gpus(const cluster::Cluster& cluster) {
   std::vector<DeviceId> all;
   for (std::size_t i = 0; i < cluster.devices.size(); ++i)
@@ -139,7 +138,7 @@ bool has_pace(const cluster::Cluster& cluster, DeviceId device) {
 Bytes framework_bytes(const cluster::Device& device, Bytes tensors) {
   if (cluster::is_cpu_kind(device.kind)) return Bytes(0);
   constexpr std::int64_t kContext = std::int64_t{512} << 20;
-  // Sources of both numbers: see the header.
+  // The header has the sources of both numbers.
   constexpr double kAllocator = 0.071;
   const cluster::Framework known =
       device.framework.value_or(cluster::Framework{Bytes(kContext), {}});
@@ -180,7 +179,6 @@ ProfileCost::ProfileCost(const cluster::Cluster& cluster,
   }
 }
 
-/// As backend_key says.
 Backend ProfileCost::backend_of(const std::vector<DeviceId>& group) const {
   const bool has_cpu = std::any_of(group.begin(), group.end(),
                                    [&](DeviceId id) { return is_cpu_[id.index()] != 0; });
@@ -189,14 +187,13 @@ Backend ProfileCost::backend_of(const std::vector<DeviceId>& group) const {
 
 namespace {
 
-/// The table that the program fits; null: none.
+/// Returns the table that the program fits; null if there is none.
 const InstructionTimes* find_table(const ProfileCost::DeviceTimes& times,
                                    const program::DeviceProgram& program) {
   const InstructionTimes* table = times.of(program).table.get();
   return table != nullptr && table->fits(program) ? table : nullptr;
 }
 
-/// To the instructions that wait for a message.
 void add_pauses(const program::DeviceProgram& program, Seconds pause,
                 std::vector<Seconds>& seconds) {
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
@@ -271,8 +268,8 @@ Result<std::vector<ProfileCost::Times>> ProfileCost::all_times(
   std::vector<Times> all;
   std::vector<const DeviceTimes*> devices;
   std::vector<const InstructionTimes*> tables;  // that the programs fit; null: none
-  std::vector<std::size_t> distinct;            // the first rank of each sort
-  // Of programs that fit a table the samples alone count, not where they begin.
+  std::vector<std::size_t> distinct;            // the first rank of each class
+  // For programs that fit a table only the samples matter, not where they begin.
   const auto is_like = [&](std::size_t rank, std::size_t known) {
     const program::DeviceProgram &a = program.devices[rank], &b = program.devices[known];
     if (!devices[rank]->is_same(*devices[known]) || a.samples != b.samples) return false;
@@ -333,8 +330,7 @@ bool ProfileCost::is_planned_only(const std::vector<DeviceId>& group) const {
   return std::any_of(group.begin(), group.end(), [&](DeviceId id) { return is_planned(id); });
 }
 
-/// What is sent between two of which nothing was measured goes by the links, too: their own route
-/// may be none that a group was measured over.
+/// A send without measurements also uses the links: no group may have been measured there.
 bool ProfileCost::is_by_links(std::string_view op, const std::vector<DeviceId>& group) const {
   if (group.size() < 2) return false;
   if (is_planned_only(group)) return true;
@@ -360,19 +356,17 @@ Result<Transfer> ProfileCost::measured_transfer(std::string_view op, Bytes bytes
   const Affine line = curve.piece(size);
   const double moving = line.seconds_per_byte * size;
   Transfer transfer{{{line.latency + Seconds(moving), {}}}};
-  // Within a machine there is no link to share: a fixed time.
+  // Within a machine no link is shared: a fixed time.
   if (route == kLocalRoute || !(moving > 0)) return transfer;
   const CollectiveCall call = call_of(op, bytes, group);
-  // How the backend carried it out is not known; which links it crossed is, and those of a ring are
-  // the fewest that join all.
+  // The backend's algorithm is unknown, but a ring's links are the fewest that join all.
   const bool is_direct = call.op == Collective::kSend || call.op == Collective::kAllToAll;
   const Algorithm algorithm = is_direct ? Algorithm::kDirect : Algorithm::kRing;
   const std::vector<double> capacities = network_.capacities();
   Transfer over_links = build_transfer(network_, call, algorithm, {});
   transfer.phases = {{line.latency, std::move(over_links.phases.at(0).flows)}};
   for (Flow& flow : transfer.phases[0].flows) {
-    // Alone it takes what was measured, whatever the cluster file promises; beside others it
-    // shares.
+    // Alone it takes the measured time whatever the cluster file states; beside others it shares.
     flow.most_rate = flow.bytes / moving;
     for (LinkUse& use : flow.uses)  // the measurement showed that the link carries it
       use.weight =
@@ -414,7 +408,7 @@ Result<std::vector<CollectiveCurve>> ProfileCost::collective_curves(
 
 std::vector<CollectiveCurve> ProfileCost::curves_by_links(std::string_view op,
                                                           const std::vector<DeviceId>& ids) const {
-  // A transfer's delays do not depend on its bytes, and what its flows take is in proportion.
+  // A transfer's delays do not depend on its bytes, and its flows take proportional times.
   constexpr std::int64_t kBytes = 1 << 30;
   const CollectiveCall call = call_of(op, Bytes(kBytes), ids);
   const Transport transport = usual_transport(backend_of(ids));

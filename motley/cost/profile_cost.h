@@ -19,42 +19,41 @@
 
 namespace motley::cost {
 
-/// Cost model over measurements: instruction times of the device, alone or in a group as the
-/// program is, at the program's samples, divided by the device's emulated speed; collectives by the
-/// group's route, as measured. What was measured over links is a transfer of the measured latency
-/// and a flow around the ring, at most as fast as measured: alone it takes what was measured, also
-/// where the cluster file says that a link is slower, and beside others it shares links. Routes
-/// without links take fixed times. A group with a planning kind, which nobody can measure,
-/// exchanges over the cluster's links by the cheapest algorithm of its backend (collectives.h), and
-/// shares them with what else is under way; with usual_transport. So does a send between two of
-/// whose route neither a send nor an all-reduce among two was measured.
+/// Cost model over measurements. Instructions: times of the device, alone or in a group like the
+/// program, at the program's samples, divided by the device's emulated speed. Collectives: as
+/// measured for the group's route. A measurement over links becomes a transfer of the measured
+/// latency and a flow around the ring, at most as fast as measured: alone it takes the measured
+/// time, even if the cluster file states a slower link, and beside others it shares links. Routes
+/// without links take fixed times. A group with a planning kind, which cannot be measured,
+/// exchanges over the cluster's links by its backend's cheapest algorithm (collectives.h) with
+/// usual_transport, and shares the links with other traffic. So does a send between two devices if
+/// neither a send nor an all-reduce of two was measured on their route.
 class ProfileCost : public CostModel {
  public:
-  /// What instructions take in one setting, all at full speed but a table where `is_paced`. Any
-  /// part may be null.
+  /// Instruction times in one setting, at full speed except `is_paced` tables. Parts may be null.
   struct SettingTimes {
-    std::shared_ptr<const InstructionTimes> table;  ///< of the model split by samples alone
-    /// Of other programs of the model; of an instruction that the table has, too, what it says.
+    std::shared_ptr<const InstructionTimes> table;  ///< for the model split only by samples
+    /// For other programs of the model. It agrees with the table on shared instructions.
     std::shared_ptr<const TimeSource> source = nullptr;
-    /// As far as it was measured: what this cannot say is worth measuring.
+    /// Only measurements: instructions without an answer here are worth measuring.
     std::shared_ptr<const TimeSource> measured = nullptr;
     bool operator==(const SettingTimes&) const = default;  // the same objects
   };
   struct DeviceTimes {
-    /// Without exchanges, and with: two settings, as neighbours work at the same time.
+    /// Without and with exchanges: two settings, because neighbours work at the same time.
     SettingTimes alone, shared;
     Pace pace;                                    ///< by the compute of a whole program
-    bool is_paced = false;                        ///< the tables have the pace in them already
-    std::vector<InterferenceEntry> interference;  ///< of the device; none: it has none
-    Seconds pause;  ///< more for an instruction that waits for what another device sends
-    std::optional<double> most_alone = {};  ///< a pace that alone is not exceeded
-    /// The one setting by which all instructions of a program are priced.
+    bool is_paced = false;                        ///< the tables include the pace
+    std::vector<InterferenceEntry> interference;  ///< empty: none
+    Seconds pause;  ///< added to an instruction that waits for another device
+    std::optional<double> most_alone = {};  ///< upper limit of the pace of a device alone
+    /// Returns the setting that prices all instructions of a program.
     const SettingTimes& of(const program::DeviceProgram& program) const {
       return program::is_in_group(program) ? shared : alone;
     }
-    /// Of the tables, beside what is in them.
+    /// Returns the speed to apply to the tables.
     double table_speed() const { return is_paced ? 1.0 : pace.at(Seconds(1)); }
-    /// Does a program take the same on both?
+    /// Returns whether a program takes the same time on both.
     bool is_same(const DeviceTimes& other) const {
       return alone == other.alone && shared == other.shared && pace == other.pace &&
              most_alone == other.most_alone && pause == other.pause && is_paced == other.is_paced;
@@ -64,38 +63,35 @@ class ProfileCost : public CostModel {
   ProfileCost(const cluster::Cluster& cluster, std::map<std::string, DeviceTimes> devices,
               CollectiveTimes collectives);
   Result<Times> times(const program::DeviceProgram& program) const override;
-  /// Equal programs on devices of the same tables are looked at once.
+  /// Prices equal programs on devices with the same tables once.
   Result<std::vector<Times>> all_times(const program::Program& program) const override;
   Result<Seconds> collective_time(std::string_view op, Bytes bytes,
                                   const std::vector<std::string>& devices) const override;
   Result<Transfer> transfer(std::string_view op, Bytes bytes,
                             const std::vector<std::string>& devices) const override;
-  /// As measured over the group's route among as many ranks, or the next number of them; 0 where
-  /// nothing was.
+  /// Returns the measurement on the group's route for the nearest number of ranks; 0 if none.
   double interference(const std::string& device,
                       const std::vector<std::string>& group) const override;
   std::vector<double> link_capacities() const override;
-  /// What collective_time is the least of, at any bytes: what was measured, or a line for each
-  /// algorithm that the group has for the collective.
+  /// Returns the curves whose minimum is collective_time: the measured one, or one per algorithm.
   Result<std::vector<CollectiveCurve>> collective_curves(
       std::string_view op, const std::vector<std::string>& devices) const;
   Result<std::vector<CollectiveCurve>> collective_curves(
       std::string_view op, const std::vector<DeviceId>& devices) const;
-  /// A line for each algorithm, by the cluster's links and usual_transport, whoever is in the
-  /// group.
+  /// Returns a line for each algorithm, by the cluster's links and usual_transport, for any group.
   std::vector<CollectiveCurve> curves_by_links(std::string_view op,
                                                const std::vector<DeviceId>& devices) const;
-  /// What no all-reduce among some of these devices takes less than, if all of them are planning
-  /// kinds. Of others measurements say it, by route and ranks alone.
+  /// Returns a lower bound of any all-reduce among some of these devices, if all are planning
+  /// kinds. For others, measurements by route and ranks decide.
   std::optional<LeastAllReduce> least_all_reduce(const std::vector<DeviceId>& devices) const;
-  /// Has the group a planning kind, so that nobody can measure it?
+  /// Returns whether the group has a planning kind and so cannot be measured.
   bool is_planned_only(const std::vector<DeviceId>& group) const;
 
  private:
   Result<const DeviceTimes*> times_of(const program::DeviceProgram& program) const;
   Result<Times> other_times(const DeviceTimes& times, const program::DeviceProgram& program) const;
   Result<std::vector<DeviceId>> find_devices(const std::vector<std::string>& names) const;
-  /// The devices of a collective; an error where it has hosts for levels and they do not.
+  /// Returns the devices of a collective; an error if it needs hosts as levels and they have none.
   Result<std::vector<DeviceId>> find_group(std::string_view op,
                                            const std::vector<std::string>& names) const;
   Result<void> check_levels(std::string_view op, const std::vector<DeviceId>& group) const;

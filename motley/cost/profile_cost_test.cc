@@ -69,7 +69,7 @@ TEST(BackendKey, IsGlooWhereNoGpuTakesPartOrOneHasTwoRanks) {
   EXPECT_EQ(backend_key(cluster, {DeviceId(0), DeviceId(1)}), "gloo");
   cluster.transport = "gloo";
   EXPECT_EQ(backend_key(cluster, {DeviceId(0), DeviceId(1)}), "gloo only");
-  // Two nodes of one host: their first CUDA device is the same.
+  // Two nodes of one host: they share their first CUDA device.
   cluster = lab();
   for (cluster::Node& node : cluster.nodes) node.host = "h";
   EXPECT_EQ(backend_key(cluster, {DeviceId(2), DeviceId(3)}), "gloo of gpus");
@@ -88,12 +88,12 @@ TEST(DeviceKey, HoldsTheModelAndTheMinorVersion) {
   EXPECT_EQ(device_key(cluster.devices[0], "2.15.0+cpu"), (DeviceKey{"cpu", 1, "2.15"}));
   EXPECT_EQ(device_key(cluster.devices[2], "2.11.0"), (DeviceKey{"NVIDIA A10", 1, "2.11"}));
   EXPECT_EQ(device_key(cluster.devices[3], "2.15"), (DeviceKey{"cuda", 2, "2.15"}));
-  // CPU devices of one host slow each other.
+  // CPU devices of one host slow each other down.
   EXPECT_EQ(shared_key(cluster, DeviceId(0), "2.15"), (DeviceKey{"cpu beside 1", 1, "2.15"}));
   EXPECT_EQ(shared_key(cluster, DeviceId(2), "2.15"), device_key(cluster.devices[2], "2.15"));
 }
 
-/// One product, no exchange.
+/// One product without an exchange.
 program::DeviceProgram alone_program(std::int64_t samples) {
   program::DeviceProgram program = product_program(samples, 1);
   program.instructions.pop_back();
@@ -102,8 +102,8 @@ program::DeviceProgram alone_program(std::int64_t samples) {
 
 class ProfileCostTest : public ::testing::Test {
  protected:
-  // The products take 4 s and 1 s at 4 samples; a group has two, alone there is one. The device
-  // runs at half speed. All-reduce of two ranks: 1 s + 1 s a byte.
+  // The products take 4 s and 1 s at 4 samples; a group has both, a single device one. The device
+  // runs at half speed. All-reduce of two ranks: 1 s + 1 s per byte.
   ProfileCostTest() {
     ProfileStore store = memory_store();
     EXPECT_TRUE(store.put(product_entries(kCpu, 4, {4.0, 1.0})));
@@ -127,7 +127,7 @@ class ProfileCostTest : public ::testing::Test {
 };
 
 TEST_F(ProfileCostTest, PricesTheProgramThatFits) {
-  // Halved speed doubles the times; one measured batch grows in proportion.
+  // Half speed doubles the times; a single measured batch scales proportionally.
   EXPECT_EQ(cost_->times(product_program(4, 2)).value().seconds,
             (std::vector{Seconds(8.0), Seconds(2.0), Seconds(0.0)}));
   EXPECT_EQ(cost_->times(alone_program(8)).value().seconds, std::vector{Seconds(16.0)});
@@ -154,7 +154,7 @@ TEST_F(ProfileCostTest, PricesCollectivesByTheGroupsRoute) {
             "ranks (measured at two sizes or more: none); run `motley profile` with this cluster");
 }
 
-/// Of 10^6 bytes a rank between a:0 and b:0 and back, in half a second + `moving`.
+/// Returns the transfer of 10^6 bytes per rank between a:0 and b:0, measured at 0.5 s + `moving`.
 Transfer measured_transfer(const std::string& op, double moving) {
   ProfileStore store = memory_store();
   for (const std::int64_t bytes : {0, 1000000})
@@ -169,7 +169,7 @@ Transfer measured_transfer(const std::string& op, double moving) {
 }
 
 TEST(MeasuredTransfer, IsAFlowOverTheRing) {
-  // 10^6 bytes over four ports, at most 10^6 B/s, which the ports of 312.5 MB/s carry.
+  // 10^6 bytes over four ports at up to 10^6 B/s, which the ports of 312.5 MB/s carry.
   const Transfer transfer = measured_transfer("motley::all_reduce", 1);
   ASSERT_EQ(transfer.phases.size(), 1U);
   EXPECT_NEAR(transfer.phases[0].delay.value, 0.5, 1e-12);
@@ -201,7 +201,7 @@ TEST(MeasuredTransfer, ASendTakesAnAllReduceAmongTwoElseTheLinks) {
     return alone;
   };
   EXPECT_NEAR(seconds("motley::all_reduce", "a:0"), 1.5, 1e-9);
-  // Nothing says it: 10^6 bytes at 312.5 MB/s are 3.2 ms, after the link's 100 us and Gloo's 50 us.
+  // Not measured: 10^6 bytes at 312.5 MB/s are 3.2 ms, after the link's 100 us and Gloo's 50 us.
   EXPECT_NEAR(seconds("motley::all_gather", "a:0"), 3.2e-3 + 150e-6, 1e-9);
 }
 
@@ -219,8 +219,7 @@ TEST_F(ProfileCostTest, RoutesWithoutLinksTakeFixedTimes) {
   EXPECT_TRUE(transfer->phases[0].flows.empty());
 }
 
-// Measured among two and four: two have their own, and so have three, as near to both. The route
-// and the device must be the same.
+// The value for the nearest number of ranks counts; route and device must match.
 TEST(ProfileCostInterference, IsThatOfTheGroupsRouteAndSize) {
   const DeviceKey key{"cpu", 1, "2.15"};
   const ProfileCost cost(lab(),
@@ -268,14 +267,14 @@ latency = "1us"
     EXPECT_TRUE(time) << time.error().message;
     return time ? time->value : -1;
   };
-  // (n-1)/n B/b; an all-to-all of what each holds, n B in all: (n-1)/n^2 n B/b.
+  // (n-1)/n B/b; an all-to-all of n B in all: (n-1)/n^2 n B/b.
   EXPECT_NEAR(seconds("motley::all_gather"), 2.0 / 3, 1e-3);
   EXPECT_NEAR(seconds("motley::reduce_scatter"), 2.0 / 3, 1e-3);
   EXPECT_NEAR(seconds("motley::all_to_all"), 2.0 / 3, 1e-3);
   EXPECT_NEAR(seconds("motley::all_reduce"), 4.0 / 3, 1e-3);
   EXPECT_NEAR(seconds("motley::all_gather.grouped"), 2.0 / 3, 1e-3);
   EXPECT_NEAR(seconds("motley::all_gather.padded"), 2.0 / 3, 1e-3);
-  // Of several algorithms each has a line: of an all-reduce the ring's and the trees'.
+  // Each of several algorithms has a line: an all-reduce the ring's and the trees'.
   for (const char* op : {"motley::all_gather", "motley::all_to_all.grouped", "motley::all_reduce"})
     for (const std::int64_t bytes : {1, 1000, 1'000'000'000}) {
       const auto curves = cost.collective_curves(op, {"a:0", "b:0", "c:0"});
@@ -297,7 +296,7 @@ TEST(UsualPace, IsTheMedianOverModels) {
   ProfileStore store = memory_store();
   const DeviceKey key{"cpu at 0.5 beside 0.2", 1, "2.15"};
   EXPECT_EQ(*usual_pace(store, key), std::nullopt);
-  // 4 of 10 ms, 9 of 20 ms and 5 of 10 ms: 0.4, 0.45, 0.5. A step without its other half is none.
+  // 4 of 10 ms, 9 of 20 ms and 5 of 10 ms: 0.4, 0.45, 0.5. Ignores a step without its other half.
   for (const auto& [subject, compute, step] :
        {std::tuple{"a", 4e-3, 10e-3}, {"b", 9e-3, 20e-3}, {"c", 5e-3, 10e-3}}) {
     OpEntry whole = step_entry(key, subject, 8), parts = compute_entry(key, subject, 8);
@@ -329,7 +328,7 @@ TEST(Pause, IsThatOfTheModelElseOfAll) {
   EXPECT_EQ(*find_pause(store, key, "c"), Seconds(4e-4));
 }
 
-/// A second an instruction.
+/// A second per instruction.
 class Uniform : public TimeSource {
  public:
   std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override {
@@ -337,7 +336,7 @@ class Uniform : public TimeSource {
   }
 };
 
-// Of a device that is emulated: at half speed, and a tenth of a second a pause.
+// An emulated device at half speed, with a tenth of a second per pause.
 TEST(Pause, IsInWhatComesAfterAMessage) {
   const auto program = testing::PipelineProgram({{1, 1}, {1, 1}}, 4, 3).one_forward_one_backward();
   std::map<std::string, ProfileCost::DeviceTimes> devices;

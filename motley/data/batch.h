@@ -14,13 +14,11 @@ class Batch {
  public:
   virtual ~Batch() = default;
   virtual std::int64_t samples() const = 0;
-  /// Bytes of one sample of input `input`.
   virtual std::int64_t sample_bytes(std::size_t input) const = 0;
   /// Copies one input of the sample at `place`, 0 <= place < samples(), to `out`.
   virtual void read(std::size_t input, std::int64_t place, std::byte* out) const = 0;
 };
 
-/// Samples of a dataset, by their numbers there.
 class DatasetBatch final : public Batch {
  public:
   /// The dataset must outlive it.

@@ -36,7 +36,7 @@ Result<std::string> take_slice(const std::string& text, DataSource& source) {
   return text.substr(0, open);
 }
 
-/// A place among so many samples, from the end where it is below 0.
+/// Returns a position among `samples`, counted from the end if it is negative.
 std::int64_t place_among(std::int64_t at, std::int64_t samples) {
   return std::clamp<std::int64_t>(at < 0 ? at + samples : at, 0, samples);
 }

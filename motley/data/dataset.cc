@@ -23,7 +23,7 @@ namespace {
 
 constexpr const char* kNpy = ".npy";
 
-// "f32[N, 1, 8, 8]"
+// Returns "f32[N, 1, 8, 8]".
 std::string describe(const InputSpec& input) {
   std::string text = fmt::format("{}[N", dtype_name(input.dtype));
   for (const std::int64_t size : input.sample_shape) text += fmt::format(", {}", size);
@@ -63,7 +63,7 @@ std::string_view numpy_name(DType dtype) {
   return {};
 }
 
-/// Named arrays of a file, whatever its format.
+/// Named arrays of a file in any format.
 struct Arrays {
   std::vector<std::string> names;  ///< sorted
   std::function<Result<TensorView>(const std::string&)> get;
@@ -91,7 +91,7 @@ Result<Arrays> open_safetensors(const std::string& path) {
       file};
 }
 
-/// A folder of .npy files, an array each, or one such file, as the array x0.
+/// Opens a folder of .npy files, one array each, or one such file, as the array x0.
 Result<Arrays> open_npy(const std::string& path) {
   struct Opened {
     std::vector<MappedFile> files;
@@ -136,7 +136,7 @@ class ArrayDataset : public Dataset {
   }
   void read(std::size_t input, std::int64_t sample, std::byte* out) const override {
     MOTLEY_CHECK(input < columns_.size() && sample >= 0 && sample < samples_);
-    // memcpy must not be given null, which an array of no bytes may be.
+    // memcpy must not get null, which an array of no bytes may be.
     const auto size = static_cast<std::size_t>(columns_[input].sample_bytes);
     if (size == 0) return;
     std::memcpy(out, columns_[input].bytes.data() + static_cast<std::size_t>(sample) * size, size);
@@ -148,7 +148,6 @@ class ArrayDataset : public Dataset {
   std::shared_ptr<void> file_;
 };
 
-/// Finds and checks the arrays of a file for a model's inputs.
 class ArrayMatcher {
  public:
   ArrayMatcher(const std::string& path, const Arrays& arrays, const std::vector<InputSpec>& inputs)
@@ -174,7 +173,7 @@ class ArrayMatcher {
   }
 
  private:
-  // The inputs' own names, else x0, x1, ...
+  // Returns the inputs' own names, else x0, x1, ...
   Result<std::vector<std::string>> array_names() const {
     std::vector<std::string> own, numbered;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
@@ -226,8 +225,7 @@ class ArrayMatcher {
   const std::vector<InputSpec>& inputs_;
 };
 
-/// A flat file of unsigned tokens: sample i is the tokens [i*seq, (i+1)*seq), and of a second input
-/// the same moved on by one.
+/// A flat file of unsigned tokens: sample i is [i*seq, (i+1)*seq), shifted by 1 for a second input.
 class TokenDataset : public Dataset {
  public:
   TokenDataset(MappedFile file, std::size_t width, std::int64_t seq, std::size_t inputs)
@@ -235,7 +233,7 @@ class TokenDataset : public Dataset {
 
   std::int64_t samples() const override {
     const auto tokens = static_cast<std::int64_t>(file_.bytes().size() / width_);
-    // With two inputs one more than the windows hold: the last target follows the last input.
+    // Two inputs need one token more than the windows: the last target follows the last input.
     return (tokens + 1 - static_cast<std::int64_t>(inputs_)) / seq_;
   }
   std::int64_t sample_bytes(std::size_t) const override { return 8 * seq_; }
@@ -323,7 +321,6 @@ std::int64_t sample_bytes(const InputSpec& input) {
 
 namespace {
 
-/// Some of another's samples.
 class SlicedDataset : public Dataset {
  public:
   SlicedDataset(std::unique_ptr<Dataset> all, std::int64_t begin, std::int64_t end)
@@ -345,7 +342,7 @@ class SlicedDataset : public Dataset {
   std::int64_t begin_, samples_;
 };
 
-/// What reads files of this name as arrays; null: none.
+/// Returns the function that opens files of this name as arrays; null if there is none.
 Result<Arrays> (*find_format(const std::string& path))(const std::string&) {
   if (path.ends_with(".npz")) return open_npz;
   if (path.ends_with(".safetensors")) return open_safetensors;

@@ -34,7 +34,6 @@ class DatasetTest : public ::testing::Test {
     return path;
   }
 
-  // The message without the folder.
   std::string message(const DataSource& source, const std::vector<InputSpec>& inputs) const {
     const auto dataset = open_dataset(source, inputs);
     if (dataset) return "no error";
@@ -65,7 +64,7 @@ std::span<const std::byte> zeros(std::size_t count) {
   return {bytes.data(), count};
 }
 
-// x = arange(24) as [4, 2, 3], y = 3 1 2 0, by name in one file and as x0, x1 in the other.
+// x = arange(24) as [4, 2, 3], y = 3 1 2 0: by name in one file, as x0, x1 in the other.
 TEST_F(DatasetTest, ReadsNpzByNameOrNumber) {
   for (const char* file : {"stored.npz", "deflated.npz"}) {
     SCOPED_TRACE(file);
@@ -173,7 +172,7 @@ TEST_F(DatasetTest, CutsTokensIntoWindowsAndTheirNextTokens) {
   const auto wide = open_dataset({path, 4, 2}, token_inputs(2));
   EXPECT_EQ((*wide)->samples(), 1);
   EXPECT_EQ(sample<std::int64_t>(**wide, 0, 0), (std::vector<std::int64_t>{0x10000, 0x30002}));
-  // A model that makes its targets itself takes the windows alone: floor(8 / 4) = 2 of 4.
+  // A model that makes its own targets takes only the windows: floor(8 / 4) = 2 of 4.
   const auto alone = open_dataset({path, 2, 4}, {{"input_ids", DType::kI64, {4}}});
   EXPECT_EQ((*alone)->samples(), 2);
   EXPECT_EQ(sample<std::int64_t>(**alone, 0, 1), (std::vector<std::int64_t>{4, 5, 6, 65535}));
@@ -181,7 +180,7 @@ TEST_F(DatasetTest, CutsTokensIntoWindowsAndTheirNextTokens) {
 
 TEST_F(DatasetTest, TakesASliceOfTheSamples) {
   const std::string path = write("t.bin", std::string("\0\0\1\0\2\0\3\0\4\0\5\0\6\0\7\0", 16));
-  DataSource source{path, 2, 1, -3, -1};  // of seven windows of one token the fifth and the sixth
+  DataSource source{path, 2, 1, -3, -1};  // the fifth and the sixth of seven windows of one token
   const auto dataset = open_dataset(source, token_inputs(1));
   ASSERT_TRUE(dataset) << dataset.error().message;
   EXPECT_EQ((*dataset)->samples(), 2);

@@ -33,7 +33,7 @@ Json inputs_to_json(const std::vector<InputSpec>& inputs) {
   return json;
 }
 
-/// Sums up small pieces, and fills to where the next part begins.
+/// Collects small pieces and pads to where the next part begins.
 class Pieces {
  public:
   explicit Pieces(const Excerpt::Sink& sink) : sink_(sink) {}
@@ -123,7 +123,7 @@ class ExcerptDataset : public Dataset {
     std::memcpy(&value, numbers_ + 8 * row, sizeof value);
     return value;
   }
-  /// Its row; as many as there are: it is not there.
+  /// Returns the sample's row; `kept_` if it is missing.
   std::int64_t find(std::int64_t sample) const {
     std::int64_t begin = 0, end = kept_;
     while (begin < end) {

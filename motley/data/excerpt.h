@@ -12,17 +12,17 @@
 
 namespace motley::data {
 
-/// Some of so many samples: a bit each.
+/// A set of samples, with one bit each.
 class SampleSet {
  public:
   explicit SampleSet(std::int64_t samples)
       : samples_(samples), bits_(static_cast<std::size_t>((samples + 63) / 64)) {}
-  /// 0 <= sample < samples()
+  /// Requires 0 <= sample < samples().
   void add(std::int64_t sample);
   bool has(std::int64_t sample) const;
   std::int64_t samples() const { return samples_; }
   std::int64_t count() const { return count_; }
-  /// The first of the set that is not below `from`; samples(): none.
+  /// Returns the first member >= `from`; samples() if there is none.
   std::int64_t next(std::int64_t from) const;
 
  private:
@@ -30,22 +30,21 @@ class SampleSet {
   std::vector<std::uint64_t> bits_;
 };
 
-/// Some samples of a dataset as a file of their own: what a machine whose ranks read no others is
-/// given. open_dataset takes it for the whole one (by its name's ending, kExcerptEnding): samples
-/// have the same numbers, and those that it lacks it cannot give (Dataset::has). It holds
+/// Some samples of a dataset in a file, for a machine whose ranks read no others. open_dataset
+/// opens it instead (kExcerptEnding). Samples keep their numbers; Dataset::has tells which exist.
+/// Contents:
 ///
 ///   {"schema": "motley.excerpt/1", ...}  one line: samples, kept, inputs, bytes of a row of each
-///   i64[kept]                            their numbers, ascending
-///   [kept, bytes of a row]               by input, as the dataset has them; of tokens one row, raw
+///   i64[kept]                            sample numbers, ascending
+///   [kept, bytes of a row]               per input, as in the dataset; tokens: one row, raw
 ///
-/// each but the first beginning at a multiple of 64 bytes.
+/// Each part but the first begins at a multiple of 64 bytes.
 class Excerpt {
  public:
-  /// What it is given must outlive it.
+  /// The arguments must outlive it.
   Excerpt(const Dataset& whole, const std::vector<InputSpec>& inputs, const SampleSet& kept);
-  /// Of the file.
   std::int64_t bytes() const { return bytes_; }
-  /// Gives the file to `sink` piece by piece; no piece is larger than a MiB or a sample.
+  /// Passes the file to `sink` in pieces of at most a MiB or one sample.
   using Sink = std::function<Result<void>(std::string_view piece)>;
   Result<void> write(const Sink& sink) const;
 
@@ -58,7 +57,7 @@ class Excerpt {
 };
 
 inline constexpr std::string_view kExcerptEnding = ".excerpt";
-/// Usage errors (data.excerpt): it is none, is damaged, or of other inputs.
+/// Usage errors (data.excerpt): not an excerpt, damaged, or of other inputs.
 Result<std::unique_ptr<Dataset>> open_excerpt(const std::string& path,
                                               const std::vector<InputSpec>& inputs);
 

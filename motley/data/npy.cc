@@ -16,7 +16,6 @@ tl::unexpected<Error> broken_npy(const std::string& name, const std::string& mes
   return usage_error("data.npy", fmt::format("{}: {}", name, message));
 }
 
-/// What the header's dictionary says.
 struct Header {
   std::string descr;
   bool is_fortran = false;
@@ -50,7 +49,7 @@ class HeaderReader {
  private:
   Result<void> read_member(const std::string& key, Header& header) {
     if (key == "descr") {
-      // A list of fields; said by name, as people meet it when they save a table.
+      // A list of fields. Named, because it is what people get when they save a table.
       if (peek() == '[') {
         return broken_npy(name_, "a structured array, wanted one array for each input");
       }
@@ -90,8 +89,7 @@ class HeaderReader {
     const std::size_t end = text_.find(mark, at_ + 1);
     if (end == std::string_view::npos) return fail("a text without end");
     const std::string value(text_.substr(at_ + 1, end - at_ - 1));
-    // No escapes: the three keys and the type codes need none, and what has some was not made by
-    // NumPy.
+    // Refuses escapes: keys and type codes need none, and NumPy writes none.
     const bool is_plain = std::all_of(value.begin(), value.end(),
                                       [](char c) { return c >= ' ' && c <= '~' && c != '\\'; });
     if (!is_plain) return fail("a text that is not plain ASCII");

@@ -22,7 +22,7 @@ tl::unexpected<Error> broken_npz(const std::string& name, const std::string& mes
   return usage_error("data.npz", fmt::format("{}: {}", name, message));
 }
 
-// Little-endian numbers; the caller has checked the bounds.
+// Reads a little-endian number; the caller has checked the bounds.
 template <typename Number>
 Number load(std::span<const std::byte> bytes, std::size_t at) {
   MOTLEY_CHECK(at <= bytes.size() && sizeof(Number) <= bytes.size() - at);
@@ -34,7 +34,7 @@ Number load(std::span<const std::byte> bytes, std::size_t at) {
   return value;
 }
 
-// `count` bytes from `at`; empty when they do not all lie inside.
+// Returns `count` bytes from `at`; empty if they are not all inside.
 std::optional<std::span<const std::byte>> part(std::span<const std::byte> bytes, std::uint64_t at,
                                                std::uint64_t count) {
   if (at > bytes.size() || count > bytes.size() - at) return std::nullopt;
@@ -46,8 +46,7 @@ std::uint32_t checksum_of(std::span<const std::byte> bytes) {
       crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
-// Inflates raw deflate data into `to`; how many bytes they are, empty when they are corrupt or do
-// not fit.
+// Inflates raw deflate data into `to`. Returns the bytes; empty if corrupt or too long.
 std::optional<std::uint64_t> inflate_all(std::span<const std::byte> from, std::span<std::byte> to) {
   constexpr std::size_t kPiece = std::size_t{1} << 30;  // zlib counts in 32 bits
   z_stream stream{};
@@ -98,7 +97,7 @@ class ZipDirectory {
  private:
   static constexpr std::size_t kEndSize = 22, kLocatorSize = 20, kEnd64Size = 56, kEntrySize = 46;
 
-  // The end record is the last thing but a comment of at most 64 KiB.
+  // Finds the end record, which precedes only a comment of at most 64 KiB.
   Result<void> find_end() {
     constexpr std::size_t kMaxComment = 0xffff;
     for (std::size_t back = kEndSize; back <= std::min(bytes_.size(), kEndSize + kMaxComment);
@@ -116,8 +115,7 @@ class ZipDirectory {
                       "not a .npz file (no zip directory at its end); is it truncated?");
   }
 
-  // Archives of more than 4 GiB or 65535 members have a second end record and a locator before the
-  // first.
+  // Beyond 4 GiB or 65535 members a second end record and a locator precede the first.
   Result<void> read_end_64(std::size_t end) {
     if (end < kLocatorSize) return {};
     const std::size_t locator = end - kLocatorSize;
@@ -132,7 +130,6 @@ class ZipDirectory {
     return {};
   }
 
-  // Bytes that the entry takes.
   Result<std::size_t> read_entry(std::span<const std::byte> rest) {
     if (rest.size() < kEntrySize || load<std::uint32_t>(rest, 0) != 0x02014b50) {
       return broken_npz(npz_.name_, "broken zip directory");
@@ -154,7 +151,7 @@ class ZipDirectory {
     return used;
   }
 
-  // The zip64 field holds those of size, stored size and offset that do not fit, in this order.
+  // The zip64 field holds, in this order, those of size, stored size and offset that do not fit.
   Result<void> read_extra(std::span<const std::byte> extra, Npz::Member& member) const {
     while (extra.size() >= 4) {
       const std::size_t length = load<std::uint16_t>(extra, 2);
@@ -253,7 +250,7 @@ Result<std::span<const std::byte>> Npz::inflated(const std::string& name, const 
     return broken_npz(where, fmt::format("{} bytes cannot come from {} deflated ones", member.size,
                                          member.stored_size));
   }
-  // One byte more than there should be, so that longer data show.
+  // One byte more than expected, so that longer data is detected.
   std::unique_ptr<std::byte[]> buffer(new (std::nothrow) std::byte[member.size + 1]);
   if (buffer == nullptr)
     return broken_npz(where, fmt::format("no memory for {} bytes", member.size));

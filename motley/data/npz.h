@@ -15,26 +15,25 @@
 
 namespace motley::data {
 
-/// Element type, shape and contents of a .npy array: magic, version 1 to 3, header, data. Refused:
-/// Fortran order, big-endian numbers, structured and object types, sizes that do not match.
-/// The view points into `bytes`. `name` is used in messages.
+/// Parses a .npy array: magic, version 1 to 3, header, data. Refuses Fortran order, big-endian,
+/// structured and object types, and wrong sizes. The view points into `bytes`.
 Result<TensorView> parse_npy(std::span<const std::byte> bytes, const std::string& name);
 
-/// A .npz file: a zip archive (zip64 too) of .npy arrays, stored or deflated. Only the directory is
-/// read when it is opened; encrypted or otherwise compressed members are refused when read.
+/// A .npz file: a zip archive (zip64 too) of .npy arrays, stored or deflated. Opening reads only
+/// the directory; encrypted or otherwise compressed members are refused when read.
 class Npz {
  public:
-  /// Maps the file; views stay valid while this object lives.
+  /// Maps the file. Views stay valid while this object lives.
   static Result<Npz> open(const std::string& path);
-  /// Reads from memory that outlives the object.
+  /// Reads from memory that must outlive the object.
   static Result<Npz> parse(std::span<const std::byte> bytes, const std::string& name);
 
-  /// Names of the arrays, sorted, without ".npy". Members that are no arrays are left out.
+  /// Returns the sorted names of the arrays, without ".npy" and other members.
   std::vector<std::string> names() const;
   bool has(std::string_view name) const { return members_.find(name) != members_.end(); }
-  /// One array. A stored one is a view of the file (no copy); a deflated one is inflated once and
-  /// kept. Checksums are checked, of stored arrays only up to kCheckedBytes, since checking reads
-  /// it all. Requires has(name).
+  /// Returns one array: a view of the file if stored, else inflated once and kept. Verifies
+  /// checksums, of stored arrays only up to kCheckedBytes, because it reads them all. Requires
+  /// has(name).
   Result<TensorView> array(std::string_view name);
 
   static constexpr std::uint64_t kCheckedBytes = std::uint64_t{64} << 20;

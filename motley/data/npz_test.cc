@@ -112,7 +112,7 @@ TEST(Npy, RefusesBrokenHeaders) {
             "42: wanted the keys descr, fortran_order and shape");
 }
 
-/// A zip archive of stored or deflated members; faults can be put in.
+/// A zip archive of stored or deflated members, with optional faults.
 struct Zip {
   struct Member {
     std::string name, contents;
@@ -180,7 +180,6 @@ struct Zip {
   }
 };
 
-// Message of opening the archive and reading all its arrays.
 std::string npz_message(const std::string& archive) {
   auto npz = Npz::parse(bytes_of(archive), "d.npz");
   if (!npz) return npz.error().message;
@@ -212,7 +211,7 @@ TEST(Npz, ReadsWhatNumpyWrites) {
     const auto labels = npz->array(y);
     ASSERT_TRUE(labels) << labels.error().message;
     EXPECT_EQ(labels->dtype, DType::kI64);
-    // A second reading gives the same bytes: nothing is inflated twice.
+    // A second read gives the same bytes: nothing is inflated twice.
     EXPECT_EQ(npz->array(x)->bytes.data(), floats->bytes.data());
   }
 }
@@ -330,7 +329,7 @@ TEST(Npz, RefusesDeflatedDataOfAnotherSize) {
   const std::string corrupt = "d.npz: array 'x': its deflated data are corrupt";
   EXPECT_EQ(with_size(size - 1), corrupt);
   EXPECT_EQ(with_size(size + 1), corrupt);
-  // No deflated data can be that long, so no memory is asked for.
+  // Deflated data cannot be that long, so no memory is allocated.
   const std::uint64_t stored = Zip::deflated(zip.members[0].contents).size();
   EXPECT_EQ(with_size(0xfffffffe), "d.npz: array 'x': 4294967294 bytes cannot come from " +
                                        std::to_string(stored) + " deflated ones");
@@ -339,7 +338,7 @@ TEST(Npz, RefusesDeflatedDataOfAnotherSize) {
   EXPECT_EQ(npz_message(text), corrupt);
 }
 
-// Any damage is an error or other arrays, never a crash.
+// Damage gives an error or other arrays, never a crash.
 RC_GTEST_PROP(NpzProperty, DamagedArchivesAreRefusedCleanly, ()) {
   Zip zip = one_array();
   zip.members[0].is_zip64 = *rc::gen::arbitrary<bool>();

@@ -51,8 +51,8 @@ RC_GTEST_PROP(SampleOrderProperty, EpochsAndSeedsDiffer, ()) {
   RC_ASSERT(first == epoch_of(SampleOrder(samples, seed), samples, 0));
 }
 
-// Each place of an epoch should hold each sample equally often. With 10 samples and 2,000 seeds the
-// chi-square of one place has 9 degrees of freedom: mean 9, and above 33.7 once in 10,000 times.
+// Each position of an epoch should hold each sample equally often. With 10 samples and 2,000 seeds
+// the chi-square of a position has 9 degrees of freedom: mean 9, above 33.7 once in 10,000.
 TEST(SampleOrder, PlacesAreUniformOverSeeds) {
   constexpr int kSamples = 10, kSeeds = 2000;
   for (int place = 0; place < kSamples; ++place) {
@@ -68,8 +68,7 @@ TEST(SampleOrder, PlacesAreUniformOverSeeds) {
   }
 }
 
-// The order is part of what a checkpoint promises, so it may not change. The numbers come from a
-// second writing of the formula, in Python.
+// Checkpoints promise this order. The numbers come from a second implementation, in Python.
 TEST(SampleOrder, StaysAsItIs) {
   const SampleOrder order(8, 42);
   EXPECT_EQ(epoch_of(order, 8, 0), (std::vector<std::int64_t>{0, 5, 4, 7, 1, 2, 6, 3}));

@@ -6,8 +6,7 @@
 
 namespace motley::data {
 
-/// Unsigned tokens of `width` bytes as a model's 64-bit ones: little-endian in the file whatever
-/// the machine is.
+/// Widens unsigned tokens of `width` bytes, little-endian on every machine, to 64 bits.
 inline void read_tokens(const std::byte* from, std::size_t width, std::int64_t count,
                         std::byte* out) {
   for (std::int64_t i = 0; i < count; ++i) {

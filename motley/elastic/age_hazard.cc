@@ -10,8 +10,7 @@ namespace {
 constexpr std::size_t kPieces = 10;
 constexpr std::array<double, kPieces> kPieceHours = {0, 1, 2, 3, 4, 6, 8, 12, 16, 20};
 
-/// Machines lost in each piece of age, and the hours that machines spent in it; one that was lost
-/// within an hour counts half of it.
+/// Losses and machine-hours in each piece of age; a machine lost within an hour counts half of it.
 struct CountedKind {
   std::string_view kind;
   std::array<double, kPieces> lost, hours;
@@ -28,7 +27,7 @@ constexpr CountedKind kCounted[] = {{"k80",
 constexpr double kPooledHours = 50;
 constexpr double kWeightOfLosses = 0.5;
 
-/// "v100" and "v100-16g" are a V100.
+/// Tells whether a kind is `counted`: "v100" and "v100-16g" are a V100.
 bool is_of(std::string_view kind, std::string_view counted) {
   return kind.substr(0, kind.find('-')) == counted;
 }

@@ -9,7 +9,7 @@ namespace {
 
 constexpr Seconds kForever{std::numeric_limits<double>::infinity()};
 
-/// Times at which somebody arrives or leaves, and 0; ascending, each once.
+/// Lists 0 and the times of arrivals and departures; ascending, unique.
 std::vector<Seconds> changes_of(const std::vector<AvailabilityTrace>& presences) {
   std::vector<Seconds> changes = {Seconds(0)};
   for (const AvailabilityTrace& availability : presences) {

@@ -22,14 +22,14 @@ TEST(Availability, SpansLieBetweenChanges) {
 }
 
 TEST(Availability, ReplayGoesOnSlowerWithoutTheOneThatLeft) {
-  // 10 s at 10 steps/s, the other 100 steps at 5: 10 + 20.
+  // 10 s at 10 steps/s, then 100 steps at 5: 10 + 20.
   EXPECT_DOUBLE_EQ(replay({{Seconds(0)}, {Seconds(0), Seconds(10)}}, 200, five_each)->value, 30);
-  // Done before it leaves: 60 / 10.
+  // Done before the departure: 60 / 10.
   EXPECT_DOUBLE_EQ(replay({{Seconds(0)}, {Seconds(0), Seconds(10)}}, 60, five_each)->value, 6);
 }
 
 TEST(Availability, ReplayWaitsForWhoComesLater) {
-  // Nobody until 7 s, then 5 steps/s; from 9 s on 10: 10 steps by 9 s, 30 more in 3 s.
+  // No one until 7 s, then 5 steps/s; from 9 s on 10: 10 steps by 9 s, 30 more in 3 s.
   EXPECT_DOUBLE_EQ(replay({{Seconds(7)}, {Seconds(9)}}, 40, five_each)->value, 12);
 }
 
@@ -40,7 +40,7 @@ TEST(Availability, ReplayNeverEndsWithoutWorkers) {
 }
 
 TEST(Availability, SpeedSeesWhoIsThere) {
-  // The second alone does 2 steps/s: 8 steps from 1 s on.
+  // The second alone does 2 steps/s.
   const auto speed = [](const std::vector<std::size_t>& present) {
     return present == std::vector<std::size_t>{1} ? 2.0 : 8.0;
   };

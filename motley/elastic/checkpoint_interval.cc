@@ -38,12 +38,12 @@ Seconds checkpoint_interval(const AgeHazard& ahead, Seconds until, const SavingC
   const double save = costs.save.value;
   const double heard = costs.notice >= costs.save ? 0 : 1;  // of the losses by ages
   double best = kForeverSeconds, least = kForeverSeconds;
-  double lost = 0;  // integral of u hazard(u) up to the piece
+  double lost = 0;  // integral of u rate(u) up to the piece
   for (std::size_t i = 0; i < ahead.ages.size(); ++i) {
     const double from = ahead.ages[i].value, rate = heard * ahead.per_second[i] + costs.background;
     const double to = i + 1 < ahead.ages.size() ? ahead.ages[i + 1].value : kForeverSeconds;
     const double before = save + lost - rate * from * from / 2;
-    // before / tau + rate tau / 2: falls, then grows; `before` may be below 0, then it grows.
+    // before / tau + rate tau / 2 falls, then grows; where `before` < 0 it only grows.
     double tau = rate > 0 ? std::sqrt(std::max(0.0, 2 * before / rate)) : to;
     tau = std::clamp(tau, from, to);
     const double wasted = tau == kForeverSeconds ? 0

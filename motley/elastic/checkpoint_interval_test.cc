@@ -13,7 +13,6 @@ using ::testing::ElementsAre;
 
 constexpr Seconds kNever{std::numeric_limits<double>::infinity()};
 
-/// Losses by age alone.
 SavingCosts saving(double seconds) { return {.save = Seconds(seconds), .background = 0}; }
 
 TEST(CheckpointInterval, IsYoungsWhereTheHazardIsConstant) {
@@ -23,9 +22,8 @@ TEST(CheckpointInterval, IsYoungsWhereTheHazardIsConstant) {
 }
 
 TEST(CheckpointInterval, GrowsPastAnEarlyCrowdOfLosses) {
-  // 1e-4 up to 100 s, then 1e-6. In the first piece the best is at its end (sqrt gives 1000):
-  // (50 + 1e-4 * 100^2 / 2) / 100 = 0.505. In the second: before = 50.5 - 1e-6 * 100^2 / 2
-  // = 50.495, tau = sqrt(2 * 50.495 / 1e-6) = 10049.4.
+  // 1e-4 up to 100 s, then 1e-6. The first piece is best at its end (sqrt gives 1000): (50 + 1e-4 *
+  // 100^2 / 2) / 100 = 0.505. The second: before = 50.5 - 1e-6 * 100^2 / 2 = 50.495, tau = 10049.4.
   const AgeHazard falling{{Seconds(0), Seconds(100)}, {1e-4, 1e-6}};
   EXPECT_NEAR(checkpoint_interval(falling, kNever, saving(50)).value, std::sqrt(2 * 50.495 / 1e-6),
               1e-6);
@@ -33,7 +31,7 @@ TEST(CheckpointInterval, GrowsPastAnEarlyCrowdOfLosses) {
 
 TEST(CheckpointInterval, EndsBeforeTheLimitAndIsNotNeededWithANotice) {
   const AgeHazard constant{{Seconds(0)}, {1e-4}};
-  // 600 s are left and saving takes 50.
+  // 600 s remain and saving takes 50.
   EXPECT_EQ(checkpoint_interval(constant, Seconds(600), saving(50)), Seconds(550));
   const SavingCosts in_time{.save = Seconds(50), .notice = Seconds(120), .background = 0};
   EXPECT_EQ(checkpoint_interval(constant, kNever, in_time), kNever);
@@ -48,7 +46,7 @@ RC_GTEST_PROP(CheckpointInterval, WastesNoMoreThanAnyOtherOnAGrid, ()) {
   for (int i = 0; i < 3; ++i) hazard.per_second.push_back(1e-6 * *rc::gen::inRange(1, 2000));
   const double save = *rc::gen::inRange(1, 100);
   const auto wasted = [&](double tau) {
-    double lost = save;  // by steps of a second, each at its middle
+    double lost = save;  // midpoints of one-second steps
     for (double u = 0.5; u < tau; ++u) lost += u * hazard.at(Seconds(u));
     return lost / tau;
   };
@@ -59,7 +57,7 @@ RC_GTEST_PROP(CheckpointInterval, WastesNoMoreThanAnyOtherOnAGrid, ()) {
 }
 
 TEST(CheckpointInterval, HazardsOfMachinesAddUpFromNowOn) {
-  // Of one that is 60 s old the second piece begins in 40 s.
+  // For the one aged 60 s the second piece begins in 40 s.
   const AgeHazard hazard{{Seconds(0), Seconds(100)}, {0.5, 0.125}};
   const AgeHazard ahead = hazard_ahead({{hazard, Seconds(60)}, {hazard, Seconds(200)}});
   EXPECT_THAT(ahead.ages, ElementsAre(Seconds(0), Seconds(40)));

@@ -6,7 +6,7 @@
 namespace motley::elastic {
 namespace {
 
-/// Weights that sum to 1, and values scaled to a mean of 1.
+/// Scales weights to a sum of 1 and values to a mean of 1.
 FrailtyGrid scaled(FrailtyGrid grid) {
   double weight = 0, mean = 0;
   for (const double each : grid.weights) weight += each;

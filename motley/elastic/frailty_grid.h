@@ -11,14 +11,13 @@ struct FrailtyGrid {
   std::vector<double> values, weights;
 };
 
-/// Logarithm normal with this deviation, within 3.2 deviations. n >= 2.
+/// Returns a log-normal grid with this deviation, within 3.2 deviations. n >= 2.
 FrailtyGrid log_normal_grid(double deviation, std::size_t n);
 
-/// Gamma of this shape and mean 1, between e^-6 (for small shapes further down) and e^2.8: values
-/// evenly spaced in their logarithms. n >= 2.
+/// Returns a gamma grid of mean 1, log-spaced from e^-6 (lower for small shapes) to e^2.8. n >= 2.
 FrailtyGrid gamma_grid(double shape, std::size_t n);
 
-/// log(sum(exp(logs))), without overflow.
+/// Returns log(sum(exp(logs))) without overflow.
 double log_sum(std::span<const double> logs);
 
 }  // namespace motley::elastic

@@ -18,11 +18,11 @@ constexpr std::pair<const char*, RentingRule> kRules[] = {{"motley", RentingRule
                                                           {"uniform", RentingRule::kUniform},
                                                           {"none", RentingRule::kNone}};
 
-constexpr int kSettling = 2;      // steps that do not count after machines changed
-constexpr double kNewest = 0.2;   // weight of the newest step among those of the machines
-constexpr double kHiccup = 3;     // a step counts as so many times the usual at most
-constexpr double kSlower = 1.25;  // a step takes so many times as long: that is told
-constexpr double kPatience = 2;   // starts that a machine is waited for
+constexpr int kSettling = 2;      // steps skipped after a change of machines
+constexpr double kNewest = 0.2;   // weight of the newest step in a set's average
+constexpr double kHiccup = 3;     // a step counts as at most this multiple of the usual
+constexpr double kSlower = 1.25;  // a step's slow-down that triggers a decision
+constexpr double kPatience = 2;   // starts to wait for a machine
 constexpr int kVersion = 2;       // of the state
 constexpr const char* kPlaces[] = {"absent", "asked", "there"};
 
@@ -99,7 +99,7 @@ std::vector<policy::Choice> JobRenting::see(const policy::NoticeSeen& seen) {
 std::vector<policy::Choice> JobRenting::see(const policy::ArrivalSeen& seen) {
   const auto m = find_machine(seen.device);
   if (!m) return {};
-  if (machines_[*m].place == Place::kThere) {  // it was to be given back, and stays
+  if (machines_[*m].place == Place::kThere) {  // It was to be given back, and stays.
     if (machines_[*m].until) machines_[*m].is_kept = true;
     machines_[*m].until.reset();
     return {};
@@ -151,7 +151,7 @@ std::string JobRenting::life_of(std::size_t machine) const {
   return fmt::format("{} life {}", job_.machines[machine].name, machines_[machine].lives);
 }
 
-/// It is paid until now for what is there, or coming.
+/// Advances the clock and pays for machines that are present or starting.
 void JobRenting::advance(Seconds at) {
   const Seconds passed = std::max(at - now_, Seconds(0));
   for (std::size_t m = 0; m < machines_.size(); ++m)
@@ -172,17 +172,17 @@ void JobRenting::measure(Seconds took) {
     --settling_;
     return;
   }
-  // Who is to leave may take part no more.
-  const bool leaves = std::any_of(
-      machines_.begin(), machines_.end(),
-      [](const RecoveryState& each) { return each.place == Place::kThere && each.until; });
+  // A leaving machine may no longer take part.
+  const bool leaves = std::any_of(machines_.begin(), machines_.end(), [](const MachineState& each) {
+    return each.place == Place::kThere && each.until;
+  });
   if (leaves || there().empty() || !(took.value > 0)) return;
   const auto [known, is_new] = measured_.try_emplace(there(), took.value);
   if (!is_new)
     known->second += kNewest * (std::min(took.value, kHiccup * known->second) - known->second);
 }
 
-/// Machines that were asked for and do not come: which; none: all do, or may yet.
+/// Gives up on requested machines that are overdue; names them, or none.
 std::optional<std::string> JobRenting::give_up_waiting() {
   std::vector<std::string> names;
   for (std::size_t m = 0; m < machines_.size(); ++m) {
@@ -198,7 +198,7 @@ std::optional<std::string> JobRenting::give_up_waiting() {
   return join(names, ", ") + " did not come";
 }
 
-/// Without anything new that was told: time goes by.
+/// Decides on a tick, without news.
 std::vector<policy::Choice> JobRenting::look() {
   if (now_ - looked_ < job_.tick) return {};
   looked_ = now_;
@@ -294,7 +294,6 @@ Json write_optional(const std::optional<Seconds>& time) {
   return time ? Json(time->value) : Json(nullptr);
 }
 
-/// Places of machines, of so many.
 Result<Machines> read_machines(const Json& json, std::size_t most, const std::string& where) {
   Machines machines;
   for (const Json& each : json) {
@@ -350,7 +349,7 @@ Json JobRenting::state() const {
 
 namespace {
 
-/// The list's members, as many as are named, with these names.
+/// Reads a list whose members have exactly these names.
 Result<std::vector<JsonObject>> read_named(JsonObject& object, const std::string& key,
                                            const std::vector<std::string>& names) {
   MOTLEY_ASSIGN(const Json* list, object.member(key));

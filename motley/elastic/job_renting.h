@@ -21,71 +21,70 @@ class JsonObject;
 
 namespace motley::elastic {
 
-/// Decides for an elastic job, whose machines come and go one by one while others train, what to
-/// rent so that it is done at its deadline at least cost: by RentingPlan for what is missing. Emits
-/// policy::Rent, or policy::Tell where it goes on with what there is, each with time and cost left
-/// of all that could be done. Told of losses, notices and arrivals of machines, of prices by kind,
-/// zone and spot (policy::kNotOffered: none is to be had), of steps (numbers from 0, seconds of the
-/// slowest device), it decides:
+/// Decides what an elastic job rents to meet its deadline at least cost, by RentingPlan for what is
+/// missing. Machines come and go one by one while others train. Emits policy::Rent, or policy::Tell
+/// where it continues as it is, each with remaining time and cost of all alternatives. It observes
+/// losses, notices and arrivals of machines, prices by kind, zone and spot (policy::kNotOffered:
+/// not available), and steps (numbers from 0, seconds of the slowest device):
 ///
-/// * Of as many machines as it began with, those that are lost or about to be are missing.
-/// * Before slack (time to the deadline less that of the work left with one's own and on-demand
-///   machines alone) is too little for those to start (is_safe), as many as are in time are asked
-///   for. So it is late only where these could not have been in time from the start, or none comes.
-/// * Else, of each spot offer, RentingPlan decides over the work that those who are there leave
-///   undone, its slack, and what a second of the missing costs, less what it saves of theirs
-///   (docs/algorithms.md, "While a job trains"); where that is below 0 they are asked for at once.
-/// * What would end above the budget is not asked for.
-/// * Where machines may be given back (Rent of -1): one without which the rest costs less, by more
-///   than two starts of it, if the others are in time with two starts to spare and outlive a loss.
-///   An arrival of one that is there says that it could not be given back.
+/// * Missing are the lost and leaving machines, compared with the initial number.
+/// * Slack is the time to the deadline less the time of the remaining work on own and on-demand
+///   machines alone. Before it is too small for those to start (is_safe), enough of them are
+///   requested. So the job is late only where these could never have been in time, or none comes.
+/// * Else RentingPlan decides for each spot offer over the work that present machines leave undone,
+///   its slack, and the price of a second of the missing ones less the savings on the others
+///   (docs/algorithms.md, "While a job trains"). Where that is negative they are requested at once.
+/// * Nothing is requested that would exceed the budget.
+/// * Where machines may be given back (Rent of -1), one is without which the rest costs less, by
+///   more than two of its starts, if the others are in time with two starts to spare and survive a
+///   loss. An arrival of a present machine means that it could not be given back.
 ///
-/// Speeds of sets that were not trained with are as believed, in proportion to the nearest one that
-/// was. Who has not come within twice its start is no more waited for, its offer not asked for
-/// `kAgain`. Unlike regions are not in one job. Lifetimes are learned.
+/// Unmeasured sets of machines have their predicted speed, scaled as at the nearest measured set. A
+/// machine that has not come within twice its start is given up, and its offer is not requested for
+/// `kAgain`. A job stays in one region. Lifetimes are learned.
 class JobRenting : public policy::Policy {
  public:
   static constexpr Seconds kAgain{600};
 
   JobRenting(RentingJob job, Lifetimes lifetimes);
-  std::string_view name() const override;  ///< "market"; with another's rule that one's
+  std::string_view name() const override;  ///< "market"; with another tool's rule, its name
   std::vector<policy::Choice> observe(const policy::Observation& seen) override;
   Json state() const override;
   Result<void> restore(const Json& state, const std::string& where) override;
 
-  double paid() const { return paid_; }  ///< from when machines are asked for until they are gone
+  double paid() const { return paid_; }  ///< from the request of a machine until it is gone
   bool is_spent() const { return job_.budget && paid_ >= *job_.budget; }
-  /// If nothing changed: time and cost left; none: nobody knows yet.
+  /// Returns remaining time and cost without changes; none: unknown yet.
   std::optional<LeftToDo> left() const { return left_with({}); }
   const RentingJob& job() const { return job_; }
   const Lifetimes& lifetimes() const { return lifetimes_; }
   double price_of(std::size_t offer) const { return offers_[offer].price; }
   bool is_there(std::size_t machine) const { return machines_[machine].place == Place::kThere; }
-  /// Those that the last choices ask for, or give back.
+  /// Returns the machines that the last choices request or give back.
   std::vector<const JobMachine*> asked_for(const policy::Rent& rent) const;
 
  private:
   using Choices = std::vector<policy::Choice>;
   enum class Place { kAbsent, kAsked, kThere };
-  struct RecoveryState {
+  struct MachineState {
     Place place = Place::kAbsent;
-    Seconds since;                 ///< when that began
-    std::optional<Seconds> until;  ///< when it will be gone, if that was told
-    int lives = 0;                 ///< how often it was there: names its life
+    Seconds since;                 ///< since it is in this place
+    std::optional<Seconds> until;  ///< departure, if announced
+    int lives = 0;                 ///< arrivals so far, for the name of its life
     bool is_kept = false;          ///< it cannot be given back
   };
   struct OfferNow {
-    double price = 0;  ///< an hour; the last one where it is not to be had
+    double price = 0;  ///< per hour; the last one while unavailable
     bool is_there = true;
-    std::optional<Seconds> again = {};  ///< not to be asked for before
+    std::optional<Seconds> again = {};  ///< earliest next request
     SpotGaps gaps = {};
   };
   struct Choosing;
   struct Option;  // both job_renting_choice.cc
   struct Rented {
-    std::vector<std::pair<std::size_t, int>> what;  ///< offers, how many machines more
+    std::vector<std::pair<std::size_t, int>> what;  ///< offers, number of additional machines
     std::string why;
-    std::optional<std::size_t> back = {};  ///< the machine that is given back
+    std::optional<std::size_t> back = {};  ///< the machine given back
   };
 
   Choices see(const policy::StepSeen& seen);
@@ -107,7 +106,7 @@ class JobRenting : public policy::Policy {
   Choices decide(const std::string& subject, const std::string& event);
   Choices carry_out(const std::string& subject, const std::string& event, const Rented& rented);
 
-  // What could be done (job_renting_choice.cc).
+  // The alternatives (job_renting_choice.cc).
   double believed(const Machines& machines) const;
   double speed_with(const Machines& machines) const;
   bool stays(std::size_t machine) const;
@@ -133,18 +132,18 @@ class JobRenting : public policy::Policy {
 
   RentingJob job_;
   Lifetimes lifetimes_;
-  std::vector<RecoveryState> machines_;
+  std::vector<MachineState> machines_;
   std::vector<OfferNow> offers_;
-  std::map<Machines, double> measured_;  // seconds of a step by these
-  int settling_ = 2;                     // steps since machines changed
-  std::size_t target_ = 0;               // machines that it began with
+  std::map<Machines, double> measured_;  // step time by set of machines
+  int settling_ = 2;                     // steps since the machines changed
+  std::size_t target_ = 0;               // initial number of machines
   Seconds now_, looked_;
   std::int64_t done_ = 0;
   double paid_ = 0;
   bool was_safe_ = false;   // on demand alone could have been in time
-  bool is_forced_ = false;  // it has gone on demand
-  double told_step_ = 0;    // a step, when it last said so,
-  Machines told_;           // and by whom
+  bool is_forced_ = false;  // it has switched to on demand
+  double told_step_ = 0;    // step time at the last decision
+  Machines told_;           // and its machines
 };
 
 }  // namespace motley::elastic

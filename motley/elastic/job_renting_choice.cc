@@ -1,4 +1,4 @@
-// What a job that rents could do, what that takes, and which of it is best.
+// The alternatives of a job that rents, their time and cost, and the choice.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,34 +10,33 @@
 
 namespace motley::elastic {
 
-/// Where the job is when it chooses.
 struct JobRenting::Choosing {
-  double steps = 0;       // left
+  double steps = 0;       // remaining
   Seconds time;           // until the deadline
   Machines base;          // all that stay
   double speed = 0;       // theirs, steps/s
-  Machines reliable;      // of them one's own and on demand
-  double per_second = 0;  // what all that stay cost
+  Machines reliable;      // of `base`: own and on demand
+  double per_second = 0;  // cost of all that stay
   std::size_t missing = 0;
-  Machines on_demand;  // all that are free there
+  Machines on_demand;  // all free ones
   Seconds starts;      // until they train
   bool is_in_time() const { return speed * time.value >= steps; }
 };
 
-/// Two that a machine which was given back may cost, if it is wanted again.
+/// Starts that a returned machine may cost, if it is wanted again.
 constexpr double kStartsLeft = 2;
 
-/// One way to get what is missing.
+/// One way to replace what is missing.
 struct JobRenting::Option {
   std::size_t offer = 0;
   std::vector<std::size_t> machines;
   LeftToDo left;
   double more = 0;  // steps/s
-  double net = 0;   // of a second of theirs, less what the others are paid less then
+  double net = 0;   // price per second, less the savings on the others
   Rented rent(const char* why) const { return {{{offer, static_cast<int>(machines.size())}}, why}; }
 };
 
-/// Before anything is measured.
+/// Predicts speed before any measurement.
 double JobRenting::believed(const Machines& machines) const {
   if (job_.speed) return job_.speed(machines);
   double sum = 0;
@@ -52,7 +51,7 @@ Machines JobRenting::there() const {
   return machines;
 }
 
-/// Steps per second; of sets that were not trained with, in proportion to the nearest one that was.
+/// Returns steps per second; of unmeasured sets, scaled as at the nearest measured set.
 double JobRenting::speed_with(const Machines& machines) const {
   if (const auto known = measured_.find(machines); known != measured_.end())
     return 1 / known->second;
@@ -68,12 +67,12 @@ double JobRenting::speed_with(const Machines& machines) const {
   return of_nearest > 0 ? speed / of_nearest / nearest->second : 0;
 }
 
-/// Is it there or coming, and will be?
+/// Tells whether a machine is present or coming, and is not leaving.
 bool JobRenting::stays(std::size_t machine) const {
   return machines_[machine].place != Place::kAbsent && !machines_[machine].until;
 }
 
-/// To be had, in the region of those that are there.
+/// Tells whether an offer is available, in the region of the present machines.
 bool JobRenting::is_offered(std::size_t offer) const {
   if (!offers_[offer].is_there || offers_[offer].again) return false;
   for (std::size_t m = 0; m < machines_.size(); ++m)
@@ -95,25 +94,24 @@ std::vector<std::size_t> JobRenting::free_of(std::size_t offer, std::size_t most
   return free;
 }
 
-/// If these are asked for now, too, and nobody else is lost.
+/// Predicts time and cost if these are requested too and no other is lost.
 std::optional<LeftToDo> JobRenting::left_with(const std::vector<std::size_t>& asked) const {
   std::vector<MachineAhead> ahead;
   std::vector<std::size_t> places;
   for (std::size_t m = 0; m < machines_.size(); ++m) {
-    const RecoveryState& recovery_state = machines_[m];
+    const MachineState& machine_state = machines_[m];
     const bool is_new = std::find(asked.begin(), asked.end(), m) != asked.end();
-    if (recovery_state.place == Place::kAbsent && !is_new) continue;
+    if (machine_state.place == Place::kAbsent && !is_new) continue;
     const Offer* const offer = offer_of(m);
     const double price = offer == nullptr ? 0 : offers_[*job_.machines[m].offer].price;
     MachineAhead machine{.price_per_hour = price};
-    if (recovery_state.place != Place::kThere && offer != nullptr)
+    if (machine_state.place != Place::kThere && offer != nullptr)
       machine = replacement(offer->start.cold, price);
-    if (recovery_state.place == Place::kAsked)
+    if (machine_state.place == Place::kAsked)
       machine.availability.from =
-          std::max(machine.availability.from - (now_ - recovery_state.since), Seconds(0));
-    if (recovery_state.until)
-      machine.availability.until =
-          std::max(*recovery_state.until - now_, machine.availability.from);
+          std::max(machine.availability.from - (now_ - machine_state.since), Seconds(0));
+    if (machine_state.until)
+      machine.availability.until = std::max(*machine_state.until - now_, machine.availability.from);
     ahead.push_back(machine);
     places.push_back(m);
   }
@@ -136,7 +134,7 @@ std::string name_of(const Market& market, std::size_t offer, std::size_t count) 
 
 }  // namespace
 
-/// As it is, and with as many of each offer as are missing (one where none is).
+/// Lists: as it is, and with as many of each offer as are missing (one where none is).
 std::vector<policy::Alternative> JobRenting::alternatives() const {
   std::vector<policy::Alternative> all;
   const auto add = [&](std::string what, const std::vector<std::size_t>& asked) {
@@ -188,7 +186,7 @@ JobRenting::Rented JobRenting::choose() {
   return rented.what.empty() ? choose_back(now, std::move(rented.why)) : rented;
 }
 
-/// Can the others train when any spot machine of them is lost?
+/// Tells whether the machines can train after the loss of any one spot machine.
 bool JobRenting::outlives_losses(const Machines& machines) const {
   return std::all_of(machines.begin(), machines.end(), [&](std::size_t m) {
     const Offer* const offer = offer_of(m);
@@ -199,7 +197,7 @@ bool JobRenting::outlives_losses(const Machines& machines) const {
   });
 }
 
-/// The machine without which the rest costs least, where that pays; else `otherwise`.
+/// Gives back the machine without which the rest costs least, where that pays; else `otherwise`.
 JobRenting::Rented JobRenting::choose_back(const Choosing& now, std::string otherwise) const {
   Rented rented{{}, std::move(otherwise)};
   if (!job_.gives_back || job_.rule != RentingRule::kMotley || settling_ > 0) return rented;
@@ -231,8 +229,8 @@ JobRenting::Rented JobRenting::choose_back(const Choosing& now, std::string othe
   return rented;
 }
 
-/// The last moment at which machines on demand, alone with one's own, would be in time is near. A
-/// job that never could be done so asks for them when it is late as it is.
+/// Tells whether it is nearly the last moment for own and on-demand machines alone to be in time. A
+/// job that could never be done that way requests them when it is late as it is.
 bool JobRenting::must_go_on_demand(const Choosing& now) {
   if (speed_with(now.reliable) * now.time.value >= now.steps) return false;
   if (now.on_demand.empty()) return false;
@@ -251,7 +249,7 @@ bool JobRenting::must_go_on_demand(const Choosing& now) {
   return is_forced_;
 }
 
-/// As few on demand as are in time with one's own, the cheapest first: spot machines may be lost.
+/// Chooses the fewest on-demand machines that are in time with own ones alone, cheapest first.
 JobRenting::Rented JobRenting::choose_on_demand(const Choosing& now) const {
   std::vector<std::pair<double, std::size_t>> offers;
   for (std::size_t offer = 0; offer < offers_.size(); ++offer)
@@ -283,7 +281,7 @@ JobRenting::Rented JobRenting::choose_on_demand(const Choosing& now) const {
   return rented;
 }
 
-/// Of each offer as many as are missing, where that keeps the budget.
+/// Lists each offer with as many machines as are missing, within the budget.
 std::vector<JobRenting::Option> JobRenting::find_options(const Choosing& now) const {
   std::vector<Option> options;
   for (std::size_t offer = 0; offer < offers_.size(); ++offer) {
@@ -307,13 +305,13 @@ void JobRenting::price(const Choosing& now, Option& option) const {
   if (now.speed > 0) option.net -= now.per_second * option.more / now.speed;
 }
 
-/// What is missing is asked for where that is cheapest by expectation, or later.
+/// Replaces what is missing when that has the least expected cost, or later.
 JobRenting::Rented JobRenting::choose_missing(const Choosing& now) const {
   const std::vector<Option> options = find_options(now);
   const Option* pays = nullptr;
   const Option* at_once = nullptr;
   const Option* on_demand = nullptr;
-  // In time comes before late, cheap before quick; who is late is to be quick.
+  // In time before late. If in time the cheaper, if late the faster.
   const auto is_better = [&](const Option& one, const Option& other) {
     const bool is_in_time = one.left.time <= now.time;
     if (is_in_time != (other.left.time <= now.time)) return is_in_time;
@@ -336,8 +334,7 @@ JobRenting::Rented JobRenting::choose_missing(const Choosing& now) const {
   return choose_by_plan(now, options, *on_demand);
 }
 
-/// Whatever is missing: on demand, on spot alone, or as progress stands to the line from nothing at
-/// the start to everything at the deadline.
+/// Applies another tool's rule. Uniform: progress against the line from the start to the deadline.
 JobRenting::Rented JobRenting::choose_as_others(const Choosing& now) const {
   const Option* spot = nullptr;
   const Option* on_demand = nullptr;
@@ -356,7 +353,7 @@ JobRenting::Rented JobRenting::choose_as_others(const Choosing& now) const {
   return {{}, "there are no spot machines"};
 }
 
-/// By the renting plan of each spot offer, beside what is cheapest on demand.
+/// Applies the renting plan of each spot offer, with the cheapest on-demand option.
 JobRenting::Rented JobRenting::choose_by_plan(const Choosing& now,
                                               const std::vector<Option>& options,
                                               const Option& on_demand) const {

@@ -23,8 +23,8 @@ Offer offer(std::string zone, bool is_spot, double price) {
   return made;
 }
 
-/// 1000 steps by a machine of one's own and a spot machine, each 1 step/s. Absent: a spot machine
-/// in another zone, and one on demand. Each starts within 10 s.
+/// 1000 steps by an own machine and a spot machine, each 1 step/s. Absent: a spot machine in
+/// another zone, and one on demand. Each starts within 10 s.
 RentingJob job(double deadline) {
   RentingJob made{.steps = 1000, .step = Seconds(0.5), .deadline = Seconds(deadline)};
   made.market.offers = {offer("z-a", true, 1), offer("z-b", true, 0.5), offer("z-a", false, 3)};
@@ -56,8 +56,7 @@ TEST(JobRenting, SaysTimeAndCostLeftAndGoesOnWhereThatIsInTime) {
   const auto choices = policy.observe(kLoss);
   ASSERT_EQ(choices.size(), 1u);
   EXPECT_TRUE(std::holds_alternative<policy::Tell>(choices[0].action));
-  // Alone 1000 s, for nothing. With another: 10 steps until it is there, 990 at 2 steps/s: 505 s,
-  // which are paid.
+  // Alone 1000 s, free. With another: 10 steps until it is there, 990 at 2 steps/s: 505 s, paid.
   const double hour = 505 / 3600.0;
   const std::vector<policy::Alternative> expected = {
       {"as it is", Seconds(1000), 0},
@@ -106,9 +105,8 @@ TEST(JobRenting, GoesOnDemandAtTheLastMoment) {
   policy.observe(price("z-a", policy::kNotOffered));
   policy.observe(price("z-b", policy::kNotOffered));
   policy.observe(kLoss);
-  // Alone it does a step a second; with d the rest would take half as long. 700 - t - (1000 - t)/2
-  // = 200 - t/2 s are left for a start of 10 s and a tick of 1 s until t = 378 s. The plan's cells
-  // are of 400/160 = 2.5 s.
+  // Alone it does a step per second; with d the rest takes half as long. 200 - t/2 s remain for a
+  // start of 10 s and a tick of 1 s until t = 378 s. The plan's cells are 400/160 = 2.5 s.
   std::vector<policy::Choice> choices;
   int asked_at = 0;
   for (int t = 1; choices.empty() && t < 400; ++t)
@@ -121,7 +119,7 @@ TEST(JobRenting, GoesOnDemandAtTheLastMoment) {
 }
 
 TEST(JobRenting, WhoIsLateAsksForMoreThanItBeganWith) {
-  // With both 500 s, with d too 333 s, with c as well 250 s and its start.
+  // With both 500 s, with d too 333 s, with c as well 250 s plus its start.
   JobRenting policy = renting(job(300));
   policy.observe(step(0, 1, 0.5));
   EXPECT_EQ(action_of(policy, step(2, 2, 0.5)),
@@ -129,13 +127,13 @@ TEST(JobRenting, WhoIsLateAsksForMoreThanItBeganWith) {
 }
 
 TEST(JobRenting, ItPaysToReplaceWhatMakesOthersEarlierDone) {
-  // Two spot machines at 1 an hour, no deadline near. Alone the one that is left needs 1000 s at 1;
-  // another one at 0.5 ends that after 505 s, for 505 s at 1.5: 0.75 of the cost.
+  // Two spot machines at 1 per hour, no deadline near. The remaining one alone needs 1000 s at 1;
+  // another at 0.5 reduces that to 505 s at 1.5: 0.75 of the cost.
   RentingJob two = job(1e5);
   two.machines[0].offer = 0;
   JobRenting policy = renting(two);
   EXPECT_EQ(action_of(policy, kLoss), policy::Action(policy::Rent{"cpu", "z-b", true, 1}));
-  // At 1.5 an hour it does not: 505 s at 2.5.
+  // At 1.5 per hour it does not pay: 505 s at 2.5.
   JobRenting dear = renting(two);
   dear.observe(price("z-b", 1.5));
   dear.observe(price("z-a", 1.5));
@@ -143,7 +141,7 @@ TEST(JobRenting, ItPaysToReplaceWhatMakesOthersEarlierDone) {
 }
 
 TEST(JobRenting, KeepsTheBudget) {
-  // Until the deadline 505 s of a spot machine of 0.5 an hour are wanted: 0.07.
+  // 505 s of a spot machine at 0.5 per hour are needed: 0.07.
   RentingJob poor = job(700);
   poor.budget = 0.05;
   JobRenting policy = renting(poor);
@@ -153,7 +151,7 @@ TEST(JobRenting, KeepsTheBudget) {
   RentingJob spends = job(700);
   spends.budget = 0.05;
   JobRenting other = renting(spends);
-  other.observe(step(100, 180));  // b costs 1 an hour: 0.05
+  other.observe(step(100, 180));  // b costs 1 per hour: 0.05
   EXPECT_DOUBLE_EQ(other.paid(), 0.05);
   EXPECT_TRUE(other.is_spent());
 }
@@ -173,7 +171,7 @@ TEST(JobRenting, ANoticeIsAsGoodAsALoss) {
   const auto choices = policy.observe(policy::NoticeSeen{"b:0", Seconds(0), Seconds(30)});
   ASSERT_EQ(choices.size(), 1u);
   EXPECT_EQ(choices[0].action, policy::Action(policy::Rent{"cpu", "z-b", true, 1}));
-  // As it is: 30 s with both, 940 steps alone.
+  // Unchanged: 30 s with both, 940 steps alone.
   EXPECT_DOUBLE_EQ(choices[0].alternatives[0].time.value, 970);
 }
 
@@ -206,7 +204,7 @@ TEST(JobRenting, SlowerStepsAreTold) {
   EXPECT_THAT(told[0].why, HasSubstr("a step takes "));
 }
 
-/// The job where d is there, too, and machines may be given back.
+/// The job with d present too, where machines may be given back.
 RentingJob giving(double deadline) {
   RentingJob made = job(deadline);
   made.machines[3].is_there = true;
@@ -215,7 +213,7 @@ RentingJob giving(double deadline) {
   return made;
 }
 
-/// What it does behind its first steps, of which two are not counted.
+/// Returns the choice after the first steps, two of which do not count.
 policy::Choice settled(JobRenting& policy) {
   std::vector<policy::Choice> choices;
   for (int t = 1; t <= 4 && choices.empty(); ++t) choices = policy.observe(step(t - 1, t, 1 / 3.0));
@@ -225,12 +223,12 @@ policy::Choice settled(JobRenting& policy) {
 TEST(JobRenting, GivesBackWhatIsDearAsLongAsTheOthersAreInTime) {
   JobRenting policy = renting(giving(2000));
   const policy::Choice first = settled(policy);
-  // d costs 3 of 4 an hour for a third of the steps: 997 steps take 332 s at 4 or 499 s at 1.
+  // d costs 3 of 4 per hour for a third of the steps: 997 steps take 332 s at 4 or 499 s at 1.
   EXPECT_EQ(first.action, policy::Action(policy::Rent{"cpu", "z-a", false, -1}));
   EXPECT_THAT(first.why, HasSubstr("gives back d, the others are in time and cost 0.231 less"));
   ASSERT_EQ(policy.asked_for({"cpu", "z-a", false, -1}).size(), 1u);
   EXPECT_EQ(policy.asked_for({"cpu", "z-a", false, -1})[0]->name, "d");
-  // With one's own alone 990 s cost nothing.
+  // The own machine alone takes 990 s for free.
   policy.observe(policy::LossSeen{"d:0", Seconds(5), true});
   std::vector<policy::Choice> next;
   for (int t = 6; t <= 9 && next.empty(); ++t) next = policy.observe(step(t, t, 0.5));
@@ -247,8 +245,7 @@ TEST(JobRenting, KeepsWhatTheDeadlineWants) {
   EXPECT_EQ(settled(never).action, policy::Action(policy::Save{}));
 }
 
-// Speeds of sets are as believed: what does not train without d keeps it, and what the others do
-// together is more than a sum.
+// Predicted speeds of sets: nothing trains without d; the others together exceed their sum.
 TEST(JobRenting, SpeedsOfSetsAreAsBelieved) {
   RentingJob held = giving(2000);
   held.speed = [](const Machines& machines) {
@@ -256,7 +253,7 @@ TEST(JobRenting, SpeedsOfSetsAreAsBelieved) {
   };
   JobRenting keeps = renting(held);
   EXPECT_EQ(settled(keeps).action, policy::Action(policy::Save{}));
-  // A lost b leaves a and d with a third of the speed, measured as 3 steps/s.
+  // A lost b leaves a and d a third of the speed, measured as 3 steps/s.
   held.gives_back = false;
   held.speed = [](const Machines& machines) { return machines.size() == 3 ? 30.0 : 10.0; };
   JobRenting less = renting(held);
@@ -264,7 +261,7 @@ TEST(JobRenting, SpeedsOfSetsAreAsBelieved) {
   EXPECT_DOUBLE_EQ(choices.at(0).alternatives.at(0).time.value, 1000);
 }
 
-// Two train at least. With d and a alone the loss of b would end the run.
+// Two machines at least train. With only d and a, the loss of b would end the run.
 TEST(JobRenting, WhoIsLeftOutlivesALoss) {
   RentingJob frail = giving(2000);
   frail.speed = [](const Machines& machines) {
@@ -274,7 +271,7 @@ TEST(JobRenting, WhoIsLeftOutlivesALoss) {
   EXPECT_EQ(settled(policy).action, policy::Action(policy::Save{}));
 }
 
-// Steps that are done without who is to leave are none of the machines that are there.
+// Steps without a leaving machine do not measure the present set.
 TEST(JobRenting, WhoIsToLeaveIsNotMeasured) {
   JobRenting policy = renting(job(2000));
   for (int t = 1; t <= 4; ++t) policy.observe(step(t - 1, t, 0.5));
@@ -324,7 +321,7 @@ TEST(JobRenting, RulesAreFoundByName) {
             "no policy that rents is named 'greedi', did you mean 'greedy'?");
 }
 
-/// A job of its own seconds: who is lost or comes, as drawn. Seconds until it is done.
+/// A job with drawn losses and arrivals: seconds until it is done, and cost.
 struct Played {
   double seconds = 0, paid = 0;
 };
@@ -396,7 +393,7 @@ RC_GTEST_PROP(JobRenting, IsInTimeWhereOnDemandAloneCouldBe, ()) {
   // On demand alone: a start, then all steps.
   drawn.deadline = Seconds((20 + 500 / sum) * (1 + random.uniform()));
   const Played played = play(drawn, 0.01 * random.uniform(), random.uniform(), random);
-  constexpr double kPlayed = 1;  // what is played goes by whole seconds
+  constexpr double kPlayed = 1;  // the replay has whole seconds
   RC_ASSERT(played.seconds <= drawn.deadline.value + drawn.tick.value + kPlayed);
 }
 

@@ -11,7 +11,7 @@
 
 namespace motley::elastic {
 
-/// One launch: losses seen, and the expected number for a factor of 1.
+/// A launch: losses seen, and their expected number at a factor of 1.
 struct LaunchSeen {
   Seconds first, latest;  ///< starts
   double losses = 0, hazard = 0;
@@ -24,7 +24,7 @@ struct LifetimeForecast::Learned {
   };
   struct Kind {
     AgeHazard hazard;              ///< corrected by age
-    std::vector<double> new_zone;  ///< weights of a zone where nothing was seen
+    std::vector<double> new_zone;  ///< weights of a zone without observations
     std::map<std::string, Zone> zones;
   };
   LifetimeOptions options;
@@ -32,7 +32,7 @@ struct LifetimeForecast::Learned {
   std::vector<double> corrections;  ///< of each piece of age
   std::vector<double> factors;      ///< kind times zone, kinds outside
   std::map<std::string, Kind> kinds;
-  Kind nobody;  ///< one of which nothing was seen
+  Kind nobody;  ///< a kind without observations
 
   void weigh(Kind& kind) const;
 };
@@ -41,10 +41,10 @@ namespace {
 
 using Learned = LifetimeForecast::Learned;
 
-constexpr int kRounds = 2;  // of factors given corrections, and corrections given factors
+constexpr int kRounds = 2;  // of factors given corrections, and the reverse
 constexpr std::size_t kKindValues = 15, kZoneValues = 40;
 
-/// Machines of one kind in one zone: what they did until now.
+/// What a machine of one kind and zone did until now.
 struct Seen {
   std::size_t launch = 0;
   std::vector<double> spent;  ///< seconds in each piece of age
@@ -102,8 +102,7 @@ AgeHazard corrected(AgeHazard hazard, const std::vector<double>& corrections) {
   return hazard;
 }
 
-/// Likelihood of a launch's losses for a factor m of kind and zone, up to what does not depend on
-/// it: m^losses / (shape + m hazard)^(shape + losses).
+/// Returns log(m^losses / (shape + m hazard)^(shape + losses)) for a factor m, plus a constant.
 double log_likelihood(const LaunchSeen& launch, double m, double shape) {
   return launch.losses * std::log(m) -
          (shape + launch.losses) * std::log1p(m * launch.hazard / shape);
@@ -120,7 +119,7 @@ double expected_factor(const Learned& learned, const std::vector<double>& weight
   return sum;
 }
 
-/// Kinds with the launches of their zones, for the corrections that are known so far.
+/// Fills kinds with their zones' launches, under the present corrections.
 void fill_kinds(const SeenZones& zones, Learned& learned) {
   learned.kinds.clear();
   for (const auto& [key, seen] : zones) {
@@ -137,7 +136,7 @@ void fill_kinds(const SeenZones& zones, Learned& learned) {
   for (auto& [name, kind] : learned.kinds) learned.weigh(kind);
 }
 
-/// A gamma prior of mean 1 for each, and what was seen for the factors that are expected.
+/// Corrects by age: for each piece a gamma prior of mean 1, and losses at the expected factors.
 void correct(const SeenZones& zones, Learned& learned) {
   const HazardPrior pooled = usual_hazard("");
   std::vector<double> lost = pooled.losses, hazard = pooled.losses;
@@ -157,14 +156,14 @@ void correct(const SeenZones& zones, Learned& learned) {
   for (std::size_t i = 0; i < hazard.size(); ++i) learned.corrections[i] = lost[i] / hazard[i];
 }
 
-/// The launch of a machine; none seen: one of nobody.
+/// Finds a machine's launch; an empty one if none was seen.
 LaunchSeen find_launch(const Learned::Zone& zone, Seconds start, Seconds together) {
   for (const LaunchSeen& launch : zone.launches)
     if (start >= launch.first - together && start <= launch.latest + together) return launch;
   return {};
 }
 
-/// Everything that a question about one machine needs.
+/// The inputs of a question about one machine.
 struct View {
   AgeHazard hazard;
   const std::vector<double>* weights = nullptr;
@@ -185,8 +184,7 @@ View view_of(const Learned& learned, const RentedMachine& machine) {
 
 }  // namespace
 
-// Of each zone of a kind, given what all its zones saw: zones given the kind's factor, on which
-// they all have a say.
+// Weighs each zone of a kind given all its zones, which share the kind's factor.
 void LifetimeForecast::Learned::weigh(Kind& kind) const {
   const FrailtyGrid own = log_normal_grid(options.kind_spread, kKindValues);
   const FrailtyGrid within = gamma_grid(options.zone_shape, kZoneValues);

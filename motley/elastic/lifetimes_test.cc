@@ -19,9 +19,8 @@ Lifetimes eight_in_two_zones() {
 }
 
 TEST(Lifetimes, KnowNothingMoreThanTheUsualBeforeAnythingIsSeen) {
-  // Kind (deviation 0.3), zone (gamma of shape 1) and launch (20) all vary. With H the usual hazard
-  // of four hours, integrated on a grid ten times as fine over kind and zone:
-  // 1 - E[(1 + k z H / 20)^-20].
+  // Kind (deviation 0.3), zone (gamma of shape 1) and launch (20) vary. With H the usual hazard of
+  // four hours, on a grid ten times finer over kind and zone: 1 - E[(1 + k z H / 20)^-20].
   const double hazard = usual_hazard("k80").hazard.between(Seconds(0), Seconds(4 * kHour));
   double stays = 0, total = 0, mean_kind = 0, kinds = 0;
   for (double x = -3.2; x <= 3.2; x += 0.04) {
@@ -50,7 +49,7 @@ TEST(Lifetimes, LossesCountWhereTheyHappen) {
   const double south = forecast.gone_within("v100", "south", Seconds(4 * kHour));
   EXPECT_GT(west, 1.2 * south);
   EXPECT_LT(east, south);
-  // Machines of the launch that lost some are worse off than one of another launch as old.
+  // A machine of the launch with losses is worse off than one of another launch of the same age.
   const RentedMachine same{"v100", "west", Seconds(0), {}, false};
   Lifetimes later = lifetimes;
   later.begin("n", "v100", "west", Seconds(-2 * kHour));

@@ -1,4 +1,3 @@
-// The text form of `Lifetimes`.
 #include <fmt/format.h>
 
 #include <utility>

@@ -30,7 +30,7 @@ limit = "24h"
   ASSERT_TRUE(market.has_value()) << market.error().message;
   EXPECT_EQ(market->lifetimes, "seen.json");
   EXPECT_EQ(market->bandwidth.value, 1.25e9);
-  // 3.5 s and 100 MB at 50 MB/s.
+  // 3.5 s, and 100 MB at 50 MB/s.
   EXPECT_DOUBLE_EQ(checkpoint_time(*market, Bytes(100'000'000)).value, 5.5);
   const Offer& spot = market->offers[0];
   EXPECT_EQ(name_of(spot), "2xv100-16g spot us-west1-b");

@@ -28,7 +28,7 @@ Result<void> check_schema(const TableReader& top) {
                    fmt::format("schema {}, wanted \"{}\"", quote(*schema), kMarketSchema));
 }
 
-/// A number that must be there, or may be absent, and is at least 0.
+/// Reads an optional number, at least 0.
 Result<std::optional<double>> amount(const TableReader& table, std::string_view key) {
   MOTLEY_ASSIGN(const auto value, table.number(key));
   if (value && !(*value >= 0 && std::isfinite(*value)))
@@ -41,7 +41,7 @@ Result<double> wanted_amount(const TableReader& table, std::string_view key) {
   return *value;
 }
 
-/// A quantity above 0, and finite.
+/// Reads an optional finite quantity above 0.
 template <typename Quantity>
 Result<std::optional<Quantity>> positive(const TableReader& table, std::string_view key,
                                          Result<Quantity> (*parse)(std::string_view)) {
@@ -54,7 +54,7 @@ Result<std::optional<Seconds>> duration(const TableReader& table, std::string_vi
   return positive<Seconds>(table, key, parse_seconds);
 }
 
-/// Printable ASCII, as names of files and people's words are.
+/// Reads printable ASCII, as in file names and people's words.
 Result<std::optional<std::string>> plain_text(const TableReader& table, std::string_view key) {
   MOTLEY_ASSIGN(const auto text, table.text(key));
   if (!text) return text;
@@ -76,7 +76,7 @@ Result<int> count(const TableReader& table, std::string_view key, int fallback) 
   return static_cast<int>(value.value_or(fallback));
 }
 
-/// "us-west1-b": us-west1.
+/// Returns "us-west1" of "us-west1-b".
 std::string region_of(const std::string& zone) {
   const std::size_t dash = zone.rfind('-');
   return dash == std::string::npos || dash == 0 ? zone : zone.substr(0, dash);
@@ -150,7 +150,7 @@ Result<void> read_rest(const TableReader& top, Market& market) {
   return {};
 }
 
-/// Steps that are told are of asynchronous workers: all offers have one, or none has.
+/// Checks that all offers have a step, for asynchronous workers, or none has.
 Result<void> check_steps(const TableReader& top, const std::vector<TableReader>& tables,
                          const Market& market) {
   for (std::size_t i = 0; i < tables.size(); ++i) {

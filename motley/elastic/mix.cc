@@ -17,7 +17,7 @@ namespace motley::elastic {
 namespace {
 
 constexpr Seconds kNeverSeconds{std::numeric_limits<double>::infinity()};
-constexpr int kMostLosses = 10'000;  // of a draw: then it is as good as never done
+constexpr int kMostLosses = 10'000;  // per draw; beyond, it counts as never done
 
 void add_mixes(const Market& market, const std::string& region, std::size_t offer, Mix& mix,
                std::vector<Mix>& mixes) {
@@ -47,7 +47,7 @@ double mean(const std::vector<double>& values) {
   return sum / static_cast<double>(values.size());
 }
 
-/// When to save: for losses of the one machine there is, or of two at a time.
+/// Returns the checkpoint interval: for losses of a single machine, or of two at a time.
 Seconds save_interval(const Market& market, const Mix& mix, const std::vector<SpotRisk>& risks,
                       Seconds save) {
   std::vector<AgeHazard> hazards;
@@ -66,13 +66,12 @@ Seconds save_interval(const Market& market, const Mix& mix, const std::vector<Sp
   return checkpoint_interval(ahead, kNeverSeconds, costs);
 }
 
-/// One rented machine of a draw.
 struct Machine {
   std::size_t offer = 0;
   Seconds trains_at, lost_at;
 };
 
-/// One draw of all lifetimes, as far as they matter.
+/// One draw of all lifetimes.
 class Replay {
  public:
   Replay(const Market& market, const std::vector<SpotRisk>& risks, const MixSpeed& speed,
@@ -86,7 +85,7 @@ class Replay {
     }
   }
 
-  /// Seconds until all steps are done; `useful`: share of the time that is not spent on saving.
+  /// Returns seconds until all steps are done. `useful`: share of time not spent on saving.
   Seconds run(const Mix& mix, double steps, double useful, Seconds save_every) {
     std::vector<Machine> machines;
     for (std::size_t o = 0; o < mix.machines.size(); ++o)
@@ -110,7 +109,7 @@ class Replay {
           is_lost = true;
           ++losses;
         }
-      // Nobody is left to take the state from: half an interval is done again on average.
+      // No machine is left with the state: half an interval is recomputed on average.
       if (is_lost && rate > 0 && is_alone(machines, now))
         steps += rate * std::min(save_every, now).value / 2;
     }

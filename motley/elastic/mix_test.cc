@@ -18,7 +18,7 @@ Offer offer(const std::string& zone, bool is_spot, double price, int most) {
   return made;
 }
 
-/// A step a second and machine.
+/// One step per second and machine.
 double one_each(const Mix& mix) {
   int sum = 0;
   for (const int machines : mix.machines) sum += machines;
@@ -33,7 +33,7 @@ TEST(Mixes, RegionsStayApart) {
   Market market;
   market.offers = {offer("west", true, 1, 2), offer("west", false, 3, 1),
                    offer("east", true, 1, 2)};
-  // West: 3 numbers times 2, less nothing at all: 5. East: 2.
+  // West: 3 numbers times 2, without none at all: 5. East: 2.
   const auto mixes = find_mixes(market);
   ASSERT_TRUE(mixes.has_value());
   EXPECT_EQ(mixes->size(), 7u);
@@ -49,8 +49,8 @@ TEST(Mixes, OnDemandCostsStartAndWork) {
   Market market;
   market.offers = {offer("west", false, 36, 4)};
   const MixJob job{.steps = 1800, .deadline = Seconds(950), .save = Seconds(5)};
-  // Two machines: 100 s to start, 900 s of work. Losses are those of the background alone: two at
-  // a time are none, and saving every sqrt(2 * 5 / 1e-6) = 3162 s takes 5 s more of each: 1.42 s.
+  // Two machines: 100 s to start, 900 s of work. Losses have only the background rate and never
+  // coincide. Saving every sqrt(2 * 5 / 1e-6) = 3162 s adds 5 s each time: 1.42 s.
   const auto priced = price(market, {{2}, 0}, job);
   ASSERT_TRUE(priced.has_value());
   EXPECT_NEAR(priced->save_every.value, std::sqrt(1e7), 0.1);
@@ -66,13 +66,13 @@ TEST(Mixes, LossesTakeTimeByTheirRate) {
   market.offers = {offer("west", true, 1, 4)};
   market.offers[0].losses_per_hour = 1;
   const MixJob job{.steps = 36'000, .save = Seconds(1e-6), .draws = 4000};
-  // Saved all the time, each loss of the one machine costs a cold start of 100 s, in which none is
-  // lost but with 2.7 %. A life trains for 3600 s less the 100 s of its own start: renewal of
-  // exponential lives, of which what trains is E[max(L - 100, 0)] = 3600 e^(-1/36) = 3501.4 s of
-  // 3600. So 36,000 s of work take about 36,000 * 3600 / 3501.4 = 37,014 s, and the first start.
+  // With constant saving each loss of the machine costs a cold start of 100 s, lost again with only
+  // 2.7 %. A life trains for 3600 s less its start of 100 s: of a renewal of exponential lives,
+  // E[max(L - 100, 0)] = 3600 e^(-1/36) = 3501.4 s of 3600. So 36,000 s of work take about 36,000 *
+  // 3600 / 3501.4 = 37,014 s, and the first start.
   const auto one = price(market, {{1}, 0}, job);
   EXPECT_NEAR(one->time.value, 37'014, 150);
-  // Without losses it is the work and one start.
+  // Without losses: the work and one start.
   market.offers[0].losses_per_hour = 0;
   EXPECT_NEAR(price(market, {{1}, 0}, job)->time.value, 36'100, 1);
 }
@@ -82,8 +82,8 @@ TEST(Mixes, ALimitIsALoss) {
   market.offers = {offer("west", true, 1, 4)};
   market.offers[0].losses_per_hour = 0;
   market.offers[0].limit = Seconds(1000);
-  // Each machine trains for 900 of its 1000 s. Saving takes no time and happens every sqrt(2e-6 /
-  // 1e-6) = 1.41 s, of which half is done again: 1798.7 s of work end at 100 + 900 + 100 + 898.7.
+  // Each machine trains for 900 of its 1000 s. Saving is free, every sqrt(2e-6 / 1e-6) = 1.41 s;
+  // half of that is recomputed: 1798.7 s of work end at 100 + 900 + 100 + 898.7.
   const MixJob job{.steps = 1798, .save = Seconds(1e-6), .draws = 1};
   EXPECT_NEAR(price(market, {{1}, 0}, job)->time.value, 1998.71, 0.01);
 }

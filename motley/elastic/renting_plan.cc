@@ -28,7 +28,7 @@ RentingPlan::RentingPlan(const RentingTerms& terms, const SpotBelief& belief, Se
                          Seconds slack)
     : terms_(terms), belief_(belief) {
   const auto most = static_cast<double>(kMostCells);
-  slack = std::min(slack, work + terms.change_over * 4);  // more is as good
+  slack = std::min(slack, work + terms.change_over * 4);  // more makes no difference
   cell_ = std::max(std::max(work, slack).value / most, terms.tick.value);
   change_ = terms.change_over.value / cell_;
   spot_ = terms.spot_per_hour / 3600 * cell_;
@@ -62,7 +62,7 @@ double RentingPlan::at(const std::vector<double>& of, std::size_t state, double 
   return part == 0 ? values[low] : (1 - part) * values[low] + part * values[low + 1];
 }
 
-/// A cell of time later, of whoever does not depend on spot machines: these come and go meanwhile.
+/// Returns the cost a cell later without rented spot machines, which come and go meanwhile.
 double RentingPlan::after(const std::vector<double>& of, std::size_t state, double slack) const {
   if (state == 0) return (1 - returns_) * at(of, 0, slack) + returns_ * at(of, 1, slack);
   const std::size_t piece = state - 1;
@@ -72,8 +72,7 @@ double RentingPlan::after(const std::vector<double>& of, std::size_t state, doub
   return (1 - gone_[piece]) * there + gone_[piece] * at(of, 0, slack);
 }
 
-/// Costs of what can be done with nothing rented. `row` is filled up to this slack in `spot` and
-/// `on_demand`, and below it in `idle`.
+/// Returns costs with nothing rented. Filled: `spot`, `on_demand` to this slack, `idle` below.
 RentingPlan::Options RentingPlan::options(const Row& row, std::size_t state, double slack,
                                           double work) const {
   Options options{kNotAllowed, kNotAllowed, kNotAllowed};
@@ -83,7 +82,7 @@ RentingPlan::Options RentingPlan::options(const Row& row, std::size_t state, dou
   if (slack >= change_ + 1) options.wait = after(row.idle, state, slack - 1);
   if (state > 0 && slack >= 2 * change_) {
     const double lost = chance(belief_.hazard.per_second[state - 1], change_ * cell_);
-    // Lost while it starts: as with nothing, taken at slack that is filled already.
+    // Lost while starting: as with nothing, at a slack that is already filled.
     const double again = at(row.idle, 0, std::min(slack - change_, std::ceil(slack) - 1));
     options.spot =
         change_ * spot_ + (1 - lost) * at(row.spot, state - 1, slack - change_) + lost * again;
@@ -107,7 +106,7 @@ void RentingPlan::fill(const Row& below, double work, Row& row) const {
       row.on_demand[state * slacks_ + s] = on_demand_ + after(below.on_demand, state, slack);
     for (std::size_t state = 0; state < states; ++state) {
       const Options nothing = options(row, state, slack, work);
-      // Given back, on-demand machines leave what nothing rented leaves.
+      // Giving on-demand machines back has the cost of nothing rented.
       double& kept = row.on_demand[state * slacks_ + s];
       kept = std::min({kept, nothing.wait, nothing.spot});
       row.idle[state * slacks_ + s] = std::min({nothing.wait, nothing.spot, nothing.on_demand});
@@ -142,7 +141,7 @@ Holding RentingPlan::best(const Place& place) const {
   if (place.holding == Holding::kOnDemand)
     options.on_demand =
         on_demand_ + after(rows_[static_cast<std::size_t>(work) - 1].on_demand, state, slack);
-  // Rounding does not decide between what costs the same now and later.
+  // Rounding must not decide between equal costs now and later.
   const double spot = options.spot * (1 - kRounding);
   if (spot <= options.wait && spot <= options.on_demand) return Holding::kSpot;
   return options.wait <= options.on_demand ? Holding::kNothing : Holding::kOnDemand;

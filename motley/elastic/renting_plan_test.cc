@@ -19,7 +19,7 @@ TEST(RentingPlan, PaysSpotPricesWhereNothingIsEverLost) {
                                  Holding::kNothing, true, Seconds(0)};
   EXPECT_NEAR(plan.cost(there), 10, 1e-9);
   EXPECT_EQ(plan.best(there), Holding::kSpot);
-  // None is there and none comes: on demand, at 3 an hour.
+  // None is available and none comes: on demand, at 3 per hour.
   const RentingPlan::Place none{Seconds(10 * kHourOfWork), Seconds(5 * kHourOfWork)};
   EXPECT_NEAR(plan.cost(none), 30, 1e-9);
 }
@@ -35,9 +35,9 @@ TEST(RentingPlan, WaitsOnlyWhereSpotMachinesReturn) {
 }
 
 TEST(RentingPlan, AHazardCostsWhatWaitingAndOnDemandCost) {
-  // With a chance of loss and no return: of each hour of work, the expected cost is 1 while spot
-  // lasts and 3 behind it. Rate 0.5 an hour, 2 h of work: E[min(life, 2)] = (1 - e^-1) / 0.5
-  // = 1.264, so 1.264 + 3 (2 - 1.264) = 3.472. Losses count at the ends of cells of 1/80 h: 0.3 %.
+  // With losses and no return, an hour of work costs 1 while spot lasts and 3 after it. Rate 0.5
+  // per hour, 2 h of work: E[min(life, 2)] = (1 - e^-1) / 0.5 = 1.264, so 1.264 + 3 (2 - 1.264) =
+  // 3.472. Losses count at the ends of cells of 1/80 h: 0.3 %.
   const RentingPlan plan(kTerms, belief(0.5, 0), Seconds(2 * kHourOfWork),
                          Seconds(2 * kHourOfWork));
   const RentingPlan::Place there{Seconds(2 * kHourOfWork), Seconds(1 * kHourOfWork), Holding::kSpot,

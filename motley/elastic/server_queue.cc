@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::int64_t kMostMixtures = 1'000'000;
 
-/// Mixtures of workers are numbered: digit k of `index`, in base count + 1, says how many of kind
-/// k there are. `strides` are the weights of the digits; the last one is the number of mixtures.
+/// Numbers mixtures of workers: digit k of `index`, in base count + 1, is the number of kind k.
+/// `strides` are the digits' weights; the last one is the number of mixtures.
 std::vector<std::int64_t> strides_of(const std::vector<AsyncWorkers>& workers) {
   std::vector<std::int64_t> strides = {1};
   for (const AsyncWorkers& kind : workers)
@@ -40,7 +40,7 @@ Result<void> verify(const std::vector<AsyncWorkers>& workers, Seconds service,
   return {};
 }
 
-/// One worker's rate of each kind in a mixture, 0 for a kind that is absent.
+/// Returns one worker's rate of each kind in a mixture, 0 for an absent kind.
 std::vector<double> rates_in(std::int64_t mixture, const std::vector<AsyncWorkers>& workers,
                              Seconds service, const std::vector<std::int64_t>& strides,
                              const std::vector<double>& found) {
@@ -62,7 +62,7 @@ Result<ClusterSpeed> estimate_cluster_speed(const std::vector<AsyncWorkers>& wor
   std::vector<AsyncWorkers> kinds = workers;
   for (AsyncWorkers& kind : kinds) kind.step -= service - visit;
   const std::vector<std::int64_t> strides = strides_of(kinds);
-  std::vector<double> found = {0};  // workers at the server, of each mixture
+  std::vector<double> found = {0};  // workers at the server, by mixture
   ClusterSpeed speed{0, std::vector<double>(kinds.size(), 0.0)};
   for (std::int64_t mixture = 1; mixture < strides.back(); ++mixture) {
     speed.of_worker = rates_in(mixture, kinds, visit, strides, found);

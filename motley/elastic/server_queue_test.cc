@@ -12,8 +12,7 @@ double speed(const std::vector<AsyncWorkers>& workers, double service, std::int6
 }
 
 TEST(ServerQueue, FollowsTheRecursionOfEqualWorkers) {
-  // Away 2 s, service 1 s. n = 1: visit 1, 1 / 3, found 1/3. n = 2: visit 4/3, 2 / (10/3) = 0.6,
-  // found 0.8. n = 3: visit 1.8, 3 / 3.8.
+  // n = 1: visit 1, 1 / 3, found 1/3; n = 2: visit 4/3, 0.6, found 0.8; n = 3: visit 1.8, 3 / 3.8.
   EXPECT_NEAR(speed({{1, Seconds(3)}}, 1), 1.0 / 3, 1e-12);
   EXPECT_NEAR(speed({{2, Seconds(3)}}, 1), 0.6, 1e-12);
   EXPECT_NEAR(speed({{3, Seconds(3)}}, 1), 3 / 3.8, 1e-12);
@@ -25,8 +24,8 @@ TEST(ServerQueue, KindsThatAreIdenticalAreOneKind) {
 }
 
 TEST(ServerQueue, UnequalWorkersDelayEachOther) {
-  // One worker away 2 s, one away 4 s. Alone they find each other at the server 1/3 and 1/5 of the
-  // time: the first's visit takes 1 + 1/5 (step 3.2 s), the second's 1 + 1/3 (step 16/3 s).
+  // One worker away 2 s, one away 4 s. Each alone is at the server 1/3 and 1/5 of the time: the
+  // first's visit takes 1 + 1/5 (step 3.2 s), the second's 1 + 1/3 (step 16/3 s).
   const auto result = estimate_cluster_speed({{1, Seconds(3)}, {1, Seconds(5)}}, Seconds(1));
   ASSERT_TRUE(result.has_value());
   EXPECT_NEAR(result->of_worker[0], 1 / 3.2, 1e-12);
@@ -35,8 +34,7 @@ TEST(ServerQueue, UnequalWorkersDelayEachOther) {
 }
 
 TEST(ServerQueue, ServersShareTheWorkOfAStep) {
-  // Two servers of half a second: away 2 s, visit 0.5 s, alone 1 / 2.5. Two workers: found 0.2,
-  // visit 0.6, 2 / 2.6.
+  // Two servers of 0.5 s: away 2 s, visit 0.5 s, alone 1 / 2.5; two: found 0.2, visit 0.6, 2 / 2.6.
   EXPECT_NEAR(speed({{1, Seconds(3)}}, 1, 2), 0.4, 1e-12);
   EXPECT_NEAR(speed({{2, Seconds(3)}}, 1, 2), 2 / 2.6, 1e-12);
 }

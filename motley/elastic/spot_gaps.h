@@ -10,18 +10,17 @@
 
 namespace motley::elastic {
 
-/// When there were no spot machines in a zone, learned while it is seen: how soon there are some
-/// again.
+/// Learns how soon spot machines return to a zone, from the gaps without any.
 class SpotGaps {
  public:
-  /// From now on there are none, or some. Times do not go back.
+  /// Begins or ends a gap. Times do not decrease.
   void begin(Seconds now);
   void end(Seconds now);
-  /// Gaps over the time in them, with one of four hours before any is seen. That is long on
+  /// Returns gaps over the time in them, plus one of four hours as a prior. That is long on
   /// purpose: the mean rate of few gaps understates how long the next one may take.
   double returns_per_second(Seconds now) const;
 
-  /// {"gaps": [seconds], "gap_since": seconds or null}
+  /// Returns {"gaps": [seconds], "gap_since": seconds or null}.
   Json to_json() const;
   /// Usage error `policy.state`.
   static Result<SpotGaps> from_json(const Json& json, const std::string& where);

@@ -10,7 +10,6 @@ namespace {
 constexpr Seconds kNever{std::numeric_limits<double>::infinity()};
 constexpr std::size_t kFactors = 32;
 
-/// Age at which so much hazard has added up.
 Seconds age_of(const AgeHazard& hazard, double wanted) {
   for (std::size_t i = 0; i < hazard.ages.size(); ++i) {
     const bool is_last = i + 1 == hazard.ages.size();

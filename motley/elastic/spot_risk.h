@@ -9,23 +9,22 @@
 
 namespace motley::elastic {
 
-/// How machines of an offer are taken back: losses by age, times a factor that all of a kind in a
-/// zone share, which is one of `factors` (equally likely). On demand: never.
+/// How machines of an offer are revoked: losses by age, times a factor that all of a kind in a zone
+/// share, one of `factors` (equally likely). On demand: never.
 struct SpotRisk {
   AgeHazard hazard;
   std::vector<double> factors;
   Seconds limit;  ///< infinite: none
 
-  /// `place`: where in [0, 1) the factor is.
+  /// `place`: in [0, 1).
   double factor_at(double place) const {
     return factors[static_cast<std::size_t>(place * static_cast<double>(factors.size()))];
   }
-  /// From when it is rented until it is taken back; infinite: never. `drawn` in [0, 1): the share
-  /// of machines that are taken back earlier.
+  /// Returns the time until revocation (infinite: never), the `drawn` quantile, in [0, 1).
   Seconds life(double factor, double drawn) const;
 };
 
-/// As the offer says, or by what lifetimes say of its kind and zone.
+/// Returns the risk of the offer itself, or that of its kind and zone from lifetimes.
 SpotRisk risk_of(const Offer& offer, const LifetimeForecast& forecast);
 
 }  // namespace motley::elastic

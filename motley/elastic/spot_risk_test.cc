@@ -8,7 +8,7 @@ namespace motley::elastic {
 namespace {
 
 TEST(SpotRisk, ALifeIsTheQuantileOfItsDraw) {
-  // 1e-3 a second in the first 100 s, 2e-3 behind: exp(-0.1 - 2e-3 (t - 100)) are still there.
+  // 1e-3 per second in the first 100 s, then 2e-3: exp(-0.1 - 2e-3 (t - 100)) are still there.
   const SpotRisk risk{{{Seconds(0), Seconds(100)}, {1e-3, 2e-3}}, {0.5, 2}, Seconds(1000)};
   EXPECT_NEAR(risk.life(1, 1 - std::exp(-0.05)).value, 50, 1e-9);
   EXPECT_NEAR(risk.life(1, 1 - std::exp(-0.3)).value, 200, 1e-9);

@@ -9,21 +9,21 @@
 
 namespace motley::elastic {
 
-/// How long a machine takes from being asked for until it trains, and after which a lost one's
-/// replacement does: cold (rented, booted, loaded) or warm (it is there and has loaded).
+/// Time from the request of a machine, or of a lost one's replacement, until it trains: cold
+/// (rented, booted, loaded) or warm (present and loaded).
 struct StartTimes {
   Seconds cold{80}, warm{20};
   bool operator==(const StartTimes&) const = default;
 };
 
-/// A machine of a training that something has just happened to. Times count from now.
+/// A machine of a training after an event. Times count from now.
 struct MachineAhead {
   AvailabilityTrace availability;  ///< when it trains
   Seconds paid_from;               ///< a replacement is paid for while it starts
   double price_per_hour = 0;
 };
 
-/// A machine that is asked for now and trains after `start`.
+/// Returns a machine that is requested now and trains after `start`.
 MachineAhead replacement(Seconds start, double price_per_hour);
 
 struct LeftToDo {
@@ -31,12 +31,12 @@ struct LeftToDo {
   double cost = 0;
 };
 
-/// Time and cost until `steps` more steps are done (availability.h: speed is constant between
-/// events). Every machine is paid for until it leaves or all is done. Errors as `replay`; a usage
-/// error `elastic.left` where the steps are never done.
+/// Returns time and cost until `steps` more steps are done (availability.h: speed is constant
+/// between events). Every machine is paid for until it leaves or all is done. Errors as `replay`;
+/// usage error `elastic.left` where the steps are never done.
 ///
-/// Example: one machine does 5 steps/s, a replacement of it trains from 20 s on; 300 steps: 100 in
-/// 20 s, 200 at 10 steps/s: 40 s.
+/// Example: one machine does 5 steps/s, its replacement trains from 20 s on; 300 steps: 100 in 20
+/// s, 200 at 10 steps/s: 40 s.
 Result<LeftToDo> estimate_left(const std::vector<MachineAhead>& machines, double steps,
                                const std::function<double(const std::vector<std::size_t>&)>& speed);
 

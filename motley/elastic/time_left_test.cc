@@ -16,7 +16,7 @@ TEST(TimeLeft, CountsAReplacementFromWhenItTrainsAndPaysItFromWhenItIsAskedFor) 
   ASSERT_TRUE(warm.has_value());
   EXPECT_DOUBLE_EQ(warm->time.value, 40);
   EXPECT_DOUBLE_EQ(warm->cost, 0.8);
-  // Cold, the first has done all 300 steps after 60 s, before the other trains.
+  // Cold: the first has done all 300 steps after 60 s, before the other trains.
   const auto cold =
       estimate_left({{{}, Seconds(0), 36}, replacement(Seconds(80), 36)}, 300, five_of_each);
   EXPECT_DOUBLE_EQ(cold->time.value, 60);

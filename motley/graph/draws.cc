@@ -6,7 +6,7 @@
 namespace motley::graph {
 namespace {
 
-/// Without "aten::" and overload, sorted.
+/// Names without "aten::" and overload, sorted.
 constexpr auto kRandom = std::to_array<std::string_view>({
     "_fused_dropout",
     "_sample_dirichlet",
@@ -49,14 +49,14 @@ const T* given(const Op& op, std::size_t argument) {
   return argument < op.arguments.size() ? std::get_if<T>(&op.arguments[argument].value) : nullptr;
 }
 
-/// (x, p, draw) -> out, mask
+/// Checks (x, p, draw) -> out, mask.
 bool is_sound_dropout(const Op& op) {
   const double* p = given<double>(op, 1);
   return op.arguments.size() == 3 && op.outputs.size() == 2 && given<ValueId>(op, 0) != nullptr &&
          p != nullptr && *p >= 0 && *p <= 1;
 }
 
-/// (distribution, shape, dtype, draw) -> x
+/// Checks (distribution, shape, dtype, draw) -> x.
 bool is_sound_random(const Op& op) {
   const auto* distribution = given<std::string>(op, 0);
   return op.arguments.size() == 4 && op.outputs.size() == 1 && distribution != nullptr &&

@@ -8,21 +8,20 @@
 
 namespace motley::graph {
 
-/// Operators that draw random numbers. Those of ours draw by the number of the draw and the place
-/// of each element in the whole batch, so that any plan draws the same (docs/formats/graph.md).
+/// Operators that draw random numbers. Ours draw by the number of the draw and each element's
+/// position in the whole batch, so that any plan draws the same (docs/formats/graph.md).
 
-/// Is it one of ours: motley::dropout or motley::random?
+/// Returns whether it is one of ours: motley::dropout or motley::random.
 bool is_draw(const Op& op);
 
-/// The number of its draw, where one of ours has the arguments and results of its definition.
+/// Returns the draw's number, if one of ours has valid arguments and results.
 std::optional<std::int64_t> find_draw_number(const Op& op);
 
-/// Is it a draw of ours of which no device can have a part, as it is one of all elements: a
-/// permutation?
+/// Returns whether a draw of ours cannot be split because it concerns all elements: a permutation.
 bool draws_across(const Op& op);
 
-/// Does PyTorch's operator draw from a generator of its own, in place or not? By name, with or
-/// without overload. Graphs hold none: the exporter writes draws of ours in their place.
+/// Returns whether an operator of PyTorch draws from a generator, in place or not. By name, with or
+/// without overload. Graphs have none: the exporter replaces them by draws of ours.
 bool is_random(std::string_view op_name);
 
 }  // namespace motley::graph

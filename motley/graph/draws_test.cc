@@ -16,7 +16,6 @@ TEST(IsRandom, KnowsOperatorsWithAndWithoutOverload) {
     EXPECT_FALSE(is_random(name)) << name;
 }
 
-/// A graph of these operators on %0: f32[batch, 4].
 Result<Graph> graph_of(const std::string& ops) {
   return parse_graph(
       "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"

@@ -15,7 +15,6 @@
 
 namespace motley::graph {
 
-/// Where a value comes from.
 enum class ValueRole { kInput, kParameter, kBuffer, kConstant, kTangent, kActivation };
 
 /// A tensor of the step. Its shape may depend on named sizes.
@@ -23,7 +22,7 @@ struct Value {
   ValueRole role = ValueRole::kActivation;
   DType dtype = DType::kF32;
   std::vector<SizeExpr> shape;
-  std::string name;               ///< state_dict or argument name; "" for activations, tangent
+  std::string name;  ///< state_dict or argument name; "" for activations and the tangent
   std::vector<std::string> tied;  ///< further names of a parameter
   bool frozen = false;            ///< parameter that takes no gradient
   OpId producer;                  ///< none unless an activation
@@ -52,7 +51,7 @@ struct SymbolicArgument {
 
 enum class Direction { kForward, kBackward };
 
-/// An operator. Arguments follow its ATen schema, all of them, in order.
+/// An operator with all arguments of its ATen schema, in order.
 struct Op {
   std::string name;      ///< "aten::mm"
   std::string overload;  ///< "" for default
@@ -64,13 +63,12 @@ struct Op {
   std::optional<std::int64_t> sequence;
 
   bool operator==(const Op&) const = default;
-  /// "aten::mm" or "aten::add.Tensor".
   std::string full_name() const;
 };
 
 enum class OutputKind {
   kLoss,
-  kExtra,     ///< of a training step: what forward returns beside the loss, of no use to it
+  kExtra,     ///< of a training step: another result of forward, which training ignores
   kMetric,    ///< of a graph that evaluates: one number
   kGradient,  ///< of a training step
   kUpdate,    ///< of a training step: the new value of a buffer
@@ -79,7 +77,7 @@ struct Output {
   OutputKind kind = OutputKind::kExtra;
   ValueId value;
   ValueId of;        ///< parameter of a gradient, buffer of an update; else none
-  std::string name;  ///< what forward calls an extra output or a metric; "" where it has no name
+  std::string name;  ///< forward's name for an extra output or a metric; "" without one
 
   bool operator==(const Output&) const = default;
 };
@@ -113,10 +111,9 @@ void for_each_value(const SymbolicArguments& arguments, const Visit& visit) {
   }
 }
 
-/// Ids of all values with `role`, in order.
 std::vector<ValueId> values_with_role(const Graph& graph, ValueRole role);
 
-/// Bytes of a value at `sizes`; 0 for dtype none.
+/// Elements and bytes of a value at `sizes`; 0 for dtype none.
 std::int64_t value_elements(const Value& value, const Sizes& sizes);
 std::int64_t value_bytes(const Value& value, const Sizes& sizes);
 

@@ -18,7 +18,7 @@ bool is_word(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-/// Is `kind(word)` one of the keyword arguments of the format?
+/// Returns whether `kind(word)` is a keyword argument of the format.
 bool is_keyword(std::string_view kind, std::string_view word) {
   if (kind == "dtype") return word != "none" && find_dtype(word).has_value();
   if (kind == "layout") return word == "strided";
@@ -27,13 +27,13 @@ bool is_keyword(std::string_view kind, std::string_view word) {
          word == "preserve";
 }
 
-/// An integer too large for 64 bits must not pass for a float.
+/// Returns a float, but none for an integer too large for 64 bits.
 std::optional<double> find_written_float(std::string_view text) {
   const bool written_as_float = text.find_first_of(".en") != std::string_view::npos;
   return written_as_float ? find_float(text) : std::nullopt;
 }
 
-/// One pass over the lines. `rest_` is what is left of the present line.
+/// Parses in one pass over the lines. `rest_` is the rest of the current line.
 class GraphParser {
  public:
   explicit GraphParser(const std::string& name) : name_(name) {}
@@ -59,7 +59,7 @@ class GraphParser {
   }
 
  private:
-  /// Sections in the order they must have; an item moves to its section, never back.
+  /// Sections in their required order; an item moves to its section, never back.
   enum Section { kStart, kHeader, kSizes, kLeaves, kOps, kOutputs };
 
   tl::unexpected<Error> fail(std::string_view wanted) const { return fail(found(), wanted); }
@@ -68,7 +68,7 @@ class GraphParser {
                        fmt::format("{}:{}: found {}, wanted {}", name_, line_, found, wanted));
   }
 
-  /// What comes next, for messages: a word, or one character.
+  /// Returns the next word or character for messages.
   std::string found() const {
     if (rest_.empty()) return "the end of the line";
     std::size_t size = 1;
@@ -90,7 +90,6 @@ class GraphParser {
     rest_.remove_prefix(1);
     return true;
   }
-  /// Takes the longest word, or nothing.
   std::string_view word() {
     skip_blanks();
     const auto end = std::find_if_not(rest_.begin(), rest_.end(), is_word);
@@ -201,7 +200,7 @@ class GraphParser {
     return {};
   }
 
-  /// "%N:" where N is the next id.
+  /// Parses "%N:" where N is the next id.
   Result<void> define() {
     MOTLEY_RETURN_IF_ERROR(want('%'));
     const std::string_view before = rest_;
@@ -233,7 +232,7 @@ class GraphParser {
     return want(']');
   }
 
-  /// An expression up to the ',', ']' or ')' that does not belong to it.
+  /// Parses an expression up to the ',', ']' or ')' that ends it.
   Result<SizeExpr> expression() {
     skip_blanks();
     int depth = 0;
@@ -306,7 +305,7 @@ class GraphParser {
     return {};
   }
 
-  /// NAMESPACE::NAME or NAMESPACE::NAME.OVERLOAD.
+  /// Parses NAMESPACE::NAME or NAMESPACE::NAME.OVERLOAD.
   Result<void> parse_op_name(Op& op) {
     op.name = word();
     if (op.name.empty() || !rest_.starts_with("::")) return fail("an operator such as aten::mm");
@@ -322,7 +321,7 @@ class GraphParser {
     return {};
   }
 
-  /// Arguments up to the closing bracket, which is taken.
+  /// Parses arguments up to and including the closing bracket.
   Result<SymbolicArguments> arguments(char close, int depth) {
     SymbolicArguments list;
     if (eat(close)) return list;
@@ -402,7 +401,6 @@ class GraphParser {
     return fail(kWanted);
   }
 
-  /// "(REAL, IMAGINARY)"
   Result<SymbolicArgument> complex_number() {
     ComplexArgument made;
     MOTLEY_RETURN_IF_ERROR(want('('));
@@ -422,7 +420,7 @@ class GraphParser {
     return *value;
   }
 
-  /// "%N" of a value defined on a line above.
+  /// Parses "%N" of a value defined on an earlier line.
   Result<ValueId> reference() {
     const std::string_view before = rest_;
     MOTLEY_RETURN_IF_ERROR(want('%'));
@@ -468,7 +466,7 @@ class GraphParser {
     return {};
   }
 
-  /// `of "NAME"`.
+  /// Parses `of "NAME"`.
   Result<ValueId> owner(const std::map<std::string, ValueId>& known, std::string_view what) {
     if (!eat_word("of")) return fail("'of'");
     MOTLEY_ASSIGN(const std::string name, quoted(fmt::format("the quoted name of a {}", what)));

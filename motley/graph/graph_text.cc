@@ -57,7 +57,7 @@ void append_arguments(std::string& text, const SymbolicArguments& arguments) {
   }
 }
 
-/// Appends each alternative of an argument in its text form.
+/// Appends each kind of argument in its text form.
 struct ArgumentPrinter {
   std::string& text;
 

@@ -76,7 +76,6 @@ std::string replaced(std::string_view from, std::string_view to) {
   return text.replace(at, from.size(), to);
 }
 
-/// The message after replacing `from` in kSmall.
 std::string message_of(std::string_view from, std::string_view to) {
   const auto graph = parse_graph(replaced(from, to), "m");
   return graph ? "parsed" : graph.error().message;
@@ -226,7 +225,7 @@ TEST(VerifyGraph, NamesEachViolation) {
             "m: two outputs have the name \"y\"");
 }
 
-/// Faults that the text cannot express, made in the plain data.
+/// Tests faults that the text cannot express.
 TEST(VerifyGraph, ChecksGraphsThatWereBuiltInCode) {
   const Graph good = *parse_graph(kSmall, "m");
   Graph graph = good;
@@ -269,7 +268,7 @@ TEST(SymbolicArgument, EqualityTreatsNanAsItself) {
             "[nan, none]");
 }
 
-/// Random graphs that verify: leaves, then operators over what is there.
+/// Makes random graphs that verify: leaves, then operators over existing values.
 class RandomGraph {
  public:
   Graph make() {
@@ -395,7 +394,7 @@ RC_GTEST_PROP(GraphText, ReadsBackWhatItPrints, ()) {
   RC_ASSERT(print_graph(*back) == text);
 }
 
-/// Damaged text gives a graph or a message, never anything else, and what it gives prints again.
+/// Damaged text gives an error or a graph that prints and parses again.
 RC_GTEST_PROP(GraphText, SurvivesDamage, ()) {
   std::string text(kSmall);
   for (int i = *rc::gen::inRange(1, 4); i > 0; --i) {

@@ -16,15 +16,15 @@ namespace {
 
 constexpr std::size_t kNone = kNoLayer;
 
-/// Has the path others of these below it?
+/// Returns whether other layers are below this path.
 bool has_below(const std::string& path, const std::vector<Layer>& layers) {
   return std::any_of(layers.begin(), layers.end(), [&](const Layer& other) {
     return other.path.size() > path.size() && other.path.starts_with(path + ".");
   });
 }
 
-/// Of a parameter "model.layers.3.attn.weight" the layer "model.layers.3", of
-/// "features.5.26.block.0.weight" "features.5.26", of "model.head.weight" "model.head".
+/// Returns the layer of a parameter: "model.layers.3" for "model.layers.3.attn.weight",
+/// "features.5.26" for "features.5.26.block.0.weight", "model.head" for "model.head.weight".
 std::string layer_of_name(const std::string& name) {
   std::size_t begin = 0, numbered = 0;  // end of the path
   while (begin < name.size()) {
@@ -42,8 +42,8 @@ std::string layer_of_name(const std::string& name) {
   return dot == std::string::npos ? name : name.substr(0, dot);
 }
 
-/// Where the graph says less of an operator's module than the parameter that it reads, as where
-/// modules were called under autocast: the layer of that; "" elsewhere.
+/// Returns the layer of the parameter that an operator reads, if it is more precise than the
+/// operator's module, as for modules called under autocast; else "".
 std::string layer_by_parameter(const Graph& graph, const Op& op) {
   std::string path;
   for_each_value(op.arguments, [&](ValueId value) {
@@ -53,9 +53,9 @@ std::string layer_by_parameter(const Graph& graph, const Op& op) {
   return op.module.empty() || path.starts_with(op.module + ".") ? path : "";
 }
 
-/// By operator the layer of its module, in the order of the forward pass; kNone: of no module. What
-/// is beside the layers of one module (an embedding and a head around the blocks of "model") is a
-/// layer for each module.
+/// Returns each operator's layer by module, in the order of the forward pass; kNone without a
+/// module. Operators beside a module's layers (embedding and head of "model") form a layer per
+/// module.
 std::vector<std::size_t> find_modules(const Graph& graph, LayerChain& chain) {
   std::map<std::string, std::vector<OpId>> groups;
   const std::vector<Layer> layers = find_layers(graph);
@@ -88,7 +88,6 @@ std::vector<std::size_t> find_modules(const Graph& graph, LayerChain& chain) {
   return of;
 }
 
-/// Finds the layers of operators, one pass over the graph after the other.
 class Chaining {
  public:
   Chaining(const Graph& graph, const std::vector<std::size_t>& modules,
@@ -101,7 +100,7 @@ class Chaining {
     join_readers();
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (is_forward(i) && of_[i] == kNone) of_[i] = 0;
-    follow_operands();  // some of those stand further behind now
+    follow_operands();  // some of them are in later layers now
     put_off();
     place_backward(graph_, modules_, of_);
   }
@@ -113,7 +112,7 @@ class Chaining {
     return producer.is_none() ? kNone : of_[producer.index()];
   }
 
-  /// Forward: not before what it reads.
+  /// Moves forward operators to the layers of what they read, if later.
   void follow_operands() {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
       if (!is_forward(i)) continue;
@@ -125,8 +124,8 @@ class Chaining {
     }
   }
 
-  /// What is made of parameters alone (a weight as autocast reads it) belongs to its first reader:
-  /// so of a weight of two layers each has what it makes of it, and its part of the gradient.
+  /// Gives operators on parameters alone (a weight cast by autocast) to their first reader, so that
+  /// each layer of a tied weight has its own cast and its part of the gradient.
   void join_users() {
     std::vector<char> is_made(graph_.ops.size(), 0);
     for (std::size_t i = 0; i < is_made.size(); ++i) {
@@ -153,7 +152,7 @@ class Chaining {
     }
   }
 
-  /// What is of no module and reads sources alone, or only such, belongs to its first reader.
+  /// Gives operators of no module that read only sources, or such operators, to their first reader.
   void join_readers() {
     std::vector<char> is_free(graph_.ops.size(), 0);
     for (std::size_t i = 0; i < is_free.size(); ++i) is_free[i] = of_[i] == kNone ? 1 : 0;
@@ -167,8 +166,8 @@ class Chaining {
     }
   }
 
-  /// By operator: where one of no module would be first read if those of its layer in between
-  /// moved, too; `readers` by value.
+  /// Returns, by operator without a module, the first layer that would read it if others of its
+  /// layer in between moved too. `readers` is by value.
   std::vector<std::size_t> find_latest(const std::vector<std::vector<std::size_t>>& readers) const {
     std::vector<std::size_t> latest(of_);
     for (std::size_t i = graph_.ops.size(); i-- > 0;) {
@@ -182,7 +181,7 @@ class Chaining {
     return latest;
   }
 
-  /// Does it read one value that others made, and nothing else of them?
+  /// Returns whether an operator reads exactly one value made by another operator.
   bool reads_one(std::size_t op) const {
     std::set<ValueId> made;
     for_each_value(graph_.ops[op].arguments, [&](ValueId value) {
@@ -191,9 +190,9 @@ class Chaining {
     return made.size() == 1;
   }
 
-  /// Forward operators of no module move to their first reader where less passes between layers
-  /// then: what is read there of the layer before anyway (a residual) need not come as a norm's and
-  /// three casts, too; nor what all layers of a decoder read of an encoder as a cast for each.
+  /// Moves forward operators without a module to their first reader if that reduces what passes
+  /// between layers: a value that the reader's layer receives anyway (a residual) need not be sent
+  /// again as a norm's and three casts, nor an encoder's result as one cast per layer of a decoder.
   void put_off() {
     std::vector<std::vector<std::size_t>> readers(graph_.values.size());
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
@@ -216,7 +215,7 @@ class Chaining {
       return sum;
     };
     const std::vector<std::size_t> latest = find_latest(readers);
-    // Of a value: do all that may move and read nothing else pass on more than it is?
+    // Whether all movable operators that read only this value pass on more than it.
     std::vector<char> is_known(graph_.values.size(), 0), is_less(graph_.values.size(), 0);
     const auto is_less_than_readers = [&](ValueId value) {
       if (std::exchange(is_known[value.index()], 1) != 0) return is_less[value.index()] != 0;
@@ -254,8 +253,8 @@ class Chaining {
   std::vector<std::size_t>& of_;
 };
 
-/// Gradients of one value from two readers are added up where both are: one is passed on to the
-/// layer before, not two.
+/// Returns whether an operator sums the gradients of a value's two readers. It belongs to their
+/// layer, so that one gradient is passed to the layer before, not two.
 bool adds_gradients(const Graph& graph, const Op& op) {
   bool all = op.full_name() == "aten::add.Tensor";
   for_each_value(op.arguments, [&](ValueId value) {

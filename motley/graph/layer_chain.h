@@ -9,10 +9,9 @@
 
 namespace motley::graph {
 
-/// The step as a chain of layers (find_layers), so that it can be cut into stages anywhere between
-/// two of them: what the forward pass reads comes from its own layer or those before, gradients
-/// from its own or those behind. Where modules are used out of their order an operator is in the
-/// first layer in which that holds.
+/// The step as a chain of layers (find_layers) that can be cut into stages between any two: the
+/// forward pass reads only from its own and earlier layers, gradients come from their own and later
+/// ones. If modules are used out of order, an operator is in the first layer for which this holds.
 struct LayerChain {
   std::vector<std::string> names;  ///< by layer
   std::vector<std::size_t> of_op;  ///< by operator: its layer
@@ -20,8 +19,8 @@ struct LayerChain {
 LayerChain find_layer_chain(const Graph& graph);
 
 inline constexpr std::size_t kNoLayer = std::numeric_limits<std::size_t>::max();
-/// Puts backward operators, by those of the forward pass in `of_op`: where the operator is whose
-/// gradient it is, by autograd's numbers, or else its module's forward pass, and not behind the
+/// Places backward operators by the forward ones in `of_op`: in the layer of the operator whose
+/// gradient it is (by autograd's numbers), else of its module's forward pass, but not after the
 /// gradients that it reads. `modules`: by operator the layer of its module, or kNoLayer.
 void place_backward(const Graph& graph, const std::vector<std::size_t>& modules,
                     std::vector<std::size_t>& of_op);

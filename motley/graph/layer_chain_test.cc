@@ -22,8 +22,7 @@ TEST(LayerChain, LayersInTheOrderOfTheForwardPass) {
               ::testing::ElementsAre("net.0", "net.1", "net.2", "net.3", "net.4", "net.5"));
 }
 
-// What makes it a chain: the forward pass reads from its own layer and those before, and gradients
-// come from its own and those behind.
+// The forward pass reads from its own and earlier layers, gradients come from own and later ones.
 TEST(LayerChain, NothingReadsAgainstTheChain) {
   for (const char* name : {"mlp", "gpt"}) {
     SCOPED_TRACE(name);
@@ -47,7 +46,7 @@ TEST(LayerChain, NothingReadsAgainstTheChain) {
   }
 }
 
-// Embedding and head beside the blocks are layers of their own; the head's gradients come first.
+// Embedding and head beside the blocks are separate layers; the head's gradients come first.
 TEST(LayerChain, WhatIsBesideTheBlocksIsApart) {
   const char* const text =
       "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
@@ -65,8 +64,8 @@ TEST(LayerChain, WhatIsBesideTheBlocksIsApart) {
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 2, 3, 3, 3, 2, 0));
 }
 
-// Where only parameters say the layers: the norm before the next layer's scale is there, too, and
-// gradients are added up where they are made, so that one tensor goes each way.
+// Only parameters give the layers. The norm before the next layer's scale is in that layer and
+// gradients are summed where they are made, so one tensor goes each way.
 TEST(LayerChain, LayersGiveEachOtherOneTensor) {
   const char* const text =
       "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
@@ -87,8 +86,7 @@ TEST(LayerChain, LayersGiveEachOtherOneTensor) {
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0));
 }
 
-// Where modules were called under autocast the graph knows the outermost alone; parameters' names
-// say more.
+// Under autocast the graph knows only the outermost module; parameter names are more precise.
 TEST(LayerChain, ParametersSayWhatModulesDoNot) {
   const char* const text =
       "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
@@ -102,8 +100,7 @@ TEST(LayerChain, ParametersSayWhatModulesDoNot) {
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 0, 1, 1));
 }
 
-// The embedding's weight, cast for the head: the cast is the head's, and so is the gradient that it
-// passes on.
+// The embedding's weight, cast for the head: the cast and its gradient belong to the head.
 TEST(LayerChain, WhatALayerMakesOfATiedWeightIsItsOwn) {
   const char* const text =
       "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
@@ -122,8 +119,8 @@ TEST(LayerChain, WhatALayerMakesOfATiedWeightIsItsOwn) {
   EXPECT_THAT(chain.of_op, ::testing::ElementsAre(0, 1, 1, 1, 1, 1));
 }
 
-// An encoder's result, cast for each of three layers behind it and seen as rows there: 16 bytes a
-// sample pass on once, not 24 as casts.
+// An encoder's result, cast for each of three later layers and seen as rows there: it passes on
+// once with 16 bytes per sample, not as casts of 24.
 TEST(LayerChain, WhatManyLayersCastPassesOnAsItIs) {
   std::string text =
       "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
@@ -144,8 +141,8 @@ TEST(LayerChain, WhatManyLayersCastPassesOnAsItIs) {
   EXPECT_THAT(chain_of(text).of_op, ::testing::ElementsAre(0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 2, 3, 3));
 }
 
-// What the first layer gives is read behind by a sum; its casts for two products are made there,
-// too. A cast of what nobody else reads is made where it is half as large to send.
+// A later sum reads the first layer's result, so its casts for two products are made there too. A
+// cast of a value without other readers is made before sending, where it halves the bytes.
 TEST(LayerChain, LittlePassesBetweenLayers) {
   const std::string cast =
       " = aten::_to_copy(%3, dtype(bf16), none, none, none, false, none) fwd \"\"\n";

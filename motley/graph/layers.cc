@@ -24,7 +24,7 @@ void for_each_numbered(std::string_view path, const Visit& visit) {
   }
 }
 
-/// Parents with at least two numbered children.
+/// Finds parents with at least two numbered children.
 std::set<std::string_view> find_stacks(const Graph& graph) {
   std::map<std::string_view, std::set<std::string_view>> children;
   for (const Op& op : graph.ops) {

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// A chain of one operator per module path over one parameter.
+/// Makes a chain of one operator per module path over one parameter.
 Graph chain(const std::vector<std::string>& modules) {
   std::string text =
       "motley.graph/1\nname \"chain\"\nsize batch 1 8\ninput %0: f32[batch] \"x\"\n"
@@ -48,7 +48,7 @@ TEST(FindLayers, GroupsALoneNumberedChildWithItsFirstComponent) {
 TEST(FindLayers, TakesTheOutermostStack) {
   EXPECT_THAT(paths({"stage.0.block.0", "stage.0.block.1", "stage.1.block.0"}),
               ElementsAre("stage.0: 0 1", "stage.1: 2"));
-  // "stage" has one numbered child only, so its blocks are the layers.
+  // "stage" has only one numbered child, so its blocks are the layers.
   EXPECT_THAT(paths({"stage.0.block.0", "stage.0.block.1.fc"}),
               ElementsAre("stage.0.block.0: 0", "stage.0.block.1: 1"));
 }

@@ -61,7 +61,7 @@ Result<Model> make_model(std::string_view text, const std::string& path) {
 Result<Model> read_model(const std::string& path) {
   MOTLEY_ASSIGN(const MappedFile file, MappedFile::open(path));
   const std::string_view bytes = file.text();
-  // A comment may come first; no safetensors header starts with '#', it would be too long.
+  // A comment may come first; a safetensors header starting with '#' would be too long.
   if (bytes.starts_with(kTextStart) || bytes.starts_with('#')) return make_model(bytes, path);
   MOTLEY_ASSIGN(Safetensors weights, Safetensors::open(path));
   const auto text = weights.metadata().find("motley.graph");

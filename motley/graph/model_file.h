@@ -8,18 +8,15 @@
 
 namespace motley::graph {
 
-/// A model as read from disk: the graph, and the weights unless the file is graph-only or plain
-/// text.
+/// A model as read from disk: its graph, and its weights if the file has them.
 struct Model {
   Graph graph;
-  /// Of the forward pass in eval mode, with metrics; its parameters, buffers and constants are the
-  /// same tensors. Null in a file without one.
+  /// The forward pass in eval mode, with metrics and the same parameters and buffers; null: none.
   std::shared_ptr<const Graph> evaluation;
-  /// Tensors under state_dict names, mapped; null without. Models that differ in their graph share
-  /// them.
+  /// Tensors under state_dict names, mapped; null without. Models with different graphs share them.
   std::shared_ptr<const Safetensors> weights;
   std::string hash;    ///< hash_hex of the graph's text: identifies the model
-  std::string source;  ///< what the exporter's command line was given; "": it is not known
+  std::string source;  ///< argument of the exporter's command line; "": unknown
 };
 
 /// Reads a model file or a graph's text form. Checks that every parameter, buffer and constant has

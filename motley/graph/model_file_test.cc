@@ -23,7 +23,7 @@ class ReadModelTest : public ::testing::Test {
  protected:
   void TearDown() override { ::unlink(path_.c_str()); }
 
-  /// A model file with tensors w, v and the constant, as `shape` and `dtype` say for v.
+  /// Returns the message for a model file whose v has this `shape`, `dtype` and contents.
   std::string message_of(DType dtype, std::vector<std::int64_t> shape, std::string_view bytes) {
     const std::vector<NamedTensor> tensors = {
         {"w", {DType::kF32, {2}, std::as_bytes(std::span("01234567", 8))}},
@@ -57,7 +57,7 @@ TEST_F(ReadModelTest, ReadsGraphOnlyFilesAndPlainText) {
   ASSERT_TRUE(text) << text.error().message;
   EXPECT_FALSE(text->weights);
   EXPECT_EQ(text->graph, graph_only->graph);
-  // The hash is of the canonical text, so remarks do not change it.
+  // The hash is of the canonical text, so comments do not change it.
   EXPECT_EQ(text->hash, graph_only->hash);
 }
 

@@ -5,7 +5,7 @@ namespace motley::graph {
 bool is_wanted(const Output& output) { return output.kind != OutputKind::kExtra; }
 
 void Reach::close() {
-  // Operators stand after those that they depend on, so one pass is enough.
+  // Operators follow those that they depend on, so one pass is enough.
   for (std::size_t i = marked_.size(); i-- > 0;)
     if (marked_[i])
       for_each_value(graph_.ops[i].arguments, [&](ValueId value) { mark_producer(value); });

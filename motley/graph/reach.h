@@ -7,16 +7,16 @@
 
 namespace motley::graph {
 
-/// Is the output of use to training? Extra ones are not.
+/// Returns whether training needs the output, which is true of all but extra ones.
 bool is_wanted(const Output& output);
 
-/// Marks every operator that a value depends on.
+/// Marks every operator that some values depend on.
 class Reach {
  public:
   explicit Reach(const Graph& graph) : graph_(graph), marked_(graph.ops.size(), 0) {}
 
   void add(ValueId value) { mark_producer(value); }
-  /// Follows the marks backwards. O(graph).
+  /// Propagates the marks backwards. O(graph).
   void close();
   bool holds(std::size_t op) const { return marked_[op] != 0; }
   const std::vector<char>& marks() const { return marked_; }
@@ -27,7 +27,7 @@ class Reach {
   std::vector<char> marked_;  // by operator
 };
 
-/// The operators that a wanted output depends on.
+/// Returns the operators that a wanted output depends on.
 Reach find_live(const Graph& graph);
 
 }  // namespace motley::graph

@@ -23,7 +23,7 @@ class Shortening {
     }
   }
 
-  /// None where there is nothing to leave out.
+  /// Returns none if nothing can be left out.
   std::optional<ShortGraph> run(std::size_t kept) {
     find_run();
     if (last_ + 1 - first_ <= kept) return std::nullopt;
@@ -40,7 +40,6 @@ class Shortening {
   std::size_t layer_of(OpId op) const { return chain_.of_op[op.index()]; }
   bool is_left_out(std::size_t layer) const { return layer >= gap_ && layer < gap_ + left_out_; }
 
-  /// The longest run of which each layer is like the one before.
   void find_run() {
     std::size_t first = 0;
     for (std::size_t l = 1; l <= ops_.size(); ++l) {
@@ -53,7 +52,6 @@ class Shortening {
     }
   }
 
-  /// Is a layer like the next one?
   bool are_identical(std::size_t layer) {
     const std::vector<std::size_t>&one = ops_[layer], &next = ops_[layer + 1];
     if (one.size() != next.size() || one.empty()) return false;
@@ -87,7 +85,7 @@ class Shortening {
     return true;
   }
 
-  /// Of what the layer and the next one read at the same place.
+  /// Compares what the layer and the next one read at the same position.
   bool are_identical(ValueId value, ValueId next, std::size_t layer) {
     if (value == next) return true;
     if (!is_like(graph_.value(value), graph_.value(next))) return false;
@@ -96,7 +94,7 @@ class Shortening {
       return by.is_none() && next_by.is_none() &&
              partners_.try_emplace(value, next).first->second == next;
     if (layer_of(by) + 1 != layer_of(next_by)) return false;
-    // The run's first and last layers are beside others, of which only that matters.
+    // Outside the run only the positions in adjacent layers matter, for its first and last layer.
     const std::size_t size = ops_[layer].size();
     return ops_[layer_of(by)].size() != size || ops_[layer_of(next_by)].size() != size ||
            (place_[by.index()] == place_[next_by.index()] &&
@@ -109,7 +107,7 @@ class Shortening {
                                     outputs.begin());
   }
 
-  /// Sources that only layers in the gap read are left out with them.
+  /// Leaves out sources that only layers in the gap read.
   void choose_values() {
     std::vector<char> is_read(graph_.values.size(), 0), is_kept(graph_.values.size(), 0);
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
@@ -135,7 +133,7 @@ class Shortening {
     }
   }
 
-  /// What a reader in a layer reads in place of a value: what has its place as far beyond the gap.
+  /// Returns what a reader reads in place of a value: the value at its position beyond the gap.
   ValueId find_value(ValueId value, std::size_t reader) const {
     const OpId by = graph_.value(value).producer;
     if (has_[value.index()] != 0) return made_.of_value[value.index()];
@@ -163,7 +161,6 @@ class Shortening {
     return true;
   }
 
-  /// Producers are those of the whole graph until their operators are there.
   bool is_later(OpId by) const { return made_.of_op[by.index()].is_none(); }
 
   bool add_ops() {
@@ -187,7 +184,7 @@ class Shortening {
     return true;
   }
 
-  /// What is a layer's own goes with it; the loss must be there.
+  /// Outputs of a layer are left out with it; the loss must remain.
   bool add_outputs() {
     for (Output output : graph_.outputs) {
       const bool is_here = has_[output.value.index()] != 0;
@@ -201,7 +198,7 @@ class Shortening {
     return true;
   }
 
-  /// The layer before the gap stands for all in it.
+  /// Lets the layer before the gap represent all layers in it.
   void stand_in() {
     for (std::size_t l = 0; l < ops_.size(); ++l) {
       made_.of_layer.push_back(is_left_out(l) ? gap_ - 1 : l);
@@ -234,9 +231,9 @@ class Shortening {
   const Graph& graph_;
   const LayerChain& chain_;
   std::vector<std::vector<std::size_t>> ops_;  // by layer
-  std::vector<std::size_t> place_;             // by operator: in its layer
+  std::vector<std::size_t> place_;             // by operator: position in its layer
   std::size_t first_ = 0, last_ = 0;           // layers of the run
-  std::size_t gap_ = 0, left_out_ = 0;         // layers from, how many
+  std::size_t gap_ = 0, left_out_ = 0;         // first layer and number of layers
   std::map<ValueId, ValueId> partners_;        // sources of a layer: those of the next one
   std::vector<char> has_;                      // by value: is it in the short graph?
   ShortGraph made_;

@@ -8,22 +8,22 @@
 
 namespace motley::graph {
 
-/// A graph without most of its repeated layers, for what is the same in each of them: of the
-/// longest run of layers of a chain that are identical (equal operators and shapes, between the
-/// same places of their own layer, of the ones beside it or of what all of them read) a few are
-/// kept, the first ones and the last. The one before the gap stands for those that were left out.
+/// A graph without most of its repeated layers, for results that are equal in each. Of the longest
+/// run of identical layers (equal operators and shapes, between the same positions of their own
+/// layer, an adjacent one or values that all of them read) only the first few and the last are
+/// kept. The layer before the gap represents those left out.
 struct ShortGraph {
   Graph graph;
-  std::vector<OpId> of_op;            ///< by operator of the whole graph: what stands for it
-  std::vector<ValueId> of_value;      ///< the same of values; none: nothing does (extra outputs)
-  std::vector<std::size_t> of_layer;  ///< by layer of the whole graph: which of its layers does
+  std::vector<OpId> of_op;            ///< by operator of the whole graph: its representative
+  std::vector<ValueId> of_value;      ///< the same for values; none for some extra outputs
+  std::vector<std::size_t> of_layer;  ///< by layer of the whole graph: its representative
   std::vector<OpId> whole_op;         ///< by operator of `graph`: itself in the whole graph
-  std::vector<double> op_count;       ///< by operator of `graph`: for how many it stands
-  std::vector<double> value_count;    ///< by value of `graph`: for how many it stands
-  std::size_t left_out = 0;           ///< layers; 0: it is the whole graph
+  std::vector<double> op_count;       ///< by operator of `graph`: how many it represents
+  std::vector<double> value_count;    ///< by value of `graph`: how many it represents
+  std::size_t left_out = 0;           ///< layers; 0: this is the whole graph
 };
 
-/// Keeps `kept` >= 2 layers of the run, where it has more. O(graph).
+/// Keeps `kept` >= 2 layers of a longer run. O(graph).
 ShortGraph shorten(const Graph& graph, const LayerChain& chain, std::size_t kept);
 
 }  // namespace motley::graph

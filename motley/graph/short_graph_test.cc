@@ -10,10 +10,10 @@
 namespace motley::graph {
 namespace {
 
-/// Layers w_l * x + shared, and back, as autograd has them.
+/// Makes layers w_l * x + shared and their backward pass, as autograd orders them.
 Graph layers_of(int layers) {
   std::string text = "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n";
-  const int from = layers + 1;  // the first operator's value
+  const int from = layers + 1;  // value of the first operator
   for (int l = 0; l < layers; ++l) text += fmt::format("param %{}: f32[4] \"h.{}.w\"\n", l + 1, l);
   text += fmt::format("tangent %{}: f32[]\n", from);
   int value = from + 1;
@@ -48,8 +48,8 @@ Graph renamed(Graph graph) {
   return graph;
 }
 
-// The first layer reads an input, so the other five are identical; of which three are kept: only
-// names tell them from a graph of four layers.
+// The first layer reads an input, so the other five are identical. Keeping three of them gives a
+// graph of four layers with other names.
 TEST(ShortGraph, IsTheGraphOfFewerLayers) {
   const Graph graph = layers_of(6);
   const ShortGraph made = shorten(graph, find_layer_chain(graph), 3);
@@ -61,7 +61,7 @@ TEST(ShortGraph, IsTheGraphOfFewerLayers) {
   EXPECT_TRUE(parse_graph(print_graph(made.graph), "short"));
 }
 
-// h.2 stands for h.3 and h.4; what is beside the layers for itself.
+// h.2 represents h.3 and h.4.
 TEST(ShortGraph, TheLayerBeforeTheGapStandsForThoseInIt) {
   const Graph graph = layers_of(6);
   const LayerChain chain = find_layer_chain(graph);

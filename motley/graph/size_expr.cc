@@ -66,7 +66,7 @@ std::int64_t multiply(std::int64_t a, std::int64_t b) {
 std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
   if (b == 0) return 0;
   if (b == -1) return negate(a);
-  // As in Python, from where the expressions come: towards minus infinity, not towards 0.
+  // Rounds towards minus infinity as in Python, where the expressions come from.
   const bool round_down = a % b != 0 && (a < 0) != (b < 0);
   return a / b - (round_down ? 1 : 0);
 }
@@ -128,13 +128,13 @@ Number apply(Code code, const Number& a, const Number& b) {
     return apply(code, *left, *right);
   }
   const double x = as_double(a), y = as_double(b);
-  // The chosen one keeps its type, as in Python.
+  // The chosen operand keeps its type, as in Python.
   if (code == Code::kMax) return y > x ? b : a;
   if (code == Code::kMin) return y < x ? b : a;
   return apply(code, x, y);
 }
 
-/// How tightly the text of a term holds together.
+/// Binding strength of a term's text.
 enum Precedence { kSum = 1, kProduct = 2, kUnary = 3, kAtom = 4 };
 
 struct Term {
@@ -180,7 +180,7 @@ void append_binary(Code code, Term& left, Term right) {
     left.text = fmt::format("{}({}, {})", op.text, left.text, right.text);
   } else {
     parenthesize_below(op.precedence, left);
-    // On the right one level tighter: a - (b - c) is not a - b - c.
+    // One level tighter on the right: a - (b - c) is not a - b - c.
     parenthesize_below(op.precedence + 1, right);
     left.text += op.text;
     left.text += right.text;
@@ -223,7 +223,7 @@ struct SizeExpr::Node {
   }
 };
 
-/// Recursive descent over the text; emits postfix steps and folds constants as it goes.
+/// Parses by recursive descent; emits postfix steps and folds constants.
 class SizeExprParser {
  public:
   explicit SizeExprParser(std::string_view text) : text_(text) {}
@@ -262,7 +262,7 @@ class SizeExprParser {
     at_ += token.size();
     return true;
   }
-  /// Notes what was wanted at the present place; false, so that parsing stops.
+  /// Records what was wanted here. Returns false, so that parsing stops.
   bool want(std::string wanted) {
     wanted_ = std::move(wanted);
     return false;
@@ -280,8 +280,7 @@ class SizeExprParser {
     return true;
   }
 
-  /// Applies a binary operator to the last two operands. An operand that ends in a constant is that
-  /// constant, because steps are in postfix order.
+  /// Applies a binary operator to the last two operands. An operand that ends in a constant is one.
   bool emit_binary(Code code) {
     Step& last = steps_.back();
     const bool constant = last.code == Code::kConstant;
@@ -293,8 +292,7 @@ class SizeExprParser {
     }
     if (code == Code::kAdd || code == Code::kSubtract) {
       const Code opposite = code == Code::kAdd ? Code::kSubtract : Code::kAdd;
-      // x + -3 is x - 3: equal expressions have one text, by which graphs and profiles are
-      // compared.
+      // x + -3 is x - 3: equal expressions have one text, their identity in graphs and profiles.
       if (constant && last.value < 0 && last.value != kSmallest) {
         last.value = -last.value;
         return emit({opposite});
@@ -434,7 +432,7 @@ bool SizeExpr::operator==(const SizeExpr& other) const {
 std::int64_t SizeExpr::evaluate_integer(const Sizes& sizes) const {
   if (node_ == nullptr) return constant_;
   MOTLEY_CHECK(node_->integer);
-  std::int64_t stack[kMaxSteps];  // not initialised: most expressions have one to three steps
+  std::int64_t stack[kMaxSteps];  // uninitialised: most expressions have one to three steps
   std::size_t size = 0;
   for (const Step& step : node_->steps) {
     if (step.code == Code::kConstant) {

@@ -19,8 +19,8 @@ using Sizes = std::map<std::string, std::int64_t, std::less<>>;
 /// An integer, or a float where `/` was used.
 using Number = std::variant<std::int64_t, double>;
 
-/// An arithmetic expression over named sizes: integers, names, + - * // / %, max, min.
-/// Immutable and cheap to copy. Grammar and canonical text: docs/formats/graph.md.
+/// An arithmetic expression over named sizes: integers, names, + - * // / %, max, min. Immutable
+/// and cheap to copy. Grammar and canonical text: docs/formats/graph.md.
 ///
 ///   parse_size_expr("batch*4+1") evaluated at batch=2 is 9; its text is "batch*4+1".
 class SizeExpr {
@@ -30,18 +30,17 @@ class SizeExpr {
   static SizeExpr symbol(std::string name);
 
   bool is_constant() const;
-  /// Is its value an integer at all sizes? True unless `/` occurs.
+  /// Returns whether its value is an integer at all sizes: true unless `/` occurs.
   bool is_integer() const;
-  /// Does a named size occur in it?
   bool depends_on(std::string_view name) const;
-  /// The named sizes that occur, each once, in order of first occurrence.
+  /// Returns the named sizes that occur, each once, in order of first occurrence.
   std::vector<std::string> symbols() const;
-  /// Value at `sizes`; every name in the expression must be there (checked by verify before).
-  /// Division by zero gives 0 for // and %, IEEE for /. Integers saturate instead of overflowing.
+  /// Returns the value at `sizes`, which must contain every name (verified before). Division by
+  /// zero gives 0 for // and %, IEEE for /. Integers saturate instead of overflowing.
   Number evaluate(const Sizes& sizes) const;
-  /// evaluate(), which must be an integer (true of every shape expression that verifies).
+  /// Returns evaluate(), which must be an integer (as in every verified shape).
   std::int64_t evaluate_integer(const Sizes& sizes) const;
-  /// Canonical text; equal texts are equal expressions.
+  /// Returns canonical text; equal texts are equal expressions.
   std::string text() const;
 
   bool operator==(const SizeExpr& other) const;
@@ -51,12 +50,11 @@ class SizeExpr {
  private:
   explicit SizeExpr(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
   friend class SizeExprParser;
-  std::int64_t constant_ = 0;         // the expression, when there is no node
+  std::int64_t constant_ = 0;         // the expression, if there is no node
   std::shared_ptr<const Node> node_;  // shared: immutable, copied with every value
 };
 
-/// Whole-string parse; operations on integers alone are folded. Bounded (1,000 nodes, 64 levels of
-/// parentheses); the error says the column.
+/// Parses and folds a whole text of up to 1,000 nodes, 64 parentheses deep. Errors give the column.
 Result<SizeExpr> parse_size_expr(std::string_view text);
 
 }  // namespace motley::graph

@@ -109,7 +109,7 @@ TEST(SizeExpr, SaysWhatIsWrong) {
   EXPECT_THAT(message_of(longer), ::testing::EndsWith("wanted at most 1000 terms"));
 }
 
-/// A random expression's text, fully parenthesised, of at most `depth` operators in depth.
+/// Returns a random expression's text, fully parenthesised, at most `depth` operators deep.
 rc::Gen<std::string> any_text(int depth) {
   const auto leaf = rc::gen::oneOf(
       rc::gen::element<std::string>("batch", "seq"),
@@ -143,7 +143,7 @@ RC_GTEST_PROP(SizeExpr, PrintedTextIsStableAndMeansTheSame, ()) {
   RC_ASSERT(same(again.evaluate(sizes), expr.evaluate(sizes)));
 }
 
-/// Every name is replaced by a number, so that folding does the same as evaluating.
+/// Replaces every name by a number: folding must equal evaluation.
 RC_GTEST_PROP(SizeExpr, FoldingEqualsEvaluating, ()) {
   std::string text = *any_text(4);
   const SizeExpr expr = parse(text);

@@ -13,7 +13,7 @@ namespace motley::graph {
 namespace {
 
 constexpr std::size_t kMostViolations = 20;
-// Of all values and all uses of values together, so that no sum over them overflows.
+// Limit for all values and for all uses of values together, so that no sum over them overflows.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 
 std::string_view role_name(ValueRole role) {
@@ -34,8 +34,7 @@ std::string_view role_name(ValueRole role) {
   return "value";
 }
 
-/// Collects violations. Checks of later groups rely on earlier ones and are skipped when those
-/// fail.
+/// Collects violations. A group of checks is skipped if an earlier one, on which it relies, fails.
 class GraphVerifier {
  public:
   GraphVerifier(const Graph& graph, const std::string& name) : graph_(graph), name_(name) {}
@@ -84,8 +83,8 @@ class GraphVerifier {
     if (!smallest_.contains("batch")) violation("size 'batch' is not declared");
   }
 
-  /// Ids count up from 0: leaves first, then the results of each operator in order. So each value
-  /// has one definition, and a use is after it when its id is smaller.
+  /// Checks that ids count up from 0: leaves first, then the results of each operator in order. So
+  /// each value has one definition, and a smaller id is defined earlier.
   void check_definitions() {
     std::size_t next = 0;
     while (next < graph_.values.size() && graph_.values[next].role != ValueRole::kActivation) {
@@ -182,7 +181,7 @@ class GraphVerifier {
     }
   }
 
-  /// Inputs have a name space of their own: the forward's arguments, not the state_dict.
+  /// Inputs have a name space of their own: forward's arguments, not the state_dict.
   void check_names() {
     std::set<std::string_view> inputs, state;
     bool tangent = false;
@@ -213,7 +212,7 @@ class GraphVerifier {
     }
   }
 
-  /// Each has a number of its own, as equal ones would give equal numbers.
+  /// Checks that draws have different numbers: equal ones would draw equal values.
   void check_draws() {
     std::set<std::int64_t> numbers;
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
@@ -298,7 +297,7 @@ class GraphVerifier {
                        [&](const Output& output) { return output.kind == kind; });
   }
 
-  /// A gradient and its parameter, an update and its buffer.
+  /// Checks a gradient and its parameter, or an update and its buffer.
   void check_owner(const Output& output, ValueRole role, std::set<ValueId>& owners) {
     const std::string_view what = output.kind == OutputKind::kGradient ? "gradient" : "update";
     if (!in_range(output.of) || graph_.value(output.of).role != role) {

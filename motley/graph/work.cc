@@ -9,7 +9,7 @@
 namespace motley::graph {
 namespace {
 
-/// Names without overload, sorted, so that they can be searched.
+/// Names without overload must be sorted for binary search.
 template <std::size_t kCount>
 constexpr bool is_sorted_list(const std::array<std::string_view, kCount>& names) {
   return std::is_sorted(names.begin(), names.end());
@@ -60,7 +60,7 @@ constexpr std::array kViews = std::to_array<std::string_view>({"aten::_conj",
                                                                "aten::view_as_real"});
 static_assert(is_sorted_list(kViews));
 
-/// Move or make data without arithmetic.
+/// Operators that move or make data without arithmetic.
 constexpr std::array kMovement = std::to_array<std::string_view>({"aten::_to_copy",
                                                                   "aten::arange",
                                                                   "aten::cat",
@@ -109,7 +109,7 @@ constexpr std::array kMovement = std::to_array<std::string_view>({"aten::_to_cop
                                                                   "aten::zeros_like"});
 static_assert(is_sorted_list(kMovement));
 
-/// Read only the rows that their index names: the first tensor counts as the result.
+/// Operators that read only the rows of their index: the first tensor counts as the result.
 constexpr std::array kLookups = std::to_array<std::string_view>(
     {"aten::embedding", "aten::gather", "aten::index", "aten::index_select"});
 static_assert(is_sorted_list(kLookups));
@@ -119,17 +119,16 @@ bool contains(const std::array<std::string_view, kCount>& names, std::string_vie
   return std::binary_search(names.begin(), names.end(), name);
 }
 
-/// "aten::slice.Tensor" -> "aten::slice"
 std::string_view without_overload(std::string_view name) { return name.substr(0, name.find('.')); }
 
-/// An operator with its shapes where it runs. Accessors return null or empty where the operator
-/// does not have what its schema promises: files come from outside.
+/// An operator with its shapes where it runs. Accessors return null or empty if the operator does
+/// not match its schema: files come from outside.
 class SizedOp {
  public:
   SizedOp(const Graph& graph, const Op& op, const ShapeOf& shape_of)
       : graph_(graph), op_(op), shape_of_(shape_of) {}
 
-  /// Elements of a value; saturates far beyond any memory.
+  /// Returns a value's elements as a double, which saturates far beyond any memory.
   double elements_of(ValueId value) const {
     double elements = graph_.value(value).dtype == DType::kNone ? 0 : 1;
     for (const std::int64_t size : shape_of_(value)) elements *= static_cast<double>(size);
@@ -140,13 +139,13 @@ class SizedOp {
     const auto size = static_cast<double>(dtype_size(graph_.value(value).dtype));
     return Bytes(static_cast<std::int64_t>(std::min(kMost, elements_of(value) * size)));
   }
-  /// Elements of tensor argument `position`; empty when it is none or no tensor.
+  /// Returns the elements of tensor argument `position`; empty if it is not a tensor.
   std::optional<double> elements(std::size_t position) const {
     const auto value = tensor(position);
     if (!value) return std::nullopt;
     return elements_of(*value);
   }
-  /// Size of one dimension of a tensor argument; negative dimensions count from the end.
+  /// Returns one dimension of a tensor argument; negative ones count from the end.
   std::optional<double> dimension(std::size_t position, int dimension) const {
     const auto value = tensor(position);
     if (!value) return std::nullopt;
@@ -156,12 +155,11 @@ class SizedOp {
     if (at < 0 || at >= rank) return std::nullopt;
     return static_cast<double>(shape[static_cast<std::size_t>(at)]);
   }
-  /// Elements of result `position`; 0 when undefined.
+  /// Returns the elements of result `position`; 0 if undefined.
   double result_elements(std::size_t position) const {
     return position < op_.outputs.size() ? elements_of(op_.outputs[position]) : 0;
   }
-  /// Product of the sizes of argument 0, or of result 0 where it is larger, along the dimensions of
-  /// a list argument.
+  /// Returns the extent of argument 0 (result 0 if larger) along the dimensions of a list argument.
   double extent_along(std::size_t position) const {
     const auto* dims = position < op_.arguments.size()
                            ? std::get_if<SymbolicArguments>(&op_.arguments[position].value)
@@ -181,13 +179,13 @@ class SizedOp {
     const bool* value = std::get_if<bool>(&op_.arguments[position].value);
     return value != nullptr && *value;
   }
-  /// 0 where there is none.
+  /// Returns 0 if there is none.
   double number(std::size_t position) const {
     if (position >= op_.arguments.size()) return 0;
     const double* value = std::get_if<double>(&op_.arguments[position].value);
     return value == nullptr ? 0 : *value;
   }
-  /// Element `index` of a list of booleans; true where there is none.
+  /// Returns element `index` of a list of booleans; true if there is none.
   bool mask(std::size_t position, std::size_t index) const {
     if (position >= op_.arguments.size()) return true;
     const auto* list = std::get_if<SymbolicArguments>(&op_.arguments[position].value);
@@ -211,14 +209,15 @@ class SizedOp {
 
 using MaybeFlops = std::optional<double>;
 
-/// A result of n elements, each a dot product over `inner` elements.
+/// Returns the operations of n results, each a dot product over `inner` elements.
 MaybeFlops products(double n, std::optional<double> inner) {
   if (!inner) return std::nullopt;
   return 2 * n * *inner;
 }
 
-/// `weight` is [out, in / groups, kernel...], or [in, out / groups, kernel...] when transposed:
-/// every position of the other side meets elements / size of dimension 0 of it.
+/// Returns the operations of a convolution. `weight` is [out, in / groups, kernel...], transposed
+/// [in, out / groups, kernel...]. Each position of the other side meets the weight's elements /
+/// dimension 0.
 MaybeFlops convolution(const SizedOp& op, std::size_t weight, double positions) {
   const auto elements = op.elements(weight);
   const auto first = op.dimension(weight, 0);
@@ -234,8 +233,8 @@ MaybeFlops convolution_forward(const SizedOp& op) {
 }
 
 /// convolution_backward(grad_output, input, weight, bias_sizes, stride, padding, dilation,
-/// transposed, output_padding, groups, output_mask): the gradients of input and weight cost as much
-/// as the forward each, that of the bias is a sum.
+/// transposed, output_padding, groups, output_mask): input and weight each cost a forward pass, the
+/// bias a sum.
 MaybeFlops convolution_backward(const SizedOp& op) {
   const double positions = op.elements(op.flag(7) ? 1 : 0).value_or(0);
   const auto forward = convolution(op, 2, positions);
@@ -244,9 +243,9 @@ MaybeFlops convolution_backward(const SizedOp& op) {
          (op.mask(10, 2) ? op.elements(0).value_or(0) : 0);
 }
 
-/// q is [B, H, S, D], k [B, h, T, D], v [B, h, T, E], from argument `q` on. Products of [S, D] by
-/// [D, T] (`wide` of them) and of [S, T] by [T, E] (`narrow`). A causal mask is not taken off: what
-/// kernels save by it differs.
+/// Returns the operations of attention on q [B, H, S, D], k [B, h, T, D], v [B, h, T, E], from
+/// argument `q` on: `wide` products of [S, D] by [D, T] and `narrow` ones of [S, T] by [T, E].
+/// Ignores causal masks, from which kernels save different amounts.
 MaybeFlops attention(const SizedOp& op, std::size_t q, double wide, double narrow) {
   const auto query = op.elements(q);
   const auto depth = op.dimension(q, -1);
@@ -256,14 +255,14 @@ MaybeFlops attention(const SizedOp& op, std::size_t q, double wide, double narro
   return 2 * *query / *depth * *keys * (wide * *depth + narrow * *value_depth);
 }
 
-/// Fourier transforms(x, dimensions, ...) by the usual count of the fast ones: `each` times log2(n)
-/// a number, n of them together. `each` is 5 for complex numbers, half of it for real ones.
+/// Returns the operations of fast Fourier transforms(x, dimensions, ...): `each` times log2(n) per
+/// number, n of them together. `each` is 5 for complex numbers, half of it for real ones.
 MaybeFlops transform(const SizedOp& op, double each) {
   const double numbers = std::max(op.elements(0).value_or(0), op.result_elements(0));
   return each * numbers * std::log2(std::max(2.0, op.extent_along(1)));
 }
 
-/// By formula; empty for operators without one, or not in the form of their schema.
+/// Returns the operations by formula; empty without one, or if the schema does not match.
 MaybeFlops formula(std::string_view name, const SizedOp& op) {
   if (name == "aten::mm" || name == "aten::bmm" || name == "aten::linear" ||
       name == "aten::matmul" || name == "aten::mv" || name == "aten::dot" || name == "aten::vdot") {
@@ -277,11 +276,11 @@ MaybeFlops formula(std::string_view name, const SizedOp& op) {
   if (name == "aten::convolution_backward") return convolution_backward(op);
   if (name == "aten::_fft_c2c") return transform(op, 5);
   if (name == "aten::_fft_r2c" || name == "aten::_fft_c2r") return transform(op, 2.5);
-  // Forward: scores and their product with v. Backward: the scores again, then the gradients of
-  // q and k (over D), and of the probabilities and v (over E).
+  // Forward: scores and their product with v. Backward: scores again, gradients of q and k (over
+  // D), gradients of the probabilities and v (over E).
   if (name == "motley::attention") return attention(op, 0, 1, 1);
   if (name == "motley::attention_backward") return attention(op, 1, 3, 2);
-  // Its last argument says what a sample's work is.
+  // The last argument is the work per sample.
   if (name == "motley::layer") return op.dimension(0, 0).value_or(0) * op.number(3);
   if (name == "motley::layer_backward") return op.dimension(0, 0).value_or(0) * op.number(5);
   return std::nullopt;
@@ -314,7 +313,7 @@ Work op_work(const Graph& graph, OpId id, const ShapeOf& shape_of) {
     made += sized.elements_of(value);
   }
   if (contains(kMovement, op.name)) return work;
-  // What a layer of a profile moves is in what it takes.
+  // The traffic of a profile's layer is part of its measured time.
   if (op.name.starts_with("motley::layer")) work = {};
   work.flops = Flops(formula(op.name, sized).value_or(std::max(touched, made)));
   return work;

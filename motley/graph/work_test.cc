@@ -11,8 +11,8 @@
 namespace motley::graph {
 namespace {
 
-/// Work at batch 2 of one operator over these leaves (as "f32[2, 3]", from %0 on), after an input
-/// that takes the last id.
+/// Returns the work at batch 2 of an operator on leaves "f32[2, 3]" from %0 on; an input comes
+/// last.
 Work work_of(const std::vector<std::string>& leaves, const std::string& results_and_call) {
   std::string text = "motley.graph/1\nname \"one\"\nsize batch 1 64\n";
   std::size_t id = 0;
@@ -44,7 +44,7 @@ TEST(Work, MatrixProduct) {
          4 * (6 + 10), 4 * 10);
 }
 
-// As above; the bias is read but its addition is part of the product's 60.
+// As above; the bias is read, and its addition is part of the product's 60.
 TEST(Work, AddedMatrixProduct) {
   expect(work_of({"f32[batch]", "f32[batch, 3]", "f32[batch, 5]"},
                  "%3: f32[batch, 5] = aten::addmm(%0, %1, %2, 1, 1)"),
@@ -81,8 +81,8 @@ TEST(Work, TransposedConvolution) {
       7776, 4 * (144 + 54), 4 * 384);
 }
 
-// The grouped convolution above costs 5184; the gradients of input and weight as much each, that
-// of the bias sums the 144 elements of the incoming gradient.
+// The grouped convolution above costs 5184. The gradients of input and weight cost the same each;
+// that of the bias sums the 144 elements of the incoming gradient.
 TEST(Work, ConvolutionBackwardFollowsItsOutputMask) {
   const auto backward = [](const std::string& mask, const std::string& results) {
     return work_of({"f32[batch, 2, 6, 6]", "f32[batch, 4, 8, 8]", "f32[batch, 2, 3, 3]"},
@@ -98,9 +98,9 @@ TEST(Work, ConvolutionBackwardFollowsItsOutputMask) {
          4 * 36);
 }
 
-// q [2, 3, 4, 8], k and v [2, 3, 5, 8] and [2, 3, 5, 6]. Scores: 2*3*4*5 = 120 of 8 products and
-// sums, 1920; times v: 2*3*4*6 = 144 of 5, 1440. Backward: scores again, gradients of q and k,
-// 3 * 1920; gradients of the probabilities and of v, 2 * 1440.
+// q [2, 3, 4, 8], k [2, 3, 5, 8], v [2, 3, 5, 6]. Scores: 2*3*4*5 = 120 of 8 products and sums,
+// 1920; times v: 2*3*4*6 = 144 of 5, 1440. Backward: scores, gradients of q and k: 3 * 1920; of
+// probabilities and v: 2 * 1440.
 TEST(Work, Attention) {
   const std::vector<std::string> leaves = {"f32[batch, 3, 4, 8]", "f32[batch, 3, 5, 8]",
                                            "f32[batch, 3, 5, 6]", "f32[batch, 3, 4, 6]",
@@ -115,7 +115,6 @@ TEST(Work, Attention) {
          3 * 1920 + 2 * 1440, 4 * (144 + 192 + 240 + 180 + 24), 4 * (192 + 240 + 180));
 }
 
-// 12 elements in, 12 out: one operation each. The same tensor twice is read once.
 // 2 transforms of 8 x 4 numbers: 64 real ones at 2.5 log2(32) = 12.5 each, complex ones at 25. The
 // real transform keeps 3 of the 4 frequencies of the last dimension: 48 complex numbers of 8 bytes.
 TEST(Work, FourierTransforms) {
@@ -127,6 +126,7 @@ TEST(Work, FourierTransforms) {
       1600, 4 * 64, 8 * 64);
 }
 
+// 12 elements in, 12 out: one operation each. The same tensor twice is read once.
 TEST(Work, ElementwiseCountsElements) {
   expect(work_of({"f32[batch, 6]"}, "%1: f32[batch, 6] = aten::mul.Tensor(%0, %0)"), 12, 48, 48);
 }
@@ -154,7 +154,7 @@ TEST(Work, ViewsAreFree) {
          0, 0, 0);
 }
 
-// Not in the form of the schema: counted by its elements, like any operator.
+// Operators that do not match their schema count by elements.
 TEST(Work, MalformedOperatorsAreCountedByElements) {
   expect(work_of({"f32[batch, 6]"}, "%1: f32[batch, 6] = aten::mm()"), 12, 0, 48);
   expect(work_of({"f32[batch]", "f32[batch, 0]"}, "%2: f32[2] = aten::convolution(%0, none)"), 2, 8,
@@ -162,9 +162,9 @@ TEST(Work, MalformedOperatorsAreCountedByElements) {
 }
 
 // The golden MLP at batch 1: products of 12 by 32 and 32 by 5, once forward and once for the
-// weights' gradients, and backward through the second only, as the input takes no gradient:
-// 2 * (2 * (384 + 160) + 160) = 2496. The rest by elements: relu and its backward 32 each, sums of
-// gradients 5 and 32, log-softmax and loss with their backwards 5 each: 64 + 37 + 20 = 121.
+// gradients of the weights, and backward only through the second, because the input takes no
+// gradient: 2 * (2 * (384 + 160) + 160) = 2496. Others by elements: relu and its backward 32 each,
+// sums of gradients 5 and 32, log-softmax and loss with their backwards 5 each: 64 + 37 + 20 = 121.
 TEST(Work, TotalOfAnMlp) {
   const std::string path = testing::source_path("tests/golden/graph/mlp.txt");
   const Graph graph = *parse_graph(*read_file(path), path);

@@ -13,9 +13,9 @@
 namespace motley::job {
 namespace {
 
-constexpr const char* kMembership = "membership";  // decides where no policy does
+constexpr const char* kMembership = "membership";  // the name of decisions made without a policy
 
-/// Errors of one process from which the others may go on: what a machine does, not the training.
+/// Is this an error of one process that the others may survive: a machine's fault, not training's?
 bool is_of_a_device(const Error& error) {
   static constexpr std::array<std::string_view, 12> kCodes = {
       "run.worker-lost", "run.host-lost", "run.peer-lost",  "run.timeout",
@@ -24,13 +24,12 @@ bool is_of_a_device(const Error& error) {
   return std::find(kCodes.begin(), kCodes.end(), error.code) != kCodes.end();
 }
 
-/// Too few hosts say that this one leads them.
+/// Too few hosts follow this coordinator.
 Error cut_off() {
   return {ErrorKind::kInfeasible, "elastic.minority",
           "not more than half of the job's hosts answer: the others may train on without these"};
 }
 
-/// "a:0 lost, b:0 joined; went on after 1.2 s, a step was done again"
 std::string describe_change(const MembershipChange& change) {
   std::vector<std::string> words;
   const auto say = [&](const std::vector<std::string>& devices, const char* what) {
@@ -63,8 +62,6 @@ Controller::Controller(const ControllerOptions& options, Plans& plans, Surroundi
   done_ = options_.takeover->done;
 }
 
-// What a policy wants.
-
 void Controller::observe(const policy::Observation& seen, std::int64_t steps_done) {
   if (options_.policy != nullptr) take(options_.policy->observe(seen), steps_done);
 }
@@ -96,7 +93,7 @@ void Controller::take(std::vector<policy::Choice> choices, std::int64_t steps_do
   }
 }
 
-/// Asks for the plan of what was decided, or goes on by it.
+/// Asks for the decided plan, or records that the current one continues.
 void Controller::take_plan(policy::Decision decision) {
   const std::int64_t steps_done = decision.seen_step;
   const auto plan = plans_.find(decision.choice.action);
@@ -115,7 +112,7 @@ void Controller::take_plan(policy::Decision decision) {
 }
 
 Result<void> Controller::ask(int plan, policy::Decision decision) {
-  // From what runs when it begins: the one before it that was asked for, or else the current one.
+  // Starts from the plan that then runs: the last one requested, or else the current one.
   Result<run::Change> change =
       may_begin(plan)
           ? plans_.make_change({.to = plan, .from = generations_.last_plan(), .there = there()})
@@ -141,15 +138,12 @@ void Controller::record(policy::Decision decision) {
   around_.log_decision(std::move(decision));
 }
 
-/// On a plan, where no policy decides.
 policy::Decision Controller::decide(int plan, std::string why) const {
   return {.policy = kMembership,
           .seen_step = done_,
           .at = spent(),
           .choice = {policy::UsePlan{plan}, plans_.priced(plan), std::move(why)}};
 }
-
-// What processes say.
 
 void Controller::on_step(std::int64_t step, Seconds took) {
   spent_ += took.value;
@@ -177,7 +171,7 @@ void Controller::on_event(const run::WorkerEvent& event, Seconds now) {
 
 void Controller::refuse(const Generations::Asked& asked, const std::string& why) {
   around_.note(fmt::format("{} cannot be had: {}", plans_.label(asked.plan), why));
-  // They stay idle, and who wanted to leave stays, until devices change again.
+  // New devices stay idle, and leaving devices stay, until devices change again.
   for (DeviceState& device : devices_.all()) device.awaits_plan = false;
   devices_.stay();
   observe(policy::RefusalSeen{asked.plan, generations_.current(), why}, asked.decision.seen_step);
@@ -201,7 +195,7 @@ void Controller::see_devices(const run::WorkerEvent& event, Seconds now) {
   if (event.event == "refused")
     for (const auto& [name, process] : arrived())
       devices_[process].why = {ErrorKind::kRuntime, "run.change", event.fields.value("why", "")};
-  // Who came too late for any plan: nobody tells it that the training is over.
+  // Joined too late for any plan, so nobody tells it that training is over.
   if (members_.is_over())
     for (const int process : devices_.living())
       if (devices_[process].has_rejoined && !devices_[process].was_told) members_.dismiss(process);
@@ -227,7 +221,7 @@ bool Controller::on_loss(int process, const Error& error, Seconds now) {
   return true;
 }
 
-/// A plan has begun, after step `step`.
+/// Settles which devices left and joined when a plan begins after step `step`.
 void Controller::settle_membership(std::int64_t step, Seconds pause, Seconds now) {
   if (!options_.is_elastic) return;
   const std::set<std::string> used = plans_.devices(generations_.current());
@@ -235,7 +229,7 @@ void Controller::settle_membership(std::int64_t step, Seconds pause, Seconds now
          return each.life == Life::kLeaving && !used.contains(each.name);
        })) {
     coming_.left.push_back(device);
-    // To a policy it is gone, however it went.
+    // To the policy it is lost, however it went.
     if (options_.policy != nullptr)
       (void)options_.policy->observe(policy::LossSeen{device, spent()});
     members_.dismiss(process);
@@ -257,13 +251,10 @@ void Controller::settle_membership(std::int64_t step, Seconds pause, Seconds now
   membership_.push_back(std::exchange(coming_, {}));
 }
 
-/// It takes part, so that it is one of the cluster's devices from now on, also of a run that goes
-/// on with this one.
+/// The device takes part, so it joins the cluster, also for runs that continue this one.
 void Controller::know_joiner(DeviceState& device) {
   if (const auto text = std::exchange(device.text, std::nullopt)) around_.keep_joiner(*text);
 }
-
-// What is to be done.
 
 std::optional<Order> Controller::next(Seconds now) {
   if (auto held = coordinator_.take_held()) return held;
@@ -282,16 +273,15 @@ std::optional<Order> Controller::find_order(Seconds now) {
   return give(std::move(change));
 }
 
-/// Its processes know of a change from now on.
 run::Change Controller::give(run::Change change) {
   for (const int process : change.processes) devices_[process].was_told = true;
   return change;
 }
 
-/// What devices that come, go or stand still want.
+/// Handles devices that join, leave or stand still.
 std::optional<Order> Controller::next_of_devices(Seconds now) {
   if (options_.takeover && !std::exchange(leads_on_, true)) lead_on(now);
-  // One that was taken away may not have ended yet.
+  // A device that was taken away may not have ended yet.
   for (const auto& [device, process] :
        devices_.where([](const DeviceState& each) { return each.returns; }))
     devices_[process].returns = !members_.start(process);
@@ -306,7 +296,7 @@ std::optional<Order> Controller::next_of_devices(Seconds now) {
   return std::nullopt;
 }
 
-/// Those whom the other lead had with it are lost.
+/// Takes the lead. Devices that were lost with the former coordinator count as lost.
 void Controller::lead_on(Seconds now) {
   const Takeover& taken = *options_.takeover;
   members_.take_over(taken.halts, now - taken.alone, now);
@@ -315,8 +305,7 @@ void Controller::lead_on(Seconds now) {
   around_.note(fmt::format("this host leads on: {} lost", join(coming_.lost, ", ")));
 }
 
-/// All stand still: they go on by the next plan, once enough hosts have said that this process
-/// leads them; or end, where there is no way on.
+/// Continues after a halt, once enough hosts follow this process, or ends the job.
 std::optional<Order> Controller::go_on_after_halt(
     const std::vector<run::RecoveryState>& recovery_states, Seconds now) {
   const std::optional<bool> may_lead = coordinator_.may_lead(now);
@@ -331,18 +320,18 @@ std::optional<Order> Controller::go_on_after_halt(
   return members_.next(now);
 }
 
-/// All stand still: the plan by which they go on, and from where.
+/// Finds the plan and the point to continue from while all stand still.
 Result<run::Change> Controller::recover(const std::vector<run::RecoveryState>& recovery_states,
                                         bool may_lead) {
   auto found = run::find_recovery(recovery_states);
   run::Recovery recovery = found ? std::move(*found) : fall_back(found.error(), done_);
   MOTLEY_RETURN_IF_ERROR(check_way_back(recovery));
-  if (recovery.from.empty()) {  // of the latest checkpoint what has come here counts
+  if (recovery.from.empty()) {  // of the latest checkpoint, the copy on this host counts
     recovery.point.saved_path = saved_.saved_path;
     recovery.point.saved_step = saved_.saved_step;
     recovery.point.saved_host.clear();
   }
-  // The change that they were in may have begun without a word of it.
+  // The change in which they halted may have begun unreported.
   generations_.fall_back(recovery.generation);
   ready_.clear();
   const int from = generations_.running_plan();
@@ -364,9 +353,9 @@ Result<run::Change> Controller::recover(const std::vector<run::RecoveryState>& r
   return is_small ? give_up(std::move(recovery), from, change.error()) : change;
 }
 
-/// From what processes have, or, where that is not all, from the last checkpoint.
+/// Continues from the processes' state, or, if that is incomplete, from the last checkpoint.
 Result<run::Change> Controller::recover_from(run::Recovery recovery, int from, int to) {
-  std::set<std::string> empty;  // have come since, and have nothing
+  std::set<std::string> empty;  // joined since, and hold nothing
   for (const DeviceState& each : devices_.all())
     if (each.generation >= recovery.generation) empty.insert(each.name);
   Result<run::Change> change;
@@ -391,7 +380,7 @@ Result<run::Change> Controller::recover_from(run::Recovery recovery, int from, i
   return change;
 }
 
-/// Those that are left are too few or too small: what they have is saved, and training stops.
+/// Saves the state and stops: the remaining devices are too few or too small.
 Result<run::Change> Controller::give_up(run::Recovery recovery, int from, const Error& why) {
   const std::vector<std::string> devices = present();
   if (devices.empty()) return tl::make_unexpected(why);
@@ -401,8 +390,7 @@ Result<run::Change> Controller::give_up(run::Recovery recovery, int from, const 
   return recover_from(std::move(recovery), from, alone);
 }
 
-/// From the last checkpoint, as what is left is not all; steps since are lost, of so many that were
-/// done.
+/// Falls back to the last checkpoint, because state is missing. Loses the steps since, of `done`.
 run::Recovery Controller::fall_back(const Error& why, std::int64_t done) {
   if (saved_.saved_path.empty()) {
     auto brought = around_.bring_checkpoint();
@@ -419,7 +407,7 @@ run::Recovery Controller::fall_back(const Error& why, std::int64_t done) {
   return recovery;
 }
 
-/// A training that another host led does not begin anew where that had a checkpoint of it.
+/// A taken-over training does not begin anew if the former coordinator had a checkpoint of it.
 Result<void> Controller::check_way_back(const run::Recovery& recovery) const {
   if (!options_.takeover || recovery.from != "new" || options_.takeover->saved_step < 0) return {};
   return runtime_error(
@@ -429,8 +417,6 @@ Result<void> Controller::check_way_back(const run::Recovery& recovery) const {
           "checkpoint of step {}: run the same command on the host that led when it is back",
           options_.takeover->saved_step));
 }
-
-// Which plans may be gone on by.
 
 std::vector<std::string> Controller::present() const {
   std::vector<std::string> names;
@@ -447,7 +433,7 @@ std::optional<std::set<std::string>> Controller::there() const {
 }
 
 bool Controller::may_begin(int plan) const {
-  if (!options_.is_elastic || devices_.living().empty()) return true;  // it has not begun
+  if (!options_.is_elastic || devices_.living().empty()) return true;  // not begun
   const std::vector<std::string> devices = present();
   if (!plans_.outlives_losses(plan, devices.size())) return false;
   const std::set<std::string> used = plans_.devices(plan);
@@ -462,7 +448,6 @@ Result<int> Controller::plan_for(const std::vector<std::string>& devices) {
   return plans_.make(devices, generations_.running_plan());
 }
 
-/// What the policy wants now that devices were lost.
 std::optional<int> Controller::plan_of_policy() {
   if (options_.policy == nullptr) return std::nullopt;
   std::optional<int> wanted;
@@ -476,8 +461,7 @@ DeviceTable::Named Controller::arrived() const {
   return devices_.where([](const DeviceState& each) { return each.awaits_plan; });
 }
 
-/// Makes a plan with devices that have come. Strangers with which none is possible are sent back:
-/// they would be in the way of all further plans.
+/// Plans with joined devices. Sends back those that no plan can use: they would block others.
 void Controller::take_arrivals() {
   const DeviceTable::Named arrived = this->arrived();
   if (arrived.empty() || !generations_.is_settled()) return;
@@ -491,7 +475,7 @@ void Controller::take_arrivals() {
     strangers.push_back(process);
   }
   for (const std::string& device : names) observe(policy::ArrivalSeen{device, spent()}, done_);
-  if (!generations_.is_settled()) return;  // the policy knows how
+  if (!generations_.is_settled()) return;  // the policy has chosen a plan
   const auto plan = plan_for(present());
   const bool is_idle = plan && *plan == generations_.current();
   const auto asked = !plan     ? tl::make_unexpected(plan.error())
@@ -501,7 +485,7 @@ void Controller::take_arrivals() {
   const Error why = asked
                         ? Error{ErrorKind::kRuntime, "elastic.idle", "the plan is quicker without"}
                         : asked.error();
-  if (is_idle || !plan)  // else it was said
+  if (is_idle || !plan)  // otherwise it was noted
     around_.note(join(names, ", ") + " is idle: " + why.message);
   for (const auto& [device, process] : arrived) {
     devices_[process].awaits_plan = false;
@@ -516,8 +500,6 @@ void Controller::take_arrivals() {
   }
   if (!strangers.empty()) around_.look_ahead();
 }
-
-// What others ask for.
 
 Result<void> Controller::release(const std::string& device, Seconds now) {
   const auto process = options_.is_elastic ? devices_.find(device) : std::nullopt;

@@ -18,88 +18,86 @@
 
 namespace motley::job {
 
-/// A job that another process led, which is gone.
+/// The state of a job whose coordinator was lost.
 struct Takeover {
-  std::map<int, int> plans;         ///< by generation, any of which may run; one at least
+  std::map<int, int> plans;         ///< by generation, any of which may run; at least one
   std::vector<std::string> living;  ///< devices that had a process
-  int halts = 0;                    ///< numbers of orders to halt that may have been used
-  Seconds alone;                    ///< since when nobody leads
+  int halts = 0;                    ///< highest number that an order to halt may have used
+  Seconds alone;                    ///< how long the job has had no coordinator
   std::int64_t done = 0;            ///< steps
-  std::int64_t saved_step = -1;     ///< of its last checkpoint, wherever that is
+  std::int64_t saved_step = -1;     ///< of the last checkpoint, wherever it is
 };
 
 struct ControllerOptions {
   std::vector<std::string> devices;      ///< by process
-  std::vector<std::string> absent = {};  ///< of them, those that have no process at first
+  std::vector<std::string> absent = {};  ///< devices without a process at first
   int first_plan = 0;
-  /// It goes on when devices are lost, leave or come.
   bool is_elastic = false;
-  bool has_standbys = false;         ///< hosts that may lead on when this process is lost
-  Seconds timeout{30};               ///< that a wait for a peer may take
-  std::int64_t counts_every = 1;     ///< steps, one of which measures noise
-  policy::Policy* policy = nullptr;  ///< decides on plans; null: nobody does
+  bool has_standbys = false;         ///< hosts can take over if this process is lost
+  Seconds timeout{30};               ///< of a wait for a peer
+  std::int64_t counts_every = 1;     ///< measures noise every this many steps
+  policy::Policy* policy = nullptr;  ///< chooses plans; null: none does
   std::optional<Takeover> takeover = {};
 };
 
-/// Decides what happens next to a job: when a device is lost, leaves or comes, when a policy wants
-/// another plan, when a change begins or is refused, when the process that led is lost. Events go
-/// in, with the time; orders come out, in order, until there are none. Knows no clock, process,
-/// file or socket: a run drives it, and so does a rehearsal.
+/// Decides what happens next to a job when a device is lost, leaves or joins, when a policy wants
+/// another plan, when a change begins or is refused, and when the coordinator is lost. Events go in
+/// with their time; orders come out one by one until there are none. Knows no clock, process, file
+/// or socket, so both runs and rehearsals drive it.
 ///
-/// A loss: on_loss, Halt to all that live; `halted` of each; a change with a recovery, to a plan
-/// without what was lost; `change`. An arrival: take_in, StartProcess; `ready`; Follow and a change
-/// to a plan with it. Who leaves (release): a change to a plan without it, then KillProcess.
+/// A loss: on_loss; Halt to all living processes; `halted` from each; a change with a recovery to a
+/// plan without the lost device; `change`. An arrival: take_in; StartProcess; `ready`; Follow and a
+/// change to a plan with it. A departure: release; a change to a plan without it; KillProcess.
 class Controller {
  public:
-  /// All outlive it.
+  /// All arguments outlive the controller.
   Controller(const ControllerOptions& options, Plans& plans, Surroundings& around);
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;
 
-  /// A process, or the launcher (rank -1), says something.
+  /// Handles an event of a process, or of the launcher (rank -1).
   void on_event(const run::WorkerEvent& event, Seconds now);
-  /// A process has ended, or will, for this reason. False: so does the job.
+  /// Handles the end of a process, past or imminent. False: the job ends, too.
   bool on_loss(int process, const Error& error, Seconds now);
-  /// Processes have done a step.
+  /// Counts a completed step.
   void on_step(std::int64_t step, Seconds took);
-  /// Tells the policy, if there is one; what it wants is asked for.
+  /// Notifies the policy, if there is one, and asks for what it chooses.
   void observe(const policy::Observation& seen, std::int64_t steps_done);
-  /// Asks for a plan that was decided on elsewhere. An error was told.
+  /// Asks for a plan that was chosen elsewhere. Notes any error before returning it.
   Result<void> ask(int plan, policy::Decision decision);
-  /// Keeps a decision by which no plan begins.
+  /// Logs a decision that begins no plan.
   void record(policy::Decision decision);
-  /// The latest checkpoint that is here.
+  /// Records the latest checkpoint on this host.
   void on_checkpoint(const std::string& path, std::int64_t step);
 
-  /// The device is left out from one of the next steps on, and its process ended. Usage errors;
-  /// infeasible ones where the job could not go on.
+  /// Leaves the device out from one of the next steps on, then ends its process. Usage errors;
+  /// infeasible if the job could not continue.
   Result<void> release(const std::string& device, Seconds now);
-  /// A process is started for the device, which takes part when it is ready. Usage errors.
+  /// Starts a process for the device, which takes part once it is ready. Usage errors.
   Result<void> take_in(const std::string& device);
-  /// May a device come that the job has not? Usage errors.
+  /// Checks whether a device that the job does not have may join. Usage errors.
   Result<void> check_joiner(const std::string& device) const;
-  /// It does, as `text` says; its process is to be started. Returns that.
+  /// Adds a joining device described by `text`. Returns its process, which must be started.
   int add(const run::WorkerDevice& device, const std::string& text);
-  /// One that somebody else takes away, or brings back as soon as its process has ended.
+  /// A device that somebody else takes away, or brings back as soon as its process has ended.
   void take_away(const std::string& device);
   void bring_back(const std::string& device);
 
-  /// What is to be done next; none: nothing for now. The state that `Leave` leaves is put in by
-  /// who asks.
+  /// Returns the next order; none: nothing to do now. The caller fills in the state of `Leave`.
   std::optional<Order> next(Seconds now);
-  /// What is left with standby hosts is not all any more.
+  /// Marks the state on standby hosts as outdated.
   void renew_standbys() { coordinator_.renew(); }
 
   const DeviceTable& devices() const { return devices_; }
   const Generations& generations() const { return generations_; }
-  /// Devices that live and stay, by process.
+  /// Living devices that stay, by process.
   std::vector<std::string> present() const;
   std::int64_t steps_done() const { return done_; }
-  Seconds spent() const { return Seconds(spent_); }  ///< by steps
+  Seconds spent() const { return Seconds(spent_); }  ///< on steps
   std::int64_t counts_every() const { return counts_every_; }
-  std::int64_t saved_step() const;  ///< of the last checkpoint, wherever that is
+  std::int64_t saved_step() const;  ///< of the last checkpoint, wherever it is
   const std::vector<MembershipChange>& membership() const { return membership_; }
-  /// Why the job cannot go on by any plan; none: it can.
+  /// Why the job cannot continue by any plan; none: it can.
   const std::optional<Error>& fault() const { return fault_; }
 
  private:
@@ -136,15 +134,15 @@ class Controller {
   Membership members_{devices_, options_.timeout};
   Generations generations_;
   Coordinator coordinator_;
-  std::deque<run::Change> ready_;  // to be given to workers
+  std::deque<run::Change> ready_;  // not yet given to workers
   std::int64_t counts_every_;
-  bool tells_counting_;  // workers are to be told
+  bool tells_counting_;  // workers must learn counts_every_
   double spent_ = 0;     // seconds of steps
   std::int64_t done_ = 0;
-  run::TrainingPoint saved_;  // of it the latest checkpoint that is here
+  run::TrainingPoint saved_;  // the latest checkpoint on this host
   std::vector<MembershipChange> membership_;
-  MembershipChange coming_;  // since training went on last
-  bool leads_on_ = false;    // where another led
+  MembershipChange coming_;  // since training last resumed
+  bool leads_on_ = false;    // has begun to lead where another process led
   std::optional<Error> fault_;
 };
 

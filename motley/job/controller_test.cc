@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
-/// Devices are letters, and a plan is those that it has: "abc".
+/// Names devices by letters; a plan is the list of its devices: "abc".
 class PlanTable : public Plans {
  public:
   std::string label(int plan) const override { return plans.at(static_cast<std::size_t>(plan)); }
@@ -60,9 +60,9 @@ class PlanTable : public Plans {
   }
 
   std::vector<std::string> plans = {"abc"};
-  std::size_t fewest = 1, most = 9;  ///< devices of those that are made
-  bool moves_nothing = false;        ///< what a plan had is gone
-  std::set<std::string> empty;       ///< of the last transition
+  std::size_t fewest = 1, most = 9;  ///< devices of a plan that it makes
+  bool moves_nothing = false;        ///< the tensors of a plan are gone
+  std::set<std::string> empty;
 };
 
 class Notebook : public Surroundings {
@@ -85,7 +85,6 @@ class Notebook : public Surroundings {
   Words notes, logged, joiners;
 };
 
-/// Wants a plan when it is told to.
 class Wanting : public policy::Policy {
  public:
   std::string_view name() const override { return "wanting"; }
@@ -103,9 +102,9 @@ class Wanting : public policy::Policy {
   Words refusals;
 };
 
-/// What happens, and the orders that follow at once: "halt 1", "change 1 bc at 4". Words of what
-/// happens: `ready 0`, `step 3`, `lose 1`, `stand 1 H STEP`, `change N STEP`, `refused N`, `stalled
-/// 0`, `done 0`, `leads`, `release a`, `take_in a`, `add d`, `wait SECONDS`, `checkpoint STEP`.
+/// An event and the orders that follow at once: "halt 1", "change 1 bc at 4". Events: `ready 0`,
+/// `step 3`, `lose 1`, `stand 1 H STEP`, `change N STEP`, `refused N`, `stalled 0`, `done 0`,
+/// `leads`, `release a`, `take_in a`, `add d`, `wait SECONDS`, `checkpoint STEP`.
 struct Line {
   std::string happens;
   Words orders = {};
@@ -119,7 +118,7 @@ class ControllerTest : public ::testing::Test {
     options_.timeout = Seconds(4);
   }
 
-  /// All that are not absent train, and have done 3 steps.
+  /// All devices that are not absent train, and have done 3 steps.
   void begin() {
     controller_.emplace(options_, plans_, notebook_);
     for (int process = 0; process < controller_->devices().size(); ++process)
@@ -219,7 +218,7 @@ class ControllerTest : public ::testing::Test {
   PlanTable plans_;
   Notebook notebook_;
   std::optional<Controller> controller_;
-  run::RecoveryState stands_;  // as those stand that do
+  run::RecoveryState stands_;  // where the halted processes stand
   Seconds now_{100};
   bool is_over_ = false;
 };
@@ -253,7 +252,7 @@ TEST_F(ControllerTest, OneIsLostWhileTheOthersRecover) {
         {"stand 1 1 3"},
         {"stand 2 1 3", {"change 1 bc at 3"}},
         {"lose 1", {"halt 2"}}});
-  stands_.generation = 1;  // it has come to the first change, of which nobody has said a word
+  stands_.generation = 1;  // the first change has begun, unreported
   play({{"stand 2 2 3", {"change 2 c at 3"}}, {"change 2 3"}});
   EXPECT_EQ(controller_->generations().running(), 2);
   EXPECT_EQ(controller_->membership().at(0).lost, (Words{"a", "b"}));
@@ -315,7 +314,7 @@ TEST_F(ControllerTest, WhoIsToLeaveStaysWhereThatIsRefused) {
   EXPECT_EQ(state(1), "training");
 }
 
-// Of a machine that is taken back: a notice, then the loss, before the change has begun.
+// A machine is taken back: a notice, then the loss before the change has begun.
 TEST_F(ControllerTest, ARentedMachineIsGoneBeforeItHasLeft) {
   play({{"release b", {"change 1 ac"}},
         {"lose 1", {"halt 1"}},
@@ -411,7 +410,7 @@ TEST_F(ControllerTest, WhoIsCutOffFromTheOthersSavesAndStops) {
         {"wait 2.1", {"leave", "change 1 b at 4 stops"}}});
 }
 
-// Another process led, and is gone with device a. One of generations 2 and 3 runs.
+// The former coordinator is lost with device a. Generation 2 or 3 runs.
 TEST_F(ControllerTest, TheCoordinatorIsLost) {
   options_.absent = {"a"};
   plans_.plans = {"ab", "abc"};

@@ -8,28 +8,26 @@
 
 namespace motley::job {
 
-/// Decides when the process that leads a job replicates its state to standby hosts, one of which
-/// takes over when it is lost (run/launch/agent_takeover.h): before a change is told to anybody,
-/// and when all stand still, to hear whether enough hosts still have this process for their lead.
+/// Decides when the coordinator replicates its state to standby hosts, one of which takes over if
+/// it is lost (run/launch/agent_takeover.h): before a change is given out, and when all processes
+/// have halted, to learn whether enough hosts still follow.
 class Coordinator {
  public:
   explicit Coordinator(bool has_standbys) : has_standbys_(has_standbys) {}
 
-  /// Returns what is to be done first: this order, or, before a change, to replicate the state,
-  /// which is put in by who gets that.
+  /// Returns `order` or, before a change, Leave, whose state the receiver fills in.
   std::optional<Order> first(std::optional<Order> order);
-  /// Has the state replicated again: what was sent is not all that there is to know any more.
+  /// Has the state replicated again because it has changed.
   void renew() { is_replicated_ = false; }
-  /// Returns an order that had to wait for that.
+  /// Returns the order that waited for the replication.
   std::optional<Order> take_held() { return std::exchange(held_, std::nullopt); }
 
-  /// All stand still. None: may this process lead? is asked, or not answered yet.
+  /// Called while all processes stand still: may this process lead? None: not answered yet.
   std::optional<bool> may_lead(Seconds now);
-  /// They do not, or no more.
+  /// Drops the question: the processes do not stand still.
   void forget() { asked_at_.reset(); }
-  /// Is it to be asked now?
   bool asks() { return std::exchange(asks_, false); }
-  /// Enough hosts say so.
+  /// Enough hosts have confirmed.
   void hear() { is_lead_ = true; }
 
  private:

@@ -14,7 +14,7 @@ TEST(Coordinator, WhereNoneAreNothingIsLeftAndNobodyIsAsked) {
 
 TEST(Coordinator, TheyLearnOfAChangeBeforeWorkersDo) {
   Coordinator coordinator(true);
-  // Something at the beginning, whatever else there is to do.
+  // The first call replicates, whatever else there is to do.
   EXPECT_TRUE(std::holds_alternative<Leave>(coordinator.first(std::nullopt).value()));
   EXPECT_FALSE(coordinator.take_held());
   EXPECT_TRUE(std::holds_alternative<Halt>(coordinator.first(Order(Halt{1})).value()));
@@ -37,7 +37,7 @@ TEST(Coordinator, TheLeadIsAskedForOnceAStandstillAndGivesUpAfterAWhile) {
   coordinator.hear();
   EXPECT_EQ(coordinator.may_lead(Seconds(12.2)), true);
   coordinator.forget();
-  EXPECT_EQ(coordinator.may_lead(Seconds(13)), std::nullopt);  // what was heard before is old
+  EXPECT_EQ(coordinator.may_lead(Seconds(13)), std::nullopt);  // an earlier answer no longer counts
   EXPECT_TRUE(coordinator.asks());
 }
 

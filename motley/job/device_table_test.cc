@@ -10,7 +10,6 @@ using ::testing::Pair;
 
 using Step = void (*)(DeviceTable&);
 
-/// Comes to that life by this step.
 DeviceTable in(Life life) {
   DeviceTable devices({"d"}, {"d"});
   if (life != Life::kAbsent) devices.start(0);
@@ -25,10 +24,11 @@ DeviceTable in(Life life) {
 struct Row {
   const char* what;
   Step step;
-  Life absent, joining, working, leaving, dismissed, done;  ///< what becomes of each life
+  /// Life after the step, by the life before.
+  Life absent, joining, working, leaving, dismissed, done;
 };
 
-// All lives and all that may happen in them, but for a device that is told to leave: it lives.
+// All lives and all events, except `leave`, which requires a living device.
 TEST(DeviceTable, EachLifeGoesOnAsTheTableSays) {
   using enum Life;
   const std::vector<Row> rows = {

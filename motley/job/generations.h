@@ -7,11 +7,10 @@
 
 namespace motley::job {
 
-/// The plans by which a job runs, one after the other. A generation is one of them, by the number
-/// of the change that brought it; 0 is the one that the job began by. Plans are numbers, too, of
-/// whoever makes them.
+/// The plans of a job, one after the other. A generation is one run of a plan, numbered by the
+/// change that brought it; generation 0 is the initial plan. Whoever makes plans numbers them, too.
 ///
-///   ask: a change to a plan is prepared --begin--> it runs; all before it are past
+///   ask: a change to a plan is prepared --begin--> it runs; all earlier ones are past
 ///                                       --take--> it was refused
 class Generations {
  public:
@@ -21,39 +20,34 @@ class Generations {
   };
 
   explicit Generations(int first) : current_(first), begun_({{0, first}}) {}
-  /// Another coordinator had these, by generation, from the one on that runs at least. One at
-  /// least.
+  /// Takes over another coordinator's plans by generation, at least one, from the running one on.
   void take_over(const std::map<int, int>& plans);
 
-  /// Returns the number of a new change.
   int ask(int plan, policy::Decision decision);
-  /// Returns what was asked for by that number, which is not any more; none: nothing was.
+  /// Removes and returns the request of that number; none: there was none.
   std::optional<Asked> take(int number);
-  /// That runs now.
   void begin(int number, int plan);
-  /// All stand still in this generation, whether or not anybody said that it had begun. What was
-  /// asked for, and generations behind it, are forgotten.
+  /// All processes halted in this generation, reported or not. Forgets requests and later ones.
   void fall_back(int generation);
 
-  /// Is nothing asked for?
   bool is_settled() const { return asked_.empty(); }
-  int current() const { return current_; }  ///< plan, the last that was said to have begun
-  int running() const { return begun_.rbegin()->first; }        ///< the last generation known
-  int running_plan() const { return begun_.rbegin()->second; }  ///< its plan
-  /// By which the job runs once all is done that was asked for.
+  int current() const { return current_; }                ///< plan of the last reported beginning
+  int running() const { return begun_.rbegin()->first; }  ///< the last known generation
+  int running_plan() const { return begun_.rbegin()->second; }
+  /// The generation once all pending changes have begun, and its plan.
   int last() const { return asked_.empty() ? running() : asked_.rbegin()->first; }
   int last_plan() const { return asked_.empty() ? current_ : asked_.rbegin()->second.plan; }
-  /// The plan of a generation that runs, or did; none: it is not known.
+  /// The plan of a past or running generation; none: unknown.
   std::optional<int> plan_of(int generation) const;
-  /// Generations, with their plans, any of which may run when somebody asks.
+  /// Generations, with their plans, any of which may be running.
   std::map<int, int> possible() const;
 
  private:
   int current_;
-  int number_ = 0;               // of the last change that was asked for
-  std::map<int, Asked> asked_;   // that have not begun, by generation
-  std::map<int, int> begun_;     // plans by generation
-  std::map<int, int> numbered_;  // likewise, of all that were asked for
+  int number_ = 0;
+  std::map<int, Asked> asked_;  // not begun yet, by generation
+  std::map<int, int> begun_;
+  std::map<int, int> numbered_;  // likewise, of all requested changes
 };
 
 }  // namespace motley::job

@@ -36,7 +36,7 @@ TEST(Generations, AChangeThatIsRefusedLeavesWhatRan) {
   EXPECT_EQ(generations.ask(9, {}), 2);
 }
 
-// Of two that were asked for the first began, and nobody said so.
+// The first of two requested changes began, unreported.
 TEST(Generations, AllMayStandWhereNobodySaidThatTheyAre) {
   Generations generations(7);
   generations.ask(8, {});

@@ -39,8 +39,8 @@ bool Membership::lose(int process, Seconds now) {
   const Life was = devices_.lose(process);
   if (was == Life::kDismissed) return true;
   const bool lived = was == Life::kWorking || was == Life::kLeaving;
-  if (!lived) return has_begun_ || devices_[process].has_rejoined;  // one that was coming
-  // Where some are through, others may be as well; who is not will say so.
+  if (!lived) return has_begun_ || devices_[process].has_rejoined;
+  // When some are done, others may be, too; the rest will say so.
   if (is_over_) return true;
   if (!has_begun_ || devices_.living().empty()) return false;
   halt(now);
@@ -69,14 +69,14 @@ void Membership::halt(Seconds now) {
 
 void Membership::on_event(const run::WorkerEvent& event, Seconds now) {
   const int process = event.rank;
-  if (process < 0 || process >= devices_.size()) return;  // of the launcher
+  if (process < 0 || process >= devices_.size()) return;
   DeviceState& device = devices_[process];
   if (event.event == "ready" && devices_.become_ready(process)) {
     const auto is_ready = [](const DeviceState& each) {
       return each.lives() || !each.has_process();
     };
     has_begun_ = has_begun_ || std::all_of(devices_.all().begin(), devices_.all().end(), is_ready);
-    // It was not there when the others were told, or could not answer yet.
+    // It was not there when the others were told to halt, or could not answer yet.
     if (phase_ == Phase::kHalting) halt(now);
   }
   if (event.event == "step") has_begun_ = true;
@@ -111,7 +111,7 @@ void Membership::kill_unheard(Seconds now) {
 
 std::optional<Order> Membership::next(Seconds now) {
   if (phase_ == Phase::kHalting) kill_unheard(now);
-  // One that hangs while the others prepare is found by a halt.
+  // A process that hangs while the others prepare is found by a halt.
   constexpr double kPreparing = 4;
   if (phase_ == Phase::kRecovering && now - told_ > kPreparing * timeout_) halt(now);
   if (orders_.empty()) return std::nullopt;

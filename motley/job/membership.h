@@ -13,63 +13,60 @@
 
 namespace motley::job {
 
-/// Devices that came, left or were lost at one time.
 struct MembershipChange {
-  std::int64_t step = 0;  ///< steps done then
+  std::int64_t step = 0;  ///< steps done before
   std::vector<std::string> lost, left, joined;
-  Seconds pause;                ///< from when it was noticed until training went on
-  std::int64_t lost_steps = 0;  ///< that were done, or had begun, and were done again
+  Seconds pause;                ///< from detection until training resumed
+  std::int64_t lost_steps = 0;  ///< recomputed steps, complete or begun
 };
 Json membership_to_json(const std::vector<MembershipChange>& changes);
 
-/// How the devices of an elastic job come to stand still together when some are lost. Is told what
-/// happened and when, moves devices through their lives, and says what to do; knows no process and
-/// no plan.
+/// Brings the devices of an elastic job to a common halt when some are lost, by events and their
+/// times. Knows no process and no plan.
 ///
-///   training --a loss, or a process that cannot get on--> halting: all living are told to halt
-///   halting --all living have said where they stand--> still: somebody decides how they go on
+///   training --a loss, or a process that makes no progress--> halting: all living get Halt
+///   halting --all living have reported where they stand--> still: the caller decides what follows
 ///   still --go_on--> recovering --`change`--> training
 ///   halting, still, recovering --another loss, or no way on--> halting, by the next number
 ///   halting, still --a joining device is ready--> halting, by the next number, with it
 ///
-/// Who does not even hear that it is told to halt within `kHearing`, or hears and does not come to
-/// stand within the timeout of a wait, is killed, and its end is a loss as any other. Words that
-/// wait behind a checkpoint on its way from another host are waited for as long as that comes.
+/// A process is killed, which is a loss like any other, if it does not hear the order within
+/// `kHearing`, or has not halted `kHearing` after the timeout of a wait. A process whose host
+/// carries bytes of a checkpoint counts as having heard: its answers may wait behind them.
 class Membership {
  public:
   static constexpr Seconds kHearing{0.5};
 
-  /// The table outlives it; `timeout`: that a wait for a peer may take.
+  /// The table outlives this object; `timeout`: of a wait for a peer.
   Membership(DeviceTable& devices, Seconds timeout) : devices_(devices), timeout_(timeout) {}
 
-  /// A process has ended or will. False: with it the job ends, as nobody is left, or as not all
-  /// were ready yet.
+  /// Handles the end of a process. False: the job ends, too: nobody is left, or not all were ready.
   bool lose(int process, Seconds now);
   void on_event(const run::WorkerEvent& event, Seconds now);
 
-  /// They were another coordinator's, which is gone: all that have said that they are ready come to
-  /// stand, by numbers beyond this one. `since`: when they were left alone.
+  /// Takes over a lost coordinator's processes: halts all that are ready, with later numbers.
+  /// `since`: when they lost it.
   void take_over(int number, Seconds since, Seconds now);
 
-  /// The job has got a device, or, where it has one of that name, that is another now. Its process,
-  /// which is to be started by itself.
+  /// Adds a device, or finds the one of that name, which the new one replaces. Returns its process,
+  /// which must be started.
   int add(const run::WorkerDevice& device);
-  /// A process is to be started. False: it lives.
+  /// Has a process started. False: it lives.
   bool start(int process);
-  /// A process is not needed any more: it does not live from now on, and its end will be no loss.
+  /// A process is no longer needed: it does not count as living, and its end is no loss.
   void dismiss(int process);
-  /// A process is to be killed, as by somebody else.
+  /// Kills a process as if somebody else had.
   void kill(int process) { orders_.push_back(KillProcess{process}); }
 
-  /// What is to be done next; none: nothing for now.
+  /// The next order; none: nothing to do now.
   std::optional<Order> next(Seconds now);
-  /// All stand still: where. None: they do not.
+  /// Where all processes stand; none: not all stand still.
   std::optional<std::vector<run::RecoveryState>> still() const;
-  /// They were told how to go on.
+  /// The processes were told how to continue.
   void go_on(Seconds now);
 
   bool is_training() const { return phase_ == Phase::kTraining; }
-  /// Some have done all that was to be done.
+  /// Some have done all their work.
   bool is_over() const { return is_over_; }
   /// Since when they do not train.
   Seconds since() const { return since_; }
@@ -83,9 +80,9 @@ class Membership {
   Seconds timeout_;
   Phase phase_ = Phase::kTraining;
   bool has_begun_ = false, is_over_ = false;
-  int number_ = 0;  // of the last order to halt
+  int number_ = 0;
   Seconds since_, told_;
-  std::vector<Order> orders_;  // not given yet
+  std::vector<Order> orders_;
 };
 
 }  // namespace motley::job

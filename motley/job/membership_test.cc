@@ -37,7 +37,6 @@ class MembershipTest : public ::testing::Test {
   void stand(int process, int halt) { members_.on_event(stands(process, halt), now_); }
   bool lose(int process) { return members_.lose(process, now_); }
 
-  /// All orders that there are now: "halt 1", "start 3", "kill 0".
   std::vector<std::string> orders() {
     std::vector<std::string> all;
     while (const auto order = members_.next(now_)) all.push_back(order_word(*order));
@@ -45,7 +44,7 @@ class MembershipTest : public ::testing::Test {
   }
   using Orders = std::vector<std::string>;
 
-  /// From a loss of process 0 to where the others have been told how to go on.
+  /// Goes from a loss of process 0 to the point where the others know how to continue.
   void come_to_recovering() {
     ASSERT_TRUE(lose(0));
     EXPECT_EQ(orders(), Orders{"halt 1"});
@@ -110,7 +109,7 @@ TEST_F(MembershipTest, FromALossToTraining) {
 
 TEST_F(MembershipTest, OneThatCannotGetOnHaltsAllAsALossDoes) {
   say("stalled", 1);
-  say("stalled", 2);  // of the same cause
+  say("stalled", 2);  // with the same cause
   EXPECT_EQ(orders(), Orders{"halt 1"});
   EXPECT_EQ(devices_.living(), (std::vector<int>{0, 1, 2}));
 }
@@ -137,7 +136,7 @@ TEST_F(MembershipTest, WordsBehindACheckpointOnItsWayAreWaitedFor) {
     now_ += Membership::kHearing - Seconds(0.1);
     EXPECT_EQ(orders(), Orders{}) << i;
   }
-  now_ += Seconds(0.11);  // nothing more came
+  now_ += Seconds(0.11);  // no more bytes came
   EXPECT_EQ(orders(), Orders{"kill 2"});
 }
 
@@ -145,7 +144,7 @@ TEST_F(MembershipTest, WhoHearsMayTakeAWaitLongToStand) {
   ASSERT_TRUE(lose(0));
   (void)orders();
   hear(1, 1);
-  stand(2, 1);  // has heard, plainly
+  stand(2, 1);  // which implies that it heard
   now_ += kTimeout + Membership::kHearing - Seconds(0.01);
   EXPECT_EQ(orders(), Orders{});
   now_ += Seconds(0.02);
@@ -192,7 +191,7 @@ TEST_F(MembershipTest, RefusingOrStallingWhileRecoveringHaltsAgain) {
   come_to_recovering();
   say("refused", 1);
   EXPECT_EQ(orders(), Orders{"halt 2"});
-  say("refused", 2);  // of what is over
+  say("refused", 2);  // of an earlier order
   EXPECT_EQ(orders(), Orders{});
   stand(1, 2);
   stand(2, 2);
@@ -207,7 +206,7 @@ TEST_F(MembershipTest, RefusingAPlanThatIsOnlyWishedForIsNoHalt) {
   EXPECT_TRUE(members_.is_training());
 }
 
-// All prepare for as long as four waits may take: compile, join, move, agree.
+// Preparing may take four timeouts: compile, join, move, agree.
 TEST_F(MembershipTest, OneThatHangsInPreparingIsFoundByAHalt) {
   come_to_recovering();
   now_ += 4 * kTimeout;
@@ -255,7 +254,7 @@ TEST_F(MembershipTest, AJoinerThatDiesBeforeItIsReadyDisturbsNobody) {
   EXPECT_TRUE(members_.start(3)) << "again";
 }
 
-// Told to halt before it could hear, it would be killed as one that does not.
+// An order before it can hear would make it seem deaf, and it would be killed.
 TEST_F(MembershipTest, AJoinerThatIsReadyWhileOthersHaltIsToldWithThem) {
   ASSERT_TRUE(members_.start(3));
   ASSERT_TRUE(lose(0));
@@ -309,7 +308,7 @@ TEST_F(MembershipTest, WhoIsKilledIsALossWhenItEnds) {
   EXPECT_EQ(orders(), Orders{"halt 1"});
 }
 
-// At the end all are done at almost the same time.
+// At the end all finish almost simultaneously.
 TEST_F(MembershipTest, WhereSomeAreThroughALossIsNoHalt) {
   say("done", 0);
   EXPECT_FALSE(devices_[0].lives());
@@ -348,7 +347,7 @@ TEST(Memberships, ChangesAreWrittenWithTheirStep) {
                                    "pause_s": 0.5, "lost_steps": 1}])"));
 }
 
-/// Processes that do what they are told, late, never, or die; time goes on by what happens next.
+/// Processes that obey, obey late, never obey, or die; time advances to the next event.
 class Crowd {
  public:
   explicit Crowd(std::uint64_t seed) : random_(seed) {
@@ -359,7 +358,7 @@ class Crowd {
     }
   }
 
-  /// Bad things happen until then.
+  /// Injects faults until then.
   void live_badly(Seconds until) {
     while (now_ < until && !is_over_) {
       const int process = pick(6);
@@ -372,7 +371,7 @@ class Crowd {
       get_on();
     }
   }
-  /// Whoever is bad stays so; nothing else happens.
+  /// Injects no more faults; faulty processes stay faulty.
   bool gets_well(Seconds within) {
     const Seconds end = now_ + within;
     while (now_ < end && !is_over_) {
@@ -441,7 +440,7 @@ class Crowd {
       if (what == 1) later(0.3, process, "stalled");
       if (what == 2) die(process, 0.3);
     }
-    // Who hangs in preparing keeps all others from going on.
+    // A process that hangs in preparing holds up all others.
     for (const int process : devices_.living())
       if (all_[process].is_deaf) return;
     if (pick(10) > 0) later(0.8, devices_.living().front(), "change");
@@ -461,7 +460,7 @@ class Crowd {
     for (auto& [process, one] : all_) {
       if (!one.runs || one.is_deaf || !one.is_ready) continue;
       later(0.1, process, "heard", halt->number);
-      // A wait ends by its timeout, or earlier as its peers close.
+      // A wait ends by its timeout, or earlier when a peer closes.
       if (!one.hangs || pick(2) == 0) later(0.2 + 0.1 * pick(35), process, "halted", halt->number);
     }
   }
@@ -482,7 +481,7 @@ TEST(Memberships, WhateverHappensTheyComeToTrainOrEnd) {
     SCOPED_TRACE(seed);
     Crowd crowd(seed);
     crowd.live_badly(Seconds(60));
-    // A round of halting and recovering lasts 6 timeouts at most and ends well in one of three.
+    // A round of halting and recovering lasts at most 6 timeouts and succeeds once in three.
     EXPECT_TRUE(crowd.gets_well(Seconds(6 * kTimeout.value * 40)));
     ASSERT_EQ(crowd.faults, "");
     halts += crowd.halts();

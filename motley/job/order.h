@@ -8,36 +8,34 @@
 
 namespace motley::job {
 
-/// All living processes of a job stop where they are and say where that is.
+/// All living processes halt and report where they stand.
 struct Halt {
   int number = 0;
 };
-/// The job is given a device that it had not, or that is described anew before it has come.
+/// The job gets a new device, or a new description of one that has not joined yet.
 struct AddDevice {
   int process = 0;
   run::WorkerDevice device;
 };
-/// A process is started for a device of the job that has none, or none any more.
 struct StartProcess {
   int process = 0;
 };
 struct KillProcess {
   int process = 0;
 };
-/// A process that has come learns which program runs: the one that this change brought.
+/// A process that has joined learns the running program by the change that brought it.
 struct Follow {
   int process = 0, number = 0;
 };
-/// Squares of gradients are counted in every so-many-th step (run/change.h).
+/// Square norms of gradients are computed every so many steps (run/change.h).
 struct CountEvery {
   std::int64_t every = 1;
 };
-/// What another coordinator would need to go on with the job is left with its hosts
-/// (run/launch/agent_takeover.h). When enough of them have said so the job hears an event `leads`.
+/// Replicates to the job's hosts the state that another coordinator would need
+/// (run/launch/agent_takeover.h). When enough hosts have confirmed, the job gets an event `leads`.
 struct Leave {
   Json what;
 };
-/// What a running job's processes are told, or what is done with them.
 using Order = std::variant<run::Change, Halt, AddDevice, StartProcess, KillProcess, Follow,
                            CountEvery, Leave>;
 

@@ -30,7 +30,7 @@ Result<GivenStage> stage_from_json(JsonObject& object) {
   return stage;
 }
 
-/// Of the replica, as its first stage has it.
+/// Reads a count of a replica, which its first stage gives.
 Result<void> read_count(JsonObject& object, const std::string& key, bool is_first,
                         std::int64_t& count) {
   if (!object.has(key)) return {};

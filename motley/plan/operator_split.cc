@@ -7,7 +7,7 @@
 namespace motley::plan {
 namespace {
 
-constexpr std::int64_t kMost = 1 << 20;  // factors or operands of an operator
+constexpr std::int64_t kMost = 1 << 20;  // limit of factors or operands of an operator
 
 bool read_number(LineCursor& line, int& number) {
   std::int64_t value = -1;
@@ -16,7 +16,7 @@ bool read_number(LineCursor& line, int& number) {
   return true;
 }
 
-/// "3*_*64"
+/// Reads "3*_*64".
 bool read_inside(LineCursor& line, OperatorSplit& split) {
   return line.expect_integer(split.outer) && line.expect('*') && line.expect_word("_") &&
          line.expect('*') && line.expect_integer(split.inner) && split.outer > 0 && split.inner > 0;

@@ -8,20 +8,18 @@
 
 namespace motley::plan {
 
-/// How the devices of a region run one operator of the graph; the operator's rule
-/// (graph/rules/sharding_rule.h) gives its factors and operands numbers. Not split: every device
-/// runs all of it.
+/// How the devices of a region run one operator; its rule (graph/rules/sharding_rule.h) numbers the
+/// factors and operands. Without a split, every device runs the whole operator.
 struct OperatorSplit {
-  int factor = -1;                    ///< of which each device takes a part; -1: none
+  int factor = -1;                    ///< each device takes a part of it; -1: none
   std::int64_t outer = 1, inner = 1;  ///< the factor is outer * extent * inner
-  std::vector<int> partial;  ///< operands of which each device takes a term; without a factor
+  std::vector<int> partial;           ///< operands of which each has a term; without a factor
   bool operator==(const OperatorSplit&) const = default;
 };
 
-/// "whole", "factor 1", "factor 0: 3*_*64" (outer 3, inner 64), "terms 0 2".
+/// Prints "whole", "factor 1", "factor 0: 3*_*64" (outer 3, inner 64) or "terms 0 2".
 std::string print_split(const OperatorSplit& split);
-/// The inverse; empty for other texts. Factor and operands are 0 or more, outer and inner 1 or
-/// more.
+/// Parses such a text; empty for others. Factor and operands are >= 0, outer and inner >= 1.
 std::optional<OperatorSplit> parse_split(std::string_view text);
 
 }  // namespace motley::plan

@@ -12,7 +12,7 @@
 namespace motley::plan {
 namespace {
 
-/// A kind's name, defaults and the constants that it uses, beside lr and weight_decay.
+/// A kind's name, defaults and the constants that it uses, besides lr and weight_decay.
 struct KindRow {
   std::string_view name;
   Optimizer defaults;

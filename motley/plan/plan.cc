@@ -124,9 +124,7 @@ Plan split_instead(Plan plan, const std::vector<DeviceId>& devices,
 
 namespace {
 
-// All faults are collected instead of returned at the first: a plan edited by hand often has
-// several.
-/// What is wrong with the replicas themselves; one clause each.
+// Collects all faults of the replicas, one clause each: a plan edited by hand often has several.
 class ReplicaCheck {
  public:
   explicit ReplicaCheck(const cluster::Cluster& cluster) : cluster_(cluster) {}
@@ -172,7 +170,7 @@ class ReplicaCheck {
   }
 
   bool has_shared_region = false, takes_turns = false;
-  std::string turning;  ///< the first region whose tasks take turns
+  std::string turning;  ///< the first region with interleaved tasks
 
   std::vector<std::string> faults;
 
@@ -188,7 +186,7 @@ class ReplicaCheck {
         fault("{}: operators {} are not behind those before", where, ranges[i].first);
   }
 
-  /// What is done again is the region's own.
+  /// Checks that a region recomputes only its own operators.
   void add_recomputes(const std::string& where, const Region& region) {
     add_order(where + ": recompute", region.recomputes);
     for (const OpRange& range : region.recomputes) {
@@ -203,7 +201,7 @@ class ReplicaCheck {
     }
   }
 
-  /// Tasks are done in pairs at most, by devices that exchange something.
+  /// Checks `turns`: at most two tasks interleave, and only on devices that exchange something.
   void add_turns(const std::string& where, const Region& region) {
     if (region.turns == 1) return;
     if (region.turns != 2) fault("{}: turns is {}, wanted 1 or 2", where, region.turns);
@@ -211,7 +209,7 @@ class ReplicaCheck {
     if (turning.empty()) turning = where;
   }
 
-  /// All regions say which operators they have, and none is twice.
+  /// Checks that every region lists its operators and that none is in two.
   void add_covers(const std::string& where, const Replica& replica) {
     std::vector<OpRange> ranges;
     for (std::size_t r = 0; r < replica.regions.size(); ++r) {
@@ -247,7 +245,7 @@ class ReplicaCheck {
             region.devices.size());
       return;
     }
-    // `!(share >= 0)` also refuses NaN, which is neither below 0 nor not.
+    // `!(share >= 0)` also refuses NaN.
     double total = 0;
     for (const double share : region.shares) {
       if (!(share >= 0)) fault("{}: found a share of {}, wanted 0 or more", where, share);
@@ -278,7 +276,7 @@ class ReplicaCheck {
   std::map<DeviceId, std::size_t> user_;
 };
 
-/// Of one region shared by all the replica takes turns, of stages their regions do.
+/// Checks which interleaves: the replica of one shared region, or the regions of a plan of stages.
 void add_turns(const Plan& plan, const ReplicaCheck& check, std::vector<std::string>& faults) {
   const bool is_one_region = plan.replicas.size() == 1 && splits_operators(plan);
   if (check.takes_turns && (!is_one_region || has_stages(plan)))
@@ -295,8 +293,7 @@ void add_turns(const Plan& plan, const ReplicaCheck& check, std::vector<std::str
 Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
                          const cluster::Cluster& cluster) {
   ReplicaCheck check(cluster);
-  // Sums wrap like unsigned numbers: a file may hold any integers, and the clauses of the replicas
-  // name those that are out of range.
+  // Sums wrap like unsigned numbers: a file may hold any integers, which other clauses refuse.
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < plan.replicas.size(); ++i) {
     check.add(i, plan.replicas[i]);

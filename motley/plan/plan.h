@@ -16,40 +16,39 @@
 
 namespace motley::plan {
 
-/// A share of the global batch. Replicas exchange gradients; their samples follow each other in
-/// replica order inside each global batch. Its regions pass values on to each other; a device may
-/// be in several of them. Replicas may be cut into regions differently.
+/// A share of the global batch. Replicas exchange gradients. Their samples are consecutive ranges
+/// of each global batch, in replica order. A replica's regions pass values to each other; a device
+/// may be in several of them. Each replica may have different regions.
 struct Replica {
   std::int64_t samples = 0;
   std::vector<Region> regions;
-  /// Of each step, one after the other; gradients are added up over them and exchanged once. Where
-  /// they do not divide the samples, the first have one more (find_stretches).
+  /// Micro-batches per step, in order; gradients accumulate over them and are exchanged once. If
+  /// they do not divide the samples, the first ones have one more (find_stretches).
   std::int64_t micro_batches = 1;
-  /// Of these, how many are under way at a time, whose operators take turns where they wait for
-  /// exchanges. More than 1: of the only replica, whose only region several devices share.
+  /// Micro-batches in flight whose operators interleave: one computes while another waits for an
+  /// exchange. More than 1 requires a single replica with a single region of several devices.
   std::int64_t turns = 1;
   bool operator==(const Replica&) const = default;
 };
 
-/// Statistics of batch normalisation: of the global batch (as one device computes), or of each
-/// replica's own samples.
+/// Batch normalisation uses statistics of the global batch, as one device does, or of each replica.
 enum class BatchNormMode { kGlobal, kLocal };
 std::string_view batch_norm_name(BatchNormMode mode);
 
-/// What they are of where a step has several micro-batches: of all its samples, as if there were
-/// one; or of each micro-batch, as in PyTorch's gradient accumulation. Then buffers (running
-/// statistics) are updated by one micro-batch after the other.
+/// Range of the statistics in a step of several micro-batches: all samples of the step, as if it
+/// had one micro-batch; or each micro-batch, as in PyTorch's gradient accumulation. In the second
+/// case the buffers (running statistics) are updated once per micro-batch, in order.
 enum class BatchNormSpan { kStep, kMicroBatch };
 std::string_view batch_norm_span_name(BatchNormSpan span);
 
-/// How what several devices hold is kept equal: each device updates its copy natively, by its
-/// fastest kernels and from what it computed itself, which gives like devices the same bits; or
-/// portably, by operations that all devices round alike, and what has none of them is one device's.
+/// How devices keep copies equal. kNative: each device updates its copy with its fastest kernels
+/// from what it computed itself; identical devices get identical bits. kPortable: devices use
+/// operations that all of them round alike; one device runs what has no such operations.
 enum class Updates { kNative, kPortable };
 std::string_view updates_name(Updates updates);
 Result<Updates> parse_updates(std::string_view name);
 
-/// The decision as data. What each field means for the program: docs/formats/plan.md.
+/// The decision as data. docs/formats/plan.md says what each field means for the program.
 struct Plan {
   std::string model_hash, cluster_hash;
   std::int64_t global_batch = 0;
@@ -57,67 +56,64 @@ struct Plan {
   Recipe recipe;
   BatchNormMode batch_norm = BatchNormMode::kGlobal;
   BatchNormSpan batch_norm_span = BatchNormSpan::kStep;
-  /// Gradients are exchanged in buckets of about this size, in the order they become ready.
+  /// Gradients are exchanged in buckets of about this size, in order of readiness.
   Bytes bucket_bytes{4 << 20};
   Updates updates = Updates::kNative;
-  /// Of parameters that several regions hold, how the states (of the optimizer, masters, averages)
-  /// are shared over the devices that hold them: each keeps and updates rows in proportion. A
-  /// device that is not here has none, a parameter none of whose holders is here all states
-  /// everywhere. Empty: so have all.
+  /// Sharded optimizer states (ZeRO-1): for each parameter that several regions hold, each holder
+  /// keeps and updates rows of the states (optimizer, masters, averages) in proportion to its
+  /// share. A device without an entry keeps none. If no holder of a parameter has an entry, every
+  /// holder keeps all its states. Empty: every device keeps all states.
   std::map<DeviceId, double> state_shares = {};
   bool tf32 = false;  ///< GPUs may round the factors of float32 products to TF32
   bool operator==(const Plan&) const = default;
 };
 
-/// The micro-batches of a replica whose samples begin at `first`: as equal as can be, the larger
-/// ones first.
+/// Returns a replica's micro-batches from sample `first` on: as equal as possible, larger first.
 std::vector<Stretch> find_stretches(const Replica& replica, std::int64_t first);
 
-/// Is it more than samples spread over devices, or one region that all devices share: has a replica
-/// several regions, or one that several devices share beside other replicas, or micro-batches that
-/// are not as many or as large as those of all others, or operators done again that others do once,
-/// or are states shared over replicas?
+/// Returns whether the plan is more than data parallelism or one region shared by all devices: a
+/// replica with several regions, or with a shared region beside other replicas; different numbers
+/// or sizes of micro-batches, or recomputed operators, among replicas; or shared states.
 bool has_stages(const Plan& plan);
 
 /// One rank of a plan.
 struct Member {
   DeviceId device;
-  std::int64_t samples = 0;  ///< of its replica or, in the one region that all devices share, its
-                             ///< part of them, maybe 0
+  /// Of its replica; in a region that all devices share, its part of them, maybe 0.
+  std::int64_t samples = 0;
   bool operator==(const Member&) const = default;
 };
-/// All ranks of a verified plan, in order: devices as they come in replicas and their regions.
+/// Returns all ranks of a verified plan, in the order in which replicas and regions list devices.
 std::vector<Member> members(const Plan& plan);
 
-/// The plan of as many of its micro-batches alone.
+/// Returns the plan for a step of only `micro_batches` of its micro-batches.
 Plan in_micro_batches(Plan plan, std::int64_t micro_batches);
 
-/// Do several devices share operators of the graph, beside the samples?
+/// Returns whether several devices share operators of the graph, not only the samples.
 bool splits_operators(const Plan& plan);
 
-/// Plan of data parallelism: devices[i] gets samples[i] of every global batch; entries of zero
-/// samples are left out.
+/// Returns one replica per device, with samples[i] of every global batch; none for zero samples.
 std::vector<Replica> make_replicas(const std::vector<DeviceId>& devices,
                                    const std::vector<std::int64_t>& samples);
 
-/// Of a step, where batch normalisation takes the statistics of each, so that another plan must
-/// have as many to give the same; else 1.
+/// Returns the number of micro-batches of a step if batch normalisation takes statistics of each,
+/// so that another plan needs the same number for the same result; else 1.
 std::int64_t shown_micro_batches(const Plan& plan);
 
-/// The plan's step with the batch split as make_replicas splits it, and nothing else.
+/// Returns the plan with only its batch split (make_replicas), and its shown_micro_batches.
 Plan split_instead(Plan plan, const std::vector<DeviceId>& devices,
                    const std::vector<std::int64_t>& samples);
 
-/// JSON text of schema "motley.plan/1". Devices are written by name.
+/// Returns JSON text of schema "motley.plan/1". Devices are written by name.
 std::string print_plan(const Plan& plan, const cluster::Cluster& cluster);
-/// A device that the cluster does not have is a *stale* error.
+/// Parses it. A device that the cluster does not have is a *stale* error.
 Result<Plan> parse_plan(std::string_view text, const std::string& name,
                         const cluster::Cluster& cluster);
 
-/// All violations in one message: samples sum to the global batch, no device in two replicas,
-/// devices exist, regions have usable shares and no operator twice, hashes equal those of model and
-/// cluster (stale). Whether the regions have all operators of the model, whether these can be split
-/// so, and memory, are verified when the plan is lowered.
+/// Reports all violations in one message: samples sum to the global batch, no device is in two
+/// replicas, devices exist, regions have usable shares and no operator twice, hashes equal those of
+/// model and cluster (else stale). Lowering verifies splits, memory, and that regions cover the
+/// model.
 Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
                          const cluster::Cluster& cluster);
 

@@ -36,8 +36,7 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
   if (!region.recomputes.empty()) json["recompute"] = ranges_to_json(region.recomputes);
   if (region.late_weights) json["late_weights"] = true;
   if (region.turns != 1) json["turns"] = region.turns;
-  // Absent where one device does all, so that plans of before there were sharded regions stay
-  // equal.
+  // Absent where one device runs everything, so that plans from before sharded regions stay equal.
   if (region.operators.empty() && region.parameters.empty()) return json;
   json["operators"] = Json::array();
   for (const OperatorSplit& split : region.operators)
@@ -60,7 +59,7 @@ Json region_to_json(const Region& region, const cluster::Cluster& cluster) {
 Json replica_to_json(const Replica& replica, const cluster::Cluster& cluster) {
   Json json = Json::object();
   json["samples"] = replica.samples;
-  // Absent means 1, so that plans of before keep their texts.
+  // Absent means 1, so that older plans keep their texts.
   if (replica.micro_batches != 1) json["micro_batches"] = replica.micro_batches;
   if (replica.turns != 1) json["turns"] = replica.turns;
   json["regions"] = Json::array();
@@ -90,7 +89,6 @@ auto parse_text(const Json& json, const Parse& parse) {
   return text == nullptr ? std::nullopt : parse(*text);
 }
 
-/// A member that must be a list.
 Result<const Json*> read_list(JsonObject& object, const std::string& key) {
   MOTLEY_ASSIGN(const Json* list, object.member(key));
   if (list->is_array()) return list;
@@ -104,7 +102,7 @@ Result<DeviceId> read_device(const Json& json, const std::string& where,
   }
   auto device = cluster::find_device(cluster, json.get_ref<const std::string&>());
   if (device) return *device;
-  // Not a fault of the file: the cluster has changed since, so exit 4 and not 2.
+  // The file has no fault: the cluster has changed since, so exit 4 and not 2.
   return stale_error("plan.unknown-device", fmt::format("{}: {}; plan again for this cluster",
                                                         where, device.error().message));
 }
@@ -147,7 +145,6 @@ Result<std::vector<KeptParameter>> read_parameters(JsonObject& object) {
   return parameters;
 }
 
-/// None where the key is not there.
 Result<void> read_gathered_again(JsonObject& object, std::vector<KeptParameter>& parameters) {
   if (!object.has("gather_again")) return {};
   MOTLEY_ASSIGN(const Json* list, read_list(object, "gather_again"));
@@ -182,7 +179,7 @@ Result<std::vector<ExchangeWay>> read_exchanges(JsonObject& object) {
   return ways;
 }
 
-/// "12-40": the last one is in it.
+/// Parses "12-40", which includes both ends.
 std::optional<OpRange> parse_range(std::string_view text) {
   const std::size_t dash = text.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
@@ -193,7 +190,6 @@ std::optional<OpRange> parse_range(std::string_view text) {
   return OpRange{*first, *last + 1};
 }
 
-/// None where the key is not there.
 Result<std::vector<OpRange>> read_ranges(JsonObject& object, const std::string& key) {
   std::vector<OpRange> ranges;
   if (!object.has(key)) return ranges;
@@ -270,7 +266,6 @@ Result<Word> read_word(JsonObject& object, const std::string& key,
                                  key, found, name_of(words[0]), name_of(words[1])));
 }
 
-/// None where the key is not there.
 Result<std::map<DeviceId, double>> read_state_shares(JsonObject& object,
                                                      const cluster::Cluster& cluster) {
   std::map<DeviceId, double> shares;

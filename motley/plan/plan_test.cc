@@ -51,7 +51,7 @@ TEST(Plan, MakeReplicasLeavesOutIdleDevices) {
   EXPECT_FALSE(splits_operators(plan));
 }
 
-/// 40 samples by three devices that share two operators.
+/// 40 samples on three devices that share two operators.
 Plan one_region(const cluster::Cluster& cluster) {
   Plan plan = two_replicas(cluster);
   Region region{{DeviceId(0), DeviceId(1), DeviceId(2)}, {3, 0, 1}, {}, {}};
@@ -71,7 +71,7 @@ TEST(Plan, MembersOfARegionHaveRoundedShares) {
             (std::vector<Member>{{DeviceId(0), 30}, {DeviceId(1), 0}, {DeviceId(2), 10}}));
 }
 
-/// Is the plan the golden file of this name, printed and read?
+/// Expects that the plan prints to the golden file of this name and reads back.
 void expect_golden(Plan plan, const cluster::Cluster& cluster, const std::string& name) {
   plan.cluster_hash = "00000000000000bb";
   const auto golden =
@@ -114,7 +114,7 @@ RC_GTEST_PROP(Plan, ParseInvertsPrint, ()) {
   const cluster::Cluster cluster = lab();
   Plan plan;
   plan.model_hash = *rc::gen::string<std::string>();
-  // Text outside UTF-8 cannot be in JSON; hashes are hexadecimal digits.
+  // JSON cannot hold text outside UTF-8; hashes are hexadecimal digits.
   plan.model_hash.erase(std::remove_if(plan.model_hash.begin(), plan.model_hash.end(),
                                        [](char c) { return (c & 0x80) != 0; }),
                         plan.model_hash.end());
@@ -168,7 +168,7 @@ TEST(PlanParse, UnknownDeviceIsStale) {
             "'b:0'?; plan again for this cluster");
 }
 
-/// The message for a plan's text with one part replaced.
+/// Returns the message for a plan's text with one part replaced.
 std::string message_for(const std::string& from, const std::string& to,
                         Plan (*make)(const cluster::Cluster&) = two_replicas) {
   const cluster::Cluster cluster = lab();
@@ -341,7 +341,7 @@ TEST(PlanVerify, RegionsOfSeveralDevices) {
             "");
 }
 
-// Three micro-batches of 40 samples are not equal: such a plan has stages.
+// Three micro-batches of 40 samples are unequal: such a plan has stages.
 TEST(PlanText, TurnsOfARegionRoundTrip) {
   const cluster::Cluster cluster = lab();
   Plan plan = one_region(cluster);
@@ -354,7 +354,7 @@ TEST(PlanText, TurnsOfARegionRoundTrip) {
   EXPECT_EQ(*parsed, plan);
 }
 
-/// Of 40 samples: a:0 and a:1 one after the other, in 7 micro-batches, beside b:0 in two.
+/// 40 samples: a:0 and a:1 as two stages, in 7 micro-batches, beside b:0 in two.
 Plan two_stages_and_one(const cluster::Cluster& cluster) {
   Plan plan = two_replicas(cluster);
   Region first{{DeviceId(0)}, {1.0}}, second{{DeviceId(1)}, {1.0}};
@@ -384,7 +384,7 @@ TEST(PlanText, StagesRoundTrip) {
             (std::vector<Member>{{DeviceId(0), 31}, {DeviceId(1), 31}, {DeviceId(2), 9}}));
 }
 
-// 31 in 7: four each, and three have one more.
+// 31 in 7: four each, and the first three have one more.
 TEST(FindStretches, TheFirstHaveOneMore) {
   const std::vector<Stretch> stretches = find_stretches({31, {}, 7}, 5);
   ASSERT_EQ(stretches.size(), 7u);

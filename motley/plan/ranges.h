@@ -5,13 +5,13 @@
 
 namespace motley::plan {
 
-/// Operators of the graph that follow each other: [first, end).
+/// Consecutive operators of the graph: [first, end).
 struct OpRange {
   std::int64_t first = 0, end = 0;
   bool operator==(const OpRange&) const = default;
 };
 
-/// One operator more, behind all that the ranges have.
+/// Appends one operator that follows all operators of the ranges.
 inline void append(std::vector<OpRange>& ranges, std::int64_t op) {
   if (!ranges.empty() && ranges.back().end == op)
     ++ranges.back().end;

@@ -29,7 +29,6 @@ bool any_matches(const std::vector<std::string>& patterns, const graph::Value& p
   });
 }
 
-/// A pattern and the flag that it was given with.
 struct GivenPattern {
   std::string_view flag;
   std::string pattern;
@@ -88,7 +87,6 @@ Result<void> check_rates_differ(const Recipe& recipe, const graph::Graph& graph)
 
 bool is_half(DType dtype) { return dtype == DType::kF16 || dtype == DType::kBF16; }
 
-/// Reads what may be absent.
 class Members {
  public:
   explicit Members(JsonObject& object) : object_(object) {}

@@ -9,7 +9,7 @@
 namespace motley::plan {
 namespace {
 
-/// Two parameters with gradients: names and dimensions are what counts here.
+/// Two parameters with gradients; only names and dimensions matter here.
 graph::Graph layer() {
   graph::Graph graph;
   graph.name = "Net";

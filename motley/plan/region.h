@@ -13,64 +13,58 @@
 
 namespace motley::plan {
 
-/// A parameter of which each device keeps (and updates) a part; others are whole on every device.
+/// A parameter that devices share: each keeps and updates a part. Others are whole on every device.
 struct KeptParameter {
   std::string name;
   graph::Form form;  ///< sharded
-  /// Where operators want it whole: is each gathered copy for the forward or the backward pass of
-  /// one micro-batch only, and the next pass gathers again? Else one is there from the first
-  /// operator of the step that wants it to the last.
+  /// For operators that need the whole parameter: true if each forward or backward pass of a
+  /// micro-batch gathers its own copy; else one copy lives from the first to the last of a step.
   bool is_gathered_again = false;
   bool operator==(const KeptParameter&) const = default;
 };
 
-/// How exchanges of one kind are carried out: those by this operator, of as many bytes (the whole
-/// tensor's; of an all-to-all those of the member that has most) whose largest part has so many
-/// elements.
+/// The method of one kind of exchange, identified by operator, bytes (of the whole tensor; for an
+/// all-to-all of the member with most) and elements of its largest part.
 struct ExchangeWay {
   std::string op;  ///< "motley::all_gather"
   Bytes bytes;
-  std::int64_t largest = 1;  ///< 1: they have no parts
+  std::int64_t largest = 1;  ///< 1: no parts
   ExchangeMethod method = ExchangeMethod::kNative;
   bool operator==(const ExchangeWay&) const = default;
 };
 
-/// Operators of a replica on an ordered device list. One device runs all of them. Several share
-/// them: each operator is split as `operators` says, and whatever is cut (samples, heads, rows of a
-/// table) is cut in proportion to `shares`, to whole numbers (round_shares).
+/// Operators of a replica on an ordered device list. A single device runs all of them. Several
+/// share them: each operator is split as `operators` says, and what is cut (samples, heads, rows of
+/// a table) is cut in proportion to `shares`, to whole numbers (round_shares).
 struct Region {
   std::vector<DeviceId> devices;
-  std::vector<double> shares;  ///< by device; zero allowed; of one device 1
-  /// Of several devices, by operator that the region has, in the order of the graph; of one, empty.
+  std::vector<double> shares;  ///< by device; zero allowed; 1 for a single device
+  /// One entry per operator of the region, in graph order; empty for a single device.
   std::vector<OperatorSplit> operators = {};
   std::vector<KeptParameter> parameters = {};
-  /// Of several devices: each kind of exchange once; what is not here is native.
+  /// For several devices: each kind of exchange once. Kinds that are missing use the native method.
   std::vector<ExchangeWay> exchanges = {};
-  /// The operators that it has, ascending; empty: all, as the only region of its replica. Each
-  /// operator is in one region of a replica; any may be, next to each other in the graph or not.
+  /// The region's operators, ascending, consecutive or not; empty: all, as the only region of its
+  /// replica. Each operator is in exactly one region of a replica.
   std::vector<OpRange> covers = {};
-  /// Micro-batches that may be under way here, from the first operator of the forward pass to the
-  /// last of the backward pass; 0: as many as there are regions from here on (1F1B). As many as the
-  /// replica has: all forward passes come first (GPipe).
+  /// Maximum number of micro-batches in flight here, from the first forward operator to the last
+  /// backward one. 0: the number of regions from here to the last one (1F1B). Equal to the
+  /// replica's micro-batches: all forward passes come first (GPipe).
   std::int64_t ahead = 0;
-  /// How fast its devices are, each, beside those of other regions; only ratios count. By it and by
-  /// what operators have to do the order is found in which micro-batches pass; > 0.
+  /// Speed of each of its devices relative to other regions; only ratios count. Together with the
+  /// work of operators it determines the order of micro-batches. > 0.
   double speed = 1;
-  /// How long what it gets from other regions is on its way, beside the time that it works on a
-  /// micro-batch; for the same order; >= 0.
+  /// Delay of what other regions send, relative to its micro-batch time; for this order. >= 0.
   double lag = 0;
-  /// Operators, ascending, of which those of the forward pass are done again in the backward pass,
-  /// when it first wants something that they make: until then their results are not kept. The
-  /// result is the same.
+  /// Operators, ascending, whose forward pass is recomputed when the backward pass first needs one
+  /// of their results, which are not kept until then. The numbers do not change.
   std::vector<OpRange> recomputes = {};
-  /// Are parts of backward passes that no other region waits for (gradients of weights) done apart,
-  /// when there is nothing else to do (zero bubble)? A micro-batch is under way until they are
-  /// over.
+  /// Whether parts of backward passes that no other region waits for (gradients of weights) run
+  /// when nothing else can (zero bubble). A micro-batch stays in flight until they end.
   bool late_weights = false;
-  /// 2: are forward and backward tasks of two micro-batches done together where both can begin,
-  /// their operators taking turns where they wait for exchanges? Then `ahead` may be under way
-  /// before the first backward task, and one more begins only beside a backward task. Of
-  /// several devices, in a plan of stages.
+  /// 2: a forward and a backward task of two micro-batches run together if both can begin; their
+  /// operators interleave at exchanges. Then `ahead` micro-batches may be in flight before the
+  /// first backward task; one more begins only beside one. Requires several devices and stages.
   std::int64_t turns = 1;
   bool operator==(const Region&) const = default;
 };

@@ -10,7 +10,7 @@
 namespace motley::plan {
 namespace {
 
-constexpr std::size_t kMostNamed = 8;  // parts that are named one by one
+constexpr std::size_t kMostNamed = 8;  // more parts are summed up by their range
 
 }  // namespace
 

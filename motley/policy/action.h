@@ -10,7 +10,6 @@
 
 namespace motley::policy {
 
-/// Samples of one device in a step.
 struct Share {
   std::string device;
   std::int64_t samples = 0;
@@ -18,7 +17,7 @@ struct Share {
   static void fields(auto& it, auto& field) { field("device", it.device)("samples", it.samples); }
 };
 
-/// Go on by one of the plans that the policy was given. The batch stays.
+/// Continue with one of the policy's plans. The batch stays.
 struct UsePlan {
   int plan = 0;
   bool operator==(const UsePlan&) const = default;
@@ -26,7 +25,7 @@ struct UsePlan {
   static void fields(auto& it, auto& field) { field("plan", it.plan); }
 };
 
-/// Split the batch so; devices that are not named are idle. Their sum is the global batch.
+/// Split the batch like this. Devices without a share are idle; the sum is the global batch.
 struct UseSplit {
   std::vector<Share> shares;
   bool operator==(const UseSplit&) const = default;
@@ -34,7 +33,7 @@ struct UseSplit {
   static void fields(auto& it, auto& field) { field("shares", it.shares); }
 };
 
-/// Another global batch, with its split and the factor of all learning rates that belongs to it.
+/// Another global batch, with its split and the factor for all learning rates.
 struct UseBatch {
   std::vector<Share> shares;
   double lr_factor = 1;
@@ -45,14 +44,13 @@ struct UseBatch {
   }
 };
 
-/// Save now.
 struct Save {
   bool operator==(const Save&) const = default;
   static constexpr const char* kKind[] = {"do", "save"};
   static void fields(auto&, auto&) {}
 };
 
-/// Rent so many machines more (fewer where negative) of a kind in a zone.
+/// Rent `count` more machines of a kind in a zone; fewer where `count` is negative.
 struct Rent {
   std::string kind, zone;
   bool spot = false;
@@ -64,8 +62,7 @@ struct Rent {
   }
 };
 
-/// Measure the noise of gradients (observation.h) in every so-many-th step, those whose number it
-/// divides. What is trained stays the same.
+/// Measure gradient noise (observation.h) in steps that `every` divides. Training stays the same.
 struct MeasureNoise {
   std::int64_t every = 1;
   bool operator==(const MeasureNoise&) const = default;
@@ -73,7 +70,7 @@ struct MeasureNoise {
   static void fields(auto& it, auto& field) { field("every", it.every); }
 };
 
-/// Say something of a device to people: nothing is done.
+/// Report something about a device to people. Changes nothing.
 struct Tell {
   std::string device, text;
   bool operator==(const Tell&) const = default;

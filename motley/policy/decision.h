@@ -11,17 +11,16 @@
 
 namespace motley::policy {
 
-/// What a policy decided, as a run keeps it: a line of `decisions.jsonl`
-/// (docs/formats/decisions.md).
+/// A policy's decision as a run keeps it: a line of `decisions.jsonl` (docs/formats/decisions.md).
 struct Decision {
   std::string policy;
-  std::int64_t seen_step = 0;  ///< steps done when it was decided
+  std::int64_t seen_step = 0;  ///< steps finished at the decision
   Seconds at;                  ///< since the run began
   Choice choice;
-  std::int64_t begins = 0;  ///< first step that is done so; that of what only is told: seen_step
-  /// Median of the steps done so, where any were; and of those before.
+  std::int64_t begins = 0;  ///< first step that follows it; seen_step for a `Tell`
+  /// Median time of the steps that followed it, if any, and of the steps before it.
   std::optional<Seconds> came, before;
-  /// The plan that an action led to, in its text form; "": as before.
+  /// The plan that resulted, in its text form; "": unchanged.
   std::string plan;
   bool operator==(const Decision&) const = default;
   static void fields(auto& it, auto& field) {

@@ -8,7 +8,7 @@
 
 namespace motley::policy {
 
-/// A policy's state, of which the rest is to be read: of the form that `schema` names.
+/// Opens a policy's state of the form `schema`; the caller reads the rest.
 inline Result<JsonObject> open_state(const Json& state, const std::string& schema,
                                      const std::string& where) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(state, where));
@@ -18,7 +18,7 @@ inline Result<JsonObject> open_state(const Json& state, const std::string& schem
   return object;
 }
 
-/// The same of a state that names its policy and version.
+/// Opens a state that names its policy and version.
 inline Result<JsonObject> open_state_of(const Json& state, std::string_view policy, int version,
                                         const std::string& where) {
   MOTLEY_ASSIGN(JsonObject object, JsonObject::make(state, where));

@@ -11,14 +11,14 @@
 
 namespace motley::policy {
 
-/// One device's part of a step, in seconds of its own work since it began the step. What a step's
-/// curves hold (search/split) at one number of samples: waiting for others is in none of them.
+/// One device's part of a step, in seconds of its own work since it began the step. These are one
+/// point of a step's curves (search/split); they include no waiting for others.
 struct DeviceStep {
   std::string device;
   std::int64_t samples = 0;
-  std::vector<double> ready;   ///< exchange k of those that are waited for at the end could start
-  double end = 0;              ///< forward, backward and packing were done
-  std::vector<double> update;  ///< seconds of the update behind exchange k
+  std::vector<double> ready;   ///< when exchange k of those awaited at the step's end could start
+  double end = 0;              ///< when forward, backward and packing were finished
+  std::vector<double> update;  ///< seconds of the update after exchange k
   bool operator==(const DeviceStep&) const = default;
   static void fields(auto& it, auto& field) {
     field("device", it.device)("samples", it.samples)("ready", it.ready)("end", it.end)("update",
@@ -29,14 +29,14 @@ struct DeviceStep {
 /// A step that all devices have finished.
 struct StepSeen {
   std::int64_t step = 0;
-  Seconds at;    ///< since the run began, when it was over
-  Seconds took;  ///< of the device that took longest
-  int plan = 0;  ///< which of the plans (policy.h) it ran; behind them: one that was asked for
+  Seconds at;    ///< end of the step, since the run began
+  Seconds took;  ///< on the slowest device
+  int plan = 0;  ///< number of its plan (policy.h); beyond those given: one that was requested
   std::int64_t global_batch = 0;
-  std::vector<DeviceStep> devices;  ///< of the step's plan; empty: not known
-  /// Of exchange k among them: the least that a device saw, who came last and waited for nobody.
+  std::vector<DeviceStep> devices;  ///< empty: unknown
+  /// Time of exchange k: the least over the devices, since the last to arrive does not wait.
   std::vector<double> exchange;
-  double blocking = 0;  ///< seconds of exchanges in the middle of the step, of the same kind
+  double blocking = 0;  ///< seconds of exchanges in the middle of the step, also the least
   bool operator==(const StepSeen&) const = default;
   static constexpr const char* kKind[] = {"seen", "step"};
   static void fields(auto& it, auto& field) {
@@ -46,8 +46,8 @@ struct StepSeen {
   }
 };
 
-/// Squared norms of a step's gradients: of the whole batch's mean gradient, and of the mean
-/// gradients of its pieces (a micro-batch of a device), each with its samples.
+/// Squared norms of a step's gradients: of the mean gradient of the whole batch, and of the mean
+/// gradient of each piece (one micro-batch of a device) with its samples.
 struct NoiseSeen {
   struct Piece {
     std::int64_t samples = 0;
@@ -67,11 +67,11 @@ struct NoiseSeen {
   }
 };
 
-/// A plan, or a split (plan: -1), that was asked for could not be begun.
+/// A requested plan, or a split (plan: -1), could not begin.
 struct RefusalSeen {
   int plan = 0;
-  int runs = 0;     ///< the plan that goes on
-  std::string why;  ///< of which rank, with arithmetic where memory lacks
+  int runs = 0;     ///< the plan that continues
+  std::string why;  ///< names the rank; for lack of memory with the arithmetic
   bool operator==(const RefusalSeen&) const = default;
   static constexpr const char* kKind[] = {"seen", "refusal"};
   static void fields(auto& it, auto& field) {
@@ -82,7 +82,7 @@ struct RefusalSeen {
 /// A device will be gone.
 struct NoticeSeen {
   std::string device;
-  Seconds at, left;  ///< when it was told, and for how long the device stays
+  Seconds at, left;  ///< time of the notice, and how long the device stays
   bool operator==(const NoticeSeen&) const = default;
   static constexpr const char* kKind[] = {"seen", "notice"};
   static void fields(auto& it, auto& field) {
@@ -94,7 +94,7 @@ struct NoticeSeen {
 struct LossSeen {
   std::string device;
   Seconds at;
-  bool was_given_back = false;  ///< by people of the job: nobody took it
+  bool was_given_back = false;  ///< the job's own people took it back
   bool operator==(const LossSeen&) const = default;
   static constexpr const char* kKind[] = {"seen", "loss"};
   static void fields(auto& it, auto& field) {
@@ -102,7 +102,7 @@ struct LossSeen {
   }
 };
 
-/// A device is there, has loaded and may take part.
+/// A device has arrived, has loaded and may take part.
 struct ArrivalSeen {
   std::string device;
   Seconds at;
@@ -111,10 +111,10 @@ struct ArrivalSeen {
   static void fields(auto& it, auto& field) { field("device", it.device)("at", it.at); }
 };
 
-/// The price of machines that are not to be had now.
+/// Price of machines that are not available now.
 inline constexpr double kNotOffered = -1;
 
-/// What an hour of a kind costs in a zone from now on, of spot machines or of those on demand.
+/// The price per hour of a kind in a zone from now on, for spot or on-demand machines.
 struct PriceSeen {
   std::string kind, zone;
   Seconds at;
@@ -128,7 +128,7 @@ struct PriceSeen {
   }
 };
 
-/// What a device's memory holds, as its steps so far show.
+/// What a device's memory can hold, learned from its steps so far.
 struct MemorySeen {
   std::string device;
   std::int64_t most = 0;  ///< samples

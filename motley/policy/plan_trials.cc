@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kTrialsSchema = "motley.plan-trials/1";
 
-/// By how much steps differ among themselves: the median distance from their median.
+/// Returns the scatter of step times: the median distance from their median.
 double spread_of(const std::vector<double>& steps) { return find_scatter(steps).deviation; }
 
 }  // namespace
@@ -70,7 +70,7 @@ std::vector<Choice> PlanTrials::observe_refusal(const RefusalSeen& seen) {
   return look_further();
 }
 
-/// The next plan to be tried, or one of the fastest again, or the fastest for good.
+/// Chooses the next untried plan, or one close to the fastest, or the fastest for good.
 std::vector<Choice> PlanTrials::look_further() {
   if (const auto next = find_untried()) return use(*next, "it was not tried yet");
   const auto fastest = find_fastest();
@@ -89,7 +89,7 @@ std::vector<Choice> PlanTrials::look_further() {
                         join(others, ", "));
 }
 
-/// The fastest by what was measured and predicted; some plan was measured.
+/// Finds the fastest plan by measurement and prediction. Requires that some plan was measured.
 int PlanTrials::find_likeliest() const {
   const bool is_predicted = std::all_of(plans_.begin(), plans_.end(), [](const TriedPlan& plan) {
     return plan.predicted && plan.predicted->value > 0;
@@ -112,7 +112,7 @@ int PlanTrials::find_likeliest() const {
 std::vector<Choice> PlanTrials::use(int plan, std::string why) {
   std::optional<Seconds> expected = measured(plan);
   if (!expected) expected = plans_[static_cast<std::size_t>(plan)].predicted;
-  // It settles again, unless it runs already.
+  // The plan settles again, unless it runs already.
   if (plan != std::exchange(wanted_, plan)) settled_ = 0;
   recent_.clear();
   return {{UsePlan{plan}, expected, std::move(why)}};
@@ -131,8 +131,8 @@ std::optional<int> PlanTrials::find_fastest() const {
   return fastest;
 }
 
-/// A plan that may be the fastest and was not looked at closely. The fastest itself is one where
-/// another is near: it may be the fastest by chance.
+/// Finds a plan that may be the fastest and was not inspected closely. The fastest itself counts
+/// where another is near, since it may be the fastest by chance.
 std::optional<int> PlanTrials::find_close(int fastest) const {
   const auto& best = steps_[static_cast<std::size_t>(fastest)];
   const auto wants_more = [&](const std::vector<double>& own) {
@@ -148,7 +148,7 @@ std::optional<int> PlanTrials::find_close(int fastest) const {
   return !is_alone && wants_more(best) ? std::optional(fastest) : std::nullopt;
 }
 
-/// After the decision: is it still right?
+/// Checks, after the decision, whether it is still right.
 std::vector<Choice> PlanTrials::watch(const StepSeen& seen) {
   recent_.push_back(seen.took.value);
   if (static_cast<std::int64_t>(recent_.size()) < patience_) return {};

@@ -10,46 +10,46 @@
 
 namespace motley::policy {
 
-/// A plan that may be tried: with the same batch and result as the others.
+/// A plan to try: same batch and same result as the others.
 struct TriedPlan {
   std::string label;                 ///< "split by operators over 3 devices"
   std::optional<Seconds> predicted;  ///< of a step
 };
 
 struct TrialOptions {
-  int settling = 1;  ///< steps of a plan that do not count: the first touches memory
-  int looking = 3;   ///< steps that do, before the next is tried
-  int closer = 10;   ///< steps that do, of each that is about as quick as the fastest
-  /// What "about" is: a part of the fastest's. Of three steps neither the median nor how they
-  /// differ is known better, and a few steps of a plan that is so near cost less than one.
+  int settling = 1;  ///< first steps of a plan that do not count: they touch memory
+  int looking = 3;   ///< steps that count before the next plan is tried
+  int closer = 10;   ///< steps that count of each plan close to the fastest
+  /// Relative difference to the fastest that is "close". Three steps do not give median and spread
+  /// more precisely, and a few steps of so close a plan cost less than one step.
   double near = 0.15;
-  /// What a prediction counts for beside what was measured, in logarithms: machines drift by some
-  /// 3 % while plans are tried, predictions are off by some 15 %; the squares' ratio.
+  /// Weight of a prediction beside a measurement, in logarithms: the ratio of squared errors.
+  /// Machines drift by some 3 % while plans are tried; predictions are off by some 15 %.
   double belief = 0.04;
-  /// A plan whose first step that counts takes so many times the fastest's is left at once.
+  /// A plan is left at once when its first counting step takes this many times the fastest's.
   double hopeless = 1.5;
-  /// Steps of the plan that was taken, of which the median says whether it still is the fastest.
+  /// Steps of the chosen plan over which the median is checked against the others.
   int watching = 30;
 };
 
-/// Which plan is the fastest is measured, not believed: each is trained by for a few steps, the
-/// first one first, and the fastest goes on. Where the medians of two are near each other, both
-/// get a closer look; where they are identical then, what was predicted decides. Afterwards it
-/// watches: where the steps become slower than what another one took, by more than the spread, it
-/// is tried again (each time twice as many steps later at the earliest).
+/// Finds the fastest plan by measurement. Trains with each plan for a few steps, beginning with the
+/// first, then continues with the fastest. Where the medians of two are close, measures both for
+/// longer; where they are still equal, the prediction decides. Afterwards it watches: when steps
+/// become slower than another plan's by more than the spread, it tries that plan again. The wait
+/// before a retry doubles each time.
 ///
-/// What it costs: (settling + looking) steps of each plan, less what the fastest would have taken,
-/// and for hopeless ones one step. While the next plan is prepared the fastest known is not gone
-/// back to: these steps are the tried one's.
+/// Cost: (settling + looking) steps of each plan, less the time that the fastest would have taken,
+/// and one step of a hopeless plan. While the next plan is prepared, training does not return to
+/// the fastest known plan: these steps belong to the plan being tried.
 class PlanTrials : public Policy {
  public:
-  /// `plans`: by the number that UsePlan and StepSeen say; the run begins with plan 0.
+  /// `plans`: indexed as in UsePlan and StepSeen. The run begins with plan 0.
   explicit PlanTrials(std::vector<TriedPlan> plans, const TrialOptions& options = {});
   std::string_view name() const override { return "motley"; }
   std::vector<Choice> observe(const Observation& observation) override;
   Json state() const override;
   Result<void> restore(const Json& state, const std::string& where) override;
-  /// Median of the steps of a plan that counted; none: it was not tried.
+  /// Returns the median of a plan's counted steps; none: not tried.
   std::optional<Seconds> measured(int plan) const;
   bool is_decided() const { return is_decided_; }
 
@@ -67,13 +67,13 @@ class PlanTrials : public Policy {
 
   std::vector<TriedPlan> plans_;
   TrialOptions options_;
-  int wanted_ = 0;   // plan that was asked for, or runs
-  int settled_ = 0;  // steps of it that were let by
+  int wanted_ = 0;   // plan that was requested or runs
+  int settled_ = 0;  // its steps that were skipped while settling
   bool is_decided_ = false;
-  std::vector<std::vector<double>> steps_;  // by plan, of those that counted
+  std::vector<std::vector<double>> steps_;  // by plan, the counted ones
   std::vector<bool> is_refused_;            // by plan
-  std::vector<double> recent_;              // of the plan that was taken, since
-  std::int64_t patience_ = 0;               // steps to be seen before another is tried again
+  std::vector<double> recent_;              // of the chosen plan, since the choice
+  std::int64_t patience_ = 0;               // steps to see before another plan is tried again
 };
 
 }  // namespace motley::policy

@@ -10,8 +10,7 @@
 namespace motley::policy {
 namespace {
 
-/// A run in which plan i takes seconds[i], with jitter, and a change begins `lag` steps after it
-/// was asked for.
+/// A run where plan i takes seconds[i], with jitter; a change begins `lag` steps after its request.
 struct Course {
   std::vector<double> seconds;
   double jitter = 0;
@@ -56,7 +55,7 @@ std::vector<TriedPlan> plans(std::size_t count) {
   return made;
 }
 
-// The sharding that was predicted to take 40 ms takes 76, the split beside it 49.
+// The sharding was predicted at 40 ms and takes 76; the split takes 49.
 TEST(PlanTrials, TakesTheFastestMeasured) {
   PlanTrials policy(plans(3));
   Course course{.seconds = {0.076, 0.049, 0.060}, .jitter = 0.02};
@@ -64,7 +63,7 @@ TEST(PlanTrials, TakesTheFastestMeasured) {
   EXPECT_TRUE(policy.is_decided());
   EXPECT_EQ(course.plan, 1);
   EXPECT_EQ(course.begun, (std::vector<int>{1, 2, 1}));
-  // Two trials of (1 + 3) steps and 3 of lag: beyond 100 steps of the best, less than 20 of these.
+  // Two trials of 1 + 3 steps and 3 of lag cost less than 20 steps of the best beyond its own 100.
   EXPECT_LT(course.spent, 120 * 0.049);
 }
 
@@ -74,12 +73,12 @@ TEST(PlanTrials, LeavesAHopelessPlanAfterOneStep) {
   course.run(policy, 30);
   EXPECT_EQ(course.plan, 0);
   EXPECT_EQ(policy.measured(1)->value, 0.5);
-  // 28 steps of 0.05, one that settles and one that counts of 0.5.
+  // 28 steps of 0.05; two of 0.5: one settles, one counts.
   EXPECT_NEAR(course.spent, 28 * 0.05 + 2 * 0.5, 1e-9);
 }
 
-// Steps of a mixture of experts differ by a tenth with their samples: three of each choose the
-// slower of two plans that are a ninth apart in a tenth of the runs.
+// Steps of a mixture of experts differ by a tenth with their samples. With three steps each, the
+// slower of two plans a ninth apart wins in a tenth of the runs.
 TEST(PlanTrials, LooksCloserAtPlansThatTakeAboutAsLong) {
   int wrong = 0;
   double extra = 0;
@@ -95,8 +94,8 @@ TEST(PlanTrials, LooksCloserAtPlansThatTakeAboutAsLong) {
   EXPECT_LE(extra / 200, 4);
 }
 
-// 3.74 and 3.68 ms on a machine that drifts by more, predicted to take 3.9 and 6: no reason to
-// leave the first. Where the second was predicted to take as long it goes on.
+// Measured 3.74 and 3.68 ms on a machine that drifts by more. Predicted 3.9 and 6: the first stays.
+// Where the second was predicted as fast, it is taken.
 TEST(PlanTrials, PredictionsTellPlansApartThatTakeAboutAsLong) {
   for (const auto& [predicted, taken] : {std::pair{0.006, 0}, {0.0039, 1}}) {
     PlanTrials policy({{"alone", Seconds(0.0039)}, {"split", Seconds(predicted)}});
@@ -126,7 +125,7 @@ TEST(PlanTrials, DoesWithoutAPlanThatIsRefused) {
   EXPECT_EQ(choices[0].why, "no other can be had");
 }
 
-// Restored after any number of steps it chooses as the one that goes on.
+// Restored after any number of steps, a policy chooses as the one that continues.
 TEST(PlanTrials, ItsStateIsAllThatItsChoicesDependOn) {
   for (int cut = 0; cut < 40; cut += 3) {
     PlanTrials first(plans(3));

@@ -14,7 +14,7 @@
 
 namespace motley::policy {
 
-/// What could be done, and what it would take until all is done.
+/// An option, with time and cost until all work is finished.
 struct Alternative {
   std::string what;  ///< for people: "as it is", "1 v100-16g spot us-west1-b"
   Seconds time;
@@ -25,33 +25,30 @@ struct Alternative {
   }
 };
 
-/// An action and why.
 struct Choice {
   Action action;
-  std::optional<Seconds> expected;  ///< of a step after it
+  std::optional<Seconds> expected;  ///< time of a step after the action
   std::string why;                  ///< a sentence for people
-  /// What it was chosen among, where time and cost left were asked for.
+  /// The options it was chosen from, where the choice minimizes remaining time or cost.
   std::vector<Alternative> alternatives = {};
   bool operator==(const Choice&) const = default;
 };
 
-/// Decides what a training does next. A deterministic machine: what it chooses depends on what it
-/// was made with and on the observations since, in their order, and on nothing else - no clock,
-/// file or process. Its state is a value with a text form, kept in checkpoints:
+/// Decides what a training does next. Deterministic: a choice depends only on the constructor's
+/// arguments and the observations since, in order; on no clock, file or process. Its state is a
+/// value with a text form that checkpoints keep:
 ///
 ///   choices(restored(state(p)), o) == choices(p, o)     for all observations o
-///
 class Policy {
  public:
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
-  /// Tells it what was seen; what it wants done, in this order. An action begins at a later step
-  /// (new programs are prepared while training goes on): until a StepSeen shows it, the policy may
-  /// not count on it.
+  /// Takes an observation and returns the wanted actions, in order. An action begins at a later
+  /// step; until a StepSeen shows it, the policy must not count on it.
   virtual std::vector<Choice> observe(const Observation& observation) = 0;
-  /// Everything that its choices depend on beside what it was made with.
+  /// Returns all that its choices depend on beside the constructor's arguments.
   virtual Json state() const = 0;
-  /// Usage error `policy.state`: of another policy or version, or not a state.
+  /// Usage error `policy.state`: another policy or version, or not a state.
   virtual Result<void> restore(const Json& state, const std::string& where) = 0;
 };
 

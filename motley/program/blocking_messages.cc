@@ -9,14 +9,14 @@
 namespace motley::program {
 namespace {
 
-/// A device's instructions in their new order.
+/// Puts a device's instructions in their new order.
 class Blocker {
  public:
   explicit Blocker(const Program& program) : program_(program) {}
 
   Result<Program> run() {
     orders_.resize(program_.devices.size());
-    // Those of higher rank come first: others keep to their orders.
+    // Higher ranks come first: lower ranks follow their orders.
     for (std::size_t rank = program_.devices.size(); rank-- > 0;) order(rank);
     Program made = program_;
     for (std::size_t rank = 0; rank < made.devices.size(); ++rank) {
@@ -26,7 +26,7 @@ class Blocker {
   }
 
  private:
-  /// A message's number among those from one rank to another.
+  /// The number of a message among those from one rank to another.
   struct Message {
     bool is_sent_up = false;  // from the lower rank
     std::size_t number = 0;
@@ -42,7 +42,7 @@ class Blocker {
     const std::vector<Instruction>& all = instructions(rank);
     std::vector<std::size_t>& made = orders_[rank];
     is_placed_.assign(all.size(), false);
-    // Sends by the compute instruction behind which they come.
+    // Sends by the compute instruction that they follow.
     std::map<std::size_t, std::vector<std::size_t>> behind;
     for (std::size_t i = 0; i < all.size(); ++i)
       if (all[i].op == kSend) behind[maker(rank, i)].push_back(i);
@@ -54,12 +54,12 @@ class Blocker {
       if (const auto sends = behind.find(i); sends != behind.end())
         for (const std::size_t send : sends->second) place(rank, send, made);
     }
-    // What nobody waits for.
+    // Messages that no instruction waits for.
     for (std::size_t i = 0; i < all.size(); ++i)
       if (is_message(all[i])) place(rank, i, made);
   }
 
-  /// The last instruction that a send waits for, of the compute lane.
+  /// Returns the last instruction of the compute lane that a send waits for.
   std::size_t maker(std::size_t rank, std::size_t send) const {
     std::size_t last = 0;
     for (const InstructionId wait : instructions(rank)[send].waits)
@@ -68,7 +68,7 @@ class Blocker {
     return last;
   }
 
-  /// Puts a message in place, behind those that come before it at its other end.
+  /// Places a message after those that come before it at its other end.
   void place(std::size_t rank, std::size_t i, std::vector<std::size_t>& made) {
     if (is_placed_[i]) return;
     const std::size_t peer = peer_of(instructions(rank)[i]).index();
@@ -82,7 +82,7 @@ class Blocker {
     is_placed_[i] = true;
   }
 
-  /// Instructions of a rank that exchange with a peer of higher rank, in the order of that one.
+  /// Returns the instructions of a rank that exchange with a higher peer, in the peer's order.
   const std::vector<std::size_t>& order_at(std::size_t peer, std::size_t rank) {
     const auto [known, is_new] = shared_.try_emplace({peer, rank});
     if (!is_new) return known->second;

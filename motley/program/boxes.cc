@@ -27,7 +27,6 @@ std::optional<Box> read_box(const Argument& argument) {
   return box;
 }
 
-/// Buffers and their boxes, in two lists of a length.
 std::optional<std::vector<std::pair<BufferId, Box>>> read_boxes(const Instruction& instruction,
                                                                 std::size_t first) {
   const ArgumentList* buffers = find_list(instruction, first);
@@ -44,12 +43,11 @@ std::optional<std::vector<std::pair<BufferId, Box>>> read_boxes(const Instructio
   return read;
 }
 
-// Boxes come from program files, too: sums and products of them are checked, so that a wrapped one
-// cannot pass for a place in the tensor.
-/// Where the last element lies, none for a box that cannot be: one without elements, that has one
-/// twice or that reaches beyond 2^63.
+// Returns the position of the last element; none for an invalid box: one without elements, with an
+// element twice, or beyond 2^63. Boxes also come from program files: sums and products are checked,
+// so that a wrapped one cannot pass for a position in the tensor.
 std::optional<std::int64_t> last_of(const Box& box) {
-  std::int64_t span = 0;  // from the first element to the last one of the sides within
+  std::int64_t span = 0;  // from the first to the last element of the inner sides
   for (auto side = box.sides.rbegin(); side != box.sides.rend(); ++side) {
     std::int64_t length = 0;
     if (side->extent < 1 || side->stride < 1) return std::nullopt;

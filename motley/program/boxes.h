@@ -14,8 +14,8 @@ namespace motley::program {
 inline constexpr std::string_view kTake = "motley::take";
 inline constexpr std::string_view kPut = "motley::put";
 
-/// Elements of a contiguous tensor seen flat: from `begin` on, so many, so far from each other, the
-/// outermost first. In an argument list [begin, extent, stride, extent, stride, ...].
+/// Elements of a contiguous tensor seen flat: from `begin` on, by extent and stride of each side,
+/// the outermost first. In an argument list [begin, extent, stride, extent, stride, ...].
 ///
 ///   columns 2 and 3 of f32[4, 6]: [2, 4, 6, 2, 1]
 struct Box {
@@ -32,7 +32,7 @@ struct Box {
 
 Argument box_argument(const Box& box);
 
-/// Copies between boxes, by their arguments:
+/// A copy between boxes, read from its arguments:
 ///   motley::take([values], [boxes]) -> result            one after the other into a flat tensor
 ///   motley::put([targets], [boxes], [values], [boxes])   in place; boxes of the same extents
 struct BoxCopies {
@@ -41,11 +41,11 @@ struct BoxCopies {
   BufferId result;                             ///< of a take
   std::int64_t elements = 0;                   ///< copied in all
 };
-/// None for other operators and for arguments of another form.
+/// Returns none for other operators and for malformed arguments.
 std::optional<BoxCopies> find_box_copies(const Instruction& instruction);
 
-/// What is wrong with the boxes, dtypes and sizes of a take or a put: "found a box of elements up
-/// to 24 of %1, which has 24". Empty: nothing, or another operator. Its ids are sound.
+/// Describes a fault in the boxes, dtypes and sizes of a take or a put: "found a box of elements up
+/// to 24 of %1, which has 24". Empty without fault or for other operators. Requires valid ids.
 std::string find_box_fault(const DeviceProgram& device, const Instruction& instruction);
 
 }  // namespace motley::program

@@ -53,7 +53,7 @@ TEST(Boxes, AreReadPrintedAndPriced) {
 }
 
 TEST(Boxes, LieWithinTheirTensors) {
-  // 2 + 3 * 6 + 4 * 1 = 24, one behind the last.
+  // 2 + 3 * 6 + 4 * 1 = 24, one past the end.
   EXPECT_EQ(fault_of("%3 = motley::take([%0], [[2, 4, 6, 5, 1]])"),
             "motley::take: found a box up to element 24 of %0, which has 24");
   EXPECT_EQ(fault_of("%3 = motley::take([%0], [[-1, 8, 1]])"),
@@ -85,8 +85,7 @@ TEST(Boxes, FitWhatTheyAreCopiedTo) {
             "motley::take: wanted buffers, a box of each and a result");
 }
 
-// What the other lane sends may not change before it is sent. Line 11 is the third instruction,
-// behind 3 lines of names and 5 buffers.
+// Memory must not change before it is sent. Line 11 is ^2, after 3 lines of names and 5 buffers.
 TEST(Boxes, AreWrittenInPlace) {
   const auto program = parse_copies(
       "compute ^0: %3 = motley::take([%1], [[0, 8, 1]])\n"

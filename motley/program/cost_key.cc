@@ -21,7 +21,7 @@ void append_tensor(std::string& key, const Buffer& buffer) {
 void append_arguments(std::string& key, const DeviceProgram& program, const ArgumentList& arguments,
                       bool keep_floats);
 
-/// Where a tensor lies and how it is laid out in the abstract does not choose a kernel.
+/// Returns whether the argument cannot choose a kernel: a tensor's device or layout.
 bool is_free_of_cost(const Argument& argument) {
   const auto* keyword = std::get_if<KeywordArgument>(&argument.value);
   return keyword && (keyword->kind == "device" || keyword->kind == "layout");
@@ -56,7 +56,7 @@ void append_arguments(std::string& key, const DeviceProgram& program, const Argu
   }
 }
 
-/// "f32, 2048 elements, 3 tensors" of the buffers in arguments [begin, end).
+/// Returns "f32, 2048 elements, 3 tensors" for the buffers in arguments [begin, end).
 std::string sum_up(const DeviceProgram& program, const Instruction& instruction, std::size_t begin,
                    std::size_t end) {
   std::vector<std::string> dtypes;
@@ -72,9 +72,8 @@ std::string sum_up(const DeviceProgram& program, const Instruction& instruction,
   return fmt::format("{}, {} elements, {} tensors", join(dtypes, "+"), elements, tensors);
 }
 
-/// Of motley::update and motley::direction. Parameters and gradients are as many as each other;
-/// states may be absent, which is cheaper; so are what is done to the gradients first and the count
-/// of good steps.
+/// Returns the key of motley::update and motley::direction: parameters (gradients are as many),
+/// states, and optional work on the gradients or the count of good steps.
 std::string update_key(const DeviceProgram& program, const Instruction& instruction) {
   int states = 0;
   for (std::size_t i = 3; i < std::min<std::size_t>(5, instruction.arguments.size()); ++i)
@@ -90,8 +89,7 @@ std::string update_key(const DeviceProgram& program, const Instruction& instruct
                      sum_up(program, instruction, 1, 2), states, before);
 }
 
-/// "motley::cut(f32, 2048 elements, 3 parts, 4 before, 16 after)": how large the pieces are that
-/// are copied, not where they lie.
+/// Returns "motley::cut(f32, 2048 elements, 3 parts, 4 before, 16 after)": sizes, not positions.
 std::string parts_key(const DeviceProgram& program, const Instruction& instruction,
                       const TensorParts& parts) {
   const Buffer& result = program.buffer(parts.result);
@@ -100,7 +98,7 @@ std::string parts_key(const DeviceProgram& program, const Instruction& instructi
                      dtype_name(result.dtype), result.elements(), count, parts.before, parts.after);
 }
 
-/// "motley::put(f32, 2048 elements, 3 boxes)": what is copied, however large the tensors are.
+/// Returns "motley::put(f32, 2048 elements, 3 boxes)", whatever the size of the tensors.
 std::string boxes_key(const DeviceProgram& program, const Instruction& instruction,
                       const BoxCopies& copies) {
   const DType dtype =
@@ -109,8 +107,8 @@ std::string boxes_key(const DeviceProgram& program, const Instruction& instructi
                      copies.elements, copies.from.size());
 }
 
-/// Which draw it is, and where in all, changes numbers only. What is made out of nothing is known
-/// by its result.
+/// Returns the key of a draw, without its number and place, and with its result if it reads
+/// nothing.
 std::string drawn_key(const DeviceProgram& program, const Instruction& instruction) {
   std::string key;
   ArgumentList shaping = instruction.arguments;
@@ -140,7 +138,7 @@ std::string cost_key(const DeviceProgram& program, const Instruction& instructio
     return parts_key(program, instruction, *parts);
   if (const auto copies = find_box_copies(instruction))
     return boxes_key(program, instruction, *copies);
-  if (instruction.op == kBallot) return "motley::stop_request()";  // a number as that
+  if (instruction.op == kBallot) return "motley::stop_request()";  // one number, too
   std::string key = instruction.full_name();
   key += '(';
   if (instruction.op == "motley::load" || instruction.op == "motley::receive") {

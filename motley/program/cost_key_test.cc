@@ -5,7 +5,7 @@
 namespace motley::program {
 namespace {
 
-/// Key of `instruction`, the second one of a small program: ^0 defines %2 to %4.
+/// Returns the key of `instruction`, the second one of a small program: ^0 defines %2 to %4.
 std::string key_of(const std::string& instruction) {
   const auto program = parse_program(
       "motley.program/1\nmodel \"\" plan \"\" global_batch 8\ngroup 0: 0\n"

@@ -6,25 +6,23 @@
 
 namespace motley::program {
 
-/// Does the kind live from step to step?
+/// Returns whether buffers of this kind live from step to step.
 bool is_persistent(BufferKind kind);
 
-/// May a model file lack it, as a new training makes it: states, and mirrors of such?
+/// Returns whether a model file may lack the buffer: states and their mirrors, new in a training.
 bool may_be_new(BufferKind kind);
 
 /// What an instruction does to the memory of one of its arguments.
 enum class Access { kRead, kWrite };
 
-/// Calls `visit(BufferId, Access)` for every buffer among the arguments, in order. By operator:
-/// motley::all_reduce, motley::update, motley::assign, motley::put and ATen operators whose name
-/// ends in `_` write in place; all others read only.
+/// Calls `visit(BufferId, Access)` for every buffer among the arguments, in order. Only these write
+/// in place: motley::all_reduce, update, assign, put and ATen operators whose name ends in `_`.
 template <typename Visit>
 void for_each_access(const Instruction& instruction, const Visit& visit);
 
-/// Access to the argument at a position of an operator's argument list.
 Access access_of(const Instruction& instruction, std::size_t position);
 
-/// Roots of all buffers, by buffer (storage_of of each); linear. The program is verified.
+/// Returns the root of each buffer (storage_of); linear. Requires a verified program.
 std::vector<BufferId> storages_of(const DeviceProgram& program);
 
 template <typename Visit>

@@ -9,8 +9,7 @@
 namespace motley::program {
 namespace {
 
-/// Lifetimes on the clock of the compute lane: position p is the p-th compute instruction, position
-/// `end` the end of the step.
+/// Lifetimes on the clock of the compute lane: position p is its p-th instruction, `end` the end.
 class Lifetimes {
  public:
   explicit Lifetimes(const DeviceProgram& program)
@@ -19,13 +18,13 @@ class Lifetimes {
     spans_.resize(program.buffers.size());
     handles_.resize(program.buffers.size());
     for (std::size_t i = 0; i < program.instructions.size(); ++i) follow(i);
-    // What nobody frees lives to the end of the step: the runtime drops it there.
+    // The runtime drops everything unfreed at the end of the step.
     for (std::size_t id = 0; id < handles_.size(); ++id)
       if (handles_[id].is_defined && !handles_[id].is_freed)
         spans_[storages_[id].index()].end = end_ + 1;
   }
 
-  /// Positions [begin, end) at which a root that does not persist is live; empty if never.
+  /// Positions [begin, end) at which a non-persistent root is live; empty if never.
   struct Span {
     int begin = -1, end = -1;
   };
@@ -37,16 +36,16 @@ class Lifetimes {
   }
 
  private:
-  /// Where each instruction begins and where its effects are over: an exchange begins as soon as
-  /// the compute that it waits for has finished, and ends before the first compute instruction that
-  /// waits for it; all by themselves or through others.
+  /// Finds where each instruction begins and where its effects end. An exchange begins after the
+  /// compute that it waits for and ends before the first compute that waits for it, directly or
+  /// through others.
   void find_positions(const Order& order) {
     const std::size_t count = program_.instructions.size();
     begins_.resize(count);
     ends_.resize(count);
     struct Running {
       std::vector<std::size_t> exchanges;  // in order
-      std::size_t oldest = 0;              // that no compute instruction has waited for
+      std::size_t oldest = 0;              // the first that no compute instruction has waited for
     };
     std::vector<Running> running(order.strands().all.size());
     for (std::size_t i = 0; i < count; ++i) {
@@ -91,7 +90,7 @@ class Lifetimes {
     handles_[id.index()].is_defined = true;
     Span& span = spans_[storages_[id.index()].index()];
     if (span.begin < 0) span.begin = begins_[i];
-    // Also what nobody reads is there while it is made.
+    // A buffer without readers is live while it is made.
     span.end = std::max(span.end, begins_[i] + 1);
   }
 
@@ -115,7 +114,7 @@ class Lifetimes {
 
 bool is_root(const Buffer& buffer) { return buffer.view_of.is_none(); }
 
-/// Which part of the peak each root belongs to.
+/// Returns the part of the peak to which each root belongs.
 std::vector<Bytes MemoryPeak::*> parts_of(const DeviceProgram& program) {
   std::vector<Bytes MemoryPeak::*> parts(program.buffers.size(), &MemoryPeak::activations);
   for (std::size_t id = 0; id < parts.size(); ++id) {
@@ -152,7 +151,7 @@ std::vector<Bytes MemoryPeak::*> parts_of(const DeviceProgram& program) {
         instruction.op == "motley::direction")
       for_each_buffer(instruction.arguments,
                       [&](BufferId id) { mark(id, &MemoryPeak::gradients); });
-  // After the others: an update may read views of what was exchanged.
+  // Comes last: an update may read views of exchanged buffers.
   for (const Instruction& instruction : program.instructions)
     if (instruction.op == "motley::pack")
       for (const BufferId id : instruction.outputs) mark(id, &MemoryPeak::exchange);
@@ -164,7 +163,7 @@ std::vector<Bytes MemoryPeak::*> parts_of(const DeviceProgram& program) {
 MemoryPeak find_memory_peak(const DeviceProgram& program, std::span<const Bytes> scratch) {
   MOTLEY_CHECK(scratch.empty() || scratch.size() == program.instructions.size());
   const Lifetimes lifetimes(program);
-  // At the end of the step nothing runs.
+  // Nothing runs at the end of the step.
   const auto scratch_at = [&](int position) {
     if (scratch.empty() || position >= lifetimes.end_of_step()) return Bytes(0);
     return scratch[lifetimes.instruction_at(position).index()];

@@ -80,7 +80,7 @@ TEST(MemoryPeak, ScratchCanMoveThePeak) {
   EXPECT_EQ(peak.at, InstructionId(2));
 }
 
-/// Two devices; this is what the first one does, the second receives and sends as often.
+/// Returns the first of two devices, with program `body`; `second` sends and receives to match.
 DeviceProgram parse_first(const std::string& body, const std::string& second) {
   const auto program = parse_program(
       "motley.program/1\nmodel \"\" plan \"\" global_batch 8\n"
@@ -103,8 +103,8 @@ TEST(MemoryPeak, WhatIsReceivedIsThereFromTheComputeThatTheReceiveWaitsForOn) {
                                    "peer ^0: motley::send(%0, 0)\n"),
                        std::vector{Bytes(5000), Bytes(0), Bytes(0), Bytes(0)})
           .total,
-      Bytes(5101));  // at ^0: 1, 100 that come meanwhile, 5000
-  // ^1 waits for ^0: %1 is there from ^2 on, 100 and 5000 of ^2.
+      Bytes(5101));  // at ^0: 1, the 100 that arrive meanwhile, 5000
+  // ^1 waits for ^0: %1 is live from ^2 on, with the 5000 of ^2.
   const MemoryPeak later =
       find_memory_peak(parse_first(buffers + "compute ^0: %0 = aten::f() free %0\n"
                                              "peer ^1: %1 = motley::receive(1) wait ^0\n"
@@ -130,14 +130,13 @@ TEST(MemoryPeak, ASendHoldsItsBufferUntilComputeWaitsForIt) {
                std::vector{Bytes(0), Bytes(0), Bytes(50)})
         .total;
   };
-  // At ^0 100; at ^2 10 + 50, and 100 where it does not wait.
+  // At ^0 100; at ^2 10 + 50, plus 100 without the wait.
   EXPECT_EQ(peak("wait ^1"), Bytes(100));
   EXPECT_EQ(peak(""), Bytes(160));
 }
 
 TEST(MemoryPeak, ComputeWaitsForWhatASendWaitedFor) {
-  // ^2 passes on what ^1 receives, ^4 waits for ^2 alone: %0 is gone at ^4, as ^2 frees it. At ^0
-  // and ^3 100, at ^4 50.
+  // ^2 sends what ^1 receives and frees %0. ^4 waits only for ^2. At ^0 and ^3 100, at ^4 50.
   EXPECT_EQ(
       find_memory_peak(parse_first("buffer %0: temporary u8[100]\nbuffer %1: temporary u8[50]\n"
                                    "compute ^0: aten::f()\n"
@@ -195,7 +194,7 @@ TEST(MemoryPeak, ATransferHoldsItsBufferUntilSomebodyWaitsForIt) {
       find_memory_peak(parse(before + "compute ^3: %2 = aten::f() wait ^1\n"));
   EXPECT_EQ(waited.total, Bytes(130));
   EXPECT_EQ(waited.at, InstructionId(2));
-  // If nobody waits, it lives to the end of the step: 100 + 30 + 80 = 210.
+  // Without a wait it lives to the end of the step: 100 + 30 + 80 = 210.
   EXPECT_EQ(find_memory_peak(parse(before + "compute ^3: %2 = aten::f()\n")).total, Bytes(210));
 }
 
@@ -223,8 +222,7 @@ TEST(MemoryPeak, WithoutInstructionsOnlyWhatPersistsIsThere) {
   EXPECT_TRUE(peak.at.is_none());
 }
 
-/// Bytes of all roots that are live for sure at some instruction of the compute lane: what an
-/// execution of the lanes in list order holds, freeing at the instruction that says so.
+/// Returns the peak of certainly live roots when lanes run in list order and free as listed.
 std::int64_t replay(const DeviceProgram& program) {
   std::vector<int> handles(program.buffers.size(), 0);  // by root
   std::int64_t live = 0, most = 0;
@@ -249,8 +247,8 @@ std::int64_t replay(const DeviceProgram& program) {
   return most;
 }
 
-/// By instruction, what has finished when it starts: what it waits for and what is before it in its
-/// strand, and what had finished when those started.
+/// Finds, by instruction, what has finished when it starts: what it waits for, what precedes it in
+/// its strand, and what had finished when those started.
 std::vector<std::vector<bool>> find_finished(const DeviceProgram& program) {
   const std::size_t count = program.instructions.size();
   std::vector<std::vector<bool>> finished(count, std::vector<bool>(count, false));
@@ -267,7 +265,7 @@ std::vector<std::vector<bool>> find_finished(const DeviceProgram& program) {
   return finished;
 }
 
-/// The peak by its definition, buffer by buffer and position by position.
+/// Computes the peak by its definition, buffer by buffer and position by position.
 std::int64_t peak_by_definition(const DeviceProgram& program) {
   const std::size_t count = program.instructions.size();
   const auto finished = find_finished(program);
@@ -341,8 +339,8 @@ RC_GTEST_PROP(MemoryPeak, EqualsAReplayWhenOnlyComputeFrees, ()) {
 }
 
 TEST(MemoryPeak, WhatATransferDefinesLivesFromItsBegin) {
-  // The gather begins after ^0: 7 (%0) + 7 (%1) at ^2, which runs beside it and makes 20 (%2): 34;
-  // at ^3: 7 (%0) + 7 + 20 + 1 (%3) = 35; ^3 frees them.
+  // The gather begins after ^0. At ^2, which runs beside it and makes 20 (%2): 7 (%0) + 7 (%1) + 20
+  // = 34. At ^3: 7 (%0) + 7 + 20 + 1 (%3) = 35; ^3 frees them.
   const MemoryPeak peak =
       find_memory_peak(parse("buffer %0: temporary u8[7]\n"
                              "buffer %1: temporary u8[7]\n"

@@ -32,9 +32,8 @@ std::optional<std::vector<std::int64_t>> find_integers(const Argument& argument)
   return integers;
 }
 
-// Counts come from program files, too: every sum and product of them is checked, so that a wrapped
-// one cannot pass for the size of a buffer.
-/// Sum, none if one is negative or it is too large.
+// Returns the sum; none if a count is negative or the sum overflows: counts come from program
+// files, and a wrapped sum or product could pass for the size of a buffer.
 std::optional<std::int64_t> find_total(const std::vector<std::int64_t>& counts) {
   std::int64_t total = 0;
   for (const std::int64_t count : counts)
@@ -128,12 +127,12 @@ std::string find_exchange_fault(const Program& program, std::size_t rank,
        check_elements(device, gathers ? parts->result : parts->value, find_total(parts->counts))});
 }
 
-/// Beside a part there is what is left out.
+/// Checks the size of a part against its tensor.
 std::string check_extent(const DeviceProgram& device, const TensorParts& parts) {
   const std::int64_t found = device.buffer(parts.result).elements();
   const std::int64_t all = device.buffer(parts.value).elements();
   const auto row = find_product(parts.before, parts.after);
-  // Nothing to divide by; a tensor without elements has only empty parts.
+  // Avoids a division by zero: a tensor without elements has only empty parts.
   if (row && *row == 0) return check_elements(device, parts.result, 0);
   if (!row || all % *row != 0)
     return fmt::format("found {} elements in %{}, wanted a multiple of {} * {}", all,
@@ -181,8 +180,8 @@ std::span<const ExchangeMethod> methods_of(std::string_view op) {
 std::optional<ExchangeMethod> find_method(const Instruction& instruction) {
   if (instruction.overload.empty()) return ExchangeMethod::kNative;
   const auto method = find_exchange_method(instruction.overload);
-  // One spelling for one thing: a native exchange that names its method is refused.
-  const auto known = methods_of(instruction.op).subspan(1);  // the native one has no overload
+  // A native exchange that names its method is refused: each exchange has one spelling.
+  const auto known = methods_of(instruction.op).subspan(1);  // native has no overload
   const bool is_known = method && std::find(known.begin(), known.end(), *method) != known.end();
   return is_known ? method : std::nullopt;
 }
@@ -195,8 +194,7 @@ std::string collective_name(std::string_view op, ExchangeMethod method) {
 std::optional<ExchangeParts> find_exchange_parts(const Instruction& instruction) {
   const ArgumentList& arguments = instruction.arguments;
   const bool is_all_to_all = instruction.op == kAllToAll;
-  // Padded cells are as large as the largest count of *all* members, which no member knows of the
-  // others: so it stands in the instruction.
+  // The instruction states the cell: the largest count of *all* members, which none of them knows.
   const bool has_cell = is_all_to_all && instruction.overload == "padded";
   const std::size_t wanted = is_all_to_all ? (has_cell ? 4 : 3) : 2;
   if (!has_parts(instruction.op) || arguments.size() != wanted || instruction.outputs.size() != 1)

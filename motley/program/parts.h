@@ -17,24 +17,24 @@ constexpr std::string_view kAllGather = "motley::all_gather";
 constexpr std::string_view kReduceScatter = "motley::reduce_scatter";
 constexpr std::string_view kAllToAll = "motley::all_to_all";
 
-/// Is it one of the four operators that need a group?
+/// Returns whether it is one of the four operators that need a group.
 bool is_collective(std::string_view op);
 
-/// In which ways a collective can be carried out; the native one is the first.
+/// Returns the methods that can run a collective; the native one is the first.
 std::span<const ExchangeMethod> methods_of(std::string_view op);
-/// The way that a collective's overload names; none: its operator has no such way.
+/// Returns the method that a collective's overload names; none if its operator has no such method.
 std::optional<ExchangeMethod> find_method(const Instruction& instruction);
-/// "motley::all_gather.grouped"; the native way has no overload.
+/// Returns "motley::all_gather.grouped"; the native method has no overload.
 std::string collective_name(std::string_view op, ExchangeMethod method);
-/// The inverse; other names are operators as they are.
+/// The parts of such a name; other names are operators with the native method.
 struct NamedCollective {
   std::string_view op;
   ExchangeMethod method = ExchangeMethod::kNative;
 };
 NamedCollective split_collective_name(std::string_view name);
 
-/// A collective whose members have parts of their own, by its arguments; elements of flat tensors
-/// by position in the group, zero allowed:
+/// A collective whose members have parts of their own, read from its arguments. Counts are elements
+/// of flat tensors by position in the group, zero allowed:
 ///   motley::all_gather(value, [counts]) -> result       counts[own] elements in, all out
 ///   motley::reduce_scatter(value, [counts]) -> result   all in, counts[own] of the sum out
 ///   motley::all_to_all(value, [counts], [receives]) -> result
@@ -43,9 +43,9 @@ struct ExchangeParts {
   BufferId value, result;
   std::vector<std::int64_t> counts;
   std::vector<std::int64_t> receives;  ///< of an all-to-all
-  std::int64_t cell = 0;               ///< of a padded one: the most that any member gives another
+  std::int64_t cell = 0;  ///< of a padded one: the most elements that any member sends to another
 };
-/// None for other operators and for arguments of another form.
+/// Returns none for other operators and for malformed arguments.
 std::optional<ExchangeParts> find_exchange_parts(const Instruction& instruction);
 
 /// A local operator on a tensor seen as [before, sum of extents, after]:
@@ -58,26 +58,25 @@ struct TensorParts {
   std::vector<std::int64_t> extents;  ///< of cut and join
   std::int64_t begin = 0;             ///< of a part
 };
-/// None for other operators and for arguments of another form.
+/// Returns none for other operators and for malformed arguments.
 std::optional<TensorParts> find_tensor_parts(const Instruction& instruction);
 
-/// What is wrong with the counts, dtypes and sizes of an instruction of these six operators on
-/// rank `rank`: "found counts of 2 members, wanted 3". Empty: nothing, or another operator. Its ids
-/// and its group are sound.
+/// Describes a fault in the counts, dtypes and sizes of an instruction of these six operators on a
+/// rank: "found counts of 2 members, wanted 3". Empty without fault. Requires valid ids and group.
 std::string find_parts_fault(const Program& program, std::size_t rank,
                              const Instruction& instruction);
 
-/// Bytes of the even exchange that moves as much over its slowest member, by which an all-gather or
-/// a reduce-scatter is priced. Each of n members has m elements at most and s at least, all
-/// together B. Grouped, a member passes on all but the next one's part: n / (n - 1) (B - s); else
-/// it gives m to all others: n m. Both are B where parts are even. Example: 3, 0 and 5 f32: 3 * 5 *
-/// 4 = 60; grouped 3 / 2 * 8 * 4 = 48.
+/// Returns the bytes of the even exchange that moves as much through its slowest member: the price
+/// of an all-gather or reduce-scatter. n members have at most m and at least s elements, all
+/// together B. Grouped, a member passes on all but the next one's part: n / (n - 1) (B - s). Else
+/// it sends m to all: n m. Both are B for even parts. 3, 0 and 5 f32: 3 * 5 * 4 = 60; grouped 3 / 2
+/// * 8 * 4 = 48.
 Bytes even_bytes(ExchangeMethod method, const std::vector<std::int64_t>& counts,
                  std::int64_t element_size);
 
-/// Bytes by which an exchange is priced, seen from one member: of an all-to-all the larger of what
-/// it holds before and after (the largest over the members counts; a padded one holds a cell for
-/// each member), of other exchanges of parts even_bytes; else exchanged_bytes.
+/// Returns the bytes that price an exchange, seen from one member. An all-to-all: the larger of
+/// what it holds before and after (the largest over the members counts; a padded one holds a cell
+/// for each member). Other exchanges of parts: even_bytes. Else: exchanged_bytes.
 Bytes priced_bytes(const DeviceProgram& program, const Instruction& instruction);
 
 }  // namespace motley::program

@@ -67,14 +67,14 @@ TEST(Parts, ArePricedAsIfAllWereTheLargest) {
                    {ten}}),
             Bytes(40));
   EXPECT_EQ(bytes({Lane::kTransfer, "motley::all_reduce", "", {{eight}}}), Bytes(32));
-  // 3 members pass on all but the smallest of 8 elements, each with two of three parts.
+  // 3 members pass on all but the smallest of 8 elements: 8 * 3 / 2 elements * 4 bytes.
   EXPECT_EQ(bytes({Lane::kTransfer,
                    "motley::all_gather",
                    "grouped",
                    {{three}, counts({3, 0, 5})},
                    {eight}}),
             Bytes(48));
-  // 2 members, each with a cell of 9 for both.
+  // 2 members, each with a cell of 9 elements for both.
   EXPECT_EQ(bytes({Lane::kTransfer,
                    "motley::all_to_all",
                    "padded",

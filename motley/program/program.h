@@ -15,15 +15,15 @@
 
 namespace motley::program {
 
-/// What a buffer is for. Everything but kTemporary and kInput lives from step to step. A mirror is
-/// a copy of what another device has, which outlives that device (synth/state/mirrored.h).
+/// The purpose of a buffer. Everything but kTemporary and kInput lives from step to step. A mirror
+/// is a copy of another device's data that outlives that device (synth/state/mirrored.h).
 enum class BufferKind { kParameter, kState, kModelBuffer, kConstant, kMirror, kInput, kTemporary };
 
-/// What part of a tensor a device keeps: of the whole, seen as [before, extent, after], the rows
-/// from `begin` on; how many, the buffer's shape says. All of it where others have none of it.
+/// The part of a tensor that a device keeps: rows from `begin` on of [before, extent, after]. The
+/// buffer's shape gives their number. A device may keep all rows while others keep none.
 struct Part {
   std::int64_t before = 1, begin = 0, extent = 1, after = 1;
-  bool is_copy = false;  ///< another device has the same rows, too, and saves them
+  bool is_copy = false;  ///< another device has the same rows and saves them
   bool operator==(const Part&) const = default;
 };
 
@@ -33,20 +33,19 @@ struct Buffer {
   DType dtype = DType::kF32;
   std::vector<std::int64_t> shape;
   std::string name;  ///< state_dict name, "NAME/momentum", "NAME/exp_avg", ..., input name; else ""
-  BufferId view_of;  ///< this buffer is a view of that one's memory; none = owns its memory
-  std::optional<Part> part;  ///< of parameters and states that the devices share; none: whole
+  BufferId view_of;  ///< this buffer is a view of that one's memory; none: it owns its memory
+  std::optional<Part> part;  ///< of parameters and states that devices share; none: whole
   bool operator==(const Buffer&) const = default;
 
   std::int64_t elements() const;
-  /// The name of the tensor that this is or has a part of: of a mirror its original's.
+  /// Returns the name of the whole tensor; for a mirror, that of its original.
   std::string tensor() const;
   Bytes bytes() const;  ///< whole size; a view's memory is counted at its root
 };
 
-/// Concrete argument of an operator.
 struct Argument;
 using ArgumentList = std::vector<Argument>;
-/// A number that entered the arithmetic through number(EXPR); its value does not matter for cost.
+/// A number that entered the arithmetic through number(EXPR). Its value does not affect the cost.
 struct NumberArgument {
   std::variant<std::int64_t, double> value;
   bool operator==(const NumberArgument&) const;  // NaN equals NaN
@@ -59,8 +58,7 @@ struct Argument {
 };
 
 /// One instruction. `op` is an ATen operator ("aten::mm", run through the dispatcher) or one of
-/// ours
-/// ("motley::pack", ...): docs/formats/program.md lists them with their arguments.
+/// ours ("motley::pack", ...), which docs/formats/program.md lists with their arguments.
 struct Instruction {
   Lane lane = Lane::kCompute;
   std::string op;        ///< "aten::mm", "motley::pack"
@@ -69,10 +67,10 @@ struct Instruction {
   std::vector<BufferId> outputs;
   bool returns_list = false;
   GroupId group;                     ///< of a collective; else none
-  std::vector<InstructionId> waits;  ///< of other strands (strands.h), that must have finished
+  std::vector<InstructionId> waits;  ///< must have finished; of other strands (strands.h)
   std::vector<BufferId> frees;       ///< temporaries not used after this instruction
-  OpId origin;                       ///< graph operator it came from; none for synthesised ones
-  std::string label;                 ///< module path or what it is for ("bucket 2"): for people
+  OpId origin;        ///< graph operator that it came from; none for synthesised ones
+  std::string label;  ///< module path or purpose ("bucket 2"), for people
   bool operator==(const Instruction&) const = default;
 
   std::string full_name() const;  ///< "aten::add.Tensor"
@@ -84,21 +82,20 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
-/// What one device does in one step. Where two lanes use the same memory and one of them writes it,
-/// `waits` order them.
+/// What one device does in one step. `waits` order lanes that use memory that one of them writes.
 struct DeviceProgram {
   std::string device;             ///< "a:0"
-  std::int64_t samples = 0;       ///< of each global batch; as many of each micro-batch
+  std::int64_t samples = 0;       ///< of each global batch; each micro-batch has the same number
   std::int64_t first_sample = 0;  ///< position of its first sample in a micro-batch
   std::vector<Buffer> buffers;
   std::vector<Instruction> instructions;
-  bool is_elsewhere = false;  ///< what it does is not in this program (own_program)
+  bool is_elsewhere = false;  ///< its instructions are not in this program (own_program)
   bool operator==(const DeviceProgram&) const = default;
 
   const Buffer& buffer(BufferId id) const { return buffers[id.index()]; }
 };
 
-/// One training step on all devices; position in `devices` is the rank. What engines understand.
+/// One training step on all devices, which engines execute. The position in `devices` is the rank.
 struct Program {
   std::string model_hash, plan_hash;
   std::int64_t global_batch = 0;
@@ -107,30 +104,29 @@ struct Program {
   std::vector<DeviceProgram> devices;
   bool operator==(const Program&) const = default;
 
-  /// Positions in the global batch of a device's samples, in the order in which it loads them.
+  /// Returns the positions of a device's samples in the global batch, in loading order.
   std::vector<std::int64_t> samples_of(const DeviceProgram& device) const;
 };
 
-/// A program for one rank alone: of the other devices name and samples remain.
+/// Returns the program with only one rank's instructions; others keep name and samples.
 Program own_program(const Program& program, Rank rank);
 
 inline constexpr std::string_view kSend = "motley::send";
 inline constexpr std::string_view kReceive = "motley::receive";
 
-/// Rank at the other end of a "motley::send" or "motley::receive"; none for other instructions and
-/// for those that do not name one.
+/// Returns the rank at the other end of a "motley::send" or "motley::receive"; else none.
 Rank peer_of(const Instruction& instruction);
 
-/// Does the instruction need other devices: a collective, a send or a receive?
+/// Returns whether the instruction is a collective, a send or a receive.
 bool is_exchange(const Instruction& instruction);
 
-/// Does the device work in a group: does any of its instructions exchange?
+/// Returns whether any of the device's instructions is an exchange.
 bool is_in_group(const DeviceProgram& program);
 
-/// Bytes that this device puts into an exchange, or gets from a receive: of the first buffer.
+/// Returns the bytes that this device gives to an exchange or receives: of the first buffer.
 Bytes exchanged_bytes(const DeviceProgram& program, const Instruction& instruction);
 
-/// Root of a chain of views.
+/// Returns the root of a chain of views.
 BufferId storage_of(const DeviceProgram& program, BufferId buffer);
 
 /// Calls `visit(BufferId)` for every buffer among the arguments, lists included, in order.

@@ -124,14 +124,14 @@ bool parse_instruction_id(LineCursor& line, InstructionId& id) {
   return parse_id(line, '^', "an instruction such as ^3", id);
 }
 
-/// The next id of a dense sequence.
+/// Reads the next id of a dense sequence.
 template <typename Id>
 bool expect_next(LineCursor& line, Id id, char sign, std::size_t next) {
   return id.index() == next ||
          line.fail(fmt::format("{}{} before this, ids being dense", sign, next));
 }
 
-/// An integer too large for 64 bits must not pass for a float.
+/// Returns whether the text is a float and not an integer too large for 64 bits.
 bool is_float_text(std::string_view text) {
   return text.find_first_of(".en") != std::string_view::npos;
 }
@@ -209,7 +209,7 @@ bool parse_argument(LineCursor& line, int depth, Argument& argument) {
   return parse_word_argument(line, word, argument);
 }
 
-/// Arguments up to and including `close`; the opening sign has been read.
+/// Reads arguments up to and including `close`; the opening sign has been read.
 bool parse_arguments(LineCursor& line, char close, int depth, ArgumentList& arguments) {
   if (line.take(close)) return true;
   do {
@@ -345,8 +345,7 @@ bool parse_device(LineCursor& line, DeviceProgram& device) {
          (device.is_elsewhere = line.take_word("elsewhere"), line.expect_end());
 }
 
-/// Reads the items of a program in order: header, groups, then devices with buffers before
-/// instructions.
+/// Reads a program in order: header, groups, then devices with buffers before instructions.
 class Parser {
  public:
   bool parse_line(LineCursor& line, int number) {

@@ -8,23 +8,23 @@
 
 namespace motley::program {
 
-/// Text form (docs/formats/program.md), line based like the graph's. Errors "NAME:LINE: ...".
-/// parse_program(print_program(p)) == p. parse verifies.
+/// Line-based text form (docs/formats/program.md); parse_program(print_program(p)) == p. Parsing
+/// verifies. Errors "NAME:LINE: ...".
 std::string print_program(const Program& program);
 Result<Program> parse_program(std::string_view text, const std::string& name);
 
 std::string print_argument(const Argument& argument);
 
-/// Every buffer is defined before use and not used after it was freed; every wait names an earlier
-/// instruction of the other lane; no two lanes use memory at once that one of them writes;
-/// collectives of a group appear on all members in the same order with equal operator, element
-/// count and dtype; sends from one rank to another match its receives in order; views have roots.
-/// All violations (docs/formats/program.md). Linear.
+/// Verifies a program and reports all violations (docs/formats/program.md). Buffers are defined
+/// before use and not used after they were freed. Waits name earlier instructions of another
+/// strand. No two lanes use memory at the same time that one of them writes. All members of a group
+/// have its collectives in the same order with equal operator, element count and dtype. Sends
+/// between two ranks match the receives in order. Views have roots. Linear.
 Result<void> verify_program(const Program& program, const std::string& name);
 
-/// Identity of an instruction's cost: operator, dtypes and shapes of its tensors, other arguments
-/// (numbers of kind NumberArgument and floats left out, but not the exponent of a power):
-/// "aten::mm(f32[24,784], f32[784,512])". docs/formats/program.md has those of our own operators.
+/// Returns the key of an instruction's cost: operator, dtypes and shapes of its tensors, other
+/// arguments without NumberArguments and floats (but with the exponent of a power):
+/// "aten::mm(f32[24,784], f32[784,512])". docs/formats/program.md has the keys of our operators.
 std::string cost_key(const DeviceProgram& program, const Instruction& instruction);
 
 }  // namespace motley::program

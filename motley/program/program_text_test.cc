@@ -10,7 +10,7 @@
 namespace motley::program {
 namespace {
 
-/// The message of parsing a header, then `body`, whose first line is line 3.
+/// Returns the error for a header and `body`, whose first line is line 3.
 std::string error_of(const std::string& body) {
   const auto program =
       parse_program("motley.program/1\nmodel \"m\" plan \"p\" global_batch 8\n" + body, "p.txt");

@@ -102,7 +102,7 @@ void check_devices(const Program& program, Violations& violations) {
   }
 }
 
-/// For each buffer the last instruction of each strand that did something to it; few strands do.
+/// The last access to each buffer per strand; few strands access a buffer.
 class LastOnes {
  public:
   explicit LastOnes(std::size_t buffers) : first_(buffers, kNone) {}
@@ -118,7 +118,7 @@ class LastOnes {
     first_[id.index()] = entries_.size() - 1;
   }
 
-  /// The earliest of them that may not have finished when `i` starts; none: all have.
+  /// Returns the earliest of these that may not have finished when `i` starts; none if all have.
   InstructionId find_rival(BufferId id, const Order& order, std::size_t i) const {
     InstructionId rival;
     for (std::size_t at = first_[id.index()]; at != kNone; at = entries_[at].next) {
@@ -139,7 +139,7 @@ class LastOnes {
   std::vector<Entry> entries_;
 };
 
-/// What one device's program must hold by itself.
+/// Checks what one device's program must satisfy on its own.
 class DeviceVerifier {
  public:
   DeviceVerifier(const Program& program, std::size_t rank, Violations& violations)
@@ -151,20 +151,18 @@ class DeviceVerifier {
         accessed_(device_.buffers.size()),
         written_(device_.buffers.size()) {}
 
-  /// True if ids and sizes are sound, so that the rest may follow them.
+  /// Returns true if ids and sizes are valid, so that further checks can follow them.
   bool check_structure() {
     const std::size_t before = violations_.size();
     check_buffers();
-    // Each check relies on those before it: a walk along views would leave the buffers, or never
-    // end.
+    // Each check relies on those before it: a walk along views could leave the buffers or not end.
     if (violations_.size() == before) check_view_cycles();
     buffers_are_sound_ = violations_.size() == before;
     for (std::size_t i = 0; i < device_.instructions.size(); ++i) check_ids(i);
     return violations_.size() == before;
   }
 
-  /// Definitions, uses, frees and the order between strands; linear, times strands where there are
-  /// waits.
+  /// Checks definitions, uses, frees and the order of strands. Linear, times strands with waits.
   void check_flow() {
     storages_ = storages_of(device_);
     order_.emplace(device_);
@@ -211,7 +209,7 @@ class DeviceVerifier {
     }
   }
 
-  /// The buffer's elements are whole rows of [before, extent, after] from `begin` on.
+  /// Checks that the buffer's elements are whole rows of [before, extent, after] from `begin` on.
   void check_part(std::size_t id) {
     const Buffer& buffer = device_.buffers[id];
     const Part& part = *buffer.part;
@@ -222,8 +220,8 @@ class DeviceVerifier {
                       !__builtin_mul_overflow(part.before, part.after, &row) &&
                       !__builtin_mul_overflow(row, part.extent, &whole);
     std::int64_t elements = 1;
-    for (const std::int64_t size : buffer.shape)
-      if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) return;  // check_size
+    for (const std::int64_t size : buffer.shape)  // check_size reports an overflow
+      if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) return;
     if (!fits || elements % row != 0 || elements / row > part.extent - part.begin)
       report_buffer(id, "{} elements are no rows {}... of [{}, {}, {}]", elements, part.begin,
                     part.before, part.extent, part.after);
@@ -237,7 +235,7 @@ class DeviceVerifier {
       if (__builtin_mul_overflow(bytes, extent, &bytes) || bytes > kMostBytes)
         return report_buffer(id, "is larger than 2^60 bytes");
     }
-    // A dtype of no bytes still has a count of elements, which must fit.
+    // A dtype of zero bytes still has a count of elements, which must fit.
     std::int64_t elements = 1;
     for (const std::int64_t extent : device_.buffers[id].shape)
       if (__builtin_mul_overflow(elements, extent, &elements))
@@ -250,7 +248,7 @@ class DeviceVerifier {
   }
 
   void check_view_cycles() {
-    std::vector<std::size_t> walk(device_.buffers.size(), SIZE_MAX);  // from which start seen
+    std::vector<std::size_t> walk(device_.buffers.size(), SIZE_MAX);  // start that first saw it
     for (std::size_t start = 0; start < walk.size(); ++start) {
       BufferId at(static_cast<std::int64_t>(start));
       while (!at.is_none() && walk[at.index()] == SIZE_MAX) {
@@ -345,7 +343,7 @@ class DeviceVerifier {
     return is_persistent(device_.buffer(id).kind) || !handles_[id.index()].defined.is_none();
   }
 
-  /// An instruction that only makes views touches no memory.
+  /// Returns whether an instruction only makes views and so touches no memory.
   bool makes_views_only(const Instruction& instruction) const {
     for (const BufferId id : instruction.outputs)
       if (device_.buffer(id).view_of.is_none()) return false;
@@ -364,8 +362,7 @@ class DeviceVerifier {
       if (!order_->has_finished(handle.defined, i))
         return report(i, "uses %{} without waiting for ^{}, which defines it", id.value,
                       handle.defined.value);
-      // Every fault of a flow is named here and not met as wrong numbers in a run: a race between
-      // lanes gives right results most of the time.
+      // A race between lanes gives right results most of the time, so every one is reported here.
       if (access == Access::kWrite || !views_only) touch(i, id, access);
     });
   }
@@ -374,7 +371,7 @@ class DeviceVerifier {
     ones.note(id, order_->strands().of[i], InstructionId(static_cast<std::int64_t>(i)));
   }
 
-  /// Strands may read the same memory at once; a write excludes all others.
+  /// Checks an access: strands may read the same memory at once, a write excludes all others.
   void touch(std::size_t i, BufferId id, Access access) {
     const bool writes = access == Access::kWrite;
     const BufferId root = storages_[id.index()];
@@ -442,9 +439,9 @@ struct Collective {
   std::size_t instruction;
   std::string name;
   bool is_all_to_all;
-  std::int64_t elements;  ///< where all members have as many
+  std::int64_t elements;  ///< if all members have the same number
   DType dtype;
-  ExchangeParts parts;  ///< of those that have any
+  ExchangeParts parts;  ///< of collectives with parts
 
   bool matches(const Collective& o) const {
     return name == o.name && elements == o.elements && dtype == o.dtype &&
@@ -479,8 +476,8 @@ std::string print_collective(const Collective& c) {
   return fmt::format("{} of {} {}", c.name, c.elements, dtype_name(c.dtype));
 }
 
-/// The n-th collective of a group is an all-to-all on all members: who receives what was sent, and
-/// is a padded one's cell the largest of all?
+/// Checks the n-th collective of a group, an all-to-all on all members: members receive what was
+/// sent to them, and a padded one's cell is the largest of all counts.
 void check_all_to_all(const Program& program, std::size_t group,
                       const std::vector<std::vector<Collective>>& by_rank, std::size_t n,
                       Violations& violations) {
@@ -510,7 +507,7 @@ void check_all_to_all(const Program& program, std::size_t group,
   }
 }
 
-/// Those whose instructions are known.
+/// Returns the members whose instructions this program contains.
 std::vector<Rank> members_here(const Program& program, std::size_t group) {
   std::vector<Rank> here;
   for (const Rank member : program.groups[group].members)
@@ -518,8 +515,7 @@ std::vector<Rank> members_here(const Program& program, std::size_t group) {
   return here;
 }
 
-/// Collectives of a group appear on all members in the same order with equal operator, element
-/// count and dtype.
+/// Checks that a group's members have the same collectives in order: operator, size and dtype.
 void check_collectives(const Program& program, Violations& violations) {
   std::vector<std::vector<std::vector<Collective>>> by_group(program.groups.size());
   for (auto& ranks : by_group) ranks.resize(program.devices.size());
@@ -559,12 +555,10 @@ void check_collectives(const Program& program, Violations& violations) {
   }
 }
 
-/// Where a send or a receive is.
 struct End {
   std::size_t rank, instruction;
 };
 
-/// Sends and receives of an ordered pair of ranks.
 struct Ends {
   std::vector<End> sends, receives;
 };
@@ -577,7 +571,7 @@ const Buffer& sent_buffer(const Program& program, const End& end) {
                            : instruction.outputs[0]);
 }
 
-/// The n-th send from one rank to another is its n-th receive, with equal element count and dtype.
+/// Checks that the n-th send between two ranks matches the n-th receive in size and dtype.
 void check_sends(const Program& program, Violations& violations) {
   std::map<std::pair<std::size_t, std::size_t>, Ends> pairs;
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank)

@@ -7,7 +7,7 @@
 
 namespace motley::program {
 
-/// Lines of a text form at which the parts of a program stand; empty for a program made in memory.
+/// Line numbers of a program's parts in its text form; empty for a program made in memory.
 struct SourceLines {
   std::vector<int> groups;  ///< by group
   struct Device {
@@ -17,7 +17,7 @@ struct SourceLines {
   std::vector<Device> devices;
 };
 
-/// verify_program (program_text.h) with the line of each violation: "NAME:LINE: ...".
+/// Runs verify_program (program_text.h) and puts "NAME:LINE: ..." before each violation.
 Result<void> verify_program_at(const Program& program, const std::string& name,
                                const SourceLines& lines);
 

@@ -7,14 +7,14 @@
 namespace motley::program {
 namespace {
 
-/// Violations in a program of the given lines, the first of which is line 3 of "p".
+/// Returns the violations in a program of these lines; the first one is line 3 of "p".
 std::string violations_of(const std::string& body) {
   const auto program =
       parse_program("motley.program/1\nmodel \"\" plan \"\" global_batch 8\n" + body, "p");
   return program ? "" : program.error().message;
 }
 
-/// The same for a device a:0 with a few buffers; the first line of `body` is line 11.
+/// Returns the violations on a device a:0 with a few buffers; the first line of `body` is line 11.
 std::string violations_on_device(const std::string& body) {
   return violations_of(
       "group 0: 0\n"
@@ -159,7 +159,7 @@ TEST(ProgramVerify, LanesWaitForDefinitions) {
 
 TEST(ProgramVerify, LanesWaitForWritesOfTheSameMemory) {
   // ^2 reads %2 through its view while ^1 may still sum it. ^3 waits, so it may read. The wait of
-  // ^5 for ^4 is enough for what ^4 follows in its lane.
+  // ^5 for ^4 also covers what precedes ^4 in its lane.
   EXPECT_EQ(violations_on_device("compute ^0: %2, %4, %3 = aten::f()\n"
                                  "transfer ^1: motley::all_reduce(%2) group 0 wait ^0\n"
                                  "compute ^2: %5 = aten::f(%4)\n"
@@ -243,8 +243,7 @@ TEST(ProgramVerify, CollectivesMatchOnAllMembers) {
             "p:14: c:0: found 1 collectives of group 0, wanted 2 as on a:0");
 }
 
-/// Violations of two devices; the first line of `a` is line 6, that of `b` follows with its
-/// buffers.
+/// Returns the violations of two devices; `a` begins at line 6, `b` after its buffers.
 std::string violations_between(const std::string& a, const std::string& b) {
   return violations_of(
       "group 0: 0 1\n"
@@ -291,8 +290,8 @@ TEST(ProgramVerify, SendsAndReceivesHaveALaneOfTheirOwn) {
             "p:12: b:0 ^0 motley::receive: is in the compute lane, wanted the peer lane");
 }
 
-/// Violations of a device c:0 of three that exchange an f32[4] with it: %1 and %2 are temporaries;
-/// the first line of `body` is line 8. a:0 sends `to_c` times, b:0 receives `from_c` times.
+/// Returns the violations of c:0, one of three devices that exchange an f32[4]. %1 and %2 are
+/// temporaries; `body` begins at line 8. a:0 sends `to_c` times, b:0 receives `from_c` times.
 std::string violations_of_third(const std::string& body, int to_c, int from_c) {
   std::string others = "device \"a:0\" samples 4 first 0\nbuffer %0: constant f32[4] \"c\"\n";
   for (int i = 0; i < to_c; ++i) others += "peer ^" + std::to_string(i) + ": motley::send(%0, 0)\n";
@@ -311,8 +310,7 @@ std::string violations_of_third(const std::string& body, int to_c, int from_c) {
 }
 
 TEST(ProgramVerify, StrandsWaitForEachOther) {
-  // ^1 passes on what ^0 receives; ^2, which waits for ^1, comes after ^0 too; so may ^3, after ^2,
-  // write and free it.
+  // ^1 sends what ^0 receives. ^2 waits for ^1, so it and ^3 follow ^0; ^3 may write and free it.
   EXPECT_EQ(violations_of_third("peer ^0: %1 = motley::receive(1)\n"
                                 "peer ^1: motley::send(%1, 2) wait ^0\n"
                                 "compute ^2: aten::f(%1) wait ^1\n"
@@ -339,7 +337,7 @@ TEST(ProgramVerify, ASendMayFreeWhatItSends) {
                                 "peer ^1: motley::send(%1, 2) wait ^0 free %1\n",
                                 0, 1),
             "");
-  // ^1 reads it, which ^2 does not know of.
+  // ^1 reads %1, and ^2 does not wait for ^1.
   EXPECT_EQ(violations_of_third("compute ^0: %1 = aten::f()\n"
                                 "compute ^1: aten::f(%1)\n"
                                 "peer ^2: motley::send(%1, 2) wait ^0 free %1\n",
@@ -348,8 +346,8 @@ TEST(ProgramVerify, ASendMayFreeWhatItSends) {
 }
 
 TEST(ProgramVerify, WhatOneStrandKnowsNoOtherDoes) {
-  // The receive from 1 is over when ^2 starts; of the other strand nothing is known: ^3 and ^4 are
-  // of it, and only ^4 waits. Instructions of one strand are in order by themselves.
+  // The receives from 1 are over when ^2 starts, but the strand of sends to 2 does not know that:
+  // of ^3 and ^4 only ^4 waits. Instructions of one strand are ordered.
   EXPECT_EQ(violations_of_third("peer ^0: %1 = motley::receive(1)\n"
                                 "peer ^1: %2 = motley::receive(1)\n"
                                 "compute ^2: aten::f(%1, %2) wait ^1\n"
@@ -383,8 +381,8 @@ TEST(ProgramVerify, SendsAndReceivesAreWellFormed) {
             "p:17: b:0 ^2 motley::receive: wanted a rank");
 }
 
-/// Violations of two devices of group 0 with an f32[5], an f32[3] and an f32[8], all defined by ^0,
-/// and an undefined f32[5], f32[3], f32[8], f32[6]; ^1 of a:0 is in line 13, of b:0 in line 23.
+/// Returns the violations of two devices of group 0. ^0 defines an f32[5], f32[3] and f32[8]; more
+/// f32[5], f32[3], f32[8] and f32[2, 4] are undefined. ^1 is on line 13 for a:0, 23 for b:0.
 std::string violations_of_parts(const std::string& a, const std::string& b) {
   const std::string buffers =
       "buffer %0: temporary f32[5]\n"
@@ -409,7 +407,7 @@ TEST(ProgramVerify, UnevenCollectivesMayHaveEmptyParts) {
       violations_of_parts("transfer ^1: %3 = motley::reduce_scatter(%2, [5, 3]) group 0 wait ^0\n",
                           "transfer ^1: %4 = motley::reduce_scatter(%2, [5, 3]) group 0 wait ^0\n"),
       "");
-  // a:0 has 5 and sends all to b:0, which has 3 and sends all of them to a:0.
+  // a:0 has 5 elements and sends all to b:0, which has 3 and sends all of them to a:0.
   EXPECT_EQ(violations_of_parts(
                 "transfer ^1: %4 = motley::all_to_all(%0, [0, 5], [0, 3]) group 0 wait ^0\n",
                 "transfer ^1: %3 = motley::all_to_all(%1, [3, 0], [5, 0]) group 0 wait ^0\n"),

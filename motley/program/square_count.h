@@ -4,11 +4,10 @@
 
 namespace motley::program {
 
-/// Label of instructions that count squares of gradients for the report
-/// (synth/noise/gradient_squares.h).
+/// Label of instructions that count squares of gradients (synth/noise/gradient_squares.h).
 inline constexpr const char* kSquaresLabel = "gradient squares";
 
-/// Is it for nothing else? A step that leaves all of these out trains the same.
+/// Returns whether the instruction only counts squares. A step without these trains the same.
 inline bool counts_squares(const Instruction& instruction) {
   return instruction.label == kSquaresLabel;
 }

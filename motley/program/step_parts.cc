@@ -3,7 +3,7 @@
 namespace motley::program {
 namespace {
 
-/// The last compute instruction before a position; the number of instructions: none is.
+/// Returns the last compute instruction before a position; the number of instructions if none.
 std::size_t last_computed(const StepShape& shape, std::size_t position) {
   while (position-- > 0)
     if (shape.computes[position]) return position;

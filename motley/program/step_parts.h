@@ -7,23 +7,22 @@
 
 namespace motley::program {
 
-/// What a device's part of a step consists of, in seconds of its own work since it began: what
-/// curves of a step hold (cost/step) at one number of samples. Waiting for others is in none.
+/// The parts of a device's step, in seconds of its own work since the step began, without waiting
+/// for others. Curves of a step (cost/step) hold them at one number of samples.
 struct StepParts {
-  std::vector<double> ready;     ///< exchange k of those that are waited for at the end could start
+  std::vector<double> ready;     ///< exchange k of those that the tail waits for could start
   double end = 0;                ///< forward, backward and packing were done
-  std::vector<double> update;    ///< seconds of what follows exchange k
-  std::vector<double> exchange;  ///< of exchange k, as this device saw it
-  double blocking = 0;           ///< of exchanges in the middle
+  std::vector<double> update;    ///< seconds of work after exchange k
+  std::vector<double> exchange;  ///< duration of exchange k on this device
+  double blocking = 0;           ///< duration of exchanges in the middle
 };
 
-/// Of a step of the program with that shape. By instruction: for how long the device had worked
-/// when it was done (read of those of the compute lane that marks_parts names), and what each
-/// exchange took.
+/// Finds the parts of one step. By instruction, `worked`: the device's work when it ended (read
+/// only where marks_parts says), and `exchanges`: the duration of each exchange.
 StepParts find_step_parts(const StepShape& shape, std::span<const double> worked,
                           std::span<const double> exchanges);
 
-/// By instruction: find_step_parts reads when it was done.
+/// Marks the instructions whose end find_step_parts reads.
 std::vector<bool> marks_parts(const StepShape& shape);
 
 }  // namespace motley::program

@@ -10,8 +10,7 @@ namespace {
 using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 
-// Two instructions, of which the first makes an exchange ready; the tail is an unpack, which waits
-// for it, and a report.
+// ^0 makes an exchange ready. The tail is an unpack, which waits for it, and a report.
 DeviceProgram parse_device() {
   const auto program = parse_program(
       "motley.program/1\nmodel \"m\" plan \"p\" global_batch 0\ngroup 0: 0 1\n"
@@ -31,7 +30,7 @@ DeviceProgram parse_device() {
 TEST(StepParts, ArePutTogetherFromWhatWasSeen) {
   const StepShape shape = find_step_shape(parse_device());
   EXPECT_THAT(marks_parts(shape), ElementsAre(true, false, true, true, true));
-  // f 3 s, g 4 s; the exchange 2 s; unpack and report 0.5 s each behind it.
+  // f 3 s, g 4 s; the exchange 2 s; then unpack and report 0.5 s each.
   const std::vector<double> worked = {3, 0, 7, 7.5, 8}, exchanges = {0, 2, 0, 0, 0};
   const StepParts parts = find_step_parts(shape, worked, exchanges);
   EXPECT_THAT(parts.ready, ElementsAre(3));

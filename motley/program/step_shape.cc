@@ -11,7 +11,7 @@
 namespace motley::program {
 namespace {
 
-/// What may stand behind forward and backward.
+/// Returns whether the operator may follow forward and backward.
 bool is_tail_op(std::string_view op) {
   static constexpr std::array<std::string_view, 11> kOps = {"motley::unpack",
                                                             "motley::update",
@@ -43,7 +43,7 @@ std::size_t find_tail(const DeviceProgram& program) {
 StepShape find_step_shape(const DeviceProgram& program) {
   StepShape shape;
   shape.tail = find_tail(program);
-  // A commit is no exchange of the step's: it comes when all are over.
+  // A commit is not an exchange of the step: it follows all of them.
   const auto commit = find_commit(program);
   const std::size_t decided = commit ? commit->at : program.instructions.size();
   std::map<InstructionId, std::size_t> exchange_at;

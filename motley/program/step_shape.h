@@ -10,28 +10,28 @@
 
 namespace motley::program {
 
-/// Where a device program exchanges with others, and who waits. Positions are instruction indices.
+/// Where a device program exchanges with others, and what waits. Positions are instruction indices.
 ///
-/// The program's tail is what comes after forward, backward and packing: the last run of compute
-/// instructions that only unpack, update, assign and report. An exchange for which an earlier
-/// compute instruction waits is *blocking* (batch norm statistics, label counts); it delays
-/// everybody by what it takes less its slack, the compute time between what it waits for and who
-/// waits for it. The others are waited for in the tail.
+/// The tail follows forward, backward and packing: the last run of compute instructions that only
+/// unpack, update, assign and report. An exchange for which an earlier compute instruction waits is
+/// *blocking* (batch norm statistics, label counts). It delays every member by its duration less
+/// its slack, the compute time between the instruction it waits for and the one that waits for it.
+/// The tail waits for all other exchanges.
 struct StepShape {
   struct Exchange {
     std::size_t position = 0;
     std::string op;
     Bytes bytes;
-    std::size_t after = 0;  ///< compute instructions before this position make it ready
+    std::size_t after = 0;  ///< it is ready after the compute instructions before this position
     bool blocking = false;
     std::size_t waiter = 0;  ///< the first compute instruction that waits for a blocking one
   };
   std::vector<Exchange> exchanges;  ///< in lane order
   std::size_t tail = 0;             ///< position where the tail begins
   /// For each compute instruction of the tail: its position, and the last non-blocking exchange
-  /// (counted among these) that it or one before it waits for; -1 if none.
+  /// (counted among these) that it or an earlier one waits for; -1 if none.
   std::vector<std::pair<std::size_t, int>> updates;
-  std::vector<bool> computes;  ///< by position: on the compute lane?
+  std::vector<bool> computes;  ///< by position: whether it is on the compute lane
 };
 
 StepShape find_step_shape(const program::DeviceProgram& program);

@@ -7,7 +7,7 @@
 namespace motley::program {
 namespace {
 
-/// c:0 of three devices, which exchange an f32[4] with it.
+/// Parses c:0, one of three devices that exchange an f32[4] with it.
 DeviceProgram parse_third(const std::string& body, const std::string& others) {
   const auto program = parse_program(
       "motley.program/1\nmodel \"\" plan \"\" global_batch 8\n"
@@ -42,7 +42,7 @@ TEST(Strands, AreNumberedByRankReceivesFirst) {
 }
 
 TEST(Order, KnowsWhatHasFinishedThroughOthers) {
-  // The example of strands.h, with a send to the other rank that waits for nothing.
+  // The example of strands.h, plus a send to the other rank that waits for nothing.
   const DeviceProgram program = parse_third(
       "compute ^0: %1 = aten::f()\n"
       "peer ^1: %0 = motley::receive(1) wait ^0\n"

@@ -12,11 +12,11 @@ namespace {
 
 constexpr int kFirstPeerThread = 2;
 
-/// A thread for each lane. Slices of one thread must not overlap: of the peer lane there are as
-/// many as it is ever busy with at once, and an interval is in the first one that is free.
+/// Assigns intervals to threads, one thread per lane. Slices of a thread must not overlap, so the
+/// peer lane gets one thread for each interval in flight; an interval takes the first free one.
 class Threads {
  public:
-  /// Of a device's intervals, in their order.
+  /// Call it with a device's intervals in order.
   int thread_of(const trace::Interval& interval) {
     if (interval.lane != Lane::kPeer) return static_cast<int>(interval.lane);
     std::size_t free = 0;
@@ -31,7 +31,7 @@ class Threads {
   std::vector<trace::Nanoseconds> busy_until_;  // by thread of the peer lane
 };
 
-// The format's unit; fractions keep the nanoseconds.
+// Converts to the format's unit; fractions keep the nanoseconds.
 double microseconds(trace::Nanoseconds time) { return static_cast<double>(time) / 1e3; }
 
 Json metadata(const char* kind, int pid, int tid, const std::string& name) {
@@ -62,7 +62,7 @@ Json slice(const trace::Trace& trace, const trace::Interval& interval, int threa
 
 std::string print_chrome_trace(const trace::Trace& trace) {
   const std::string source = trace.source == trace::Source::kPredicted ? "predicted" : "measured";
-  // Event by event: a tree of all of them would take many times the trace's memory.
+  // Printed event by event: a tree of all events would take many times the trace's memory.
   std::string text = "{\"traceEvents\": [\n";
   bool first = true;
   auto add = [&](const Json& event) {

@@ -11,16 +11,15 @@
 namespace motley::report {
 namespace {
 
-/// Operators that are shown.
 constexpr std::size_t kMost = 10;
 
-/// Seconds per operator name (the word before the first space), over all devices.
+/// Sums seconds over all devices per operator name, the text before the first space.
 std::map<std::string, double> time_by_operator(const trace::Trace& trace) {
   std::map<std::string, double> times;
   for (const trace::Interval& interval : trace.intervals) {
     const auto& names = trace.names[static_cast<std::size_t>(interval.device)];
     const std::string& name = names[interval.instruction.index()];
-    // Labels follow the name: all layers' products are one line.
+    // Labels follow the name: the products of all layers are one line.
     times[name.substr(0, name.find(' '))] +=
         static_cast<double>(interval.end - interval.begin) / 1e9;
   }
@@ -33,7 +32,7 @@ double mean(const std::vector<double>& values) {
   return values.empty() ? 0 : sum / static_cast<double>(values.size());
 }
 
-/// What a step is divided into, by its name in the JSON.
+/// A part of a step, with its key in the JSON.
 struct Part {
   const char* key;
   trace::Nanoseconds trace::Breakdown::*time;
@@ -49,7 +48,6 @@ double share_of(const trace::Breakdown& parts, const Part& part) {
              : 0.0;
 }
 
-/// Devices' steps in parts; of each the predicted and the measured share.
 std::string parts_table(const trace::Trace& predicted, const trace::Trace& measured) {
   const auto before = trace::break_down(predicted), after = trace::break_down(measured);
   std::string text = fmt::format("\n  {:<10} {:>15} {:>15} {:>15} {:>15}\n", "of a step", "compute",
@@ -95,7 +93,7 @@ std::vector<OperatorShare> compare_operators(const trace::Trace& predicted,
   add(measured, &OperatorShare::measured);
   std::vector<OperatorShare> shares;
   for (auto& [name, share] : by_name) shares.push_back(std::move(share));
-  // Stable, over names in order: equal ones print alike everywhere.
+  // Stable over sorted names: ties print identically everywhere.
   std::stable_sort(shares.begin(), shares.end(),
                    [](const OperatorShare& a, const OperatorShare& b) {
                      return std::abs(a.deviation()) > std::abs(b.deviation());

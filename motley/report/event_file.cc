@@ -30,7 +30,7 @@ std::uint32_t masked_crc32c(std::string_view bytes) {
   std::uint32_t crc = ~0U;
   for (const char byte : bytes)
     crc = kTable[(crc ^ static_cast<std::uint8_t>(byte)) & 0xFF] ^ (crc >> 8);
-  // TFRecord masks its sums, since a sum over data that holds its own sum tells nothing.
+  // TFRecord masks its checksums: a checksum over data that contains its own checksum is useless.
   return std::rotr(~crc, 15) + 0xA282EAD8U;
 }
 
@@ -104,7 +104,7 @@ Result<EventFile> EventFile::create(const std::string& directory, double wall_ti
                          fmt::format("{}: cannot create: {}", path, std::strerror(errno)));
   EventFile file(fd);
   std::string event = event_head(wall_time, 0);
-  // Without this first record TensorBoard takes the file for one of an older form.
+  // Without this first record TensorBoard reads the file as an older version.
   append_bytes(event, 3, "brain.Event:2");
   MOTLEY_RETURN_IF_ERROR(write_all(fd, record(event)));
   return file;
@@ -122,7 +122,8 @@ EventFile::~EventFile() {
 Result<void> EventFile::write(std::int64_t step, double wall_time,
                               const std::vector<Scalar>& scalars) {
   std::string
-      summary;  // Summary { repeated Value value = 1; } Value { tag = 1; simple_value = 2; }
+      // Summary { repeated Value value = 1; } Value { tag = 1; simple_value = 2; }
+      summary;
   for (const Scalar& scalar : scalars) {
     std::string value;
     append_bytes(value, 1, scalar.tag);

@@ -9,7 +9,7 @@
 namespace motley::report {
 
 /// A TensorBoard event file: TFRecords (length, masked CRC32C, payload, masked CRC32C) of Event
-/// messages with scalar summaries. Appends; one file a process start.
+/// messages with scalar summaries. Append only; each process start writes a new file.
 class EventFile {
  public:
   static Result<EventFile> create(const std::string& directory, double wall_time);

@@ -29,8 +29,7 @@ TEST(EventFile, FramesRecordsWithMaskedChecksums) {
   std::uint64_t length = 0;
   std::memcpy(&length, bytes.data(), 8);
   EXPECT_EQ(length, 26U);
-  // CRC-32C of the eight bytes 1a 00 00 00 00 00 00 00, rotated right by 15 and added to
-  // 0xa282ead8; computed bit by bit here, not by the table.
+  // CRC-32C of 1a and seven zero bytes, bit by bit, rotated right by 15, plus 0xa282ead8.
   std::uint32_t crc = ~0U;
   for (int i = 0; i < 8; ++i) {
     crc ^= static_cast<std::uint8_t>(bytes[static_cast<std::size_t>(i)]);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kPort = 29400;
 
-/// As a word for a shell, in quotes where it needs them.
+/// Writes a text as one shell word, quoted where necessary.
 std::string shell_word(const std::string& text) {
   constexpr std::string_view kPlain = "%+,-./:=@_";
   const bool is_plain = !text.empty() && std::all_of(text.begin(), text.end(), [&](char c) {
@@ -31,7 +31,7 @@ std::string shell_line(const std::vector<std::string>& words) {
   return line;
 }
 
-/// In double quotes, as YAML and JSON both read it.
+/// Writes a text in double quotes, valid in YAML and JSON.
 std::string yaml_text(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
@@ -41,8 +41,7 @@ std::string yaml_text(const std::string& text) {
   return quoted + "\"";
 }
 
-/// What names in Kubernetes may be: small letters, digits and hyphens, no hyphen at an end, at most
-/// 63.
+/// Makes a Kubernetes name: at most 63 of a-z, 0-9 and hyphens, no hyphen at either end.
 std::string label(const std::string& text) {
   std::string made;
   for (const char c : text.substr(0, text.find('.'))) {
@@ -55,10 +54,9 @@ std::string label(const std::string& text) {
   return made.substr(first, made.find_last_not_of('-') - first + 1);
 }
 
-/// What a node has of devices.
 struct Holdings {
   int gpus = 0;
-  int cores = 0;  ///< of CPU devices; of a GPU's process one
+  int cores = 0;  ///< of CPU devices; one for each GPU's process
   std::string gpu_model;
   bool operator==(const Holdings&) const = default;
 };
@@ -85,7 +83,7 @@ Result<void> check_hosts(const cluster::Cluster& cluster) {
   return {};
 }
 
-/// Nodes whole: what the cluster file says of their devices is then true.
+/// Requests whole nodes, so that the cluster file describes their devices correctly.
 std::string print_slurm(const cluster::Cluster& cluster, const ManifestOptions& options) {
   std::vector<std::string> hosts;
   for (const cluster::Node& node : cluster.nodes) hosts.push_back(node.host);
@@ -98,11 +96,11 @@ std::string print_slurm(const cluster::Cluster& cluster, const ManifestOptions& 
   const bool are_as_many = std::all_of(holdings.begin(), holdings.end(), [&](const Holdings& node) {
     return node.gpus == holdings.front().gpus;
   });
-  // Of unlike numbers SLURM's option can say none; nodes that are had whole come with their GPUs.
+  // SLURM's option cannot express unequal numbers; whole nodes come with their GPUs.
   if (are_as_many && holdings.front().gpus > 0)
     text += fmt::format("#SBATCH --gpus-per-node={}\n", holdings.front().gpus);
   if (!options.time.empty()) text += fmt::format("#SBATCH --time={}\n", options.time);
-  // A signal first, so that there is a checkpoint when the time is up.
+  // A signal first, so that a checkpoint exists when the time is over.
   text += "#SBATCH --signal=TERM@120\n\n";
   text += "export MOTLEY_SECRET=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \\n')\n";
   text += "exec srun --ntasks-per-node=1 --cpu-bind=none \\\n  " + shell_line(options.words) + "\n";
@@ -118,7 +116,7 @@ std::string print_service(const std::string& job) {
       job);
 }
 
-/// Host names within the pods are those of the cluster file: by them ranks find their devices.
+/// Pods get the host names of the cluster file: ranks find their devices by them.
 std::string print_rank(const cluster::Cluster& cluster, std::size_t rank, const Holdings& holdings,
                        const ManifestOptions& options) {
   const std::string job = label(cluster.name);
@@ -151,7 +149,7 @@ std::string print_rank(const cluster::Cluster& cluster, std::size_t rank, const 
           : fmt::format("\n            limits: {{nvidia.com/gpu: {}}}", holdings.gpus);
   text += fmt::format("          resources:\n            requests: {{cpu: {}}}{}\n",
                       std::max(1, holdings.cores), gpus);
-  // Ranks of one machine exchange in its shared memory, of which a container has little.
+  // Ranks of one machine exchange in shared memory; a container's default is too small.
   text += "          volumeMounts:\n            - {name: shared-memory, mountPath: /dev/shm}\n";
   if (!options.claim.empty())
     text += "            - {name: job, mountPath: /job}\n          workingDir: /job\n";
@@ -170,7 +168,7 @@ std::string print_kubernetes(const cluster::Cluster& cluster, const ManifestOpti
   return text;
 }
 
-/// "NVIDIA H100 80GB HBM3" as SkyPilot's "H100".
+/// Maps "NVIDIA H100 80GB HBM3" to SkyPilot's "H100".
 std::string accelerator_name(const std::string& model) {
   const std::vector<std::string_view> words = split(model, ' ');
   for (const std::string_view word : words)
@@ -179,7 +177,7 @@ std::string accelerator_name(const std::string& model) {
   return model;
 }
 
-/// Its nodes are unknown until it has them, so the job describes them first.
+/// The nodes are unknown until the task has them, so the job first describes them.
 Result<std::string> print_skypilot(const cluster::Cluster& cluster,
                                    const ManifestOptions& options) {
   const std::vector<Holdings> holdings = find_holdings(cluster);

@@ -9,22 +9,22 @@
 
 namespace motley::report {
 
-/// What a job file is made of, beside the cluster.
+/// The settings of a job file, beside the cluster.
 struct ManifestOptions {
-  std::vector<std::string> words;  ///< of motley: {"run", "-m", "cnn.motley", "-C", ...}
-  std::string cluster_file;        ///< as the words name it
-  std::string time;                ///< most the job may take, as SLURM writes it; "": not said
-  std::string image;               ///< of a container that has Motley: Kubernetes
+  std::vector<std::string> words;  ///< motley's arguments: {"run", "-m", "cnn.motley", "-C", ...}
+  std::string cluster_file;        ///< the cluster file's name in `words`
+  std::string time;                ///< time limit in SLURM's notation; "": none given
+  std::string image;               ///< container image with Motley, for Kubernetes
   std::string claim;  ///< PersistentVolumeClaim with the job's files, mounted at /job; "": none
 };
 
-/// The file that has a scheduler start `motley WORDS` on the nodes of a cluster, a process each,
-/// of which the first does the work and the others are its agents (docs/clusters.md).
-/// - "slurm": a batch script for the nodes by name, whole;
-/// - "kubernetes": a Service and a Job for each node, held to the node by its name, with its GPUs;
-/// - "skypilot": a task of as many identical nodes, which it describes anew before it runs.
-/// Usage errors: an unknown scheduler; a node that names no host, Kubernetes without an image,
-/// SkyPilot with nodes that are not alike (it has none).
+/// Returns the file with which a scheduler starts `motley WORDS` on a cluster's nodes, one process
+/// per node. The first does the work; the others are its agents (docs/clusters.md).
+/// - "slurm": a batch script for the named nodes, whole;
+/// - "kubernetes": a Service, and for each node a Job that is bound to it by name, with its GPUs;
+/// - "skypilot": a task of identical nodes, which describes them anew before it runs.
+/// Usage errors: unknown scheduler; a node without a host; Kubernetes without an image; SkyPilot
+/// with unequal nodes, which it does not support.
 Result<std::string> print_manifest(std::string_view scheduler, const cluster::Cluster& cluster,
                                    const ManifestOptions& options);
 

@@ -17,7 +17,7 @@ namespace {
 
 tl::unexpected<Error> refuse(const std::string& what) { return usage_error("plan.export", what); }
 
-/// By stage the layers [first, end) of a replica that is a pipeline over the chain.
+/// The layers [first, end) of each stage, of a replica that is a pipeline over the chain.
 using StageLayers = std::vector<std::pair<std::size_t, std::size_t>>;
 
 Result<StageLayers> find_stage_layers(const plan::Replica& replica,
@@ -51,7 +51,7 @@ Result<StageLayers> find_stage_layers(const plan::Replica& replica,
   return stages;
 }
 
-/// Replicas that are cut alike; the first one's stages.
+/// Returns the first replica's stages. Refuses replicas with different cuts.
 Result<StageLayers> find_common_stages(const plan::Plan& plan, const graph::Graph& graph,
                                        const graph::LayerChain& chain) {
   (void)graph;
@@ -67,7 +67,7 @@ Result<StageLayers> find_common_stages(const plan::Plan& plan, const graph::Grap
   return stages;
 }
 
-/// What is left out.
+/// Lists the parts of the plan that the settings omit.
 std::vector<std::string> find_notes(const plan::Plan& plan) {
   std::vector<std::string> notes;
   for (std::size_t r = 1; r < plan.replicas.size(); ++r)
@@ -102,8 +102,7 @@ std::vector<std::string> find_notes(const plan::Plan& plan) {
   return notes;
 }
 
-/// How many stages each rank of a pipeline has in turns, round after round over the ranks: 0 1 0 1
-/// is 2. Other orders are refused.
+/// Returns the interleaved stages per rank, in rounds over the ranks: 0 1 0 1 is 2. Refuses others.
 Result<std::size_t> find_turns(const plan::Plan& plan) {
   std::size_t turns = 1;
   for (std::size_t r = 0; r < plan.replicas.size(); ++r) {
@@ -130,7 +129,7 @@ std::int64_t micro_batch(const plan::Plan& plan) {
   return plan::find_stretches(plan.replicas.front(), 0).front().count;
 }
 
-/// Is the last component of a path a number?
+/// Tells whether the last component of a path is a number.
 bool is_repeated(const std::string& path) {
   const std::size_t dot = path.rfind('.');
   const std::string last = dot == std::string::npos ? path : path.substr(dot + 1);
@@ -197,7 +196,7 @@ Result<PlanSettings> to_torchtitan(const plan::Plan& plan, const graph::Graph& g
   return settings;
 }
 
-/// Hosts in the order of the plan's ranks, with their devices.
+/// Lists hosts with their number of devices, in the order of the plan's ranks.
 std::vector<std::pair<std::string, int>> find_hosts(const plan::Plan& plan,
                                                     const cluster::Cluster& cluster) {
   std::vector<std::pair<std::string, int>> hosts;

@@ -11,7 +11,6 @@
 namespace motley::report {
 namespace {
 
-/// Two devices of two hosts.
 cluster::Cluster two_hosts() {
   cluster::Cluster cluster;
   cluster.name = "lab";
@@ -45,7 +44,7 @@ plan::Plan two_stages(const graph::Graph& graph, std::size_t cut) {
   return plan;
 }
 
-// net.0 to net.5, three in each stage: all are repeated ones.
+// net.0 to net.5, three per stage, all repeated.
 TEST(ExportPlan, SaysStagesInOtherWords) {
   const graph::Graph graph = synth::read_graph("mlp");
   const plan::Plan plan = two_stages(graph, 4);
@@ -63,8 +62,7 @@ TEST(ExportPlan, SaysStagesInOtherWords) {
               ::testing::HasSubstr("--nnodes 2 --node-rank 1 --nproc-per-node 1 --master-addr a"));
 }
 
-/// One replica in stages that end before the layers `cuts`, and at the last; stage s on device
-/// on[s].
+/// One replica in stages that end before the layers `cuts` and at the last; stage s is on on[s].
 plan::Plan stages_on(const graph::Graph& graph, const std::vector<std::size_t>& cuts,
                      const std::vector<std::int64_t>& on) {
   const graph::LayerChain chain = graph::find_layer_chain(graph);
@@ -84,7 +82,7 @@ plan::Plan stages_on(const graph::Graph& graph, const std::vector<std::size_t>& 
   return plan;
 }
 
-// Two devices, round after round: virtual stages. There and back again: no words for it.
+// Two devices round after round give virtual stages. There and back again is refused.
 TEST(ExportPlan, SaysInterleavedStages) {
   const graph::Graph graph = synth::read_graph("mlp");
   const cluster::Cluster cluster = two_hosts();

@@ -41,7 +41,7 @@ TEST(ChromeTrace, HasOneSliceAnIntervalInMicroseconds) {
 }
 
 TEST(ChromeTrace, GivesSendsThatOverlapThreadsOfTheirOwn) {
-  // 0-3, 1-2 beside it, and from 2 on, where the second one's thread is free.
+  // 0-3, 1-2 beside it, and one from 2 on, when the second thread is free.
   trace::Trace trace = two_devices(trace::Source::kPredicted);
   trace.names[1] = {"aten::mm h.0", "motley::send x"};
   trace.intervals.push_back({1, Lane::kPeer, 0, InstructionId(1), 0, 3000000, 64});
@@ -64,12 +64,12 @@ TEST(ChromeTrace, GivesSendsThatOverlapThreadsOfTheirOwn) {
 TEST(Comparison, ShowsErrorsAndWhereTheTimeGoes) {
   const trace::Trace predicted = two_devices(trace::Source::kPredicted);
   const trace::Trace measured = two_devices(trace::Source::kMeasured);
-  // 5 ms against 4: 25 % too long; 3 MiB against 4: 25 % too few.
+  // 5 ms against 4 is 25 % too long; 3 MiB against 4 is 25 % too little.
   const std::string text = print_comparison({predicted, Seconds(0.005), {Bytes(3 << 20)}},
                                             {measured, Seconds(0.004), {Bytes(4 << 20)}});
   EXPECT_THAT(text, HasSubstr("step time                        5 ms         4 ms    25.0%"));
   EXPECT_THAT(text, HasSubstr("peak memory a:0                 3 MiB        4 MiB   -25.0%"));
-  // a computes 3 of its 4 ms and exchanges 1, b computes all the time.
+  // a computes 3 of its 4 ms and exchanges 1; b computes all the time.
   EXPECT_THAT(text, HasSubstr("  a:0          75.0%   75.0%   25.0%   25.0%    0.0%    0.0%"));
   EXPECT_THAT(text, HasSubstr("  b:0         100.0%  100.0%    0.0%    0.0%"));
 }
@@ -77,11 +77,10 @@ TEST(Comparison, ShowsErrorsAndWhereTheTimeGoes) {
 TEST(Comparison, OperatorsThatDeviateMostComeFirst) {
   const trace::Trace predicted = two_devices(trace::Source::kPredicted);
   trace::Trace measured = two_devices(trace::Source::kMeasured);
-  // Of 8 ms 7 and 1 are predicted. Measured: the exchange begins 0.6 ms later, b multiplies 1.6 ms
-  // less: 5.4 and 0.4 of 5.8.
+  // 7 and 1 of 8 ms; measured 5.4 and 0.4 of 5.8: sum begins 0.6 ms later, b takes 1.6 less.
   measured.intervals[1].begin += 600000;
   measured.intervals[2].end -= 1600000;
-  // b's, 2.4 of 5.8, nobody predicted.
+  // b's time, 2.4 of 5.8, was not predicted.
   measured.names = {{"aten::mm h.0", "motley::all_reduce bucket 0"}, {"aten::addmm h.0"}};
   const auto shares = compare_operators(predicted, measured);
   ASSERT_EQ(shares.size(), 3U);

@@ -18,7 +18,7 @@ std::string against(Seconds step, Seconds chosen) {
   return chosen.value > 0 ? fmt::format("{:.2f}x", step / chosen) : "-";
 }
 
-/// Of a device without a limit there is nothing to be near to.
+/// Prints a peak, with its share of the device's limit if there is one.
 std::string memory_cell(const cluster::Device& device, Bytes peak) {
   if (!device.memory) return format_bytes(peak);
   const std::string cell = fmt::format(
@@ -32,13 +32,13 @@ std::string memory_cell(const cluster::Device& device, Bytes peak) {
 
 namespace {
 
-/// A line a region: which devices have which layers of which samples.
+/// Prints a line per region: which devices compute which layers of which samples.
 std::string stage_table(const plan::PlanOutcome& outcome, const cluster::Cluster& cluster) {
   struct Line {
     std::string replica, devices, layers, samples, micro_batches, memory;
   };
   std::vector<Line> lines;
-  std::map<std::vector<DeviceId>, std::string> first;  // stage of the same devices
+  std::map<std::vector<DeviceId>, std::string> first;  // first stage on the same devices
   std::size_t devices_width = 7, layers_width = 6;
   for (std::size_t r = 0; r < outcome.plan->replicas.size(); ++r) {
     const plan::Replica& replica = outcome.plan->replicas[r];
@@ -94,7 +94,7 @@ std::string idle_line(const plan::PlanOutcome& outcome, const cluster::Cluster& 
   return text + "\n";
 }
 
-/// Who keeps states that replicas share: "a:0 25 %, b:0 75 %".
+/// Prints who keeps the states that replicas share: "a:0 25 %, b:0 75 %".
 std::string states_line(const plan::Plan& plan, const cluster::Cluster& cluster) {
   constexpr std::size_t kMost = 8;
   if (plan.state_shares.empty()) return "";
@@ -109,7 +109,7 @@ std::string states_line(const plan::Plan& plan, const cluster::Cluster& cluster)
   return text + (named > kMost ? fmt::format(" and {} more", named - kMost) : "") + "\n";
 }
 
-/// What is done again, stage by stage.
+/// Prints what is recomputed or gathered again, stage by stage.
 std::string again_lines(const plan::Plan& plan) {
   std::string text;
   for (std::size_t r = 0; r < plan.replicas.size(); ++r)

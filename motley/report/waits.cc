@@ -11,7 +11,7 @@ using trace::Interval;
 using trace::Nanoseconds;
 using trace::StepMark;
 
-/// One exchange of a step: of its name the n-th.
+/// Identifies an exchange of a step: the n-th of its name.
 using Meeting = std::tuple<std::int64_t, std::string_view, int>;
 
 /// The intervals of each device, ordered by begin, and the members of collectives.
@@ -43,14 +43,14 @@ Sorted sort_intervals(const trace::Trace& trace) {
   return sorted;
 }
 
-/// When the device had last computed, at or before that moment; 0: never.
+/// Returns when the device last computed, at or before `moment`; 0: never.
 Nanoseconds last_compute(const std::vector<const Interval*>& compute, Nanoseconds moment) {
   const auto after = std::partition_point(compute.begin(), compute.end(),
                                           [&](const Interval* i) { return i->end <= moment; });
   return after == compute.begin() ? 0 : (*std::prev(after))->end;
 }
 
-/// Who came last, and when.
+/// The device that came last, and when.
 struct Late {
   int device = -1;
   Nanoseconds came = 0;
@@ -84,7 +84,7 @@ Late last_to_compute(const Sorted& sorted, int device, Nanoseconds until) {
   return late;
 }
 
-/// The waits of one device in one step.
+/// Finds the waits of one device in one step.
 class Gaps {
  public:
   Gaps(const trace::Trace& trace, const Sorted& sorted, const StepMark& mark, const Peers& peers,
@@ -115,7 +115,7 @@ class Gaps {
     waits_.push_back({mark_.device, late.device, mark_.step, begin, came});
   }
 
-  /// Of those that are under way in the gap, or begin as it ends, the one that began last.
+  /// Returns the exchange that began last of those in flight in the gap or beginning at its end.
   const Interval* last_exchange(Nanoseconds begin, Nanoseconds end) const {
     const Interval* found = nullptr;
     visit_exchanges(end, [&](const Interval& each) {
@@ -124,7 +124,7 @@ class Gaps {
     return found;
   }
 
-  /// Those that have begun by then, the last ones first, as far as sends and receives overlap.
+  /// Visits exchanges that began by `moment`, newest first, as far as sends and receives overlap.
   template <typename Visit>
   void visit_exchanges(Nanoseconds moment, const Visit& visit) const {
     constexpr int kLook = 64;
@@ -134,7 +134,7 @@ class Gaps {
     for (int looked = 0; at != all.begin() && looked < kLook; ++looked) visit(**--at);
   }
 
-  /// Sends and receives go on side by side: what ended the pause is the receive that ended last.
+  /// Sends and receives run side by side: the receive that ended last ended the pause.
   Late last_peer(const Interval& exchange, Nanoseconds begin, Nanoseconds end) const {
     const Interval* ended = &exchange;
     Nanoseconds latest = -1;

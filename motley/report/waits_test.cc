@@ -14,8 +14,8 @@ trace::Trace parse(const std::string& text) {
   return trace::parse_trace("motley.trace/1\nsource " + text, "test").value();
 }
 
-// b computes until 60, a until 40. Each is in the measured exchange from its own coming on, which
-// both leave at 65: a waits 20 for b, and 5 are the exchange's own.
+// b computes until 60, a until 40. Each enters the measured exchange on its own arrival; both leave
+// at 65. a waits 20 for b; 5 are the exchange's own.
 TEST(Waits, AMeasuredExchangeBeginsWhenTheLastMemberComes) {
   const trace::Trace trace = parse(R"(measured
 device "a:0"
@@ -40,7 +40,7 @@ transfer 0 ^1 60 65 bytes 8
   EXPECT_EQ(times[1], (DeviceTimes{1, 85, 0, 15, {0, 0}}));
 }
 
-// The same simulated: the exchange begins for both when b has come, who computed until then.
+// The same simulated: the exchange begins for both when b, which computed until then, arrives.
 TEST(Waits, ASimulatedExchangeIsLateByWhoComputedLast) {
   const trace::Trace trace = parse(R"(predicted
 device "a:0"
@@ -78,7 +78,7 @@ peer 0 ^0 50 55 bytes 8
   EXPECT_THAT(find_waits(trace), ElementsAre(Wait{1, 0, 0, 0, 50}));
 }
 
-// c computes longest while b waits for what a sends; what b sends on at once ends later.
+// c computes longest while b waits for what a sends; what b forwards at once ends later.
 TEST(Waits, AReceiveIsLateByWhoSendsIt) {
   const trace::Trace trace = parse(R"(predicted
 device "a:0"

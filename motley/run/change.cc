@@ -12,17 +12,17 @@
 namespace motley::run {
 namespace {
 
-/// The text of a program of which a device needs its own part: nothing of the others'.
+/// Returns the text of a program with only the named device's instructions.
 std::string own_text(const program::Program& program, const std::string& device) {
   const auto own = std::find_if(program.devices.begin(), program.devices.end(),
                                 [&](const auto& each) { return each.device == device; });
-  // Who is none of its devices has nothing to do; their names and kinds are all that is read.
+  // An unused device has nothing to do; it needs only the devices' names and kinds.
   const Rank rank(own == program.devices.end() ? -1
                                                : static_cast<int>(own - program.devices.begin()));
   return program::print_program(program::own_program(program, rank));
 }
 
-/// A change as a line has it: programs by their texts.
+/// The fields of a change in its line of JSON; programs as texts.
 struct ChangeText {
   int number = 0, after = 0;
   std::vector<WorkerDevice> devices, moving;
@@ -40,7 +40,7 @@ struct ChangeText {
   }
 };
 
-/// An order that is one number alone; none: it is a change.
+/// Reads an order that consists of one number; none: it is a change.
 Result<std::optional<ChangeOrder>> read_word(const Json& json, JsonObject& object) {
   ChangeOrder order;
   if (json.contains("halt")) {

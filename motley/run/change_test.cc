@@ -103,7 +103,7 @@ TEST(Change, AnOrderSaysInWhichStepsSquaresAreCounted) {
   EXPECT_FALSE(parse_order(R"({"counts_every": 2, "halt": 1})"));
 }
 
-// No form of a line brings a worker down but by an error that says why.
+// A line of any other form is an error with a reason and never crashes a worker.
 TEST(Change, OrdersOfAnotherFormAreErrors) {
   const Json good = Json::parse(print_order(change(), "a:0"));
   for (const auto& [key, value] : good.items()) {
@@ -133,7 +133,7 @@ TEST(Change, APointSurvivesItsText) {
     EXPECT_EQ(fields_from_json<TrainingPoint>(fields_to_json(point), "point").value(), point);
 }
 
-// Half the speed from second 2 to 5, a third of that from 4 on: 0.8, 0.4, 0.4 / 3, 0.8 / 3.
+// Half the speed from second 2 to 5, a third of it from 4 on: 0.8, 0.4, 0.4 / 3, 0.8 / 3.
 TEST(Change, SlownessesThatOverlapMultiply) {
   const WorkerDevice device{
       .name = "a:0", .kind = "cpu", .speed = 0.8, .slow = {{2, 5, 2}, {4, 9, 3}}};

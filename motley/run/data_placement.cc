@@ -11,7 +11,7 @@
 namespace motley::run {
 namespace {
 
-constexpr double kMostShare = 0.9;  // of the file: more is sent whole, which serves other runs too
+constexpr double kMostShare = 0.9;  // of the file; else it is sent whole, which serves other runs
 
 }  // namespace
 

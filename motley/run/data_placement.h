@@ -11,17 +11,16 @@
 
 namespace motley::run {
 
-/// A file of samples here, of which each host is given what its ranks read.
+/// A local file of samples, from which each host receives what its ranks read.
 class DataFile {
  public:
-  /// Errors: of data::open_dataset.
+  /// Opens the file. Errors: of data::open_dataset.
   static Result<DataFile> open(const data::DataSource& source,
                                const std::vector<data::InputSpec>& inputs);
   std::int64_t samples() const { return whole_->samples(); }
-  /// Puts the file at PATH below the host's folder or, where that is less, an excerpt of it at
-  /// PATH.excerpt: only what the host has not kept from earlier. `choices`: reads any of which will
-  /// do; the first one that the host has, else the last. Gives the source there. Error: a host's
-  /// disk is full, or it is gone.
+  /// Puts the file at PATH below the host's folder or, if smaller, an excerpt at PATH.excerpt.
+  /// Sends only what the host lacks. Any of `choices` is sufficient: takes the first that the host
+  /// has, else the last. Returns the source there. Error: the host is gone or its disk full.
   Result<data::DataSource> place(HostLink& link, const std::string& path,
                                  const std::vector<DataReads>& choices) const;
 

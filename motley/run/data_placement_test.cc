@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// 600 samples of a KiB, in a file here; hosts a, b and c, whose ranks take 30, 20 and 10 of 60.
+/// 600 samples of 1 KiB in a local file; hosts a, b and c, whose ranks take 30, 20 and 10 of 60.
 class DataPlacementTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -64,7 +64,7 @@ class DataPlacementTest : public ::testing::Test {
   std::vector<std::unique_ptr<ForkedAgent>> agents_;
 };
 
-// An epoch is ten batches. Beside the samples there are their numbers, 8 bytes to 1024.
+// An epoch is ten batches. Each sample's number adds 8 bytes to its 1024.
 TEST_F(DataPlacementTest, AnEpochOverThreeHostsSendsTheFileOnceInAll) {
   for (int rank = 0; rank < 3; ++rank) {
     const data::DataSource there = place(rank, {reads(rank, 0, 10)});
@@ -86,10 +86,10 @@ TEST_F(DataPlacementTest, AnEpochOverThreeHostsSendsTheFileOnceInAll) {
 TEST_F(DataPlacementTest, WhatAHostHasIsNotSentAgain) {
   const std::string first = place(2, {reads(2, 0, 10)}).path;
   const std::int64_t sent = kept_bytes();
-  // Gone on with from batch 4 on: what it has from the beginning will do.
+  // Resumed from batch 4: what the host has from the beginning is sufficient.
   EXPECT_EQ(place(2, {reads(2, 0, 10), reads(2, 4, 6)}).path, first);
   EXPECT_EQ(kept_bytes(), sent);
-  // Five batches more, of which it has none: 50 samples.
+  // Five more batches, 50 samples, none of which it has.
   place(2, {reads(2, 0, 15), reads(2, 10, 5)});
   EXPECT_NEAR(static_cast<double>(kept_bytes() - sent), 50 * 1032, 1000);
 }

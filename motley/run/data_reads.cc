@@ -10,7 +10,7 @@
 namespace motley::run {
 namespace {
 
-/// By kind of batch: the places in it that any of the ranks needs.
+/// Returns, by kind of batch, the places that any of the ranks needs.
 std::vector<std::vector<std::int64_t>> wanted_places(const DataReads& reads) {
   std::vector<std::vector<std::int64_t>> wanted;
   for (const BatchKind& kind : reads.order.kinds()) {
@@ -24,7 +24,7 @@ std::vector<std::vector<std::int64_t>> wanted_places(const DataReads& reads) {
   return wanted;
 }
 
-/// Of shuffled samples: each epoch takes others.
+/// Returns the expected share of shuffled samples that are read: each epoch reads others.
 double expected_share(const DataReads& reads, std::size_t places) {
   const double share =
       static_cast<double>(places) / static_cast<double>(reads.order.kinds()[0].size);

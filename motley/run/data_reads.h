@@ -10,21 +10,19 @@
 
 namespace motley::run {
 
-/// What some ranks read of a file's samples from a batch to another: a pure function of these.
+/// The samples that some ranks read from a file over a range of batches, as a pure function.
 struct DataReads {
   BatchOrder order;
-  std::int64_t batches = 0;  ///< from the order's first on
-  std::vector<int> ranks;    ///< of one machine
+  std::int64_t batches = 0;  ///< counted from the order's first
+  std::vector<int> ranks;    ///< ranks of one machine
   std::int64_t samples = 0;  ///< of the data
   std::optional<std::uint64_t> shuffle;
 };
 
-/// The samples; nothing where they are probably more than `most_share` of all, which is known
-/// without looking: so that what is looked at is at most some epochs, for some hundred nanoseconds
-/// a sample, in an eighth of a byte each.
+/// Returns the samples; none: more than `most_share` of all. Shuffled reads are estimated first, so
+/// at most a few epochs are enumerated: some hundred ns and an eighth of a byte per sample.
 std::optional<data::SampleSet> find_samples(const DataReads& reads, double most_share);
 
-/// What tells these reads from others of the same data.
 std::string reads_key(const DataReads& reads);
 
 }  // namespace motley::run

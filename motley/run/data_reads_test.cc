@@ -7,7 +7,7 @@
 namespace motley::run {
 namespace {
 
-// Batches of 60 of which three ranks take 30, 20 and 10.
+// Batches of 60, of which three ranks take 30, 20 and 10.
 BatchKind thirds() {
   BatchKind kind{60, {{}, {}, {}}};
   for (std::int64_t place = 0; place < 60; ++place)
@@ -40,7 +40,7 @@ TEST(DataReadsTest, WithoutShufflingEpochsReadTheSame) {
   EXPECT_EQ(find_samples(reads(1000, 2, {}), 0.9)->count(), 100);
 }
 
-// 1 - (5/6)^2 of the samples after two epochs, 95 % after 17: that is not looked for.
+// 1 - (5/6)^2 of the samples after two epochs; 95 % after 17, so they are not enumerated.
 TEST(DataReadsTest, WithShufflingEpochsReadOthers) {
   EXPECT_NEAR(static_cast<double>(find_samples(reads(20, 2, 7), 0.9)->count()), 600 * 11 / 36., 25);
   EXPECT_FALSE(find_samples(reads(170, 2, 7), 0.9).has_value());

@@ -10,7 +10,6 @@
 namespace motley::run {
 namespace {
 
-/// Position of a name; none: it is not there.
 std::optional<std::size_t> position_of(const std::vector<std::string>& names,
                                        const std::string& name) {
   const auto found = std::find(names.begin(), names.end(), name);

@@ -68,7 +68,7 @@ TEST(UpdateBest, CountsEvaluationsSinceTheBest) {
   std::optional<Best> best;
   const Watch watch{"accuracy", true};
   EXPECT_TRUE(update_best(watch, 0.5, 10, best));
-  EXPECT_FALSE(update_best(watch, 0.5, 20, best));  // as good is not better
+  EXPECT_FALSE(update_best(watch, 0.5, 20, best));  // equal is not better
   EXPECT_FALSE(update_best(watch, 0.4, 30, best));
   EXPECT_EQ(best, (Best{0.5, 10, 2}));
   EXPECT_TRUE(update_best(watch, 0.6, 40, best));

@@ -9,10 +9,10 @@
 
 namespace motley::run {
 
-/// What a model wants of its data: its inputs, in order. Samples are their first dimension.
+/// Returns a model's inputs, in order. Their first dimension is the samples.
 std::vector<data::InputSpec> input_specs(const graph::Graph& graph);
 
-/// Canonical name of each state_dict name: tied names point to the parameter that is trained.
+/// Returns the canonical name of each state_dict name: tied names map to the trained parameter.
 std::map<std::string, std::string> canonical_names(const graph::Graph& graph);
 
 }  // namespace motley::run

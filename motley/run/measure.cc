@@ -8,7 +8,6 @@
 namespace motley::run {
 namespace {
 
-/// Seconds of every compute instruction of a device in every step.
 std::map<int, std::vector<double>> durations(const trace::Trace& trace, int device) {
   std::map<int, std::vector<double>> times;
   for (const trace::Interval& interval : trace.intervals)

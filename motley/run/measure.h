@@ -12,15 +12,14 @@
 
 namespace motley::run {
 
-/// `motley-worker profile JOB.json`: times every compute instruction of each program in situ, and
-/// prints the times as one line.
+/// `motley-worker profile JOB.json` times every compute instruction of each program in situ.
 struct ProfileJob {
   std::vector<std::string> programs;  ///< program files
-  std::vector<int> ranks;             ///< by program: the rank that is run, alone
+  std::vector<int> ranks;             ///< by program: the rank to run, alone
   WorkerDevice device;                ///< kind, threads, local index, processor
-  bool whole_steps = false;           ///< time steps at the device's speed, not operators at full
-  double seconds_per_program = 0.5;   ///< time to spend on each, at least 2 repeats
-  bool linger = false;  ///< afterwards go on working until killed, to be beside others
+  bool whole_steps = false;           ///< time steps at device speed, not operators at full
+  double seconds_per_program = 0.5;   ///< for each, at least 2 repeats
+  bool linger = false;                ///< continue until killed, to keep others company
   static void fields(auto& it, auto& field) {
     field("programs", it.programs)("ranks", it.ranks)("device", it.device);
     field("whole_steps", it.whole_steps)("linger", it.linger);
@@ -29,31 +28,31 @@ struct ProfileJob {
   Result<void> check(const std::string& where) const;
 };
 
-/// Time of all instructions with one cost key.
+/// The time of all instructions with one cost key.
 struct OpTime {
   std::string key;  ///< program::cost_key
   Seconds median;
   double spread = 0;         ///< median absolute deviation / median
   std::int64_t samples = 0;  ///< measured executions
-  Bytes scratch;             ///< memory needed beside the results
+  Bytes scratch;             ///< memory beside the results
   static void fields(auto& it, auto& field) {
     field("key", it.key)("median_s", it.median)("spread", it.spread)("samples", it.samples);
     field("scratch_bytes", it.scratch);
   }
 };
-/// What `profile` prints on stdout.
+/// The output of `profile` on stdout.
 struct OpTimes {
   std::vector<OpTime> ops;
   static void fields(auto& it, auto& field) { field("ops", it.ops); }
 };
 
-/// Times of the compute instructions of one device of a trace, which ran `program`: per instruction
-/// the median over steps; instructions of equal key give the mean of theirs, so that the sum over
-/// the program stays. Sorted by key, without scratch.
+/// Returns the times of the compute instructions of one device of a trace, which ran `program`.
+/// Takes each instruction's median over steps, then the mean over instructions of equal key, so
+/// that the sum over the program is preserved. Sorted by key, without scratch.
 std::vector<OpTime> time_operators(const program::DeviceProgram& program, const trace::Trace& trace,
                                    int device);
 
-/// What verb `collectives` (which takes a Job without program and data) reports in its event.
+/// A measurement of verb `collectives`, which takes a Job without program and data.
 struct CollectiveTime {
   std::string op;
   std::string backend;
@@ -68,17 +67,17 @@ struct CollectiveTime {
   }
 };
 
-/// A rank's compute alone and beside exchanges of all ranks, in the same event.
+/// A rank's compute time alone and beside exchanges of all ranks, in the same event.
 struct OverlapTime {
   int rank = 0;
   Seconds alone, together;
-  Seconds overlap;  ///< of `together`: an exchange was under way
+  Seconds overlap;  ///< part of `together` with an exchange in flight
   static void fields(auto& it, auto& field) {
     field("rank", it.rank)("alone_s", it.alone)("together_s", it.together)("overlap_s", it.overlap);
   }
 };
 
-/// What the event of verb `collectives` holds.
+/// The content of the event of verb `collectives`.
 struct MeasuredGroup {
   std::string backend;  ///< of the group of all ranks
   std::vector<CollectiveTime> collectives;

@@ -21,7 +21,7 @@ Result<Recovery> find_recovery(const std::vector<RecoveryState>& recovery_states
   constexpr int kNone = -1;
   Recovery recovery;
   recovery.generation = kNone;
-  // Who was idle before and after goes on alone; all others only when all have their tensors.
+  // A process that stays idle enters a generation alone; others only when all have their tensors.
   for (const RecoveryState& each : recovery_states)
     if (!each.is_idle || each.has_left)
       recovery.generation = std::max(recovery.generation, each.generation);
@@ -39,7 +39,7 @@ Result<Recovery> find_recovery(const std::vector<RecoveryState>& recovery_states
   const bool nobody = std::none_of(recovery_states.begin(), recovery_states.end(), trains);
   bool is_first = true;
   for (const RecoveryState& each : recovery_states) {
-    // Whoever only enters the generation, or has no part in it, knows no step of it.
+    // A process that is entering the generation, or has no part in it, knows none of its steps.
     const bool counts =
         trains(each) || (nobody && each.has_left && each.generation == recovery.generation);
     if (!counts) continue;

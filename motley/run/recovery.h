@@ -11,15 +11,15 @@
 
 namespace motley::run {
 
-/// Where a training stands, for ranks that go on by another program.
+/// The point of a training from which ranks continue with another program.
 struct TrainingPoint {
   std::int64_t step = 0;             ///< steps done
-  std::int64_t samples = 0;          ///< taken by them, of the order of all samples
-  double elapsed_s = 0;              ///< since the first of them of this job began
-  std::int64_t saved_step = -1;      ///< of the latest checkpoint of this job
-  std::string saved_path;            ///< "": there is none
+  std::int64_t samples = 0;          ///< samples taken by these steps
+  double elapsed_s = 0;              ///< since this job's first step began
+  std::int64_t saved_step = -1;      ///< of this job's latest checkpoint
+  std::string saved_path;            ///< "": none
   std::string saved_host;            ///< where it lies; "": at the coordinator
-  std::int64_t evaluated_step = -1;  ///< of the latest evaluation of this job
+  std::int64_t evaluated_step = -1;  ///< of this job's latest evaluation
   std::optional<Best> best;
   bool operator==(const TrainingPoint&) const = default;
   static void fields(auto& it, auto& field) {
@@ -29,19 +29,18 @@ struct TrainingPoint {
   }
 };
 
-/// Where one process stands that has stopped, as others were lost. Both ways to come further have
-/// in common that nobody is there before all could be: a step is decided by a sum of all ranks
-/// (synth/state/commit.h), the tensors' next form by a barrier behind the move.
+/// The position of a process that stopped because others were lost. No process completes a
+/// transition that another could still miss: a step is decided by a sum over all ranks
+/// (synth/state/commit.h), the tensors' next layout by a barrier after the move.
 struct RecoveryState {
   std::string device;
-  /// By whose program the tensors lie; it may be idle in it. Negative: it has just come and has
-  /// none.
+  /// Its program determines the tensors' layout; the process may be idle. Negative: no tensors yet.
   int generation = 0;
   bool is_idle = false;   ///< in that generation
-  bool has_left = false;  ///< idle, and had a part in the move into it: all have their tensors
-  bool is_open = false;   ///< a step was stopped here
-  bool may_end = false;   ///< the step under way could be ended here, too
-  int entering = 0;       ///< generation in whose form the tensors lie as well; 0: none
+  bool has_left = false;  ///< idle, and took part in the move into it: all have their tensors
+  bool is_open = false;   ///< stopped within a step
+  bool may_end = false;   ///< it could complete the step in flight here, too
+  int entering = 0;       ///< generation in whose layout the tensors lie as well; 0: none
   TrainingPoint point;
   bool operator==(const RecoveryState&) const = default;
   static void fields(auto& it, auto& field) {
@@ -52,16 +51,14 @@ struct RecoveryState {
   }
 };
 Json recovery_state_to_json(const RecoveryState& recovery_state);
-/// Of an event, which has other fields, too.
+/// Reads it from an event, which has other fields too.
 Result<RecoveryState> recovery_state_from_json(const Json& json, const std::string& where);
 
-/// From where all go on.
 struct Recovery {
   int generation = 0;
   TrainingPoint point;
-  bool stops = false;  ///< all that is still done is a checkpoint
-  /// What is kept is loaded from there and lies nowhere else: a checkpoint, or "new" for a training
-  /// that begins anew. "": processes have it.
+  bool stops = false;  ///< only a checkpoint is still to be written
+  /// The only source of the kept state: a checkpoint, "new" to start over, "": the processes.
   std::string from;
   bool is_loaded() const { return !from.empty() && from != "new"; }  ///< from a checkpoint
   bool operator==(const Recovery&) const = default;
@@ -70,10 +67,9 @@ struct Recovery {
   }
 };
 
-/// The farthest point at which somebody stands who trains, or did until the generation: all others
-/// can come there. Idle ones go from generation to generation alone, and hold nobody back. Runtime
-/// error `run.unsettled` where one cannot, which breaks what the protocol promises, and where
-/// nobody that is left has tensors. One at least.
+/// Finds the farthest point of a training process in the latest generation, which all others can
+/// reach. Idle processes hold nobody back. Runtime error `run.unsettled`: a process cannot reach
+/// it, which violates the protocol, or none has tensors. Needs at least one state.
 Result<Recovery> find_recovery(const std::vector<RecoveryState>& recovery_states);
 
 }  // namespace motley::run

@@ -12,11 +12,11 @@
 namespace motley::run {
 namespace {
 
-/// Of a rank that trains by a generation's program and is between two steps.
+/// Returns the state of a rank that trains in a generation, between two steps.
 RecoveryState trains(const char* device, int generation, std::int64_t step) {
   return {.device = device, .generation = generation, .point = {.step = step}};
 }
-/// In a step that it was ready to end, or not ready yet.
+/// Returns the state within a step that the rank may or may not complete.
 RecoveryState in_step(const char* device, int generation, std::int64_t step, bool may_end) {
   RecoveryState recovery_state = trains(device, generation, step);
   recovery_state.is_open = true;
@@ -96,7 +96,7 @@ TEST(FindRecovery, WhoCannotComeAlongIsUnsettled) {
   const auto two_behind = find_recovery({in_step("a", 0, 3, true), trains("b", 0, 5)});
   ASSERT_FALSE(two_behind);
   EXPECT_EQ(two_behind.error().message, "a has done 3 steps, others 5");
-  // b would be behind the barrier only if a's tensors lay in the new form, too.
+  // b can be past the barrier only if a's tensors lie in the new layout too.
   const auto old_form = find_recovery({trains("a", 0, 5), trains("b", 1, 5)});
   ASSERT_FALSE(old_form);
   EXPECT_EQ(old_form.error().code, "run.unsettled");
@@ -124,14 +124,14 @@ TEST(FindRecovery, OfEqualsWhoHasEvaluatedKnowsMore) {
   const auto found = find_recovery({first, second, third});
   ASSERT_TRUE(found) << found.error().message;
   EXPECT_EQ(found->point, second.point);
-  // A step more is more than an evaluation.
+  // One more step outweighs an evaluation.
   RecoveryState behind = in_step("a", 0, 5, true);
   behind.point.evaluated_step = 5;
   EXPECT_EQ(find_recovery({behind, trains("b", 0, 6)})->point.step, 6);
 }
 
 TEST(FindRecovery, WhoIsIdleOrHasJustComeHoldsNobodyBack) {
-  // d has heard of no generation yet, c not of the latest one; neither knows of steps.
+  // d has joined no generation yet, c not the latest; neither knows of steps.
   const auto found =
       find_recovery({trains("a", 2, 5), in_step("b", 2, 5, true), idles("c", 1), idles("d", -1)});
   ASSERT_TRUE(found) << found.error().message;
@@ -139,7 +139,7 @@ TEST(FindRecovery, WhoIsIdleOrHasJustComeHoldsNobodyBack) {
   EXPECT_EQ(found->point.step, 5);
 }
 
-// They had come as far as to have their tensors in the form of plan 3, which nobody has gone on by.
+// They had their tensors in plan 3's layout, which nobody continued with.
 TEST(FindRecovery, WhoComesIntoAPlanThatDidNotBeginHoldsNobodyBack) {
   const auto found = find_recovery({enters("a", 2, 5, 3), idles("c", 1, 3), idles("d", -1, 3)});
   ASSERT_TRUE(found) << found.error().message;
@@ -147,7 +147,7 @@ TEST(FindRecovery, WhoComesIntoAPlanThatDidNotBeginHoldsNobodyBack) {
   EXPECT_EQ(found->point.step, 5);
 }
 
-// c is idle in both plans and needs nobody to go from one into the other.
+// c is idle in both plans and needs nobody to change between them.
 TEST(FindRecovery, WhoIsIdleBeforeAndAfterProvesNothing) {
   const auto found = find_recovery({trains("a", 2, 5), enters("b", 2, 5, 3), idles("c", 3)});
   ASSERT_TRUE(found) << found.error().message;
@@ -155,7 +155,7 @@ TEST(FindRecovery, WhoIsIdleBeforeAndAfterProvesNothing) {
   EXPECT_EQ(found->point.step, 5);
 }
 
-// c left with plan 3, behind the barrier; what it had is gone.
+// c left with plan 3, after the barrier; its tensors are gone.
 TEST(FindRecovery, WhoLeftHasNothingAnyMore) {
   RecoveryState left = idles("c", 3);
   left.has_left = true;
@@ -177,9 +177,9 @@ TEST(FindRecovery, WithoutTensorsThereIsNowhereToGoOnFrom) {
   EXPECT_EQ(found.error().message, "nobody that is left has tensors");
 }
 
-/// What ranks promise each other, without tensors: a step is ended by who knows that all were
-/// ready, a plan begun by who knows that all have their tensors; they can be stopped anywhere. Says
-/// itself what each could still come to.
+/// The protocol of the ranks, without tensors: a rank completes a step once it knows that all were
+/// ready, and enters a plan once it knows that all have their tensors. It can be stopped anywhere.
+/// Computes independently what each rank can still reach.
 class Protocol {
  public:
   explicit Protocol(std::uint64_t seed) : random_(seed) {
@@ -189,7 +189,7 @@ class Protocol {
     for (int i = 0; i < count; ++i) rank(i).is_idle = !trainers_[0].contains(i);
   }
 
-  /// Runs on, with a change perhaps, until some are lost.
+  /// Runs, perhaps with a change, until some ranks are lost.
   void run_and_lose() {
     if (pick(4) == 0) {
       ranks_.push_back({.generation = -1, .is_idle = true});
@@ -217,7 +217,7 @@ class Protocol {
     return all;
   }
 
-  /// Each living one that trained by the recovery's plan can come to its point.
+  /// Checks that each live rank that trained by the recovery's plan can reach its point.
   void check(const Recovery& recovery) const {
     ASSERT_TRUE(trainers_.contains(recovery.generation)) << recovery.generation;
     for (std::size_t i = 0; i < ranks_.size(); ++i) {
@@ -230,14 +230,14 @@ class Protocol {
       } else if (each.entering == recovery.generation) {
         EXPECT_EQ(each.step_of_entry, recovery.point.step) << i;
       } else {
-        // Nobody may take part who has nothing: it would train by zeros.
+        // A rank without tensors must not take part: it would train on zeros.
         ADD_FAILURE() << i << " has its tensors as plan " << each.generation << " had them, not "
                       << recovery.generation;
       }
     }
   }
 
-  /// All that live are to go on from there; some may be stopped again before they have come there.
+  /// Lets all live ranks continue from there; some may be stopped on the way.
   void recover(const Recovery& recovery) {
     generation_ = recovery.generation;
     recovery_ = recovery;
@@ -266,7 +266,6 @@ class Protocol {
     return step;
   }
 
-  /// Some of those that live, one at least.
   std::set<int> draw() {
     std::set<int> drawn;
     for (std::size_t i = 0; i < ranks_.size(); ++i)
@@ -276,7 +275,7 @@ class Protocol {
     return drawn;
   }
 
-  /// A change behind step `step` of generation `from`, for those that live.
+  /// Plans a change after step `step` of generation `from`, for live ranks.
   void plan(int from, std::int64_t step) {
     next_ = ++number_;
     before_ = from;
@@ -305,7 +304,6 @@ class Protocol {
     if (all_have_come) next_ = 0, recovery_.reset();
   }
 
-  /// Does it know that its generation is over?
   bool is_told(int id) {
     Rank& each = rank(id);
     if (recovery_) return true;
@@ -340,7 +338,7 @@ class Protocol {
 
   void move(int id) {
     Rank& each = rank(id);
-    // Prepared by all before the first moves.
+    // All must have prepared before the first moves.
     if (recovery_ && std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& other) {
           return !other.is_lost && !other.has_settled;
         }))
@@ -375,7 +373,7 @@ class Protocol {
   std::mt19937_64 random_;
   std::vector<Rank> ranks_;
   std::map<int, std::set<int>> trainers_;  // by generation
-  std::set<int> movers_, entered_;         // of the change under way
+  std::set<int> movers_, entered_;         // of the change in progress
   std::map<std::pair<int, std::int64_t>, std::set<int>> ballots_;
   int generation_ = 0, number_ = 0, next_ = 0, before_ = 0;
   std::int64_t change_at_ = 0;
@@ -383,7 +381,7 @@ class Protocol {
 };
 
 TEST(FindRecovery, WhatRanksPromiseIsNeverUnsettled) {
-  int begun = 0, entered = 0, ended = 0;  // that some of each were seen
+  int begun = 0, entered = 0, ended = 0;  // counts that each occurred
   for (std::uint64_t seed = 0; seed < 20000; ++seed) {
     SCOPED_TRACE(seed);
     Protocol protocol(seed);

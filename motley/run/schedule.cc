@@ -15,15 +15,15 @@ namespace motley::run {
 namespace {
 
 std::vector<std::string> known_schedules() {
-  return {kScheduleNames.begin(), kScheduleNames.end() - 1};  // a file is not called so
+  return {kScheduleNames.begin(), kScheduleNames.end() - 1};  // a file has no keyword
 }
 
-/// From `from` to `to` along half a cosine.
+/// Interpolates from `from` to `to` along half a cosine.
 double anneal(double from, double to, double part) {
   return to + (from - to) / 2 * (1 + exact_cos_pi(part));
 }
 
-/// Of `steps` steps; both phases end at a whole step, the first before it is up.
+/// Returns the factor of `step` with PyTorch's phases, which end at 0.3 steps - 1 and at steps - 1.
 double one_cycle(std::int64_t step, std::int64_t steps) {
   constexpr double kBegin = 1.0 / 25, kEnd = kBegin / 1e4, kRising = 0.3;
   const double top = kRising * static_cast<double>(steps) - 1,

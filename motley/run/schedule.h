@@ -14,8 +14,8 @@ enum class ScheduleKind { kConstant, kLinear, kCosine, kStep, kOneCycle, kFile }
 inline constexpr std::array<std::string_view, 6> kScheduleNames = {
     "constant", "linear", "cosine", "step", "one-cycle", "file"};
 
-/// How learning rates change over a training: each is the optimizer's times factor(step). After a
-/// warm-up of w steps, in which the factor rises as step / w from 0, t of n steps being over:
+/// How learning rates change over a training: each is the optimizer's times factor(step). During a
+/// warm-up of w steps the factor rises from 0 as step / w. Then, with t of n steps done:
 ///   constant   1
 ///   linear     floor + (1 - floor) (1 - t / n)
 ///   cosine     floor + (1 - floor) (1 + cos(pi t / n)) / 2
@@ -23,19 +23,19 @@ inline constexpr std::array<std::string_view, 6> kScheduleNames = {
 ///   one-cycle  torch.optim.lr_scheduler.OneCycleLR with its defaults, momentum left as it is: up
 ///              from 1/25 in the first three tenths, down to 1/250000, both along a cosine
 ///   file       factors[step]
-/// With floor 0 the numbers of transformers' get_scheduler; with warm-up 0 those of PyTorch's
-/// CosineAnnealingLR (eta_min = floor lr) and StepLR.
+/// With floor 0 these are the numbers of transformers' get_scheduler; with warm-up 0 those of
+/// PyTorch's CosineAnnealingLR (eta_min = floor lr) and StepLR.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::kConstant;
   std::int64_t warmup = 0;  ///< steps
-  std::int64_t steps = 0;   ///< of all, warm-up included; constant and step do not ask
+  std::int64_t steps = 0;   ///< total, warm-up included; unused by constant and step
   double floor = 0;         ///< linear, cosine
   std::int64_t every = 1;   ///< step
   double gamma = 0.1;       ///< step
   std::vector<double> factors = {};
   bool operator==(const Schedule&) const = default;
 
-  /// `step` from 0. After the last it stays as it is there.
+  /// Returns the factor of `step`, from 0. After the last step the factor stays constant.
   double factor(std::int64_t step) const;
 
   static void fields(auto& it, auto& field) {
@@ -45,13 +45,13 @@ struct Schedule {
   Result<void> check(const std::string& where) const;
 };
 
-/// "constant", "linear", "linear:FLOOR", "cosine", "cosine:FLOOR", "step:EVERY",
-/// "step:EVERY:GAMMA", "one-cycle", or a file with a factor a line (# begins a comment). Warm-up
-/// and steps are left as they are. Usage errors, with file and line.
+/// Parses "constant", "linear", "linear:FLOOR", "cosine", "cosine:FLOOR", "step:EVERY",
+/// "step:EVERY:GAMMA", "one-cycle", or the path of a file with one factor per line (# begins a
+/// comment). Leaves warm-up and steps at their defaults. Usage errors, with file and line.
 Result<Schedule> parse_schedule(const std::string& text);
 
-/// Usage errors: a warm-up below 0, longer than the training or beside a file of factors; a file
-/// with fewer of them than `steps`; a one-cycle of fewer than 4 steps.
+/// Checks a schedule. Usage errors: a warm-up below 0, longer than the training or beside a file; a
+/// file with fewer factors than `steps`; a one-cycle of fewer than 4 steps.
 Result<void> verify_schedule(const Schedule& schedule, std::int64_t steps);
 
 }  // namespace motley::run

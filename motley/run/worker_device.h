@@ -10,8 +10,7 @@
 
 namespace motley::run {
 
-/// From `from` to `until`, seconds since the job's first step, an emulated device computes `factor`
-/// times as slowly.
+/// A time, in seconds since the job's first step, when an emulated device is slower by `factor`.
 struct Slowness {
   double from = 0, until = 0, factor = 1;
   bool operator==(const Slowness&) const = default;
@@ -20,13 +19,11 @@ struct Slowness {
   }
 };
 
-/// In this step the process ends as it comes to this instruction of its program, or hangs: to see
-/// what others make of it.
+/// An injected fault: in this step the process ends, or hangs, at this instruction.
 struct Fault {
   std::int64_t step = 0, instruction = 0;
   bool hangs = false;
-  bool in_move =
-      false;  ///< of a program that moves tensors (synth/state/move.h), after so many steps
+  bool in_move = false;  ///< within the move (synth/state/move.h) after so many steps
   bool operator==(const Fault&) const = default;
   static void fields(auto& it, auto& field) {
     field("step", it.step)("instruction", it.instruction)("hangs", it.hangs);
@@ -34,25 +31,24 @@ struct Fault {
   }
 };
 
-/// How one rank's device behaves.
+/// The device of one rank and its emulation.
 struct WorkerDevice {
   std::string name;       ///< "a:0"
   std::string kind;       ///< "cpu" or "cuda"
-  std::string host;       ///< "" = this machine
-  int local_index = 0;    ///< CUDA ordinal, where there is no uuid
-  std::string uuid = "";  ///< of a GPU, as its driver writes it; "": not said
+  std::string host;       ///< "": this machine
+  int local_index = 0;    ///< CUDA ordinal, used without a uuid
+  std::string uuid = "";  ///< of a GPU, as its driver prints it; "": unknown
   int threads = 1;
   double speed = 1.0;             ///< emulated share of one core's time
-  int processor = -1;             ///< that the worker keeps to; -1: any
-  std::optional<Bytes> memory;    ///< allocations beyond are refused
+  int processor = -1;             ///< that the worker is pinned to; -1: any
+  std::optional<Bytes> memory;    ///< limit beyond which allocations fail
   std::optional<double> rate;     ///< emulated link, bytes per second
   std::optional<double> latency;  ///< emulated link, seconds
-  bool tf32 = false;  ///< of a GPU: float32 products may be rounded to TF32's 10 bits of mantissa
-  std::vector<Slowness> slow = {};  ///< those that overlap multiply
+  bool tf32 = false;  ///< of a GPU: float32 products may round to TF32's 10 mantissa bits
+  std::vector<Slowness> slow = {};  ///< overlapping ones multiply
   std::vector<Fault> faults = {};
   bool operator==(const WorkerDevice&) const = default;
 
-  /// Share of a core's time at that time.
   double speed_at(double seconds) const;
 
   static void fields(auto& it, auto& field) {

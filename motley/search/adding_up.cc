@@ -7,7 +7,7 @@
 namespace motley::search {
 namespace {
 
-/// Adds two tensors of so many elements.
+/// Adds an instruction that sums two tensors of this many elements.
 program::Instruction make_sum(program::DeviceProgram& program, DType dtype, std::int64_t elements) {
   const auto add_buffer = [&] {
     program.buffers.push_back({program::BufferKind::kTemporary, dtype, {elements}});

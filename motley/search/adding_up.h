@@ -12,7 +12,7 @@
 
 namespace motley::search {
 
-/// One of several devices that share a model's operators.
+/// One of the devices that share a model's operators.
 struct SharingDevice {
   std::string name;
   double share = 1;  ///< of all
@@ -20,9 +20,8 @@ struct SharingDevice {
   std::function<const plan::OperatorSplit*(std::size_t op)> split_of;
 };
 
-/// What it takes a device to add the gradients of a further micro-batch to those before, by layer:
-/// of each parameter all, or its part where the operator that makes the gradient is split so. 0
-/// where nobody knows.
+/// Returns, by layer, a device's seconds to accumulate another micro-batch's gradients: of each
+/// whole parameter, or of its part if the operator that makes the gradient is split. 0 if unknown.
 std::vector<Seconds> find_adding_up(const graph::Graph& graph, const graph::LayerChain& chain,
                                     const cost::CostModel& model, const SharingDevice& device);
 

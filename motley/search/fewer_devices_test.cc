@@ -1,5 +1,4 @@
-// More devices are never worse than fewer: what `auto` finds for a cluster takes no longer than
-// what it finds without any one device of it.
+// More devices are never worse: no plan of `auto` is slower than its plan without one device.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +18,7 @@
 namespace motley::search {
 namespace {
 
-/// Two to four devices of drawn kinds and memories on nodes of one or two, behind a link.
+/// Draws two to four devices of random kinds and memories, on nodes of one or two, behind a link.
 cluster::Cluster draw_few_devices(SplitMix64& random) {
   constexpr const char* kKinds[] = {"a100-40g", "v100-16g", "t4", "rtx3090", "rtx4090", "p100"};
   constexpr const char* kMemories[] = {"530MiB", "700MiB", "1GiB"};
@@ -41,7 +40,6 @@ cluster::Cluster draw_few_devices(SplitMix64& random) {
       "drawn");
 }
 
-/// An MLP, from narrow to wide, or a small GPT.
 graph::Graph draw_graph(SplitMix64& random) {
   const std::uint64_t drawn = random.below(4);
   if (drawn == 0) return synth::read_graph("gpt");
@@ -60,7 +58,7 @@ double step_of(const InventedProfile& invented, const std::vector<DeviceId>& dev
 }
 
 TEST(FewerDevices, AreNeverQuickerThanAllOfThem) {
-  std::int64_t shared = 0;  // plans of several devices
+  std::int64_t shared = 0;  // plans with several devices
   for (std::uint64_t seed = 1; seed <= testing::rounds(16, 400); ++seed) {
     SplitMix64 random(seed);
     const std::int64_t batch = 8 << random.below(7);

@@ -17,14 +17,13 @@
 namespace motley::search {
 namespace {
 
-/// By what one of several ways to share a stage is chosen.
+/// Criterion for choosing among ways to share a stage.
 enum class Wanted { kFastest, kSmallest };
 
 class GivenStages {
  public:
   explicit GivenStages(const plan::Problem& problem) : problem_(problem) {}
 
-  /// Of costs of pieces.
   Result<StageOutcome> find(const StageQuestion& question, const FinerLayers& pieces) {
     pieces_ = &pieces;
     layers_.clear();
@@ -89,7 +88,7 @@ class GivenStages {
     return plan;
   }
 
-  /// Stages that name the same devices are theirs in turns.
+  /// Assigns device slots: stages that name the same devices share a slot (interleaved stages).
   static void find_seats(const plan::GivenReplica& given, StageReplica& replica) {
     std::vector<std::vector<std::string>> known;
     for (const plan::GivenStage& stage : given.stages) {
@@ -133,7 +132,7 @@ class GivenStages {
     return stage;
   }
 
-  /// The first or last piece of that name, of the last layer of that name where several have it.
+  /// Finds the first or last piece of that name; if several layers have it, in the last of them.
   Result<std::size_t> find_piece(std::string_view name,
                                  std::string (FinerLayers::*name_of)(std::size_t) const) const {
     for (std::size_t piece = pieces_->stand.size(); piece-- > 0;)
@@ -142,7 +141,7 @@ class GivenStages {
                                                     suggestion_clause(name, layers_)));
   }
 
-  /// The first piece and the last.
+  /// Finds the first and the last piece.
   Result<std::pair<std::size_t, std::size_t>> find_layers(const plan::GivenStage& given) const {
     const std::vector<std::size_t>& first_piece = pieces_->first;
     if (const auto* numbers = std::get_if<std::pair<std::size_t, std::size_t>>(&given.layers)) {
@@ -163,7 +162,7 @@ class GivenStages {
     return std::pair(first, last);
   }
 
-  /// Sets host and slots; how many there are of which pools.
+  /// Sets a stage's host and slots. Returns the number of its devices from each pool.
   Result<std::vector<UnitPart>> place(const std::vector<std::string>& names,
                                       PlannedStage& stage) const {
     std::vector<DeviceId> devices;
@@ -175,7 +174,7 @@ class GivenStages {
       devices.push_back(device);
     }
     std::vector<UnitPart> parts;
-    std::set<int> hosts;  // of the cluster
+    std::set<int> hosts;  // host ids in the cluster
     std::size_t placed = 0;
     for (std::size_t pool = 0; pool < pools_.pools.size(); ++pool) {
       const std::vector<DeviceId>& all = pools_.devices[pool];
@@ -215,7 +214,7 @@ Result<plan::PlanOutcome> GivenPlanner::plan(const plan::Problem& problem) const
     return usage_error("search.stages", "given stages: nobody has times of the model's operators");
   MOTLEY_ASSIGN(plan::PlanOutcome outcome, find_baselines(inputs_, problem));
   outcome.planner = name();
-  outcome.why.clear();  // of the equal split
+  outcome.why.clear();  // those are about the equal split
   GivenStages given(problem);
   MOTLEY_RETURN_IF_ERROR(
       consider_stages(inputs_, problem, outcome,

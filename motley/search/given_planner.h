@@ -5,11 +5,11 @@
 
 namespace motley::search {
 
-/// Planner `given`: stages that somebody else made (Problem::stages) as a plan of this model on
-/// these devices, priced by its program as any other. How several devices share a stage, the order
-/// of passes and what is kept are Motley's: of the ways of stage_ways.h the fastest for each
-/// stage, or what holds least. Usage errors (search.stages) with the stage: layers and devices that
-/// there are not, that are not next to each other or that are left out.
+/// Planner `given`: turns stages given by the user (Problem::stages) into a plan of this model on
+/// these devices, priced by its program. The planner chooses how devices share a stage, the order
+/// of passes and what is kept. It considers the fastest way of stage_ways.h for each stage, and the
+/// smallest. Usage errors (search.stages) name the stage: layers or devices that do not exist, are
+/// not adjacent, or are left out.
 class GivenPlanner : public plan::Planner {
  public:
   explicit GivenPlanner(const PlannerInputs& inputs) : inputs_(inputs) {}

@@ -17,7 +17,7 @@ using program::Instruction;
 std::vector<LayerPlace> find_layer_places(const program::DeviceProgram& program,
                                           const graph::Graph& graph, const graph::LayerChain& chain,
                                           const std::vector<char>& once) {
-  std::size_t last = 0;  // of the graph's
+  std::size_t last = 0;  // last instruction of the graph's operators
   for (std::size_t i = 0; i < program.instructions.size(); ++i)
     if (!program.instructions[i].origin.is_none()) last = i;
   std::vector<LayerPlace> places;
@@ -43,17 +43,17 @@ bool is_again(const LayerPlace& place, const std::vector<char>& done_again) {
 
 namespace {
 
-/// A root buffer's life.
+/// The lifetime of a root buffer.
 struct Life {
-  std::size_t made = 0, last = 0;     // instructions
-  std::size_t last_forward = 0;       // of those of the forward pass
-  bool is_made = false;               // by one of these
+  std::size_t made = 0, last = 0;     // instruction indices
+  std::size_t last_forward = 0;       // last use in the forward pass
+  bool is_made = false;               // by an instruction
   bool is_once = false;               // a step has it once
-  std::set<std::size_t> readers;      // layers
+  std::set<std::size_t> readers;      // by layer
   std::set<std::size_t> in_backward;  // layers whose backward pass reads it
 };
 
-/// By group the first instruction of its backward pass.
+/// Returns, by group, the first instruction of its backward pass.
 std::vector<std::size_t> find_turns(const std::vector<LayerPlace>& places,
                                     const std::vector<std::size_t>& groups) {
   std::vector<std::size_t> turns(groups.back() + 1, places.size());
@@ -101,12 +101,13 @@ LayerHolds find_layer_holds(const program::DeviceProgram& program,
   LayerHolds holds{std::vector<double>(layers, 0), std::vector<double>(layers, 0),
                    std::vector<double>(layers, 0)};
   const std::vector<Life> lives = find_lives(program, places, done_again);
-  std::map<std::string, std::size_t> layer_of;  // by name of a parameter
+  std::map<std::string, std::size_t> layer_of;  // by parameter name
   for (std::size_t b = 0; b < lives.size(); ++b)
     if (program.buffers[b].kind == BufferKind::kParameter && !lives[b].readers.empty())
       layer_of.emplace(program.buffers[b].name, *lives[b].readers.begin());
   const std::vector<std::size_t> turns = find_turns(places, groups);
-  std::vector<double> comes(program.instructions.size() + 1, 0);  // of all else, less what goes
+  // All other bytes made less those freed, by instruction.
+  std::vector<double> comes(program.instructions.size() + 1, 0);
   for (std::size_t b = 0; b < lives.size(); ++b) {
     const program::Buffer& buffer = program.buffers[b];
     if (!buffer.view_of.is_none()) continue;
@@ -124,7 +125,7 @@ LayerHolds find_layer_holds(const program::DeviceProgram& program,
       comes[std::max(from, to) + 1] -= bytes;
     };
     if (life.is_once) {
-      // A gradient, or a parameter that was gathered; what only exchanges is there for a moment.
+      // A gradient, or a gathered parameter. A buffer used only by exchanges is short-lived.
       if (!place.is_once || !life.readers.empty())
         holds.fixed[place.is_once ? *life.readers.begin() : place.layer] += bytes;
     } else if (is_again(place, done_again) && !life.in_backward.empty()) {

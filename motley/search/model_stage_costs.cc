@@ -11,6 +11,7 @@
 
 #include "motley/graph/reach.h"
 #include "motley/graph/work.h"
+#include "motley/plan/pass_order.h"
 #include "motley/search/adding_up.h"
 #include "motley/search/layer_holds.h"
 #include "motley/search/split/step_price.h"
@@ -18,7 +19,6 @@
 #include "motley/search/stage_ways.h"
 #include "motley/synth/ranks/lower_sharded.h"
 #include "motley/synth/ranks/sharded_plan.h"
-#include "motley/synth/stages/stage_order.h"
 
 namespace motley::search {
 namespace {
@@ -146,7 +146,7 @@ double ModelStageCosts::speed(const PlannedStage& stage, std::int64_t micro_batc
     const graph::Reach live = graph::find_live(graph_);
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (live.holds(i))
-        known->second[pieces_.pieces.of_op[i]] += synth::order_seconds(
+        known->second[pieces_.pieces.of_op[i]] += plan::order_seconds(
             graph::op_work(graph_, OpId(static_cast<std::int64_t>(i)), {{"batch", micro_batch}}));
   }
   double some = 0, here = 0;

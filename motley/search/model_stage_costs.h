@@ -72,7 +72,7 @@ class ModelStageCosts : public StageCosts {
   /// The stage as a region of a plan; `again`: how much is, by its layers (FinerLayers::parts).
   plan::Region region(const PlannedStage& stage, const std::vector<Recompute>& again) const;
   /// How fast the stage's devices are, by what its operators take on some device
-  /// (synth/stages/stage_order.h) beside what they take there.
+  /// (plan/pass_order.h) beside what they take there.
   double speed(const PlannedStage& stage, std::int64_t micro_batch) const;
   /// The part of its layers' time for which the unit waits for exchanges, at most; 0: not known.
   double waiting(std::size_t unit) const;

@@ -18,7 +18,7 @@
 namespace motley::search {
 namespace {
 
-/// Two hosts of four identical devices each; `more` is said of all devices.
+/// Two hosts of four identical devices each; `more` is appended to each device.
 cluster::Cluster two_hosts(const std::string& more = "") {
   return *cluster::parse_cluster(
       "schema = \"motley.cluster/1\"\nname = \"two\"\n" +
@@ -59,8 +59,6 @@ std::vector<Recompute> nothing(std::size_t layers) {
   return std::vector<Recompute>(layers, Recompute::kNothing);
 }
 
-// What all layers take and hold on a unit is what the plan's program takes and holds, whatever is
-// done again.
 TEST_F(ModelStageCostsTest, AllLayersAreTheWholeProgram) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers();
@@ -76,14 +74,14 @@ TEST_F(ModelStageCostsTest, AllLayersAreTheWholeProgram) {
       ASSERT_TRUE(price) << price.error().message;
       ASSERT_TRUE(costs_->knows(unit, kBatch));
       const WorkSums& work = sums.work(unit, kBatch);
-      // Of one micro-batch nothing is added up.
+      // One micro-batch has no gradient accumulation.
       double adding = 0;
       for (const Seconds layer : costs_->adding_up(unit)) adding += layer.value;
       EXPECT_GT(adding, 0);
       const double ratio =
           (work.pass(0, layers) - adding + work.update[layers]) / price->step.value;
       EXPECT_GT(ratio, 0.98) << unit;
-      // What is done again hides exchanges of gradients that it does not need.
+      // Recomputation hides exchanges of gradients that it does not need.
       const bool hides = how != Recompute::kNothing && costs_->units()[unit].degree() > 1;
       EXPECT_LT(ratio, hides ? 1.1 : 1.02) << unit;
       const std::int64_t held = sums.bytes(unit, 0, layers).total(kBatch, 1);
@@ -93,7 +91,7 @@ TEST_F(ModelStageCostsTest, AllLayersAreTheWholeProgram) {
   }
 }
 
-/// Two hosts, each of one device of one kind and two of another.
+/// Two hosts, each with one device of one kind and two of another.
 cluster::Cluster two_mixed_hosts() {
   std::string text = "schema = \"motley.cluster/1\"\nname = \"two\"\n";
   for (const std::string name : {"h1", "h2"})
@@ -108,9 +106,8 @@ class MixedModelStageCostsTest : public ModelStageCostsTest {
   MixedModelStageCostsTest() : ModelStageCostsTest(two_mixed_hosts()) {}
 };
 
-// Devices of both kinds share a stage in parts by their speeds; what all layers take and hold there
-// is what the plan's program does: it takes the time of the one that is longest at it, and holds
-// the most of a memory, said of the smallest memory.
+// Devices of both kinds share a stage by speed. The layers' sums match the plan's program: its time
+// on the slowest device, and its largest memory, scaled to the smallest device memory.
 TEST_F(MixedModelStageCostsTest, UnlikeDevicesShareAStage) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers();
@@ -125,7 +122,7 @@ TEST_F(MixedModelStageCostsTest, UnlikeDevicesShareAStage) {
     for (const DeviceId device : region.devices)
       names.push_back(problem_.cluster->device(device).name);
     EXPECT_THAT(names, ::testing::ElementsAre("h2:0", "h2:1", "h2:2"));
-    EXPECT_GT(region.shares[0], 0.8 * region.shares[1]);  // so small that launches are most
+    EXPECT_GT(region.shares[0], 0.8 * region.shares[1]);  // so small that launches dominate
     EXPECT_EQ(region.shares[1], region.shares[2]);
     plan::Plan plan = plan::blank_plan(problem_);
     plan.replicas = {{kBatch, {region}, 1}};
@@ -140,7 +137,7 @@ TEST_F(MixedModelStageCostsTest, UnlikeDevicesShareAStage) {
     double most = 0;
     const std::vector<double> scales = costs_->scales(unit);
     ASSERT_EQ(scales.size(), 3u);
-    EXPECT_DOUBLE_EQ(scales[0], 0.4);  // of 40 GB beside 16
+    EXPECT_DOUBLE_EQ(scales[0], 0.4);  // 40 GB beside 16 GB
     for (std::size_t rank = 0; rank < 3; ++rank)
       most = std::max(most, scales[rank] * static_cast<double>(price->peaks[rank].value));
     const std::int64_t held = sums.bytes(unit, 0, layers).total(kBatch, 1);
@@ -155,7 +152,7 @@ TEST_F(MixedModelStageCostsTest, UnlikeDevicesShareAStage) {
   for (const StageUnit& unit : (*identical)->units()) EXPECT_FALSE(unit.is_mixed());
 }
 
-// What is found among units of one kind is found first, so further ones never make it worse.
+// Plans with units of one kind are found first, so further kinds never make the result worse.
 TEST_F(MixedModelStageCostsTest, MoreUnitsAreNeverSlower) {
   auto identical = WaterFilling(inputs_).plan(problem_);
   ASSERT_TRUE(identical);
@@ -175,14 +172,14 @@ TEST_F(MixedModelStageCostsTest, MoreUnitsAreNeverSlower) {
   EXPECT_FALSE((*first)->offer_mixed());
 }
 
-/// Whole copies of all parameters are more than a tenth of its memories.
+/// Whole copies of all parameters exceed a tenth of its memories.
 class SmallModelStageCostsTest : public ModelStageCostsTest {
  protected:
   SmallModelStageCostsTest() : ModelStageCostsTest(two_hosts("\nmemory = \"300KiB\"")) {}
 };
 
-// Of each way to share them by samples with parameters in parts there is one in which these are
-// gathered again: it takes no less, what it gathers is work of its layers, and it holds less.
+// Each way to share samples with sharded parameters has a variant that gathers again: it is not
+// faster, its gathers are work of its layers, and it needs less memory.
 TEST_F(SmallModelStageCostsTest, UnitsThatGatherAgain) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers();
@@ -211,7 +208,7 @@ TEST_F(SmallModelStageCostsTest, UnitsThatGatherAgain) {
                     static_cast<double>(again->peaks[0].value),
                 1, 0.15);
   }
-  EXPECT_EQ(found, 4);  // of two and four devices in both pools
+  EXPECT_EQ(found, 4);  // two and four devices in both pools
 }
 
 std::ptrdiff_t count_again(const std::vector<KeptLayer>& layers, Recompute how) {
@@ -219,7 +216,7 @@ std::ptrdiff_t count_again(const std::vector<KeptLayer>& layers, Recompute how) 
                        [&](const KeptLayer& layer) { return layer.again == how; });
 }
 
-// What is lacking is saved by as few layers as it takes, cheap operators first.
+// As few layers as possible save the missing memory, cheap operators first.
 TEST_F(ModelStageCostsTest, MemoryIsSavedLayerByLayer) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers();
@@ -230,10 +227,10 @@ TEST_F(ModelStageCostsTest, MemoryIsSavedLayerByLayer) {
   EXPECT_EQ(count_again(kept, Recompute::kAll), 0);
   EXPECT_FALSE(save_memory(*costs_, Bytes(std::int64_t{1} << 40), kept));
   EXPECT_GT(count_again(kept, Recompute::kAll), 1);
-  EXPECT_EQ(kept.back().again, Recompute::kNothing);  // its backward pass comes at once
+  EXPECT_EQ(kept.back().again, Recompute::kNothing);  // its backward pass follows at once
 }
 
-// What there is room for is not done again: all of it, or as much as fits.
+// Layers that fit in memory are not recomputed: all of them, or as many as fit.
 TEST_F(ModelStageCostsTest, SpareMemoryIsUsedLayerByLayer) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers();
@@ -253,7 +250,7 @@ TEST_F(ModelStageCostsTest, SpareMemoryIsUsedLayerByLayer) {
   EXPECT_EQ(count_again(kept, Recompute::kNothing), static_cast<std::ptrdiff_t>(kept.size()));
 }
 
-// Two stages of one device hold together what one of all their layers does, and save as much.
+// Two stages of one device need the memory of one stage with all their layers, and save the same.
 TEST_F(ModelStageCostsTest, StagesOfOneDeviceSaveTogether) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers(), half = layers / 2;
@@ -271,7 +268,6 @@ TEST_F(ModelStageCostsTest, StagesOfOneDeviceSaveTogether) {
   EXPECT_GT(count_again(two, Recompute::kAll), 1);
 }
 
-// A stage of several devices has its operators' ways, and its parameters' alone.
 TEST_F(ModelStageCostsTest, RegionsHaveWhatTheirLayersHave) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers(), half = layers / 2;
@@ -289,8 +285,8 @@ TEST_F(ModelStageCostsTest, RegionsHaveWhatTheirLayersHave) {
   }
 }
 
-// Devices that stand for others like them take and hold what all of them do, to the nanosecond and
-// the byte: stages of all units on each other, one and two replicas, few and many micro-batches.
+// Representative devices take and need exactly what all devices do, to the nanosecond and the byte:
+// stages of all units, one and two replicas, few and many micro-batches.
 TEST_F(ModelStageCostsTest, AFewDevicesStandForAllOfAStage) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers(), half = layers / 2;
@@ -330,10 +326,10 @@ TEST_F(ModelStageCostsTest, AFewDevicesStandForAllOfAStage) {
         EXPECT_EQ(device.parts, wanted->price.devices[rank].parts) << a << " " << b << " " << rank;
       }
     }
-  EXPECT_GE(fewer, 4u);  // four beside four that hold the tied parameter alike
+  EXPECT_GE(fewer, 4u);  // four of eight, with the tied parameter on both stages
 }
 
-// The best split of the batch is not called the best plan of stages, too, if that is not proved.
+// The best split of the batch is not reported as the best plan of stages without a proof.
 TEST_F(ModelStageCostsTest, OptimalIsWhatMeetsTheBound) {
   const auto outcome = StagePlanner(inputs_).plan(problem_);
   ASSERT_TRUE(outcome) << outcome.error().message;
@@ -342,8 +338,8 @@ TEST_F(ModelStageCostsTest, OptimalIsWhatMeetsTheBound) {
   EXPECT_EQ(outcome->reason, plan::Reason::kFeasible);
 }
 
-// Of two stages cut between any two pieces: none undercuts the bound, each is what its program is,
-// and none of them is much quicker than the plan that is found, which has them in its space.
+// Two stages cut between any two pieces: none is below the bound, each is priced as its program,
+// and none is much faster than the found plan, whose space includes them.
 TEST_F(ModelStageCostsTest, StagesAreCutInLayers) {
   ASSERT_NE(costs_, nullptr);
   const FinerLayers& pieces = costs_->pieces();
@@ -375,7 +371,6 @@ TEST_F(ModelStageCostsTest, StagesAreCutInLayers) {
   EXPECT_DOUBLE_EQ(best, outcome->predicted_step.value);
 }
 
-// No plan takes less: not that of all devices, each with a part of the samples.
 TEST_F(ModelStageCostsTest, LeastStepIsBelowEveryPlan) {
   ASSERT_NE(costs_, nullptr);
   const Seconds least = costs_->least_step();

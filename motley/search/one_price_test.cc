@@ -1,5 +1,4 @@
-// One price for one piece of work: a split of the batch and a sharding by samples compute and
-// exchange the same, so they cost the same, whoever asks.
+// A split of the batch and a sharding by samples do the same, so all planners price them alike.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -22,7 +21,7 @@ namespace {
 
 constexpr std::int64_t kSamplesSplit = 12;
 
-/// Calls with every split of the batch over two devices or more.
+/// Calls `act` with every split of the batch over two or more devices.
 void for_each_split(const std::vector<DeviceId>& devices,
                     const std::function<void(const BatchSplit&)>& act) {
   std::vector<std::int64_t> samples(devices.size());

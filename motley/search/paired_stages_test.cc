@@ -5,7 +5,7 @@
 namespace motley::search {
 namespace {
 
-/// Three stages of which the first has 3 under way, in 6 micro-batches.
+/// Three stages in 6 micro-batches; the first has 3 in flight.
 plan::Plan three_stages() {
   plan::Plan plan;
   plan::Replica& replica = plan.replicas.emplace_back();
@@ -21,7 +21,8 @@ std::vector<std::int64_t> ahead(const plan::Plan& plan) {
   return found;
 }
 
-// Behind the first are two, behind the last none; 1F1B has 1 there. No more than there are.
+// Two stages come after the first, none after the last, which has 1 in flight with 1F1B. Never more
+// in flight than micro-batches.
 TEST(PairedStages, HaveMoreUnderWay) {
   const std::vector<WaitingStage> both = {{0, 0}, {0, 2}};
   const auto made = [&](MoreAhead more) { return pair_stages(three_stages(), both, more); };

@@ -1,5 +1,5 @@
-// The contract of all planners (plan/planner.h) on models with costs of their operators: splits and
-// shardings alike. What it says of splits over tables: planners_test.cc.
+// The contract of all planners (plan/planner.h) on models with operator costs, for splits and
+// shardings. planners_test.cc tests splits over tables.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ std::vector<std::string> all_planners() {
   return names;
 }
 
-/// Planner, devices (three_devices).
+/// Parameters: planner, devices (three_devices).
 class Contract : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {
  protected:
   const std::string& name() const { return std::get<0>(GetParam()); }
@@ -69,7 +69,7 @@ TEST_P(Contract, PlansAreValidPricedAndTheSameEachTime) {
       EXPECT_EQ(outcome.peak[rank].second, price->peaks[rank]);
     }
     EXPECT_EQ(outcome.idle.size() + members.size(), 3u);
-    // The portfolio is never worse than any of them.
+    // The portfolio is never worse than any planner.
     EXPECT_LE(run(invented, "auto").predicted_step, outcome.predicted_step);
   }
 }
@@ -91,7 +91,7 @@ TEST_P(Contract, WhatIsToBeLeftFreeIsNoRoom) {
     }
     return run(InventedProfile(synth::read_graph("mlp"), cluster, kContractSamples), name());
   };
-  Bytes most;  // of the best plan, which does not fit in a byte less
+  Bytes most;  // the best plan's largest peak; the plan does not fit in a byte less
   for (const auto& [device, bytes] : with(Bytes(std::int64_t{1} << 40), Bytes(0)).peak)
     most = std::max(most, bytes);
   ASSERT_GT(most.value, 0);

@@ -22,7 +22,6 @@ std::unique_ptr<plan::Planner> make_sharding(const PlannerInputs& inputs) {
   return std::make_unique<SpmdPlanner>(method, inputs);
 }
 
-/// A new planner is a line here.
 constexpr NamedPlanner kPlanners[] = {
     {"auto", make<Portfolio>},
     {"split", make<WaterFilling>},

@@ -34,7 +34,6 @@ std::vector<std::int64_t> samples_of(const PlanOutcome& outcome) {
   return samples;
 }
 
-/// What the random problem gives for "manual": a split that may or may not fit.
 void add_manual(ToyProblem& toy) {
   toy.problem.manual.assign(toy.problem.devices.size(), 0);
   toy.problem.manual.front() = toy.problem.global_batch / 2;
@@ -131,7 +130,7 @@ TEST(MakePlanner, SuggestsAName) {
             "proportional manual random, did you mean 'proportional'?");
 }
 
-/// 1 s and 3 s a sample; the second has room for `room` samples of 1 GiB.
+/// 1 s and 3 s per sample; the second has room for `room` samples of 1 GiB.
 ToyProblem fast_and_slow(std::int64_t batch, std::optional<std::int64_t> room = {}) {
   ToyProblem toy;
   toy.group = no_exchange;
@@ -185,7 +184,7 @@ TEST(Auto, SaysWhyADeviceIsIdle) {
                                        "binding: compute on n0:0, which works alone"));
 }
 
-// 1 s a sample on both, 4.5 s of exchange: together 4 + 4.5 s, alone 8 s.
+// 1 s per sample on both, 4.5 s of exchange: together 4 + 4.5 s, alone 8 s.
 TEST(Auto, SaysWhatAnIdleDeviceWouldCost) {
   ToyProblem toy = pair_with_exchange(4.5);
   toy.finish(8);
@@ -197,7 +196,7 @@ TEST(Auto, SaysWhatAnIdleDeviceWouldCost) {
                           "binding: compute on n0:0, which works alone"));
 }
 
-/// Both devices have room for two and one samples of 1 GiB.
+/// The devices have room for two and one samples of 1 GiB.
 TEST(Infeasible, HasTheArithmetic) {
   ToyProblem toy;
   toy.group = no_exchange;
@@ -222,7 +221,7 @@ TEST(Infeasible, BatchBelowTheLeast) {
               ElementsAre("global batch 2 is smaller than the least batch of the model, 4"));
 }
 
-// Samples come in fours: alone 4 is the most, and two devices need 8.
+// Each device takes exactly 4 samples or none: one device has too few for 6, two need 8.
 TEST(Infeasible, NoNumberOfDevicesDivides) {
   ToyProblem toy = fast_and_slow(6);
   toy.problem.min_samples = toy.problem.max_samples = 4;
@@ -247,8 +246,7 @@ TEST(Equal, DoesNotFit) {
               ElementsAre("n1:0 needs 4 GiB for 4 samples, has 3 GiB: at most 3 fit"));
 }
 
-// Speeds 3 : 1, so 8 samples are 6 and 2; the remainder of 9 goes to the larger fraction,
-// 6.75 and 2.25.
+// Speeds 3 : 1: 8 samples are 6 and 2; of 9 the larger fraction gets the rest (6.75 and 2.25).
 TEST(Proportional, FollowsSoloSpeed) {
   EXPECT_THAT(samples_of(run("proportional", fast_and_slow(8))), ElementsAre(6, 2));
   EXPECT_THAT(samples_of(run("proportional", fast_and_slow(9))), ElementsAre(7, 2));
@@ -278,7 +276,7 @@ TEST(Manual, WholeMessages) {
             "batch split 9,-1: wanted numbers of 0 or more that sum to the global batch, 8");
 }
 
-// Two devices and 4 samples: 4:0, 0:4, 1:3, 2:2 and 3:1 are all there is.
+// Two devices and 4 samples: 4:0, 0:4, 1:3, 2:2 and 3:1 are all splits.
 TEST(Random, EverySplitCanCome) {
   ToyProblem toy = fast_and_slow(4);
   std::set<std::vector<std::int64_t>> seen;
@@ -371,7 +369,7 @@ TEST(Random, OperatorsAreSplitAtABatchOfTheModel) {
                           "batches are 1 to 4"));
 }
 
-/// The simulator says that device 0 is held up by exchanges the model does not see: 2 s a sample.
+/// The simulator sees exchanges that the model does not: 2 s per sample on device 0.
 class HeldUpEvaluator : public TableEvaluator {
  public:
   using TableEvaluator::TableEvaluator;
@@ -385,8 +383,8 @@ class HeldUpEvaluator : public TableEvaluator {
   }
 };
 
-// The model (1 s and 3 s a sample) splits 10 samples 7 : 3, at best 9 s; truly 2 s and 3 s a
-// sample, so that 6 : 4 takes 12 s and no other split less.
+// The model (1 s and 3 s per sample) splits 10 samples 7 : 3, at best 9 s. Simulated, it is 2 s and
+// 3 s per sample, so 6 : 4 with 12 s is the best split.
 TEST(Auto, GoesOnWithTheSimulatorWhereTheModelIsABoundOnly) {
   ToyProblem toy = fast_and_slow(10);
   toy.evaluator = std::make_unique<HeldUpEvaluator>(toy.tables, toy.group);

@@ -53,8 +53,8 @@ TEST_F(SpmdPlannerTest, BeatsSplitsOfTheBatchWhereWeightsAreLarge) {
   EXPECT_THAT(best.why, ::testing::Contains(::testing::HasSubstr("second: split by")));
 }
 
-// Activations are exchanged for half as long as a layer computes: the other micro-batch's layer
-// hides that. In as many micro-batches one after the other it is waited for.
+// Exchanges of activations take half a layer's compute time, which the other micro-batch's layer
+// hides. Run one after the other, micro-batches wait for them.
 TEST_F(SpmdPlannerTest, MicroBatchesTakeTurnsWhereExchangesWouldBeWaitedFor) {
   bandwidth_ = "100Gbps";
   set_up(deep_text(6, 8192), "", 4096);
@@ -75,7 +75,7 @@ TEST_F(SpmdPlannerTest, MicroBatchesTakeTurnsWhereExchangesWouldBeWaitedFor) {
   const auto price = evaluator_->price(one_by_one);
   ASSERT_TRUE(price) << price.error().message;
   EXPECT_GT(price->step.value, 1.15 * best.predicted_step.value);
-  // Of micro-batches that somebody asked for two at a time take turns.
+  // A requested number of micro-batches runs interleaved, two at a time.
   const Accumulating asked(evaluator_->inputs(), *make_planner("auto", evaluator_->inputs()), 8);
   const auto outcome = asked.plan(problem_);
   ASSERT_TRUE(outcome && outcome->plan);
@@ -122,7 +122,7 @@ TEST_F(SpmdPlannerTest, TakesAsManyMicroBatchesAsSomebodyAskedFor) {
     EXPECT_LE(outcome->lower_bound, outcome->predicted_step) << name;
     steps[name] = outcome->predicted_step;
   }
-  // The gradients of 128 MiB are exchanged once over a slow link.
+  // Gradients of 128 MiB are exchanged once over a slow link.
   EXPECT_LE(steps["auto"], steps["split"]);
   EXPECT_LE(steps["split"], steps["equal"]);
   const auto inputs = evaluator_->inputs();
@@ -131,7 +131,7 @@ TEST_F(SpmdPlannerTest, TakesAsManyMicroBatchesAsSomebodyAskedFor) {
 }
 
 TEST_F(SpmdPlannerTest, KeepsParametersInPartsWhereTheyDoNotFitWhole) {
-  // Two weights of 1 GiB and their gradients; half of it and the framework fit.
+  // Two weights of 1 GiB and their gradients; half of that and the framework fit.
   set_up(16384, "4GiB");
   EXPECT_FALSE(plan("split").plan);
   const plan::PlanOutcome outcome = plan("auto");
@@ -140,7 +140,7 @@ TEST_F(SpmdPlannerTest, KeepsParametersInPartsWhereTheyDoNotFitWhole) {
 }
 
 TEST_F(SpmdPlannerTest, TakesMicroBatchesWhereActivationsDoNotFit) {
-  // Beside the framework's 512 MiB: 16 MiB of weights and gradients, 16 MiB for each activation.
+  // Besides the framework's 512 MiB: 16 MiB of weights and gradients, 16 MiB per activation.
   set_up(1024, "555MiB", 4096);
   const plan::PlanOutcome outcome = plan("auto");
   ASSERT_TRUE(outcome.plan);
@@ -156,7 +156,6 @@ TEST_F(SpmdPlannerTest, TakesMicroBatchesWhereActivationsDoNotFit) {
   EXPECT_THAT(outcome.why, ::testing::Contains(::testing::HasSubstr("micro-batches")));
 }
 
-// Where memory decides, each number of micro-batches that somebody could have asked for.
 TEST_F(SpmdPlannerTest, NoOtherNumberOfMicroBatchesIsClearlyQuicker) {
   std::vector<int> limits{615, 630, 600, 620, 640};
   limits.resize(testing::rounds(2, limits.size()));
@@ -175,7 +174,7 @@ TEST_F(SpmdPlannerTest, NoOtherNumberOfMicroBatchesIsClearlyQuicker) {
   }
 }
 
-// A device of which there is no other: its activations of 4096 samples, 16 MiB each, do not fit.
+// A single device; the activations of 4096 samples, 16 MiB each, do not fit.
 TEST_F(SpmdPlannerTest, OneDeviceTakesMicroBatches) {
   set_up(1024, "555MiB", 4096);
   problem_.devices.resize(1);
@@ -191,7 +190,7 @@ TEST_F(SpmdPlannerTest, OneDeviceTakesMicroBatches) {
                                                  times, 4096 / times)));
 }
 
-// Columns' greatest values over the batch: 256 MiB for each activation, and no micro-batches.
+// The columns' maxima over the batch forbid micro-batches; each activation has 256 MiB.
 TEST_F(SpmdPlannerTest, SaysWhichOperatorForbidsMicroBatches) {
   set_up(
       "motley.graph/1\nname \"tops\"\nsize batch 1 4096\n"
@@ -280,7 +279,7 @@ constexpr const char* kSaidBefore =
     "found before its parts were measured, when what follows was said of it; what was found since "
     "takes longer";
 
-/// 1 s a sample on n0:0 and 2 s on n1:0, which holds 10 bytes and one for each sample; 6 samples.
+/// 1 s per sample on n0:0, 2 s on n1:0, which holds 10 bytes plus one per sample; 6 samples.
 class ReconsiderTest : public ::testing::Test {
  protected:
   explicit ReconsiderTest(std::int64_t memory = 12) {
@@ -293,13 +292,13 @@ class ReconsiderTest : public ::testing::Test {
     toy_.finish(6);
   }
 
-  /// The plan that gives the second device so many samples.
+  /// Returns the plan that gives the second device this many samples.
   plan::Plan give(std::int64_t samples) const {
     if (samples == 0) return make_split_plan(toy_.problem, {{DeviceId(0)}, {6}});
     return make_split_plan(toy_.problem, {{DeviceId(0), DeviceId(1)}, {6 - samples, samples}});
   }
 
-  /// What a search found, which is the first device alone, after the known plans.
+  /// Reconsiders known plans after a search that found the first device alone.
   plan::PlanOutcome reconsidered(std::vector<plan::Plan> known, double bound = 3) {
     plan::PlanOutcome outcome;
     outcome.plan = give(0);
@@ -335,7 +334,7 @@ TEST_F(ReconsiderTest, TheBestEarlierPlanIsTakenWithAllThatBelongsToIt) {
   EXPECT_EQ(outcome.reason, plan::Reason::kFeasible);
   EXPECT_EQ(outcome.considered, 10);
   EXPECT_THAT(outcome.why, ::testing::ElementsAre(kSaidBefore, "said then"));
-  toy_.problem.known[1].why = outcome.why;  // of the planning after this one
+  toy_.problem.known[1].why = outcome.why;  // `why` of the previous planning
   EXPECT_EQ(reconsidered({}).why, outcome.why);
 }
 
@@ -344,7 +343,7 @@ TEST_F(ReconsiderTest, APlanAtTheBoundIsOptimal) {
   ASSERT_TRUE(done_);
 }
 
-// A bound of all plans above one of them is wrong, which nobody should overlook.
+// A bound above a known plan's step is wrong and must be reported.
 TEST_F(ReconsiderTest, ABoundAboveAnEarlierPlanIsAnError) {
   reconsidered({give(2)}, 5);
   ASSERT_FALSE(done_);
@@ -354,7 +353,7 @@ TEST_F(ReconsiderTest, ABoundAboveAnEarlierPlanIsAnError) {
             "found, 4 s: the bound is wrong");
 }
 
-// Half the samples on the slower device take 6 s there, too: no reason to change.
+// Half the samples on the slower device also take 6 s: no reason to change.
 TEST_F(ReconsiderTest, AnEarlierPlanThatTakesAsLongIsNotTaken) {
   toy_.cluster->devices[1].memory.reset();
   const plan::PlanOutcome outcome = reconsidered({give(3)});
@@ -380,7 +379,7 @@ TEST_F(ReconsiderInLessMemory, WhatFitsNoLongerIsPassedOver) {
   EXPECT_EQ(reconsidered({give(2), give(1)}).considered, 9);
 }
 
-/// Knows nothing of plans of two devices.
+/// Cannot price plans of two devices.
 class AloneEvaluator : public TableEvaluator {
  public:
   using TableEvaluator::TableEvaluator;
@@ -398,7 +397,7 @@ TEST_F(ReconsiderTest, WhatCannotBePricedAnyMoreIsPassedOver) {
   EXPECT_EQ(outcome.considered, 7);
 }
 
-// Who asked for a limit of time hears that it ended the search, whichever plan is the best.
+// A search that ended at the time limit reports this, whichever plan is best.
 TEST_F(ReconsiderTest, ASearchThatWasEndedStaysSo) {
   reason_ = plan::Reason::kLimit;
   const plan::PlanOutcome outcome = reconsidered({give(1), give(2)});

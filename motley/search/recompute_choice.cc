@@ -10,8 +10,8 @@
 namespace motley::search {
 namespace {
 
-/// Operations for each element that is read or written, above which an operator is not cheap: a
-/// product's inner size is above it, and all that goes by element below.
+/// Operations per element read or written, above which an operator is not cheap: the inner size of
+/// a matrix product is above it, elementwise operators are below.
 constexpr double kCheapAtMost = 8;
 constexpr std::int64_t kSomeBatch = 32;
 
@@ -27,7 +27,7 @@ bool is_cheap(const graph::Graph& graph, std::size_t op) {
          kCheapAtMost * static_cast<double>(elements);
 }
 
-/// By value that owns memory: may it be thrown away after its layer's forward pass?
+/// Finds, by value that owns memory, whether it may be freed after its layer's forward pass.
 std::vector<char> find_own_values(const graph::Graph& graph, const graph::LayerChain& chain,
                                   const std::vector<ValueId>& roots) {
   std::vector<char> is_own(graph.values.size(), 1);
@@ -75,7 +75,7 @@ std::vector<char> find_done_again(const graph::Graph& graph, const graph::LayerC
         std::all_of(op.outputs.begin(), op.outputs.end(),
                     [&](ValueId output) { return is_own[roots[output.index()].index()] != 0; });
   }
-  // Operands of the backward pass, and of what is done again for them.
+  // Operands of the backward pass, and of recomputed operators.
   const graph::Reach live = graph::find_live(graph);
   for (std::size_t i = graph.ops.size(); i-- > 0;) {
     const bool reads = graph.ops[i].direction == graph::Direction::kBackward || is_again[i] != 0;

@@ -13,7 +13,7 @@ std::int64_t kept_bytes(const ModelStageCosts& costs, const KeptLayer& layer, Re
   return kept;
 }
 
-/// What their device holds that depends on what is done again.
+/// Returns the bytes on their device that depend on recomputation.
 std::int64_t held_bytes(const ModelStageCosts& costs, const std::vector<KeptLayer>& layers) {
   std::int64_t held = 0, workspace = 0;
   for (const KeptLayer& layer : layers) {

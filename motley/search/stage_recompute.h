@@ -7,34 +7,32 @@
 
 namespace motley::search {
 
-/// What a stage keeps: of how many samples, and of how many in each micro-batch.
+/// Samples that a stage keeps, in total and per micro-batch.
 struct KeptSamples {
   std::int64_t in_flight = 1, micro_batch = 1;
 };
 
-/// A layer of a stage, or the pieces [first, end) of one that the stage has, and how much of its
-/// forward pass is done again.
+/// A layer of a stage, or its pieces [first, end), and how much of its forward is recomputed.
 struct KeptLayer {
   std::size_t unit = 0, first = 0, end = 0;
   KeptSamples samples;
   Recompute again = Recompute::kNothing;
 };
-/// Those of a stage; `again`: by them (FinerLayers::parts).
+/// Returns a stage's layers; `again`: by layer (FinerLayers::parts).
 std::vector<KeptLayer> kept_layers(const ModelStageCosts& costs, const PlannedStage& stage,
                                    const KeptSamples& samples, const std::vector<Recompute>& again);
 
-/// What each device holds of these layers, by their bytes, with what PyTorch itself does. Here and
-/// below: all layers that a device has, of one stage or several.
+/// Returns the bytes held by each device for these layers, including PyTorch's own. Here and below,
+/// `layers` are all layers of a device, of one or several stages.
 Bytes held_by(const ModelStageCosts& costs, const std::vector<KeptLayer>& layers);
 
-/// Lets more of the layers be done again until each of their devices holds `lacking` bytes less, by
-/// its layers' bytes: layer after layer what is cheap, then all. False if that is not enough; then
-/// all is done again that saves anything.
+/// Recomputes more until each device holds `lacking` bytes less by its layers' bytes: layer by
+/// layer the cheap operators, then all. Returns false if that is not enough; then everything that
+/// saves memory is recomputed.
 bool save_memory(const ModelStageCosts& costs, Bytes lacking, std::vector<KeptLayer>& layers);
 
-/// Lets less of them be done again, layer after layer from the first that is, all before what is
-/// cheap, as long as each of their devices holds at most `spare` bytes more by its layers' bytes.
-/// Is anything less?
+/// Recomputes less, layer by layer from the first recomputed one, `all` before `cheap`, while each
+/// device needs at most `spare` more bytes by its layers' bytes. Returns whether anything changed.
 bool use_memory(const ModelStageCosts& costs, Bytes spare, std::vector<KeptLayer>& layers);
 
 }  // namespace motley::search

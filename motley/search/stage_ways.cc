@@ -11,11 +11,10 @@
 namespace motley::search {
 namespace {
 
-/// What it may take to hold parameters, gradients and states in parts, in whole steps of the
-/// devices: a little, as much as computing.
+/// cost of holding all parameters, gradients and states, in whole steps: little, or as compute
 constexpr double kMemoryPrices[] = {0.1, 1};
 
-/// Part of a device's memory above which whole copies of all parameters are not kept for certain.
+/// Fraction of a device's memory; larger whole copies of all parameters may not be kept.
 constexpr double kMuchMemory = 0.1;
 
 double state_bytes(const graph::Graph& graph, const SpmdSpace& space, int states) {
@@ -82,7 +81,7 @@ std::vector<plan::Region> StageWays::find(const std::vector<DeviceId>& devices,
   synth::spread_samples(graph, sharding, question_.lowering.batch_norm);
   synth::keep_parameters_in_parts(graph, sharding);
   add(sharding);
-  // Whole copies of all are much of a memory: a stage may have no room for its own.
+  // Whole copies need much of the memory: a stage may have no room for its own.
   double whole = 0;
   for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kParameter)) {
     whole += choices.space.value_count[id.index()] *

@@ -9,7 +9,7 @@
 namespace motley::search {
 namespace {
 
-/// By operator that a region has, how it is split there; of one device not at all.
+/// By operator of a region: its split there; none on one device.
 using Splits = std::map<std::int64_t, plan::OperatorSplit>;
 
 Splits read_splits(const plan::Region& region) {
@@ -17,7 +17,7 @@ Splits read_splits(const plan::Region& region) {
   std::size_t next = 0;
   for (const plan::OpRange& range : region.covers)
     for (std::int64_t op = range.first; op < range.end; ++op)
-      splits[op] = next < region.operators.size() ? region.operators[next++]  // of several devices
+      splits[op] = next < region.operators.size() ? region.operators[next++]  // several devices
                                                   : plan::OperatorSplit();
   return splits;
 }

@@ -11,7 +11,6 @@
 namespace motley::search {
 namespace {
 
-/// Two stages of a device each, cut behind a layer.
 plan::Plan two_stages(const graph::Graph& graph, std::size_t cut) {
   const graph::LayerChain chain = graph::find_layer_chain(graph);
   plan::Plan plan;
@@ -22,7 +21,6 @@ plan::Plan two_stages(const graph::Graph& graph, std::size_t cut) {
   return plan;
 }
 
-/// Operators that the region has and the other one lacks.
 std::vector<std::string> more_of(const graph::Graph& graph, const plan::Region& region,
                                  const plan::Region& other) {
   std::vector<std::string> names;
@@ -47,8 +45,7 @@ TEST(TiedWeights, TheFirstStageMakesWhatTheLastReads) {
   EXPECT_EQ(give_tied_weights(graph, given), given);
 }
 
-// Of several devices each operator has its split, in the order of the graph; a part of the weight
-// is kept by the first stage only.
+// Each operator has its split, in graph order; only the first stage keeps part of the weight.
 TEST(TiedWeights, SplitsGoAlong) {
   const graph::Graph graph = synth::read_graph("gpt");
   plan::Plan plan = two_stages(graph, 2);

@@ -50,7 +50,7 @@ class ManyRuns {
   }
 
  private:
-  /// One run: attempts from the last checkpoint on until all steps are done.
+  /// Runs once: attempts from the last checkpoint on until all steps are done.
   Result<void> run_once() {
     std::size_t done = 0;
     Nanoseconds now = 0;
@@ -87,7 +87,7 @@ class ManyRuns {
     return finished;
   }
 
-  /// The first time from `now` on at which no device is away; none if one stays away.
+  /// Returns the first time from `now` on with no device absent; none if one stays away.
   std::optional<Nanoseconds> when_all_are_there(Nanoseconds now) const {
     for (bool moved = true; moved;) {
       moved = false;
@@ -126,7 +126,7 @@ class ManyRuns {
     }
   }
 
-  /// When each device and all of them have finished each step of an attempt.
+  /// Finds when each device, and all together, finish each step of an attempt.
   Result<void> find_step_ends(Nanoseconds begin) {
     const auto times = find_times(graph_, {begin, stretches_});
     if (!times) return tl::make_unexpected(deadlock_error(program_, tasks_, times.error()));
@@ -160,9 +160,9 @@ class ManyRuns {
   const ProgramTasks tasks_;
   const int runs_;
   const std::size_t steps_;
-  TaskGraph graph_;  // of all steps; durations change from attempt to attempt
-  std::vector<std::vector<Stretch>> stretches_;          // by lane
-  std::vector<std::vector<std::size_t>> lanes_of_rank_;  // those of pairs are of both
+  TaskGraph graph_;                              // all steps; durations change between attempts
+  std::vector<std::vector<Stretch>> stretches_;  // by lane
+  std::vector<std::vector<std::size_t>> lanes_of_rank_;  // a pair's lane belongs to both
   std::array<std::uint32_t, 2> key_{};                   // of this run's draws
   std::vector<Nanoseconds> step_ends_;                   // of this attempt
   std::vector<double> step_times_, totals_;

@@ -10,13 +10,12 @@
 namespace motley::simulate {
 namespace {
 
-/// A member that may be absent.
 Result<double> number_or(JsonObject& object, const std::string& key, double otherwise) {
   if (!object.has(key)) return otherwise;
   return object.number(key);
 }
 
-/// Calls `read` for each object of a list that may be absent.
+/// Calls `read` for each object of an optional list.
 template <typename Read>
 Result<void> read_list(JsonObject& object, const std::string& key, const Read& read) {
   if (!object.has(key)) return {};

@@ -12,8 +12,7 @@ namespace {
 
 using testing::LabelCost;
 
-/// `devices` devices a:0, b:0, ... that each compute `count` times for 1 ms and then meet in a sum
-/// of no time.
+/// Devices a:0, b:0, ... compute `count` times for 1 ms each, then meet in a sum of no time.
 program::Program meeting(int devices, int count) {
   std::string group = "group 0:", text;
   for (int rank = 0; rank < devices; ++rank) {
@@ -67,8 +66,8 @@ TEST(Conditions, WithoutAnyEveryRunIsTheSimulation) {
 }
 
 // The largest of n independent normal numbers is on average 0.564 (n = 2) and 0.846 (n = 3)
-// standard deviations above the mean: 1/sqrt(pi) and 1.5/sqrt(pi). With 1 % of 1 ms the lognormal
-// is normal to a hundredth of that. The mean of 40,000 steps has a standard error of 0.004 sd.
+// standard deviations above the mean: 1/sqrt(pi) and 1.5/sqrt(pi). At 1 % of 1 ms, the lognormal is
+// normal to a hundredth of that. The mean of 40,000 steps has a standard error of 0.004 sd.
 TEST(Conditions, MembersThatMeetWaitForTheSlowest) {
   const auto above = [](int devices, Jitter jitter) {
     return (steps(devices, 1, jitter, 40000).mean() - 1e-3) / 1e-5;
@@ -79,9 +78,9 @@ TEST(Conditions, MembersThatMeetWaitForTheSlowest) {
   EXPECT_NEAR(above(3, {.per_instruction = 0.01}), 0.846, 0.02);
 }
 
-// 100 instructions of 1 ms. Independent draws of 10 % add up to sqrt(100) x 0.1 = 1 ms of 100,
-// one draw for all to 10 ms; both: sqrt(1 + 100) = 10.05 ms and a little. 20,000 steps give a
-// standard deviation to 0.5 %. The mean stays: its standard error is 0.07 ms of 100.
+// 100 instructions of 1 ms. Independent draws of 10 % add up to sqrt(100) x 0.1 = 1 ms of 100, one
+// common draw to 10 ms, both to sqrt(1 + 100) = 10.05 ms and a little. 20,000 steps give a standard
+// deviation to 0.5 %. The mean stays: its standard error is 0.07 ms of 100.
 TEST(Conditions, DrawsForInstructionsAverageOutAndDrawsForStepsDoNot) {
   const Distribution independent = steps(1, 100, {.per_instruction = 0.1}, 20000);
   EXPECT_NEAR(independent.deviation(), 1e-3, 0.02e-3);
@@ -89,7 +88,7 @@ TEST(Conditions, DrawsForInstructionsAverageOutAndDrawsForStepsDoNot) {
   const Distribution common = steps(1, 100, {.per_step = 0.1}, 20000);
   EXPECT_NEAR(common.deviation(), 10e-3, 0.2e-3);
   EXPECT_NEAR(common.mean(), 100e-3, 0.3e-3);
-  // A lognormal's median lies below its mean by the square root of 1 + 0.01.
+  // A lognormal's median is its mean divided by the square root of 1 + 0.01.
   EXPECT_NEAR(common.median(), 100e-3 / std::sqrt(1.01), 0.3e-3);
 }
 
@@ -104,9 +103,9 @@ TEST(Conditions, SameSeedSameOutcomes) {
   EXPECT_NE(samples(1), samples(2));
 }
 
-// Steps of 1 ms on both; b computes at half speed from 2.5 to 4.5 ms. Steps: 1, 1; the third: 0.5
-// before and 0.5 at half speed: 1.5; the fourth begins at 3.5: 0.5 of it is done by 4.5, the rest
-// by 5.0: 1.5; the fifth 1. Together 6.
+// Steps of 1 ms on both; b computes at half speed from 2.5 to 4.5 ms. Steps 1 and 2 take 1. Step 3
+// does 0.5 before and 0.5 at half speed: 1.5. Step 4 begins at 3.5 and has done 0.5 by 4.5, the
+// rest by 5.0: 1.5. Step 5 takes 1. Together 6.
 TEST(Conditions, ASlowDownHoldsUpThoseWhoMeet) {
   Conditions conditions;
   conditions.slow_downs = {{"b:0", Seconds(2.5e-3), Seconds(4.5e-3), 2}};
@@ -117,7 +116,7 @@ TEST(Conditions, ASlowDownHoldsUpThoseWhoMeet) {
 }
 
 TEST(Conditions, SlowDownsThatOverlapMultiply) {
-  // 1 ms of work at factor 2 from 0, at 6 from 1 ms: half is done by then, the rest takes 3 ms.
+  // 1 ms of work at factor 2 from 0, at 6 from 1 ms: half is done by then; the rest takes 3 ms.
   Conditions conditions;
   conditions.slow_downs = {{"a:0", Seconds(0), Seconds(1), 2},
                            {"a:0", Seconds(1e-3), Seconds(1), 3}};
@@ -125,9 +124,9 @@ TEST(Conditions, SlowDownsThatOverlapMultiply) {
             std::vector<double>{4e-3});
 }
 
-// Steps of 1 ms, a checkpoint every 2. a is away from 3.5 to 4.0 ms: 3 steps are done, the third is
-// lost; known 0.1 later, at 3.6; a is back at 4.0, and 0.2 later the third step begins: steps 3, 4
-// and 5 at 4.2, 5.2 and 6.2, to 7.2. Steps done: 3 and 3 more.
+// Steps of 1 ms, a checkpoint every 2. a is absent from 3.5 to 4.0 ms: 3 steps are done, the third
+// is lost; detected 0.1 later, at 3.6. a is back at 4.0; 0.2 later the third step begins: steps 3,
+// 4 and 5 at 4.2, 5.2 and 6.2, until 7.2. Steps done: 3 and 3 more.
 TEST(Conditions, AnAbsenceCostsDetectionRestartAndLostSteps) {
   Conditions conditions;
   conditions.absences = {{"a:0", Seconds(3.5e-3), Seconds(4e-3)}};
@@ -138,7 +137,7 @@ TEST(Conditions, AnAbsenceCostsDetectionRestartAndLostSteps) {
   EXPECT_EQ(outcomes->total.samples(), std::vector<double>{7.2e-3});
   EXPECT_EQ(outcomes->lost_steps, 1);
   EXPECT_EQ(outcomes->step.count(), 6U);
-  // Back before it is known: 3.6 + 0.2, and 3 steps: 6.8.
+  // Back before detection: 3.6 + 0.2, and 3 steps: 6.8.
   conditions.absences[0].until = Seconds(3.55e-3);
   EXPECT_EQ(simulate_many(meeting(2, 1), LabelCost(0), conditions, {.runs = 1, .steps = 5})
                 ->total.samples(),
@@ -153,7 +152,7 @@ TEST(Conditions, ADeviceThatStaysAwayStopsTheRun) {
   EXPECT_EQ(outcomes->stopped_runs, 2);
   EXPECT_EQ(outcomes->total.count(), 0U);
   EXPECT_EQ(outcomes->step.count(), 2U);
-  // After the last step nobody minds.
+  // An absence after the last step does not count.
   EXPECT_EQ(simulate_many(meeting(2, 1), LabelCost(0), conditions, {.runs = 2})->stopped_runs, 0);
 }
 

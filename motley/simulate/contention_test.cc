@@ -1,4 +1,4 @@
-// Groups whose exchanges were measured, on links that they share.
+// Measured groups whose exchanges share links.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr Nanoseconds kAlone = 1'100'000;  // 0.1 ms + 1 ns for each of 10^6 bytes
 
-/// Nodes a, b, c and d of one CPU each; `links` joins them.
+/// Nodes a, b, c and d with one CPU each, joined by `links`.
 cluster::Cluster four_nodes(const std::string& links) {
   std::string text = "schema = \"motley.cluster/1\"\nname = \"four\"\n";
   for (const char* node : {"a", "b", "c", "d"})
@@ -27,7 +27,7 @@ std::string switched(const std::string& capacity) {
          (capacity.empty() ? "" : "capacity = \"" + capacity + "\"\n");
 }
 
-/// A device that computes first and then sums 10^6 bytes in a group.
+/// A device that computes, then sums 10^6 bytes in a group.
 std::string device(const std::string& name, int group) {
   return fmt::format(
       "device \"{}:0\" samples 1 first 0\nbuffer %0: state u8[1000000] \"s\"\n"
@@ -35,7 +35,6 @@ std::string device(const std::string& name, int group) {
       name, group);
 }
 
-/// a with b, and c with d.
 program::Program two_pairs() {
   auto program = program::parse_program(
       "motley.program/1\nmodel \"\" plan \"\" global_batch 4\ngroup 0: 0 1\ngroup 1: 2 3\n" +
@@ -45,7 +44,7 @@ program::Program two_pairs() {
   return std::move(*program);
 }
 
-/// Every group of two was measured at 0.1 ms + 1 ns a byte; the compute of c and d takes `late`.
+/// Measured: 0.1 ms + 1 ns per byte for every group of two; the compute of c and d takes `late`.
 cost::ProfileCost measured(const cluster::Cluster& cluster, Seconds late) {
   const cost::DeviceKey key{"cpu", 1, "2.15"};
   auto store = cost::ProfileStore::open(":memory:").value();
@@ -72,7 +71,7 @@ cost::ProfileCost measured(const cluster::Cluster& cluster, Seconds late) {
           cost::CollectiveTimes::build(store).value()};
 }
 
-/// Durations of the sums of both pairs.
+/// Durations of both pairs' sums.
 struct Sums {
   Nanoseconds first, second;
   bool operator==(const Sums&) const = default;
@@ -90,10 +89,10 @@ Sums run(const std::string& links, Seconds late = Seconds(0)) {
 }
 
 TEST(Contention, PairsBehindAFullSwitchTakeTwiceAsLong) {
-  // A pair moves 10^6 bytes each way at 10^9 B/s: both ways together are the switch's 16 Gbit/s.
+  // A pair moves 10^6 bytes each way at 10^9 B/s: both ways are the switch's 16 Gbit/s.
   EXPECT_EQ(run(switched("16Gbps")), (Sums{kAlone + 1'000'000, kAlone + 1'000'000}));
   EXPECT_EQ(run(switched("32Gbps")), (Sums{kAlone, kAlone}));
-  // 24 Gbit/s are 3/4 of what both want.
+  // 24 Gbit/s is 3/4 of the demand.
   EXPECT_EQ(run(switched("24Gbps")), (Sums{1'433'334, 1'433'334}));
 }
 
@@ -107,8 +106,8 @@ TEST(Contention, ASlowerLinkThanMeasuredIsSharedAllTheSame) {
 }
 
 TEST(Contention, OneThatComesLaterSharesWhatIsLeft) {
-  // The flows begin at 0.1 and 0.6 ms. The first has half its bytes left then, which take 1 ms at
-  // half the rate: it ends at 1.6. The second has half left then: 0.5 ms more, 2.1.
+  // The flows begin at 0.1 and 0.6 ms. The first then has half its bytes left, 1 ms at half the
+  // rate: it ends at 1.6. The second then has half left: 0.5 ms more, 2.1.
   EXPECT_EQ(run(switched("16Gbps"), Seconds(5e-4)), (Sums{1'600'000, 1'600'000}));
 }
 
@@ -126,7 +125,7 @@ TEST(Contention, OnlyWhatMayShareALinkHasFlows) {
     return lay_out_program(program, measured(cluster, Seconds(0)))->graph.transfers.size();
   };
   EXPECT_EQ(transfers(two_pairs(), "16Gbps"), 2U);
-  EXPECT_EQ(transfers(two_pairs(), ""), 0U);  // every pair has ports of its own
+  EXPECT_EQ(transfers(two_pairs(), ""), 0U);  // every pair has its own ports
   const auto one_group = program::parse_program(
       "motley.program/1\nmodel \"\" plan \"\" global_batch 4\ngroup 0: 0 1 2 3\n" + device("a", 0) +
           device("b", 0) + device("c", 0) + device("d", 0),

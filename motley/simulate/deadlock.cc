@@ -22,8 +22,8 @@ bool has_seat(const StoppedRun& run, std::size_t lane, std::int32_t task) {
   return std::find(tasks.begin(), tasks.end(), task) != tasks.end();
 }
 
-/// A lane that must get on before the task at the head of `lane` can begin: one that is in the
-/// task too and has not reached it, else one that runs what the task depends on.
+/// Returns a lane that must advance before the task at the head of `lane` can begin: one that
+/// shares the task and has not reached it, else one that runs a dependency of the task.
 std::size_t lane_waited_for(const StoppedRun& run, std::size_t lane) {
   const std::int32_t task = head(run, lane);
   for (std::size_t other = 0; other < run.next.size(); ++other)

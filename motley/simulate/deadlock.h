@@ -7,15 +7,14 @@
 
 namespace motley::simulate {
 
-/// A run that cannot go on: how far it has come.
+/// The progress of a run that cannot continue.
 struct StoppedRun {
   const TaskGraph& graph;
-  std::vector<std::int32_t> next;        ///< by lane, into lane_tasks: the task it stands at
+  std::vector<std::int32_t> next;        ///< by lane, into lane_tasks: its current task
   const std::vector<Nanoseconds>& ends;  ///< by task; negative: not finished
 };
 
-/// Follows who waits for whom from a lane that is not done until the chain closes. Quadratic in
-/// lanes, linear in their tasks: for a run that has failed.
+/// Follows waits until they close. Quadratic in lanes, linear in tasks: only for failed runs.
 Deadlock find_deadlock(const StoppedRun& run, std::size_t lane);
 
 }  // namespace motley::simulate

@@ -5,7 +5,7 @@
 
 namespace motley::simulate {
 
-/// Samples of a number, in ascending order. Measures of no samples are 0.
+/// Samples in ascending order. Statistics of no samples are 0.
 class Distribution {
  public:
   Distribution() = default;
@@ -13,9 +13,8 @@ class Distribution {
 
   std::size_t count() const { return samples_.size(); }
   double mean() const;
-  double deviation() const;  ///< standard deviation of the samples about their mean (n - 1)
-  /// The value below which a share p in [0, 1] of the samples lies: linear between the samples,
-  /// of which the lowest is at 0 and the highest at 1.
+  double deviation() const;  ///< sample standard deviation (n - 1)
+  /// Returns the p-quantile, p in [0, 1], linear between samples; 0 is the lowest, 1 the highest.
   double quantile(double p) const;
   double median() const { return quantile(0.5); }
   const std::vector<double>& samples() const { return samples_; }

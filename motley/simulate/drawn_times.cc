@@ -16,7 +16,7 @@ namespace {
 constexpr double kLatest = 1e9;
 constexpr std::uint32_t kWholeStep = UINT32_MAX;  // in place of an instruction
 
-/// Four independent standard normal numbers for a counter under a key (Box and Muller, 1958).
+/// Returns four independent standard normal numbers for a counter and key (Box and Muller, 1958).
 std::array<double, 4> draw_normals(std::array<std::uint32_t, 4> counter,
                                    std::array<std::uint32_t, 2> key) {
   const std::array<std::uint32_t, 4> words = philox4x32(counter, key);
@@ -30,7 +30,7 @@ std::array<double, 4> draw_normals(std::array<std::uint32_t, 4> counter,
   return normals;
 }
 
-/// A lognormal factor of mean 1 from a standard normal number.
+/// Turns a standard normal number into a lognormal factor of mean 1.
 class Factor {
  public:
   explicit Factor(double relative_deviation)
@@ -39,7 +39,7 @@ class Factor {
     return std::exp(deviation_ * normal - deviation_ * deviation_ / 2);
   }
   bool is_exact() const { return deviation_ == 0; }
-  /// draw_normals gives none beyond sqrt(64 ln 2).
+  /// draw_normals stays below sqrt(64 ln 2).
   double most() const { return of(6.7); }
 
  private:
@@ -48,7 +48,7 @@ class Factor {
 
 // ---- checks
 
-/// Violations in the conditions' own words, the first one.
+/// Reports the first violation, named as in the conditions.
 class ConditionsCheck {
  public:
   ConditionsCheck(const std::vector<std::string>& devices, std::string_view whose)
@@ -116,7 +116,6 @@ class ConditionsCheck {
   std::string_view whose_;
 };
 
-/// The stretches of a device from its slow-downs.
 std::vector<Stretch> stretches_of(const std::vector<SlowDown>& slow_downs,
                                   const std::string& device) {
   std::vector<Nanoseconds> times;

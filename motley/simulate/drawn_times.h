@@ -16,29 +16,29 @@
 
 namespace motley::simulate {
 
-// What conditions make of the times of a program: of draws and slow-downs.
+// Draws and slow-downs applied to the times of a program.
 
-/// Whole nanoseconds; of what lies beyond 1e9 s, as many as that.
+/// Rounds to whole nanoseconds; times beyond 1e9 s count as 1e9 s.
 Nanoseconds whole_nanoseconds(Seconds time);
 
-/// Of all draws of a run: the same seed and run, the same draws.
+/// Returns the key of a run's draws: the same seed and run give the same draws.
 std::array<std::uint32_t, 2> draw_key(std::uint64_t seed, std::int64_t run);
 
-/// Whose times are drawn. Same place under the same key, same factors.
+/// The place of a draw. The same place and key give the same factors.
 struct DrawPlace {
   std::uint32_t step = 0;
-  std::uint32_t device = 0;   ///< a number of its own
-  std::uint32_t attempt = 0;  ///< how often the step was begun before
+  std::uint32_t device = 0;   ///< unique number
+  std::uint32_t attempt = 0;  ///< earlier attempts at the step
 };
 
-/// Draws how long one device's compute instructions take in a step: each by a factor of its own and
-/// one of the step. O(instructions). What it is made with outlives it.
+/// Draws the times of a device's compute instructions: a factor each times a factor of the step.
+/// O(instructions). Its arguments must outlive it.
 class DrawnTimes {
  public:
   DrawnTimes(const program::DeviceProgram& program, std::span<const TaskId> tasks,
              const Jitter& jitter)
       : program_(program), tasks_(tasks), jitter_(jitter) {}
-  /// From durations by task, of which those of the device's compute are replaced in `drawn`.
+  /// Writes the drawn durations of the device's compute tasks from `exact` into `drawn`.
   void draw(const std::array<std::uint32_t, 2>& key, const DrawPlace& place,
             std::span<const Nanoseconds> exact, std::span<Nanoseconds> drawn) const;
 
@@ -48,17 +48,15 @@ class DrawnTimes {
   Jitter jitter_;
 };
 
-/// By lane of a program's tasks: the slow-downs of its device; what is sent between two is not
-/// slowed. Empty: nobody is.
+/// Returns each lane's slow-downs, from its device; pair lanes have none. Empty: no slow-downs.
 std::vector<std::vector<Stretch>> find_stretches(const program::Program& program,
                                                  const std::vector<SlowDown>& slow_downs,
                                                  std::size_t lanes);
 
-/// No instruction takes more than so many times its time.
+/// Bounds the factor of any instruction's time.
 double most_factor(const Conditions& conditions);
 
-/// Names that are not among the devices, numbers that are not possible (usage, code
-/// simulate.conditions); `whose` devices they are: "the program".
+/// Checks device names and ranges (usage, code simulate.conditions). `whose`: "the program".
 Result<void> check_conditions(const Conditions& conditions, const std::vector<std::string>& devices,
                               std::string_view whose);
 

@@ -15,7 +15,7 @@ namespace {
 constexpr Nanoseconds kNoEnd = TransfersUnderWay::kNotFinished;
 constexpr std::int32_t kNoTask = -1;
 
-/// Walks every lane as far as it goes, and on from where it had to wait when that is there.
+/// Advances every lane as far as possible; resumes a waiting lane when what it waits for is there.
 class Walk {
  public:
   Walk(const TaskGraph& graph, const TimesOptions& options)
@@ -49,11 +49,11 @@ class Walk {
   struct Lane {
     std::int32_t next = 0;  // into lane_tasks
     std::int32_t next_waiter = kNoTask;
-    bool has_arrived = false;  // at its next task, which it shares with other lanes or waits for
+    bool has_arrived = false;  // at its next task, which is shared or waits
     Nanoseconds free_at = 0;
   };
 
-  /// Lanes begin behind what holds from the run before.
+  /// Skips the tasks whose times hold from the run before.
   void take_over(std::size_t index) {
     Lane& lane = lanes_[index];
     for (; !is_done(index); ++lane.next) {
@@ -97,21 +97,20 @@ class Walk {
     while (lane.next < end) {
       const std::int32_t task = graph_.lane_tasks[at(lane.next)];
       Nanoseconds& begin = times_.begins[at(task)];
-      // A task of several lanes begins with the last of them; the others leave a note and are
-      // woken.
+      // A task of several lanes begins with its last lane, which wakes the others.
       if (!lane.has_arrived) {
         begin = std::max(begin, lane.free_at);
         lane.has_arrived = true;
         if (--remaining_[at(task)] > 0) return wait(index, task);
       }
-      // Waiting for the first one that has not ended is enough: woken, the lane looks at all again.
+      // Waiting for the first unfinished one is enough: a woken lane checks all again.
       for (const std::int32_t on : graph_.dependencies_of(at(task))) {
         if (times_.ends[at(on)] == kNoEnd) return wait(index, on);
         begin = std::max(begin, times_.ends[at(on)]);
       }
       const Nanoseconds duration = graph_.durations[at(task)];
-      // Its end depends on what else is under way, which is known only when all lanes stand still:
-      // so every lane first goes as far as it can without the clock.
+      // Its end depends on other transfers in flight, known only when all lanes stand still: so
+      // every lane first advances as far as it can without the clock.
       if (duration < 0) {
         wait(index, task);
         return begin_transfer(task);
@@ -133,13 +132,13 @@ class Walk {
   }
 
   void begin_transfer(std::int32_t task) {
-    // Entered in the order of walking instead, a later transfer could precede an earlier one.
+    // In walking order a later transfer could start before an earlier one.
     if (!transfers_) return first_transfers_.push_back(task);
     const Nanoseconds end = transfers_->enter(task, 0, times_.begins[at(task)]);
     if (end != kNoEnd) finish(task, end);
   }
 
-  /// Lets the lanes go on that are in the task or wait for it.
+  /// Wakes the lanes that are in the task or wait for it.
   void finish(std::int32_t task, Nanoseconds end) {
     times_.ends[at(task)] = end;
     std::int32_t index = waiter_[at(task)];
@@ -165,9 +164,9 @@ class Walk {
   const TimesOptions& options_;
   TaskTimes times_;
   std::vector<std::int32_t> remaining_;  // by task: lanes that have not reached it
-  std::vector<std::int32_t> waiter_;  // by task: a lane in it or waiting for it, then next_waiter
+  std::vector<std::int32_t> waiter_;     // by task: a lane in or awaiting it, then next_waiter
   std::vector<Lane> lanes_;
-  std::vector<std::int32_t> ready_;            // lanes that can go on
+  std::vector<std::int32_t> ready_;            // lanes that can continue
   std::vector<std::int32_t> first_transfers_;  // reached before any flow has started
   TransfersUnderWay* transfers_ = nullptr;
 };

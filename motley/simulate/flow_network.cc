@@ -9,11 +9,11 @@
 namespace motley::simulate {
 namespace {
 
-// Ends are rounded up to whole nanoseconds; without this, rounding errors of equal flows would put
-// their ends a nanosecond apart, in an order that no model gives.
+// Ends round up to whole nanoseconds. Without this, rounding errors would put the ends of equal
+// flows a nanosecond apart, in an order that no model gives.
 constexpr double kNoise = 1e-3;  // nanoseconds
 
-// Orders of the heaps: the first to come lies on top.
+// Heap order: the earliest is on top.
 constexpr auto kLater = [](const auto& a, const auto& b) {
   return a.time != b.time ? a.time > b.time : a.order > b.order;
 };
@@ -21,7 +21,7 @@ constexpr auto kHigher = [](const auto& a, const auto& b) {
   return a.rate != b.rate ? a.rate > b.rate : a.place > b.place;
 };
 
-// Nanoseconds until `bytes` have moved; kNever when that is no number of them.
+// Returns nanoseconds until `bytes` have moved; kNever when they do not fit.
 trace::Nanoseconds time_for(double bytes, double rate) {
   if (bytes <= 0 || std::isinf(rate)) return 0;
   const double time = std::ceil(bytes / rate * 1e9 - kNoise);
@@ -43,7 +43,7 @@ std::int32_t FlowNetwork::start(trace::Nanoseconds now, const cost::Flow& flow) 
     MOTLEY_CHECK(now > now_ && now <= next_end());
     now_ = now;
   }
-  // Numbers are used again: a long run has millions of flows, of which few are under way.
+  // Numbers are reused: a long run has millions of flows, few of them in flight.
   if (free_.empty()) {
     free_.push_back(static_cast<std::int32_t>(flows_.size()));
     flows_.emplace_back();
@@ -68,8 +68,7 @@ std::int32_t FlowNetwork::start(trace::Nanoseconds now, const cost::Flow& flow) 
     added.uses.push_back({use.link, place, use.weight});
   }
   ++under_way_;
-  // What was reached before and not worked out yet is of the same time.
-  // A new round of marks, instead of clearing those of all links and flows.
+  // Unsettled events are of the same time; a new visit number replaces clearing all marks.
   if (reached_links_.empty() && reached_flows_.empty()) ++visits_;
   visit_flow(number);
   return number;
@@ -98,13 +97,13 @@ double FlowNetwork::rate(std::int32_t flow) {
   return flows_[static_cast<std::size_t>(flow)].rate;
 }
 
-// Takes a flow off its links, which then have something to give away.
+// Takes a flow off its links, whose capacity then becomes free.
 void FlowNetwork::remove(std::int32_t number) {
   Flow& flow = flows_[static_cast<std::size_t>(number)];
   for (const Use& use : flow.uses) {
     std::vector<Member>& members = links_[static_cast<std::size_t>(use.link)].members;
     const Member last = members.back();
-    // The last member takes the free place, and its flow is told: constant time.
+    // The last member moves to the free place and its flow is updated: constant time.
     members[static_cast<std::size_t>(use.place)] = last;
     members.pop_back();
     flows_[static_cast<std::size_t>(last.flow)].uses[static_cast<std::size_t>(last.use)].place =
@@ -116,7 +115,7 @@ void FlowNetwork::remove(std::int32_t number) {
   --under_way_;
 }
 
-// Works out the rates of all that was reached by what happened at now_.
+// Computes the rates of everything that the events at now_ reach.
 void FlowNetwork::settle() {
   if (reached_links_.empty() && reached_flows_.empty()) return;
   collect();
@@ -167,9 +166,9 @@ void FlowNetwork::collect() {
   }
 }
 
-// Progressive filling: all rates rise together until a link is full or a flow is at its most; its
-// flows stay there and the rest rise on. A limit only rises as others are fixed below it, so one
-// that lies in the heap too low is looked at again when it comes up.
+// Progressive filling: all rates rise together until a link is full or a flow is at its most_rate.
+// Its flows stay there and the rest rise further. Fixing flows only raises a limit, so a limit too
+// low in the heap is checked again when it comes up.
 void FlowNetwork::fill() {
   limits_.clear();
   for (const std::int32_t number : reached_links_) {
@@ -216,10 +215,10 @@ void FlowNetwork::fix_rate(std::int32_t number, double rate) {
   }
 }
 
-// A flow whose rate stays keeps its end: what it has moved is not even looked at.
+// A flow whose rate stays keeps its end and is not updated.
 void FlowNetwork::apply_rate(Flow& flow, std::int32_t number) {
   if (flow.next_rate == flow.rate) return;
-  if (flow.end <= now_) return;  // over, not yet taken away
+  if (flow.end <= now_) return;  // finished, not yet removed
   flow.remaining =
       std::max(0.0, flow.remaining - flow.rate * (static_cast<double>(now_ - flow.since) * 1e-9));
   flow.since = now_;
@@ -235,8 +234,7 @@ void FlowNetwork::push_end(std::int32_t number) {
   const Flow& flow = flows_[static_cast<std::size_t>(number)];
   ends_.push_back({flow.end, flow.order, number});
   std::push_heap(ends_.begin(), ends_.end(), kLater);
-  // Ends that no longer hold stay in the heap until they come up; thrown out when they outweigh the
-  // others, so that an end costs log(flows) on average.
+  // Stale ends are dropped when they outweigh the others: log(flows) per end on average.
   if (ends_.size() < 4 * under_way_ + 64) return;
   std::erase_if(ends_, [this](const End& end) { return is_stale(end); });
   std::sort(ends_.begin(), ends_.end(), [](const End& a, const End& b) { return kLater(b, a); });

@@ -22,14 +22,12 @@ using trace::Nanoseconds;
 
 constexpr Nanoseconds kSecond = 1'000'000'000;
 
-/// What a test starts: a flow and when.
 struct Start {
   Nanoseconds time = 0;
   Flow flow;
 };
 
-/// End of each start, in order; `starts` ordered by time. Ends due at the time of a start come
-/// first.
+/// Returns the end of each start, ordered by time. Ends come before starts at the same time.
 std::vector<Nanoseconds> run(FlowNetwork network, const std::vector<Start>& starts) {
   std::vector<Nanoseconds> ends(starts.size(), -1);
   std::map<std::int32_t, std::size_t> running;
@@ -59,14 +57,13 @@ TEST(FlowNetwork, SharesALinkEvenly) {
 }
 
 TEST(FlowNetwork, ALateFlowSlowsTheFirstDown) {
-  // 10 bytes alone at 10 B/s until 1 s; the remaining 20 at 5 B/s until 5 s, when the second has 10
-  // of its 30 left: 6 s would be with 10 B/s, as 30 - 4 * 5 = 10.
+  // 10 bytes by 1 s, the other 20 at 5 B/s by 5 s; the second then has 10 left: 6 s.
   EXPECT_THAT(run(FlowNetwork({10}), {{0, {30, {{0}}}}, {kSecond, {30, {{0}}}}}),
               ElementsAre(5 * kSecond, 6 * kSecond));
 }
 
 TEST(FlowNetwork, GivesWhatACappedFlowLeavesToTheOthers) {
-  // 2 B/s at most: the other two share 8 B/s. 16 / 4 = 4 s; then 10 - 8 = 2 left at 2 B/s.
+  // 2 B/s at most: the other two share 8 B/s. 16 / 4 = 4 s; then 10 - 8 = 2 are left at 2 B/s.
   EXPECT_THAT(run(FlowNetwork({10}), {{0, {10, {{0}}, 2}}, {0, {16, {{0}}}}, {0, {16, {{0}}}}}),
               ElementsAre(5 * kSecond, 4 * kSecond, 4 * kSecond));
 }
@@ -77,8 +74,7 @@ TEST(FlowNetwork, ACapAboveTheShareDoesNothing) {
 }
 
 TEST(FlowNetwork, EqualRatesTakeLinksByWeight) {
-  // Rates r with 3 r + 1 r = 12: r = 3. The first ends after 6 / 3 = 2 s, the second then has 30 -
-  // 6 = 24 left at 12 B/s.
+  // 3 r + 1 r = 12: r = 3. The first takes 6 / 3 = 2 s; the second has 24 left at 12 B/s.
   EXPECT_THAT(run(FlowNetwork({12}), {{0, {6, {{0, 3}}}}, {0, {30, {{0, 1}}}}}),
               ElementsAre(2 * kSecond, 4 * kSecond));
   // The same link named twice adds up: 2 r = 12.
@@ -86,15 +82,14 @@ TEST(FlowNetwork, EqualRatesTakeLinksByWeight) {
 }
 
 TEST(FlowNetwork, AFlowGoesAtItsNarrowestLink) {
-  // 4 B/s on the second; a flow on the first alone gets the other 6.
+  // 4 B/s on the second link; a flow on the first alone gets the other 6.
   EXPECT_THAT(run(FlowNetwork({10, 4}), {{0, {8, {{0}, {1}}}}, {0, {12, {{0}}}}}),
               ElementsAre(2 * kSecond, 2 * kSecond));
 }
 
 TEST(FlowNetwork, IsFairThroughChains) {
   // Links of 10, 20 and 30 B/s; A crosses 0 and 1, B 0, C 1 and 2, D 2. Link 0 fills first: A = B =
-  // 5. Link 1 has 15 left for C alone, link 2 30 for C and D: both fill at 15. So all of 15, 15, 45
-  // and 45 bytes take 3 s.
+  // 5. Links 1 and 2 fill together at 15 for C alone and for C and D: all take 3 s.
   EXPECT_THAT(
       run(FlowNetwork({10, 20, 30}),
           {{0, {15, {{0}, {1}}}}, {0, {15, {{0}}}}, {0, {45, {{1}, {2}}}}, {0, {45, {{2}}}}}),
@@ -102,8 +97,8 @@ TEST(FlowNetwork, IsFairThroughChains) {
 }
 
 TEST(FlowNetwork, TheClassicLineOfTwoLinks) {
-  // One long flow over both links of 1 B/s, a short one on each: max-min gives 1/2 each (a
-  // proportionally fair network would give the long one 1/3).
+  // One long flow over both links of 1 B/s, a short one on each: max-min gives 1/2 each
+  // (proportional fairness would give the long one 1/3).
   FlowNetwork network({1, 1});
   const std::int32_t both = network.start(0, {1, {{0}, {1}}});
   const std::int32_t left = network.start(0, {1, {{0}}});
@@ -131,7 +126,7 @@ TEST(FlowNetwork, EndsTogetherInOrderOfStart) {
 }
 
 TEST(FlowNetwork, StartsAtATimeWhenOthersEnd) {
-  // The first is over at 1 s but still there when the second starts, which is alone from then on.
+  // The first is over at 1 s but not removed when the second starts, alone from then on.
   FlowNetwork network({10});
   const std::int32_t a = network.start(0, {10, {{0}}});
   EXPECT_EQ(network.next_end(), kSecond);
@@ -175,8 +170,7 @@ TEST(FlowNetwork, OnlyTakesWhatTheHeaderAllows) {
   EXPECT_DEATH(network.start(3 * kSecond, {1, {{0}}}), "now");
 }
 
-/// Rates by the definition, from nothing: raise all flows together, in each round by as much as the
-/// tightest link or cap allows, and fix the flows that it holds.
+/// Raises all flows together, each round to the tightest link or cap, and fixes its flows.
 std::vector<double> fair_rates(const std::vector<double>& capacities,
                                const std::vector<Flow>& flows) {
   std::vector<double> rates(flows.size(), -1);
@@ -214,7 +208,7 @@ std::vector<double> fair_rates(const std::vector<double>& capacities,
   return rates;
 }
 
-/// Ends by an event loop that works out every rate at every event; times in plain seconds.
+/// Computes ends by an event loop with every rate at every event; times in plain seconds.
 std::vector<double> fair_ends(const std::vector<double>& capacities,
                               const std::vector<Start>& starts) {
   std::vector<double> ends(starts.size(), -1), left;
@@ -354,7 +348,7 @@ RC_GTEST_PROP(FlowNetworkProperty, DisjointFlowsDoNotMatter, ()) {
 }
 
 RC_GTEST_PROP(FlowNetworkProperty, ScalesWithBytesAndCapacity, ()) {
-  // Twice the bytes, caps and capacities: the same rates in proportion, so the same ends.
+  // Twice the bytes, caps and capacities: the same proportions, so the same ends.
   Scene scene = draw_scene(5, 10);
   const std::vector<Nanoseconds> ends = run(FlowNetwork(scene.capacities), scene.starts);
   for (double& capacity : scene.capacities) capacity *= 2;
@@ -367,7 +361,7 @@ RC_GTEST_PROP(FlowNetworkProperty, ScalesWithBytesAndCapacity, ()) {
 
 TEST(FlowNetwork, DisjointAllReducesRunSideBySide) {
   // Pairs a-b and c-d on one switch: 2 * 1/2 * 4 MB at 1 MB/s each, both over after 4 s. With b-c
-  // beside them the NICs of b and c are shared, and all three take 8 s.
+  // beside them, the NICs of b and c are shared and all three take 8 s.
   cluster::Cluster cluster;
   for (int n = 0; n < 4; ++n) {
     cluster.nodes.push_back({.name = std::string(1, static_cast<char>('a' + n))});
@@ -387,7 +381,7 @@ TEST(FlowNetwork, DisjointAllReducesRunSideBySide) {
               ElementsAre(8 * kSecond, 8 * kSecond, 8 * kSecond));
 }
 
-/// Seconds of a transfer's phases, one after the other, alone on the links.
+/// Returns the seconds of a transfer's phases in sequence, alone on the links.
 double time_alone(const std::vector<double>& capacities, const cost::Transfer& transfer) {
   FlowNetwork network(capacities);
   Nanoseconds now = 0;
@@ -404,7 +398,7 @@ double time_alone(const std::vector<double>& capacities, const cost::Transfer& t
 }
 
 RC_GTEST_PROP(FlowNetworkProperty, MessagesThatAreIdenticalAreOneFlow, ()) {
-  // Parts that differ by nothing that counts go pair by pair, each with a flow of its own.
+  // Parts that differ negligibly are sent pair by pair, one flow each.
   using enum cost::Algorithm;
   using enum cost::Collective;
   cluster::Cluster cluster;
@@ -440,7 +434,7 @@ RC_GTEST_PROP(FlowNetworkProperty, MessagesThatAreIdenticalAreOneFlow, ()) {
 }
 
 RC_GTEST_PROP(FlowNetworkProperty, CollectivesAloneTakeTheirIsolatedTime, ()) {
-  // Equal nodes at one switch and equal parts: to the nanosecond a phase. Unequal ones: not faster.
+  // Equal nodes and parts at one switch: to a nanosecond per phase. Unequal ones: not faster.
   using enum cost::Algorithm;
   using enum cost::Collective;
   const int node_count = *rc::gen::inRange(1, 5), each = *rc::gen::inRange(1, 4);

@@ -19,8 +19,7 @@ program::Program parse_forms(const std::string& devices) {
   return std::move(*program);
 }
 
-// f32[40] in messages of 10 numbers: four of 10 ns and a nanosecond for each of 40 bytes, one after
-// the other; copies take nothing here.
+// f32[40] in messages of 10 numbers: four of 10 ns plus a nanosecond for each of 40 bytes.
 TEST(MoveSimulation, MessagesFollowEachOther) {
   const auto move = synth::lower_move(
       parse_forms("device \"a\" samples 0 first 0\nbuffer %0: parameter f32[40] \"w\"\n"),
@@ -30,12 +29,12 @@ TEST(MoveSimulation, MessagesFollowEachOther) {
   const auto trace = simulate(move->program, testing::LabelCost(10));
   ASSERT_TRUE(trace) << trace.error().message;
   EXPECT_DOUBLE_EQ(trace::median_step(*trace).value, 4 * 50e-9);
-  // The whole tensor, and two messages on their way, at either end.
+  // The whole tensor, and two messages in flight, at either end.
   for (const program::DeviceProgram& device : move->program.devices)
     EXPECT_EQ(program::find_memory_peak(device).total, Bytes(160 + 2 * 40)) << device.device;
 }
 
-// Whatever becomes of whatever, in however many messages: nobody waits for who waits for him.
+// Any forms, any number of messages: no deadlock.
 RC_GTEST_PROP(MoveSimulation, ComesToItsEnd, ()) {
   testing::DrawnForms drawn(*rc::gen::arbitrary<std::uint64_t>());
   const program::Program from = drawn.draw(), to = drawn.draw();
@@ -49,8 +48,7 @@ RC_GTEST_PROP(MoveSimulation, ComesToItsEnd, ()) {
   }
   const auto trace = simulate(move->program, testing::LabelCost(0));
   if (!trace) RC_FAIL(trace.error().message);
-  // Not longer than one byte after the other; a device has four others at most, so that a quarter
-  // of what it gives or gets goes one after the other.
+  // At most serial; with at most four others, a quarter of a device's bytes is serial.
   const double seconds = trace::median_step(*trace).value;
   RC_ASSERT(seconds <= static_cast<double>(bytes) * 1e-9 * 1.000001);
   RC_ASSERT(seconds >= static_cast<double>(longest) * 1e-9 / 4 * 0.999999);

@@ -17,7 +17,7 @@ namespace {
 constexpr Nanoseconds kNotFinished = TransfersUnderWay::kNotFinished;
 constexpr std::int32_t kNone = -1;
 
-/// Rows of values by key, flat.
+/// Rows of values by key, in one array.
 class Rows {
  public:
   explicit Rows(std::size_t keys) : begin_(keys + 1, 0) {}
@@ -70,10 +70,10 @@ class OrderedRun {
  private:
   struct Lane {
     std::int32_t next = 0;  // into lane_tasks
-    bool has_work = false;  // a task of this lane only is under way
-    bool is_busy = false;   // any task is
-    double left = 0;        // of that work at factor 1, at `since`
-    double stretch = 0;     // by other lanes, since then; 0: not yet known
+    bool has_work = false;  // a task of this lane only is in flight
+    bool is_busy = false;   // any task is in flight
+    double left = 0;        // work left at factor 1, at `since`
+    double stretch = 0;     // by other lanes, since then; 0: unknown
     Nanoseconds since = 0, end = 0;
   };
   struct End {
@@ -104,7 +104,6 @@ class OrderedRun {
 
   bool is_done(std::size_t lane) const { return lanes_[lane].next == graph_.lane_begin[lane + 1]; }
 
-  /// One of what a task waits for is there.
   void count_down(std::int32_t task) {
     if (--remaining_[at(task)] == 0) ready_.push_back(task);
   }
@@ -113,10 +112,9 @@ class OrderedRun {
     if (!is_done(lane)) count_down(graph_.lane_tasks[at(lanes_[lane].next)]);
   }
 
-  /// Begins all that can begin now, then sets the rates of the work under way.
+  /// Begins everything that can begin now, then sets the rates of the work in flight.
   void begin_ready() {
-    // Their order does not matter: a task that takes no time ends at once and may make others
-    // ready, and rates are set when all of them have begun.
+    // In any order: tasks of no time end at once and ready others; rates are set afterwards.
     while (!ready_.empty()) {
       const std::int32_t task = ready_.back();
       ready_.pop_back();
@@ -162,7 +160,7 @@ class OrderedRun {
   void set_rate(std::size_t index) {
     Lane& lane = lanes_[index];
     const double stretch = stretch_of(index);
-    // What has not changed keeps its end: nothing is rounded twice.
+    // An unchanged rate keeps its end: nothing is rounded twice.
     if (!lane.has_work || stretch == lane.stretch) return;
     if (lane.stretch > 0)
       lane.left = std::max(
@@ -170,7 +168,7 @@ class OrderedRun {
     lane.since = now_;
     lane.stretch = stretch;
     lane.end = end_when_stretched(stretches_of(index), now_, lane.left * stretch);
-    // The end before stays in the heap and is known by no longer being the lane's.
+    // The old end stays in the heap; it is stale because it is no longer the lane's.
     ends_.push({lane.end, graph_.lane_tasks[at(lane.next)]});
   }
 
@@ -178,12 +176,12 @@ class OrderedRun {
     return options_.stretches.empty() ? no_stretches_ : options_.stretches[lane];
   }
 
-  /// To the next time at which something happens; false: nothing will.
+  /// Advances to the next event; false: there is none.
   bool go_on() {
     while (!ends_.empty() && is_stale(ends_.top())) ends_.pop();
     const Nanoseconds next_flow = transfers_.next_time();
     if (ends_.empty() && next_flow == FlowNetwork::kNever) return false;
-    // At the same time tasks end first: transfers that begin then share with what is left.
+    // At the same time tasks end first: transfers that begin then share what is left.
     if (ends_.empty() || next_flow < ends_.top().at) {
       now_ = next_flow;
       finished_.clear();
@@ -200,7 +198,7 @@ class OrderedRun {
     return true;
   }
 
-  /// The rate has changed since, or the task has ended.
+  /// Returns whether the rate has changed since, or the task has ended.
   bool is_stale(const End& end) const {
     if (times_.ends[at(end.task)] != kNotFinished) return true;
     const Lane& lane = lanes_[at(lanes_of_.of(end.task).front())];
@@ -236,8 +234,8 @@ class OrderedRun {
   Rows slowed_by_;                       // by lane: lanes
   std::vector<Lane> lanes_;
   std::vector<std::int32_t> ready_;    // tasks that can begin
-  std::vector<std::int32_t> changed_;  // lanes whose rate may be another now
-  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;  // some no longer true
+  std::vector<std::int32_t> changed_;  // lanes whose rate may have changed
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;  // some stale
   std::vector<TransfersUnderWay::Finished> finished_;
   Nanoseconds now_;
   TaskTimes times_;

@@ -12,7 +12,7 @@ namespace {
 
 using Ends = std::vector<Nanoseconds>;
 
-/// A device: a compute lane that its transfer lane slows.
+/// A device whose transfer lane slows its compute lane.
 struct Device {
   LaneId compute, wire;
   Device(TaskGraphBuilder& builder, double factor)
@@ -33,8 +33,8 @@ TEST(OrderedRun, ComputeIsSlowedWhileItsDeviceCommunicates) {
   EXPECT_EQ(times->end, 108);
 }
 
-// A collective that is to follow b's first 20 ns: a reaches it at 0, but it is under way from 20 to
-// 60. At factor 1 each loses half of 40: a's 100 end at 120. Of b's next 30, 20 are done by 60: 70.
+// A collective after b's first 20 ns: a reaches it at 0, but it runs from 20 to 60. At factor 1
+// each loses half of 40: a's 100 end at 120. Of b's next 30, 20 are done by 60: 70.
 TEST(OrderedRun, WaitingForMembersSlowsNobody) {
   TaskGraphBuilder builder;
   const Device a(builder, 1), b(builder, 1);
@@ -47,9 +47,8 @@ TEST(OrderedRun, WaitingForMembersSlowsNobody) {
   EXPECT_EQ(find_times(std::move(builder).build())->ends, (Ends{120, 20, 60, 70}));
 }
 
-// Compute that is late by one transfer makes the next one late: 0..40 beside work of 50, of which
-// 20 are done then, ends at 70; the second transfer 70..110, beside the next 50: 20 by 110, all by
-// 140.
+// Compute delayed by one transfer delays the next: 0..40 beside work of 50, of which 20 are done
+// then, ends at 70; the second transfer 70..110 beside the next 50: 20 by 110, all by 140.
 TEST(OrderedRun, WhatIsSlowedDelaysWhatFollows) {
   TaskGraphBuilder builder;
   const Device device(builder, 1);
@@ -60,8 +59,8 @@ TEST(OrderedRun, WhatIsSlowedDelaysWhatFollows) {
   EXPECT_EQ(find_times(std::move(builder).build())->ends, (Ends{70, 40, 110, 140}));
 }
 
-// Two transfers of 100 bytes at 1e9 B/s from 0 and from 50 share a link: 0..150 and 50..200. At
-// factor 1 beside the first one, 75 are done by 150: work of 100 ends at 175.
+// Two transfers of 100 bytes at 1e9 B/s from 0 and 50 share a link: 0..150 and 50..200. At factor 1
+// beside the first, 75 are done by 150: work of 100 ends at 175.
 TEST(OrderedRun, TransfersThatShareALinkSlowForLonger) {
   TaskGraphBuilder builder;
   builder.set_links({1e9});
@@ -75,8 +74,8 @@ TEST(OrderedRun, TransfersThatShareALinkSlowForLonger) {
   EXPECT_EQ(find_times(std::move(builder).build())->ends, (Ends{175, 150, 50, 200}));
 }
 
-// Half the speed from 30 on for its own reasons, and half again from 0 to 40: 15 by 30, 2.5 more by
-// 40, and the other 32.5 of 50 at half speed by 105. Begins at 0 and not before `start`.
+// Its own stretch halves the speed from 30 on, the transfer halves it from 0 to 40: 15 by 30, 2.5
+// more by 40, and the other 32.5 of 50 at half speed by 105. It begins at 0 and not before `start`.
 TEST(OrderedRun, PacesMultiply) {
   TaskGraphBuilder builder;
   const Device device(builder, 1);
@@ -87,8 +86,6 @@ TEST(OrderedRun, PacesMultiply) {
   EXPECT_EQ(find_times(graph, {.start = 7, .stretches = {{{37, 2}}, {}}})->ends, (Ends{112, 47}));
 }
 
-// What is in two lanes is an exchange of both and slowed by neither; a task of no length slows
-// nobody.
 TEST(OrderedRun, OnlyWorkOfOneLaneIsSlowed) {
   TaskGraphBuilder builder;
   const Device device(builder, 3);
@@ -122,7 +119,7 @@ TEST(OrderedRun, ADeadlockIsNamedIdentical) {
   EXPECT_EQ(describe(find_times(graph).error()), describe(times.error()));
 }
 
-/// Stretches for lanes, one in three without any.
+/// Draws stretches; a third of the lanes have none.
 std::vector<std::vector<Stretch>> draw_stretches(std::uint64_t seed, std::size_t lanes) {
   SplitMix64 random(seed);
   std::vector<std::vector<Stretch>> stretches(lanes);
@@ -142,8 +139,8 @@ RC_GTEST_PROP(OrderedRun, WithoutSlowDownsEqualsLongestPaths, ()) {
   RC_ASSERT(run_in_order(graph, options).value() == find_times(graph, options).value());
 }
 
-/// The rules, nanosecond by nanosecond, for tasks of fixed durations. Factors and stretches are
-/// powers of two less one and powers of two, so that what is left is exact.
+/// Applies the rules nanosecond by nanosecond, for tasks of fixed durations. Factors are powers of
+/// two less one, stretches powers of two, so that remaining work is exact.
 class SlowRun {
  public:
   SlowRun(const TaskGraph& graph, const std::vector<std::vector<Stretch>>& stretches)
@@ -173,7 +170,7 @@ class SlowRun {
     return next_[lane] < graph_.tasks_of(lane).size() &&
            static_cast<std::size_t>(graph_.tasks_of(lane)[next_[lane]]) == t;
   }
-  /// The lane of a task that is in one lane only, else -1.
+  /// Returns the lane of a task in a single lane, else -1.
   int own_lane(std::size_t t) const {
     for (std::size_t lane = 0; lane < graph_.lanes(); ++lane)
       if (graph_.lane_counts[t] == 1 && is_head(lane, t)) return static_cast<int>(lane);
@@ -192,7 +189,7 @@ class SlowRun {
     return false;
   }
 
-  /// To the nearest nanosecond, at the rates so far.
+  /// Ends to the nearest nanosecond, at the rates so far.
   void end_what_is_due() {
     std::vector<std::size_t> due;
     for (std::size_t t = 0; t < graph_.tasks(); ++t)
@@ -204,7 +201,7 @@ class SlowRun {
     for (std::size_t lane = 0; lane < graph_.lanes(); ++lane) next_[lane] += is_head(lane, t);
   }
 
-  /// Then sets the rates from now on; true if something ends at once under them.
+  /// Begins, then sets new rates; true if something ends at once under them.
   bool begin_what_can() {
     for (bool found = true; found;) {
       found = false;

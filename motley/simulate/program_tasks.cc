@@ -43,17 +43,16 @@ std::string place(const Program& program, std::size_t rank, std::size_t i) {
   return fmt::format("{} ^{} {}", device.device, i, device.instructions[i].full_name());
 }
 
-/// A task that is in lanes of several ranks, where it was met first.
+/// A task in lanes of several ranks, and where it was first met.
 struct Joint {
   TaskId task;
   std::size_t rank, instruction;
-  std::size_t absent;  // ranks that must join it and have not yet
+  std::size_t absent;  // ranks that have not joined it yet
   std::int32_t price;  // into Layout::prices_
 };
 
-/// Checks what a cost model says of a transfer and bounds the time that it can take, in ns: links
-/// are shared, but while flows are under way one of their links is full or one of them is as fast
-/// as it can be.
+/// Checks a transfer's prices and bounds its time in ns. Links are shared, but while flows are in
+/// flight one of their links is full or one of them runs at its own limit.
 class TransferCheck {
  public:
   explicit TransferCheck(const std::vector<double>& capacities) : capacities_(capacities) {}
@@ -95,8 +94,8 @@ class TransferCheck {
   const std::vector<double>& capacities_;
 };
 
-/// The first of some transfers, under way at the same time, as what all of them take of its links;
-/// none if they are not alike: in what they move, and in what each of their links has to carry.
+/// Sums transfers in flight at the same time into the first one, with the load of all on its links.
+/// Returns none if they differ in bytes moved or in any link's load.
 std::optional<cost::Transfer> add_identical(const std::vector<cost::Transfer>& transfers,
                                             const std::vector<double>& capacities) {
   cost::Transfer sum = transfers.front();
@@ -165,7 +164,6 @@ class Layout {
   }
 
  private:
-  /// Which ranks send to which.
   void find_pairs() {
     std::set<ProgramTasks::Pair> pairs;
     for (std::size_t rank = 0; rank < program_.devices.size(); ++rank)
@@ -217,7 +215,7 @@ class Layout {
     return {};
   }
 
-  /// Has a device's transfers slow its compute; by how much.
+  /// Makes a device's transfers slow its compute; returns the factor.
   Result<double> slow_compute(std::size_t rank) {
     const std::vector<std::string>& all = stand_ins_ == nullptr ? names_ : stand_ins_->devices;
     if (all.size() < 2) return 0.0;
@@ -232,7 +230,7 @@ class Layout {
     return factor;
   }
 
-  /// The next task of the group or of the pair of ranks: a new one, or one that a partner made.
+  /// Returns the next task of the group or pair of ranks: new, or made by a partner.
   Result<TaskId> lay_out_exchange(std::size_t rank, std::size_t i) {
     const Instruction& instruction = program_.devices[rank].instructions[i];
     const bool is_pair = instruction.group.is_none();
@@ -251,7 +249,7 @@ class Layout {
     return joints_.back().task;
   }
 
-  /// Exchanges of a group or of a pair so far, and which one of them a rank comes to next.
+  /// The exchanges of a group or pair so far, and the number of a rank's next one.
   struct Place {
     std::vector<std::int32_t>& joints;
     std::size_t number, partners;
@@ -266,7 +264,7 @@ class Layout {
     return {pair.joints, instruction.op == program::kSend ? pair.sends++ : pair.receives++, 2};
   }
 
-  /// What the price of an exchange depends on; those alike are priced once.
+  /// The inputs of an exchange's price; identical ones are priced once.
   struct Exchange {
     std::string op;
     std::int64_t bytes;
@@ -279,8 +277,8 @@ class Layout {
   struct Price {
     cost::Transfer transfer;
     double most_ns = 0;
-    std::vector<std::int32_t> lanes;  // that it occupies, ascending
-    bool is_beside_others = false;    // that it stands for, over one of its links
+    std::vector<std::int32_t> lanes;  // occupied lanes, ascending
+    bool is_beside_others = false;    // shares a link with exchanges it stands for
   };
 
   Result<std::int32_t> find_price(std::size_t rank, const Instruction& instruction) {
@@ -328,12 +326,12 @@ class Layout {
     return {};
   }
 
-  /// What an exchange stands for, but itself: sets of devices that do the same.
+  /// Returns the other sets of devices that an exchange stands for.
   std::vector<std::vector<std::string>> others_like(const Exchange& key) const {
     std::vector<Rank> ranks{key.source, key.target};
     if (!key.group.is_none()) {
       ranks = program_.groups[key.group.index()].members;
-      // Those that others stand for are in it, too.
+      // Identical devices that are members of the same group.
       if (stand_ins_->groups[key.group.index()].size() > ranks.size()) return {};
     }
     std::vector<std::vector<std::string>> sets;
@@ -354,7 +352,7 @@ class Layout {
     return lanes;
   }
 
-  /// Whether each link is used by exchanges that no lane puts one after the other.
+  /// Finds, for each link, whether exchanges without a common lane use it.
   std::vector<bool> find_shared_links() const {
     std::vector<std::optional<std::vector<std::int32_t>>> common(capacities_.size());
     for (const Price& price : prices_)
@@ -371,7 +369,7 @@ class Layout {
     return shared;
   }
 
-  /// Flows only where links are shared, or where several of one phase may slow each other.
+  /// Makes flows only where links are shared, or where several of one phase may slow each other.
   void settle_transfers() {
     const std::vector<bool> shared = find_shared_links();
     std::vector<TransferId> transfers;
@@ -395,12 +393,11 @@ class Layout {
         for (const cost::LinkUse& use : flow.uses) visit(static_cast<std::size_t>(use.link));
   }
 
-  /// Of an exchange that this rank is the first to come to: the largest over its members, of which
-  /// only those of an all-to-all differ.
+  /// Returns the largest bytes over members, which differ only in an all-to-all.
   std::int64_t most_bytes(std::size_t rank, const Instruction& instruction) {
     std::int64_t most = program::priced_bytes(program_.devices[rank], instruction).value;
     if (instruction.op != program::kAllToAll) return most;
-    const std::size_t number = group_counts_[instruction.group.index()];  // this one's, plus 1
+    const std::size_t number = group_counts_[instruction.group.index()];  // including this one
     for (const Rank member : program_.groups[instruction.group.index()].members) {
       const program::DeviceProgram& device = program_.devices[member.index()];
       if (const Instruction* theirs = find_collective(device, instruction.group, number))
@@ -409,7 +406,7 @@ class Layout {
     return most;
   }
 
-  /// The number-th instruction of a group, counted from 1; null: it has none.
+  /// Returns the number-th instruction of a group, counted from 1; null: none.
   const Instruction* find_collective(const program::DeviceProgram& device, GroupId group,
                                      std::size_t number) {
     auto [found, is_new] = collectives_.try_emplace({&device, group});
@@ -472,11 +469,11 @@ class Layout {
   std::vector<std::vector<std::int32_t>> by_group_;  // joints of a group, by number
   std::vector<Pair> by_pair_;                        // as result_.pairs
   std::vector<std::size_t> group_counts_;            // of this rank, so far
-  std::vector<std::vector<std::string>> members_;    // names of a group's devices
+  std::vector<std::vector<std::string>> members_;    // device names of a group
   std::map<Exchange, std::int32_t> price_of_;
   std::vector<Price> prices_;
   std::map<std::pair<const program::DeviceProgram*, GroupId>, std::vector<const Instruction*>>
-      collectives_;  // of those looked at, by number
+      collectives_;  // cache, by number
 };
 
 }  // namespace
@@ -513,7 +510,6 @@ TaskGraph repeat_steps(const ProgramTasks& step, int steps) {
 Error deadlock_error(const Program& program, const ProgramTasks& tasks, const Deadlock& deadlock) {
   bool has_collective = false;
   const std::size_t of_devices = 2 * program.devices.size();
-  // Of a pair of ranks the one that sends.
   const auto rank_of = [&](LaneId lane) {
     return lane.index() < of_devices ? lane.index() / 2
                                      : tasks.pairs[lane.index() - of_devices].source.index();

@@ -12,49 +12,45 @@
 
 namespace motley::simulate {
 
-/// One step of a program as a task graph: lane 2 r is the compute lane of rank r, lane 2 r + 1 its
-/// transfer lane, which slows it as the cost model says; after those there is a lane for each
-/// ordered pair of ranks of which the one sends to the other. A compute instruction is a task; a
-/// collective is one task in a lane of each member; a send and its receive are one task in the lane
-/// of their pair, which begins when what either waits for is over. Tasks are numbered by rank, then
-/// instruction, those of several ranks at the first one.
+/// One step of a program as a task graph. Lane 2 r is the compute lane of rank r; lane 2 r + 1 is
+/// its transfer lane, which slows it as the cost model tells. A lane for each ordered pair of
+/// sender and receiver follows. A compute instruction is a task, a collective one task in a lane of
+/// each member, a send with its receive one task in their pair's lane, begun when both are ready.
+/// Tasks are numbered by rank, then instruction; shared ones at the first rank.
 struct ProgramTasks {
   TaskGraph graph;
   struct Pair {
     Rank source, target;
     auto operator<=>(const Pair&) const = default;
   };
-  std::vector<Pair> pairs;                  ///< ascending; that of lane 2 * ranks + p is pairs[p]
+  std::vector<Pair> pairs;                  ///< ascending; lane 2 * ranks + p is that of pairs[p]
   std::vector<std::vector<TaskId>> tasks;   ///< by rank and instruction
-  std::vector<std::vector<Bytes>> scratch;  ///< by rank, as the cost model says
-  double most_ns = 0;                       ///< no step takes longer, however transfers share links
+  std::vector<std::vector<Bytes>> scratch;  ///< by rank, from the cost model
+  double most_ns = 0;  ///< bound of a step's time, however transfers share links
 };
 
 /// Prices a program and lays it out. The n-th collective of a group on one member is the n-th on
-/// all; the n-th send from one rank to another is its n-th receive. An exchange has flows only
-/// where some of its links is used by one that can be under way at the same time, which is one
-/// without a lane in common; else it takes as long as alone, as all do of a program with one group
-/// and no sends. `program` verifies, save that partners may be missing, which is a deadlock.
-/// Where devices stand for others, an exchange among such takes of each link what those of all do.
-/// Errors: of the cost model; a time, a flow or a link that is not possible (code simulate.cost);
-/// devices that do not exchange as those that stand for them (simulate.unlike).
+/// all; the n-th send between two ranks is the n-th receive. An exchange has flows only where
+/// another exchange without a common lane uses one of its links; else it takes its isolated time,
+/// as all do in a program with one group and no sends. `program` must verify, except that partners
+/// may be missing, which is a deadlock. Where devices stand for others, an exchange loads each link
+/// for all of them.
+/// Errors: of the cost model; an impossible time, flow or link (code simulate.cost); devices that
+/// exchange differently than their stand-ins (simulate.unlike).
 Result<ProgramTasks> lay_out_program(const program::Program& program, const cost::CostModel& cost,
                                      const StandIns* stand_ins = nullptr);
 
-/// Compute lane or transfer lane of a rank.
 inline LaneId lane_of(std::size_t rank, Lane lane) {
   return LaneId(static_cast<std::int64_t>(2 * rank + static_cast<std::size_t>(lane)));
 }
 
-/// Several steps of a program: task t of step k is k * tasks() + t. A device begins a step when it
+/// Repeats a program's step: task t of step k is k * tasks() + t. A device begins a step when it
 /// has finished the one before; it may be ahead of others.
 TaskGraph repeat_steps(const ProgramTasks& step, int steps);
-/// Are so many steps, each `factor` times as long at most, few enough to be one graph, and do they
-/// take at most 2^60 ns? (usage, code simulate.size)
+/// Checks that steps, each at most `factor` as long, fit in a graph and 2^60 ns (simulate.size).
 Result<void> check_steps(const ProgramTasks& step, int steps, double factor = 1);
 
-/// A deadlock of the program's tasks, also of several steps of them, in the program's words (code
-/// simulate.deadlock).
+/// Describes a deadlock of one or several steps, in the program's names (simulate.deadlock).
 Error deadlock_error(const program::Program& program, const ProgramTasks& tasks,
                      const Deadlock& deadlock);
 

@@ -10,7 +10,7 @@
 namespace motley::simulate {
 namespace {
 
-/// A place for a new item: a freed one, or one more.
+/// Returns a place for a new item: a freed one, or a new one.
 template <typename Item>
 std::int32_t take_place(std::vector<Item>& items, std::vector<std::int32_t>& free) {
   if (free.empty()) {
@@ -73,8 +73,7 @@ tl::expected<Resimulation, Deadlock> Resimulation::start(const TaskGraph& graph)
   return made;
 }
 
-/// Slots by begin; those that begin together are then put right by their edges. Every other slot is
-/// left empty for tasks to come.
+/// Assigns slots by begin and sorts ties by their edges. Every other slot stays free.
 void Resimulation::set_order(const TaskTimes& times) {
   std::vector<std::int32_t> order;
   for (std::size_t t = 0; t < tasks_.size(); ++t)
@@ -95,7 +94,7 @@ void Resimulation::set_order(const TaskTimes& times) {
   MOTLEY_CHECK(has_order);
 }
 
-/// Puts a new task behind another one (none: first), moving tasks up to the next empty slot.
+/// Puts a new task behind another (none: first), moving tasks up to the next empty slot.
 void Resimulation::give_slot(std::int32_t task, std::int32_t after) {
   const std::int32_t slot = after == kNone ? 0 : tasks_[at(after)].slot + 1;
   std::int32_t empty = slot;
@@ -250,7 +249,7 @@ void Resimulation::remove(TaskId id) {
 
 // ---- update
 
-/// Sorts the stretches of the order that new edges contradict; false if they close a cycle.
+/// Sorts the ranges of the order that new edges contradict; false if they close a cycle.
 bool Resimulation::sort_stretches() {
   std::vector<std::pair<std::int32_t, std::int32_t>> stretches;
   for (const auto& [first, then] : edges_) {
@@ -268,9 +267,8 @@ bool Resimulation::sort_stretches() {
   return true;
 }
 
-/// Depth first, from each task to what comes before it within the stretch; in the order as it is,
-/// so that what need not move stays. A task met again while what comes before it is being put down
-/// is on a cycle.
+/// Sorts depth first, from each task to its predecessors in the range, in the present order, so
+/// that few tasks move. A task met again while its predecessors are visited is on a cycle.
 bool Resimulation::sort_stretch(std::int32_t low, std::int32_t high) {
   visits_ += 2;
   const std::int64_t open = visits_ - 1, done = visits_;
@@ -341,8 +339,7 @@ void Resimulation::propagate() {
     }
 }
 
-/// No time before this one changes: a task that was edited begins at its old begin or when what it
-/// waits for now, so far as that was not edited too, has ended.
+/// Returns the earliest change: an edited task's old begin, or its unedited predecessors' end.
 Nanoseconds Resimulation::first_effect() const {
   Nanoseconds first = dropped_flows_;
   const auto is_marked = [&](std::int32_t task) {

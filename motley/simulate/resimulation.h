@@ -9,21 +9,20 @@
 
 namespace motley::simulate {
 
-/// A task graph that has been run and may be changed: after any number of edits, `update` works out
-/// again only what they can reach, and goes no further where times come out as before. Times are
-/// equal, to the nanosecond, to those of find_times(graph()).
+/// A task graph that has run and may be edited. After any edits, `update` recomputes only what they
+/// can reach and stops where times are unchanged. Times equal those of find_times(graph()) to the
+/// nanosecond.
 ///
-/// Idea: tasks are kept in an order in which each comes after all it waits for (as they began). An
-/// edit marks the tasks it touches; marked tasks are looked at in that order, and one whose end
-/// changes marks what comes after it. Where edits contradict the order, the stretch between the
-/// two ends of the contradiction is sorted anew. Cost of an update: the tasks looked at, plus
-/// those of such stretches.
+/// Idea: tasks are kept in an order in which each follows all it waits for (their begins). An edit
+/// marks the tasks it touches. Marked tasks are recomputed in that order; one whose end changes
+/// marks its successors. Where edits contradict the order, the range between the two ends of the
+/// contradiction is sorted anew. Cost of an update: the recomputed tasks and those of such ranges.
 ///
-/// Transfers on shared links change each other's rates from afar. A graph that has any is run again
-/// from the last time before the first edit's effect at which no transfer was under way; one whose
-/// lanes slow each other, as a whole.
+/// Transfers on shared links change each other's rates from afar. A graph with any is run again
+/// from the last time before the first edit's effect with no transfer in flight; a graph whose
+/// lanes slow each other is run again as a whole.
 ///
-/// Example: task 7 goes from lane 0 to the end of lane 2, where it takes 80 ns.
+/// Example: task 7 moves from lane 0 to the end of lane 2, where it takes 80 ns.
 ///
 ///     auto simulation = Resimulation::start(graph);
 ///     simulation->move(TaskId(7), LaneId(0), LaneId(2));
@@ -36,30 +35,29 @@ class Resimulation {
 
   // ---- edits; tasks named must be in the graph, `before` in the lane named (none: at its end)
 
-  /// Of a task without flows.
+  /// Requires a task without flows.
   void set_duration(TaskId task, Nanoseconds duration);
   void move(TaskId task, LaneId from, LaneId to, TaskId before = {});
-  /// A new task; numbers of removed ones are used again.
+  /// Inserts a new task; numbers of removed tasks are reused.
   TaskId insert(LaneId lane, TaskId before, Nanoseconds duration);
-  /// The task is in this lane too; it must not be there yet.
+  /// Adds the task to a further lane, which must not hold it yet.
   void join(TaskId task, LaneId lane, TaskId before = {});
-  /// Takes a task out of its lanes; nothing waits for it or through it any more.
+  /// Takes a task out of its lanes and out of all dependencies.
   void remove(TaskId task);
   void depend(TaskId task, TaskId on);
-  /// Takes back one depend, or a dependency of the graph; it must be there.
+  /// Takes back one depend, or a dependency of the graph, which must exist.
   void release(TaskId task, TaskId on);
 
-  /// Brings the times up to date. After a deadlock the times are those of before; edits that end it
-  /// may follow.
+  /// Updates the times. After a deadlock the times are the old ones; edits that end it may follow.
   tl::expected<void, Deadlock> update();
 
   Nanoseconds begin(TaskId task) const { return tasks_[task.index()].begin; }
   Nanoseconds end(TaskId task) const { return tasks_[task.index()].end; }
-  /// When the last task of all ends.
+  /// Returns when the last task ends.
   Nanoseconds end() const { return end_; }
-  /// Tasks that the last update looked at.
+  /// Returns the number of tasks that the last update recomputed.
   std::size_t looked_at() const { return looked_at_; }
-  /// The graph as it is now; removed tasks are in no lane.
+  /// Returns the present graph; removed tasks are in no lane.
   TaskGraph graph() const;
 
  private:
@@ -112,7 +110,7 @@ class Resimulation {
   std::vector<Lane> lanes_;
   std::vector<std::int32_t> free_tasks_, free_seats_, free_dependencies_;
   std::vector<std::int32_t> task_at_;  // by slot; none: empty
-  std::vector<std::uint64_t> marks_;   // a bit a slot
+  std::vector<std::uint64_t> marks_;   // one bit per slot
   std::size_t marked_ = 0;
   std::vector<std::pair<std::int32_t, std::int32_t>> edges_;  // new since the last update
   std::vector<std::int32_t> stack_, sorted_, slots_;          // of sort_stretch
@@ -120,7 +118,7 @@ class Resimulation {
   std::vector<cost::Transfer> transfers_;
   std::vector<double> capacities_;
   std::vector<TaskGraph::Interference> interference_;
-  Nanoseconds dropped_flows_ = INT64_MAX;  // the first begin of removed transfers with flows
+  Nanoseconds dropped_flows_ = INT64_MAX;  // first begin of removed transfers with flows
   Nanoseconds end_ = 0;
   std::size_t looked_at_ = 0;
 };

@@ -23,7 +23,7 @@ TaskGraph two_lanes() {
 TEST(Resimulation, LooksOnlyAtWhatAChangeReaches) {
   Resimulation simulation = *Resimulation::start(two_lanes());
   EXPECT_EQ(simulation.end(), 30);
-  // T1 takes 15: ends at 25. T2 25..35, T5 25..35. T0, T3 and T4 are not looked at.
+  // T1 takes 15: ends at 25. T2 25..35, T5 25..35. T0, T3 and T4 are not recomputed.
   simulation.set_duration(TaskId(1), 15);
   ASSERT_TRUE(simulation.update());
   EXPECT_EQ(simulation.end(TaskId(2)), 35);
@@ -33,7 +33,7 @@ TEST(Resimulation, LooksOnlyAtWhatAChangeReaches) {
 
 TEST(Resimulation, StopsWhereTimesComeOutAsBefore) {
   Resimulation simulation = *Resimulation::start(two_lanes());
-  // T4 takes 5: T5 still waits for T1 until 20, so nothing after T5 would be looked at.
+  // T4 takes 5: T5 still waits for T1 until 20, so nothing after T5 is recomputed.
   simulation.set_duration(TaskId(4), 5);
   ASSERT_TRUE(simulation.update());
   EXPECT_EQ(simulation.end(TaskId(4)), 15);
@@ -45,8 +45,7 @@ TEST(Resimulation, StopsWhereTimesComeOutAsBefore) {
 
 TEST(Resimulation, MovesTasksBetweenLanes) {
   Resimulation simulation = *Resimulation::start(two_lanes());
-  // T1 goes before T4 into lane 1 and takes 20 there: lane 0 ends at 20, lane 1: T3 0..10, T1
-  // 10..30, T4 30..40, T5 40..50.
+  // Lane 0 ends at 20; lane 1: T3 0..10, T1 10..30, T4 30..40, T5 40..50.
   simulation.move(TaskId(1), LaneId(0), LaneId(1), TaskId(4));
   simulation.set_duration(TaskId(1), 20);
   ASSERT_TRUE(simulation.update());
@@ -54,7 +53,6 @@ TEST(Resimulation, MovesTasksBetweenLanes) {
   EXPECT_EQ(simulation.begin(TaskId(1)), 10);
   EXPECT_EQ(simulation.end(TaskId(5)), 50);
   EXPECT_EQ(simulation.end(), 50);
-  // And back.
   simulation.move(TaskId(1), LaneId(1), LaneId(0), TaskId(2));
   simulation.set_duration(TaskId(1), 10);
   ASSERT_TRUE(simulation.update());
@@ -63,8 +61,7 @@ TEST(Resimulation, MovesTasksBetweenLanes) {
 
 TEST(Resimulation, InsertsATransferBetweenLanes) {
   Resimulation simulation = *Resimulation::start(two_lanes());
-  // A transfer of 7 ns after T0 occupies both lanes, before T1 and before T4, where T3 is over too:
-  // 10..17. T1, T4 17..27, T2, T5 27..37.
+  // After T0 and T3, 7 ns on both lanes: 10..17. T1, T4 17..27, T2, T5 27..37.
   const TaskId transfer = simulation.insert(LaneId(0), TaskId(1), 7);
   simulation.join(transfer, LaneId(1), TaskId(4));
   ASSERT_TRUE(simulation.update());
@@ -92,8 +89,7 @@ TEST(Resimulation, SaysWhoWaitsForWhomAndGoesOnWhenThatIsOver) {
 }
 
 TEST(Resimulation, RunsAgainAsAWholeWhereTransfersShareLinks) {
-  // Two flows of 100 bytes over a link of 1e9 B/s, both from 0: 200. From 0 and from 50: 150 and
-  // 200 (task_graph_test.cc).
+  // Two flows of 100 bytes at 1e9 B/s: 200 if both begin at 0, else 150 and 200.
   TaskGraphBuilder builder;
   builder.set_links({1e9});
   const TransferId flow = builder.add_transfer({{{Seconds(), {{100, {{0, 1.0}}, 0}}}}});
@@ -108,7 +104,7 @@ TEST(Resimulation, RunsAgainAsAWholeWhereTransfersShareLinks) {
   EXPECT_EQ(simulation.end(second), 200);
 }
 
-/// Changes a graph at random, also in ways that deadlock.
+/// Edits a graph at random, also into deadlocks.
 class Editor {
  public:
   Editor(std::uint64_t seed, const TaskGraph& graph) : random_(seed), lanes_(graph.lanes()) {
@@ -148,7 +144,7 @@ class Editor {
   TaskId draw_task() { return alive_[random_.below(alive_.size())]; }
   Nanoseconds draw_duration() { return static_cast<Nanoseconds>(random_.below(100)); }
 
-  /// A task of the lane, or none.
+  /// Returns a task of the lane, or none.
   TaskId draw_place(const TaskGraph& graph, std::size_t lane) {
     const auto tasks = graph.tasks_of(lane);
     const std::size_t place = random_.below(tasks.size() + 1);
@@ -187,8 +183,8 @@ class Editor {
   std::vector<TaskId> alive_;
 };
 
-/// Edits a graph, updates, and compares with a run of the whole, 20 times; begins anew when edits
-/// have not ended a deadlock for a while. The updates that did not deadlock.
+/// Edits a graph, updates, and compares with a full run, 20 times; starts over when a deadlock
+/// persists. Returns the number of updates without deadlock.
 int compare_with_full_runs(std::uint64_t seed, const TaskGraph& graph) {
   Resimulation simulation = *Resimulation::start(graph);
   Editor editor(seed, graph);
@@ -241,7 +237,7 @@ RC_GTEST_PROP(Resimulation, EqualsAFullRunWhereLanesSlowEachOther, ()) {
 }
 
 TEST(Resimulation, WithSharedLinksKeepsWhatEndedBeforeTheFirstEffect) {
-  // Transfers 0..100 and 100..200, a task 200..210 that is made longer: only that is run again.
+  // Transfers 0..100 and 100..200, a task 200..210 that gets longer: only that is run again.
   TaskGraphBuilder builder;
   builder.set_links({1e9});
   const TransferId flow = builder.add_transfer({{{Seconds(), {{100, {{0, 1.0}}, 0}}}}});

@@ -13,7 +13,7 @@ namespace {
 
 using program::Instruction;
 
-/// Collects what a run of some steps of a program gave, device by device.
+/// Builds the trace of a run of some steps, device by device.
 class TraceMaker {
  public:
   /// `peaks`: of memory, by rank.
@@ -39,7 +39,7 @@ class TraceMaker {
   }
 
  private:
-  /// Reads the device's program once: names, and which instructions are in which lane.
+  /// Reads the device's program once: names, and the instructions of each lane.
   void add_names(const program::DeviceProgram& device) {
     names_.add_device();
     for (auto& lane : lanes_) lane.clear();
@@ -68,7 +68,7 @@ class TraceMaker {
             {static_cast<int>(rank), lane, step, instruction, times_.begins[task], end, moved});
         step_end = std::max(step_end, end);
       }
-      // Strands are in the order of their instructions, the peer lane is not.
+      // Strands are in instruction order; the peer lane is not.
       if (lane == Lane::kPeer)
         std::stable_sort(
             trace_.intervals.end() -
@@ -78,7 +78,7 @@ class TraceMaker {
     }
   }
 
-  /// A step of a device ends with the last of its instructions, and the next one begins.
+  /// Adds step marks: a step ends with the device's last instruction, and the next begins.
   void add_marks(std::size_t rank) {
     const std::int64_t peak = peaks_[rank].value;
     Nanoseconds begin = 0;

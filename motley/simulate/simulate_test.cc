@@ -30,8 +30,8 @@ std::string golden(const std::string& name) {
 // Latency 10 ns and 50 bytes: the sum takes 60 ns.
 //   a: f 0..100, g 100..180;  b: f 0..130, g 130..150
 //   the sum begins when b, the slower one, has its part: 130..190 on both
-//   h waits for it on both: 190..200. So the sum hides behind 50 ns of a's g and 20 ns of b's.
-// The second step is the first one 200 ns later. Memory of a: %0 and %1 are never freed, 50 + 8.
+// h waits for it on both: 190..200. The sum hides behind 50 ns of a's g and 20 ns of b's.
+// The second step is the first, 200 ns later. Memory of a: %0 and %1 are never freed, 50 + 8.
 TEST(Simulate, ALongTransferOverlapsCompute) {
   const auto program =
       program::parse_program(golden("two_devices.program.txt"), "two_devices.program.txt");
@@ -40,7 +40,7 @@ TEST(Simulate, ALongTransferOverlapsCompute) {
   ASSERT_TRUE(trace) << trace.error().message;
   EXPECT_EQ(trace::print_trace(*trace), golden("two_devices.trace.txt"));
   EXPECT_DOUBLE_EQ(trace::median_step(*trace).value, 200e-9);
-  // a: 60 - 50 = 10, b: 60 - 20 = 40 of the sum lie beside no compute: 25 on average.
+  // a: 60 - 50 = 10, b: 60 - 20 = 40 of the sum are exposed: 25 on average.
   EXPECT_DOUBLE_EQ(trace::exposed_communication(*trace).value, 25e-9);
 }
 
@@ -67,7 +67,7 @@ TEST(Simulate, TransfersRunInOrderAndDoNotHoldUpCompute) {
 }
 
 TEST(Simulate, AFastDeviceMayBeAStepAhead) {
-  // No exchange: a takes 10 a step, b 100. Three steps end at 30 and 300.
+  // No exchange: a takes 10 per step, b 100. Three steps end at 30 and 300.
   const auto trace = simulate(parse("device \"a:0\" samples 4 first 0\n"
                                     "compute ^0: aten::f() \"10\"\n"
                                     "device \"b:0\" samples 4 first 4\n"
@@ -113,8 +113,8 @@ TEST(Simulate, ACollectiveWaitsForTheSlowestWhereverItStands) {
 }
 
 TEST(Simulate, UnevenCollectivesTakeTheirLargestPart) {
-  // 10 ns, and a nanosecond a byte. ^1 gathers 3 and 5 bytes: 10 + 2 * 5 = 20 from 0 on. ^2: a
-  // holds 5 before and 1 after, b 3 and 7, the most of all: 10 + 7 = 17 ns, 20..37.
+  // 10 ns, and a nanosecond per byte. ^1 gathers 3 and 5 bytes: 10 + 2 * 5 = 20 from 0 on. ^2: a
+  // holds 5 before and 1 after, b 3 and 7, the maximum: 10 + 7 = 17 ns, 20..37.
   const std::string buffers =
       "buffer %0: temporary u8[3]\nbuffer %1: temporary u8[5]\nbuffer %2: temporary u8[8]\n"
       "buffer %3: temporary u8[1]\nbuffer %4: temporary u8[7]\ncompute ^0: %0, %1 = aten::f()\n";
@@ -140,8 +140,7 @@ TEST(Simulate, ADeviceWithoutInstructionsIsIdle) {
   EXPECT_EQ(trace->steps, (std::vector<trace::StepMark>{{0, 0, 0, 0, 0}, {0, 1, 0, 0, 0}}));
 }
 
-// Two groups of the same devices, entered in different orders. The program verifies, for each group
-// by itself is in order.
+// Two groups of the same devices, entered in different orders: each is in order and verifies.
 const char* const kCrossed =
     "group 0: 0 1\n"
     "group 1: 0 1\n"
@@ -180,7 +179,7 @@ TEST(Simulate, ADeadlockMayEndAtADeviceThatHasFinished) {
             "left; all members must reach their collectives in one order");
 }
 
-/// Two devices with a buffer of 20 bytes each; a sends to b and b to a as the lines say.
+/// Two devices with a buffer of 20 bytes each; a sends to b and b to a as the lines give.
 program::Program exchanging(const std::string& a, const std::string& b) {
   return parse(
       "device \"a:0\" samples 4 first 0\nbuffer %0: state u8[20] \"s\"\n"
@@ -192,7 +191,7 @@ program::Program exchanging(const std::string& a, const std::string& b) {
 }
 
 TEST(Simulate, ASendAndItsReceiveAreOneTransfer) {
-  // a computes 0..5 and sends, b is in f until 50 before it can receive: 50..80 (10 + 20 bytes) on
+  // a computes 0..5 and sends; b is in f until 50 before it can receive: 50..80 (10 + 20 bytes) on
   // both; g of b 80..87. In step 1 a is ready at 85, b at 137: 137..167, 174.
   const auto trace = simulate(exchanging("compute ^0: aten::f() \"5\"\n"
                                          "peer ^1: motley::send(%0, 1) wait ^0\n",
@@ -238,7 +237,7 @@ TEST(Simulate, ReceivesThatWaitForEachOtherAreADeadlock) {
             "deadlock: the strand from a:0 to b:0 waits in ^1 motley::send for the strand from b:0 "
             "to a:0, which waits in ^1 motley::send for the strand from a:0 to b:0; a send ends "
             "together with its receive");
-  // A device that computes what it needs a strand for.
+  // A device computes what it needs a strand for.
   EXPECT_EQ(
       simulate(exchanging("peer ^0: %1 = motley::receive(1)\ncompute ^1: aten::f(%1) wait ^0\n"
                           "peer ^2: motley::send(%0, 1) wait ^1\n",
@@ -261,7 +260,7 @@ TEST(Simulate, ASendWithoutAReceiveIsADeadlock) {
             "send ends together with its receive");
 }
 
-/// Sums are flows of twice their bytes over the one link, which is of 1e9 B/s; sends over none.
+/// Sums are flows of twice their bytes over the one link, of 1e9 B/s; sends use none.
 class LinkCost : public LabelCost {
  public:
   explicit LinkCost(double capacity = 1e9) : LabelCost(10), capacity_(capacity) {}
@@ -278,9 +277,9 @@ class LinkCost : public LabelCost {
 };
 
 TEST(Simulate, CollectivesThatShareALinkSlowEachOther) {
-  // Groups {a} and {b} sum 20 bytes each, 40 of the link: alone 10 + 40 = 50. a from 0, b from 30:
-  // a's flow is alone from 10 to 40 and has 10 left of 40, b's starts at 40: half the rate each, a
-  // ends at 60. b has 30 left then: 90. A group of its own link would end at 80.
+  // Groups {a} and {b} sum 20 bytes each, 40 on the link: alone 10 + 40 = 50. a from 0, b from 30:
+  // a's flow is alone from 10 to 40 and has 10 left of 40 when b's starts: half the rate each, a
+  // ends at 60. b then has 30 left: 90. With a link of its own b would end at 80.
   const auto trace =
       simulate(parse("group 0: 0\ngroup 1: 1\n"
                      "device \"a:0\" samples 4 first 0\nbuffer %0: state u8[20] \"s\"\n"
@@ -306,7 +305,6 @@ TEST(Simulate, CollectivesOfOneGroupInBothLanesSlowEachOther) {
   EXPECT_EQ(trace->steps, (std::vector<trace::StepMark>{{0, 0, 0, 90, 40}}));
 }
 
-/// Every transfer is one flow.
 class FlowCost : public LabelCost {
  public:
   explicit FlowCost(cost::Flow flow) : LabelCost(10), flow_(std::move(flow)) {}
@@ -336,7 +334,6 @@ TEST(Simulate, RefusesFlowsThatAreNone) {
             "motley::send: found a flow of -1 bytes at up to 0 B/s, wanted neither below 0");
 }
 
-/// Communication slows one device.
 class SlowedCost : public LabelCost {
  public:
   explicit SlowedCost(double factor) : LabelCost(10), factor_(factor) {}
@@ -350,10 +347,10 @@ class SlowedCost : public LabelCost {
   double factor_;
 };
 
-// As ALongTransferOverlapsCompute, but a computes at half speed during the sum, 130..190: of g's 80
-// 30 are done by 130 and 60 by 190, so it ends at 210 and h at 220. b's g still ends at 150 and its
-// h at 200, so that its second f ends at 330. That of a, from 220 on, ends at 320, and g has done
-// 10 of 80 when the sum begins: 330..390. Then 40, and the rest by 430; h by 440.
+// As ALongTransferOverlapsCompute, but a computes at half speed during the sum, 130..190: of g's
+// 80, 30 are done by 130 and 60 by 190, so it ends at 210 and h at 220. b's g still ends at 150,
+// its h at 200 and its second f at 330. a's second f runs 220..320, and g has done 10 of 80 when
+// the sum begins: 330..390. Then 40, and the rest by 430; h by 440.
 TEST(Simulate, ComputeStretchedByCommunicationIsCompute) {
   const auto program =
       program::parse_program(golden("two_devices.program.txt"), "two_devices.program.txt");
@@ -414,7 +411,7 @@ TEST(Simulate, PassesOnWhatTheCostModelLacks) {
   EXPECT_EQ(simulate(parse(kCrossed), FailingCost()).error().message, "motley::all_reduce a:0 b:0");
 }
 
-/// A drawn program whose compute instructions take drawn times.
+/// Draws a program whose compute instructions take drawn times.
 program::Program draw_program(std::uint64_t seed) {
   program::Program program = testing::ProgramGenerator(seed).draw(40);
   SplitMix64 random(seed);

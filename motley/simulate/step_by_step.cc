@@ -9,7 +9,7 @@
 namespace motley::simulate {
 namespace {
 
-/// Later than any step may begin: the sum with what it takes fits.
+/// Last begin of a step: its sum with any step's time fits.
 constexpr Nanoseconds kLastBegin = Nanoseconds{1} << 60;
 
 }  // namespace

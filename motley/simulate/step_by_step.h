@@ -14,10 +14,9 @@
 
 namespace motley::simulate {
 
-/// Runs a program one step at a time, each as conditions have it at that time: for trainings whose
-/// program changes on the way. All devices begin a step at once, as one that begins another program
-/// does. A draw depends on seed, device, step and attempt only, not on what else the program has:
-/// two programs that give a device the same instructions meet the same luck.
+/// Runs a program one step at a time under the conditions of that time, for trainings whose program
+/// changes. All devices begin a step at once, as after a change. A draw depends only on seed,
+/// device, step and attempt: identical instructions of two programs get identical draws.
 ///
 ///   auto steps = StepByStep::make(program, cost, conditions);
 ///   const auto first = steps->run({.step = 0}, 0);
@@ -25,23 +24,22 @@ namespace motley::simulate {
 ///
 class StepByStep {
  public:
-  /// Errors: as simulate; times that are not possible under these conditions (simulate.size). The
-  /// conditions are those of check_conditions (drawn_times.h), and outlive it.
+  /// Errors: as simulate; impossible times under these conditions (simulate.size). Requires that
+  /// the conditions pass check_conditions (drawn_times.h) and outlive it.
   static Result<StepByStep> make(std::shared_ptr<const program::Program> program,
                                  const cost::CostModel& cost, const Conditions& conditions);
 
   struct Which {
     std::int64_t step = 0;
-    std::int64_t attempt = 0;  ///< how often it was begun before
+    std::int64_t attempt = 0;  ///< earlier attempts
   };
-  /// A step that was run.
   struct Times {
     Nanoseconds end = 0;  ///< when the last device has finished
-    /// Seconds of each instruction, by rank: an exchange takes from when all are there.
+    /// Seconds of each instruction, by rank; of an exchange since all its members arrived.
     std::vector<std::vector<double>> took;
   };
-  /// Linear in instructions; a step without jitter whose devices are as slow throughout as in an
-  /// earlier one is not worked out again. A deadlock is an error.
+  /// Runs a step. Linear in instructions; a step without jitter whose devices are constantly as
+  /// slow as in an earlier one is taken from there. A deadlock is an error.
   Result<Times> run(const Which& which, Nanoseconds begin);
 
   const program::Program& program() const { return *program_; }
@@ -50,7 +48,7 @@ class StepByStep {
   StepByStep(std::shared_ptr<const program::Program> program, ProgramTasks tasks,
              const Conditions& conditions);
   Result<Times> run_anew(const Which& which, Nanoseconds begin);
-  /// The factor of each device then, and until when they stay so.
+  /// The factor of each device at a time, and until when all stay constant.
   struct Slowness {
     std::vector<double> factors;
     Nanoseconds until = 0;

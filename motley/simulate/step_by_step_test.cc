@@ -12,7 +12,7 @@ namespace {
 using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 
-/// Each device computes for so many milliseconds, then all meet in a sum of 1 ms.
+/// Each device computes for its milliseconds, then all meet in a sum of 1 ms.
 std::shared_ptr<const program::Program> program_of(const std::vector<std::string>& devices,
                                                    const std::vector<int>& milliseconds) {
   std::string group = "group 0:", text;
@@ -44,22 +44,21 @@ TEST(StepByStep, AStepTakesWhatItsSlowestDeviceDoes) {
   const auto first = steps.run({.step = 0}, 0).value();
   EXPECT_EQ(first.end, 6 * kMilli);  // 5 ms, and the sum
   EXPECT_THAT(first.took[0], ElementsAre(DoubleEq(0.003), DoubleEq(0.001)));
-  // One that is known begins later and is the same.
+  // A known step begins later and is the same.
   const auto second = steps.run({.step = 1}, 100 * kMilli).value();
   EXPECT_EQ(second.end, 106 * kMilli);
   EXPECT_EQ(second.took, first.took);
 }
 
-// a is three times as slow from 10 ms to 18 ms: 9 ms of 3, so that a step takes 10 ms. From 4 ms on
-// the slow-down begins at the step's end, and it takes 6 ms. From 16 ms on, 2 ms do 2/3 ms of work,
-// and the rest is as b's: 2 + 7/3 < 5.
+// 3 ms take 9 from 10 ms to 18 ms: 10 ms in all. From 4 ms on, the slow-down begins at the step's
+// end: 6 ms. From 16 ms on, 2 ms do 2/3 ms of work; the rest takes less than b: 2 + 7/3 < 5.
 TEST(StepByStep, SlowDownsCountByTime) {
   Conditions conditions;
   conditions.slow_downs = {{"a", Seconds(0.010), Seconds(0.018), 3}};
   StepByStep steps = make(conditions);
   EXPECT_EQ(steps.run({.step = 0}, 4 * kMilli)->end, 10 * kMilli);
   EXPECT_EQ(steps.run({.step = 1}, 16 * kMilli)->end, 22 * kMilli);
-  // From 10 ms on: 8 ms do 8/3 ms of 3, the rest 1/3 ms.
+  // From 10 ms on: 8 ms do 8/3 of 3 ms; the rest takes 1/3 ms.
   EXPECT_EQ(steps.run({.step = 2}, 10 * kMilli)->end, 10 * kMilli + 8'333'333 + kMilli);
   EXPECT_EQ(steps.run({.step = 3}, 18 * kMilli)->end, 24 * kMilli);
   conditions.slow_downs[0].until = Seconds(1);
@@ -81,8 +80,8 @@ TEST(StepByStep, ADrawDependsOnDeviceStepAndAttempt) {
   EXPECT_EQ(b_took(steps, {.step = 0}, 1), first);
   EXPECT_NE(b_took(steps, {.step = 1}, 1), first);
   EXPECT_NE(b_took(steps, {.step = 0, .attempt = 1}, 1), first);
-  EXPECT_EQ(steps.run({.step = 0}, 0)->took[0][0], 0.003);  // a has none
-  // As rank 0 of another program it meets the same.
+  EXPECT_EQ(steps.run({.step = 0}, 0)->took[0][0], 0.003);  // a has no jitter
+  // As rank 0 of another program it gets the same draw.
   StepByStep other = make(conditions, {"b", "c"}, {5, 1});
   EXPECT_EQ(b_took(other, {.step = 0}, 0), first);
   conditions.seed = 6;

@@ -7,7 +7,6 @@
 namespace motley::simulate {
 namespace {
 
-/// The first piece that begins after a time.
 auto piece_after(const std::vector<Stretch>& pieces, Nanoseconds now) {
   return std::upper_bound(pieces.begin(), pieces.end(), now,
                           [](Nanoseconds time, const Stretch& piece) { return time < piece.from; });

@@ -103,14 +103,13 @@ Nanoseconds delay_of(const cost::TransferPhase& phase) {
 
 namespace {
 
-/// What the first tasks of a copy wait for at the end of the copy before: those of a device with
-/// several lanes wait for the last tasks of its other lanes.
+/// What a copy's first tasks wait for: the last tasks of the device's other lanes before.
 struct Boundary {
   std::vector<std::int32_t> begin, on;  // by task
 };
 
 Boundary find_boundary(const TaskGraph& graph, std::span<const LaneOwners> owners) {
-  std::vector<std::vector<std::size_t>> lanes;  // by unit: those that are not empty
+  std::vector<std::vector<std::size_t>> lanes;  // by unit: its lanes that are not empty
   for (std::size_t lane = 0; lane < graph.lanes(); ++lane) {
     if (graph.tasks_of(lane).empty()) continue;
     for (const std::int32_t unit : {owners[lane].first, owners[lane].second}) {

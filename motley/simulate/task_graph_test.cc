@@ -11,7 +11,6 @@ namespace {
 
 using Ends = std::vector<Nanoseconds>;
 
-/// A transfer of one flow over one link.
 cost::Transfer over(std::int32_t link, double bytes, double delay_s = 0) {
   return {{{Seconds(delay_s), {{bytes, {{link, 1.0}}, 0}}}}};
 }
@@ -32,8 +31,8 @@ TEST(TaskGraph, FollowsTheExampleOfTheHeader) {
   EXPECT_EQ(times->end, 200);
 }
 
-// A server that takes pushes one after the other: workers compute for 10, 20 and 30 ns, each push
-// takes 15 ns of the server. 10..25, 25..40, 40..55; each worker goes on when its push is over.
+// A server takes pushes one after the other: workers compute for 10, 20 and 30 ns; each push takes
+// 15 ns of the server. 10..25, 25..40, 40..55; each worker continues when its push is over.
 TEST(TaskGraph, AServerIsALaneThatWorkersQueueAt) {
   TaskGraphBuilder builder;
   const LaneId server = builder.add_lane();
@@ -46,7 +45,6 @@ TEST(TaskGraph, AServerIsALaneThatWorkersQueueAt) {
   EXPECT_EQ(find_times(std::move(builder).build())->ends, (Ends{10, 25, 20, 40, 30, 55}));
 }
 
-// GPipe of 2 stages and 3 micro-batches, 10 ns a stage, nothing for the wire: stage 1 runs 10..40.
 // (micro-batches + stages - 1) x 10 = 40.
 TEST(TaskGraph, APipelineFillsAndDrains) {
   TaskGraphBuilder builder;
@@ -67,9 +65,9 @@ TEST(TaskGraph, NothingBeginsBeforeTheStart) {
   EXPECT_EQ(find_times(TaskGraphBuilder().build(), {.start = 7})->end, 7);
 }
 
-// Two transfers of 100 bytes over one link of 1e9 B/s, from 0 and from 50 ns: alone until 50 (50
-// bytes left), then half the rate each: the first ends at 150. The second has moved 50 by then and
-// has 50 left at the full rate: 200. Over two links each would take 100.
+// Two transfers of 100 bytes over one link of 1e9 B/s, from 0 and 50 ns: alone until 50 (50 bytes
+// left), then half the rate each: the first ends at 150. The second has moved 50 by then and has 50
+// left at the full rate: 200. Over two links each would take 100.
 TEST(TaskGraph, TransfersShareALink) {
   const auto ends_with = [](std::int32_t second_link) {
     TaskGraphBuilder builder;
@@ -86,7 +84,7 @@ TEST(TaskGraph, TransfersShareALink) {
 }
 
 // Two phases: 20 ns of delay and 30 bytes at 1 B/ns, then 10 ns of delay and two flows of 40 bytes
-// that halve the rate: 20 + 30 + 10 + 80 = 140. A third phase of delay only: 145.
+// at half the rate: 20 + 30 + 10 + 80 = 140. A third phase of only delay: 145.
 TEST(TaskGraph, PhasesOfATransferFollowEachOther) {
   cost::Transfer transfer = over(0, 30, 20e-9);
   transfer.phases.push_back({Seconds(10e-9), {{40, {{0, 1.0}}, 0}, {40, {{0, 1.0}}, 0}}});
@@ -100,7 +98,7 @@ TEST(TaskGraph, PhasesOfATransferFollowEachOther) {
 }
 
 // At factor 2 from 30 to 50: work of 40 from 0: 30 done by 30, 10 more take 20: ends at 50. Work of
-// 45: the last 5 at factor 1: 55. What is in two lanes is not slowed: 55..65.
+// 45: the last 5 at factor 1: 55. A task in two lanes is not slowed: 55..65.
 TEST(TaskGraph, ALanesPaceStretchesItsOwnTasks) {
   const auto ends_of = [](Nanoseconds work) {
     TaskGraphBuilder builder;
@@ -154,7 +152,7 @@ TEST(TaskGraph, ATaskThatDependsOnItselfWaitsForItself) {
             "deadlock: L0 waits in T0 for L0");
 }
 
-/// The times by their definition: raised until nothing changes.
+/// Finds the times by definition: raises them until nothing changes.
 TaskTimes find_slowly(const TaskGraph& graph) {
   TaskTimes times{Ends(graph.tasks(), 0), graph.durations, 0};
   bool changes = true;
@@ -186,7 +184,7 @@ RC_GTEST_PROP(TaskGraph, TimesAreTheLeastThatKeepTheRules, ()) {
 }
 
 RC_GTEST_PROP(TaskGraph, FixedTransfersTakeWhatTheyWouldWithALinkOfTheirOwn, ()) {
-  // The same graph with every task a flow of as many bytes over its own link of 1e9 B/s.
+  // The same graph with every task a flow of its bytes over its own link of 1e9 B/s.
   const auto seed = *rc::gen::arbitrary<std::uint64_t>();
   TaskGraph graph = draw_graph(seed, *rc::gen::inRange<std::size_t>(0, 40));
   const TaskTimes fixed = find_times(graph).value();
@@ -202,7 +200,7 @@ RC_GTEST_PROP(TaskGraph, FixedTransfersTakeWhatTheyWouldWithALinkOfTheirOwn, ())
 RC_GTEST_PROP(TaskGraph, RepeatedTasksOfOneUnitComeAfterAllOfItsLast, ()) {
   const auto seed = *rc::gen::arbitrary<std::uint64_t>();
   const TaskGraph graph = draw_graph(seed, *rc::gen::inRange<std::size_t>(1, 40));
-  // All lanes one unit: the copies follow each other as wholes.
+  // All lanes are one unit: whole copies follow each other.
   const std::vector<LaneOwners> units(graph.lanes());
   const TaskTimes once = find_times(graph).value(),
                   thrice = find_times(repeat(graph, 3, units)).value();

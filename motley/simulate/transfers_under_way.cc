@@ -11,7 +11,7 @@ const std::vector<cost::TransferPhase>& TransfersUnderWay::phases_of(std::int32_
 
 Nanoseconds TransfersUnderWay::enter(std::int32_t task, std::size_t phase, Nanoseconds now) {
   const std::vector<cost::TransferPhase>& phases = phases_of(task);
-  // Delays of phases without flows add up at once: nothing can happen to them on the way.
+  // Delays of phases without flows add up at once: nothing can change them.
   for (; phase < phases.size(); ++phase) {
     now += delay_of(phases[phase]);
     if (phases[phase].flows.empty()) continue;
@@ -28,8 +28,7 @@ Nanoseconds TransfersUnderWay::next_time() {
 
 void TransfersUnderWay::advance(std::vector<Finished>& finished) {
   const Nanoseconds next_end = network_.next_end();
-  // At the same time ends come first: what ends then no longer takes part in sharing, and what
-  // starts is given its rate once.
+  // At the same time ends come first: they free their share, and starts get rates once.
   if (!starts_.empty() && starts_.top().at < next_end) return start_next();
   ended_.clear();
   network_.end_next(ended_);

@@ -11,22 +11,22 @@
 
 namespace motley::simulate {
 
-/// The transfers of a run that move flows: which of their phases are to start when, and which flows
-/// are whose. Times must be given in order: nothing enters before what `advance` has passed. The
+/// A run's transfers with flows: when their next phases start, and which flows belong to which.
+/// Calls must be ordered in time: nothing enters before the time that `advance` has reached. The
 /// graph must outlive it. Cost: that of the flow network.
 class TransfersUnderWay {
  public:
   static constexpr Nanoseconds kNotFinished = -1;
-  /// A transfer that has no flows left, and when it ends: now, or after a last delay.
+  /// A transfer without flows left and its end: now, or after a last delay.
   using Finished = std::pair<std::int32_t, Nanoseconds>;
 
   explicit TransfersUnderWay(const TaskGraph& graph) : graph_(graph), network_(graph.capacities) {}
 
-  /// A transfer reaches a phase at `now`: its end if no flows are left in it, else kNotFinished.
+  /// Enters a phase at `now`. Returns the transfer's end if no flows are left, else kNotFinished.
   Nanoseconds enter(std::int32_t task, std::size_t phase, Nanoseconds now);
-  /// When flows start or end next; FlowNetwork::kNever: none is left.
+  /// Returns when flows start or end next; FlowNetwork::kNever: none is left.
   Nanoseconds next_time();
-  /// Goes there, ends before starts, one start at a time, ties by task. Appends to `finished`.
+  /// Advances to that time, ends before starts, ties by task; appends to `finished`.
   void advance(std::vector<Finished>& finished);
 
  private:
@@ -36,7 +36,7 @@ class TransfersUnderWay {
     std::size_t phase;
     bool operator>(const Start& o) const { return std::tie(at, task) > std::tie(o.at, o.task); }
   };
-  /// A phase whose flows are under way.
+  /// A phase whose flows are in flight.
   struct Owner {
     std::int32_t task;
     std::size_t phase, flows;

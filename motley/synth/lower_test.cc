@@ -68,9 +68,8 @@ TEST(Lower, GoldenPrograms) {
   expect_golden("cnn.local", program_text("cnn", {{3, 1}, plan::BatchNormMode::kLocal}));
 }
 
-/// The square sums of all gradients, which clipping asks for, and the running statistics are rank
-/// 0's, which has the larger share: rank 1 gives zeros to their sums. Parameters are updated by
-/// each.
+/// Rank 0 has the larger share, so it provides the running statistics and the square sums that
+/// clipping needs; rank 1 adds zeros. Each rank updates the parameters.
 TEST(Lower, PortableUpdatesHaveOneDevicesNumbers) {
   Setting setting{{3, 1}};
   setting.updates = plan::Updates::kPortable;
@@ -93,7 +92,7 @@ TEST(Lower, PortableUpdatesHaveOneDevicesNumbers) {
   EXPECT_GT(statistics, 0);
   EXPECT_EQ(count(0, "aten::zeros_like"), 0);
   EXPECT_EQ(count(1, "aten::zeros_like"), 1 + 2 * statistics);
-  // Nobody else is there to differ from.
+  // A device alone has no other to differ from.
   setting.samples = {4};
   const auto alone = lower_for(read_graph("cnn"), setting);
   EXPECT_EQ(program::print_program(*alone).find("portable"), std::string::npos);
@@ -112,8 +111,7 @@ TEST(Lower, AloneNothingIsExchanged) {
   }
 }
 
-/// A graph of input %0 f32[batch, 4], parameter %1 f32[4], %2 = their product, then `ops`, the
-/// last of which gives the loss.
+/// Builds %0 f32[batch, 4] times parameter %1 f32[4] = %2, then `ops`; the last gives the loss.
 graph::Graph graph_with(const std::string& ops, int loss) {
   auto graph = graph::parse_graph(R"(motley.graph/1
 name "g"
@@ -140,12 +138,12 @@ TEST(Lower, OperatorsThatMixSamplesRunWholeOnGatheredOperands) {
     std::vector<std::string> transfers;
     for (const program::Instruction& each : device.instructions) {
       if (each.lane == Lane::kTransfer) transfers.push_back(each.op);
-      // All four samples, on the device that has one.
+      // The device that has one sample gathers all four.
       if (each.label == "rank" && each.origin == OpId(1)) {
         EXPECT_EQ(device.buffer(each.outputs[0]).shape, (std::vector<std::int64_t>{4, 4}));
       }
     }
-    // Its operand; then the wish to stop: the loss is whole everywhere.
+    // The operator's operand, then the stop request; the loss is whole everywhere.
     EXPECT_EQ(transfers, (std::vector<std::string>{"motley::all_gather", "motley::all_reduce"}));
     EXPECT_TRUE(lower_for(graph, {{4}}));
   }
@@ -194,7 +192,7 @@ output loss %6
   ASSERT_TRUE(program) << program.error().message;
   const std::string text = program::print_program(*program);
   EXPECT_EQ(text.find("motley::all_gather"), std::string::npos) << text;
-  // The second device's rows are 5 and 6 of all, 0 and 1 of its own.
+  // The second device's rows are 5 and 6 globally, 0 and 1 locally.
   EXPECT_NE(text.find("aten::arange.start(5, 7, "), std::string::npos) << text;
   EXPECT_NE(text.find("number(5), 1)"), std::string::npos) << text;
   const auto alone = lower_for(*graph, {{7}});
@@ -203,7 +201,7 @@ output loss %6
 }
 
 TEST(Lower, RowsAllIdenticalAreAnyRows) {
-  // Rows of %3 are t*batch + s; those of %4 are all 1, in whichever order.
+  // Rows of %3 are t*batch + s; those of %4 are all 1, in any order.
   const auto graph = graph::parse_graph(R"(motley.graph/1
 name "ones"
 size batch 1 4096
@@ -249,7 +247,7 @@ output loss %9
   EXPECT_NE(text.find("motley::dropout(%3, 0.5, number(0), 3, 4, number(5), number(7), "),
             std::string::npos)
       << text;
-  // The mask of a parameter is the same everywhere.
+  // The mask of a parameter is identical on all devices.
   EXPECT_NE(text.find("motley::dropout(%1, 0.5, number(1), 1, 4, number(0), number(1), "),
             std::string::npos)
       << text;

@@ -1,4 +1,4 @@
-// What split operators compute: run in parts, joined again, it is what the whole operator gives.
+// Checks that split operators, run in parts and joined, give the whole operator's results.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -13,11 +13,10 @@
 namespace motley::synth {
 namespace {
 
-/// An operator, whose first result is multiplied with a number for each element and summed: so it
-/// matters where an element comes to lie.
+/// An operator; weighing each element of its first result makes the position of elements matter.
 struct SplitCase {
   std::string sources, result, call;
-  int next = 0;             ///< the first id that is free
+  int next = 0;             ///< the first free id
   std::string others = {};  ///< its other results: ", %3: f32[]"; their ids come after its own
 };
 
@@ -34,7 +33,7 @@ graph::Graph graph_of(const SplitCase& each) {
   return *std::move(graph);
 }
 
-/// Every way to split an operator that lowering has, factors cut within by twos and threes.
+/// Returns every split of an operator that lowering has, with inner cuts by two and three.
 std::vector<graph::Strategy> all_ways(const graph::Graph& graph, const graph::ShardingRule& rule,
                                       const std::vector<double>& shares) {
   std::vector<graph::Strategy> ways = linear_strategies(rule);
@@ -49,7 +48,7 @@ std::vector<graph::Strategy> all_ways(const graph::Graph& graph, const graph::Sh
   return ways;
 }
 
-/// How many ways were run.
+/// Returns how many strategies were run.
 int run_all_ways(const SplitCase& each) {
   const graph::Graph graph = graph_of(each);
   const std::vector<graph::ShardingRule> rules = find_rules(graph, 1);
@@ -106,7 +105,6 @@ TEST(SplitValues, OfProductsAndSums) {
   EXPECT_GT(run_all_ways({kX, "f32[6, 1]", "aten::sum.dim_IntList(%0, [-1], true, none)", 1}), 8);
 }
 
-// Statistics of all that devices have together, also where one of them has nothing.
 TEST(SplitValues, OfVariances) {
   EXPECT_GT(run_all_ways({kX, "f32[4]", "aten::var.correction(%0, [0], 1, false)", 1}), 8);
   EXPECT_GT(run_all_ways({kX, "f32[6, 1]", "aten::var.correction(%0, [1], 0, true)", 1}), 8);
@@ -114,7 +112,7 @@ TEST(SplitValues, OfVariances) {
   EXPECT_GT(run_all_ways({kX, "f32[1, 1]", "aten::var.correction(%0, [0, 1], 1, true)", 1}), 8);
 }
 
-// Rows in parts, or classes, of which no device has the greatest or the sum.
+// Rows in parts, or classes in parts, so that no device has the maximum or the sum.
 TEST(SplitValues, OfSoftmaxes) {
   EXPECT_GT(run_all_ways({kX, "f32[6, 4]", "aten::_log_softmax(%0, 1, false)", 1}), 8);
   EXPECT_GT(run_all_ways(
@@ -122,8 +120,7 @@ TEST(SplitValues, OfSoftmaxes) {
             8);
 }
 
-// Sums and means of labels that count, by weight and without, where samples or classes are in
-// parts.
+// Sums and means, weighted and not, with samples or classes in parts.
 TEST(SplitValues, OfLosses) {
   const std::string labelled = std::string(kX) + "constant %1: i64[6] \"labels\"\n";
   const std::string weighed = labelled + "param %2: f32[4] \"weights\"\n";

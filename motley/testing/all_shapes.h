@@ -9,8 +9,8 @@
 
 namespace motley {
 
-/// Every shape of a replica, whether it fits memory or not: all cuts, all units, all micro-batches.
-/// Of few layers and units: there are units (units + 1)^(layers - 1) for each micro-batch.
+/// Lists every pipeline configuration of a replica, fitting memory or not: all cuts, units and
+/// micro-batches. For few layers and units: units (units + 1)^(layers - 1) for each micro-batch.
 inline std::vector<search::ReplicaShape> all_shapes(const search::StageCosts& costs) {
   std::vector<search::ReplicaShape> all;
   for (const std::int64_t micro : costs.micro_batches()) {

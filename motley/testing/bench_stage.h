@@ -15,14 +15,13 @@
 
 namespace motley::synth {
 
-/// A gradient that a region has.
 struct BenchGradient {
   std::string name;
-  std::int64_t ready = 0;                ///< position behind which it is there
+  std::int64_t ready = 0;                ///< position after which it is available
   graph::Form form = graph::kWholeForm;  ///< of the parameter
   bool is_term = false;
   int bucket = -1;
-  std::vector<std::int64_t> by_member = {};  ///< instead of `ready`, where these differ
+  std::vector<std::int64_t> by_member = {};  ///< instead of `ready`, where members differ
 
   std::int64_t ready_on(std::size_t member) const {
     return by_member.empty() ? ready : by_member[member];
@@ -44,7 +43,7 @@ struct Bench {
   LowerOptions options = {};
 };
 
-/// A region's parameters, and an operator for each gradient; its outputs are a loss, then these.
+/// Makes a region's parameters and an operator per gradient; outputs a loss, then the gradients.
 inline graph::Graph bench_graph(const Bench& bench, const BenchRegion& region) {
   std::string sources, operators, outputs;
   const std::size_t count = region.gradients.size();
@@ -64,8 +63,7 @@ inline graph::Graph bench_graph(const Bench& bench, const BenchRegion& region) {
   return *std::move(graph);
 }
 
-/// A region that is lowered on these builders, by rank: its devices' steps, and what writes them.
-/// The bench must outlive it, and it stays where it is.
+/// A region lowered on `builders`, by rank. The bench must outlive it; it must not move.
 class BenchStage {
  public:
   BenchStage(const Bench& bench, const BenchRegion& region, std::deque<ProgramBuilder>& builders)

@@ -12,7 +12,7 @@
 
 namespace motley::run {
 
-/// A connection to a port of this machine, on which a read waits five seconds at most.
+/// Connects to a port of this machine; a read waits at most five seconds.
 inline Descriptor connect_here(int port) {
   Descriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
@@ -25,7 +25,7 @@ inline Descriptor connect_here(int port) {
   return socket;
 }
 
-/// All of it, unless the other end is gone.
+/// Sends all bytes, unless the other end is gone.
 inline void send_all(const Descriptor& socket, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::send(socket.number(), bytes.data(), bytes.size(), MSG_NOSIGNAL);

@@ -11,14 +11,14 @@
 
 namespace motley::run {
 
-/// One device's training of it in double precision: sgd at a rate of 0.1 with a momentum of 0.9.
+/// Training on one device in double precision: SGD at a rate of 0.1 with a momentum of 0.9.
 class DirectTraining {
  public:
   static constexpr double kRate = 0.1, kMomentum = 0.9;
 
   explicit DirectTraining(const SmallModel& model) : model_(model), given_(model.given) {}
 
-  /// Steps of so many samples each, which go on where those before ended; their losses.
+  /// Runs further steps of `batch` samples each and records their losses.
   DirectTraining& run(std::int64_t steps, std::int64_t batch, double lr_factor = 1) {
     for (std::int64_t step = 0; step < steps; ++step, taken += batch) {
       const testing::StepValues values = gradients(taken, batch);
@@ -35,11 +35,11 @@ class DirectTraining {
     return *this;
   }
 
-  /// Mean loss and gradients of `batch` samples from `first` on, with the weights as they are.
+  /// Returns mean loss and gradients of `batch` samples from `first` on, at the present weights.
   testing::StepValues gradients(std::int64_t first, std::int64_t batch) const {
     return testing::run_graph(model_.graph, batch, with_samples(first, batch));
   }
-  /// Loss and metric of all samples.
+  /// Returns loss and metric of all samples.
   std::pair<double, double> evaluate() const {
     const auto values = testing::evaluate_graph(model_.evaluation, SmallModel::kSamples, given_);
     return {values.at(BufferId(12)).at[0], values.at(BufferId(14)).at[0]};

@@ -11,7 +11,7 @@
 
 namespace motley::testing {
 
-/// Flat indices of a tensor's elements that a buffer has, in the order of its memory.
+/// Returns flat indices of a buffer's tensor elements, in the order of its memory.
 inline std::vector<std::int64_t> indices_of(const program::Buffer& buffer) {
   std::vector<std::int64_t> indices(static_cast<std::size_t>(buffer.elements()));
   if (!buffer.part) {
@@ -28,7 +28,7 @@ inline std::vector<std::int64_t> indices_of(const program::Buffer& buffer) {
   return indices;
 }
 
-/// Draws what devices have of a few tensors.
+/// Draws the parts of a few tensors that devices hold.
 class DrawnForms {
  public:
   explicit DrawnForms(std::uint64_t seed) : random_(seed) {
@@ -38,7 +38,7 @@ class DrawnForms {
     }
   }
 
-  /// Of some of five devices.
+  /// Draws some of five devices.
   program::Program draw() {
     program::Program program;
     program.model_hash = "m";
@@ -56,7 +56,7 @@ class DrawnForms {
   }
 
  private:
-  /// Some dimension, cut within or with those behind it.
+  /// Draws a dimension, cut alone or together with the following ones.
   program::Part draw_view(const std::vector<std::int64_t>& shape) {
     std::int64_t all = 1;
     for (const std::int64_t extent : shape) all *= extent;

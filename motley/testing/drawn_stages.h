@@ -12,10 +12,10 @@
 
 namespace motley::synth {
 
-/// Draws plans whose replicas are cut into regions of one device each, in any way: one to three
-/// replicas of one to three micro-batches, in one to four regions by stretches of the graph or
-/// operator by operator, on one to three devices. Things done again, late or gathered again come by
-/// chance. Same seed, same plan; the graph must outlive it.
+/// Draws plans of replicas cut into regions of one device each, in any way: one to three replicas
+/// of one to three micro-batches, in one to four regions by ranges of the graph or operator by
+/// operator, on one to three devices. Recomputing, late weight gradients and regathering come
+/// at random. Same seed, same plan; the graph must outlive it.
 class StagesDraw {
  public:
   StagesDraw(const graph::Graph& graph, std::uint64_t seed) : graph_(graph), random_(seed) {}
@@ -54,7 +54,7 @@ class StagesDraw {
     return made;
   }
 
-  /// By operator: stretches that follow each other, or any.
+  /// Assigns operators to regions: consecutive ranges, or at random.
   std::vector<std::size_t> assignment(std::size_t regions) {
     std::vector<std::size_t> of(graph_.ops.size());
     const bool is_cut_anywhere = below(2) == 0;

@@ -91,7 +91,7 @@ inline Operators reducing_operators() {
     for (double& each : mean.at) each /= count;
     return Results{{c.shapes[0], variance(x, c.integers(1), c.number(2)).at}, mean};
   };
-  made["aten::native_layer_norm"] = [](const Call& c) {  // of the last dimension
+  made["aten::native_layer_norm"] = [](const Call& c) {  // over the last dimension
     const Tensor& x = c.tensor(0);
     const double count = static_cast<double>(x.shape.back()), eps = c.number(4);
     Tensor mean = summed(x, {-1}), scale = variance(x, {-1}, 0);
@@ -173,7 +173,7 @@ inline Operators own_operators() {
   return made;
 }
 
-/// What an operator gives; fails where nobody said how, or where a shape is not as declared.
+/// Evaluates an operator; fails for an unknown one, or where a shape is not as declared.
 inline Results evaluate(const Call& call) {
   static const Operators known = [] {
     Operators all = elementwise_operators();

@@ -7,8 +7,7 @@
 
 namespace motley::testing {
 
-/// Numbers of a draw, by the place of each element in the whole batch, as in any plan: those of the
-/// samples from `first` on.
+/// Draws numbers by each element's place in the whole batch, for samples from `first` on.
 inline Tensor drawn_from(Shape shape, std::int64_t draw, std::int64_t first) {
   Tensor made = filled(std::move(shape), 0);
   const auto width = made.shape[0] == 0 ? 0 : count_of(made.shape) / made.shape[0];
@@ -20,8 +19,7 @@ inline Tensor drawn_from(Shape shape, std::int64_t draw, std::int64_t first) {
   return made;
 }
 
-/// `evaluate`, and what only passes over some of the samples have: slices of inputs, and draws,
-/// whose first sample is `first`.
+/// Evaluates slices of inputs and draws for a pass over samples from `first` on.
 inline Results evaluate_pass(const Call& call, std::int64_t first) {
   if (call.name == "motley::random") return {drawn_from(call.shapes[0], call.integer(3), first)};
   if (call.name != "aten::slice.Tensor") return evaluate(call);

@@ -15,8 +15,7 @@
 
 namespace motley::synth {
 
-/// Regions whose operators are not there, and whose gradients are given: what the exchange makes of
-/// these. At each position every device has an instruction, motley::stop_request.
+/// Lowers exchanges of given gradients; each position is a motley::stop_request on all devices.
 class ExchangeBench {
  public:
   explicit ExchangeBench(const Bench& bench) : bench_(bench) {
@@ -38,7 +37,7 @@ class ExchangeBench {
     }
   }
 
-  /// The error of the arrangement, or none and the program of all devices.
+  /// Returns the arrangement's error, or the program of all devices.
   Result<program::Program> lower() {
     GradientExchange exchange(step_, target());
     add_shares(exchange);
@@ -94,10 +93,10 @@ class ExchangeBench {
     return GroupId(known);
   }
 
-  /// A constant of what the device has of it.
+  /// Makes a constant in place of the device's part of the gradient.
   BufferId gradient_of(const GradientExchange::Share& share) {
     RankStep& rank = opened_[share.stage].ranks[share.member];
-    const auto parameter = ValueId(share.output - 1);  // behind the loss
+    const auto parameter = ValueId(share.output - 1);  // after the loss
     const graph::Value& value = rank.graph().value(parameter);
     return rank.builder().add_buffer({program::BufferKind::kConstant, value.dtype,
                                       rank.local_shape(parameter, share.form),
@@ -115,7 +114,7 @@ class ExchangeBench {
         }
   }
 
-  /// The squares of what counts on each device, then what waits for the norm.
+  /// Sums squares of the counted gradients on each device, then adds the updates that use the norm.
   void update(GradientExchange& exchange) {
     std::vector<const Update*> first(builders_.size(), nullptr);
     std::vector<BufferId> squares;

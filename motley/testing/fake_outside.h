@@ -14,7 +14,7 @@
 
 namespace motley::control {
 
-/// A clock that goes on by a fixed time whenever it is asked.
+/// A clock that advances by a fixed time with each call.
 class FakeClock : public Clock {
  public:
   explicit FakeClock(Seconds tick = Seconds(0)) : tick_(tick) {}
@@ -26,7 +26,7 @@ class FakeClock : public Clock {
   mutable Seconds now_;
 };
 
-/// Remembers what it was told. Asks to stop after step `stop_after`, if that is not negative.
+/// Records its calls. Requests a stop after step `stop_after`, unless that is negative.
 class RecordingListener : public Listener {
  public:
   void note(const std::string& line) override { notes.push_back(line); }
@@ -45,10 +45,10 @@ class RecordingListener : public Listener {
   std::int64_t stop_after = -1;
 };
 
-/// Workers without processes. Every instruction of the compute lane takes `per_instruction`
-/// seconds and `per_byte` for each byte that it writes, a whole step as much as its instructions
-/// over the device's speed, a pause 60 us more so; a sum among n devices takes 100 us (n - 1) and 1
-/// ns a byte. A training plays `events`, as far as it is let, and ends as `outcome` says.
+/// Workers without processes. An instruction of the compute lane takes `per_instruction` seconds
+/// plus `per_byte` for each byte it writes; a step takes the sum over the device's speed, and 60 us
+/// more with a pause. A sum over n devices takes 100 us (n - 1) plus 1 ns per byte. A training
+/// plays `events` unless stopped, and ends as `outcome`.
 class FakeWorkers : public Workers {
  public:
   Result<std::string> torch_version() const override { return torch; }
@@ -90,7 +90,7 @@ class FakeWorkers : public Workers {
     }
     return outcome;
   }
-  std::vector<run::Change> changes;  ///< that were asked for
+  std::vector<run::Change> changes;  ///< requested ones
 
   Result<run::TakeoverState> take_over(const std::string&) override { return inherited; }
   Result<run::TakeoverState> inherited = usage_error("test", "there is none");
@@ -112,13 +112,13 @@ class FakeWorkers : public Workers {
 
   Result<std::string> torch = "2.15";
   double per_instruction = 1e-5, per_byte = 0;
-  std::optional<double> beside;  ///< compute beside an exchange takes 1 + so many times as long
-  std::map<std::string, double> slowness;  ///< by device: how many times as long it takes
+  std::optional<double> beside;  ///< compute beside an exchange takes 1 + this times as long
+  std::map<std::string, double> slowness;  ///< by device: factor of its time
   std::vector<run::WorkerEvent> events;
   run::JobOutcome outcome{.end = run::JobEnd::kFinished};
-  std::vector<TimingTask> timed;       ///< all that was asked
-  std::vector<std::size_t> calls;      ///< how much of it at a time
-  std::vector<run::Job> groups, jobs;  ///< likewise
+  std::vector<TimingTask> timed;       ///< all requests
+  std::vector<std::size_t> calls;      ///< their number in each call
+  std::vector<run::Job> groups, jobs;  ///< all requests
 
  private:
   std::vector<run::OpTime> times_of(const TimingTask& task) const {
@@ -151,7 +151,7 @@ class FakeWorkers : public Workers {
   }
 };
 
-/// What rank 0 and another one report of a step.
+/// Returns a step event of a rank.
 inline run::WorkerEvent step_event(int rank, std::int64_t step, double step_s, double compute_s,
                                    double loss = 0) {
   return {"step",

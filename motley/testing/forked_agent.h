@@ -15,7 +15,7 @@
 
 namespace motley::run {
 
-/// For tests: an agent of a host, which is a process of this machine with a cache of its own.
+/// For tests: a host's agent, a process of this machine with its own cache.
 class ForkedAgent {
  public:
   ForkedAgent(const std::string& host, const std::string& cache) {
@@ -44,14 +44,14 @@ class ForkedAgent {
 
   HostLink& link() { return *link_; }
   void kill() { ::kill(pid_, SIGKILL); }
-  /// Until it has done all that it was told so far.
+  /// Waits until it has done all requests so far.
   void settle() {
     EXPECT_TRUE(link_->ask({{"do", "exists"}, {"path", "/"}}, "exists", 10).has_value());
   }
-  /// Its lead is gone; it may outlive that.
+  /// Disconnects its coordinator; the agent may survive that.
   void leave() { link_.reset(); }
-  /// Gives it to an object of Hosts, which ends first: as a machine of its own that the coordinator
-  /// sees at 127.0.0.2, as `coordinator` is seen from there.
+  /// Hands it to an object of Hosts, which ends first, as a separate machine that the coordinator
+  /// sees at 127.0.0.2 and that sees the coordinator at `coordinator`.
   Hosts::Reached give(const std::string& coordinator = "127.0.0.1") {
     hello_["machine"] = "the machine " + link_->host();
     hello_["ssh_connection"] = coordinator + " 40000 127.0.0.2 22";

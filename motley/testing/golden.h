@@ -15,7 +15,7 @@
 
 namespace motley::synth {
 
-/// Folder of the golden files of lowering, which tests read.
+/// Folder of lowering's golden files.
 inline const std::string kGolden = testing::source_path("tests/golden/synth/");
 
 inline std::string read_text(const std::string& path) {
@@ -24,7 +24,7 @@ inline std::string read_text(const std::string& path) {
   return text ? *text : "";
 }
 
-/// A golden graph ("mlp", "cnn", "gpt"); read once.
+/// Reads a golden graph ("mlp", "cnn", "gpt"), once.
 inline const graph::Graph& read_graph(const std::string& model) {
   static std::map<std::string, graph::Graph> known;
   if (const auto found = known.find(model); found != known.end()) return found->second;
@@ -33,7 +33,7 @@ inline const graph::Graph& read_graph(const std::string& model) {
   return known.emplace(model, std::move(*graph)).first->second;
 }
 
-/// Is the program's text that of the golden file? MOTLEY_UPDATE_GOLDEN=1 writes it anew.
+/// Compares a program's text with its golden file. MOTLEY_UPDATE_GOLDEN=1 rewrites the file.
 inline void expect_golden(const std::string& name, const std::string& text) {
   const std::string path = kGolden + name + ".program.txt";
   if (std::getenv("MOTLEY_UPDATE_GOLDEN") != nullptr) {
@@ -44,7 +44,6 @@ inline void expect_golden(const std::string& name, const std::string& text) {
 
 enum class Kept { kWhole, kInParts };
 
-/// The graph with its samples spread over devices.
 inline program::Program lower_spread(const graph::Graph& graph,
                                      const std::vector<std::int64_t>& samples, Kept kept,
                                      Bytes bucket_bytes) {

@@ -29,8 +29,8 @@ inline std::string node_text(const std::string& name, const std::string& host,
                      device);
 }
 
-/// Three unequal devices, each with so much memory ("": its own): "emulated" on one machine, one of
-/// them "far" on another, or of planning "kinds".
+/// Makes three unequal devices with `memory` each ("": their own): "emulated" on one machine, one
+/// of them "far" on another, or of planning "kinds".
 inline cluster::Cluster three_devices(const std::string& where, const std::string& memory = "") {
   const std::string limit = memory.empty() ? "" : "\nmemory = \"" + memory + "\"";
   std::string text = "schema = \"motley.cluster/1\"\nname = \"three\"\n";
@@ -47,12 +47,11 @@ inline cluster::Cluster three_devices(const std::string& where, const std::strin
   return *cluster::parse_cluster(text, "three");
 }
 
-/// A model on the CPU devices of a cluster with everything measured, in an invented way: an
-/// instruction takes 20 us and 2 ns for each byte it writes, and up to 15 % less or more by its
-/// key, as measurements scatter; emulated devices are slower than their speed by 10 % where they
-/// have much to do and by 30 % where they have little; `beside` times as long beside neighbours as
-/// alone; a collective takes 50 us a rank and, over a link, 8 ns a byte, else 1 ns. Devices of
-/// planning kinds need no profile.
+/// A model on a cluster's CPU devices with invented measurements of everything. An instruction
+/// takes 20 us plus 2 ns for each byte it writes, changed by up to 15 % by its key, as measurements
+/// scatter. Emulated devices are slower than their speed by 10 % with much work and by 30 % with
+/// little. Beside neighbours everything takes `beside` times as long. A collective takes 50 us per
+/// rank, plus 8 ns per byte over a link, else 1 ns. Devices of planning kinds need no profile.
 class InventedProfile {
  public:
   InventedProfile(graph::Graph graph, cluster::Cluster cluster, std::int64_t batch,

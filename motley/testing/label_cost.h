@@ -10,9 +10,8 @@
 
 namespace motley::testing {
 
-/// A cost model that the program spells out: a compute instruction takes as many nanoseconds as its
-/// label says ("100"; 0 without a number), a collective `latency` plus a nanosecond a byte, all
-/// times `scale`.
+/// A cost model given by the program: a compute instruction takes its label's nanoseconds ("100"; 0
+/// without a number), a collective `latency` plus a nanosecond per byte, all times `scale`.
 class LabelCost : public cost::CostModel {
  public:
   explicit LabelCost(std::int64_t latency, double scale = 1) : latency_(latency), scale_(scale) {}

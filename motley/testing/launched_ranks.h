@@ -16,12 +16,12 @@
 
 namespace motley::run {
 
-/// For tests: the other ranks of an external launcher's job as Hosts::gather finds them, threads of
-/// this process, by a relay that is a script.
+/// For tests: the other ranks of an external launcher's job as Hosts::gather finds them. They are
+/// threads of this process and connect through a scripted relay.
 class LaunchedRanks {
  public:
-  /// Of an empty folder, where a file `came` is once a rank has spoken. `relay`: what the script
-  /// does when it has said where the coordinator listens.
+  /// `folder` is empty; its file `came` appears when a rank has spoken. `relay`: what the script
+  /// does after it has published the coordinator's address.
   explicit LaunchedRanks(std::string folder, const std::string& relay = kReaches)
       : folder_(std::move(folder)) {
     std::ofstream(worker()) << "#!/bin/sh\necho \"$2\" > " << there() << ".part\nmv " << there()
@@ -34,14 +34,14 @@ class LaunchedRanks {
     agents_.clear();
   }
 
-  /// Reaches the store at once, and ends with its input.
+  /// Reaches the store at once and ends with its input.
   static constexpr const char* kReaches =
       "echo '{\"event\": \"relay\", \"address\": \"127.0.0.1\"}'\ncat > /dev/null\n";
 
-  /// In the place of motley-worker.
+  /// Replaces motley-worker.
   std::string worker() const { return folder_ + "/relay"; }
 
-  /// A rank that comes once the coordinator listens, and says `word` first, as the relay does.
+  /// Adds a rank that connects when the coordinator listens and first says `word`, like the relay.
   ScriptedAgent& add(const std::string& word, const Json& hello,
                      ScriptedAgent::Answers answers = {}) {
     agents_.push_back(std::make_unique<ScriptedAgent>(hello, std::move(answers)));

@@ -14,14 +14,13 @@ namespace motley::synth {
 
 struct Layers {
   int layers = 2;
-  int weights = 0;  ///< how many; 0: one for each layer
+  int weights = 0;  ///< how many; 0: one per layer
   int width = 3;
 };
 
-/// A step in text of layers in modules "l0", "l1", ...: each multiplies x [batch, width] by a
-/// weight, "w0", "w1", ..., and clips it; the loss, in module "loss", is the sum of the squares of
-/// what comes out.
-/// Layer i has weight i % weights: where these are fewer than layers, gradients are added up.
+/// The text of a step with layers in modules "l0", "l1", ...: each multiplies x [batch, width] by a
+/// weight "w0", "w1", ... and clips it. The loss, in module "loss", sums the squares of the result.
+/// Layer i has weight i % weights; gradients of a shared weight are summed.
 ///
 ///   forward of a layer    h = mm(a, w), a' = relu(h)
 ///   backward of a layer   d = threshold_backward(g, h), t(a), mm = gradient of w; then t(w) and
@@ -61,7 +60,6 @@ class LayeredText {
     lines_ += fmt::format("op %{}: {} = aten::{}\n", next_, type, rest);
     return next_++;
   }
-  /// The value of a layer's weight.
   int weight(int layer) const { return 1 + layer % weights_; }
 
   void add_forward(int l) {
@@ -90,10 +88,10 @@ class LayeredText {
   const std::string activation_, weight_, turned_;  // types
   int next_ = 0;
   std::string lines_;
-  std::vector<int> activations_, products_;  // by layer: what it reads, and its product
+  std::vector<int> activations_, products_;  // by layer: its input and its product
 };
 
-/// A graph of these lines, with batches of 1 to 64.
+/// Makes a graph of these lines, for batches of 1 to 64.
 inline graph::Graph step_of_lines(const std::string& lines) {
   auto graph = graph::parse_graph("motley.graph/1\nname \"s\"\nsize batch 1 64\n" + lines, "s");
   EXPECT_TRUE(graph) << graph.error().message;
@@ -104,7 +102,7 @@ inline graph::Graph layered_step(const Layers& of) {
   return step_of_lines(LayeredText(of).lines());
 }
 
-/// A region of one device with the operators of these modules.
+/// Makes a region of one device with the operators of these modules.
 inline plan::Region modules_on(const graph::Graph& graph, std::int64_t device,
                                const std::vector<std::string>& modules) {
   plan::Region region{{DeviceId(device)}, {1.0}};
@@ -114,7 +112,6 @@ inline plan::Region modules_on(const graph::Graph& graph, std::int64_t device,
   return region;
 }
 
-/// The plan of these replicas.
 inline plan::Plan plan_of_replicas(std::vector<plan::Replica> replicas) {
   plan::Plan plan;
   plan.model_hash = "model";

@@ -7,7 +7,7 @@
 
 namespace motley::job {
 
-/// "halt 1", "add 3", "start 3", "kill 0", "follow 2", "change 4".
+/// Prints "halt 1", "add 3", "start 3", "kill 0", "follow 2", "change 4".
 inline std::string order_word(const Order& order) {
   struct Word {
     std::string operator()(const run::Change& change) const {

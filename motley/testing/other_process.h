@@ -14,11 +14,10 @@
 
 namespace motley::testing {
 
-/// For tests: work that another process does, which is killed with this object.
+/// For tests: another process with some work; it is killed with this object.
 class OtherProcess {
  public:
-  /// `work` returns what is wrong, "" if nothing is; `ready` writes a byte that `wait_for_ready`
-  /// waits for.
+  /// `work` returns an error, or "" for none. Its `ready` writes a byte for `wait_for_ready`.
   explicit OtherProcess(
       const std::function<std::string(const std::function<void()>& ready)>& work) {
     int ends[2];
@@ -40,7 +39,7 @@ class OtherProcess {
     char byte = 0;
     ASSERT_EQ(::read(heard_.number(), &byte, 1), 1);
   }
-  /// Its exit code: 0 if nothing was wrong.
+  /// Returns its exit code: 0 without error.
   int wait_for_exit() {
     int status = -1;
     if (pid_ > 0) ::waitpid(pid_, &status, 0);

@@ -10,23 +10,21 @@
 
 namespace motley::testing {
 
-/// A program with one stage of a pipeline on each device, of which every micro-batch is an
-/// instruction forward and one backward, labelled with its nanoseconds (LabelCost). Neighbours send
-/// each other `message` bytes. Under 1F1B, or forward only.
+/// A program with one pipeline stage per device: an instruction per pass, labelled with nanoseconds
+/// (LabelCost), and messages of `message` bytes. Either 1F1B, or forward only.
 class PipelineProgram {
  public:
   struct Stage {
-    std::int64_t forward = 0, backward = 0;  ///< ns of a micro-batch
+    std::int64_t forward = 0, backward = 0;  ///< ns per micro-batch
   };
   PipelineProgram(std::vector<Stage> stages, std::int64_t message, std::int64_t micro_batches)
       : stages_(std::move(stages)), message_(message), micro_batches_(micro_batches) {}
 
-  /// Of S stages number s runs S-1-s forwards, then one forward and one backward in turn, then the
-  /// backwards that are left.
+  /// Stage s of S runs S-1-s forwards, then forwards and backwards alternately, then backwards.
   program::Program one_forward_one_backward() const {
     return build([&](std::size_t s) {
       const auto depth = static_cast<std::int64_t>(stages_.size() - 1 - s);
-      std::vector<bool> order;  // is it a forward?
+      std::vector<bool> order;  // true: a forward
       std::int64_t forwards = 0, backwards = 0;
       while (backwards < micro_batches_) {
         const bool is_forward = forwards < micro_batches_ && forwards - backwards <= depth;
@@ -56,7 +54,7 @@ class PipelineProgram {
     return program;
   }
 
-  /// Receives, computes, sends; what comes and what goes is freed where it is used last.
+  /// Receives, computes, sends; frees what arrives and leaves at its last use.
   void add(program::DeviceProgram& device, std::size_t s, bool is_forward) const {
     const auto buffer = [&] {
       device.buffers.push_back({program::BufferKind::kTemporary, DType::kU8, {message_}});

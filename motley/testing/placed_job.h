@@ -21,14 +21,14 @@
 
 namespace motley::run {
 
-/// For tests: a job of three devices, here, on host b and on host c, with all its files; and agents
-/// of hosts.
+/// For tests: a job of three devices, here, on host b and on host c, with all its files, and the
+/// hosts' agents.
 ///
-/// Of a batch of 6 samples the devices take 3, 2 and 1; of the rows 0 to 5 of "w" they keep as
-/// many, of "bias" each keeps all. Numbers of "w" are 0, 1, ... in the model file.
+/// Of a batch of 6 samples the devices take 3, 2 and 1, and they keep as many of the rows 0 to 5 of
+/// "w"; each keeps all of "bias". "w" is 0, 1, ... in the model file.
 class PlacedJob : public ::testing::Test {
  protected:
-  /// What no test changes is written once.
+  /// Writes once what no test changes.
   static void SetUpTestSuite() {
     files_ = make_folder();
     write_model(files_ + "/small.motley", 0);
@@ -60,7 +60,6 @@ class PlacedJob : public ::testing::Test {
     std::filesystem::remove_all(dir_);
   }
 
-  /// An agent of a host, which sees the coordinator at that address.
   ForkedAgent& start(const std::string& host) {
     return *(agents_[host] = std::make_unique<ForkedAgent>(host, cache(host)));
   }
@@ -69,11 +68,10 @@ class PlacedJob : public ::testing::Test {
   }
   std::string cache(const std::string& host) const { return dir_ + "/cache-" + host; }
   std::string scratch(const std::string& host) { return hosts_->on(host).scratch(); }
-  /// Until it has done all that it was told so far.
+  /// Waits until the host has done all requests so far.
   void settle(const std::string& host) {
     EXPECT_TRUE(hosts_->on(host).ask({{"do", "exists"}, {"path", "/"}}, "exists", 10));
   }
-  /// The job as a host has it.
   Job job_on(const std::string& host) {
     settle(host);
     const std::string path = scratch(host) + "/run/job.json";
@@ -108,7 +106,6 @@ class PlacedJob : public ::testing::Test {
                             std::span<const float> values) {
     return {name, {DType::kF32, std::move(shape), std::as_bytes(values)}};
   }
-  /// 24 numbers from `first` on, of "w".
   static std::vector<float> numbers(float first) {
     std::vector<float> values(24);
     std::iota(values.begin(), values.end(), first);
@@ -119,7 +116,7 @@ class PlacedJob : public ::testing::Test {
     const NamedTensor tensors[] = {tensor("w", {6, 4}, w), tensor("bias", {4}, bias)};
     ASSERT_TRUE(write_safetensors(path, tensors, {{"motley.graph", graph_text()}}));
   }
-  /// 60 samples, of which the Nth begins with 4 N.
+  /// Writes 60 samples; the Nth begins with 4 N.
   static void write_data(const std::string& path) {
     std::vector<float> x(60 * 4);
     std::iota(x.begin(), x.end(), 0.0F);
@@ -127,8 +124,8 @@ class PlacedJob : public ::testing::Test {
     ASSERT_TRUE(write_safetensors(path, {&values, 1}, {}));
   }
 
-  /// A checkpoint as the three ranks write it, where "w" is 100, 101, ...; the folder. `held`: of
-  /// rank 2, whose files host c then keeps there.
+  /// Writes a checkpoint of the three ranks, where "w" is 100, 101, ..., and returns its folder.
+  /// `held`: rank 2's folder, whose files host c then keeps.
   std::string write_checkpoint(std::int64_t step, const std::string& held = "") {
     const CheckpointStore store(job_.run_dir);
     EXPECT_TRUE(store.begin(step));
@@ -157,8 +154,7 @@ class PlacedJob : public ::testing::Test {
     return store.finish(state, written).value();
   }
 
-  /// In memory, if there is such a place: files are synced one by one, for which disks take longer
-  /// than all else.
+  /// Makes a folder in memory, if possible: files are synced one by one, which is slow on disks.
   static std::string make_folder() {
     constexpr const char* kMemory = "/dev/shm/";
     std::string pattern = (::access(kMemory, W_OK) == 0 ? kMemory : ::testing::TempDir());
@@ -171,7 +167,7 @@ class PlacedJob : public ::testing::Test {
   }
 
   static inline std::string files_;
-  std::string dir_;  ///< where "out" is for temporary files
+  std::string dir_;  ///< "out" in it is for temporary files
   const std::string usual_ = temporary_folder();
   Job job_;
   std::map<std::string, std::unique_ptr<ForkedAgent>> agents_;

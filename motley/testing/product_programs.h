@@ -10,11 +10,9 @@
 
 namespace motley::cost {
 
-/// A store in memory, gone with its object.
 inline ProfileStore memory_store() { return std::move(*ProfileStore::open(":memory:")); }
 
-/// A program of `products` matrix products [samples, k] x [k, 2] for k = 1, 2, ... and one
-/// all-reduce on the transfer lane.
+/// Makes `products` products [samples, k] x [k, 2], k = 1, 2, ..., and an all-reduce (transfers).
 inline program::DeviceProgram product_program(std::int64_t samples, std::size_t products) {
   using program::Buffer;
   using program::BufferKind;
@@ -45,7 +43,7 @@ inline program::DeviceProgram product_program(std::int64_t samples, std::size_t 
   return result;
 }
 
-/// Measurements of product_program's products at one batch.
+/// Returns measurements of product_program's products at one batch.
 inline std::vector<OpEntry> product_entries(const DeviceKey& device, std::int64_t samples,
                                             const std::vector<double>& seconds) {
   const program::DeviceProgram program = product_program(samples, seconds.size());

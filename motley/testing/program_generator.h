@@ -12,7 +12,7 @@
 namespace motley::testing {
 
 /// Draws programs that verify: one to four devices with equal instruction sequences and unequal
-/// shares, arguments of every kind, views, sums over two groups and sends around rings of ranks
+/// shares, with all kinds of arguments, views, sums over two groups, sends around rings of ranks
 /// that overlap compute and each other, and frees. Same seed, same program.
 class ProgramGenerator {
  public:
@@ -85,7 +85,7 @@ class ProgramGenerator {
     return add(std::move(buffer));
   }
 
-  /// A compute instruction makes what it waits for usable in its lane.
+  /// Makes awaited exchanges usable in the compute lane.
   void wait_for_some(Instruction& instruction) {
     while (!pending_.empty() && chance(2)) {
       const auto [made, exchange] = pending_.front();
@@ -97,8 +97,7 @@ class ProgramGenerator {
 
   BufferId add_flat() { return add({program::BufferKind::kTemporary, DType::kF32, {24}}); }
 
-  /// Something to give to others, and what makes it: in the compute lane, or a receive that nobody
-  /// has waited for.
+  /// Draws a buffer to send and its producer: in the compute lane, or a receive not yet awaited.
   std::pair<BufferId, InstructionId> draw_flat() {
     if (!received_.empty() && chance(2)) {
       const auto found = received_.back();
@@ -111,9 +110,8 @@ class ProgramGenerator {
     return {flat, packed};
   }
 
-  /// Each gives to the one so many ranks after it what it makes, and gets that of the one before.
-  /// The distance stands for the rank until there are ranks (close_rings). Nothing comes between
-  /// the two, so that a device that waits for its send does not wait for itself around the ring.
+  /// Sends to the rank at a distance (close_rings makes ranks of it) and receives from the one
+  /// before. Nothing comes between, so that no device waits for itself around the ring.
   void draw_ring() {
     const auto distance = static_cast<std::int64_t>(1 + below(2));
     const auto [flat, made] = draw_flat();
@@ -134,7 +132,7 @@ class ProgramGenerator {
     }
   }
 
-  /// One device has nobody to give to: its sends give to a second one.
+  /// A single device has no peer: adds a second one for its sends.
   static void close_rings(program::Program& program) {
     const auto has_rings = [](const program::DeviceProgram& device) {
       for (const Instruction& each : device.instructions)
@@ -192,8 +190,8 @@ class ProgramGenerator {
   program::DeviceProgram device_;
   std::vector<BufferId> parameters_, states_;
   std::vector<BufferId> ready_;                               // usable by the compute lane
-  std::vector<std::pair<BufferId, InstructionId>> pending_;   // exchanges not waited for
-  std::vector<std::pair<BufferId, InstructionId>> received_;  // not yet given to others
+  std::vector<std::pair<BufferId, InstructionId>> pending_;   // exchanges not awaited
+  std::vector<std::pair<BufferId, InstructionId>> received_;  // not yet sent on
 };
 
 }  // namespace motley::testing

@@ -13,10 +13,10 @@
 
 namespace motley::testing {
 
-/// Leading dimension kBatch becomes the samples of each device.
+/// A leading dimension kBatch becomes each device's samples.
 constexpr std::int64_t kBatch = -1;
 
-/// Of any kind; lists go `depth` deep. Buffers are from `ready`.
+/// Draws an argument of any kind; lists nest to `depth`. Buffers are from `ready`.
 inline program::Argument draw_argument(SplitMix64& random, const std::vector<BufferId>& ready,
                                        int depth) {
   static const double floats[] = {0.1,          -2.0, 1e-30,
@@ -51,7 +51,7 @@ inline program::Argument draw_argument(SplitMix64& random, const std::vector<Buf
   return {std::move(list)};
 }
 
-/// The drawn program on each device, with its own share of the batch.
+/// Copies the drawn program to each device, with its own share of the batch.
 inline program::Program spread(const program::DeviceProgram& drawn, SplitMix64& random) {
   program::Program result;
   result.model_hash = "0123456789abcdef";

@@ -8,7 +8,7 @@
 
 namespace motley::cost {
 
-/// Random nondecreasing curve with plateaus and steep parts, convex or not.
+/// Draws a nondecreasing curve with plateaus and steep parts, convex or not.
 inline Curve random_curve(SplitMix64& random, std::int64_t batch, double scale) {
   Curve curve;
   double seconds = scale * random.uniform();
@@ -19,7 +19,6 @@ inline Curve random_curve(SplitMix64& random, std::int64_t batch, double scale) 
   return curve;
 }
 
-/// Sum of two curves given at the whole batches.
 inline Curve add_curves(const Curve& a, const Curve& b, std::int64_t batch) {
   Curve sum;
   for (std::int64_t x = 1; x <= batch + 1; ++x) {
@@ -30,10 +29,10 @@ inline Curve add_curves(const Curve& a, const Curve& b, std::int64_t batch) {
 }
 
 struct CurveShape {
-  std::int64_t batch = 12;  ///< up to which the curves have points
+  std::int64_t batch = 12;  ///< last point of the curves
   std::size_t exchanges = 0;
   double slowness = 1;
-  bool ordered_updates = true;  ///< the slower device is slower in all updates
+  bool ordered_updates = true;  ///< one device is slower in all updates
 };
 
 inline StepCurves random_step_curves(SplitMix64& random, const CurveShape& shape) {

@@ -15,8 +15,8 @@ namespace motley::search {
 struct RandomShape {
   int least_devices = 1, most_devices = 4;
   std::int64_t most_batch = 12;
-  bool ordered_updates = true;  ///< the slower device is slower in all updates
-  bool one_link = true;         ///< all pairs joined alike
+  bool ordered_updates = true;  ///< one device is slower in all updates
+  bool one_link = true;         ///< all pairs have the same link
 };
 
 using cost::add_curves;
@@ -34,7 +34,7 @@ inline TableEvaluator::Device random_device(SplitMix64& random, std::int64_t bat
   return device;
 }
 
-/// A random problem; equal seeds give equal problems. Half of the devices have memory limits.
+/// Draws a problem; same seed, same problem. Half of the devices have memory limits.
 inline ToyProblem random_problem(std::uint64_t seed, const RandomShape& shape) {
   SplitMix64 random(seed);
   ToyProblem toy;

@@ -18,12 +18,10 @@
 
 namespace motley::run {
 
-/// A server at 127.0.0.1 that answers requests with given bytes and closes, one connection after
-/// the other, in a thread.
+/// A thread that serves 127.0.0.1: answers requests with given bytes and closes, one by one.
 class ReplayServer {
  public:
-  /// From a request, head and all, to the bytes of the answer; kSilence: none, and the connection
-  /// stays open while the server lives.
+  /// Answers a whole request; kSilence: nothing, and the connection stays open.
   using Answer = std::function<std::string(const std::string& request)>;
   static constexpr const char* kSilence = "(silence)";
 
@@ -48,20 +46,19 @@ class ReplayServer {
 
   int port() const { return port_; }
   std::string place() const { return "127.0.0.1:" + std::to_string(port_); }
-  /// What was asked so far.
   std::vector<std::string> requests() const {
     const std::lock_guard lock(mutex_);
     return requests_;
   }
 
-  /// "HTTP/1.1 200 ..." with a body, by its length.
+  /// Prints "HTTP/1.1 200 ..." with a body and its length.
   static std::string text_of(int status, const std::string& body) {
     return "HTTP/1.1 " + std::to_string(status) +
            " So\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body;
   }
 
  private:
-  /// False: the server ends.
+  /// Waits for input; false: the server ends.
   bool wait(int descriptor) {
     pollfd waits[2] = {{over_.number(), POLLIN, 0}, {descriptor, POLLIN, 0}};
     ::poll(waits, 2, -1);

@@ -6,7 +6,7 @@
 
 namespace motley::testing {
 
-/// How many random cases a long sweep draws: a sample of them in `make test`, all in `make
+/// Returns the number of random cases of a long sweep: `sample` in `make test`, all in `make
 /// test-slow`, which sets MOTLEY_SLOW=1. The first cases are the same.
 inline std::uint64_t rounds(std::uint64_t sample, std::uint64_t all) {
   const char* slow = std::getenv("MOTLEY_SLOW");

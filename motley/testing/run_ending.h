@@ -11,14 +11,13 @@
 
 namespace motley::testing {
 
-/// What a device's step has said of itself.
+/// What a device's step has reported.
 struct StepEnd {
   double loss = 0;
-  double squares = 0;  ///< of all tensors of which it took them
+  double squares = 0;  ///< of all tensors it summed
 };
 
-/// Does an instruction that begins or ends a step; false: it is another one. SGD without momentum
-/// updates parameters; the factor of a norm is 1.
+/// Runs a begin or end of a step, else false. SGD without momentum; norms have factor 1.
 class StepEnding {
  public:
   StepEnding(std::map<BufferId, Tensor>& values, StepEnd& end) : values_(values), end_(end) {}
@@ -67,7 +66,7 @@ class StepEnding {
     values_[each.outputs[0]] = std::move(sums);
   }
 
-  /// The rate is the ninth argument.
+  /// Updates at the rate in the ninth argument.
   void update(const program::Instruction& each) {
     const auto &parameters = list(each.arguments[1]), &gradients = list(each.arguments[2]);
     for (std::size_t i = 0; i < parameters.size(); ++i) {

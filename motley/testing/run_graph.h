@@ -16,14 +16,14 @@
 
 namespace motley::testing {
 
-/// Inputs, parameters and constants of a step, whole, by name; what it gives.
+/// A step's inputs, parameters and constants, whole, by name.
 using NamedTensors = std::map<std::string, Tensor>;
 struct StepValues {
   double loss = 0;
   NamedTensors gradients;  ///< by parameter
 };
 
-/// Small random numbers; of integers 0 to 2.
+/// Draws small random numbers; 0 to 2 for integers.
 inline NamedTensors draw_values(const graph::Graph& graph, std::int64_t batch, std::uint64_t seed) {
   SplitMix64 random(seed);
   NamedTensors drawn;
@@ -41,7 +41,7 @@ inline NamedTensors draw_values(const graph::Graph& graph, std::int64_t batch, s
   return drawn;
 }
 
-/// A graph's argument as a program has it; values become buffers of the same number.
+/// Converts a graph's argument to a program's; values become buffers of the same number.
 inline program::Argument argument_of(const graph::SymbolicArgument& argument,
                                      const graph::Sizes& sizes) {
   if (const auto* id = std::get_if<ValueId>(&argument.value)) return {BufferId(id->value)};
@@ -57,10 +57,10 @@ inline program::Argument argument_of(const graph::SymbolicArgument& argument,
   if (const auto* flag = std::get_if<bool>(&argument.value)) return {*flag};
   if (const auto* whole = std::get_if<std::int64_t>(&argument.value)) return {*whole};
   if (const auto* real = std::get_if<double>(&argument.value)) return {*real};
-  return {NoneArgument{}};  // of words nothing here depends
+  return {NoneArgument{}};  // nothing here depends on words
 }
 
-/// All that a graph computes, operator by operator, at a batch; by value.
+/// Evaluates all operators at a batch; results by value.
 inline std::map<BufferId, Tensor> evaluate_graph(const graph::Graph& graph, std::int64_t batch,
                                                  const NamedTensors& given) {
   const graph::Sizes sizes{{"batch", batch}};

@@ -16,9 +16,9 @@
 
 namespace motley::testing {
 
-/// A program whose devices exchange in several groups and send each other what they make. Each does
-/// its instructions in their order; a collective waits for all of its group, a receive for the
-/// send. SGD without momentum updates parameters; factors of norms are noted and not used.
+/// Runs a program whose devices exchange in several groups and send to each other. Each runs its
+/// instructions in order; a collective waits for its whole group, a receive for the send. Updates
+/// by SGD without momentum; records norm factors and ignores them.
 class GroupsRun {
  public:
   GroupsRun(const program::Program& program, const NamedTensors& given)
@@ -41,7 +41,6 @@ class GroupsRun {
                       << device(rank).instructions[next_[rank]].full_name() << ", for ever";
   }
 
-  /// What a rank has of a parameter, by name.
   const Tensor* find(std::size_t rank, const std::string& name) const {
     for (std::size_t b = 0; b < device(rank).buffers.size(); ++b)
       if (device(rank).buffers[b].name == name)
@@ -73,7 +72,7 @@ class GroupsRun {
     }
   }
 
-  /// Can the next instruction be done? Then it is.
+  /// Runs the next instruction if possible.
   bool advance(std::size_t rank) {
     const program::Instruction& each = now(rank);
     if (program::is_collective(each.op)) return exchange(each.group);
@@ -141,7 +140,7 @@ class GroupsRun {
   }
 
   const program::Program& program_;
-  std::vector<std::size_t> next_;  // by rank: the instruction to come
+  std::vector<std::size_t> next_;  // by rank: next instruction
   std::map<std::pair<std::size_t, std::size_t>, std::deque<Tensor>> sent_;  // from, to
 
  public:

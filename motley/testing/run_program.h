@@ -16,7 +16,7 @@
 
 namespace motley::testing {
 
-/// A program's devices in lock step, each up to the next exchange, which all then make together.
+/// Runs a program's devices in lock step, each up to the next exchange.
 class ProgramRun {
  public:
   ProgramRun(const program::Program& program, const NamedTensors& given)
@@ -27,7 +27,7 @@ class ProgramRun {
     for (std::size_t rank = 0; rank < program.devices.size(); ++rank) place(rank, given);
   }
 
-  /// By rank; of a parameter in parts the gradient of the part.
+  /// Returns values by rank; for a parameter in parts, the part's gradient.
   std::vector<StepValues> run() {
     while (true) {
       for (std::size_t rank = 0; rank < next_.size(); ++rank) compute(rank);
@@ -39,7 +39,6 @@ class ProgramRun {
     }
   }
 
-  /// What a rank has of a tensor that lies in parts.
   static Tensor part_of(const Tensor& whole, const program::Buffer& buffer) {
     if (!buffer.part) return whole;
     const auto& [before, begin, extent, after, is_copy] = *buffer.part;
@@ -47,7 +46,7 @@ class ProgramRun {
                                   count_of(buffer.shape) / before / after)};
   }
 
-  /// What a member gets by an exchange, of what each member gives.
+  /// Returns what a member receives in an exchange of all members' values.
   static Tensor received(const std::string& op, std::size_t rank,
                          const std::vector<const program::Instruction*>& own,
                          const std::vector<const Tensor*>& given) {
@@ -128,7 +127,7 @@ class ProgramRun {
       values_[rank][each.outputs[r]] = std::move(made[r]);
   }
 
-  /// What begins and ends a step.
+  /// Handles the begin and end of a step.
   bool notes(std::size_t rank, const program::Instruction& each) {
     if (each.op == "motley::load" || each.op == "motley::assign") return true;
     if (each.op == "motley::report") {
@@ -172,14 +171,13 @@ class ProgramRun {
 
   const program::Program& program_;
   std::vector<std::map<BufferId, Tensor>> values_;  // by rank
-  std::vector<std::size_t> next_;                   // by rank: the instruction to come
+  std::vector<std::size_t> next_;                   // by rank: next instruction
 
  public:
   std::vector<StepValues> steps;  ///< by rank
 };
 
-/// Does the program give on every rank what the graph gives at the whole batch: the loss, and the
-/// gradients of what the rank keeps?
+/// Expects on every rank the graph's whole-batch loss, and gradients of its parameters.
 inline void expect_runs_as(const program::Program& program, const graph::Graph& graph,
                            std::uint64_t seed) {
   const NamedTensors given = draw_values(graph, program.global_batch, seed);

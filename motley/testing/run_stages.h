@@ -17,14 +17,14 @@
 
 namespace motley::testing {
 
-/// What a step gives, terms of several stages added up.
+/// A step's results, with terms of several stages summed.
 struct StagedValues {
   StepValues sums;
-  NamedTensors updates;  ///< of buffers, which are the same in all stages
+  NamedTensors updates;  ///< of buffers; identical in all stages
 };
 
-/// A step's stages in the order of the step, one operator after the other: each finds what it
-/// reads, or what came from another stage before. Sizes: those that its graphs leave open.
+/// Runs a step's stages in the step's order, operator by operator: each finds its inputs, or a
+/// value sent by another stage before. `sizes`: those that the graphs leave open.
 class StagesRun {
  public:
   StagesRun(const synth::StagedStep& step, const NamedTensors& given, graph::Sizes sizes = {})
@@ -88,7 +88,7 @@ class StagesRun {
       values_[s][BufferId(op.outputs[r].value)] = made[r];
   }
 
-  /// Of each replica one stage has a term.
+  /// Sums the replicas' terms; one stage of each has one.
   Results sum_replicas(OpId origin) {
     std::optional<Tensor> sum;
     std::size_t terms = 0;

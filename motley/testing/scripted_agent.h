@@ -18,11 +18,10 @@
 
 namespace motley::run {
 
-/// For tests: what a coordinator takes for an agent, a thread of this process that says what a test
-/// wants it to say. It ends with its coordinator, or with the object.
+/// For tests: a scripted agent, a thread that ends with its coordinator or with the object.
 class ScriptedAgent {
  public:
-  /// What it answers, by what it is to do. Of other requests it takes note alone.
+  /// Answers by request; other requests are only recorded.
   using Answers = std::map<std::string, std::function<Json(const Json& asked)>>;
 
   ScriptedAgent(const Json& hello, Answers answers = {})
@@ -33,13 +32,13 @@ class ScriptedAgent {
   ScriptedAgent(const ScriptedAgent&) = delete;
   ScriptedAgent& operator=(const ScriptedAgent&) = delete;
 
-  /// Begins, with its end of a connection from `connect`.
+  /// Begins, at its end of a connection from `connect`.
   void begin(std::function<Descriptor()> connect) {
     thread_ = std::thread([this, connect = std::move(connect)] {
       if (const Descriptor socket = connect(); socket.is_open()) serve(socket.number());
     });
   }
-  /// Begins, and gives it as Hosts takes it.
+  /// Begins, and returns it as Hosts takes it.
   Hosts::Reached give(const std::string& host) {
     int ends[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
@@ -51,7 +50,7 @@ class ScriptedAgent {
     if (thread_.joinable()) thread_.join();
   }
 
-  /// What it was told to do, without beats.
+  /// Returns the requests so far, without heartbeats.
   std::vector<Json> heard() const {
     const std::scoped_lock lock(mutex_);
     return heard_;
@@ -82,7 +81,7 @@ class ScriptedAgent {
 
   Json hello_;
   const Answers answers_;
-  mutable std::mutex mutex_;  // of what was heard
+  mutable std::mutex mutex_;  // of the requests
   std::vector<Json> heard_;
   std::atomic<bool> is_over_ = false;
   std::thread thread_;

@@ -19,7 +19,7 @@
 
 namespace motley::control {
 
-/// A directory that is gone when the object is.
+/// A directory that is removed with the object.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
@@ -38,7 +38,7 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-/// Two whole CPUs of one machine; three emulated ones; a CPU and one of a kind that is not here.
+/// Two whole CPUs of one machine; three emulated ones; a CPU and a device of an absent kind.
 inline constexpr const char* kTwoCpus = R"(schema = "motley.cluster/1"
 name = "two"
 [[node]]
@@ -78,17 +78,17 @@ bandwidth = "10Gbps"
 latency = "50us"
 )";
 
-/// Text of the golden MLP: 12 features, 32 hidden, 5 classes.
+/// Returns the golden MLP's text: 12 features, 32 hidden, 5 classes.
 inline std::string mlp_text() {
   return read_file(testing::source_path("tests/golden/graph/mlp.txt")).value();
 }
 
-/// Its forward pass: beside the loss a metric, the mean of what is hidden.
+/// Returns its forward pass: loss, and the mean of the hidden layer as a metric.
 inline std::string mlp_evaluation_text() {
   return read_file(testing::source_path("tests/golden/graph/mlp_evaluation.txt")).value();
 }
 
-/// Writes a model file of the MLP, with all weights 0.
+/// Writes a model file of the MLP with weights 0.
 inline Result<void> write_mlp(const std::string& path) {
   const graph::Graph graph = graph::parse_graph(mlp_text(), "mlp").value();
   const std::vector<std::byte> zeros(4 * 32 * 12);  // the largest tensor
@@ -107,7 +107,7 @@ inline Result<void> write_mlp(const std::string& path) {
   return write_safetensors(path, tensors, {{"motley.graph", mlp_text()}});
 }
 
-/// Data for the MLP: four samples of 12 features and a class.
+/// Writes data for the MLP: four samples of 12 features and a class.
 inline Result<void> write_mlp_data(const std::string& path) {
   const std::vector<float> x(4 * 12, 0.5F);
   const std::vector<std::int64_t> y = {0, 1, 2, 3};
@@ -116,8 +116,7 @@ inline Result<void> write_mlp_data(const std::string& path) {
   return write_safetensors(path, tensors, {});
 }
 
-/// The MLP on a cluster, all devices allowed. Its model has a file of weights, empty, so that it
-/// may be trained.
+/// Allows all devices; an empty weights file lets the model be trained.
 inline Inputs small_inputs(const std::string& cluster, std::int64_t global_batch) {
   graph::Model model;
   model.graph = graph::parse_graph(mlp_text(), "mlp").value();

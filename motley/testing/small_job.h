@@ -21,19 +21,18 @@ namespace motley::run {
 
 /// How devices share a step of the small model.
 struct SmallSplit {
-  std::vector<std::int64_t> samples;      ///< of a step, by rank
+  std::vector<std::int64_t> samples;      ///< per step, by rank
   std::vector<std::string> devices = {};  ///< by rank; none: a:0, a:1, ...
-  bool in_parts = false;                  ///< is each parameter kept by all in parts?
-  bool commits = false;                   ///< can a step that was stopped be ended or undone?
+  bool in_parts = false;                  ///< each parameter is sharded over all
+  bool commits = false;                   ///< a stopped step can be finished or undone
   bool counts_squares = false;            ///< of gradients
   std::optional<double> clip_norm = {};   ///< of all gradients
   double momentum = DirectTraining::kMomentum;
 };
 
-/// What a job's ranks run.
 struct SmallPrograms {
   program::Program training;
-  std::vector<program::Program> evaluations;  ///< of four samples, and of the three left of eleven
+  std::vector<program::Program> evaluations;  ///< of four samples, and of the last three of eleven
 };
 
 inline program::Program made(Result<program::Program> program) {
@@ -74,7 +73,7 @@ inline SmallPrograms lower_small(const SmallModel& model, const SmallSplit& spli
   return programs;
 }
 
-/// A job without evaluations of so many steps. Its model and data lie in `folder`.
+/// Makes a job of `steps` steps without evaluations, with model and data in `folder`.
 inline Job small_job(const std::string& folder, const SmallPrograms& programs, std::int64_t steps) {
   Job job;
   job.run_dir = folder + "/run";
@@ -87,7 +86,7 @@ inline Job small_job(const std::string& folder, const SmallPrograms& programs, s
   return job;
 }
 
-/// Of all samples, every so many steps.
+/// Evaluates all samples after each `every` steps.
 inline EvaluationJob small_evaluation(const std::string& folder, std::int64_t every) {
   EvaluationJob evaluation;
   evaluation.data.path = folder + "/data.safetensors";

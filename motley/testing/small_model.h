@@ -17,8 +17,7 @@
 
 namespace motley::run {
 
-/// The golden MLP and its forward pass with drawn weights, and eleven samples for it. What is
-/// written is float32.
+/// The golden MLP and its forward pass with drawn weights and eleven samples. Files are float32.
 class SmallModel {
  public:
   static constexpr std::int64_t kSamples = 11;
@@ -35,7 +34,7 @@ class SmallModel {
       for (double& each : tensor.at) each = static_cast<double>(static_cast<float>(each));
   }
 
-  /// The model file: with a tensor beside those of the graph, or without any.
+  /// Writes the model file: with a tensor beside the graph's, or without any.
   void write(const std::string& path, bool has_weights = true) const {
     std::map<std::string, testing::Tensor> tensors = {{"note", {{2}, {3, 4}}}};
     for (const ValueId id : graph::values_with_role(graph, graph::ValueRole::kParameter))
@@ -44,7 +43,7 @@ class SmallModel {
     write_tensors(path, tensors, {{"motley.graph", text_}, {"motley.eval", evaluation_text_}});
   }
 
-  /// The samples; all features of some of them are these numbers instead.
+  /// Writes the samples; `spoilt` replaces all features of some.
   void write_data(const std::string& path,
                   const std::map<std::int64_t, double>& spoilt = {}) const {
     std::map<std::string, testing::Tensor> inputs = {{"x", given.at("x")}, {"y", given.at("y")}};

@@ -14,7 +14,7 @@
 
 namespace motley::testing {
 
-/// An operator about to run: its arguments, and the shapes that its results shall have.
+/// An operator to run: its arguments, and the shapes of its results.
 struct Call {
   std::string name;
   const program::ArgumentList& arguments;
@@ -95,7 +95,7 @@ inline Operators elementwise_operators() {
   return made;
 }
 
-/// x [samples, classes], labels, weights of classes or none, reduction (0 none, 1 mean, 2 sum).
+/// Takes x [samples, classes], labels, class weights or none, reduction (0 none, 1 mean, 2 sum).
 inline Results nll_loss(const Call& call) {
   const Tensor &x = call.tensor(0), &labels = call.tensor(1);
   double loss = 0, count = 0;
@@ -114,7 +114,7 @@ inline Operators loss_operators() {
   using V = const std::vector<double>&;
   Operators made;
   made["aten::nll_loss_forward"] = nll_loss;
-  made["aten::nll_loss_backward"] = [](const Call& c) {  // of a sum or a mean
+  made["aten::nll_loss_backward"] = [](const Call& c) {  // of a sum or mean
     const Tensor &x = c.tensor(1), &labels = c.tensor(2);
     const double each = c.tensor(0).at[0] / (c.integer(4) == 1 ? c.tensor(6).at[0] : 1);
     Tensor made = filled(x.shape, 0);
@@ -137,7 +137,7 @@ inline Operators loss_operators() {
   return made;
 }
 
-/// Which element of a matrix each element of an index picks, along the columns.
+/// Returns the matrix element that each index element picks, along the columns.
 inline std::vector<std::size_t> picked_by(const Tensor& index, const Shape& matrix) {
   std::vector<std::size_t> places;
   for (std::size_t i = 0; i < index.at.size(); ++i) {

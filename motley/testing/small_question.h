@@ -10,8 +10,7 @@
 
 namespace motley::control {
 
-/// A question about the small MLP on two CPUs, its files in a directory of the test's own, and
-/// surroundings without processes.
+/// The small MLP on two CPUs, files in a directory of the test, without processes.
 class SmallQuestionTest : public ::testing::Test {
  protected:
   explicit SmallQuestionTest(std::int64_t global_batch = 8) {

@@ -28,13 +28,13 @@ inline Tensor filled(Shape shape, double with) {
   return {std::move(shape), std::vector<double>(count, with)};
 }
 
-/// [before, extent, after] of a dimension, from the back if it is negative.
+/// Returns [before, extent, after] of a dimension; negative ones count from the back.
 inline graph::Slab seen(const Shape& shape, std::int64_t dim) {
   const auto at = shape.begin() + (dim < 0 ? dim + static_cast<std::int64_t>(shape.size()) : dim);
   return {count_of({shape.begin(), at}), *at, count_of({at + 1, shape.end()})};
 }
 
-/// `count` rows of [before, extent, after] from `begin` on, flat.
+/// Returns `count` rows of [before, extent, after] from `begin` on, flat.
 inline std::vector<double> rows_of(const std::vector<double>& from, const graph::Slab& slab,
                                    std::int64_t begin, std::int64_t count) {
   std::vector<double> rows;
@@ -45,7 +45,7 @@ inline std::vector<double> rows_of(const std::vector<double>& from, const graph:
   return rows;
 }
 
-/// The inverse: parts of so many rows, one after the other in `from`, as one tensor.
+/// Inverts rows_of: joins consecutive parts of `extents` rows in `from` into one tensor.
 inline std::vector<double> joined_rows(const std::vector<double>& from, const graph::Slab& slab,
                                        const Shape& extents) {
   std::vector<double> whole(from.size());
@@ -60,7 +60,7 @@ inline std::vector<double> joined_rows(const std::vector<double>& from, const gr
   return whole;
 }
 
-/// Element by element of operands that are broadcast as numpy does.
+/// Applies `give` element by element, broadcasting operands as numpy does.
 inline Tensor broadcast(const std::vector<Tensor>& operands,
                         const std::function<double(const std::vector<double>&)>& give) {
   std::size_t dims = 0;
@@ -120,7 +120,7 @@ inline Tensor product(const Tensor& a, const Tensor& b) {
 
 using Fold = std::function<double(double, double)>;
 
-/// Folds some dimensions, which stay with size 1; all, if none is named.
+/// Folds dimensions, which stay with size 1; all if none is named.
 inline Tensor folded(Tensor x, Shape dims, double start, const Fold& fold) {
   if (dims.empty()) {
     dims.resize(x.shape.size());

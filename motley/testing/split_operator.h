@@ -18,10 +18,10 @@
 
 namespace motley::synth {
 
-/// A graph of these values and operators, in text; the loss is the sum of the last operator's first
-/// result. Example: "param %0: f32[4] \"w\"\nop %1: f32[4] = aten::neg(%0) fwd \"\"\n".
+/// Makes a graph of these values and operators; the loss sums the last operator's first result.
+/// Example: "param %0: f32[4] \"w\"\nop %1: f32[4] = aten::neg(%0) fwd \"\"\n".
 inline graph::Graph small_graph(const std::string& lines) {
-  int next = 0;  // definitions are the only places where an id is followed by a colon
+  int next = 0;  // only in definitions a colon follows an id
   std::string loss;
   for (std::size_t at = lines.find('%'); at != std::string::npos; at = lines.find('%', at + 1)) {
     const std::size_t end = lines.find_first_not_of("0123456789", at + 1);
@@ -38,14 +38,14 @@ inline graph::Graph small_graph(const std::string& lines) {
   return *std::move(graph);
 }
 
-/// Which tensor of an operator is cut, and where: dimension `dim` as [outer, extent, inner].
+/// The tensor of an operator that is cut, and where: dimension `dim` as [outer, extent, inner].
 struct Cut {
   enum class Of { kOperand, kResult } of = Of::kOperand;
   int which = 0, dim = 0;
   std::int64_t extent = 0, outer = 1, inner = 1;
 };
 
-/// The way to run an operator in which that tensor is cut so; fails if there is none.
+/// Finds the operator's strategy with that cut; fails if there is none.
 inline graph::Strategy strategy_of(const graph::Graph& graph, OpId op, const Cut& cut,
                                    std::int64_t batch = 1) {
   const graph::ShardingRule rule = graph::find_rule_or_whole(graph, op, {{"batch", batch}});
@@ -56,8 +56,8 @@ inline graph::Strategy strategy_of(const graph::Graph& graph, OpId op, const Cut
   return found.value_or(whole_strategy(rule));
 }
 
-/// What one rank runs of an operator: "aten::sub.Scalar(number(3), 1) i64[4]", without the tensors
-/// among the arguments; and its exchanges on the way: "motley::all_reduce 48".
+/// What one rank runs of an operator: instructions without their tensor arguments,
+/// "aten::sub.Scalar(number(3), 1) i64[4]", and exchanges, "motley::all_reduce 48".
 struct SplitLines {
   std::vector<std::string> instructions, exchanges;
 };
@@ -84,7 +84,7 @@ inline SplitLines lines_of(const LoweredOperator& lowered) {
   return lines;
 }
 
-/// The graph's first operator on devices of these shares, as this rank runs it.
+/// Lowers the graph's first operator on devices of these shares, for one rank.
 inline SplitLines split_first(const graph::Graph& graph, const Cut& cut,
                               const std::vector<double>& shares, std::size_t rank,
                               std::int64_t batch = 1) {
@@ -92,8 +92,7 @@ inline SplitLines split_first(const graph::Graph& graph, const Cut& cut,
                                  shares, {rank}));
 }
 
-/// One rank's program of a step whose samples are spread by the sharding's shares; of it those and
-/// the batch are given.
+/// Lowers one rank of a step with samples spread by `sharding`, which needs only shares and batch.
 inline program::DeviceProgram lower_samples(const graph::Graph& graph, Sharding sharding,
                                             std::size_t rank, const LowerOptions& options = {}) {
   sharding.devices.resize(sharding.shares.size());

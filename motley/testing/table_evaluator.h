@@ -9,11 +9,10 @@
 
 namespace motley::search {
 
-/// Prices from tables in memory; the simulator is the step model itself: for tests
-/// and benchmarks.
+/// Prices from tables in memory, with the step model as simulator; for tests and benchmarks.
 class TableEvaluator : public SplitEvaluator {
  public:
-  /// One device. Peak memory is `base` + `per_sample` * samples.
+  /// A device whose peak memory is `base` + `per_sample` * samples.
   struct Device {
     StepCurves alone, shared;
     Bytes base, per_sample;

@@ -13,19 +13,19 @@
 
 namespace motley {
 
-/// StageCosts of small tables: seconds of a sample by pool and layer, divided by the degree (of
-/// several pools: as fast as all of their devices together); one rate between hosts and one inside.
-/// A micro-batch takes `launch` seconds a layer more, forward and backward, whatever its size.
+/// StageCosts of small tables: seconds per sample by pool and layer, divided by the degree (of
+/// several pools: all their devices' speeds add up); one rate between hosts and one inside. A
+/// micro-batch takes `launch` seconds more per layer, forward and backward.
 struct TableStageCosts : search::StageCosts {
   std::vector<search::DevicePool> device_pools;
   std::vector<search::StageUnit> all_units;
   std::vector<std::int64_t> batches = {1, 2, 4};
-  std::int64_t least_of_wide = 1;                      ///< known of units of several devices
-  std::vector<std::vector<double>> forward, backward;  ///< [pool][layer], a sample
+  std::int64_t least_of_wide = 1;                      ///< known for units of several devices
+  std::vector<std::vector<double>> forward, backward;  ///< [pool][layer], per sample
   double launch = 0, update_seconds = 0;
   std::vector<search::LayerBytes> layer_bytes;
   double between = 0, inside = 0;            ///< bytes/s; 0: no link
-  std::optional<double> between_zones = {};  ///< in place of `between`
+  std::optional<double> between_zones = {};  ///< instead of `between`
   std::optional<std::pair<std::size_t, std::size_t>> tied_layers;
   std::vector<std::string> said;
   bool blocks = false;
@@ -41,7 +41,7 @@ struct TableStageCosts : search::StageCosts {
   std::vector<search::LayerWork> work(std::size_t unit, std::int64_t micro) const override {
     std::vector<search::LayerWork> work;
     for (std::size_t i = 0; i < layers(); ++i) {
-      double ahead = 0, back = 0;  // samples a second
+      double ahead = 0, back = 0;  // samples per second
       for (const auto& [pool, devices] : all_units[unit].parts) {
         ahead += devices / forward[pool][i];
         back += devices / backward[pool][i];
@@ -78,8 +78,8 @@ struct TableStageCosts : search::StageCosts {
   const std::vector<std::string>& notes() const override { return said; }
 };
 
-/// `kinds` pools of one device a host, layers of 1 s forward and 2 s backward a sample on the
-/// first, times 1, 2, 3, ... on the others; no bytes, fast links.
+/// Makes `kinds` pools of one device per host. Layers take 1 s forward and 2 s backward per sample
+/// on the first, times 1, 2, 3, ... on the others; no bytes, fast links.
 inline TableStageCosts even_stage_costs(std::size_t layers, std::size_t kinds, int devices) {
   TableStageCosts costs;
   for (std::size_t pool = 0; pool < kinds; ++pool) {
@@ -95,12 +95,11 @@ inline TableStageCosts even_stage_costs(std::size_t layers, std::size_t kinds, i
   return costs;
 }
 
-/// Whole numbers from `least` to `most`.
 inline int pick_number(std::mt19937_64& random, int least, int most) {
   return least + static_cast<int>(random() % static_cast<std::uint64_t>(most - least + 1));
 }
 
-/// Unequal layers for the last pool.
+/// Draws unequal layers for the last pool.
 inline void add_random_layers(std::mt19937_64& random, std::size_t layers, TableStageCosts& costs) {
   auto& forward = costs.forward.emplace_back();
   auto& backward = costs.backward.emplace_back();
@@ -111,7 +110,7 @@ inline void add_random_layers(std::mt19937_64& random, std::size_t layers, Table
   }
 }
 
-/// What else there is, once all pools are there.
+/// Draws the rest, once all pools are there.
 inline void add_random_rest(std::mt19937_64& random, std::size_t layers, TableStageCosts& costs) {
   const auto pick = [&](int least, int most) { return pick_number(random, least, most); };
   costs.launch = 0.5 * pick(0, 2);
@@ -123,8 +122,7 @@ inline void add_random_rest(std::mt19937_64& random, std::size_t layers, TableSt
   costs.inside = 4 * costs.between;
 }
 
-/// A random small instance: up to `most_devices` devices in up to three pools, unequal layers,
-/// memory that matters, degrees 1 and 2 where a host has two.
+/// Draws up to three pools, unequal layers, tight memory, degrees 1 and 2 where a host has two.
 inline TableStageCosts random_stage_costs(std::mt19937_64& random, std::size_t layers,
                                           int most_devices) {
   const auto pick = [&](int least, int most) { return pick_number(random, least, most); };
@@ -144,8 +142,8 @@ inline TableStageCosts random_stage_costs(std::mt19937_64& random, std::size_t l
   return costs;
 }
 
-/// The same of one or two hosts with one device of each of two or three pools, or of two if there
-/// may be so many, and units of several of these.
+/// Draws the same for one or two hosts with one device, or two where the limit allows, of each of
+/// two or three pools, and units of several of these.
 inline TableStageCosts random_mixed_costs(std::mt19937_64& random, std::size_t layers,
                                           int most_devices) {
   TableStageCosts costs;

@@ -8,8 +8,8 @@
 
 namespace motley::simulate {
 
-/// Draws graphs that do not deadlock: tasks are added in an order that respects all they wait for.
-/// One task in four is in several lanes; one duration in four is 0. Same seed, same graph.
+/// Draws graphs without deadlock: tasks are added in an order that respects dependencies. A quarter
+/// of tasks have several lanes, a quarter of durations are 0. Same seed, same graph.
 inline TaskGraph draw_graph(std::uint64_t seed, std::size_t tasks) {
   SplitMix64 random(seed);
   TaskGraphBuilder builder;
@@ -28,7 +28,7 @@ inline TaskGraph draw_graph(std::uint64_t seed, std::size_t tasks) {
   return std::move(builder).build();
 }
 
-/// Makes transfers of one task in three: up to two phases of one or two flows over three links.
+/// Makes a third of the tasks transfers: up to two phases of one or two flows over three links.
 inline TaskGraph with_transfers(std::uint64_t seed, TaskGraph graph) {
   SplitMix64 random(seed);
   graph.capacities = {1e9, 2e9, 5e8};
@@ -48,7 +48,7 @@ inline TaskGraph with_transfers(std::uint64_t seed, TaskGraph graph) {
   return graph;
 }
 
-/// Has one lane in two slowed by another one, by one of `factors`.
+/// Lets half of the lanes be slowed by another one, by one of `factors`.
 inline TaskGraph with_interference(std::uint64_t seed, TaskGraph graph,
                                    const std::vector<double>& factors) {
   SplitMix64 random(seed);

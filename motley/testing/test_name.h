@@ -6,7 +6,7 @@
 
 namespace motley::testing {
 
-/// A name of the product's as one that GoogleTest takes: "equal_stages".
+/// Converts a name of the product to one for GoogleTest: "equal_stages".
 inline std::string test_name(std::string_view name) {
   std::string made(name);
   std::replace(made.begin(), made.end(), '-', '_');

@@ -15,7 +15,7 @@
 
 namespace motley::run {
 
-/// Ranks are threads here; each has a store and groups of its own, as processes have.
+/// Ranks as threads, each with its own store and groups, as processes have.
 class RendezvousTest : public ::testing::Test {
  protected:
   void SetUp() override {

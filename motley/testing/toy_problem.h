@@ -12,7 +12,7 @@
 
 namespace motley::search {
 
-/// A problem with all that it points to. Movable, so that functions can return it.
+/// A problem with everything it points to. Movable, so that functions can return it.
 struct ToyProblem {
   std::unique_ptr<cluster::Cluster> cluster = std::make_unique<cluster::Cluster>();
   std::vector<TableEvaluator::Device> tables;
@@ -20,10 +20,10 @@ struct ToyProblem {
   std::unique_ptr<TableEvaluator> evaluator;
   plan::Problem problem;
   const graph::Graph* graph = nullptr;
-  /// Of operators at most the graph is known, not what they cost.
+  /// Operators have at most a graph, no costs.
   PlannerInputs inputs() const { return {evaluator.get(), graph}; }
 
-  /// A device on a node of its own, called "nN:0".
+  /// Adds a device on a node of its own, named "nN:0".
   void add_device(TableEvaluator::Device table, std::optional<Bytes> memory = {}) {
     const auto node = static_cast<std::int64_t>(cluster->nodes.size());
     cluster->nodes.push_back({.name = "n" + std::to_string(node)});
@@ -42,7 +42,7 @@ struct ToyProblem {
     cluster->devices.push_back(std::move(device));
     tables.push_back(std::move(table));
   }
-  /// Call last. `batch` samples; the evaluator prices with the tables and `group`.
+  /// Call last. `batch` samples; the evaluator prices by the tables and `group`.
   const plan::Problem& finish(std::int64_t batch) {
     cluster->name = "toy";
     evaluator = std::make_unique<TableEvaluator>(tables, group);
@@ -53,7 +53,7 @@ struct ToyProblem {
   }
 };
 
-/// A device that computes `seconds` for each sample after `fixed`, with nothing to exchange.
+/// Makes a device that computes `seconds` per sample after `fixed`, without exchanges.
 inline TableEvaluator::Device linear_device(double seconds, double fixed = 0.0) {
   TableEvaluator::Device device;
   device.alone.end.points = {{0, fixed}, {1, fixed + seconds}};
@@ -61,10 +61,9 @@ inline TableEvaluator::Device linear_device(double seconds, double fixed = 0.0) 
   return device;
 }
 
-/// Exchanges that take nothing.
 inline GroupExchanges no_exchange(const std::vector<DeviceId>&) { return {}; }
 
-/// Two devices of 1 s a sample that exchange once for `seconds`, when their compute is over.
+/// Makes two devices of 1 s per sample that exchange once for `seconds` after their compute.
 inline ToyProblem pair_with_exchange(double seconds) {
   ToyProblem toy;
   for (int i = 0; i < 2; ++i) {

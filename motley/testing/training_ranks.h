@@ -21,8 +21,7 @@
 
 namespace motley::run {
 
-/// A worker's voice, into memory: it is made while that is standard output. Not beside a thread
-/// that writes there.
+/// Captures a worker's reports; stdout is memory during construction, so no thread may write then.
 class HeardReporter {
  public:
   explicit HeardReporter(int rank) : memory_(::memfd_create("events", MFD_CLOEXEC)) {
@@ -42,7 +41,7 @@ class HeardReporter {
   HeardReporter& operator=(const HeardReporter&) = delete;
 
   const Reporter& reporter() const { return *reporter_; }
-  /// What was said so far, of one name or all.
+  /// Returns the events so far, of one name or all.
   std::vector<Json> events(const std::string& name = "") const {
     struct stat about {};
     ::fstat(memory_, &about);
@@ -56,13 +55,11 @@ class HeardReporter {
     }
     return found;
   }
-  /// Their names, in order.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     for (const Json& each : events()) names.push_back(each.at("event"));
     return names;
   }
-  /// Losses of the steps.
   std::vector<double> losses() const {
     std::vector<double> losses;
     for (const Json& each : events("step")) losses.push_back(each.at("loss"));
@@ -74,7 +71,7 @@ class HeardReporter {
   std::unique_ptr<Reporter> reporter_;
 };
 
-/// Ranks of a job of the small model as threads. Model and data lie in the test's folder.
+/// Ranks of a job of the small model as threads. Model and data are in the test's folder.
 class TrainingTest : public RendezvousTest {
  protected:
   using Voices = std::vector<std::unique_ptr<HeardReporter>>;
@@ -87,7 +84,7 @@ class TrainingTest : public RendezvousTest {
     model_.write_data(dir_ + "/data.safetensors");
   }
 
-  /// What an earlier job's ranks met by is not theirs.
+  /// Removes the rendezvous of an earlier job's ranks.
   void forget_meeting() { std::filesystem::remove(dir_ + "/rendezvous"); }
 
   static Voices voices_of(std::size_t ranks) {
@@ -109,7 +106,7 @@ class TrainingTest : public RendezvousTest {
     return session;
   }
 
-  /// All ranks at once; what they said, by rank.
+  /// Runs all ranks at once; returns their reporters, by rank.
   Voices run_ranks(const Job& job, const SmallPrograms& programs, const Body& body) {
     forget_meeting();
     Voices voices = voices_of(job.devices.size());

@@ -7,7 +7,6 @@
 
 namespace motley::synth {
 
-/// Three CPU devices of one machine.
 inline cluster::Cluster lab_of_three() {
   cluster::Cluster cluster;
   cluster.name = "lab";
@@ -23,7 +22,7 @@ inline cluster::Cluster lab_of_three() {
   return cluster;
 }
 
-/// Eight samples a step as 4:3:1, in many buckets: some are exchanged while others are filled.
+/// Splits eight samples 4:3:1, in many buckets: some are exchanged while others are filled.
 inline plan::Plan uneven_split(plan::OptimizerKind optimizer) {
   plan::Plan plan;
   plan.model_hash = "model";

@@ -19,8 +19,7 @@ namespace motley::cli {
 
 using Words = std::vector<std::string>;
 
-/// Whole command lines over fake workers, with all files in a directory of the test's own: the
-/// golden MLP on two CPUs, which trains three steps.
+/// Command lines over fake workers, in a directory of the test: the MLP, two CPUs, three steps.
 class VerbTest : public ::testing::Test {
  protected:
   VerbTest() {
@@ -36,7 +35,7 @@ class VerbTest : public ::testing::Test {
   }
 
   void write_cluster(std::string_view text) { write("two.toml", text); }
-  /// A file of the test's directory; its path.
+  /// Returns its path.
   std::string write(const std::string& name, std::string_view text) const {
     EXPECT_TRUE(write_file_atomic(directory_.file(name), text));
     return directory_.file(name);
@@ -51,7 +50,6 @@ class VerbTest : public ::testing::Test {
     err_ = ::testing::internal::GetCapturedStderr();
     return code;
   }
-  /// With model, cluster and batch.
   int call_with_inputs(const std::string& verb, const Words& more = {}) {
     Words arguments = {verb, "-m",        model_, "-C", cluster_, "--global-batch",
                        "8",  "--planner", "split"};
@@ -62,13 +60,13 @@ class VerbTest : public ::testing::Test {
     more.insert(more.end(), {"--data", data_, "--steps", "3", "--run-dir", run_dir_});
     return call_with_inputs("run", more);
   }
-  /// What a call is answered with on stdout that ends well.
+  /// Returns the JSON on stdout of a successful call.
   Json answer(Words arguments) {
     arguments.push_back("--json");
     EXPECT_EQ(call(std::move(arguments)), kDone) << err_;
     return parse_json(out_, "stdout").value_or(Json());
   }
-  /// Its exit code and all that it says, without notes: "2 which model? [cli.model]".
+  /// Returns exit code and messages without notes: "2 which model? [cli.model]".
   std::string refusal(Words arguments) {
     arguments.push_back("--quiet");
     const int code = call(std::move(arguments));

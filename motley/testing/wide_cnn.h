@@ -9,8 +9,7 @@
 
 namespace motley::testing {
 
-/// Text of the golden CNN with 48 and 96 channels in place of 8 and 16, and for any batch: enough
-/// to compute for GPUs. Has batch norms.
+/// Returns the golden CNN with 48 and 96 channels for any batch: work for GPUs. Has batch norms.
 inline std::string wide_cnn_text() {
   constexpr std::pair<std::string_view, std::string_view> kWider[] = {
       {"size batch 1 4096", "size batch 1 1048576"},

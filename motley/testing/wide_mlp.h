@@ -15,7 +15,7 @@
 
 namespace motley::search {
 
-/// A wide MLP: weights outweigh the samples.
+/// Returns a wide MLP, whose weights outweigh the samples.
 inline std::string mlp_text(int width) {
   std::string text = fmt::format(
       "motley.graph/1\nname \"wide\"\nsize batch 1 4096\n"
@@ -38,7 +38,7 @@ inline std::string mlp_text(int width) {
   return text;
 }
 
-/// Layers of a product and a relu, all as wide; the loss is the sum.
+/// Returns layers of a product and a relu, all of one width; the loss is the sum.
 inline std::string deep_text(int layers, int width) {
   std::string text = "motley.graph/1\nname \"deep\"\nsize batch 1 4096\n";
   const std::string shape = fmt::format("f32[batch, {}]", width);
@@ -80,11 +80,10 @@ inline std::string deep_text(int layers, int width) {
 
 class WideMlpTest : public ::testing::Test {
  protected:
-  /// Two kinds behind a link (bandwidth_), each with so much memory ("" = its own).
+  /// Sets up two kinds behind a link (bandwidth_) with `memory` each ("": their own).
   void set_up(int width, const std::string& memory, std::int64_t batch = 64) {
     set_up(mlp_text(width), memory, batch);
   }
-  /// The same of another graph.
   void set_up(const std::string& text, const std::string& memory, std::int64_t batch) {
     auto graph = graph::parse_graph(text, "wide");
     ASSERT_TRUE(graph) << graph.error().message;

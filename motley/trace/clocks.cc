@@ -8,7 +8,7 @@
 namespace motley::trace {
 namespace {
 
-/// When exchanges of each step end, with their names; of sends and receives both ends differ.
+/// Ends and names of a step's collectives; the two ends of a message are at different times.
 struct Exchanges {
   std::vector<std::string> names;
   std::vector<Nanoseconds> ends;
@@ -43,7 +43,7 @@ std::vector<Nanoseconds> differences(const ExchangesOfDevice& here,
   return found;
 }
 
-/// Of the ends of a device's steps to those of the first.
+/// Returns the differences between the ends of a device's steps and those of the first device.
 std::vector<Nanoseconds> step_differences(const Trace& trace, int device) {
   std::vector<Nanoseconds> found;
   std::map<std::int64_t, Nanoseconds> ends;

@@ -26,7 +26,7 @@ Trace two_devices(const std::string& exchange) {
 TEST(AlignClocks, TheEndsOfCollectivesMeet) {
   Trace trace = two_devices("motley::all_reduce bucket");
   align_clocks(trace, {"", "b"});
-  // The ends differ by 1000 and 1001; the upper median counts. Then all begins at b's step, at -1.
+  // The ends differ by 1000 and 1001; the upper median counts. Then b's step begins first, at -1.
   EXPECT_EQ(trace.steps[1].begin, 0);
   EXPECT_EQ(trace.steps[0].begin, 6);
   EXPECT_EQ(trace.intervals[1].end, 21);
@@ -37,7 +37,7 @@ TEST(AlignClocks, TheEndsOfCollectivesMeet) {
 TEST(AlignClocks, OneClockKeepsItsTimes) {
   Trace trace = two_devices("motley::all_reduce bucket");
   align_clocks(trace, {"a", "a"});
-  EXPECT_EQ(trace.steps[0].begin, 0);  // as long before the other as it was
+  EXPECT_EQ(trace.steps[0].begin, 0);  // distance to the other unchanged
   EXPECT_EQ(trace.steps[1].begin, 995);
 }
 

@@ -27,7 +27,7 @@ std::vector<StepTimes> step_times(const Trace& trace) {
   return times;
 }
 
-/// Intervals of one lane of one device: they are together in a trace, lane after lane.
+/// Intervals of one lane of one device, which are consecutive in a trace.
 using Run = std::pair<std::vector<Interval>::const_iterator, std::vector<Interval>::const_iterator>;
 
 Run lane_intervals(const Trace& trace, std::size_t device, Lane lane) {
@@ -45,8 +45,7 @@ Nanoseconds total_time(const Run& run) {
   return total;
 }
 
-/// What a device exchanges, in one lane: intervals that overlap, of whichever lane, become one,
-/// with the step of the first.
+/// Merges a device's overlapping exchanges of any lane into one, with the step of the first.
 std::vector<Interval> merge_exchanges(const Trace& trace, std::size_t device) {
   const Run transfer = lane_intervals(trace, device, Lane::kTransfer);
   const Run peer = lane_intervals(trace, device, Lane::kPeer);
@@ -63,7 +62,7 @@ std::vector<Interval> merge_exchanges(const Trace& trace, std::size_t device) {
   return merged;
 }
 
-/// Time in which an interval of both runs is open; each run is ordered and does not overlap itself.
+/// Returns the time in which intervals of both ordered, non-overlapping runs are open.
 Nanoseconds shared_time(Run a, Run b) {
   Nanoseconds total = 0;
   while (a.first != a.second && b.first != b.second) {
@@ -79,7 +78,7 @@ bool is_exchange(const Interval& interval) {
   return interval.lane != Lane::kCompute || interval.bytes > 0;
 }
 
-/// Goes through the steps of one device from moment to moment at which a lane changes.
+/// Walks through the steps of one device, from one change of a lane to the next.
 class Sweep {
  public:
   Sweep(const Trace& trace, std::size_t device)
@@ -107,7 +106,7 @@ class Sweep {
   }
 
  private:
-  /// Does a collective of this step begin then?
+  /// Returns whether a collective of this step begins at `time`.
   bool meets_others(Nanoseconds time, std::int64_t step) const {
     for (const Run& lane : lanes_) {
       if (lane.first == lane.second || lane.first->begin != time || lane.first->step != step)
@@ -122,7 +121,7 @@ class Sweep {
 
   const Names& names_;
   const std::vector<Interval> exchanges_;
-  std::array<Run, 2> lanes_;  // what has not ended yet: compute, exchanges
+  std::array<Run, 2> lanes_;  // intervals that have not ended: compute, exchanges
 };
 
 }  // namespace
@@ -130,7 +129,7 @@ class Sweep {
 std::vector<Breakdown> break_down(const Trace& trace) {
   std::vector<Breakdown> parts(trace.devices.size());
   std::vector<Sweep> sweeps;
-  sweeps.reserve(parts.size());  // they stay where they are
+  sweeps.reserve(parts.size());  // pointers into them stay valid
   for (std::size_t device = 0; device < parts.size(); ++device) sweeps.emplace_back(trace, device);
   for (const StepMark& mark : trace.steps) {
     const auto device = static_cast<std::size_t>(mark.device);

@@ -10,8 +10,8 @@
 
 namespace motley::trace {
 
-/// What the instructions of a device are called, by instruction. A list of texts of which equal
-/// ones may be held once, also by several devices: programs of a million instructions have few.
+/// The names of a device's instructions, by instruction. Equal texts may be stored once, even
+/// across devices: a program of a million instructions has few different names.
 class Names {
  public:
   Names() = default;
@@ -46,11 +46,11 @@ class Names {
   std::vector<std::uint32_t> which_;                 // by instruction
 };
 
-/// Makes the names of several devices, holding each text once.
+/// Makes the names of several devices and stores each text once.
 class NamePool {
  public:
   void add_device() { devices_.emplace_back(); }
-  /// Of the next instruction of the last device.
+  /// Adds the name of the next instruction of the last device.
   void add(const std::string& name) {
     const auto next = static_cast<std::uint32_t>(number_.size());
     devices_.back().which_.push_back(number_.try_emplace(name, next).first->second);

@@ -17,7 +17,7 @@ enum class Source { kPredicted, kMeasured };
 /// Simulated or measured time in integer nanoseconds from the start of the trace.
 using Nanoseconds = std::int64_t;
 
-/// A lane of a device busy with one instruction; the peer lane may be with several at once.
+/// A lane of a device busy with one instruction. Intervals of the peer lane may overlap.
 struct Interval {
   int device = 0;  ///< position in Trace::devices
   Lane lane = Lane::kCompute;
@@ -28,7 +28,6 @@ struct Interval {
   bool operator==(const Interval&) const = default;
 };
 
-/// One whole step on one device.
 struct StepMark {
   int device = 0;
   std::int64_t step = 0;
@@ -37,8 +36,7 @@ struct StepMark {
   bool operator==(const StepMark&) const = default;
 };
 
-/// What happened, or would happen. `names[d][i]` is the operator of instruction i of device d, for
-/// people ("aten::mm h.0.attn").
+/// What happened or would happen. `names[d][i]` names instruction i of device d for people.
 struct Trace {
   Source source = Source::kPredicted;
   std::vector<std::string> devices;
@@ -48,25 +46,24 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
-/// Text form: docs/formats/trace.md (one interval a line). parse(print(t)) == t for a trace that
-/// verifies. Errors "NAME:LINE: ..." (usage, code trace.parse or trace.verify). parse verifies.
+/// Prints and parses the text form (docs/formats/trace.md), one interval per line. Parsing
+/// verifies. parse_trace(print_trace(t)) == t. Errors "NAME:LINE: ..." (usage, trace.parse or
+/// trace.verify).
 std::string print_trace(const Trace& trace);
 Result<Trace> parse_trace(std::string_view text, const std::string& name);
 
-/// Intervals and marks are ordered as said above, none ends before it begins, those of the compute
-/// lane or the transfer lane do not overlap, devices and instructions exist. The first violation.
+/// Verifies that intervals and marks are ordered as above, none ends before it begins, those of the
+/// compute or transfer lane do not overlap, devices and instructions exist. First violation.
 Result<void> verify_trace(const Trace& trace, const std::string& name);
 
-/// Measures; pure functions of a verified trace, linear in it. 0 for what has no steps. They take
-/// the marks and the intervals to be of the same steps.
-Seconds median_step(const Trace& trace);             ///< over steps, of the slowest device
+/// Measures of a verified trace with marks and intervals of the same steps. Linear; 0 if no steps.
+Seconds median_step(const Trace& trace);  ///< median over steps of the slowest device's time
 std::vector<double> busy_share(const Trace& trace);  ///< compute time / step time, per device
-Seconds exposed_communication(const Trace& trace);   ///< mean over devices of the time per step in
-                                                     ///< which something is exchanged and compute
-                                                     ///< does not run
+/// Mean over devices of the time per step in which they exchange and do not compute.
+Seconds exposed_communication(const Trace& trace);
 
-/// Where the steps of one device went: each moment of its step marks is in exactly one part, so
-/// they sum to the marks to the nanosecond. An interval is an exchange when it is in the transfer
+/// Where the steps of one device went. Each moment of its step marks is in exactly one part, so the
+/// parts sum to the marks to the nanosecond. An interval is an exchange if it is in the transfer
 /// lane or the peer lane, or moves bytes.
 ///
 /// Example: a step of 100: compute 0..40, a sum 60..80 for which a slower device was late, compute
@@ -75,9 +72,9 @@ struct Breakdown {
   std::int64_t steps = 0;
   Nanoseconds compute = 0;                ///< the device computes
   Nanoseconds exposed_communication = 0;  ///< it exchanges and does not compute
-  Nanoseconds waiting = 0;  ///< it does neither, and next comes a collective: others are late
-  Nanoseconds bubble = 0;   ///< it does neither otherwise: before a send or receive, which a
-                            ///< pipeline makes, before compute, or to the end of the step
+  Nanoseconds waiting = 0;                ///< neither, and a collective is next: others are late
+  /// Neither, otherwise: before a send or receive, before compute, or at the end of the step.
+  Nanoseconds bubble = 0;
   bool operator==(const Breakdown&) const = default;
 
   Nanoseconds total() const { return compute + exposed_communication + waiting + bubble; }

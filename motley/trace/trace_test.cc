@@ -60,7 +60,7 @@ RC_GTEST_PROP(TraceText, ParsePrintIsIdentity, ()) {
   RC_ASSERT(*parsed == trace);
 }
 
-/// The message for a trace of one device with one name and the given further lines.
+/// Returns the error for a trace of one device with one name and these further lines.
 std::string error_of(const std::string& lines) {
   const auto trace =
       parse_trace("motley.trace/1\nsource predicted\ndevice \"a:0\"\nname ^0 \"f\"\n" + lines, "t");
@@ -170,9 +170,8 @@ TEST(Measures, OfNothingAreZero) {
   EXPECT_EQ(exposed_communication(idle).value, 0);
 }
 
-// The example of trace.h, whose sum runs in the transfer lane; then a step with a receive that
-// comes late (150..160, compute 160..170) and a sum of no time that ends it at 200, for which it
-// waited.
+// The example of trace.h, with its sum in the transfer lane. Then a step with a late receive
+// (150..160, compute 160..170) and a sum of zero length at 200, for which it waited.
 TEST(Measures, BreakStepsDownIntoPartsThatSumToThem) {
   const Trace trace = parse_trace(
                           "motley.trace/1\nsource predicted\ndevice \"a:0\"\n"
@@ -192,7 +191,7 @@ TEST(Measures, BreakStepsDownIntoPartsThatSumToThem) {
   // Step 0: 60, 10, 20, 10. Step 1: compute 40, receive 10, bubble 130..150, waiting 170..200.
   EXPECT_EQ(parts[0], (Breakdown{2, 100, 20, 50, 30}));
   EXPECT_EQ(parts[0].total(), 200);
-  // A sum in the compute lane, for others from 0 to 30, and nothing after 80.
+  // A sum in the compute lane from 0 to 30, and nothing after 80.
   EXPECT_EQ(parts[1], (Breakdown{1, 0, 50, 30, 20}));
 }
 

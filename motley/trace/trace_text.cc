@@ -25,7 +25,7 @@ bool parse_id(LineCursor& line, InstructionId& id) {
   std::int64_t value = 0;
   if (!line.take('^')) return line.fail("an instruction such as ^3");
   if (!line.expect_integer(value)) return false;
-  // Ids are 32 bits wide; a larger number would become another instruction's.
+  // Ids are 32 bits wide: a larger number would wrap to another instruction's id.
   if (value < 0 || value > INT32_MAX) return line.fail("an instruction's id before this");
   id = InstructionId(value);
   return true;
@@ -69,7 +69,7 @@ class Parser {
     Names& names = trace_.names.back();
     InstructionId id;
     if (!parse_id(line, id)) return false;
-    // Dense, so that a name is found by position and a damaged file shows at its first gap.
+    // Ids are dense, so a name is found by position and a damaged file shows at its first gap.
     if (id.index() != names.size())
       return line.fail(fmt::format("^{} before this, ids being dense", names.size()));
     std::string name;

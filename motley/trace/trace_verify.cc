@@ -19,7 +19,7 @@ class Verifier {
     if (trace_.names.size() != trace_.devices.size())
       found_.push_back(fmt::format("{}: found names of {} devices, wanted {}", name_,
                                    trace_.names.size(), trace_.devices.size()));
-    // The first fault ends it: each check compares with the entry before, which must be sound.
+    // Stops at the first fault: each check compares with the entry before, which must be sound.
     for (std::size_t i = 0; i < trace_.intervals.size() && found_.empty(); ++i) check_interval(i);
     for (std::size_t i = 0; i < trace_.steps.size() && found_.empty(); ++i) check_step(i);
     if (found_.empty()) return {};
@@ -54,7 +54,7 @@ class Verifier {
             ? fmt::format("{} {} {} ^{}", trace_.devices[static_cast<std::size_t>(now.device)],
                           lane_name(now.lane), now.step, now.instruction.value)
             : fmt::format("interval {}", i);
-    // A name for each instruction: reports would otherwise fail on a trace that passed here.
+    // Each instruction needs a name: reports would otherwise fail on a verified trace.
     if (!check_times(place, now.device, now.begin, now.end)) return;
     const auto& names = trace_.names[static_cast<std::size_t>(now.device)];
     if (now.instruction.is_none() || now.instruction.index() >= names.size())
@@ -63,7 +63,7 @@ class Verifier {
     if (i == 0) return;
     const Interval& before = trace_.intervals[i - 1];
     const bool same_lane = before.device == now.device && before.lane == now.lane;
-    // The order is part of the type: measures walk a device's lanes without sorting or searching.
+    // Measures rely on the order: they walk a device's lanes without sorting or searching.
     if (std::tie(now.device, now.lane) < std::tie(before.device, before.lane)) {
       report(place, "comes after one of a later device or lane");
     } else if (same_lane && now.lane == Lane::kPeer) {

@@ -47,7 +47,7 @@ LinearTime HapCost::whole_collective(double elements, double rate) const {
   return time;
 }
 
-/// A dimension of length 1 has that length on every device, whatever its share.
+/// Prices a padded collective; a dimension of length 1 is whole on every device.
 LinearTime HapCost::padded_collective(double elements, double rate, bool is_split) const {
   if (!is_split) return whole_collective(devices_ * elements, rate);
   LinearTime time;

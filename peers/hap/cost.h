@@ -10,29 +10,28 @@
 
 namespace motley::peers {
 
-/// What one collective moves in a second, counted over the whole tensor; all > 0.
+/// Rates of collectives in bytes per second over the whole tensor; all > 0.
 struct CollectiveRates {
   double all_gather = 0;
   double all_reduce = 0;
   double reduce_scatter = 0;
   double all_to_all = 0;
-  double grouped_all_gather = 0;      ///< one broadcast an owner; read with `may_group` only
-  double grouped_reduce_scatter = 0;  ///< one reduction an owner
+  double grouped_all_gather = 0;      ///< one broadcast per owner; only with `may_group`
+  double grouped_reduce_scatter = 0;  ///< one reduction per owner
 };
 
-/// Devices and network as HAP sees them: one speed a device, one rate a collective.
+/// Devices and network as HAP sees them: one speed per device, one rate per collective.
 struct HapCluster {
-  std::vector<double> device_flops;  ///< per second, > 0, one device or more
+  std::vector<double> device_flops;  ///< per second, > 0, at least one device
   CollectiveRates bytes_per_second;
 };
 
-/// Share of each split dimension that each device owns; they sum to 1.
+/// Each device's share of a split dimension; they sum to 1.
 using Shares = std::vector<double>;
 
-/// Shares in proportion to speed.
 Shares proportional_shares(const HapCluster& cluster);
 
-/// All that shares mean to the time of a program.
+/// The effect of shares on a program's time.
 struct ShareEffect {
   double per_shared_flop = 0;  ///< seconds: max over devices of share / speed
   double per_whole_flop = 0;   ///< seconds: 1 / the least speed
@@ -40,14 +39,14 @@ struct ShareEffect {
 };
 ShareEffect effect_of(const Shares& shares, const HapCluster& cluster);
 
-/// Time of a step or a program as a function of the shares; every step ends with a barrier, so that
-/// times of steps add. `seconds = shared_flops * per_shared_flop + whole_flops * per_whole_flop +
+/// Time of a step or program as a function of the shares. Every step ends with a barrier, so times
+/// of steps add. `seconds = shared_flops * per_shared_flop + whole_flops * per_whole_flop +
 /// padded_s * padding + constant_s`.
 struct LinearTime {
   double shared_flops = 0;
   double whole_flops = 0;
   double padded_s = 0;    ///< of collectives that move devices x the largest shard
-  double constant_s = 0;  ///< of those that move the whole tensor however it is split
+  double constant_s = 0;  ///< of collectives that move the whole tensor in any split
 
   LinearTime& operator+=(const LinearTime& other);
   double seconds(const ShareEffect& effect) const {
@@ -57,25 +56,24 @@ struct LinearTime {
 };
 
 struct HapCostOptions {
-  /// Released: 1, elements against bytes a second. Repaired: 4, for f32.
+  /// Released: 1, which divides elements by bytes per second. Repaired: 4, for f32.
   double bytes_per_element = 1;
   /// All-gathers and reduce-scatters may go by owner (grouped) where padding costs more. The
-  /// released program takes one way for all and prices the padded one.
+  /// released program uses one way for all and prices the padded one.
   bool may_group = false;
   Seconds latency;  ///< of each collective; released: none
 };
 
-/// Prices of loading, computing and converting under given shares, forward and backward together.
+/// Prices loading, computing and converting under given shares, forward plus backward.
 class HapCost {
  public:
   HapCost(const HapCluster& cluster, const HapCostOptions& options, const Shares& shares);
 
   const ShareEffect& effect() const { return effect_; }
-  /// Loading an input or a parameter; none for a form that it cannot be loaded in. Only the whole
-  /// copy of a parameter costs: its gradient is summed.
+  /// Prices a load; none if impossible. Only a whole parameter costs, for summing gradients.
   std::optional<LinearTime> load(const ReferenceTensor& tensor, HapForm form) const;
   LinearTime compute(const Triple& triple) const;
-  /// Changing a tensor's form by one collective or local slice; none where no rule does:
+  /// Prices a change of form by one collective or local slice; none where no rule allows it:
   ///
   /// | from, to | forward | backward |
   /// | gather(d), identity | all-gather | reduce-scatter |

@@ -5,7 +5,7 @@
 namespace motley::peers {
 namespace {
 
-/// Two devices of 3 and 1 flops a second; shares 3/4 and 1/4 pad by 1.5.
+/// Two devices of 3 and 1 flops per second; shares 3/4 and 1/4 pad by 1.5.
 HapCluster make_cluster() {
   return {{3, 1},
           {.all_gather = 2,
@@ -36,13 +36,13 @@ TEST(HapCost, SharesActThroughTheirLargest) {
 }
 
 TEST(HapCost, ConversionsPayForwardAndBackward) {
-  // 40 elements. Padded: 60 elements a collective.
+  // 40 elements, padded to 60 per collective.
   EXPECT_DOUBLE_EQ(conversion_seconds(HapForm::gather(1), kWhole), 60.0 / 2 + 60.0 / 5);
   EXPECT_DOUBLE_EQ(conversion_seconds(kPart, HapForm::gather(2)), 60.0 / 5 + 60.0 / 2);
   EXPECT_DOUBLE_EQ(conversion_seconds(HapForm::gather(1), HapForm::gather(2)), 2 * 60.0 / 10);
   EXPECT_DOUBLE_EQ(conversion_seconds(kPart, kWhole), 2 * 40.0 / 4);
   EXPECT_EQ(conversion_seconds(kWhole, HapForm::gather(1)), 0);
-  // A dimension of length 1 is whole on both devices: 80 elements whatever the shares.
+  // A dimension of length 1 is whole on both devices: 80 elements with any shares.
   EXPECT_DOUBLE_EQ(conversion_seconds(HapForm::gather(0), kWhole), 80.0 / 2 + 80.0 / 5);
   EXPECT_EQ(conversion_seconds(kWhole, kPart), -1);
   EXPECT_EQ(conversion_seconds(HapForm::gather(1), kPart), -1);
@@ -51,7 +51,7 @@ TEST(HapCost, ConversionsPayForwardAndBackward) {
 }
 
 TEST(HapCost, OptionsScaleGroupAndDelay) {
-  // By owner 40 / 1.6 = 25 s against 30 s padded; 40 / 2.5 = 16 s against 12 s.
+  // By owner 40 / 1.6 = 25 s, padded 30 s; 40 / 2.5 = 16 s, padded 12 s.
   EXPECT_DOUBLE_EQ(conversion_seconds(HapForm::gather(1), kWhole, {.may_group = true}), 25 + 12);
   EXPECT_DOUBLE_EQ(conversion_seconds(HapForm::gather(1), kWhole, {.bytes_per_element = 4}),
                    4 * (30 + 12));

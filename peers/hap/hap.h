@@ -6,27 +6,27 @@
 
 namespace motley::peers {
 
-/// Where HAP's paper and its released planner differ. Default: as released.
+/// Differences between HAP's paper and its released planner. Default: as released.
 struct HapOptions {
   RuleOptions rules;
   HapCostOptions cost;
 };
 
-/// HAP as its paper describes it: units repaired, all-gathers by owner where padding costs more,
-/// sufficient factors, and rules that keep the result.
+/// Returns HAP as its paper describes it: repaired units, all-gathers by owner where padding costs
+/// more, sufficient factors, and rules that keep the result.
 HapOptions hap_as_described();
 
 struct HapPlan {
   SpmdProgram program;
-  Shares shares;  ///< that the program was searched for; none are better for it
+  Shares shares;  ///< the program's shares; none are better for it
   std::int64_t searches = 0;
 };
 
-/// HAP's alternation: shares in proportion to speed; then again and again the fastest program for
-/// the shares and the best shares for the program, while the time of the program found falls.
-/// Searching again for unchanged shares would repeat the answer and is left out. The released
-/// planner returns the last program that was better with the last shares, which it never priced
-/// together; as both steps are exact, that differs from the pair returned here in ties only.
+/// Runs HAP's alternation: starts with shares in proportion to speed, then alternates the fastest
+/// program for the shares and the best shares for the program while the program's time falls.
+/// Unchanged shares are not searched again, which would repeat the answer. The released planner
+/// returns the last program that was better with the last shares, a pair that it never priced; both
+/// steps are exact, so that differs from the pair here only in ties.
 ///
 /// Errors: those of make_rules and find_program; search.hap-cluster for no device, or a speed or
 /// rate that is not positive and finite.
@@ -36,8 +36,8 @@ struct HapPlan {
 Result<HapPlan> make_hap_plan(const ReferenceGraph& graph, const HapCluster& cluster,
                               const HapOptions& options = {});
 
-/// Time of pure data parallelism under HAP's cost: all flops shared, every parameter and buffer
-/// summed, whatever the rules leave out.
+/// Returns the time of pure data parallelism under HAP's cost: all flops shared, every parameter
+/// and buffer summed, also where the rules leave it out.
 double data_parallel_seconds(const ReferenceGraph& graph, const std::vector<OperatorRules>& rules,
                              const HapCost& cost);
 

@@ -6,29 +6,28 @@
 
 namespace motley::peers {
 
-/// How the devices of one group hold a tensor T; with the tensor it is a *property*, the atom of
-/// pre- and post-conditions. From HAP (EuroSys 2024) and its released planner.
+/// How a group's devices hold a tensor T. With the tensor it is a *property*, the atom of pre- and
+/// post-conditions. From HAP (EuroSys 2024) and its released planner.
 class HapForm {
  public:
   static constexpr std::size_t kMaxRank = 12;
 
-  /// Every device holds all of T.
+  /// All of T on every device.
   static constexpr HapForm identity() { return HapForm(0); }
-  /// Every device holds a partial term; their sum is T.
+  /// A partial term on every device; they sum to T.
   static constexpr HapForm reduce() { return HapForm(1); }
-  /// Every device holds all of a parameter T, and its consumer makes the whole gradient on each
-  /// (sufficient factors), so that nothing is summed.
+  /// All of T on each device, as is its whole gradient (sufficient factors): nothing is summed.
   static constexpr HapForm factored() { return HapForm(2); }
-  /// Device i holds slice i along `dimension` < kMaxRank; the slices side by side are T.
+  /// Slice i along `dimension` < kMaxRank on device i; side by side they are T.
   static constexpr HapForm gather(std::size_t dimension) {
     return HapForm(static_cast<std::uint8_t>(kFirstGather + dimension));
   }
 
   constexpr bool is_gather() const { return code_ >= kFirstGather; }
-  /// Only of a gather.
+  /// Requires is_gather().
   constexpr std::size_t dimension() const { return code_ - kFirstGather; }
   constexpr std::uint16_t bit() const { return static_cast<std::uint16_t>(1u << code_); }
-  /// "identity", "reduce", "factored", "gather(1)".
+  /// Prints "identity", "reduce", "factored", "gather(1)".
   std::string text() const {
     if (is_gather()) return "gather(" + std::to_string(dimension()) + ")";
     return code_ == 0 ? "identity" : code_ == 1 ? "reduce" : "factored";

@@ -15,7 +15,7 @@
 namespace motley::peers {
 namespace {
 
-/// What the released planner gives on one V100 to three P100; times in seconds.
+/// The released planner's results on one V100 to three P100; times in seconds.
 struct Instance {
   std::string model;
   std::int64_t devices;
@@ -23,7 +23,7 @@ struct Instance {
   double hap, data_parallel;
 };
 
-/// Used where MOTLEY_DATA does not lead to the published tables.
+/// Replaces the published tables where MOTLEY_DATA lacks them.
 std::vector<Instance> built_in_instances() {
   return {{"BERT-12", 8, 1, 1.456731, 1.5006},      {"BERT-12", 8, 4, 2.182955, 2.3583},
           {"BERT-12", 64, 1, 1.500295, 1.5006},     {"BERT-12", 64, 4, 2.357211, 2.3583},
@@ -50,7 +50,7 @@ std::vector<Depth> built_in_depths() {
           {"BERT", 24, true, 2.481325}};
 }
 
-/// A published table; none, and a line that says so, where there is no such file.
+/// Reads a published table; none, with a note, where the file is absent.
 std::optional<CsvTable> published(const std::string& name) {
   const char* root = std::getenv("MOTLEY_DATA");
   const std::string path = std::string(root == nullptr ? "" : root) + "/published/hap/" + name;
@@ -115,7 +115,7 @@ std::string summary_of(const std::string& model, std::int64_t devices, double di
   return summarize(plan_of(model, devices, divisor).program, make_model(model, devices));
 }
 
-/// Largest share over the even one: 1 when even, 1.4975994 when proportional to these speeds.
+/// Returns the largest share over the even one: 1 when even, 1.4975994 when proportional.
 double skew(const Shares& shares) { return shares.front() * static_cast<double>(shares.size()); }
 constexpr double kProportional = 1.4975994358604363;
 
@@ -149,7 +149,7 @@ TEST(Hap, SplitsTheEmbeddingWhereThatPays) {
   for (const std::int64_t devices : {8, 16, 32})
     EXPECT_EQ(summary_of("BERT-12", devices),
               "embedding.weight gather(1); positions gather(0); all-to-all embedding.*");
-  // The position table "split" on its dimension of length 1 is the released fault.
+  // The position table "split" on its dimension of length 1: the released fault.
   EXPECT_EQ(summary_of("BERT-12", 64), "positions gather(0)");
   EXPECT_EQ(summary_of("ViT-12", 8), "positions gather(0)");
   EXPECT_NEAR(skew(plan_of("BERT-12", 8).shares), kProportional, 1e-12);
@@ -171,7 +171,7 @@ TEST(Hap, SplitsWideLayersOfVgg) {
   for (const std::int64_t devices : {8, 16, 32, 64}) {
     const HapPlan plan = plan_of("VGG19", devices);
     EXPECT_NEAR(skew(plan.shares), 1, 1e-12);
-    EXPECT_EQ(plan.searches, 2);  // proportional, then even; the third would repeat the second
+    EXPECT_EQ(plan.searches, 2);  // proportional, then even; a third would repeat the second
   }
 }
 
@@ -201,7 +201,7 @@ TEST(Hap, KeepsExpertsApart) {
   EXPECT_NEAR(skew(plan_of("BERT-MoE-12", 8, 4).shares), 1, 1e-12);
 }
 
-/// The constants of the closed forms, for one instance.
+/// The constants of one instance's closed forms.
 struct Constants {
   double least, most, sum, devices, samples, gather, reduce, all_to_all;
 
@@ -221,7 +221,7 @@ struct Constants {
 
 constexpr double kWidth = 768, kTokens = 128, kVocabulary = 33280;
 
-/// Data parallel, less what the rules leave out, with the embedding split if that is better.
+/// Data parallel, without what the rules leave out; with the embedding split if that is better.
 double closed_form_of_bert(const Constants& k, double flops, double charged, bool is_even) {
   const double padding = is_even ? 1 : k.devices * k.most / k.sum;
   const double compute = is_even ? flops / (k.devices * k.least) : flops / k.sum;
@@ -236,7 +236,7 @@ TEST(Hap, EqualsTheClosedFormsOfTransformers) {
     for (const double divisor : {1.0, 4.0}) {
       SCOPED_TRACE(fmt::format("{} devices, divisor {}", devices, divisor));
       const Constants k(devices, divisor);
-      // All elements but those of 12 layers' norms (4 D each) and of the position table.
+      // All elements except the norms of 12 layers (4 D each) and the position table.
       const double bert = 136320512 - 12 * 4 * kWidth - kTokens * kWidth;
       EXPECT_NEAR(plan_of("BERT-12", devices, divisor).program.seconds,
                   closed_form_of_bert(k, 3129716256768 * k.devices, bert, false), 1e-12);
@@ -267,8 +267,7 @@ TEST(Hap, EqualsTheClosedFormOfExperts) {
   }
 }
 
-/// The three plans of VGG19 at even shares: fully connected layers split (A), also convolutions 13
-/// to 16 (K4), also 10 to 12 (K7).
+/// VGG19 at even shares: fully connected layers split (A), also convolutions 13-16, 10-12.
 double closed_form_of_vgg(const Constants& k) {
   const double rest = (1 - 1 / k.devices) / k.least;
   const double a = 47309405184 / k.least + (20024384 + 40970) * k.reduce +
@@ -324,7 +323,7 @@ TEST(Hap, NeitherAnotherProgramNorOtherSharesAloneAreBetter) {
 }
 
 TEST(Hap, AsDescribedKeepsTheResult) {
-  // Sound rules sum the position table, or split it on its width, and charge layer norms; on BERT
+  // Sound rules sum the position table, or split it on its width, and charge layer norms. On BERT
   // neither sufficient factors nor grouped collectives pay.
   const HapCluster cluster = make_v100_p100_cluster(64);
   const ReferenceGraph graph = make_bert(64);

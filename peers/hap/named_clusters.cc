@@ -21,7 +21,7 @@ std::vector<std::string> numbered(const std::string& node, std::int64_t count) {
   return names;
 }
 
-/// What one of the group's devices reaches its peers at within its machine, by its kind.
+/// Returns a device's rate to its peers within its machine, by its kind.
 Result<BytesPerSecond> local_rate(const cluster::PlanningKind& kind, const std::string& device) {
   if (kind.peer_bandwidth) return *kind.peer_bandwidth;
   if (kind.host_bandwidth) return *kind.host_bandwidth;

@@ -34,7 +34,7 @@ TEST(NamedClusters, OthersAreAnswered) {
   EXPECT_EQ(fault_of("equal:x"), "HAP's cluster 'equal:x': no such number of devices" + wanted);
 }
 
-/// One node with the devices `first`, or two with `second` on the other; `link` joins them.
+/// One node with the devices `first`, or two with `second` on the other, joined by `link`.
 cluster::Cluster make_cluster(const std::string& first, const std::string& second,
                               const std::string& link) {
   const auto cluster = cluster::parse_cluster(
@@ -62,7 +62,7 @@ TEST(ViewAsHap, TakesKindsAndTheSlowestLink) {
   // A quarter of 15.7 and 9.3 Tflop/s.
   EXPECT_DOUBLE_EQ(view.rates.device_flops[0], 3.925e12);
   EXPECT_DOUBLE_EQ(view.rates.device_flops[3], 2.325e12);
-  // B = 1e9 bytes a second, n = 4, k = 3: 4/3, half of it, and 16 / (3 * 1) for all-to-all.
+  // B = 1e9 bytes per second, n = 4, k = 3: 4/3, half of it, and 16 / (3 * 1) for all-to-all.
   const CollectiveRates& rates = view.rates.bytes_per_second;
   EXPECT_DOUBLE_EQ(rates.all_gather, 4e9 / 3);
   EXPECT_DOUBLE_EQ(rates.reduce_scatter, 4e9 / 3);
@@ -73,7 +73,7 @@ TEST(ViewAsHap, TakesKindsAndTheSlowestLink) {
 }
 
 TEST(ViewAsHap, WithinOneMachineTheDevicesOwnLinksCount) {
-  // A P100 without links to peers has PCIe 3.0 x16: 8 * 16 * 128 / 130 / 8 GB/s.
+  // A P100 without peer links has PCIe 3.0 x16: 8 * 16 * 128 / 130 / 8 GB/s.
   const cluster::Cluster lab =
       make_cluster("[[node.device]]\nkind = \"p100\"\ncount = 2\n", "", "");
   const auto view = view_as_hap(lab, all_of(lab)).value();

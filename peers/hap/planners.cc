@@ -17,7 +17,7 @@ constexpr const char* kReleased = "hap-released";
 constexpr const char* kDescribed = "hap-described";
 constexpr std::int64_t kMostLayers = 1000;
 
-/// A family of workloads by depth; `make` is absent where the depth is fixed.
+/// A family of workloads by depth; `make` is null where the depth is fixed.
 struct Family {
   std::string name;
   std::int64_t layers;

@@ -18,7 +18,7 @@ HapAnswer ask(std::string_view planner, const std::string& model, const std::str
 }
 
 TEST(HapPlanners, ReleasedGivesThePublishedCosts) {
-  // Of the released program itself, as published: hap_test.cc has all of them.
+  // As published for the released program; hap_test.cc has all of them.
   const HapAnswer bert = ask("hap-released", "bert12", "v100-p100:8");
   EXPECT_NEAR(bert.plan.program.seconds, 1.456731, 5e-7);
   EXPECT_NEAR(bert.lower_bound, 1.2147, 5e-5);
@@ -47,8 +47,8 @@ TEST(HapPlanners, AnswersLieBetweenBoundAndDataParallelism) {
 }
 
 TEST(HapPlanners, DescribedPaysForBytes) {
-  // Units repaired: four times the communication of the released planner, less what sufficient
-  // factors and grouped gathers save. Pure data parallelism has nothing of either.
+  // Repaired units: four times the released planner's communication, less the savings of sufficient
+  // factors and grouped gathers. Pure data parallelism has neither.
   const HapAnswer released = ask("hap-released", "bert2", "equal:8");
   const HapAnswer described = ask("hap-described", "bert2", "equal:8");
   const double moved = released.equal_split - released.lower_bound;

@@ -11,34 +11,33 @@
 namespace motley::peers {
 namespace {
 
-/// What is held of one live tensor: bits of its forms, and kFixed once it may change no more.
+/// How one live tensor is held: bits of its forms, and kFixed when it may not change any more.
 using Held = std::uint16_t;
 constexpr Held kFixed = 0x8000;
 
 constexpr std::int32_t kNone = -1;
 
-/// Whether a time is less than another by more than sums in another order may differ.
+/// Returns whether a time is less, beyond differences from the order of summation.
 bool is_less(double seconds, double other) { return seconds < other * (1 - 1e-13); }
 
-/// What readers still to come can do with a tensor.
+/// What later readers can do with a tensor.
 struct Use {
-  HapFormSet wanted;       // some reader takes this form
-  HapFormSet convertible;  // and this one can become a wanted one
+  HapFormSet wanted;       // forms that some reader takes
+  HapFormSet convertible;  // forms that can become a wanted one
 };
 
-/// An operator between two boundaries. Places are those of a working row: the live tensors before
-/// the operator, then those it loads, then those it makes.
+/// An operator between boundaries. Places are live tensors before it, its loads, its outputs.
 struct Stage {
   std::size_t op = 0;
   std::vector<TensorId> working;    // the tensor at each place
-  std::size_t live = 0;             // places that are live before the operator
+  std::size_t live = 0;             // number of places live before the operator
   std::vector<std::size_t> inputs;  // place of each input
   std::size_t first_output = 0;     // place of output 0
-  std::vector<std::size_t> kept;    // places that are live after it, in order
-  std::vector<Use> uses;            // of the kept ones, by the operators behind this one
+  std::vector<std::size_t> kept;    // places live after it, in order
+  std::vector<Use> uses;            // of the kept ones, by later operators
 };
 
-/// Which operators the loss depends on.
+/// Marks the operators that the loss depends on.
 std::vector<bool> needed_operators(const ReferenceGraph& graph) {
   std::vector<bool> is_read(graph.tensors.size()), is_needed(graph.operators.size());
   is_read[graph.loss.index()] = true;
@@ -52,7 +51,6 @@ std::vector<bool> needed_operators(const ReferenceGraph& graph) {
   return is_needed;
 }
 
-/// Times of all conversions of a tensor.
 class ConversionTable {
  public:
   ConversionTable(const ReferenceTensor& tensor, const HapCost& cost) {
@@ -68,7 +66,7 @@ class ConversionTable {
     HapForm from, to;
     double seconds;
   };
-  /// The cheapest way from what is held to `to`; null when there is none.
+  /// Finds the cheapest conversion from a held form to `to`; null when there is none.
   const Entry* find(Held held, HapForm to) const {
     const Entry* best = nullptr;
     for (const Entry& entry : entries_)
@@ -77,7 +75,7 @@ class ConversionTable {
         best = &entry;
     return best;
   }
-  /// The forms that can become one of `wanted`.
+  /// Returns the forms that can become one of `wanted`.
   HapFormSet sources(HapFormSet wanted) const {
     HapFormSet result;
     for (const Entry& entry : entries_)
@@ -89,7 +87,7 @@ class ConversionTable {
   std::vector<Entry> entries_;
 };
 
-/// States at a boundary between operators: rows of `width` entries, each row once.
+/// States at a boundary between operators: unique rows of `width` entries.
 class StateSet {
  public:
   explicit StateSet(std::size_t width) : width_(width), table_(64, kNone) {}
@@ -104,7 +102,7 @@ class StateSet {
   double seconds(std::size_t state) const { return seconds_[state]; }
   Origin origin(std::size_t state) const { return origins_[state]; }
 
-  /// Keeps the cheaper of two equal rows; the earlier one if they cost the same.
+  /// Keeps the cheaper of two equal rows, or the earlier one at equal cost.
   void add(std::span<const Held> row, double seconds, Origin origin) {
     const std::size_t slot = find_slot(row);
     if (table_[slot] != kNone) {
@@ -174,7 +172,7 @@ class Search {
   }
 
  private:
-  /// Stages with their places and, from the last to the first, what later readers can use.
+  /// Makes stages with their places and, from last to first, the uses of later readers.
   void lay_out() {
     const std::vector<bool> is_needed = needed_operators(graph_);
     std::vector<std::size_t> last_reader(graph_.tensors.size(), 0);
@@ -246,7 +244,7 @@ class Search {
     working_.resize(stage.working.size(), 0);
   }
 
-  /// Gives the triple what it reads, by loads and conversions; their time, or none if it cannot be.
+  /// Gives the triple its inputs by loads and conversions; returns their time, or none.
   std::optional<double> meet(const Stage& stage, const Triple& triple, SpmdStep* step) {
     double seconds = 0;
     for (std::size_t i = 0; i < stage.inputs.size(); ++i) {
@@ -277,8 +275,7 @@ class Search {
     return entry->seconds;
   }
 
-  /// Adds what the triple makes and fills `next_` with what is still of use; false when a tensor
-  /// that will be read is held in no form that can be used.
+  /// Adds outputs and fills `next_`; false when a tensor to be read has no usable form.
   bool finish(const Stage& stage, const Triple& triple) {
     for (std::size_t i = 0; i < triple.post.size(); ++i)
       working_[stage.first_output + i] = triple.post[i].bit();
@@ -297,7 +294,6 @@ class Search {
     return true;
   }
 
-  /// The program of the cheapest last state.
   SpmdProgram trace_back() {
     const StateSet& last = boundaries_.back();
     std::size_t state = 0;

@@ -12,7 +12,7 @@
 namespace motley::peers {
 namespace {
 
-/// A chain of operators over one input, for tests.
+/// A chain of operators over one input.
 struct Chain {
   ReferenceGraph graph;
   TensorId last;
@@ -85,9 +85,8 @@ TEST(ProgramSearch, MlpIsDataParallel) {
 }
 
 TEST(ProgramSearch, SufficientFactorsReplaceASumOfGradients) {
-  // 8 samples, 1,000 wide, 2 devices: gathering x and the gradient of y moves 2 * 8,000 elements,
-  // summing the weight's gradient 10^6. What splits the weight instead is too slow here. Both pay
-  // for 3,000 elements of bias and norm.
+  // 8 samples, 1,000 wide, 2 devices: gathering x and y's gradient moves 2 * 8,000 elements,
+  // summing the weight's gradient 10^6; both 3,000 of bias and norm. Splitting the weight is slow.
   Chain chain({8, 1000});
   chain.linear(1000);
   chain.apply("layer_norm",
@@ -99,7 +98,7 @@ TEST(ProgramSearch, SufficientFactorsReplaceASumOfGradients) {
   cluster.bytes_per_second.all_to_all = cluster.bytes_per_second.reduce_scatter = 1e3;
   const RuleOptions factors{.sound = true, .sufficient_factors = true};
   const double forward = 3 * 8 * 1e6, rest = 10 * 8e3 + 8e3;
-  // A third of the layer's flops is done on both devices.
+  // A third of the layer's flops runs on both devices.
   EXPECT_NEAR(program_of(graph, cluster, factors).seconds,
               (2 * forward + 3 * rest) / 2e12 + forward / 1e12 + (16e3 + 3e3) / 1e9, 1e-12);
   EXPECT_NEAR(program_of(graph, cluster, {.sound = true}).seconds,
@@ -118,7 +117,7 @@ TEST(ProgramSearch, LeavesOutWhatTheLossDoesNotNeed) {
 }
 
 TEST(ProgramSearch, SaysWhichOperatorNoProgramPasses) {
-  // The loss would be a scale of whole values: no rule makes partial sums of it.
+  // The loss would be a scale of whole values; no rule makes partial sums of it.
   Chain chain({8});
   chain.apply("scale", {chain.last}, {8});
   chain.graph.loss = chain.last;
@@ -131,7 +130,7 @@ TEST(ProgramSearch, SaysWhichOperatorNoProgramPasses) {
   EXPECT_EQ(program.error().message, "operator 0 (scale): no program of the rules passes it");
 }
 
-/// Three to five operators with a residual sum, dimensions of 1 to 6.
+/// Draws three to five operators with a residual sum and dimensions of 1 to 6.
 ReferenceGraph random_graph(SplitMix64& random) {
   std::vector<std::int64_t> shape;
   for (std::size_t d = 0; d < 2 + random.below(2); ++d)
@@ -182,7 +181,7 @@ RC_GTEST_PROP(ProgramSearch, FindsWhatTheLiteralSearchesFind, (std::uint64_t see
   const auto rules = make_rules(graph, rule_options).value();
   const auto program = find_program(graph, rules, cost);
   RC_CLASSIFY(program.has_value());
-  // As released, and A* as the paper describes it: the bound changes how much is looked at only.
+  // As released, and A* as the paper describes it: the bound changes only the number of expansions.
   LiteralSearch released(graph, rules, cost, Remaining::kIgnored);
   LiteralSearch described(graph, rules, cost, Remaining::kBounded);
   for (LiteralSearch* search : {&released, &described}) {

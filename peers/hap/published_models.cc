@@ -10,7 +10,7 @@ using Shape = std::vector<std::int64_t>;
 constexpr std::int64_t kSamplesPerDevice = 32, kWidth = 768, kHidden = 4 * kWidth;
 constexpr std::int64_t kTokens = 128, kVocabulary = 33280, kPatches = 64, kClasses = 10;
 
-/// Appends operators, with the shapes of what they make.
+/// Appends operators with their output shapes.
 class GraphMaker {
  public:
   TensorId input(std::string name, Shape shape) {
@@ -21,7 +21,7 @@ class GraphMaker {
   }
   const Shape& shape(TensorId id) const { return graph_.tensors[id.index()].shape; }
 
-  /// Results are called by their operator's kind and number.
+  /// Names results by their operator's kind and number.
   TensorId apply(std::string kind, std::vector<TensorId> inputs, Shape shape,
                  std::vector<std::int64_t> numbers = {}) {
     const TensorId output = activation(kind, std::move(shape));
@@ -54,7 +54,7 @@ class GraphMaker {
     const TensorId bias = parameter(name + ".bias", {channels});
     return apply("conv2d", {x, weight, bias}, {shape(x)[0], channels, pixels, pixels});
   }
-  /// Dispatch and combine masks, both [B, S, X, C].
+  /// Makes dispatch and combine masks, both [B, S, X, C].
   std::pair<TensorId, TensorId> gate(const std::string& name, TensorId x, std::int64_t experts,
                                      std::int64_t capacity) {
     const TensorId weight = parameter(name + ".gate", {shape(x)[2], experts});
@@ -85,7 +85,7 @@ class GraphMaker {
   ReferenceGraph graph_;
 };
 
-/// Self-attention over x [B, S, D] and the first sum and norm behind it. The mask is optional.
+/// Adds self-attention over x [B, S, D] with its sum and norm. The mask is optional.
 TensorId add_attention(GraphMaker& maker, const std::string& name, TensorId x, TensorId mask) {
   const TensorId by_position = maker.transpose(x, 0, 1);
   std::vector<TensorId> inputs = {by_position,
@@ -110,7 +110,7 @@ TensorId add_encoder_layer(GraphMaker& maker, const std::string& name, TensorId 
 TensorId add_expert_layer(GraphMaker& maker, const std::string& name, TensorId x, TensorId mask,
                           std::int64_t experts) {
   x = add_attention(maker, name, x, mask);
-  // Twice (two experts a token) a capacity factor of 1.25.
+  // Two experts per token, with a capacity factor of 1.25.
   const std::int64_t capacity = (5 * kTokens + 2 * experts - 1) / (2 * experts);
   const std::int64_t samples = maker.shape(x)[0];
   const auto [dispatch, combine] = maker.gate(name, x, experts, capacity);
@@ -124,7 +124,7 @@ TensorId add_expert_layer(GraphMaker& maker, const std::string& name, TensorId x
   return maker.layer_norm(name + ".norm2", maker.add(x, y));
 }
 
-/// Sum over the samples of the negative logarithmic likelihood of [B, classes].
+/// Sums the negative log-likelihood of [B, classes] over the samples.
 TensorId add_class_loss(GraphMaker& maker, TensorId x) {
   x = maker.apply("log_softmax", {x}, maker.shape(x), {1});
   return maker.apply("nll_loss", {x, maker.input("labels", {maker.shape(x)[0]})}, {});

@@ -7,7 +7,7 @@
 namespace motley::peers {
 namespace {
 
-/// Flops of a step, forward and backward, on one device.
+/// Counts the flops of a step, forward and backward, on one device.
 double counted_flops(const ReferenceGraph& graph) {
   const auto rules = make_rules(graph);
   EXPECT_TRUE(rules) << rules.error().message;

@@ -9,13 +9,12 @@
 
 namespace motley::peers {
 
-// Forms as rules write them: kept whole, a partial sum, cut along a dimension.
+// Forms in rules: whole, a partial sum, a slice along a dimension.
 constexpr HapForm kWhole = HapForm::identity();
 constexpr HapForm kPart = HapForm::reduce();
 constexpr HapForm slice(std::size_t dimension) { return HapForm::gather(dimension); }
 
-/// Collects the triples of one operator; what a rule maker writes to. Flops of a triple are shared
-/// when it splits a dimension that the flop formula counts.
+/// Collects one operator's triples. Flops are shared when a counted dimension is split.
 class RuleWriter {
  public:
   RuleWriter(const ReferenceGraph& graph, const ReferenceOperator& op, const RuleOptions& options)
@@ -37,14 +36,14 @@ class RuleWriter {
   double elements(std::size_t i = 0) const { return element_count(input(i)); }
   std::size_t number(std::size_t i) const { return static_cast<std::size_t>(op_.numbers[i]); }
 
-  /// Forward flops; the formula counts all dimensions of input 0 and those added here.
+  /// Sets forward flops; the formula counts all dimensions of input 0 and those added here.
   void set_forward_flops(double flops) { rules_.flops = 3 * flops; }
   void count_dimension(std::size_t i, std::size_t dimension) { counted_[i] |= 1u << dimension; }
   void count_dimensions_of(std::size_t i) {
     for (std::size_t d = 0; d < rank(i); ++d) count_dimension(i, d);
   }
 
-  /// Everything whole; on one device this is the operator itself.
+  /// Adds the operator itself: everything whole.
   void add_whole() {
     const std::size_t outputs = op_.outputs.size();
     add(std::vector<std::optional<HapForm>>(inputs(), HapForm::identity()),
@@ -72,7 +71,7 @@ class RuleWriter {
         return true;
     return false;
   }
-  /// Splits a dimension of length 1.
+  /// Returns whether a triple splits a dimension of length 1.
   bool splits_single(const Triple& triple) const {
     const auto splits = [this](TensorId id, HapForm form) {
       return form.is_gather() && graph_.tensors[id.index()].shape[form.dimension()] == 1;
@@ -92,7 +91,7 @@ class RuleWriter {
 };
 
 // Rule makers, by family.
-void make_pointwise_rules(RuleWriter& rules);  ///< sigmoid, relu, dropout: flops 3 an element
+void make_pointwise_rules(RuleWriter& rules);  ///< sigmoid, relu, dropout: 3 flops per element
 void make_scale_rules(RuleWriter& rules);
 void make_add_rules(RuleWriter& rules);
 void make_mul_rules(RuleWriter& rules);

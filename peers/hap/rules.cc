@@ -11,15 +11,15 @@
 namespace motley::peers {
 namespace {
 
-constexpr int kAny = -1;  // a rank of 1 or more
+constexpr int kAny = -1;  // rank 1 or more
 
-/// What an operator takes, and who writes its rules.
+/// An operator's signature and its rule maker.
 struct Kind {
   std::string_view name;
   void (*write)(RuleWriter&);
   std::vector<int> ranks;    // of the inputs
   std::size_t numbers = 0;   // each a dimension of the first input
-  std::size_t optional = 0;  // inputs at the end that may be left out
+  std::size_t optional = 0;  // trailing inputs that may be absent
   std::size_t outputs = 1;
 };
 
@@ -54,7 +54,7 @@ const std::vector<Kind>& kinds() {
   return all;
 }
 
-/// What `op` has that its kind does not take; empty when it fits.
+/// Describes how `op` differs from its kind; empty when it fits.
 std::string misfit(const ReferenceGraph& graph, const ReferenceOperator& op, const Kind& kind) {
   const auto rank = [&graph](TensorId id) { return graph.tensors[id.index()].shape.size(); };
   const std::size_t least = kind.ranks.size() - kind.optional;

@@ -11,12 +11,12 @@ namespace motley::peers {
 
 /// One way to compute an operator on all devices: {pre} operator {post}.
 struct Triple {
-  std::vector<std::optional<HapForm>> pre;  ///< of each input; none: the input is not read
+  std::vector<std::optional<HapForm>> pre;  ///< of each input; none: not read
   std::vector<HapForm> post;                ///< of each output
-  double shared_flops = 0;      ///< forward and backward, of which a device does its share
-  double whole_flops = 0;       ///< which every device does
-  std::vector<double> factors;  ///< elements of the tensors gathered in the backward pass for the
-                                ///< gradients of factored parameters
+  double shared_flops = 0;                  ///< forward and backward, split by share
+  double whole_flops = 0;                   ///< forward and backward, on every device
+  /// Elements of tensors gathered in the backward pass for the gradients of factored parameters.
+  std::vector<double> factors;
 };
 
 /// All ways to compute an operator, and its flops (forward and backward) on one device.
@@ -26,18 +26,17 @@ struct OperatorRules {
 };
 
 struct RuleOptions {
-  /// Rules that leave the result as it is on one device. The released ones have three faults, which
-  /// stay where this is false: a dimension of length 1 counts as split (so the gradient of a
-  /// position table is never summed), parameters of a layer norm are left out, and one rule of
-  /// "becd,bsec->bsd" splits the wrong dimension.
+  /// Uses rules that keep the result of one device. The released rules have three faults, kept
+  /// where this is false: a dimension of length 1 counts as split (so a position table's gradient
+  /// is never summed), layer norms lack parameters, "becd,bsec->bsd" once splits a wrong dimension.
   bool sound = false;
   /// Sufficient factors: a linear layer over a slice of the samples may gather its input and its
-  /// output's gradient on every device and make the whole gradient of the weight there.
+  /// output's gradient on every device and make the weight's whole gradient there.
   bool sufficient_factors = false;
 };
 
-/// Rules of every operator of a graph, by its kind. Flops count as the released planner counts
-/// them; backward is twice forward.
+/// Makes the rules of every operator of a graph, by kind. Flops count as in the released planner;
+/// backward is twice forward.
 ///
 /// Kinds, inputs and numbers: linear (x, W [out, in], b), sigmoid, relu, dropout, sum,
 /// transpose (dimensions a, b), attention (x [L, N, E], in W, in b, out W, out b, mask or nothing),
@@ -48,10 +47,10 @@ struct RuleOptions {
 /// ehd,bech->becd, becd,bsec->bsd (two tensors each).
 ///
 /// Example: linear over x [B, D] has three triples: all identity; x gather(0), W and b identity,
-/// making gather(0); x identity, W and b gather(0), making gather(1).
+/// giving gather(0); x identity, W and b gather(0), giving gather(1).
 ///
-/// Errors: those of verify; search.hap-operator for a kind without rules, or inputs, outputs,
-/// numbers or ranks that it does not take.
+/// Errors: those of verify; search.hap-operator for a kind without rules, or for inputs, outputs,
+/// numbers or ranks that do not match.
 Result<std::vector<OperatorRules>> make_rules(const ReferenceGraph& graph,
                                               const RuleOptions& options = {});
 

@@ -20,7 +20,7 @@ void make_add_rules(RuleWriter& rules) {
   rules.add_whole();
   rules.add({kPart, kPart}, {kPart});
   for (std::size_t d = 0; d < rules.rank(); ++d) {
-    // The released rule splits a dimension of length 1, which every device then holds whole.
+    // The released rule splits a dimension of length 1, which every device then has whole.
     const auto form = [&rules, d](std::size_t i) {
       const bool is_broadcast = rules.input(i).shape[d] == 1 && rules.output().shape[d] > 1;
       return is_broadcast && rules.options().sound ? kWhole : slice(d);
@@ -68,7 +68,7 @@ void make_log_softmax_rules(RuleWriter& rules) {
 
 void make_layer_norm_rules(RuleWriter& rules) {
   rules.set_forward_flops(10 * rules.elements());
-  // The released planner drops weight and bias.
+  // The released planner omits weight and bias.
   std::optional<HapForm> affine;
   if (rules.options().sound) affine = kWhole;
   rules.add({kWhole, affine, affine}, {kWhole});

@@ -5,8 +5,7 @@
 namespace motley::peers {
 namespace {
 
-/// Forms of both operands and of the result: a letter of the equation that is split, 'I' for whole,
-/// 'R' for partial sums.
+/// Forms of operands and result: the equation's split letter, 'I' for whole, 'R' for partial sums.
 struct ProductRule {
   char left, right, result;
 };
@@ -24,7 +23,7 @@ std::vector<ProductRule> product_rules(std::string_view equation, bool sound) {
     return {{'e', 'e', 'e'}, {'d', 'd', 'R'}, {'h', 'I', 'h'}, {'I', 'b', 'b'}, {'I', 'c', 'c'}};
   if (equation == "ehd,bech->becd")
     return {{'e', 'e', 'e'}, {'h', 'h', 'R'}, {'d', 'I', 'd'}, {'I', 'b', 'b'}, {'I', 'c', 'c'}};
-  // The released last rule splits e, a dimension that the result does not have.
+  // The released last rule splits e, a dimension that the result lacks.
   return {{'b', 'b', 'b'},
           {'e', 'e', 'R'},
           {'c', 'c', 'R'},
@@ -32,8 +31,7 @@ std::vector<ProductRule> product_rules(std::string_view equation, bool sound) {
           {'I', sound ? 's' : 'e', 's'}};
 }
 
-/// The weight's gradient is made whole on each device, from all rows of x and of y's gradient: one
-/// of three parts of the flops is no longer shared.
+/// Makes the weight's whole gradient on each device: a third of the flops is no longer shared.
 void add_sufficient_factors(RuleWriter& rules, std::size_t dimension) {
   if (rules.input(0).shape[dimension] == 1) return;
   Triple triple{{slice(dimension), HapForm::factored(), kWhole}, {slice(dimension)}};

@@ -1,5 +1,5 @@
-// Every rule: cut the inputs unevenly as its pre-condition says, compute on each device, put the
-// results together as its post-condition says, and compare with the whole.
+// Tests every rule: cuts the inputs unevenly by its pre-condition, computes on each device, joins
+// the results by its post-condition and compares with the whole.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -27,7 +27,7 @@ struct Dense {
     for (const std::int64_t size : shape) count *= size;
     values.assign(static_cast<std::size_t>(count), 0);
   }
-  /// Length 1 stands for any index, as in a sum that broadcasts.
+  /// Length 1 accepts any index, as in a broadcast sum.
   double& at(const Index& index) {
     std::int64_t place = 0;
     for (std::size_t d = 0; d < shape.size(); ++d)
@@ -56,7 +56,7 @@ Dense filled(Shape shape, const std::function<double(const Index&)>& value) {
 using Inputs = std::vector<Dense>;
 using Compute = std::function<std::vector<Dense>(const Inputs&)>;
 
-/// One operator with a whole example: what to cut and what must come out.
+/// One operator with a whole example: inputs to cut and the expected result.
 struct Example {
   std::string kind;
   std::vector<Shape> inputs;
@@ -80,7 +80,6 @@ Dense linear(const Dense& x, const Dense& w, const Dense& b) {
   });
 }
 
-/// Slice [begin, end) of dimension d.
 Dense cut(const Dense& x, std::size_t d, std::int64_t begin, std::int64_t end) {
   Shape shape = x.shape;
   shape[d] = end - begin;
@@ -90,7 +89,7 @@ Dense cut(const Dense& x, std::size_t d, std::int64_t begin, std::int64_t end) {
   });
 }
 
-/// One head: softmax over positions of q k^T + mask, times v, then the output layer.
+/// Computes one head: softmax over positions of q k^T + mask, times v, then the output layer.
 Dense attention(const Inputs& in) {
   const std::int64_t width = in[0].shape[2], length = in[0].shape[0];
   const Dense qkv = linear(in[0], in[1], in[2]);
@@ -157,7 +156,7 @@ Dense log_softmax(const Dense& x, std::size_t d) {
   });
 }
 
-/// Any number becomes an id below `count`.
+/// Maps any number to an id below `count`.
 std::int64_t id_of(double value, std::int64_t count) {
   return static_cast<std::int64_t>(std::floor(std::abs(value) * 100)) % count;
 }
@@ -174,7 +173,7 @@ Dense nll_loss(const Dense& x, const Dense& target) {
   return loss;
 }
 
-/// Position of a sample's token in its expert's queue counts the tokens before it.
+/// A token's position in its expert's queue counts the tokens before it.
 std::vector<Dense> gate(const Inputs& in) {
   const Dense scores = linear(in[0],
                               filled({in[1].shape[1], in[1].shape[0]},
@@ -199,7 +198,7 @@ Dense einsum(std::string_view equation, const Inputs& in) {
   std::map<char, std::int64_t> sizes;
   for (std::size_t d = 0; d < left.size(); ++d) sizes[left[d]] = in[0].shape[d];
   for (std::size_t d = 0; d < right.size(); ++d) {
-    // Shapes that do not fit, as the wrong rule makes them, go as far as both do.
+    // The wrong rule makes shapes that differ; uses the smaller ones.
     const auto [entry, is_new] = sizes.try_emplace(right[d], in[1].shape[d]);
     entry->second = std::min(entry->second, in[1].shape[d]);
   }
@@ -315,21 +314,20 @@ std::vector<Example> examples() {
 
 constexpr std::size_t kDevices = 3;
 
-/// First index of a device's slice of a length: shares 1/2, 0.3, 0.2, rounded, so that a slice may
-/// be empty.
+/// Returns the first index of a device's slice: shares 1/2, 0.3, 0.2, rounded, possibly empty.
 std::int64_t begin_of(std::size_t device, std::int64_t length) {
   const double shares[] = {0, 0.5, 0.8, 1};
   return std::llround(shares[device] * static_cast<double>(length));
 }
 
-/// What device `device` holds of x. A dimension of length 1 is whole everywhere.
+/// Returns device `device`'s part of x. A dimension of length 1 is whole everywhere.
 Dense part_of(const Dense& x, HapForm form, std::size_t device) {
   if (form.is_gather() && x.shape[form.dimension()] > 1) {
     const std::int64_t length = x.shape[form.dimension()];
     return cut(x, form.dimension(), begin_of(device, length), begin_of(device + 1, length));
   }
   if (form != HapForm::reduce()) return x;
-  // Terms that sum to x.
+  // terms that sum to x
   const double weights[] = {2.5, -4, 2.5};
   return filled(x.shape, [&](const Index& i) { return weights[device] * x.at(i); });
 }
@@ -341,7 +339,7 @@ bool is_near(const Dense& a, const Dense& b) {
   return true;
 }
 
-/// Whether the devices' results are `whole` in this form.
+/// Returns whether the devices' results are `whole` in this form.
 bool is_whole(const std::vector<Dense>& parts, HapForm form, const Dense& whole) {
   Dense sum(whole.shape);
   for (std::size_t device = 0; device < kDevices; ++device) {
@@ -355,7 +353,7 @@ bool is_whole(const std::vector<Dense>& parts, HapForm form, const Dense& whole)
   return form != HapForm::reduce() || is_near(sum, whole);
 }
 
-/// A parameter that a triple does not read is left out: ones for a weight, zeros for a bias.
+/// Replaces a parameter that a triple does not read: ones for a weight, zeros for a bias.
 Dense left_out(const Dense& x, std::size_t input) {
   return filled(x.shape, [input](const Index&) { return input == 1 ? 1.0 : 0.0; });
 }
@@ -376,7 +374,7 @@ bool is_right(const Example& example, const Inputs& inputs, const Triple& triple
   return true;
 }
 
-/// Triples of all examples whose result is wrong, as "KIND NUMBER"; `tried` counts all.
+/// Lists all triples with a wrong result, as "KIND NUMBER"; `tried` counts all.
 std::vector<std::string> wrong_rules(const RuleOptions& options, std::size_t& tried) {
   SplitMix64 random(1);
   std::vector<std::string> wrong;

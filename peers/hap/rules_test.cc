@@ -27,7 +27,7 @@ std::string error_of(const ReferenceGraph& graph) {
   return rules ? "no error" : rules.error().code + ": " + rules.error().message;
 }
 
-/// "gather(0) identity -> gather(0)", with a '*' where the flops are shared; '-' is not read.
+/// Prints "gather(0) identity -> gather(0)", with '*' for shared flops and '-' for an unread input.
 std::string text_of(const Triple& triple) {
   std::string text;
   for (const auto& form : triple.pre) text += (form ? form->text() : "-") + " ";
@@ -56,7 +56,7 @@ TEST(Rules, LinearSplitsRowsOrOutputs) {
   const auto factored = make_rules(graph, {.sufficient_factors = true}).value();
   const Triple& triple = factored.front().triples[2];
   EXPECT_EQ(text_of(triple), "gather(0) factored identity -> gather(0) *");
-  EXPECT_EQ(triple.whole_flops, 3 * 4 * 5 * 6 * 7.0);  // one of three parts, made everywhere
+  EXPECT_EQ(triple.whole_flops, 3 * 4 * 5 * 6 * 7.0);  // one of three parts, on every device
   EXPECT_EQ(triple.shared_flops, 2 * triple.whole_flops);
   EXPECT_EQ(triple.factors, (std::vector<double>{4 * 5 * 6, 4 * 5 * 7}));
 }

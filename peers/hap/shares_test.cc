@@ -1,5 +1,4 @@
-// HAP's linear program for the shares, row by row as its paper and its released planner pose it,
-// beside the closed form that make_hap_plan takes.
+// Compares HAP's linear program for the shares, row by row, with make_hap_plan's closed form.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +14,7 @@ namespace {
 
 using Row = std::vector<double>;  // coefficients, then the right side
 
-/// Solves as many equations as unknowns; none where they do not determine them.
+/// Solves a square system; none where it is singular.
 std::optional<Row> solve(std::vector<Row> rows) {
   const std::size_t n = rows.size();
   for (std::size_t k = 0; k < n; ++k) {
@@ -37,10 +36,10 @@ std::optional<Row> solve(std::vector<Row> rows) {
 
 struct ShareInstance {
   Row speeds;       // of devices
-  Row work, moved;  // of steps: flops that are split; seconds of exchanges at even shares
+  Row work, moved;  // of steps: split flops; seconds of exchanges at even shares
 };
 
-/// Unknowns: a share a device, then compute and exchange times of each step. Rows are >= 0:
+/// Unknowns: a share per device, then compute and exchange times of each step. Rows are >= 0:
 ///   time of step k - work_k share_i / speed_i, time of exchange k - moved_k n share_i, share_i
 std::vector<Row> rows_of(const ShareInstance& instance) {
   const std::size_t devices = instance.speeds.size(), steps = instance.work.size();
@@ -60,8 +59,8 @@ std::vector<Row> rows_of(const ShareInstance& instance) {
   return rows;
 }
 
-/// The least sum of all times over every vertex: as many rows at 0 as, with "shares sum to 1",
-/// there are unknowns. A linear program that has an optimum has one at a vertex.
+/// Finds the least sum of all times over every vertex, where as many rows are 0 as there are
+/// unknowns, with "shares sum to 1". A linear program with an optimum has one at a vertex.
 double least_by_vertices(const ShareInstance& instance) {
   const std::vector<Row> rows = rows_of(instance);
   const std::size_t unknowns = rows[0].size() - 1, devices = instance.speeds.size();

@@ -23,7 +23,7 @@ Result<CsvTable> read_table(const std::string& path) {
   return CsvTable::read(std::filesystem::exists(filtered) ? filtered : path + ".csv");
 }
 
-/// Columns of a table by name, found once.
+/// A table's columns by name, found once.
 class Columns {
  public:
   static Result<Columns> find(const CsvTable& table, const std::vector<std::string>& names) {
@@ -39,13 +39,13 @@ class Columns {
   std::map<std::string, std::size_t> places_;
 };
 
-/// The number in a cell, or 0 where it is empty.
+/// Returns the number in a cell, or 0 for an empty one.
 Result<double> number_or_zero(const CsvTable& table, std::size_t row, std::size_t column) {
   if (table.text(row, column).empty()) return 0.0;
   return table.positive_number(row, column);
 }
 
-/// File name of a raw trace: "k80_cus4" for custom4, "k80_shake32_d32" for "shake small 32d".
+/// Returns a raw trace's file name: "k80_cus4" for custom4, "k80_shake32_d32" for shake small 32d.
 std::string trace_name(const CmDareSpeed& speed) {
   std::string name;
   for (const char c : speed.gpu + "_" + speed.model)
@@ -59,7 +59,7 @@ std::string trace_name(const CmDareSpeed& speed) {
 
 struct Rows {
   std::vector<CmDareSpeed> speeds;
-  std::map<std::string, double> tensors, widest;  // of each model, from the rows that have them
+  std::map<std::string, double> tensors, widest;  // by model, from the rows that have them
 
   CmDareSpeed& of(const std::string& model, const std::string& gpu) {
     for (CmDareSpeed& speed : speeds)
@@ -104,7 +104,7 @@ std::int64_t channels_of(const CmDareSpeed& speed, double widest_mib) {
   return std::max<std::int64_t>(1, std::llround(channels));
 }
 
-/// Wall time of the first reading of a model's raw trace, or 0 where there is none.
+/// Returns the wall time of the first reading of a model's raw trace, or 0 without one.
 Result<double> start_of(const std::string& folder, const CmDareSpeed& speed) {
   const std::string path = folder + "/speed/traces/" + trace_name(speed) + ".csv";
   if (!std::filesystem::exists(path)) return 0.0;

@@ -11,41 +11,40 @@
 
 namespace motley::peers {
 
-/// Importer of the CM-DARE tables (Li et al., ICDCS 2020): convolutional networks of two families
+/// Imports the CM-DARE tables (Li et al., ICDCS 2020): convolutional networks of two families
 /// (ResNet, Shake-Shake) on CIFAR-10, trained with batches of 128 on one K80, P100 or V100 each, by
-/// asynchronous workers and parameter servers. `folder` holds speed/, cluster_size/, checkpoint/.
-/// A table may end in .filtered.csv (some models left out) or .csv. Errors name file and line.
+/// asynchronous workers and parameter servers. `folder` has speed/, cluster_size/, checkpoint/. A
+/// table may end in .filtered.csv (without some models) or .csv. Errors name file and line.
 
-/// One network on one kind of device.
 struct CmDareSpeed {
-  std::string model;  ///< as the table names it: "Res32", "custom4", "shake48"
+  std::string model;  ///< as in the table: "Res32", "custom4", "shake48"
   std::string gpu;    ///< "K80", "P100"
   double peak_flops_per_second = 0;
-  double flops_per_image = 0;  ///< forward and backward, 2 a multiply-add
+  double flops_per_image = 0;  ///< forward and backward, 2 per multiply-add
   double parameters = 0;
-  double tensors = 0;          ///< trainable ones; three or four a convolution
-  std::int64_t channels = 0;   ///< of the first of three stages; 2 and 4 times as many later
-  std::vector<double> step_s;  ///< the readings
-  int session = -1;  ///< measurements on one kind of device less than six hours apart (wall time of
-                     ///< the raw trace): one virtual machine, or one host. -1: no trace
+  double tensors = 0;          ///< trainable ones; three or four per convolution
+  std::int64_t channels = 0;   ///< of the first of three stages; later 2 and 4 times as many
+  std::vector<double> step_s;  ///< readings
+  /// Index of a session: measurements on one kind of device less than six hours apart (wall time of
+  /// the raw trace): one virtual machine, or one host. -1: no trace.
+  int session = -1;
 };
 
-/// Rows of speed/0latency_norm_computation, by model and device in the table's order, joined with
-/// the start times of speed/traces. The number of tensors may stand in the rows of one device only.
-/// `channels` comes from the largest tensor (3 x 3 x 4C x 4C numbers of 4 bytes); where the table
-/// has none, it is the multiple of 16 next to the mean width / 2.25: with stages of C, 2C and 4C
-/// the root mean square width is 2.1 to 2.6 C.
+/// Reads speed/0latency_norm_computation by model and device in the table's order, joined with the
+/// start times of speed/traces. The number of tensors may be in one device's rows only. `channels`
+/// comes from the largest tensor (3 x 3 x 4C x 4C numbers of 4 bytes). Without it, `channels` is
+/// the multiple of 16 nearest to the mean width / 2.25: with stages of C, 2C and 4C the root mean
+/// square width is 2.1 to 2.6 C.
 Result<std::vector<CmDareSpeed>> read_cm_dare_speeds(const std::string& folder);
 
-/// A step of 128 images as work. Launches: tensors. Flops: padded to tiles of 32 channels, the
-/// narrow side of the matrix kernels, as the mean of the three stages and of the three products
-/// (output, input gradient and weight gradient), which have equal flops. Bytes: one pass over the
+/// Converts a step of 128 images to work. Launches: tensors. Flops: padded to tiles of 32 channels,
+/// the narrow side of matrix kernels, as the mean of the three stages and the three products
+/// (output, input gradient, weight gradient), which have equal flops. Bytes: one pass over the
 /// outputs of all convolutions, flops / (3 * 2 * 9 * width) numbers of 4 bytes with the mean width
-/// sqrt(parameters / (3 tensors)); how many passes there are is left to the fit.
+/// sqrt(parameters / (3 tensors)); the fit finds the number of passes.
 StepWork work_of(const CmDareSpeed& speed);
 
-/// One checkpointed network; campaign 0: the first 16, 1: the four that were measured separately
-/// as a test (checkpoint/unaggregated_test).
+/// A checkpoint; campaign 0: the first 16, 1: the four of checkpoint/unaggregated_test.
 struct CmDareCheckpoint {
   std::string model;
   CheckpointSize size;
@@ -54,13 +53,13 @@ struct CmDareCheckpoint {
 };
 Result<std::vector<CmDareCheckpoint>> read_cm_dare_checkpoints(const std::string& folder);
 
-/// Steps per second of 1 to 8 workers: median of cluster_size/SET/MODEL_N.csv without the first
-/// reading, which is warm-up. `set`: k80, p100 (one server), p100ps2 (two servers).
+/// Reads steps per second of 1 to 8 workers: the median of cluster_size/SET/MODEL_N.csv without the
+/// first reading, a warm-up. `set`: k80, p100 (one server), p100ps2 (two servers).
 Result<std::vector<SpeedPoint>> read_cm_dare_curve(const std::string& folder,
                                                    const std::string& set,
                                                    const std::string& model);
 
-/// Median speed of a trace (Wall time, Step, Value) without its first reading, in steps per second.
+/// Returns a trace's median steps per second (Wall time, Step, Value), without the first reading.
 Result<double> read_trace_speed(const std::string& path);
 
 }  // namespace motley::peers

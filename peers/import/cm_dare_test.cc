@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// A folder that is gone after the test.
+/// A folder that is removed after the test.
 class CmDare : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -42,7 +42,7 @@ TEST_F(CmDare, JoinsReadingsOfAModelOnADevice) {
   EXPECT_EQ((*speeds)[0].gpu, "K80");
   EXPECT_DOUBLE_EQ((*speeds)[0].peak_flops_per_second, 4e12);
   EXPECT_THAT((*speeds)[0].step_s, ElementsAre(0.5, 0.7));
-  // The P100's row has no tensors, the K80's no largest tensor: each serves both. 0.5625 MiB are
+  // The P100's row lacks tensors, the K80's the largest tensor: each serves both. 0.5625 MiB are
   // 147456 numbers = 3 * 3 * 128 * 128: the first stage has 128 / 4 channels.
   EXPECT_DOUBLE_EQ((*speeds)[1].tensors, 75);
   EXPECT_EQ((*speeds)[0].channels, 32);
@@ -50,7 +50,7 @@ TEST_F(CmDare, JoinsReadingsOfAModelOnADevice) {
 }
 
 TEST_F(CmDare, GuessesTheChannelsFromTheParameters) {
-  // Mean width sqrt(2926986 / (3 * 216)) = 67.2; / 2.25 = 29.9, next multiple of 16: 32.
+  // Mean width sqrt(2926986 / (3 * 216)) = 67.2; / 2.25 = 29.9, nearest multiple of 16: 32.
   write("speed/0latency_norm_computation.filtered.csv",
         std::string(kColumns) + "4,1e9,,2926986,0.5,K80,shakesmall,216\n");
   const auto speeds = read_cm_dare_speeds(folder_);

@@ -14,20 +14,19 @@ namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-/// Reads records one after the other.
 class Reader {
  public:
   Reader(std::string_view text, const std::string& file) : text_(text), file_(file) {
     if (text_.starts_with(kByteOrderMark)) at_ = kByteOrderMark.size();
   }
 
-  /// Skips blank lines. False at the end of the text.
+  /// Skips blank lines. Returns false at the end of the text.
   bool has_record() {
     while (!at_end() && is_line_end()) take_line_end();
     return !at_end();
   }
 
-  /// Fields of the next record; `line` becomes the one it starts on.
+  /// Reads the next record's fields; `line` becomes its first line.
   Result<std::vector<std::string>> take_record(std::size_t& line) {
     line = line_;
     std::vector<std::string> fields;

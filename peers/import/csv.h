@@ -11,15 +11,15 @@
 namespace motley::peers {
 
 struct CsvOptions {
-  bool has_names = true;  ///< the first line names the columns; otherwise `column` finds none
+  bool has_names = true;  ///< the first line names the columns; else `column` finds none
 };
 
-/// A table of text fields from comma-separated values (RFC 4180): fields may stand in quotes, then
-/// they may hold commas, line ends and doubled quotes. Accepted beside it: a UTF-8 byte-order mark
-/// in front, CR LF or LF as line end, none after the last line, and blank lines, which are skipped.
-/// Fields and names are without the spaces around them, unless they are quoted.
+/// A table of text fields from comma-separated values (RFC 4180): quoted fields may contain commas,
+/// line ends and doubled quotes. Also accepts a leading UTF-8 byte-order mark, CR LF or LF as line
+/// end, no line end after the last line, and blank lines, which are skipped. Unquoted fields and
+/// names are trimmed.
 ///
-/// All rows have the same number of columns. Errors are usage errors (base.csv) that start with
+/// All rows have the same number of columns. Errors are usage errors (base.csv) that begin with
 /// "FILE:LINE: ". Rows and columns count from 0, lines from 1.
 ///
 ///   MOTLEY_ASSIGN(const CsvTable table, CsvTable::parse("n,ms\n2,17.5\n", "times.csv"));
@@ -35,21 +35,20 @@ class CsvTable {
   std::size_t columns() const { return columns_; }
   /// Empty without names.
   const std::vector<std::string>& names() const { return names_; }
-  /// The column with this name; where several have it, the one that `occurrence` others stand
-  /// before. Not there: an error that lists the names.
+  /// Finds a column by name and earlier occurrences. Otherwise an error that lists the names.
   Result<std::size_t> column(std::string_view name, std::size_t occurrence = 0) const;
 
   const std::string& text(std::size_t row, std::size_t column) const;
-  /// A finite number; an integer that fits 64 bits.
+  /// Return a finite number; an integer that fits 64 bits.
   Result<double> number(std::size_t row, std::size_t column) const;
   Result<std::int64_t> integer(std::size_t row, std::size_t column) const;
-  /// A number > 0, as times and sizes are.
+  /// Return numbers > 0, such as times and sizes.
   Result<double> positive_number(std::size_t row, std::size_t column) const;
   Result<std::int64_t> positive_integer(std::size_t row, std::size_t column) const;
 
-  /// Line of the file that a row starts on.
+  /// Returns the line of the file where a row begins.
   std::size_t line(std::size_t row) const;
-  /// "FILE:LINE: column 'ms': found 'x', wanted WANTED", for what only the caller can judge.
+  /// Returns "FILE:LINE: column 'ms': found 'x', wanted WANTED", for the caller's own checks.
   tl::unexpected<Error> fault(std::size_t row, std::size_t column, std::string_view wanted) const;
 
  private:

@@ -115,7 +115,6 @@ TEST(Csv, ReadsAFile) {
   EXPECT_EQ(table->integer(0, 0), 5);
 }
 
-/// Any fields, all quoted, come back as they were.
 RC_GTEST_PROP(Csv, KeepsQuotedFields, ()) {
   const auto columns = *rc::gen::inRange<std::size_t>(1, 5);
   const auto rows = *rc::gen::container<std::vector<Fields>>(

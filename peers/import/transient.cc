@@ -18,7 +18,7 @@ struct MachineName {
   std::int64_t run = 0;
 };
 
-/// "spot2-us-east1-c-run3-worker-0": zone us-east1-c, run 3.
+/// Parses "spot2-us-east1-c-run3-worker-0": zone us-east1-c, run 3.
 Result<MachineName> parse_machine(const CsvTable& table, std::size_t row, std::size_t column) {
   std::string_view name = table.text(row, column);
   const auto fault = [&] { return table.fault(row, column, "[spotN-]ZONE-runNUMBER-ROLE"); };

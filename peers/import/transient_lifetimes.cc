@@ -1,4 +1,4 @@
-// Lifetimes of single machines, from a spreadsheet with several blocks.
+// Reads lifetimes of single machines, from a spreadsheet with several blocks.
 #include <algorithm>
 #include <cctype>
 #include <chrono>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kNearLimit = 86040;
 
-/// "2/18/19 23:40" in seconds since 1970; none: no date.
+/// Converts "2/18/19 23:40" to seconds since 1970; none: no date.
 std::optional<double> find_time(std::string_view text) {
   const std::size_t space = text.find(' ');
   if (space == std::string_view::npos) return std::nullopt;
@@ -43,7 +43,7 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-/// "a-v100-us-central1-a-4less" of kind v100: "us-central1-a".
+/// Returns "us-central1-a" of "a-v100-us-central1-a-4less" and kind v100.
 std::string zone_of(std::string_view name, std::string_view kind) {
   const std::string head = "a-" + std::string(kind) + "-";
   if (name.starts_with(head)) {
@@ -85,7 +85,7 @@ Result<std::vector<DatedLife>> read_transient_lifetimes(const std::string& folde
 Result<std::vector<Progress>> read_progress(const std::string& folder, const std::string& cluster,
                                             const TransientRun& run) {
   const std::string path = folder + "/training/k80_spot/" + cluster + "/";
-  const std::string own = path + cluster + "-train_data.csv";  // as some folders call it
+  const std::string own = path + cluster + "-train_data.csv";  // the name in some folders
   MOTLEY_ASSIGN(const CsvTable table,
                 CsvTable::read(std::filesystem::exists(own) ? own : path + "train_data.csv"));
   MOTLEY_ASSIGN(const std::size_t time, table.column("Wall Time"));

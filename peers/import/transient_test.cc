@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 
 constexpr Seconds kUntilTheEnd{std::numeric_limits<double>::infinity()};
 
-/// Writes a cluster of spot machines; the folder is gone after the test.
+/// Writes a cluster of spot machines; the folder is removed after the test.
 class Transient : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -74,7 +74,7 @@ TEST_F(Transient, ReadsTheDatedLives) {
   const auto lives = read_transient_lifetimes(folder_);
   ASSERT_TRUE(lives.has_value()) << lives.error().message;
   ASSERT_EQ(lives->size(), 2u);
-  // Lost after half an hour; an hour after its start the other one begins, which lives for 23 h 59.
+  // Lost after half an hour. The other one begins an hour after its start and lives for 23 h 59.
   EXPECT_EQ((*lives)[0].machine,
             (elastic::RentedMachine{"k80", "us-west1-b", Seconds(0), Seconds(1800), true}));
   EXPECT_EQ((*lives)[1].machine, (elastic::RentedMachine{"v100", "asia-east1-c", Seconds(3600),

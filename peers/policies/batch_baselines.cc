@@ -21,7 +21,7 @@ bool fits(const adapt::BatchOption& option, const std::vector<std::int64_t>& sam
   return true;
 }
 
-/// As many units for everyone as the batch has, at least one, and no fewer than the bounds allow.
+/// Splits a batch evenly in units: at least one each, and as many as the bounds require.
 std::vector<std::int64_t> even_parts(const adapt::BatchOption& option, std::int64_t batch,
                                      const adapt::BatchBounds& bounds) {
   const auto n = static_cast<double>(option.devices.size());
@@ -98,7 +98,7 @@ std::vector<policy::Choice> CannikinPolicy::end_pass() {
       speeds.push_back(line.last.steps > 0 ? line.last.samples / line.last.seconds : 0);
     const double sum = std::accumulate(speeds.begin(), speeds.end(), 0.0);
     if (sum <= 0) return {};
-    // In proportion to samples a second; what rounding left over goes to the fastest.
+    // In proportion to samples per second; the remainder goes to the fastest.
     std::vector<std::int64_t> samples;
     for (std::size_t i = 0; i < speeds.size(); ++i) {
       const double most = all().devices[i].points.back().samples;

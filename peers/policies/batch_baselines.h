@@ -12,9 +12,9 @@
 
 namespace motley::peers {
 
-/// AdaptDL 0.2 (Pollux, OSDI'21) for one training: at the start of each pass over the data the best
-/// of 50 batches by goodput, split evenly, taken where it is more than 1.05 times as good as the
-/// present one. Its own fit knows one kind of device; here it is told the even split's true step.
+/// AdaptDL 0.2 (Pollux, OSDI'21) for one training: at the start of each pass over the data it takes
+/// the best of 50 batches by goodput, split evenly, if it is more than 1.05 times as good as the
+/// present one. Its own fit assumes one kind of device; here it gets the even split's true step.
 class AdaptDlPolicy : public PassPolicy {
  public:
   AdaptDlPolicy(PassSettings settings, std::unique_ptr<adapt::OptionSource> source)
@@ -25,10 +25,9 @@ class AdaptDlPolicy : public PassPolicy {
   std::vector<policy::Choice> end_pass() override;
 };
 
-/// Cannikin (Middleware 2024): one pass evenly, one in inverse proportion to the time a sample
-/// took, then each pass the best of AdaptDL's candidates by the least step over straight lines
-/// through the two numbers of samples that each device has seen last. Noise by the published
-/// matrices.
+/// Cannikin (Middleware 2024): one pass evenly, one in inverse proportion to the time per sample.
+/// Then each pass takes the best of AdaptDL's candidates by the least step over straight lines
+/// through each device's last two numbers of samples. Noise by the published matrices.
 class CannikinPolicy : public PassPolicy {
  public:
   CannikinPolicy(PassSettings settings, std::unique_ptr<adapt::OptionSource> source)
@@ -40,7 +39,7 @@ class CannikinPolicy : public PassPolicy {
   struct Measured {
     double samples = 0, seconds = 0, steps = 0;
   };
-  /// A device's two last ones.
+  /// A device's last two measurements.
   struct Line {
     Measured before, last;
   };
@@ -53,9 +52,9 @@ class CannikinPolicy : public PassPolicy {
   std::vector<Line> lines_;  // of the largest option's devices
 };
 
-/// SimiGrad's rule as JABAS uses it: every 100 steps the similarity of the gradients of two halves
-/// of the batch; below the target the batch grows by a tenth, else it shrinks by one. Split evenly.
-/// The similarity of that step is read off all its pieces, which is steadier than of two halves.
+/// SimiGrad's rule in JABAS: every 100 steps it compares the gradients of two halves of the batch.
+/// Below the target similarity the batch grows by a tenth, else it shrinks by one. Split evenly.
+/// Here similarity comes from all the step's pieces, which is steadier.
 class SimiGradPolicy : public PassPolicy {
  public:
   SimiGradPolicy(PassSettings settings, std::unique_ptr<adapt::OptionSource> source)
@@ -71,12 +70,11 @@ class SimiGradPolicy : public PassPolicy {
   double wanted() const { return wanted_; }
 
  private:
-  double wanted_ = 0;  // batch; 0: nothing yet
+  double wanted_ = 0;  // batch; 0: none yet
 };
 
-/// JABAS (EuroSys 2025): SimiGrad's batch, split by `split_identical`; at the end of a pass the
-/// fastest (or cheapest) group of devices for the batch as it is then. Its forecast of the next
-/// pass is left out: that the batch stays predicts better.
+/// JABAS (EuroSys 2025): SimiGrad's batch by `split_identical`; after each pass the fastest (or
+/// cheapest) group for it. Without its forecast, since a constant batch predicts better.
 class JabasPolicy : public SimiGradPolicy {
  public:
   using SimiGradPolicy::SimiGradPolicy;
@@ -88,10 +86,10 @@ class JabasPolicy : public SimiGradPolicy {
                                   std::int64_t batch) const override;
 };
 
-/// IIDP's split: the same local batch for all workers, more workers on a faster device, pairs of
-/// neighbouring devices alike, so the samples taken are the next multiple of two local batches. Of
-/// the local batches that take no more than `most` that with the most samples a second. Empty:
-/// none.
+/// Finds IIDP's split: the same local batch for all workers, more workers on a faster device,
+/// identical pairs of neighbouring devices, so that the batch is rounded up to a multiple of two
+/// local batches. Among local batches that give at most `most` samples it takes the one with the
+/// most samples per second. Empty: none.
 std::vector<std::int64_t> split_identical(const adapt::BatchOption& option, std::int64_t batch,
                                           const std::vector<std::int64_t>& local_batches,
                                           double most = std::numeric_limits<double>::infinity());

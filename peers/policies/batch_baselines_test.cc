@@ -12,7 +12,7 @@
 namespace motley::peers {
 namespace {
 
-// b takes twice as long a sample as a; together 0.1 s of exchange.
+// b takes twice as long per sample as a; together 0.1 s of exchange.
 std::vector<adapt::BatchOption> fast_and_slow() {
   const std::vector<adapt::CurvePoint> fast = {{0, 0.01}, {1000, 1.01}},
                                        slow = {{0, 0.01}, {1000, 2.01}};
@@ -35,7 +35,6 @@ std::unique_ptr<Policy> make_baseline(const PassSettings& settings, std::int64_t
       settings, std::make_unique<ScaledOptions>(ScaledOptions::make(options).value()));
 }
 
-/// What was asked for, with the step behind which it was.
 struct Asked {
   int step;
   std::vector<policy::Share> shares;
@@ -90,15 +89,14 @@ TEST(AdaptDl, ChoosesEvenBatchesAtTheEndOfPasses) {
   const auto asked = train(*policy, 100, 110);
   ASSERT_FALSE(asked.empty());
   EXPECT_EQ(asked[0].step, 100);  // 100 steps of 20 samples
-  // The slow device decides: 0.11 s + 0.001 s B, sqrt(0.11 * 100 / 0.001) = 105; candidates are
-  // 8 % apart, the noise scale is known to a tenth.
+  // sqrt(0.11 * 100 / 0.001) = 105; candidates are 8 % apart, noise is known to a tenth.
   EXPECT_NEAR(static_cast<double>(batch_of_shares(asked[0].shares)), 105, 20);
   EXPECT_EQ(asked[0].shares[0].samples, asked[0].shares[1].samples);
 }
 
 TEST(AdaptDl, StaysWhereFivePercentAreNotGained) {
   const auto policy = make_baseline<AdaptDlPolicy>(passes_of(4700));
-  // From 234 on, the optimum: 12 passes of 20 steps change nothing.
+  // From 234, the optimum, 12 passes of 20 steps change nothing.
   EXPECT_TRUE(train(*policy, 500, 250, {{"a", 117}, {"b", 117}}).empty());
 }
 
@@ -110,7 +108,7 @@ TEST(Cannikin, NeedsTwoPassesForItsLines) {
   // 10 samples took 0.02 and 0.03 s: 20 * 3/5 and 20 * 2/5.
   EXPECT_EQ(asked[0].shares, (std::vector<policy::Share>{{"a", 12}, {"b", 8}}));
   EXPECT_EQ(asked[1].step, 20);
-  // Lines through two points of lines are these: 0.11 s + B / 1500, sqrt(0.11 * 5000 * 1500) = 908.
+  // The lines are exact: 0.11 s + B / 1500, sqrt(0.11 * 5000 * 1500) = 908.
   const std::int64_t batch = batch_of_shares(asked[1].shares);
   EXPECT_NEAR(static_cast<double>(batch), 908, 92);
   EXPECT_NEAR(static_cast<double>(asked[1].shares[0].samples) / static_cast<double>(batch), 2.0 / 3,
@@ -127,18 +125,17 @@ TEST(SimiGrad, MovesByATenthEachHundredSteps) {
   EXPECT_EQ(asked[0].step, 100);
   EXPECT_EQ(batch_of_shares(asked[0].shares), 22);
   EXPECT_EQ(batch_of_shares(asked[2].shares), 27);  // 20 * 1.331 = 26.6
-  // Without noise it is 1, and the batch would shrink: the least stays.
+  // Without noise it is 1 and the batch would shrink, but it is at its least.
   const auto other = make_baseline<SimiGradPolicy>(settings);
   EXPECT_EQ(batch_of_shares(train(*other, 0.01, 100)[0].shares), 20);
 }
 
 TEST(Jabas, SplitsByMultiplesOfOneLocalBatch) {
   const adapt::BatchOption both = fast_and_slow()[1];
-  // a and b are a pair: 90 samples are 5 times 2 * 10 or 3 times 2 * 20 or 2 times 2 * 40: all take
-  // more than was asked for.
+  // a and b are a pair: 90 samples become 5 times 2 * 10, 3 times 2 * 20 or 2 times 2 * 40.
   EXPECT_EQ(split_identical(both, 90, {10}), (std::vector<std::int64_t>{50, 50}));
   EXPECT_EQ(split_identical(both, 90, {20}), (std::vector<std::int64_t>{60, 60}));
-  // Most samples a second: the largest, of the fixed parts.
+  // Most samples per second: the largest, due to the fixed parts.
   EXPECT_EQ(split_identical(both, 90, {10, 20, 40}), (std::vector<std::int64_t>{80, 80}));
   EXPECT_EQ(split_identical(both, 90, {10, 20, 40}, 110), (std::vector<std::int64_t>{50, 50}));
   EXPECT_TRUE(split_identical(both, 2500, {10}).empty());
@@ -150,12 +147,11 @@ TEST(Jabas, ChoosesDevicesAtTheEndOfAPass) {
   const auto asked = train(*policy, 5000, 10);
   ASSERT_EQ(asked.size(), 1u);
   EXPECT_EQ(asked[0].step, 10);
-  // The batch's next multiple with most samples a second: 40 alone.
+  // The batch's next multiple with the most samples per second: 40 alone.
   EXPECT_EQ(asked[0].shares, (std::vector<policy::Share>{{"a", 40}}));
 }
 
-// In six micro-batches: shares of all that any of them asks for are multiples of 6, and batches
-// stay within the limits.
+// With six micro-batches all shares are multiples of 6, and batches stay within the limits.
 TEST(Baselines, AskForWholeUnits) {
   PassSettings settings = passes_of(240);
   settings.initial_batch = 24;
@@ -177,7 +173,7 @@ TEST(Baselines, AskForWholeUnits) {
   }
 }
 
-// Half of 25 samples each is less than the least.
+// Half of 25 samples each is below the least.
 TEST(AdaptDl, KeepsTheLimits) {
   PassSettings settings = passes_of(250);
   settings.bounds = {.least = 25, .most = 27};

@@ -9,8 +9,7 @@
 namespace motley::peers {
 namespace {
 
-/// A line through points by least squares, with a slope and an offset that are not negative. One
-/// point: in proportion to the samples.
+/// Fits a line by least squares, with slope and offset >= 0. One point: in proportion to samples.
 cost::Curve straight_line(const std::vector<std::pair<double, double>>& points) {
   double x = 0, y = 0;
   for (const auto& [samples, seconds] : points) x += samples, y += seconds;
@@ -24,7 +23,7 @@ cost::Curve straight_line(const std::vector<std::pair<double, double>>& points) 
   return {{{0, y - slope * x}, {x, y}}};
 }
 
-/// A device's, as {samples, steps, end, first}.
+/// A device's sums, as {samples, steps, end, first}.
 struct SumRows {
   std::vector<std::vector<double>> sums;
   static void fields(auto& it, auto& field) { field("sums", it.sums); }

@@ -6,11 +6,11 @@
 
 namespace motley::peers {
 
-/// Cannikin's split as published (Nie et al., Middleware 2024): an epoch with an even split, one
-/// with samples in inverse ratio to the measured time of a sample, and from then on, at the
-/// beginning of each epoch, the best split by straight lines, fitted to the mean times at each
-/// number of samples that a device had: of the end of its backward pass, and of the beginning of
-/// its first exchange, behind which all exchanges but the last one lie. Means, no forgetting.
+/// Cannikin's split as published (Nie et al., Middleware 2024): an epoch with an even split, then
+/// one with samples in inverse ratio to the measured time per sample. From then on each epoch
+/// begins with the best split by straight lines, fitted to each device's mean times by number of
+/// samples: the end of its backward pass, and the begin of its first exchange, after which come all
+/// exchanges but the last. Means, without forgetting.
 class Cannikin : public adapt::Baseline {
  public:
   Cannikin(std::vector<adapt::DeviceLimits> devices, std::int64_t epoch_steps);
@@ -22,7 +22,7 @@ class Cannikin : public adapt::Baseline {
   Result<void> restore_learned(const Json& json, const std::string& where) override;
 
  private:
-  /// Sums over the steps with so many samples.
+  /// Sums over the steps with one number of samples.
   struct Sums {
     double steps = 0, end = 0, first = 0;
   };
@@ -35,7 +35,7 @@ class Cannikin : public adapt::Baseline {
   std::int64_t steps_ = 0;
   std::int64_t planned_epoch_ = -1;
   std::vector<std::map<std::int64_t, Sums>> sums_;  // of each device, by its samples
-  double early_ = 0, last_ = 0;                     // exchanges but the last one, and it: sums
+  double early_ = 0, last_ = 0;                     // sums: exchanges but the last one; the last
 };
 
 }  // namespace motley::peers

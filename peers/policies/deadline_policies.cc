@@ -18,7 +18,7 @@ class OnDemand : public DeadlinePolicy {
   explicit OnDemand(const DeadlineJob& job) : DeadlinePolicy("on-demand", job) {}
 
  protected:
-  Holding wanted(const RecoveryState&) override { return Holding::kOnDemand; }
+  Holding wanted(const JobState&) override { return Holding::kOnDemand; }
 };
 
 class Greedy : public DeadlinePolicy {
@@ -26,57 +26,55 @@ class Greedy : public DeadlinePolicy {
   explicit Greedy(const DeadlineJob& job) : DeadlinePolicy("greedy", job) {}
 
  protected:
-  Holding wanted(const RecoveryState& recovery_state) override {
-    return recovery_state.is_there ? Holding::kSpot : Holding::kNothing;
+  Holding wanted(const JobState& job_state) override {
+    return job_state.is_there ? Holding::kSpot : Holding::kNothing;
   }
 };
 
-/// Keeps to the line from nothing at the start to everything at the deadline (Wu et al., NSDI
-/// 2024): spot machines wherever there are any, on demand where progress is behind the line and
-/// until two change-overs are made up.
+/// Keeps to the line from zero at the start to all at the deadline (Wu et al., NSDI 2024): spot
+/// where available; on demand while behind the line, and until two change-overs ahead.
 class UniformProgress : public DeadlinePolicy {
  public:
   explicit UniformProgress(const DeadlineJob& job) : DeadlinePolicy("uniform", job) {}
 
  protected:
-  Holding wanted(const RecoveryState& recovery_state) override {
+  Holding wanted(const JobState& job_state) override {
     const Seconds whole = job().step * static_cast<double>(job().steps);
-    const Seconds progress = whole - recovery_state.work;
-    const Seconds ahead = progress - whole * (recovery_state.now / job().deadline);
-    if (recovery_state.holding == Holding::kOnDemand && ahead < job().terms.change_over * 2)
+    const Seconds progress = whole - job_state.work;
+    const Seconds ahead = progress - whole * (job_state.now / job().deadline);
+    if (job_state.holding == Holding::kOnDemand && ahead < job().terms.change_over * 2)
       return Holding::kOnDemand;
-    if (recovery_state.is_there) return Holding::kSpot;
+    if (job_state.is_there) return Holding::kSpot;
     return ahead.value < 0 ? Holding::kOnDemand : Holding::kNothing;
   }
 };
 
-/// The renting plan at what lifetimes and gaps say, made anew when they have taught something and
-/// every hour.
+/// The renting plan from lifetimes and gaps, renewed every hour and when these have learned.
 class Renting : public DeadlinePolicy {
  public:
   Renting(const DeadlineJob& job, elastic::Lifetimes lifetimes)
       : DeadlinePolicy("motley", job), lifetimes_(std::move(lifetimes)) {}
 
  protected:
-  void learn(const RecoveryState& recovery_state) override {
+  void learn(const JobState& job_state) override {
     plan_.reset();
-    if (recovery_state.is_there) {
-      // The first time nobody knows since when they are there: as if they had just begun.
-      gaps_.end(recovery_state.now);
-      lifetimes_.begin(name_of_spell(), job().kind, job().zone, recovery_state.now);
+    if (job_state.is_there) {
+      // At first their age is unknown: as if they had just begun.
+      gaps_.end(job_state.now);
+      lifetimes_.begin(name_of_spell(), job().kind, job().zone, job_state.now);
       return;
     }
-    gaps_.begin(recovery_state.now);
+    gaps_.begin(job_state.now);
     if (spells_ > 0 || lifetimes_.machines().contains(name_of_spell())) {
-      lifetimes_.end_lost(name_of_spell(), recovery_state.now);
+      lifetimes_.end_lost(name_of_spell(), job_state.now);
       ++spells_;
     }
   }
 
-  Holding wanted(const RecoveryState& recovery_state) override {
-    if (!plan_ || recovery_state.now - planned_at_ >= kEvery) plan(recovery_state);
-    return plan_->best({recovery_state.work, recovery_state.slack, recovery_state.holding,
-                        recovery_state.is_there, recovery_state.now - recovery_state.since});
+  Holding wanted(const JobState& job_state) override {
+    if (!plan_ || job_state.now - planned_at_ >= kEvery) plan(job_state);
+    return plan_->best({job_state.work, job_state.slack, job_state.holding, job_state.is_there,
+                        job_state.now - job_state.since});
   }
 
   Json learned() const override {
@@ -102,18 +100,18 @@ class Renting : public DeadlinePolicy {
 
   std::string name_of_spell() const { return fmt::format("spell {}", spells_); }
 
-  void plan(const RecoveryState& recovery_state) {
-    const elastic::LifetimeForecast forecast = lifetimes_.forecast(recovery_state.now);
+  void plan(const JobState& job_state) {
+    const elastic::LifetimeForecast forecast = lifetimes_.forecast(job_state.now);
     const elastic::SpotBelief belief{forecast.hazard_of(job().kind, job().zone),
-                                     gaps_.returns_per_second(recovery_state.now)};
-    plan_.emplace(job().terms, belief, recovery_state.work,
-                  std::max(recovery_state.slack, job().terms.change_over));
-    planned_at_ = recovery_state.now;
+                                     gaps_.returns_per_second(job_state.now)};
+    plan_.emplace(job().terms, belief, job_state.work,
+                  std::max(job_state.slack, job().terms.change_over));
+    planned_at_ = job_state.now;
   }
 
   elastic::Lifetimes lifetimes_;
   elastic::SpotGaps gaps_;
-  int spells_ = 0;  // that have ended
+  int spells_ = 0;  // ended ones
   std::optional<elastic::RentingPlan> plan_;
   Seconds planned_at_;
 };

@@ -43,23 +43,23 @@ std::string why_of(Holding holding, bool is_forced, Seconds slack) {
 
 void DeadlinePolicy::see_price(const policy::PriceSeen& seen) {
   const bool is_there = seen.per_hour >= 0;
-  if (!is_told_ || is_there != standing_.is_there) {
-    standing_.is_there = is_there;
-    standing_.since = seen.at;
-    learn(standing_);
+  if (!is_told_ || is_there != job_state_.is_there) {
+    job_state_.is_there = is_there;
+    job_state_.since = seen.at;
+    learn(job_state_);
     is_told_ = true;
   }
 }
 
 std::vector<policy::Choice> DeadlinePolicy::decide() {
   const double left = static_cast<double>(std::max<std::int64_t>(0, job_.steps - done_));
-  standing_.work = job_.step * left;
-  standing_.slack = job_.deadline - standing_.now - standing_.work;
+  job_state_.work = job_.step * left;
+  job_state_.slack = job_.deadline - job_state_.now - job_state_.work;
   Holding next = Holding::kNothing;
-  if (standing_.work.value > 0) {
-    next = is_forced_ ? Holding::kOnDemand : wanted(standing_);
-    if (next == Holding::kSpot && !standing_.is_there) next = Holding::kNothing;
-    if (!elastic::is_safe(job_.terms, standing_.slack, standing_.holding, next)) {
+  if (job_state_.work.value > 0) {
+    next = is_forced_ ? Holding::kOnDemand : wanted(job_state_);
+    if (next == Holding::kSpot && !job_state_.is_there) next = Holding::kNothing;
+    if (!elastic::is_safe(job_.terms, job_state_.slack, job_state_.holding, next)) {
       is_forced_ = true;
       next = Holding::kOnDemand;
     }
@@ -67,30 +67,30 @@ std::vector<policy::Choice> DeadlinePolicy::decide() {
   std::vector<policy::Choice> choices;
   const auto rent = [&](Holding what, int count) {
     choices.push_back({policy::Rent{job_.kind, job_.zone, what == Holding::kSpot, count},
-                       std::nullopt, why_of(next, is_forced_, standing_.slack)});
+                       std::nullopt, why_of(next, is_forced_, job_state_.slack)});
   };
-  if (next == standing_.holding) return choices;
-  if (standing_.holding != Holding::kNothing) rent(standing_.holding, -job_.machines);
+  if (next == job_state_.holding) return choices;
+  if (job_state_.holding != Holding::kNothing) rent(job_state_.holding, -job_.machines);
   if (next != Holding::kNothing) rent(next, job_.machines);
-  standing_.holding = next;
+  job_state_.holding = next;
   return choices;
 }
 
 std::vector<policy::Choice> DeadlinePolicy::observe(const policy::Observation& seen) {
   if (const auto* step = std::get_if<policy::StepSeen>(&seen)) {
     done_ = std::max(done_, step->step);
-    standing_.now = std::max(standing_.now, step->at);
+    job_state_.now = std::max(job_state_.now, step->at);
     if (done_ >= job_.steps) return decide();
     return {};
   }
   if (const auto* loss = std::get_if<policy::LossSeen>(&seen)) {
-    standing_.now = std::max(standing_.now, loss->at);
-    if (standing_.holding == Holding::kSpot) standing_.holding = Holding::kNothing;
+    job_state_.now = std::max(job_state_.now, loss->at);
+    if (job_state_.holding == Holding::kSpot) job_state_.holding = Holding::kNothing;
     return {};
   }
   const auto* price = std::get_if<policy::PriceSeen>(&seen);
   if (price == nullptr || price->kind != job_.kind || price->zone != job_.zone) return {};
-  standing_.now = std::max(standing_.now, price->at);
+  job_state_.now = std::max(job_state_.now, price->at);
   see_price(*price);
   return decide();
 }
@@ -102,10 +102,10 @@ Result<void> DeadlinePolicy::restore_learned(const Json&, const std::string&) { 
 Json DeadlinePolicy::state() const {
   return {{"policy", name_},
           {"version", 1},
-          {"now", standing_.now.value},
-          {"is_there", standing_.is_there},
-          {"since", standing_.since.value},
-          {"holding", holding_name(standing_.holding)},
+          {"now", job_state_.now.value},
+          {"is_there", job_state_.is_there},
+          {"since", job_state_.since.value},
+          {"holding", holding_name(job_state_.holding)},
           {"done", done_},
           {"is_told", is_told_},
           {"is_forced", is_forced_},
@@ -123,16 +123,16 @@ Result<void> DeadlinePolicy::restore(const Json& state, const std::string& where
   MOTLEY_ASSIGN(const double now, object.number("now"));
   MOTLEY_ASSIGN(const double since, object.number("since"));
   MOTLEY_ASSIGN(const std::string holding, object.string("holding"));
-  RecoveryState recovery_state{.now = Seconds(now), .since = Seconds(since)};
-  MOTLEY_ASSIGN(recovery_state.is_there, object.boolean("is_there"));
-  MOTLEY_ASSIGN(recovery_state.holding, find_holding(holding, where));
+  JobState job_state{.now = Seconds(now), .since = Seconds(since)};
+  MOTLEY_ASSIGN(job_state.is_there, object.boolean("is_there"));
+  MOTLEY_ASSIGN(job_state.holding, find_holding(holding, where));
   MOTLEY_ASSIGN(const std::int64_t done, object.integer("done"));
   MOTLEY_ASSIGN(const bool is_told, object.boolean("is_told"));
   MOTLEY_ASSIGN(const bool is_forced, object.boolean("is_forced"));
   MOTLEY_ASSIGN(const Json* learned, object.member("learned"));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   MOTLEY_RETURN_IF_ERROR(restore_learned(*learned, where));
-  standing_ = recovery_state;
+  job_state_ = job_state;
   done_ = done;
   is_told_ = is_told;
   is_forced_ = is_forced;

@@ -8,9 +8,9 @@
 namespace motley::peers {
 namespace {
 
-constexpr int kMostTicks = 1'000'000;  // of a policy that never ends
+constexpr int kMostTicks = 1'000'000;  // for a policy that never ends
 
-/// What is rented, and for how many ticks more it does not train.
+/// What is rented, and for how many more ticks it does not train.
 struct Rented {
   Holding holding = Holding::kNothing;
   int starting = 0;
@@ -77,7 +77,7 @@ double clairvoyant_cost(const SpotMarket& market) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   const auto works = static_cast<std::size_t>(market.work) + 1;
   const auto starts = static_cast<std::size_t>(market.change_over) + 1;
-  // States: nothing, then spot by ticks of change-over left, then on demand.
+  // States: nothing, then spot by remaining change-over ticks, then on demand.
   const std::size_t states = 1 + 2 * starts;
   std::vector<double> later(works * states, kNever), now;
   std::fill(later.begin(), later.begin() + static_cast<std::ptrdiff_t>(states), 0.0);

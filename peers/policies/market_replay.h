@@ -9,11 +9,11 @@
 
 namespace motley::peers {
 
-/// A job in ticks, and at which of them there are spot machines; behind the last: as there.
+/// A job in ticks, with the ticks at which spot machines are available; the last one is extended.
 struct SpotMarket {
   int work = 0, deadline = 0;      ///< ticks
   int change_over = 0;             ///< from renting until it trains
-  double spot = 0, on_demand = 0;  ///< of all machines a tick
+  double spot = 0, on_demand = 0;  ///< of all machines, per tick
   Seconds tick{300};
   std::vector<bool> is_there;
 
@@ -23,7 +23,7 @@ struct SpotMarket {
   }
 };
 
-/// The job that a policy is made for: a step a tick.
+/// Makes a policy's job, of one step per tick.
 DeadlineJob job_of(const SpotMarket& market, const std::string& kind, const std::string& zone);
 
 struct MarketOutcome {
@@ -32,13 +32,12 @@ struct MarketOutcome {
   bool is_late = false;
 };
 
-/// What a policy that was made for the job pays. In each tick it is told of a loss, then of the
-/// price, then does what it chose; the tick is paid, and trains where the change-over is over.
+/// Returns the cost of a policy made for the job. In each tick it observes a loss, then the price,
+/// then its choice is applied; the tick is paid, and trains unless in a change-over.
 MarketOutcome replay_market(const SpotMarket& market, policy::Policy& policy);
 
-/// The least that anybody could have paid who knew the trace beforehand: dynamic programming over
-/// ticks, work left, what is rented and the change-over left. On demand from the start where
-/// nothing is in time. O(deadline work change_over).
+/// Returns the least cost with advance knowledge: dynamic programming over ticks, remaining work,
+/// holding and change-over. On demand where nothing is in time. O(deadline work change_over).
 double clairvoyant_cost(const SpotMarket& market);
 
 }  // namespace motley::peers

@@ -35,19 +35,18 @@ TEST(MarketReplay, GreedyWaitsUntilTheLastMoment) {
   const MarketOutcome waited = outcome(market("..........", 4, 10, 1), "greedy");
   EXPECT_EQ(waited.cost, 15);
   EXPECT_EQ(waited.done_at, 10);
-  // Two ticks of work on spot (3 paid), lost, on demand for the other two: 3 + 3 * 3.
+  // Two ticks of work on spot (3 paid), lost, then on demand for the other two: 3 + 3 * 3.
   const MarketOutcome lost = outcome(market("sss.......", 4, 10, 1), "greedy");
   EXPECT_EQ(lost.cost, 12);
   EXPECT_FALSE(lost.is_late);
 }
 
 TEST(MarketReplay, UniformStaysOnDemandUntilItIsAheadByTwoChangeOvers) {
-  // Work 8 of 16 ticks, change-over 1. Tick 0 is on the line: waits. Tick 1 is behind it: on
-  // demand. Done after tick 1 + k: k - 1 of 8, ahead by (k - 1) - (1 + k) / 2 >= 2 ticks at k = 7,
-  // when 6 are done at tick 8; then spot for the other two, after a change-over: 7 * 3 + 3.
+  // Work 8 of 16 ticks, change-over 1. Spot from tick 1 on is taken at once: 9 ticks.
   const MarketOutcome paid = outcome(market(".sssssssssssssss", 8, 16, 1), "uniform");
-  // Spot machines are there from tick 1 on, so it takes those at once: 9 ticks.
   EXPECT_EQ(paid.cost, 9);
+  // Spot from tick 2 on. Tick 1 is behind the line: on demand, until two change-overs ahead at tick
+  // 8, when 6 are done: (k - 1) - (1 + k) / 2 >= 2 at k = 7. Then spot for two: 7 * 3 + 3.
   const MarketOutcome late_spot = outcome(market("..ssssssssssssss", 8, 16, 1), "uniform");
   EXPECT_EQ(late_spot.cost, 24);
 }
@@ -55,7 +54,7 @@ TEST(MarketReplay, UniformStaysOnDemandUntilItIsAheadByTwoChangeOvers) {
 TEST(MarketReplay, ClairvoyantKnowsWhenToWait) {
   // Four ticks of work and one of change-over fit into ticks 5 to 9.
   EXPECT_EQ(clairvoyant_cost(market(".....sssss", 4, 10, 1)), 5);
-  // Spot for ticks 0 to 2 trains for two, then on demand for two: 3 + 3 * 3.
+  // Spot in ticks 0 to 2 trains for two, then on demand for two: 3 + 3 * 3.
   EXPECT_EQ(clairvoyant_cost(market("sss.......", 4, 10, 1)), 12);
   // Nothing is in time.
   EXPECT_EQ(clairvoyant_cost(market("s", 4, 4, 1)), 15);

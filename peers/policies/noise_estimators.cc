@@ -9,7 +9,7 @@ namespace {
 
 using Equations = std::vector<std::vector<double>>;
 
-/// x / sum(x) for rows x = 1.
+/// Solves rows x = 1 and returns x / sum(x).
 std::optional<std::vector<double>> solve_for_ones(Equations rows) {
   const std::size_t n = rows.size();
   std::vector<double> right(n, 1);

@@ -8,18 +8,17 @@
 
 namespace motley::peers {
 
-/// adapt::estimate_moments with the plain mean of |g_i|^2, as AdaptDL 0.2 does: of unequal pieces S
-/// comes out at S (B mean(1/b_i) - 1) / (n - 1).
+/// Estimates as adapt::estimate_moments with the plain mean of |g_i|^2, like AdaptDL 0.2: with
+/// unequal pieces S becomes S (B mean(1/b_i) - 1) / (n - 1).
 std::optional<adapt::NoiseMoments> estimate_by_mean(const policy::NoiseSeen& seen);
 
-/// Cannikin's release: each piece with the whole as two batch sizes, joined with weights from its
-/// matrices; unbiased, of larger variance than adapt::estimate_moments. Nothing where the matrices
-/// have no inverse, either. O(n^3).
+/// Estimates as Cannikin's release: each piece and the whole, joined by its matrices' weights;
+/// unbiased, of larger variance than adapt::estimate_moments. Nothing if singular. O(n^3).
 std::optional<adapt::NoiseMoments> estimate_by_matrices(const policy::NoiseSeen& seen);
 
-/// Weights that the published matrices give pieces of these sizes. Nothing: no inverse.
+/// The published matrices' weights for pieces of these sizes; nothing: no inverse.
 struct PublishedWeights {
-  std::vector<double> squared_gradient, variance;  ///< a piece each; their sum is 1
+  std::vector<double> squared_gradient, variance;  ///< one per piece; they sum to 1
 };
 std::optional<PublishedWeights> find_published_weights(const std::vector<std::int64_t>& sizes);
 

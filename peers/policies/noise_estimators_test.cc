@@ -31,7 +31,7 @@ TEST(NoiseEstimators, AreThatOfTwoBatchSizesForTwoEqualPieces) {
 }
 
 TEST(NoiseEstimators, KnowThePublishedWeights) {
-  // Published for these sizes (docs/algorithms.md, "Batch"), to the digits given there.
+  // Published for these sizes (docs/algorithms.md, "Batch"), to these digits.
   const auto weights = find_published_weights({64, 32, 16, 8, 8});
   const double gradient[] = {-.203, -.287, -.030, .760, .760};
   const double variance[] = {-.005, .040, .161, .402, .402};
@@ -73,7 +73,7 @@ TEST(NoiseEstimators, AreBiasedOrLessSteady) {
   const Spread five =
       find_spread({64, 32, 16, 8, 8}, std::vector<double>(200, 1.0), 100, estimate_by_mean, 4000);
   EXPECT_NEAR(five.mean_variance / 100, 2.05, 0.01);
-  // The published weights: unbiased, but 0.183 and 0.067 instead of 0.1525 and 0.0500.
+  // The published weights are unbiased, but 0.183 and 0.067 instead of 0.1525 and 0.0500.
   const Spread published = find_spread({64, 32, 16, 8, 8}, std::vector<double>(200, 1.0), 100,
                                        estimate_by_matrices, 4000);
   EXPECT_NEAR(published.mean_variance / 100, 1, 0.005);

@@ -30,7 +30,7 @@ PassPolicy::PassPolicy(PassSettings settings, std::unique_ptr<adapt::OptionSourc
                        EstimateNoise estimate)
     : settings_(std::move(settings)),
       source_(std::move(source)),
-      // Of AdaptDL: 0.999 a step of the initial batch.
+      // AdaptDL's: 0.999 per step of the initial batch.
       noise_({.initial_batch = settings_.initial_batch,
               .memories = {-1 / std::log(0.999)},
               .estimate = estimate}) {

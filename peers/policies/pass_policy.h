@@ -14,30 +14,28 @@
 
 namespace motley::peers {
 
-/// What published policies of the batch are told.
+/// The inputs of published batch policies.
 struct PassSettings {
   double initial_batch = 1;
   adapt::BatchBounds bounds;
   adapt::LearningRateRule rule = adapt::LearningRateRule::kAdaScale;
   adapt::ObjectiveKind objective = adapt::ObjectiveKind::kTime;  ///< time or cost
   std::int64_t samples_per_pass = 1;                             ///< of the data
-  double similarity = 0.1;                                       ///< to hold (simigrad, jabas)
-  std::vector<std::int64_t> local_batches;  ///< of a worker, to choose from (jabas)
+  double similarity = 0.1;                                       ///< target (simigrad, jabas)
+  std::vector<std::int64_t> local_batches;  ///< per worker, to choose from (jabas)
 };
 
-/// The nearest batch of whole units, of two the larger.
+/// Returns the nearest batch of whole units; of two the larger.
 std::int64_t batch_near(const adapt::BatchOption& option, double samples);
 
-/// The same number of units for everyone, the first ones one more; no caps. Of a batch that is no
-/// whole units the rest is left out.
+/// Gives every device the same number of units, the first ones one more, without caps or remainder.
 std::vector<std::int64_t> split_evenly(std::size_t devices, std::int64_t batch,
                                        std::int64_t unit = 1);
 
 using EstimateNoise = std::optional<adapt::NoiseMoments> (*)(const policy::NoiseSeen&);
 
-/// What policies have in common that count passes over the data and train on the largest of the
-/// source's groups. What they do is in `see_noise` and `end_pass`; they ask for a batch by
-/// `use_batch`. Their own numbers in the state: `own_numbers`, as they were when restored.
+/// Base of policies that count passes and train on the largest group. They act in `see_noise` and
+/// `end_pass` by `use_batch`. State: `own_numbers`, restored by `take_numbers`.
 class PassPolicy : public policy::Policy {
  public:
   PassPolicy(PassSettings settings, std::unique_ptr<adapt::OptionSource> source,
@@ -59,9 +57,9 @@ class PassPolicy : public policy::Policy {
   const adapt::BatchOption& option() const;  ///< that of the last step, else `all`
   const std::vector<adapt::BatchOption>& options() const { return source_->options(); }
   const adapt::NoiseScale& noise() const { return noise_; }
-  std::int64_t passes() const { return passes_; }  ///< that are over
+  std::int64_t passes() const { return passes_; }  ///< finished
   std::int64_t batch() const { return batch_; }    ///< of the last step
-  /// Of 50 batches in equal ratios from the least to the most, as AdaptDL has them, in whole units.
+  /// Returns AdaptDL's candidates in whole units: 50 batches in equal ratios, least to most.
   std::vector<std::int64_t> candidates() const;
   std::vector<policy::Choice> use_batch(const adapt::BatchOption& option,
                                         const std::vector<std::int64_t>& samples,

@@ -28,7 +28,7 @@ constexpr adapt::NamedSplitPolicy kSplits[] = {{"hetseq", make_plain<adapt::Even
                                                {"lb-bsp", make_plain<StepMover>},
                                                {"cannikin", make_cannikin}};
 
-/// Local batches of workers to choose from: 1, 2, 4, ... units.
+/// Lists a worker's possible local batches: 1, 2, 4, ... units.
 std::vector<std::int64_t> local_batches(double most, std::int64_t unit) {
   std::vector<std::int64_t> batches;
   for (std::int64_t batch = unit; static_cast<double>(batch) <= most && batches.size() < 20;
@@ -54,7 +54,7 @@ constexpr adapt::NamedBatchPolicy kBatches[] = {{"adaptdl", make_of_passes<Adapt
                                                 {"simigrad", make_of_passes<SimiGradPolicy>},
                                                 {"jabas", make_of_passes<JabasPolicy>}};
 
-/// Ours first.
+/// Joins two lists, ours first.
 template <typename Policy>
 std::vector<Policy> joined(std::span<const Policy> ours, std::span<const Policy> others) {
   std::vector<Policy> all(ours.begin(), ours.end());

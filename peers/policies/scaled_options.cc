@@ -14,8 +14,8 @@ namespace {
 constexpr std::size_t kRemembered = 31;  // steps
 constexpr double kLeast = 0.005;         // of a step or of a device's work
 
-/// The median of the last values where it is told from what is used: by three standard errors, of
-/// which few values say little. `least`: differences below it do not matter.
+/// Returns the median of the last values where it differs from the one in use by three standard
+/// errors (with few values, by more). `least`: smaller differences do not count.
 double take_up(const std::vector<double>& last, double used, double least) {
   const Scatter scatter = find_scatter(last);
   const double n = static_cast<double>(last.size());
@@ -74,7 +74,7 @@ void ScaledOptions::observe(const policy::StepSeen& step) {
     ratio.used = used;
   }
   if (const int index = adapt::find_option(options_, shares); index >= 0) {
-    // Beyond what the devices' own seconds of this step explain.
+    // The rest beyond the devices' own seconds of this step.
     const std::size_t place = places_[static_cast<std::size_t>(index)];
     const adapt::BatchOption& option = given_[place];
     double ready = 0;

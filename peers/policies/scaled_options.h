@@ -10,13 +10,13 @@
 
 namespace motley::peers {
 
-/// Curves that are given (of a profile or data sheet), corrected by what was seen: each device's by
-/// the median ratio of its last steps' ends to its curve, a group's tail by the median of what its
-/// last steps took beyond it. A correction is taken up where it differs by more than one percent,
-/// so jitter changes nothing.
+/// Given curves (of a profile or data sheet), corrected by observations: each device's by the
+/// median ratio of its last steps' ends to its curve, a group's tail by the median of its last
+/// steps' time beyond the devices. A correction takes effect when it differs by more than one
+/// percent, so jitter changes nothing.
 class ScaledOptions : public adapt::OptionSource {
  public:
-  /// Usage error of verify_option.
+  /// Usage error: that of verify_option.
   static Result<ScaledOptions> make(std::vector<adapt::BatchOption> options);
 
   void observe(const policy::StepSeen& step) override;
@@ -30,17 +30,17 @@ class ScaledOptions : public adapt::OptionSource {
   explicit ScaledOptions(std::vector<adapt::BatchOption> options);
   void apply();
 
-  /// The last values, oldest first, and what is used.
+  /// The last values, oldest first, and the one in use.
   struct Correction {
     std::vector<double> last;
     double used;
     bool operator==(const Correction&) const = default;
   };
   std::vector<adapt::BatchOption> given_, options_;
-  std::vector<std::size_t> places_;  // of each option, among those that were given
+  std::vector<std::size_t> places_;  // of each option, among the given ones
   std::set<std::string> gone_;
   std::map<std::string, Correction> ratios_;  // by device
-  std::vector<Correction> delays_;            // by option that was given, seconds
+  std::vector<Correction> delays_;            // by given option, seconds
   std::int64_t version_ = 0;
 };
 

@@ -20,15 +20,14 @@ policy::StepSeen step_of(double a, double b, double took) {
 
 TEST(ScaledOptions, AreCorrectedByTheMedianOfWhatIsSeen) {
   ScaledOptions source = ScaledOptions::make(one_and_both()).value();
-  // a: 0.3 s given for 20 samples, seen 0.6; b: 0.3 given for 10, seen 0.3. Behind them 0.2 given,
-  // 0.4 seen.
+  // a: 0.3 s given for 20 samples, seen 0.6; b: 0.3 for 10, seen 0.3. Tail: 0.2 given, 0.4 seen.
   source.observe(step_of(0.6, 0.3, 1.0));
   EXPECT_EQ(source.version(), 1);
   EXPECT_NEAR(adapt::work_seconds(source.options()[0].devices[0], 20), 0.6, 1e-12);
   EXPECT_NEAR(adapt::work_seconds(source.options()[1].devices[1], 10), 0.3, 1e-12);
   EXPECT_NEAR(source.options()[1].exchange.tail.value, 0.4, 1e-12);
   EXPECT_EQ(source.options()[0].exchange.tail, Seconds(0));  // another group: not seen
-  // Once ten times as long: the median does not move.
+  // A single step ten times as long does not move the median.
   source.observe(step_of(0.6, 0.3, 1.0));
   source.observe(step_of(6, 0.3, 6.4));
   EXPECT_EQ(source.version(), 1);

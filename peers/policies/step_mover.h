@@ -4,8 +4,8 @@
 
 namespace motley::peers {
 
-/// LB-BSP (Chen et al., arXiv 1806.02508) on GPUs: from the slowest to the fastest device, a few
-/// samples a change, until that would turn them round. It balances computing alone.
+/// LB-BSP (Chen et al., arXiv 1806.02508) on GPUs: moves a few samples per change from the slowest
+/// to the fastest device until that would reverse them. It balances only compute.
 class StepMover : public adapt::Baseline {
  public:
   using Baseline::Baseline;

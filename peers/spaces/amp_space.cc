@@ -8,7 +8,7 @@
 namespace motley::peers {
 namespace {
 
-/// AMP's ranks: for each stage the units that compute it, a replica each; empty: devices are left.
+/// Returns AMP's ranks: for each stage its units, one per replica; empty: devices remain.
 std::vector<std::vector<std::size_t>> units_by_stage(const std::vector<std::size_t>& line,
                                                      std::size_t count) {
   std::vector<std::vector<std::size_t>> stages;
@@ -19,7 +19,7 @@ std::vector<std::vector<std::size_t>> units_by_stage(const std::vector<std::size
   return stages;
 }
 
-/// All devices by units of so many; empty: they do not divide, or have no times.
+/// Lists all devices as units of `degree`; empty: it does not divide them, or times are unknown.
 std::vector<std::size_t> all_units(const RestrictedSearch& search, int degree, std::size_t way,
                                    std::int64_t micro) {
   std::vector<std::size_t> line;
@@ -32,8 +32,8 @@ std::vector<std::size_t> all_units(const RestrictedSearch& search, int degree, s
   return line;
 }
 
-/// Where layers are cut so that fill and (passes - 1) of the slowest stage take least, and that
-/// time. All pairs (sum, slowest) of which none is better in both, stage by stage.
+/// Finds the cuts of layers, and the time, with the least fill plus (passes - 1) of the slowest
+/// stage: stage by stage, over all pairs (sum, slowest) that no other beats in both.
 std::pair<std::vector<std::size_t>, double> cut_layers(
     const search::StageSums& sums, const std::vector<std::vector<std::size_t>>& stages,
     std::int64_t micro, double passes) {
@@ -81,7 +81,7 @@ void try_ranks(RestrictedSearch& search, const std::vector<std::vector<std::size
   const double passes =
       std::ceil(static_cast<double>(samples.front()) / static_cast<double>(micro));
   const auto [cuts, least] = cut_layers(search.sums(), stages, micro, passes);
-  // A pass may be of fewer samples.
+  // A pass may have fewer samples.
   if (least * (passes - 1) / passes >= search.best_step()) return;
   search::StagePlan plan;
   for (std::size_t r = 0; r < samples.size(); ++r) {

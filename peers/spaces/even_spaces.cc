@@ -1,4 +1,4 @@
-// Pipelines whose layers are even by count and whose stages are of one kind.
+// Pipelines with layers even by count and stages of one kind.
 #include <algorithm>
 
 #include "motley/search/stages/costs/merged_layers.h"
@@ -7,7 +7,7 @@
 namespace motley::peers {
 namespace {
 
-/// Even pipelines of one kind of unit, and how many of them its pool holds.
+/// Even pipelines of one kind of unit, and how many fit in its pool.
 struct UniformChoice {
   search::ReplicaShape shape;
   std::size_t pool;
@@ -34,8 +34,8 @@ search::StageReplica to_replica(const search::ReplicaShape& shape, std::int64_t 
   return replica;
 }
 
-/// Takes samples beyond the batch away, a micro-batch at a time, from the last replica that may do
-/// without; where none may, the largest micro-batches get smaller.
+/// Removes samples beyond the batch, one micro-batch at a time, from the last replica that can
+/// spare it. If none can, the largest micro-batches shrink.
 void take_excess(std::int64_t excess, const search::StageCosts& costs, search::StagePlan& plan) {
   while (excess > 0) {
     const auto at = std::find_if(plan.replicas.rbegin(), plan.replicas.rend(), [&](auto& replica) {

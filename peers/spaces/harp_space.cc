@@ -8,9 +8,9 @@
 namespace motley::peers {
 namespace {
 
-constexpr double kLowerLimit = 1.01;  // of the slowest stage, from one program to the next
+constexpr double kLowerLimit = 1.01;  // of the slowest stage, between programs
 
-/// The last stages of the pipeline. T: a micro-batch through a stage; C: its message to the next.
+/// The pipeline's last stages. T: a micro-batch through a stage; C: its message to the next.
 struct HarpTail {
   double sum = 0;             // of T and C
   double slowest = 0;         // of T and C
@@ -18,9 +18,8 @@ struct HarpTail {
   std::vector<search::ShapeStage> stages = {};
 };
 
-/// HARP's program for one micro-batch size: stages from the last to the first, through the pools
-/// from the last to the first; a state is the pool, the devices of it that are used and the layers
-/// that are left, and keeps its tail of the least sum. For a limit of T and C.
+/// HARP's program for one micro-batch size, under a limit of T and C: stages and pools from last to
+/// first. A state is pool, used devices and remaining layers; it keeps its tail of least sum.
 class HarpProgram {
  public:
   HarpProgram(const RestrictedSearch& search, const search::ShapeSearch& shapes, std::int64_t micro)
@@ -42,7 +41,7 @@ class HarpProgram {
 
   std::optional<HarpTail> find(double limit) const {
     const search::StageCosts& costs = sums_.costs();
-    // By first layer: what the pools behind have done.
+    // By first layer: results of the later pools.
     std::vector<std::optional<HarpTail>> behind(costs.layers() + 1);
     behind.back() = HarpTail{};
     for (std::size_t pool = costs.pools().size(); pool-- > 0;) {
@@ -66,7 +65,7 @@ class HarpProgram {
   }
 
  private:
-  /// A stage of layers [begin, end) in front, for all begins.
+  /// Prepends a stage of layers [begin, end), for all begins.
   void extend(const HarpTail& tail, std::size_t unit, std::size_t end, double limit,
               std::vector<std::optional<HarpTail>>& into) const {
     const search::WorkSums& work = sums_.work(unit, micro_);

@@ -9,9 +9,8 @@
 
 namespace motley::peers {
 
-/// What another planner would find for a model of one's own: the best plan of a restricted space
-/// (restricted/stage_spaces.h) over its costs, priced by its program as any other. With one device,
-/// or without times of operators: the equal split, which each of the spaces then is.
+/// Plans as another planner would: the best plan of a restricted space (stage_spaces.h) at one's
+/// own costs. With one device, or without operator times, that is the equal split.
 class RestrictedPlanner : public plan::Planner {
  public:
   RestrictedPlanner(StageSpace space, const search::PlannerInputs& inputs)
@@ -24,7 +23,7 @@ class RestrictedPlanner : public plan::Planner {
   search::PlannerInputs inputs_;
 };
 
-/// Ours (search/planners.h), and one for each space, by the names of kStageSpaces.
+/// Lists ours (search/planners.h), and one for each space, named as in kStageSpaces.
 std::span<const search::NamedPlanner> planners();
 
 }  // namespace motley::peers

@@ -46,7 +46,7 @@ std::optional<std::size_t> RestrictedSearch::unit(std::size_t pool, int degree, 
   std::optional<std::size_t> found;
   for (std::size_t u = 0; u < costs().units().size(); ++u) {
     if (costs().units()[u] != search::StageUnit{pool, degree, recomputes}) continue;
-    found = u;  // the last of them where there are fewer ways
+    found = u;  // the last one where there are fewer ways
     if (way-- == 0) break;
   }
   return found;
@@ -71,7 +71,7 @@ void RestrictedSearch::offer(search::StagePlan plan, search::StagePlacing placin
   if (!is_divided || plan.replicas.empty() || !search::place_stages(plan, costs(), placing)) return;
   ++simulated_;
   auto price = search::StageEvaluator(sums_).price(plan);
-  if (!price) {  // a link that is not there, or a smaller micro-batch that nobody knows
+  if (!price) {  // a missing link, or an unknown smaller micro-batch
     refused_.insert(price.error().message);
     return;
   }

@@ -10,7 +10,7 @@
 
 namespace motley::peers {
 
-/// What the searches of restricted spaces share: costs, and the best of the plans that they offer.
+/// Shared by the searches of restricted spaces: costs, and the best of the offered plans.
 class RestrictedSearch {
  public:
   explicit RestrictedSearch(const search::StageQuestion& question)
@@ -21,34 +21,32 @@ class RestrictedSearch {
   std::int64_t batch() const { return question_.global_batch; }
   int devices() const;                 ///< of all pools
   std::vector<int> degrees() const;    ///< of units, ascending
-  std::size_t most_stages() const;     ///< of a pipeline
-  std::size_t ways(int degree) const;  ///< in which devices of a pool share a stage, at most
-  /// Units that recompute count where `recomputes`, and only they.
+  std::size_t most_stages() const;     ///< per pipeline
+  std::size_t ways(int degree) const;  ///< most ways for a pool's devices to share a stage
+  /// Finds a unit; with `recomputes` only units that recompute.
   std::optional<std::size_t> unit(std::size_t pool, int degree, std::size_t way,
                                   bool recomputes = false) const;
-  /// As in the whole space, a smaller micro-batch is formed beside two full ones only.
+  /// Checks that a smaller micro-batch exists only beside two full ones, as in the whole space.
   static bool divides(std::int64_t samples, std::int64_t micro_batch) {
     return samples % micro_batch == 0 || samples > 2 * micro_batch;
   }
-  /// Of as many replicas, as equal as can be.
+  /// Splits the batch over replicas as evenly as possible.
   std::vector<std::int64_t> even_samples(std::size_t replicas) const;
 
-  /// Infinite: there is none.
+  /// Returns infinity if there is none.
   double best_step() const;
-  /// Simulates the plan, whose stages have no places yet, if all its replicas divide their samples;
-  /// those without samples are left out.
+  /// Simulates an unplaced plan if its replicas divide their samples; drops those without any.
   void offer(search::StagePlan plan, search::StagePlacing placing = search::StagePlacing::kByStage);
   search::StageOutcome finish(StageSpace space);
 
  private:
   const search::StageQuestion& question_;
   search::StageSums sums_;
-  std::vector<search::PricedStagePlan> best_;  // first
+  std::vector<search::PricedStagePlan> best_;  // fastest first
   std::int64_t simulated_ = 0;
   std::set<std::string> refused_;
 };
 
-/// A space each.
 void search_equal(RestrictedSearch& search);
 void search_uniform(RestrictedSearch& search);
 void search_amp(RestrictedSearch& search);

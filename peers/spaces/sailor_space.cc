@@ -9,10 +9,9 @@ namespace motley::peers {
 namespace {
 
 constexpr int kLpColumns = 60;
-constexpr double kQuicker = 1.01;  // by which times are tried
+constexpr double kQuicker = 1.01;  // ratio of the times tried
 
-/// So many replicas of so many samples each in a time, by shapes over even stages; empty: they do
-/// not fit.
+/// Fits `replicas` replicas of `samples` each in `seconds`, with even stages; empty: too many.
 std::vector<search::ReplicaShape> fit_replicas(const search::ShapeSearch& search, double seconds,
                                                std::int64_t samples, std::int64_t micro,
                                                int replicas) {
@@ -29,7 +28,7 @@ std::vector<search::ReplicaShape> fit_replicas(const search::ShapeSearch& search
   std::vector<search::ShapeOffer> offers;
   for (int round = 0; round < kLpColumns; ++round) {
     const auto shape = search.cheapest({seconds, samples, micro, prices});
-    // Prices that make every replica cost one or more prove that no more than they sum to fit.
+    // If all replicas cost one or more, no more than the prices' sum fit.
     if (!shape || (round > 0 && shape->cost >= 1 - 1e-9)) break;
     shapes.push_back(shape->shape);
     offers.push_back({1, search.devices(shape->shape)});
@@ -63,7 +62,7 @@ search::StagePlan over_layers(const RestrictedSearch& search, const search::Merg
 }  // namespace
 
 void search_sailor(RestrictedSearch& search) {
-  search_equal(search);  // where to begin: the space's corner
+  search_equal(search);  // the space's corner as the start
   if (!(search.best_step() < 1e15)) return;
   const int all = search.devices();
   for (const std::int64_t micro : search.costs().micro_batches())

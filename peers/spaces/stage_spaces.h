@@ -8,38 +8,33 @@
 
 namespace motley::peers {
 
-/// Spaces of plans of stages that other planners search, by their published descriptions; own code,
-/// and the same costs and simulator as for the whole space (stages/stage_search.h). What each
-/// restriction costs is the difference of the best plans.
+/// Other planners' spaces of stage plans, by their publications, with our code, costs and
+/// simulator. The difference of the best plans is the cost of a restriction.
 enum class StageSpace {
-  /// Pipelines of one kind each; the same number of stages, degree, micro-batch and samples on all;
-  /// layers even by count.
+  /// Pipelines of one kind each: equal stages, degree, micro-batch, samples; layers even by count.
   kEqual,
-  /// Kinds apart: on each the pipelines that do most there, all alike (stages, degree,
-  /// micro-batch), layers even by count; samples by speed.
+  /// Separate kinds: on each, identical pipelines (stages, degree, micro-batch) of the most
+  /// throughput, layers even by count; samples by speed.
   kUniform,
-  /// AMP (NeurIPS 2022): the same number of stages, degree, samples and micro-batch on all
-  /// replicas, all devices used, ranks stage by stage in the order of the pools or against it, so
-  /// that a stage may have several kinds; layers cut for the slowest device of each stage, the same
-  /// on all replicas.
+  /// AMP (NeurIPS 2022): equal stages, degree, samples and micro-batch on all replicas; all devices
+  /// used; ranks stage by stage in the order of the pools or its reverse, so a stage may have
+  /// several kinds; layers cut for the slowest device of each stage, identically on all replicas.
   kAmp,
-  /// Sailor (SOSP 2025): layers even by count for each number of stages, which all replicas share,
-  /// as they do the micro-batch and the samples; kind and degree are free for every stage of every
-  /// replica.
+  /// Sailor (SOSP 2025): layers even by count for each number of stages; replicas share that
+  /// number, micro-batch and samples. Each stage of each replica has its own kind and degree.
   kSailor,
-  /// HARP (EuroSys 2026): one pipeline through all pools in their order, of which every device is
-  /// used; a stage is some devices of one host; H-1F1B; all is recomputed, where there are units
-  /// that recompute.
+  /// HARP (EuroSys 2026): one pipeline through all pools in order, with every device used; a stage
+  /// is some devices of one host; H-1F1B; recomputes everything where units can.
   kHarp,
-  /// Zorse (arXiv 2507.10392): groups of whole hosts, of unlike kinds, have a stretch of layers
-  /// each, sized by their speed; each member of a group does as many equal micro-batches as its
-  /// speed allows, one at least. Here a micro-batch stays with the members of one rank, fastest
-  /// with fastest, and where the states of a device's layers do not fit, members are several alike
-  /// devices of a host (in Zorse a group's states are in parts).
+  /// Zorse (arXiv 2507.10392): groups of whole hosts, of different kinds, each with a range of
+  /// layers sized by its speed. Each member of a group takes equal micro-batches by its speed, at
+  /// least one. Here a micro-batch stays with the members of one rank, fastest with fastest. Where
+  /// the states of a device's layers do not fit, members are several identical devices of a host
+  /// (in Zorse a group's states are sharded).
   kZorse,
 };
 
-/// Its planner's name, and whose it is, for sentences.
+/// A space's planner, and its owner for sentences.
 struct StageSpaceName {
   StageSpace space;
   std::string_view planner;
@@ -54,17 +49,15 @@ inline constexpr StageSpaceName kStageSpaces[] = {
     {StageSpace::kZorse, "zorse", "Zorse's space"},
 };
 const StageSpaceName& stage_space_name(StageSpace space);
-/// By its planner's name.
 std::optional<StageSpace> find_stage_space(std::string_view planner);
 
-/// The best plan of the space that was found, simulated; its bound is of rates alone. 1F1B, placed
-/// stage by stage, but for kHarp. The batch is divided exactly, where a published space rounds up.
-/// Searched: kEqual: all plans. kAmp, kHarp, kZorse: all that could be quicker by fill and slowest
-/// stage, of kZorse with groups of as many hosts each, one after the other or dealt, or a pool
-/// each. kUniform, kSailor: the best by the model of shape_search.h, the latter by column
-/// generation as in sample_bound.h; numbers of replicas that are neither a power of two nor three
-/// times one are left out. Pipelines of more than 16 stages: of kHarp only. Usage error for a batch
-/// below 1.
+/// Finds the best plan of the space, simulated; its bound is of rates alone. 1F1B, placed stage by
+/// stage, except for kHarp. Divides the batch exactly where a published space rounds up. kEqual
+/// searches all plans. kAmp, kHarp and kZorse search all that could be faster by fill and slowest
+/// stage; kZorse with groups of equal numbers of hosts, in order or dealt, or a pool each. kUniform
+/// and kSailor find the best by the model of shape_search.h, kSailor by column generation as in
+/// sample_bound.h and only with numbers of replicas that are a power of two or three times one.
+/// Only kHarp has pipelines of more than 16 stages. Usage error for a batch below 1.
 Result<search::StageOutcome> find_restricted(StageSpace space,
                                              const search::StageQuestion& question);
 

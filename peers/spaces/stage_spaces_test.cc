@@ -18,7 +18,7 @@ search::StageOutcome find_or_fail(StageSpace space, const search::StageCosts& co
   return found ? *std::move(found) : search::StageOutcome{};
 }
 
-/// Two devices on which a layer takes 3 s a sample, two on which it takes 6; six layers, 8 samples.
+/// Two devices where a layer takes 3 s per sample, two where it takes 6; six layers, 8 samples.
 const TableStageCosts& two_and_two() {
   static const TableStageCosts costs = even_stage_costs(6, 2, 2);
   return costs;
@@ -30,8 +30,7 @@ std::vector<std::int64_t> replica_samples(const search::StagePlan& plan) {
   return samples;
 }
 
-// Each device alone does 2 samples, the slow ones in 36 s each; two stages of three layers would
-// take 18 s, five times.
+// Each device does 2 samples, the slow ones at 36 s each; two stages would take 18 s, five times.
 TEST(RestrictedStages, EqualPipelinesWaitForTheSlowKind) {
   const search::StageOutcome found = find_or_fail(StageSpace::kEqual, two_and_two(), 8);
   ASSERT_TRUE(found.best);
@@ -39,8 +38,7 @@ TEST(RestrictedStages, EqualPipelinesWaitForTheSlowKind) {
   EXPECT_THAT(replica_samples(found.best->plan), ElementsAre(2, 2, 2, 2));
 }
 
-// Six layers over four stages are 1, 2, 1 and 2: with the slow kind in those of one layer, each
-// takes 6 s, 11 times.
+// Six layers on four stages: 1, 2, 1, 2. With the slow kind on one layer, each takes 6 s, 11 times.
 TEST(RestrictedStages, SailorChoosesTheKindOfEachStage) {
   const search::StageOutcome found = find_or_fail(StageSpace::kSailor, two_and_two(), 8);
   ASSERT_TRUE(found.best);
@@ -58,7 +56,7 @@ TEST(RestrictedStages, UniformPipelinesShareSamplesBySpeed) {
   EXPECT_THAT(replica_samples(found.best->plan), ElementsAre(3, 3, 1, 1));
 }
 
-// Two pipelines of 4 and 2 layers, 12 s a stage, do 4 samples each in 5 times 12 s; one of four
+// Two pipelines of 4 and 2 layers, 12 s per stage, do 4 samples each in 5 times 12 s; one of four
 // stages takes 11 times 6; four devices alone take 2 times 36.
 TEST(RestrictedStages, AmpCutsLayersForStagesOfUnlikeDevices) {
   const search::StageOutcome found = find_or_fail(StageSpace::kAmp, two_and_two(), 8);
@@ -72,7 +70,7 @@ TEST(RestrictedStages, AmpCutsLayersForStagesOfUnlikeDevices) {
   }
 }
 
-// One pipeline of 2, 2, 1 and 1 layers, 6 s a stage: 8 samples and 3 to fill.
+// One pipeline of 2, 2, 1 and 1 layers, 6 s per stage: 8 samples and 3 to fill.
 TEST(RestrictedStages, HarpPutsAllDevicesInOnePipeline) {
   const search::StageOutcome found = find_or_fail(StageSpace::kHarp, two_and_two(), 8);
   ASSERT_TRUE(found.best);
@@ -85,7 +83,7 @@ TEST(RestrictedStages, HarpPutsAllDevicesInOnePipeline) {
   EXPECT_THAT(ends, ElementsAre(2, 4, 5, 6));
 }
 
-// Where there are units that recompute, no other has a stage.
+// Units that recompute exclude all others.
 TEST(RestrictedStages, HarpRecomputesWhereItCan) {
   TableStageCosts costs = two_and_two();
   costs.all_units = {{0, 1, false}, {0, 1, true}, {1, 1, false}, {1, 1, true}};
@@ -95,7 +93,7 @@ TEST(RestrictedStages, HarpRecomputesWhereItCan) {
     EXPECT_TRUE(costs.all_units[stage.unit].recomputes);
 }
 
-// One group: as uniform pipelines do. Two groups, of a kind each, take 5 times 12 s.
+// One group does as uniform pipelines do. Two groups, of a kind each, take 5 times 12 s.
 TEST(RestrictedStages, ZorseGivesAGroupsMembersMicroBatchesBySpeed) {
   const search::StageOutcome found = find_or_fail(StageSpace::kZorse, two_and_two(), 8);
   ASSERT_TRUE(found.best);
@@ -103,7 +101,7 @@ TEST(RestrictedStages, ZorseGivesAGroupsMembersMicroBatchesBySpeed) {
   EXPECT_THAT(replica_samples(found.best->plan), ElementsAre(3, 3, 1, 1));
 }
 
-// A device on which a sample takes 10,000 s has one all the same, which takes 54 s without it.
+// A device that takes 10,000 s per sample gets one all the same; without it the step takes 54 s.
 TEST(RestrictedStages, ZorseAndHarpLeaveNoDeviceIdle) {
   TableStageCosts costs = even_stage_costs(1, 2, 1);
   costs.forward[1] = {4000};
@@ -117,7 +115,7 @@ TEST(RestrictedStages, ZorseAndHarpLeaveNoDeviceIdle) {
   EXPECT_THAT(harp.why, ElementsAre("no plan of HARP's space was found that fits"));
 }
 
-// Members hold two layers at most: two groups of two.
+// Members hold at most two layers: two groups of two.
 TEST(RestrictedStages, ZorseCutsLayersOverGroupsThatFit) {
   TableStageCosts costs = even_stage_costs(4, 2, 2);
   for (search::LayerBytes& layer : costs.layer_bytes) layer.states = Bytes(400);
@@ -147,7 +145,7 @@ TEST(RestrictedStages, AreFoundByTheirPlannersNames) {
 
 class RestrictedSpaces : public ::testing::TestWithParam<StageSpaceName> {};
 
-// What a restriction costs: nothing is quicker than what the whole space has, and all do the batch.
+// The cost of a restriction: nothing beats the whole space, and all do the batch.
 TEST_P(RestrictedSpaces, AreNoQuickerThanTheWholeSpace) {
   std::mt19937_64 random(7);
   int feasible = 0;

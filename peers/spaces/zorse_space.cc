@@ -10,16 +10,16 @@
 namespace motley::peers {
 namespace {
 
-/// Units of the group's members, fastest first.
+/// A group's units, fastest first.
 using ZorseGroup = std::vector<std::size_t>;
 enum class HostOrder { kInARow, kDealt };
 
-/// Seconds of a micro-batch through all layers.
+/// Returns seconds of a micro-batch through all layers.
 double whole_pass(const search::StageSums& sums, std::size_t unit, std::int64_t micro) {
   return sums.work(unit, micro).pass(0, sums.costs().layers());
 }
 
-/// Groups of as many members; empty: they differ, or have no times.
+/// Checks for groups of equal size with known times; else empty.
 std::vector<ZorseGroup> checked(const RestrictedSearch& search, std::vector<ZorseGroup> groups,
                                 std::int64_t micro) {
   for (ZorseGroup& group : groups) {
@@ -33,7 +33,7 @@ std::vector<ZorseGroup> checked(const RestrictedSearch& search, std::vector<Zors
   return groups;
 }
 
-/// `count` groups of as many hosts each, all members of one degree.
+/// Makes `count` groups of equal numbers of hosts, with all members of one degree.
 std::vector<ZorseGroup> group_hosts(const RestrictedSearch& search, std::size_t count, int degree,
                                     std::size_t way, HostOrder order) {
   std::vector<std::pair<std::size_t, int>> hosts;  // unit, members
@@ -57,7 +57,7 @@ std::vector<ZorseGroup> group_hosts(const RestrictedSearch& search, std::size_t 
   return groups;
 }
 
-/// A pool each, of so many members, whose degrees may differ.
+/// Makes a group of each pool, with `members` members; degrees may differ.
 std::vector<ZorseGroup> group_pools(const RestrictedSearch& search, int members, std::size_t way) {
   std::vector<ZorseGroup> groups;
   for (std::size_t pool = 0; pool < search.costs().pools().size(); ++pool) {
@@ -69,8 +69,8 @@ std::vector<ZorseGroup> group_pools(const RestrictedSearch& search, int members,
   return groups;
 }
 
-/// Where layers are cut so that the group that is slowest, with all its members, is as fast as can
-/// be, each member with 1F1B's micro-batches in flight; empty: nothing fits.
+/// Cuts layers to make the slowest group, with all its members, as fast as possible, each member
+/// with 1F1B's micro-batches in flight; empty: nothing fits.
 std::vector<std::size_t> cut_by_speed(const search::StageSums& sums,
                                       const std::vector<ZorseGroup>& groups, std::int64_t micro) {
   struct Cut {
@@ -104,8 +104,8 @@ std::vector<std::size_t> cut_by_speed(const search::StageSums& sums,
   return cuts;
 }
 
-/// Whole micro-batches by speed, one at least; what the batch has over goes to the fastest.
-/// `offset`: of a replica's end, beside `pace` seconds a micro-batch.
+/// Deals whole micro-batches by speed, at least one each; the remainder goes to the fastest.
+/// `offset`: of a replica's end, beside `pace` seconds per micro-batch.
 std::vector<std::int64_t> deal(std::int64_t batch, std::int64_t micro,
                                const std::vector<double>& offset, const std::vector<double>& pace) {
   std::vector<std::int64_t> samples(pace.size(), micro);
@@ -130,7 +130,7 @@ void try_groups(RestrictedSearch& search, std::vector<ZorseGroup> groups, std::i
   if (micro * static_cast<std::int64_t>(replicas) > search.batch()) return;
   const std::vector<std::size_t> cuts = cut_by_speed(search.sums(), groups, micro);
   if (cuts.empty()) return;
-  std::vector<double> offset, pace;  // all stages once but for the slowest; it
+  std::vector<double> offset, pace;  // all stages once but the slowest; the slowest
   search::StagePlan plan;
   for (std::size_t r = 0; r < replicas; ++r) {
     search::StageReplica replica{{}, micro, 0};
@@ -146,7 +146,7 @@ void try_groups(RestrictedSearch& search, std::vector<ZorseGroup> groups, std::i
     plan.replicas.push_back(std::move(replica));
   }
   const std::vector<std::int64_t> samples = deal(search.batch(), micro, offset, pace);
-  double least = 0;  // that the replicas take, what is over left out
+  double least = 0;  // lower bound of the replicas' time, without the remainder
   for (std::size_t r = 0; r < replicas; ++r) {
     plan.replicas[r].samples = samples[r];
     least = std::max(least, offset[r] + static_cast<double>(samples[r] / micro) * pace[r]);

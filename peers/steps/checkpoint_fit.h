@@ -14,7 +14,7 @@ using elastic::CheckpointTime;
 struct CheckpointSample {
   CheckpointSize size;
   Seconds measured;   ///< > 0
-  int campaign = -1;  ///< group of measurements with one drag (peers/steps/drag.h); -1: none
+  int campaign = -1;  ///< group with one drag (peers/steps/drag.h); -1: none
 };
 
 struct CheckpointFit {
@@ -24,8 +24,7 @@ struct CheckpointFit {
   double drag(int campaign) const;
 };
 
-/// The three constants, all >= 0, by relative least squares with a drag for each campaign.
-/// Errors: cost.fit, as `fit_with_drags`.
+/// Fits three constants >= 0 with a drag per campaign. Errors: cost.fit, as `fit_with_drags`.
 Result<CheckpointFit> fit_checkpoint(const std::vector<CheckpointSample>& samples);
 
 }  // namespace motley::peers

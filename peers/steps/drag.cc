@@ -23,8 +23,7 @@ std::vector<double> without_pace(const std::vector<GroupedTarget>& targets, cons
   return result;
 }
 
-/// Drags of the groups under the coefficients of `fit`. A row that the model prices at 0 says
-/// nothing about its group.
+/// Returns the groups' drags under the coefficients of `fit`. Rows with a price of 0 do not count.
 std::vector<double> paces_of(const Matrix& rows, const std::vector<GroupedTarget>& targets,
                              const GroupedFit& fit) {
   std::vector<std::vector<double>> ratios(fit.drags.size());

@@ -10,9 +10,9 @@ namespace {
 TEST(Drag, OfNoMeasurementIsOne) { EXPECT_DOUBLE_EQ(estimate_drag({}), 1.0); }
 
 TEST(Drag, CountsOneMoreMemberAtOne) {
-  // (2 * 0.5) has the geometric mean 1 with or without the extra member.
+  // The geometric mean of 2 and 0.5 is 1, with or without the extra member.
   EXPECT_DOUBLE_EQ(estimate_drag({2.0, 0.5}), 1.0);
-  // One ratio of 4 beside the 1 that is assumed: sqrt(4 * 1) = 2.
+  // One ratio of 4 and the assumed 1: sqrt(4 * 1) = 2.
   EXPECT_DOUBLE_EQ(estimate_drag({4.0}), 2.0);
   // 1.21^(2/3): log 1.21 = 0.190620, times 2/3 = 0.127080, exp = 1.135508.
   EXPECT_NEAR(estimate_drag({1.21, 1.21}), 1.135508, 1e-6);
@@ -30,8 +30,8 @@ TEST(Drag, FitWithoutGroupsIsTheRelativeFit) {
 
 TEST(Drag, SlowGroupDoesNotBendTheSlope) {
   // 1 + x on two hosts: x = 1, 3 at drag 1 (2, 4) and x = 2, 8 at drag 1.2 (3.6, 10.8). A fixed
-  // point has pace_a/pace_b between 1.2 (the truth) and 1: the large x are all on the slow host, so
-  // a fit without drags sees a steeper line, 10.8 / 4 instead of 9 / 4 from x = 3 to 8.
+  // point has pace_a/pace_b between 1.2 (the truth) and 1. All large x are on the slow host, so a
+  // fit without drags sees a steeper line: 10.8 / 4 instead of 9 / 4 from x = 3 to 8.
   const std::vector<std::vector<double>> rows = {{1, 1}, {1, 3}, {1, 2}, {1, 8}};
   const auto paced = fit_with_drags(rows, {{2, 0}, {4, 0}, {3.6, 1}, {10.8, 1}});
   const auto plain = fit_with_drags(rows, {{2}, {4}, {3.6}, {10.8}});

@@ -7,7 +7,7 @@
 namespace motley::peers {
 namespace {
 
-/// 1 / coefficient; a term that a fit found to cost nothing is infinitely fast.
+/// Returns 1 / coefficient; infinite for a term that costs nothing.
 double inverse(double coefficient) {
   return coefficient > 0 ? 1 / coefficient : std::numeric_limits<double>::infinity();
 }

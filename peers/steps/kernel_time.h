@@ -6,33 +6,30 @@
 
 namespace motley::peers {
 
-/// What one kernel does.
 struct GpuKernel {
   Flops flops;             ///< 0 for element-wise kernels
   double bytes = 0;        ///< read from and written to device memory
-  bool is_aligned = true;  ///< its matrices' rows are multiples of 16 bytes
+  bool is_aligned = true;  ///< rows of its matrices are multiples of 16 bytes
   bool operator==(const GpuKernel&) const = default;
 };
 
-/// `batch` products of m x k and k x n in 2-byte elements: 2 m n k flops; both operands are read
-/// and the result is written once. Tensor cores want rows of 8 elements: NVIDIA, Matrix
+/// Counts `batch` products of m x k and k x n in 2-byte elements: 2 m n k flops; reads both
+/// operands and writes the result once. Tensor cores need rows of 8 elements: NVIDIA, Matrix
 /// Multiplication Background User's Guide, "Requirements to Use Tensor Cores".
 GpuKernel gemm(std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t batch = 1);
 GpuKernel element_wise(double bytes);
 
-/// What kernels reach on a device.
 struct KernelRates {
-  Seconds launch;               ///< least time of a kernel: the host needs it to start the next
+  Seconds launch;               ///< least time of a kernel, in which the host starts the next
   double flops_per_second = 0;  ///< of GEMMs; > 0
   BytesPerSecond memory;        ///< > 0
   double unaligned_share = 1;   ///< of flops_per_second for unaligned GEMMs; > 0
   bool operator==(const KernelRates&) const = default;
 };
 
-/// Time of one kernel among others of its kind: (launch^4 + work^4)^(1/4) with
-/// work = max(flops / rate, bytes / memory). The 4-norm is the larger of the two but near their
-/// crossing, where it is 19 % more. Not of a queue that runs ahead of the device: each kernel pays
-/// its launch, as traces of small kernels show.
+/// Returns the time of a kernel, (launch^4 + work^4)^(1/4) with work = max(flops / rate, bytes /
+/// memory). The 4-norm is the larger of the two except near their crossing, where it is 19 % more.
+/// It assumes no queue ahead of the device: each kernel pays its launch, as in traces.
 ///
 /// Example: launch 40 us, 200 TFLOP/s, 1.6 TB/s: gemm(1024, 1024, 1024) has 10.7 us of flops and
 /// 3.9 us of bytes, and takes 40.05 us.

@@ -20,7 +20,6 @@ constexpr double kStep = 1e-5;
 constexpr double kEnough = 1e-7;  // relative decrease of the sum of squares that ends the fit
 constexpr double kLeastDamping = 1e-9, kMostDamping = 1e6;
 
-/// The terms whose squares are summed.
 class Residuals {
  public:
   Residuals(const Predictor& predict, const std::vector<double>& targets,
@@ -68,7 +67,7 @@ class Residuals {
   double error_spread_;
 };
 
-/// One accepted step; false where none makes the sum smaller.
+/// Takes one accepted step; false where none reduces the sum.
 bool improve(const Residuals& residuals, VectorXd& x, VectorXd& terms, double& damping) {
   const MatrixXd slopes = residuals.slopes(x, terms);
   const MatrixXd normal = slopes.transpose() * slopes;

@@ -1,4 +1,4 @@
-// Pipelines: what one device sends to another overlaps with what either computes.
+// Pipelines whose sends overlap with the computation on either side.
 #include "motley/testing/pipeline_program.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ trace::Nanoseconds end_of(const trace::Trace& trace) {
   return end;
 }
 
-// The example of pipeline_span.h, a second being 1000 ns: messages of 500 ns.
+// The example of pipeline_span.h with 1000 ns per second: messages of 500 ns.
 //   stage 0: F0 0..1000, F1 1000..2000;  B0 5000..7000, B1 8000..10000
 //   stage 1: F0 1500..2500, B0 2500..4500, F1 4500..5500, B1 5500..7500
 TEST(Pipeline, MessagesOverlapWithComputation) {
@@ -48,11 +48,10 @@ TEST(Pipeline, MessagesOverlapWithComputation) {
       run(PipelineProgram({{1000, 2000}, {1000, 2000}}, 500, 2).one_forward_one_backward(),
           LabelCost(0));
   EXPECT_EQ(end_of(trace), 10000);
-  // The messages: forward 1000..1500, 2000..2500; backward 4500..5000, 7500..8000. On stage 0,
-  // which computes 0..2000, 5000..7000, 8000..10000: all but the first of them lie beside no
-  // compute, 1500; 2500..4500 and 7000..7500 before a receive are bubbles. On stage 1, which
-  // computes 1500..7500: the first one and the last one do, 1000, and 0..1000 is a bubble; it ends
-  // at 8000.
+  // The messages: forward 1000..1500, 2000..2500; backward 4500..5000, 7500..8000. Stage 0 computes
+  // 0..2000, 5000..7000, 8000..10000: all messages but the first are exposed, 1500; 2500..4500 and
+  // 7000..7500 before a receive are bubbles. Stage 1 computes 1500..7500: the first and the last
+  // message are exposed, 1000; 0..1000 is a bubble; it ends at 8000.
   const auto parts = trace::break_down(trace);
   EXPECT_EQ(parts[0].compute, 6000);
   EXPECT_EQ(parts[0].exposed_communication, 1500);
@@ -65,9 +64,9 @@ TEST(Pipeline, MessagesOverlapWithComputation) {
 
 TEST(Pipeline, TheNextStepBeginsWhenAllStrandsAreOver) {
   // Stage 1 ends with its last message at 8000 and waits until 11500 for the first one of the next
-  // step, which stage 0 begins at 10000: 10000 more. Bytes, 500 a message: what no compute waits
-  // for is there from the begin (both receives) or to the end (both sends) of the step: on stage 0
-  // all four at F1; on stage 1 two at any time, as F0 is received when B0, and F1 when B1, gives.
+  // step, which stage 0 begins at 10000: 10000 more. Bytes, 500 per message: receives that no
+  // compute waits for are present from the step's begin, such sends to its end. On stage 0 all four
+  // are present at F1; on stage 1 always two, as F0 is received when B0, and F1 when B1, gives.
   const trace::Trace trace =
       run(PipelineProgram({{1000, 2000}, {1000, 2000}}, 500, 2).one_forward_one_backward(),
           LabelCost(0), 2);
@@ -93,8 +92,8 @@ TEST(Pipeline, TakesTheSpanOfItsSchedule) {
                        Seconds(static_cast<double>(backward) * 1e-9)});
       least = std::min({least, forward, backward});
     }
-    // A strand carries one message at a time, of which the span knows nothing: no message may wait
-    // for the one before, which none does that takes less than what a stage computes between two.
+    // A strand carries one message at a time, which the span ignores: no message may wait for the
+    // one before. None does that takes less than a stage's compute between two.
     const std::int64_t message = draw(0, least + 1), micro_batches = draw(1, 12);
     const trace::Trace trace = run(
         PipelineProgram(stages, message, micro_batches).one_forward_one_backward(), LabelCost(0));
@@ -104,8 +103,7 @@ TEST(Pipeline, TakesTheSpanOfItsSchedule) {
   }
 }
 
-// The first micro-batch is through after sum t + sum d. After it the slowest of what comes one
-// after the other, stages and strands (a strand carries one message at a time), sets the pace.
+// The first is through after sum t + sum d; then the slowest stage or strand sets the pace.
 RC_GTEST_PROP(Pipeline, ForwardsComeAtThePaceOfTheSlowestStageOrStrand, ()) {
   std::vector<PipelineProgram::Stage> stages;
   std::int64_t through = 0, slowest = 0;
@@ -124,7 +122,7 @@ RC_GTEST_PROP(Pipeline, ForwardsComeAtThePaceOfTheSlowestStageOrStrand, ()) {
   RC_ASSERT(end_of(trace) == through + (micro_batches - 1) * slowest);
 }
 
-/// Sends are flows of their bytes over link 0, of 1e9 B/s: a byte a nanosecond, alone.
+/// Sends are flows of their bytes over link 0, of 1e9 B/s: alone a byte per nanosecond.
 class SharedLink : public LabelCost {
  public:
   SharedLink() : LabelCost(0) {}
@@ -136,8 +134,7 @@ class SharedLink : public LabelCost {
 };
 
 TEST(Pipeline, PairsShareALink) {
-  // a sends 100 bytes to b from 0 on, and c 40 to d; both flow from 10 on, half of the link each.
-  // c's 40 are through at 90; of a's 60 are left then: 150.
+  // Both flow from 10 on at half the link. c's 40 are through at 90; a's remaining 60 at 150.
   const auto device = [](const char* name, int bytes, const std::string& line) {
     return std::string("device \"") + name + "\" samples 1 first 0\nbuffer %0: constant u8[" +
            std::to_string(bytes) + "] \"c\"\nbuffer %1: temporary u8[" + std::to_string(bytes) +

@@ -7,7 +7,7 @@
 namespace motley::peers {
 namespace {
 
-/// Runs the stages' operations in their order as soon as what they need is there.
+/// Runs the stages' operations in order as soon as their inputs are ready.
 class Pipeline {
  public:
   Pipeline(const std::vector<MicroBatchTimes>& stages, Seconds transfer, std::int64_t micro_batches)
@@ -32,17 +32,17 @@ class Pipeline {
 
  private:
   struct Place {
-    std::size_t forwards = 0, backwards = 0;  // done
+    std::size_t forwards = 0, backwards = 0;  // finished
     double free_at = 0;
   };
 
   bool forward_is_next(std::size_t s) const {
     const auto& [forwards, backwards, free_at] = places_[s];
-    const std::size_t ahead = stages_.size() - s;  // forwards that are kept for backward at most
+    const std::size_t ahead = stages_.size() - s;  // most forwards kept for backward
     return forwards < count_ && forwards - backwards < ahead;
   }
 
-  /// Runs the stage's next operation, if there is one and its input was computed.
+  /// Runs the stage's next operation, if there is one and its input is computed.
   bool advance(std::size_t s) {
     Place& place = places_[s];
     if (place.backwards == count_) return false;

@@ -26,14 +26,14 @@ TEST(PipelineSpan, EqualStagesPayOneBubbleAStage) {
 }
 
 TEST(PipelineSpan, TheSlowestStageSetsThePace) {
-  // Stage 1 is never idle between its first forward and its last backward: filled by one forward
-  // and a message (1 + 0.5), 6 micro-batches of 2 + 4, emptied by a message and a backward.
+  // Stage 1 is never idle between its first forward and last backward: filled by a forward and a
+  // message (1 + 0.5), 6 micro-batches of 2 + 4, emptied by a message and a backward.
   EXPECT_DOUBLE_EQ(pipeline_span({times(1, 2), times(2, 4)}, Seconds(0.5), 6).value,
                    1.5 + 36 + 2.5);
 }
 
 TEST(PipelineSpan, FewerMicroBatchesThanStages) {
-  // One micro-batch goes through three stages and back: 3 (1 + 2) + 4 messages of 1.
+  // One micro-batch through three stages and back: 3 (1 + 2) + 4 messages of 1.
   EXPECT_DOUBLE_EQ(pipeline_span(std::vector(3, times(1, 2)), Seconds(1), 1).value, 13);
 }
 

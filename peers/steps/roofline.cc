@@ -8,7 +8,7 @@
 namespace motley::peers {
 namespace {
 
-/// What each constant of a Roofline is multiplied by.
+/// Returns the factor of each constant of a Roofline.
 std::vector<double> terms(const StepWork& work, const DeviceRates& device) {
   return {device.launch_scale, device.launch_scale * work.launches,
           work.flops.value / device.flops_per_second, (work.bytes / device.bandwidth).value};

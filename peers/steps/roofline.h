@@ -8,32 +8,30 @@
 
 namespace motley::peers {
 
-/// What an operator, or a whole step, asks of a device.
+/// The work of an operator or a whole step.
 struct StepWork {
-  double launches = 0;  ///< operators started; any count that is proportional to it will do
-  Flops flops;          ///< as the kernels run them, see `tile_padding`
+  double launches = 0;  ///< operators started, or any proportional count
+  Flops flops;          ///< as kernels run them, see `tile_padding`
   Bytes bytes;          ///< moved to and from device memory
   bool operator==(const StepWork&) const = default;
 };
 
-/// What a kind of device can do at best.
 struct DeviceRates {
-  double flops_per_second = 0;  ///< peak, of the dtype in question; > 0
+  double flops_per_second = 0;  ///< peak for the dtype; > 0
   BytesPerSecond bandwidth;     ///< of its memory; > 0
-  double launch_scale = 1;      ///< start-up of an operator, in units of the reference device's
+  double launch_scale = 1;      ///< an operator's start-up, relative to the reference device
   bool operator==(const DeviceRates&) const = default;
 };
 
 /// Analytic time of an operator or a step:
 ///   launch_scale (fixed + launches launch) + flops_share flops / peak + bytes_share bytes /
 ///   bandwidth.
-/// The roofline of Williams, Waterman and Patterson (CACM 2009) with start-up costs and with the
-/// sum instead of the larger of its two bounds: a step has operators of both kinds one after the
-/// other, and within one operator the two overlap partly; for a single operator the sum is at most
-/// twice the larger. A share is how many times longer than at the peak the work takes (1 /
-/// efficiency).
+/// The roofline of Williams, Waterman and Patterson (CACM 2009) with start-up costs, and with the
+/// sum of its two bounds instead of the larger: a step has operators of both kinds in sequence, and
+/// within an operator the two overlap partly. For a single operator the sum is at most twice the
+/// larger. A share is the time over that at peak rate (1 / efficiency).
 struct Roofline {
-  Seconds fixed;           ///< once a step
+  Seconds fixed;           ///< once per step
   Seconds launch;          ///< for each launch
   double flops_share = 0;  ///< >= 0
   double bytes_share = 0;  ///< >= 0
@@ -44,12 +42,11 @@ struct Roofline {
 /// 60 GB at 300 GB/s: 10 + 5 ms + 2 * 0.25 s + 1.5 * 0.2 s = 0.815 s.
 Seconds estimate_time(const Roofline& model, const StepWork& work, const DeviceRates& device);
 
-/// A measured step.
 struct RooflineSample {
   StepWork work;
   DeviceRates device;
   Seconds measured;  ///< > 0
-  int host = -1;     ///< group of measurements with one drag (peers/steps/drag.h); -1: none
+  int host = -1;     ///< group with one drag (peers/steps/drag.h); -1: none
 };
 
 struct RooflineFit {
@@ -59,21 +56,20 @@ struct RooflineFit {
   double drag(int host) const;
 };
 
-/// The four constants, all >= 0, by relative least squares over samples of one or several kinds of
-/// device, with a drag for each host. Two or more works that differ in the ratios of launches,
-/// flops and bytes are needed to tell the terms apart; a term that the samples do not support gets
-/// 0. Errors: cost.fit, as `fit_with_drags`, and for a rate that is not > 0.
+/// Fits the four constants, all >= 0, by relative least squares over samples of one or more kinds
+/// of device, with a drag for each host. Separating the terms needs two or more works with
+/// different ratios of launches, flops and bytes; a term without support gets 0. Errors: cost.fit,
+/// as `fit_with_drags`, and for a rate that is not > 0.
 Result<RooflineFit> fit_roofline(const std::vector<RooflineSample>& samples);
 
-/// How many times more channels a kernel runs than asked, as it works in tiles: 48 channels in
-/// tiles of 32 run as 64, 1.333 times. Both > 0.
+/// Returns the padding to tiles: 48 channels in tiles of 32 run as 64, 1.333 times. Both > 0.
 double tile_padding(std::int64_t channels, std::int64_t tile);
 
-/// Time on `target` of work that took `measured` on `source`: the model splits the measured time
-/// into start-up, arithmetic and memory traffic, and each part changes by the ratio of the two
-/// devices, so what the model misses of this work on `source` it is taken to miss on `target`:
+/// Converts a time measured on `source` to `target`: the model splits it into start-up, arithmetic
+/// and memory traffic, and each part changes by the ratio of the two devices. The model's error on
+/// `source` is assumed to be the same on `target`:
 ///   measured estimate_time(target) / estimate_time(source).
-/// Where the model prices the work at 0 on `source`, the measured time is kept.
+/// Keeps the measured time where the model's price on `source` is 0.
 ///
 /// Example: 0.5 s that the model splits 1 : 4 into launches and flops, to a device with twice the
 /// peak and the same launch cost: 0.1 + 0.4 / 2 = 0.3 s.

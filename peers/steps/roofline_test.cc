@@ -14,7 +14,7 @@ TEST(Roofline, AddsStartUpArithmeticAndTraffic) {
   const StepWork work{5, Flops(1e12), Bytes(60'000'000'000)};
   // 0.010 + 5 * 0.001 + 2 * (1 / 4) + 1.5 * (60 / 300).
   EXPECT_NEAR(estimate_time(model, work, kSlow).value, 0.815, 1e-12);
-  // Start-up half as long: 0.0075 + 0.8.
+  // Half the start-up: 0.0075 + 0.8.
   DeviceRates quick = kSlow;
   quick.launch_scale = 0.5;
   EXPECT_NEAR(estimate_time(model, work, quick).value, 0.8075, 1e-12);
@@ -44,9 +44,9 @@ TEST(Roofline, FitFindsTheConstantsThatMadeTheSamples) {
 }
 
 TEST(Roofline, FitSeparatesSlowHosts) {
-  // The same eight steps on two hosts, the second 1.3 times slower. Whatever the constants, the
-  // ratios of measured to predicted differ by 1.3 between the hosts, and each drag is the geometric
-  // mean of eight ratios and a 1: the drags differ by 1.3^(8/9) = 1.26265.
+  // The same eight steps on two hosts, the second 1.3 times slower. For any constants the ratios of
+  // measured to predicted differ by 1.3 between the hosts. Each drag is the geometric mean of eight
+  // ratios and a 1: the drags differ by 1.3^(8/9) = 1.26265.
   std::vector<RooflineSample> samples = samples_of({Seconds(0.02), Seconds(0.003), 1.7, 2.5});
   for (std::size_t i = 0; i < 8; ++i) {
     samples[i].host = 0;
@@ -75,8 +75,7 @@ TEST(Roofline, TilesPadChannels) {
 TEST(Roofline, TransferScalesEachPartByItsRatio) {
   const Roofline model{Seconds(0), Seconds(0.01), 1.0, 0.0};
   const StepWork work{5, Flops(0.8e12), Bytes(0)};
-  // On the slow device 0.05 + 0.2: 1 : 4. Measured twice that, 0.5: 0.1 of launches and 0.4 of
-  // flops, the latter halved: 0.3.
+  // 0.05 + 0.2 is 1 : 4. Measured 0.5: 0.1 of launches and 0.4 of flops, halved: 0.3.
   EXPECT_NEAR(carried_time(Seconds(0.5), work, model, kSlow, kFast).value, 0.3, 1e-12);
 }
 

@@ -12,8 +12,7 @@ namespace {
 
 constexpr double kRatioTolerance = 1e-6;
 
-/// Sum of (predicted / measured - 1)^2 of the curve at a ratio of service to step, and the step
-/// that makes it smallest.
+/// The least sum of (predicted / measured - 1)^2 at a ratio of service to step, with its step.
 struct AtRatio {
   double loss = 0;
   double step = 0;
@@ -28,11 +27,11 @@ AtRatio at_ratio(double ratio, const std::vector<SpeedPoint>& curve) {
     sum += relative;
     squares += relative * relative;
   }
-  // Speeds are relative / step: minimise sum (relative x - 1)^2 over x = 1 / step.
+  // Speeds are relative / step: minimize sum (relative x - 1)^2 over x = 1 / step.
   return {static_cast<double>(curve.size()) - sum * sum / squares, squares / sum};
 }
 
-/// Golden section: the loss has one minimum, as a larger ratio bends the curve more everywhere.
+/// Searches by golden section: one minimum, as a larger ratio bends the curve more everywhere.
 double best_ratio(const std::vector<SpeedPoint>& curve) {
   const double golden = (std::sqrt(5.0) - 1) / 2;
   double low = kRatioTolerance, high = 1;

@@ -17,7 +17,7 @@ constexpr double kCorrectionSpread = 0.15;
 constexpr std::size_t kFolds = 5;
 constexpr std::uint64_t kFoldSeed = 1;
 
-/// Order of the fitted constants.
+/// Lists the priors in the order of the fitted constants.
 std::vector<LogPrior> priors_of(const DevicePeaks& peaks) {
   return {{40e-6, 1.0},                         // launch
           {0.8 * peaks.flops_per_second, 0.2},  // large GEMMs
@@ -48,7 +48,6 @@ ShapeTimes corrected(ShapeTimes times, const ShapeCorrection& correction) {
   return times;
 }
 
-/// Runs with their places, by shape.
 using RunsByShape = std::map<TransformerShape, std::vector<std::size_t>>;
 
 RunsByShape group_by_shape(const std::vector<TransformerRun>& runs) {
@@ -57,7 +56,7 @@ RunsByShape group_by_shape(const std::vector<TransformerRun>& runs) {
   return groups;
 }
 
-/// Every error that a prediction of these runs can meet, before any fit.
+/// Reports every error that predicting these runs can meet, before any fit.
 Result<void> verify_runs(const std::vector<TransformerRun>& runs,
                          const CollectiveCurves& all_reduce) {
   const TransformerConstants any = constants_of(std::vector<double>(9, 1.0));
@@ -77,7 +76,7 @@ Result<void> verify_runs(const std::vector<TransformerRun>& runs,
 double predict(const TransformerJob& job, const ShapeTimes& times,
                const TransformerConstants& constants, const CollectiveCurves& all_reduce) {
   const auto step = estimate_step(job, times, constants, all_reduce);
-  MOTLEY_CHECK(step.has_value());  // verify_runs has met every error
+  MOTLEY_CHECK(step.has_value());  // verify_runs has checked every error
   return step->total.value;
 }
 
@@ -113,7 +112,7 @@ Result<TransformerConstants> fit_constants(const std::vector<TransformerRun>& ru
   return constants_of(x);
 }
 
-/// `runs` are all of one shape.
+/// Requires that all `runs` have one shape.
 Result<ShapeCorrection> fit_correction(const std::vector<TransformerRun>& runs,
                                        const TransformerConstants& constants,
                                        const CollectiveCurves& all_reduce) {
@@ -138,7 +137,7 @@ std::vector<TransformerRun> select(const std::vector<TransformerRun>& runs,
   return selected;
 }
 
-/// Folds of whole groups of runs, the groups as equally many a fold as can be, in a random order.
+/// Folds of whole groups of runs, with groups spread evenly over folds in random order.
 struct Folds {
   std::vector<std::size_t> of_run;
   std::size_t groups = 0;

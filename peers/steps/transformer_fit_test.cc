@@ -9,7 +9,7 @@ namespace {
 
 constexpr DevicePeaks kPeaks = {300e12, BytesPerSecond(2e12)};
 
-/// Made-up constants, away from what the fit starts with.
+/// Invented constants, different from the fit's start.
 TransformerConstants truth() {
   return {{Seconds(60e-6), 200e12, BytesPerSecond(1.2e12), 0.3},
           Seconds(1e-3),
@@ -26,7 +26,7 @@ CollectiveCurves curves() {
   return curves;
 }
 
-/// A step of `truth` with layers that take `drag` times as long.
+/// A step of `truth` whose layers take `drag` times as long.
 TransformerRun run_of(TransformerJob job, double drag = 1) {
   ShapeTimes times = *estimate_shape(shape_of(job), truth(), curves());
   times.layer_forward = times.layer_forward * drag;
@@ -63,8 +63,7 @@ std::vector<TransformerRun> runs(std::int64_t hidden) {
 }
 
 TEST(TransformerFit, PredictsAnotherWidth) {
-  // The model itself made the runs, so its constants predict what they never saw; the priors, off
-  // by up to a factor of 3, cost some per cent.
+  // The model made the runs, so its constants predict unseen ones; bad priors cost some percent.
   const auto model = fit_transformer_model(runs(1024), curves(), kPeaks);
   ASSERT_TRUE(model) << model.error().message;
   for (const TransformerRun& run : runs(1536)) {
@@ -76,7 +75,7 @@ TEST(TransformerFit, PredictsAnotherWidth) {
 }
 
 TEST(TransformerFit, KeepsWhatWasMeasuredOfAShape) {
-  // Layers of one shape, 0.8 times as fast as the model thinks: known after two of its runs.
+  // Layers of one shape, 0.8 times as fast as modelled: known after two of its runs.
   std::vector<TransformerRun> fitted = runs(1024);
   TransformerJob odd = jobs(1024)[0];
   odd.micro_batch = 3;
@@ -95,7 +94,7 @@ TEST(TransformerFit, KeepsWhatWasMeasuredOfAShape) {
 }
 
 TEST(TransformerFit, IntervalsAreWiderForNewShapes) {
-  // Each shape has its own drag, up to 20 % off: that is known of shapes in the fit only.
+  // Each shape has its own drag, up to 20 % off, known only for shapes in the fit.
   std::vector<TransformerRun> fitted;
   std::size_t i = 0;
   for (const std::int64_t hidden : {1024, 2048}) {
@@ -108,7 +107,7 @@ TEST(TransformerFit, IntervalsAreWiderForNewShapes) {
   const auto model = fit_transformer_model(fitted, curves(), kPeaks);
   const auto residuals = cross_validate(fitted, curves(), kPeaks);
   ASSERT_TRUE(model && residuals);
-  // Both parts predict every run, and a run is new at least where its whole shape was left out.
+  // Both parts predict every run; a run is new at least where its whole shape was left out.
   EXPECT_EQ(residuals->known_shape.size() + residuals->new_shape.size(), 2 * i);
   EXPECT_GE(residuals->new_shape.size(), i);
 

@@ -27,7 +27,7 @@ Result<void> verify_divides(const char* what, std::int64_t value, const char* by
   return job_error(fmt::format("{} {} does not divide by {} {}", what, value, by, divisor));
 }
 
-/// Columns of the LM head on one tensor rank.
+/// Returns the LM head's columns on one tensor rank.
 std::int64_t local_vocabulary(std::int64_t vocabulary, std::int64_t tensor) {
   if (tensor == 1) return vocabulary;
   const std::int64_t block = kVocabularyBlock * tensor;
@@ -158,7 +158,7 @@ Result<ShapeTimes> estimate_shape(const TransformerShape& shape,
   times.layer_backward = sum_of(layer.backward, constants.kernels) + kAllReducesForward * whole;
   if (shape.recomputes_layers) times.layer_backward += times.layer_forward;
 
-  // Large enough that launches do not matter; what the host costs is in the constants.
+  // Large enough that launches do not matter; the constants contain the host's cost.
   KernelRates rates = constants.kernels;
   rates.launch = Seconds(0);
   const GpuKernel logits = {Flops(2 * tokens * to_double(columns) * to_double(shape.hidden)), 0,
@@ -189,7 +189,7 @@ Result<TransformerStep> estimate_step(const TransformerJob& job, const ShapeTime
   std::vector<MicroBatchTimes> stages(
       static_cast<std::size_t>(job.pipeline),
       MicroBatchTimes{layers * times.layer_forward, layers * times.layer_backward});
-  // A third of the work of matrix products is forward.
+  // Forward is a third of the work of matrix products.
   stages.front().forward += times.embedding / 3;
   stages.front().backward += times.embedding * (2.0 / 3);
   stages.back().forward += times.head / 3;

@@ -23,7 +23,7 @@ CollectiveCurves flat_curves(double seconds) {
   return curves;
 }
 
-/// Nothing costs anything but what a test sets.
+/// Everything is free except what a test sets.
 TransformerConstants free_constants() {
   TransformerConstants constants;
   constants.kernels = {Seconds(0), 1e30, BytesPerSecond(1e30), 1};
@@ -61,8 +61,8 @@ TEST(TransformerStep, RefusesJobsThatDoNotDivide) {
 }
 
 TEST(TransformerStep, CountsALayersFlops) {
-  // 24 tokens h^2 for the products with weights and 4 sequence tokens h for attention, by
-  // 2 samples of 32 tokens, h = 64, over 2 tensor ranks; backward twice that.
+  // 24 tokens h^2 for products with weights and 4 sequence tokens h for attention, for 2 samples of
+  // 32 tokens, h = 64, over 2 tensor ranks; backward twice that.
   TransformerJob job = small_job();
   job.tensor = 2;
   job.micro_batch = 2;
@@ -93,7 +93,7 @@ TEST(TransformerStep, SmallLayersCostTheirLaunches) {
 }
 
 TEST(TransformerStep, TensorRanksReduceTwiceAPass) {
-  // 1 s an all-reduce: forward 2, backward with recomputation 4, head 4, embedding 1.
+  // 1 s per all-reduce: forward 2, backward with recomputation 4, head 4, embedding 1.
   TransformerJob job = small_job();
   job.tensor = 2;
   const auto times = estimate_shape(shape_of(job), free_constants(), flat_curves(1));
@@ -107,8 +107,8 @@ TEST(TransformerStep, TensorRanksReduceTwiceAPass) {
 }
 
 TEST(TransformerStep, AVocabularyThatIsNotPaddedIsUnaligned) {
-  // tokens 32, h 64: 3 * 2 * 32 * 64 flops a column at 1e6 flops/s, 12.288 ms; 1001 columns on one
-  // rank run at half the rate. On two ranks 1001 becomes 1024, 512 columns each, aligned.
+  // tokens 32, h 64: 3 * 2 * 32 * 64 flops per column at 1e6 flops/s, 12.288 ms; 1001 columns on
+  // one rank run at half the rate. On two ranks 1001 becomes 1024, 512 aligned columns each.
   TransformerJob job = small_job();
   job.vocabulary = 1001;
   TransformerConstants constants = free_constants();
@@ -126,7 +126,7 @@ TEST(TransformerStep, CountsParametersOfTheLastStage) {
   EXPECT_EQ(parameters_of_last_stage(job), 2 * 49984 + 64000 + 2048);
   job.pipeline = 2;
   EXPECT_EQ(parameters_of_last_stage(job), 49984 + 64000);
-  job.tensor = 2;  // 1000 columns become 1024, 512 a rank
+  job.tensor = 2;  // 1000 columns become 1024, 512 per rank
   EXPECT_EQ(parameters_of_last_stage(job), 49984 / 2 + 512 * 64);
 }
 
@@ -139,8 +139,7 @@ TEST(TransformerStep, AddsPipelineExchangeUpdateAndHost) {
   ASSERT_TRUE(step);
   EXPECT_NEAR(step->total.value, 28e-3, 1e-12);
 
-  // Two replicas of 6 samples: an all-reduce of 5 ms. 166,016 parameters (see above) of 10 bytes at
-  // 1 GB/s: 1.66016 ms.
+  // Two replicas of 6: an all-reduce of 5 ms. 166,016 parameters of 10 bytes at 1 GB/s: 1.66016 ms.
   TransformerJob job = small_job();
   job.data = 2;
   job.global_batch = 6;
@@ -154,9 +153,8 @@ TEST(TransformerStep, AddsPipelineExchangeUpdateAndHost) {
 }
 
 TEST(TransformerStep, StagesOverlapAndExchangeActivations) {
-  // Two stages of one layer. Stage 0: 1 + 1/3 forward, 2 + 2/3 backward; so stage 1: both 4 s in
-  // all. A message of 2 * 32 * 64 = 4096 bytes at 4096 bytes/s: 1 s. One micro-batch: both stages
-  // and two messages, 4 + 4 + 2 = 10 s.
+  // Two stages of one layer, each 1 + 1/3 forward and 2 + 2/3 backward: 4 s. A message of 2 * 32 *
+  // 64 = 4096 bytes at 4096 bytes/s: 1 s. One micro-batch: 4 + 4 + 2 = 10 s.
   const ShapeTimes times = {Seconds(1), Seconds(2), Seconds(1), Seconds(1)};
   TransformerJob job = small_job();
   job.pipeline = 2;

@@ -12,14 +12,14 @@
 
 namespace motley::peers {
 
-/// What a search adds to the cost of a set of properties to choose the next: nothing, as the
-/// released program does (uniform cost); or, as the paper says (A*), the least time of computing
-/// what is still to be computed for the loss, exchanges left out. That never exceeds what remains,
-/// and computing an operator lowers it by no more than the operator's triple costs.
+/// The bound that a search adds to a set's cost when it chooses the next one. kIgnored: none, as in
+/// the released program (uniform cost). kBounded: as in the paper (A*), the least time of computing
+/// what the loss still needs, without exchanges. It never exceeds the remaining cost, and computing
+/// an operator lowers it by at most the cost of its triple.
 enum class Remaining { kIgnored, kBounded };
 
-/// HAP's search to the letter, as an oracle for small graphs (LiteralTriples): sets of properties
-/// are taken in order of cost and bound until one is finished.
+/// HAP's search to the letter, an oracle for small graphs (LiteralTriples): takes sets of
+/// properties in order of cost plus bound until one is finished.
 class LiteralSearch {
  public:
   LiteralSearch(const ReferenceGraph& graph, const std::vector<OperatorRules>& rules,
@@ -28,7 +28,7 @@ class LiteralSearch {
     if (remaining == Remaining::kBounded) bound_operators(graph, rules, cost);
   }
 
-  /// Of the fastest program; -1 when there is none.
+  /// Returns the fastest program's time; -1 when there is none.
   double seconds() {
     struct Entry {
       double estimate, cost;
@@ -59,13 +59,12 @@ class LiteralSearch {
     }
     return -1;
   }
-  /// Sets from which the search went on.
   std::size_t expansions() const { return expansions_; }
 
  private:
   using Properties = LiteralTriples::Properties;
 
-  /// The least time of each operator that the loss needs.
+  /// Finds the least time of each operator that the loss needs.
   void bound_operators(const ReferenceGraph& graph, const std::vector<OperatorRules>& rules,
                        const HapCost& cost) {
     std::vector<bool> is_needed(graph.tensors.size());
@@ -90,7 +89,7 @@ class LiteralSearch {
   }
 
   LiteralTriples triples_;
-  std::vector<std::pair<std::size_t, double>> least_;  ///< token of an operator, its least time
+  std::vector<std::pair<std::size_t, double>> least_;  ///< an operator's token, its least time
   std::size_t expansions_ = 0;
 };
 

@@ -35,7 +35,7 @@ class LiteralTriples {
 
   const Properties& start() const { return start_; }
   const std::vector<Step>& steps() const { return steps_; }
-  /// The token of a tensor that is not made yet.
+  /// Returns the token of a tensor not made yet.
   static std::size_t may_make(std::size_t tensor) { return tensor * kPerTensor; }
 
  private:

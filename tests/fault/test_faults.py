@@ -125,7 +125,7 @@ def test_full_disk_keeps_the_last_checkpoint(environment, mlp, cluster, tmp_path
                           text=True, timeout=120)
     assert done.returncode == 1, done.stderr
     assert "checkpoint of step 8 not written" in done.stderr and "step-00000004 is kept" in done.stderr
-    assert sorted(os.listdir(tmp_path / "run/checkpoints/checkpoint")) == ["latest", "step-00000004"]
+    assert sorted(os.listdir(tmp_path / "run/checkpoint")) == ["latest", "step-00000004"]
     again = Run(environment, mlp, cluster, tmp_path / "run", steps=8)
     assert again.end()[0] == 0
     assert sorted(again.losses()) == list(range(8))

@@ -1,11 +1,11 @@
-// The work of training steps, a row a variable: bench_summarize_graph FOLDER MODEL... writes
-// FOLDER/NAME.csv for each and FOLDER/models.csv.
+// Writes the work of training steps, a row per variable: bench_summarize_graph FOLDER MODEL...
+// writes FOLDER/NAME.csv for each and FOLDER/models.csv.
 //
-// Rows are in the order of first use. A row says what runs forward from the variable's first use to
-// the next variable's, and backward from the gradient before this one's to this one's, `gradient`
-// counting the gradients in the order in which they are ready. What comes before the first use or
-// after the last gradient belongs to that row. Operators that do at least kRidge operations a byte
-// count by their operations, the others by their bytes, which are affine in the batch.
+// Rows are in the order of first use. A row's forward work lasts from the variable's first use to
+// the next variable's. Its backward work lasts from the preceding gradient to its own; `gradient`
+// is the place in the order of readiness. Work before the first use or after the last gradient
+// belongs to that row. Operators of at least kRidge operations per byte count by their operations,
+// the others by their bytes, which are affine in the batch.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,16 +23,15 @@ namespace {
 using namespace motley;
 using namespace motley::graph;
 
-/// Operations a byte at which the GPUs of 2016 and 2017 turn from bound by memory to bound by
-/// arithmetic: P100 and V100 17, GTX 1080 Ti 23.
+/// Operations per byte where GPUs become bound by arithmetic: P100, V100 17, GTX 1080 Ti 23.
 constexpr double kRidge = 18;
 constexpr std::int64_t kFew = 8, kMany = 16;  ///< batches that the affine functions go through
 
 struct Segment {
   int launches = 0;
-  double flops = 0;        ///< a sample
-  double fixed_bytes = 0;  ///< a step
-  double bytes = 0;        ///< a sample
+  double flops = 0;        ///< per sample
+  double fixed_bytes = 0;  ///< per step
+  double bytes = 0;        ///< per sample
 };
 
 void join(Segment& into, const Segment& from) {
@@ -44,8 +43,8 @@ void join(Segment& into, const Segment& from) {
 
 struct Variable {
   ValueId value;
-  bool is_multiplied = false;  ///< used by anything but look-ups
-  double looked_up_bytes = 0;  ///< a sample
+  bool is_multiplied = false;  ///< used by more than look-ups
+  double looked_up_bytes = 0;  ///< per sample
   std::size_t gradient = 0;
   Segment forward, backward;
 };
@@ -63,9 +62,9 @@ bool is_all_ones(const SymbolicArgument& argument) {
          });
 }
 
-/// Multiplications that a library saves: a dense convolution of 3 by 3 at stride 1 runs by minimal
-/// filtering of 2 by 2 tiles, with 16 products in place of 36 (Lavin and Gray, Fast Algorithms for
-/// Convolutional Neural Networks, 2016).
+/// Returns the multiplications that a library saves: dense 3 by 3 convolutions at stride 1 run by
+/// minimal filtering of 2 by 2 tiles, with 16 products instead of 36 (Lavin and Gray, Fast
+/// Algorithms for Convolutional Neural Networks, 2016).
 double saving(const Graph& graph, const Op& op) {
   const bool is_backward = op.name == "aten::convolution_backward";
   if (!is_backward && op.name != "aten::convolution") return 1;
@@ -94,7 +93,7 @@ void add(const Graph& graph, OpId id, Segment& segment) {
   segment.fixed_bytes += few - slope * kFew;
 }
 
-/// The value that a chain of views shows.
+/// Returns the value behind a chain of views.
 ValueId base_of(const Graph& graph, ValueId id) {
   while (!graph.value(id).producer.is_none()) {
     const Op& op = graph.op(graph.value(id).producer);
@@ -189,7 +188,6 @@ std::string table(const Graph& graph, const std::vector<Variable>& variables) {
   return text_of_all;
 }
 
-/// A line of models.csv.
 std::string line(const Graph& graph, const std::vector<Variable>& variables) {
   Segment all;
   double parameters = 0, inputs = 0;

@@ -14,8 +14,8 @@
 namespace motley::cli {
 namespace {
 
-constexpr Seconds kPlainInterval{5};       // between plain progress lines
-constexpr Seconds kTerminalInterval{0.1};  // between redraws
+constexpr Seconds kPlainInterval{5};
+constexpr Seconds kTerminalInterval{0.1};
 constexpr int kBarWidth = 24;
 constexpr const char* kStopCode = "cli.stop-after";
 
@@ -80,7 +80,7 @@ control::Wish ProgressPrinter::step(const control::StepReport& report) {
                std::string(kBarWidth - filled, '.'), done, report.steps, print_progress(report));
     std::fflush(stderr);
     is_drawn_ = true;
-  } else if (!is_first) {  // short runs have no plain progress at all
+  } else if (!is_first) {  // short runs print no plain progress
     fmt::print(stderr, "train {}/{} {}\n", done, report.steps, print_progress(report));
   }
   return control::Wish::kGoOn;

@@ -10,9 +10,8 @@
 
 namespace motley::cli {
 
-/// Tells people what the composer does, by the flags that all verbs share: notes and progress on
-/// stderr, redrawn in place on a terminal, else a line now and then; a phase's result on stdout
-/// with --print and in --dump-dir ("04-synth.txt").
+/// Prints progress as the common flags say: notes and progress on stderr, redrawn in place on a
+/// terminal; a phase's result on stdout with --print, and into --dump-dir ("04-synth.txt").
 class ProgressPrinter : public control::Listener {
  public:
   explicit ProgressPrinter(const Context& context) : context_(context) {}
@@ -24,24 +23,23 @@ class ProgressPrinter : public control::Listener {
   Result<void> phase(control::Phase phase, const std::function<std::string()>& text) override;
   control::Wish step(const control::StepReport& report) override;
 
-  /// The composer's surroundings, with this printer.
   control::Outside outside() { return {*context_.workers, *context_.clock, *this}; }
 
  private:
   void clear();
 
   const Context& context_;
-  std::optional<Seconds> last_;  // progress was shown
+  std::optional<Seconds> last_;  // last output of progress
   bool is_drawn_ = false;
 };
 
-/// What --print and --stop-after may name; a usage error with a suggestion.
+/// Checks --print and --stop-after. Usage error with a suggestion.
 Result<void> check_phases(const Context& context);
 
-/// The error of a phase behind which nothing is wanted (--stop-after): all was done.
+/// Is this the error that ends the work after --stop-after's phase?
 bool is_stop(const Error& error);
 
-/// "loss: 0.6931  step: 12 ms (plan 11 ms, +9.1%)  busy a:0 98% b:0 97%  eta 3.4 s".
+/// Returns "loss: 0.6931  step: 12 ms (plan 11 ms, +9.1%)  busy a:0 98% b:0 97%  eta 3.4 s".
 std::string print_progress(const control::StepReport& report);
 
 }  // namespace motley::cli

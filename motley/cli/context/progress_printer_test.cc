@@ -21,7 +21,7 @@ control::StepReport report(std::int64_t step) {
 }
 
 TEST(PrintProgress, SaysLossPaceBusyAndTimeLeft) {
-  // Seven steps of 20 ms are left after step 2; b:0 computes half of each step.
+  // After step 2 seven steps of 20 ms are left; b:0 computes half of each step.
   EXPECT_EQ(print_progress(report(2)),
             "loss: 0.5000  step: 20 ms  busy a:0 100% b:0 50%  eta 140 ms");
 }
@@ -32,7 +32,6 @@ TEST(PrintProgress, LaysThePaceBesideThePlan) {
   EXPECT_THAT(print_progress(beside), HasSubstr("step: 20 ms (plan 25 ms, -20.0%)  busy"));
 }
 
-/// What a printer writes while `act` tells it something.
 template <typename Act>
 std::string told(const Context& context, const Act& act) {
   ::testing::internal::CaptureStderr();
@@ -44,12 +43,12 @@ std::string told(const Context& context, const Act& act) {
 }
 
 TEST(ProgressPrinter, PlainProgressIsALineEveryFiveSeconds) {
-  const control::FakeClock clock(Seconds(2));  // two seconds a step
+  const control::FakeClock clock(Seconds(2));
   const Context context{.clock = &clock};
   const std::string text = told(context, [](ProgressPrinter& printer) {
     for (std::int64_t step = 0; step < 7; ++step) printer.step(report(step));
   });
-  // Asked at 2, 4, 6, ...: the first is kept to itself, then 6 s later, and again 6 s later.
+  // Steps end at 2, 4, 6, ... s: the first prints nothing, then a line comes every 6 s.
   EXPECT_EQ(text, "train 4/10 " + print_progress(report(3)) + "\ntrain 7/10 " +
                       print_progress(report(6)) + "\n");
 }
@@ -58,7 +57,6 @@ TEST(ProgressPrinter, ATerminalIsRedrawnAndLeftClean) {
   const control::FakeClock clock(Seconds(1));
   const Context context{.terminal = true, .clock = &clock};
   const std::string text = told(context, [](ProgressPrinter& printer) { printer.step(report(4)); });
-  // Half of the 24 cells are done.
   EXPECT_EQ(text, "\r\033[Ktrain ============............ 5/10 " + print_progress(report(4)) +
                       "\r\033[K");
 }

@@ -18,31 +18,30 @@
 
 namespace motley::cli {
 
-/// A flag of a verb and where its value goes. A description only: app.cc hands it to the parser.
+/// A flag of a verb and the target of its value, for the parser in app.cc.
 struct Flag {
-  /// Text that becomes a value where it is given: usage errors name the flag, what was found and
-  /// what is wanted.
+  /// Text to parse. Usage errors name the flag, the text and what is wanted.
   struct Text {
-    std::string usual;  ///< that the first value is written as
+    std::string usual;  ///< text of the initial value
     std::function<Result<void>(const std::string&)> take;
   };
   using Target =
       std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, std::optional<double>*,
                    std::optional<int>*, std::string*, std::vector<std::string>*, Text>;
-  /// Does its line of help show the target's first value?
+  /// Is the target's initial value shown in the help?
   enum class Default { kHidden, kShown };
 
-  std::string names;  ///< "-m,--model"; without hyphens: a position, which must be given
-  Target target;  ///< its type says what it takes; bool: nothing; optional<int>: maybe nothing, 0
+  std::string names;  ///< "-m,--model"; without hyphens: a required position
+  /// The type decides the argument: bool takes none; optional<int> takes one or none, then 0.
+  Target target;
   std::string help;
   Default shows = Default::kHidden;
-  std::string group;  ///< heading of the help it stands under; "": the first one
+  std::string group;  ///< heading in the help; "": the first
 };
 
-/// Short for tables of flags.
 inline constexpr auto kShown = Flag::Default::kShown;
 
-/// A flag that is one of some words, by what each means.
+/// Makes a flag whose text is one of several words, each with a value.
 template <typename T>
 Flag::Text one_of(std::string code, std::string flag, T& into,
                   std::vector<std::pair<std::string, T>> words) {
@@ -59,18 +58,16 @@ Flag::Text one_of(std::string code, std::string flag, T& into,
           }};
 }
 
-/// A word of the command line. `targets` in its flags lie in what `call` holds.
+/// A word of the command line. `call` owns the targets of the flags.
 struct Verb {
   std::string name, help;
   std::vector<Flag> flags;
-  /// Under an external launcher rank 0 alone does it (launched.h); else each process by itself.
+  /// Under an external launcher only rank 0 runs it (launched.h); otherwise every process does.
   bool is_led = false;
-  /// The exit code, or the fault to be reported.
   std::function<Result<int>(const Context&)> call;
 };
 
-/// A verb over an options struct of its own: `flags` says where each flag goes in it, `call` is
-/// given what they filled in.
+/// Makes a verb with an options struct: `flags` connects it to flags, `call` gets it parsed.
 template <typename Options>
 Verb make_verb(std::string name, std::string help, std::vector<Flag> (*flags)(Options&),
                Result<int> (*call)(const Options&, const Context&)) {
@@ -79,20 +76,19 @@ Verb make_verb(std::string name, std::string help, std::vector<Flag> (*flags)(Op
           [options, call](const Context& context) { return call(*options, context); }};
 }
 
-/// The same, of which other hosts have a part.
+/// Makes the verb one that other hosts take part in.
 inline Verb led(Verb verb) {
   verb.is_led = true;
   return verb;
 }
 
-/// Puts flags, by their long names, under a heading of the help; each must be there.
+/// Moves flags, by their long names, under a heading of the help. Every name must exist.
 void put_under(const std::string& heading, std::initializer_list<std::string_view> names,
                std::vector<Flag>& flags);
 
-/// Flags that every verb takes, beside its own and --help.
 std::vector<Flag> common_flags(Context& context);
 
-/// All verbs, in the order of `motley --help`. A new one is a file verb_NAME.cc with a function
+/// All verbs, in the order of `motley --help`. A new verb is a file verb_NAME.cc with a function
 /// `Verb NAME_verb()` and a word in verb_table.cc.
 std::vector<Verb> all_verbs();
 

@@ -73,14 +73,13 @@ std::string print_verdict(const std::vector<DemoCheck>& checks) {
   return is_noisy ? "All that could be checked passed" : "All checks passed";
 }
 
-/// A path as one types it in the working directory.
 std::string typed(const std::string& path) {
   std::error_code code;
   const std::string relative = std::filesystem::proximate(path, code).string();
   return code || relative.starts_with("..") ? path : relative;
 }
 
-/// How to see what happened, and to go on: what is not installed is called where it lies.
+/// Returns hints to see the result and to continue. Parts that are not installed get their paths.
 std::string print_what_next(const DemoSetting& setting, const std::string& last_model,
                             const Context& context) {
   const DemoPlaces& places = setting.places;

@@ -7,11 +7,10 @@
 
 namespace motley::cli {
 
-/// Trains the models on three emulated devices, each by an equal split and by the plan, says what
-/// came of each check, as text or JSON (docs/interfaces.md), and in the text how to go on. All is
-/// written to the setting's folder, which is made if need be. kCheckFailed only for what is wrong:
-/// times of which a busy machine lets nothing be said fail nothing, and are named. At least one
-/// model.
+/// Trains at least one model on three emulated devices, each by an equal split and by the plan.
+/// Prints the result of each check as text or JSON (docs/interfaces.md), and in the text how to
+/// continue. Writes to the setting's folder, which is created if necessary. Returns kCheckFailed
+/// only for real errors: times that a busy machine makes unreliable are named, but fail nothing.
 Result<int> demonstrate(const std::vector<DemoModel>& models, const DemoSetting& setting,
                         const Context& context);
 

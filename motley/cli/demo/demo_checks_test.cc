@@ -12,7 +12,7 @@ Timings timings_of(const std::string& thing, const std::vector<double>& millisec
   return timings;
 }
 
-/// `others` kept so many processors busy, where 0.2 are to spare.
+/// `others`: processors that others kept busy, with 0.2 to spare.
 TimedInTurns timed_in_turns(double predicted, const std::vector<double>& plan,
                             const std::vector<double>& equal, double others = 0) {
   TimedInTurns timed{timings_of("the equal split", equal), timings_of("the plan", plan),
@@ -44,14 +44,14 @@ TEST(SpareProcessors, AreNeededBesideEitherThing) {
 
 struct JudgedCase {
   const char* what;
-  double predicted;  // milliseconds, like the timings
+  double predicted;  // milliseconds
   std::vector<double> plan, equal;
   Profile profile;
   Verdict verdict;
   double others = 0;
 };
 
-/// With a limit of 25 %, of which the sums below are exact in binary.
+/// With a limit of 25 %, for which the sums below are exact in binary.
 class JudgePredictionTest : public ::testing::TestWithParam<JudgedCase> {};
 
 TEST_P(JudgePredictionTest, TellsNoiseFromError) {
@@ -68,14 +68,13 @@ INSTANTIATE_TEST_SUITE_P(
         JudgedCase{"NearBoth", 101, {100, 104}, {200, 204}, kFirst, Verdict::kRight},
         JudgedCase{
             "WithinTheLimitOfOneTiming", 76, {100, 104}, {200, 204}, kFirst, Verdict::kRight},
-        // 1 - 60/100 = 40 % of the nearer one; the limit and 16 % that they are apart are 41 %.
+        // 1 - 60/100 = 40 % of the nearer one; limit plus a spread of 16 % are 41 %.
         JudgedCase{"BeyondTheLimitByNoMoreThanTimingsAreApart",
                    60,
                    {100, 116},
                    {200, 200},
                    kFirst,
                    Verdict::kRight},
-        // 42 % of the nearer one.
         JudgedCase{
             "BeyondBothByMoreThanThat", 58, {100, 116}, {200, 200}, kFirst, Verdict::kProfileAgain},
         // 150/104 - 1 = 44 % of the nearer one, beyond 25 + 4 %.
@@ -98,7 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
                    {200, 200},
                    kFirst,
                    Verdict::kNoise},
-        // 115 is 10 % beyond 104: what was timed is what was predicted, whatever the other does.
+        // 115 is 10 % above 104: the timed plan is as predicted, whatever the equal split does.
         JudgedCase{"ThePlanIsAsPredictedBesideAnEqualSplitThatContradictsItself",
                    115,
                    {100, 104},
@@ -111,11 +110,10 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& each) { return std::string(each.param.what); });
 
 TEST(JudgePrediction, SaysTheErrorOfTheNearerTiming) {
-  // 80 of 100 is 20 % short, of 112 even 29 %; 15 and 12 % are allowed.
+  // 80 is 20 % below 100, and 29 % below 112; 15 + 12 % are allowed.
   const auto judged = judge_prediction(timed_in_turns(80, {112, 100}, {1, 1}), 0.15, kFirst);
   EXPECT_NEAR(judged.value, 0.2, 1e-12);
   EXPECT_NEAR(judged.allowed, 0.27, 1e-12);
-  // What contradicts itself allows no more.
   const auto noisy = judge_prediction(timed_in_turns(80, {128, 100}, {1, 1}), 0.15, kFirst);
   EXPECT_EQ(noisy.allowed, 0.15);
 }
@@ -141,16 +139,16 @@ INSTANTIATE_TEST_SUITE_P(
     Cases, JudgeSpeedupTest,
     ::testing::Values(
         SpeedupCase{"QuickEnough", {100, 100}, {200, 220}, Verdict::kRight, 2.1},
-        // 152 / 100 would be enough; 146 / 105 is typical of them.
+        // 152 / 100 would suffice; typical is 146 / 105.
         SpeedupCase{
             "QuickEnoughByTheKindestTimings", {100, 110}, {140, 152}, Verdict::kRight, 146.0 / 105},
         SpeedupCase{"TooLittleByAnyTimings", {100, 110}, {140, 148}, Verdict::kWrong, 144.0 / 105},
-        // Apart by 30 %: nothing is said but that it may be quicker.
+        // A spread of 30 % shows only that it may be faster.
         SpeedupCase{
             "TooLittleOnABusyMachine", {100, 130}, {140, 144}, Verdict::kNoise, 142.0 / 115},
         SpeedupCase{"EnoughOnABusyMachine", {100, 130}, {210, 204}, Verdict::kRight, 1.8},
         SpeedupCase{"SlowerEvenThere", {100, 130}, {90, 98}, Verdict::kWrong, 94.0 / 115},
-        // Three devices and ten processes on two processors: 530 and 489 ms beside 419 and 443.
+        // Three devices and ten processes on two processors: 530 and 489 ms against 419 and 443.
         SpeedupCase{"SlowerOnAMachineThatIsShared",
                     {530, 489},
                     {419, 443},

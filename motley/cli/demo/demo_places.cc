@@ -12,9 +12,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kAsking = 20;  // seconds, of a cold disk
-/// Prints the first of its arguments that is no module. Where the package of one is not there,
-/// asking for it is an error.
+constexpr double kAsking = 20;  // seconds, from a cold disk
+/// Prints the first argument that is no module. A missing parent package raises an error.
 constexpr const char* kAsk = R"(import importlib.util, sys
 def has(name):
     try:
@@ -29,18 +28,17 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, code);
 }
 
-/// The folder beside which the program's own lies: of the sources, or of the package.
+/// Returns the folder above the program's: of the sources, or of the package.
 fs::path root_of(const std::string& program) {
   return fs::path(program).parent_path().parent_path();
 }
 
-/// Of the environment that has this file so many folders below its own.
+/// Returns the interpreter of the environment that is `folders` levels above this file.
 std::string interpreter_above(fs::path file, int folders) {
   for (int i = 0; i < folders; ++i) file = file.parent_path();
   return (file / "bin/python3").string();
 }
 
-/// An interpreter to be tried, and what it is.
 struct Candidate {
   std::string python, what;
 };

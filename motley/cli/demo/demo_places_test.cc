@@ -16,7 +16,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-/// A folder as the sources, or an installed package, have it.
 class DemoPlacesTest : public ::testing::Test {
  protected:
   std::string put(const std::string& file) {
@@ -30,7 +29,7 @@ class DemoPlacesTest : public ::testing::Test {
     put("python/motley/export.py");
     search_.program = directory_.file("build/motley");
   }
-  /// What comes of it where these interpreters have all modules that they are asked for.
+  /// Runs the search where only these interpreters have all requested modules.
   Result<DemoPlaces> find(const std::vector<std::string>& complete) {
     asked_.clear();
     return find_demo_places(
@@ -66,7 +65,7 @@ TEST_F(DemoPlacesTest, OfAPackageLieInItAndItsInterpreterHasThePackage) {
                           directory_.file("lib/python3.11/site-packages/motley/examples")};
   EXPECT_EQ(find({python, "python3"}).value(), wanted);
   EXPECT_THAT(wanted_, ElementsAre("torch", "motley.export"));
-  // Over a system's packages, whose interpreter has no motley.
+  // Over system packages, whose interpreter has no motley.
   search_.torch_folder = directory_.file("system/lib/python3.11/dist-packages/torch");
   put("system/bin/python3");
   EXPECT_EQ(find({python, "python3"}).value(), wanted);
@@ -106,7 +105,7 @@ TEST_F(DemoPlacesTest, WithoutPyTorchItSaysWhatWasTriedAndWhatToType) {
                 " (beside the worker's PyTorch) is not there; " + own +
                 " (of the sources) has no torch; python3 (in PATH) has no torch; type make setup, "
                 "or name one: motley demo --python PYTHON");
-  std::filesystem::remove(directory_.file("python/motley/export.py"));  // it is installed
+  std::filesystem::remove(directory_.file("python/motley/export.py"));
   EXPECT_THAT(find({}).error().message,
               HasSubstr("; type pip install torch==2.15.*, or name one: motley demo --python"));
 }

@@ -24,17 +24,16 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-/// What a run of the demo is to take and give, beside what was predicted of it.
+/// The result of one simulated run, relative to its prediction.
 struct DemoRun {
-  double times = 1;    ///< a step, of the prediction that the first run of its plan had
-  double loss = 1;     ///< all losses, of what they would be
-  double memory = 1;   ///< peaks, of what was predicted
-  double machine = 1;  ///< what the machine takes from then on, of what it took
-  double others = 0;   ///< processors that others keep busy beside it
+  double times = 1;    ///< step time, of the first prediction of the run's plan
+  double loss = 1;     ///< factor on all losses
+  double memory = 1;   ///< peaks, of the prediction
+  double machine = 1;  ///< factor on the machine's times from then on
+  double others = 0;   ///< processors that others keep busy meanwhile
 };
 
-/// Workers whose trainings go as is scripted, a run after the other; behind the script all is as
-/// predicted. Steps are of the predictions that runs of their plans had first.
+/// Workers whose runs follow a script, then go as predicted. Steps scale with first predictions.
 class DemoWorkers : public control::FakeWorkers {
  public:
   run::JobOutcome train(const run::Job& job, const OnEvent& on_event, const Orders& orders,
@@ -48,7 +47,7 @@ class DemoWorkers : public control::FakeWorkers {
     const double step =
         first_.emplace(job.run_dir, trace::median_step(predicted).value).first->second;
     per_instruction *= run.machine;
-    // A run takes ten seconds, in which its ranks use a processor.
+    // A run takes ten seconds, in which its ranks use one processor.
     passed.passed += 10;
     passed.own += 10;
     passed.busy += 10 + 10 * run.others;
@@ -70,11 +69,11 @@ class DemoWorkers : public control::FakeWorkers {
   ProcessorTime passed;
 
  private:
-  std::map<std::string, double> first_;       // by run directory
-  std::map<std::string, std::int64_t> done_;  // likewise, steps
+  std::map<std::string, double> first_;
+  std::map<std::string, std::int64_t> done_;  // by run directory, in steps
 };
 
-/// The demo with the MLP, four steps a turn, which a shell script exports.
+/// The demo of the MLP with four steps a run, exported by a shell script.
 class DemoTest : public ::testing::Test {
  protected:
   DemoTest() {
@@ -89,7 +88,6 @@ class DemoTest : public ::testing::Test {
     context_.json = true;
   }
 
-  /// The equal split, the plan, and so once more.
   int call(const std::vector<DemoRun>& script) {
     workers_.script = script;
     ::testing::internal::CaptureStdout();
@@ -101,7 +99,6 @@ class DemoTest : public ::testing::Test {
     return code.value_or(-1);
   }
   Json json() const { return parse_json(out_, "stdout").value(); }
-  /// Names of checks that say so, without the model's.
   std::vector<std::string> checks_with(const char* key, const Json& value) const {
     const Json object = json();
     std::vector<std::string> names;
@@ -167,7 +164,7 @@ TEST_F(DemoTest, ABusyMachineFailsNothingAndIsNamed) {
 
 TEST_F(DemoTest, TheWordOfABusyMachineIsInTheText) {
   context_.json = false;
-  // The plan is off its prediction both times, by a third, beside an equal split that changed.
+  // The plan misses its prediction by a third both times, and the equal split changed meanwhile.
   const DemoRun slower{.times = 1.5};
   EXPECT_EQ(call({{}, slower, {.times = 1.3}, slower}), kDone) << err_;
   EXPECT_THAT(out_, HasSubstr("  busy  mlp: error of the predicted step time"));
@@ -188,7 +185,7 @@ TEST_F(DemoTest, NeitherDoesOneThatIsSharedAllTheTime) {
 }
 
 TEST_F(DemoTest, AProfileOfABusyMachineIsTakenAgain) {
-  // The machine has become half as quick before the plan ran first, and stays so.
+  // The machine became half as fast before the plan's first run, and stays so.
   const DemoRun slower{.times = 2};
   EXPECT_EQ(call({{.machine = 2}, slower, {}, slower, slower}), kDone) << err_;
   EXPECT_THAT(err_, HasSubstr("two timings of the plan are apart by 0 %, and 50 % from the "
@@ -201,7 +198,7 @@ TEST_F(DemoTest, AProfileOfABusyMachineIsTakenAgain) {
 }
 
 TEST_F(DemoTest, AnErrorOfThePredictionFailsAfterANewProfileOnly) {
-  // The machine is as it was: what the plan takes is not what is measured of its parts.
+  // The machine is unchanged, so the plan's time disagrees with the measurements of its parts.
   const DemoRun slower{.times = 1.5};
   EXPECT_EQ(call({{}, slower, {}, slower, slower}), kCheckFailed);
   EXPECT_THAT(workers_.jobs, SizeIs(5));
@@ -215,7 +212,7 @@ TEST_F(DemoTest, APlanThatIsSlowerThanTheEqualSplitFails) {
     return json().at("speedup_vs_equal_split").get<double>();
   }();
   workers_ = {};
-  // As the equal split, and half as long again.
+  // As slow as the equal split, and half as long again.
   const DemoRun slow{.times = 1.5 * predicted};
   EXPECT_EQ(call({{}, slow, {}, slow, slow}), kCheckFailed);
   EXPECT_THAT(checks_with("pass", false), ElementsAre("faster than the equal split (times)",
@@ -233,7 +230,7 @@ TEST_F(DemoTest, LossesAndMemoryFailOnAnyMachine) {
 }
 
 TEST_F(DemoTest, WhatDoesNotLearnFails) {
-  // From 2 on each loss is 0.1 below the one before: the eighth is 1.3, here 1.6 times as much.
+  // From 2 on each loss falls by 0.1: the eighth is 1.3, here times 1.6.
   EXPECT_EQ(call({{}, {}, {.loss = 1.6}, {.loss = 1.6}}), kCheckFailed);
   EXPECT_THAT(checks_with("pass", false), ElementsAre("last loss over first loss"));
 }
@@ -253,7 +250,7 @@ TEST_F(DemoTest, SaysHowToGoOn) {
   EXPECT_THAT(out_, HasSubstr("See what happened: " + context_.program + " report " +
                               directory_.file("demo") + "/mlp\n"));
   EXPECT_THAT(out_, HasSubstr("PYTHONPATH=package " + places_.python + " -m motley.export FILE"));
-  places_.package = "";  // it is installed
+  places_.package = "";
   workers_ = {};
   call({});
   EXPECT_THAT(out_, HasSubstr("See what happened: motley report "));

@@ -18,26 +18,25 @@
 namespace motley::cli {
 namespace {
 
-/// Of predictions, relative. Step times: a shared machine drifts by about as much between measuring
-/// and training. Memory: what the allocator hands out is counted, so only scratch is unknown.
+/// Relative limits of predictions' errors. A shared machine's speed drifts about as much between
+/// measuring and training. Memory counts the allocator's blocks, so only scratch is uncertain.
 constexpr double kTimeError = 0.15, kMemoryError = 0.1;
-/// An equal split is as quick as its slowest device, of a speed of 0.2: three times that. The plan
-/// is to have all of 0.8, 0.4 and 0.2: 2.3 times as much, less what devices that share a processor
-/// cost each other.
+/// An equal split is as fast as three times its slowest device, of speed 0.2. The plan should use
+/// 0.8 + 0.4 + 0.2, 2.3 times as much, less the disturbance of devices that share a processor.
 constexpr double kSpeedup = 1.5;
-/// So often each is timed, in turns with the other: the fewest that can contradict each other.
+/// Timings of each plan, in alternation: the fewest that can contradict each other.
 constexpr int kTurns = 2;
-/// Sums in another order differ in the last bit, and training amplifies that: compared early.
+/// Compared early: sums in another order differ in the last bit, and training amplifies that.
 constexpr std::size_t kComparedSteps = 8;
 constexpr double kLossDifference = 1e-4;
-/// Of the first loss, the last one: it learns.
+/// Limit of last over first loss: the model learns.
 constexpr double kLossLeft = 0.9;
 constexpr double kExporting = 180;  // seconds
 constexpr int kSimulatedSteps = 3;
-/// One less than by default: 20 s less, and what a busy machine makes of it is measured again.
+/// One fewer than by default saves 20 s; a profile that a busy machine spoils is measured again.
 constexpr const char* kProfileRounds = "2";
 
-/// As python -m motley.export, which for the sources' package would need PYTHONPATH.
+/// Runs python -m motley.export, for which the sources' package would need PYTHONPATH.
 constexpr const char* kExport =
     "import runpy, sys\n"
     "package = sys.argv.pop(1)\n"
@@ -48,8 +47,8 @@ Result<control::Predicted> predict(const control::ChosenPlan& chosen) {
   return control::predict(chosen.inputs, chosen.planned, *chosen.priced.costs, kSimulatedSteps);
 }
 
-/// Between stages as much is on its way as the simulated step has, or less where a device is late:
-/// there only what goes beyond is an error.
+/// Returns the worst relative error of predicted peaks. Between stages, late devices hold fewer
+/// micro-batches in flight than the simulated step, so there only excess counts.
 double largest_memory_error(const control::Measured& measured, const control::Predicted& predicted,
                             const plan::Plan& plan) {
   double worst = 0;
@@ -138,7 +137,7 @@ Result<void> DemoTraining::plan_both() {
   return {};
 }
 
-/// A first run begins anew, a later one goes on from its checkpoint.
+/// A first run begins anew; a later one continues from its checkpoint.
 Result<void> DemoTraining::train_on(Trainee& trainee, std::int64_t steps) {
   const std::vector<double>& done = trainee.measured.losses;
   const control::ChosenPlan& chosen = *trainee.chosen;
@@ -175,7 +174,6 @@ void DemoTraining::note_run(const Trainee& trainee) const {
                             format_seconds(trainee.predicted.seconds()), busy));
 }
 
-/// Nothing of the profile that was there counts any more.
 Result<void> DemoTraining::profile_again() {
   is_profiled_again_ = true;
   context_.note(fmt::format(

@@ -16,63 +16,58 @@
 
 namespace motley::cli {
 
-/// What the demo trains.
 struct DemoModel {
-  std::string name;      ///< of its files
+  std::string name;
   std::string function;  ///< "digits_cnn.py:model", in the folder of examples
   std::string data;      ///< likewise
   std::int64_t seq = 0;  ///< window length of flat tokens
   std::int64_t global_batch = 0;
-  std::int64_t equal_steps = 0, steps = 0;  ///< of each turn by either plan; the first is not timed
+  std::int64_t equal_steps = 0, steps = 0;  ///< per run of either plan; the first step is not timed
   std::string optimizer;
   double lr = 0, momentum = 0;
 };
 
-/// Where the demo runs.
 struct DemoSetting {
   DemoPlaces places;
-  std::string directory;  ///< where all is written
-  int processors = 1;     ///< that it may use
+  std::string directory;
+  int processors = 1;
   std::function<ProcessorTime()> processor_time = read_processor_time;
 };
 
-/// A check of the demo.
 struct DemoCheck {
   enum class Wanted { kAtMost, kAtLeast };
   std::string name;
   double value, limit;
   Wanted wanted;
-  std::string noise = "";  ///< why nothing can be said of it, in words; "": it can
+  std::string noise = "";  ///< why it is undecidable, in words; "": it is not
 
   bool is_met() const { return wanted == Wanted::kAtMost ? value <= limit : value >= limit; }
   bool pass() const { return is_met() || !noise.empty(); }
 };
 
-/// One of a model's two plans, and what came of training by it.
+/// One of a model's two plans, with its training results.
 struct Trainee {
   std::string title, run_dir;
   std::unique_ptr<control::ChosenPlan> chosen = nullptr;
   control::Predicted predicted = {};
   Timings timings = {};
-  control::Measured measured = {};  ///< in the last run, with the losses of all
-  double memory_error = 0;          ///< of the predicted peaks, relative: the worst device and run
+  control::Measured measured = {};
+  double memory_error = 0;  ///< relative error of predicted peaks, on the worst device and run
 };
 
-/// A model's way through the demo: exported, planned, trained by the equal split and by the plan in
-/// turns, each run going on from the one before, and judged (demo_checks.h).
+/// The demo of one model: exports it, plans, trains by the equal split and by the plan in
+/// alternation, each run continuing the one before, and judges the timings (demo_checks.h).
 class DemoTraining {
  public:
-  /// In the setting's folder, which has cluster.toml. All outlive it.
+  /// Uses the setting's folder, which has cluster.toml. All arguments outlive it.
   DemoTraining(const DemoModel& model, const DemoSetting& setting, const Context& context);
 
-  /// Does all of it, and tells how it goes. The profile is measured again where that may be what
-  /// is wrong.
+  /// Runs the whole demo with notes. Measures the profile again if it may be wrong.
   Result<void> run();
 
   double speedup() const { return equal_.timings.typical() / plan_.timings.typical(); }
   double prediction_error() const { return prediction_.value; }
   std::vector<DemoCheck> checks() const;
-  /// {"model", "equal_split_s", "plan_s", "predicted_s", "noise", "others", "profiled_again"}
   Json timings_to_json() const;
 
  private:

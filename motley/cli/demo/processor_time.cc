@@ -30,7 +30,7 @@ double own_seconds() {
   return sum;
 }
 
-/// A file of /proc has no size, as others are read by.
+/// Files of /proc have no size, which the usual reader needs.
 std::string read_stat() {
   std::ifstream file("/proc/stat");
   return {std::istreambuf_iterator<char>(file), {}};
@@ -39,7 +39,7 @@ std::string read_stat() {
 }  // namespace
 
 std::int64_t busy_ticks(std::string_view stat, const std::vector<int>& processors) {
-  // "cpu3 user nice system idle iowait irq softirq steal guest guest_nice"; guests are in user.
+  // "cpu3 user nice system idle iowait irq softirq steal guest guest_nice"; user includes guests.
   constexpr std::size_t kBusy[] = {1, 2, 3, 6, 7, 8};
   std::int64_t ticks = 0;
   for (const std::string_view line : split(stat, '\n')) {

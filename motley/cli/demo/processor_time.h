@@ -6,21 +6,21 @@
 
 namespace motley::cli {
 
-/// What the processors that this process may use have done since some moment, in seconds.
+/// The work of the processors that this process may use, since an arbitrary moment, in seconds.
 struct ProcessorTime {
-  double passed = 0;  ///< by the clock on the wall
-  double busy = 0;    ///< of all of them together; what a virtual machine was not given counts
-  double own = 0;     ///< of it for this process, and those that it started and that have ended
+  double passed = 0;
+  double busy = 0;  ///< of all of them; includes time stolen from a virtual machine
+  double own = 0;   ///< of it, for this process and its ended children
 };
 
-/// Now. Where the system does not say, nobody was busy.
+/// Reads the current times. A system without them counts as idle.
 ProcessorTime read_processor_time();
 
-/// How many processors others kept busy from one moment to another: 1.5 of two in which they had
-/// three seconds of them. 0 at least: what has not ended yet was counted before its end.
+/// Returns how many processors others kept busy: 1.5 if they used three processor seconds in two.
+/// At least 0, because `own` gets all of a child's time when the child ends.
 double others_between(const ProcessorTime& begin, const ProcessorTime& end);
 
-/// Ticks for which these processors were busy, by the text of /proc/stat. Linear.
+/// Returns the busy ticks of these processors in the text of /proc/stat. Linear.
 std::int64_t busy_ticks(std::string_view stat, const std::vector<int>& processors);
 
 }  // namespace motley::cli

@@ -16,7 +16,7 @@ constexpr const char* kStat =
     "intr 1 2 3\n";
 
 TEST(BusyTicks, AreAllButIdleOfTheProcessorsInQuestion) {
-  // Neither idle (4000) nor waiting for disks (50000) is busy; guests are counted in the first.
+  // Idle (4000) and disk waits (50000) are not busy; the first field includes guests.
   EXPECT_EQ(busy_ticks(kStat, {0}), 87'600'321);
   EXPECT_EQ(busy_ticks(kStat, {1, 10}), 12);
   EXPECT_EQ(busy_ticks(kStat, {2}), 0);
@@ -24,7 +24,6 @@ TEST(BusyTicks, AreAllButIdleOfTheProcessorsInQuestion) {
 }
 
 TEST(OthersBetween, AreWhatIsBusyAndNotOurs) {
-  // In two seconds others had three of processors.
   EXPECT_DOUBLE_EQ(others_between({1, 10, 5}, {3, 14, 6}), 1.5);
   EXPECT_DOUBLE_EQ(others_between({1, 10, 5}, {3, 11, 7}), 0);
   EXPECT_DOUBLE_EQ(others_between({1, 10, 5}, {1, 14, 6}), 0);
@@ -33,11 +32,11 @@ TEST(OthersBetween, AreWhatIsBusyAndNotOurs) {
 TEST(ReadProcessorTime, CountsWhatThisProcessDoes) {
   const ProcessorTime begin = read_processor_time();
   ProcessorTime now = begin;
-  // A tenth of a second of work; however busy the machine is, it gets as much in a minute.
+  // A tenth of a second of work; even a busy machine grants that within a minute.
   while (now.own - begin.own < 0.1 && now.passed - begin.passed < 60) now = read_processor_time();
   EXPECT_GE(now.own - begin.own, 0.1);
   EXPECT_GE(now.passed - begin.passed, 0.09);
-  EXPECT_GE(now.busy - begin.busy, 0.05);  // counted by hundredths of a second
+  EXPECT_GE(now.busy - begin.busy, 0.05);
 }
 
 }  // namespace

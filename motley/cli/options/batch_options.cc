@@ -44,15 +44,14 @@ Result<adapt::Objective> read_objective(const std::string& text) {
 }  // namespace
 
 std::vector<Flag> batch_flags(BatchOptions& options) {
-  return {
-      {"--batch-limits", &options.limits,
-       "with --adapt batch: MIN:MAX samples a step (default: the first batch to 16 times that)"},
-      {"--batch-rule", &options.rule,
-       "with --adapt batch: how learning rates follow: adascale (default of sgd), sqrt (of "
-       "others), linear or none"},
-      {"--objective", &options.objective,
-       "with --adapt batch: time (default), cost, or deadline:DURATION, at the least cost in "
-       "time"}};
+  return {{"--batch-limits", &options.limits,
+           "with --adapt batch: least and most samples per step, MIN:MAX (default: the first batch "
+           "to 16 times that)"},
+          {"--batch-rule", &options.rule,
+           "with --adapt batch: scaling rule of learning rates: adascale (default of sgd), sqrt "
+           "(default of others), linear or none"},
+          {"--objective", &options.objective,
+           "with --adapt batch: minimise time (default), cost, or cost under deadline:DURATION"}};
 }
 
 Result<control::BatchChoices> read_batch_choices(const BatchOptions& options,

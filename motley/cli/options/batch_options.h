@@ -11,17 +11,16 @@ namespace motley::cli {
 /// Flags of `run --adapt batch` and `simulate --adapt batch`.
 std::vector<Flag> batch_flags(BatchOptions& options);
 
-/// Their texts as values, but for what data says.
+/// Parses the flags, without what depends on the data.
 Result<control::BatchChoices> read_batch_choices(const BatchOptions& options,
                                                  const std::string& policy);
 
-/// The same with the data's; opens the data to know how many samples it has. Usage errors name the
-/// flag, what was found and what is wanted.
+/// Completes the choices with the number of samples in the data. Usage errors name the flag.
 Result<control::BatchChoices> make_batch_choices(const RunOptions& options,
                                                  const control::ChosenPlan& chosen,
                                                  const control::TrainChoices& training);
 
-/// Usage error: a flag of these was given and the batch stays.
+/// Usage error: one of these flags was given, but the batch stays.
 Result<void> refuse_batch_flags(const BatchOptions& options);
 
 }  // namespace motley::cli

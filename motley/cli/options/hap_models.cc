@@ -12,8 +12,7 @@
 namespace motley::cli {
 namespace {
 
-/// Flags of exported models, which say nothing about HAP's workloads, are refused rather than left
-/// unread.
+/// Refuses flags of exported models, because they have no meaning for HAP's workloads.
 Result<void> verify_flags(const PlanningOptions& options, const HapFlags& hap,
                           const std::string& output) {
   const auto fault = [](std::string message) { return usage_error("cli.hap", std::move(message)); };

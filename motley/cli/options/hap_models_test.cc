@@ -43,7 +43,7 @@ TEST(HapModels, ThePublishedAnswerIsGiven) {
   EXPECT_NEAR(json.at("lower_bound_s").get<double>(), 1.2147, 5e-5);
   EXPECT_NEAR(json.at("baselines").at("equal_split").at("step_s").get<double>(), 1.7421, 5e-5);
   EXPECT_TRUE(json.contains("elapsed_s"));
-  // Two devices of 3858755112937 flops a second beside six of 2149250936815.
+  // Two devices of 3858755112937 flops a second and six of 2149250936815.
   EXPECT_NEAR(json.at("shares").at("v100:0").get<double>(),
               3858755112937.0 / (2 * 3858755112937.0 + 6 * 2149250936815.0), 1e-12);
 }

@@ -29,7 +29,7 @@ Result<void> show_phases(const control::SimulatedLayers& simulated, const Contex
                        [&] { return trace::print_trace(simulated.trace); });
 }
 
-/// Stages over all replicas: of the device that ends last, and the fullest.
+/// Returns for each stage, over all replicas, the span that ends last and the highest memory peak.
 std::vector<control::LayerSpan> worst_spans(const control::SimulatedLayers& simulated) {
   std::vector<control::LayerSpan> worst;
   for (const control::LayerSpan& span : simulated.spans) {
@@ -75,7 +75,7 @@ Result<int> plan_layer_stages(const PlanningOptions& options, const std::string&
   object["planner"] = options.planner;
   std::string text = print_stages(answer);
   if (answer.outcome.best) {
-    // Programs of all devices only to show them.
+    // Programs of all devices are made only to be shown.
     const bool is_shown =
         !context.print_phase.empty() || !context.dump_dir.empty() || !context.stop_after.empty();
     const auto wanted = is_shown ? control::Simulated::kAll : control::Simulated::kStep;

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::StartsWith;
 
-// Two layers of 1 and 2 ms forward a sample, twice as long backward, 0.25 ms of update each.
+// Two layers of 1 and 2 ms a sample forward, twice that backward, and 0.25 ms of update each.
 Json times_of_layers(double factor) {
   Json times;
   for (const int micro : {1, 2, 4})
@@ -28,7 +28,7 @@ Json times_of_layers(double factor) {
   return times;
 }
 
-/// A layer profile in Sailor's form in place of a model: a V100 half as quick as an A100.
+/// A layer profile in Sailor's form instead of a model; a V100 is half as fast as an A100.
 class LayerVerbTest : public VerbTest {
  protected:
   LayerVerbTest() {
@@ -52,7 +52,7 @@ latency = "50us"
     write_sizes(4000);
   }
   void write_times(const Json& times) const { write("A100-40.json", times.dump()); }
-  /// Bytes of the first layer's parameters; the second's are 4000.
+  /// `first`: bytes of the first layer's parameters; the second's are 4000.
   void write_sizes(int first) const {
     Json sizes = {{"params_floats", 1000},
                   {"params_bytes", 4000},
@@ -86,20 +86,19 @@ latency = "50us"
 
 TEST_F(LayerVerbTest, SplitsTheBatch) {
   const Json found = answer(planning());
-  // 9 ms a sample on one, 18 on the other: 4 and 2 both take 36 ms; then the exchange, then 0.5 ms.
+  // 9 ms a sample on one, 18 on the other: 4 and 2 take 36 ms; then the exchange and 0.5 ms.
   EXPECT_EQ(found.at("batch_split"), (Json{{"a:0", 4}, {"b:0", 2}}));
   EXPECT_GT(found.at("predicted_step_s"), 36.5e-3);
   EXPECT_NEAR(found.at("predicted_step_s"), 36.5e-3, 0.02 * 36.5e-3);
-  // Parameters of 8000 bytes and Adam's two states. On a, in the second layer's backward pass, what
-  // is held of 4 samples, 2000 bytes each; that layer's gradients; and those of what it holds. On b
-  // all gradients and, packed for their exchange, once more. Inputs and outputs are small.
+  // Parameters of 8000 bytes and Adam's two states on both. Device a peaks in the second layer's
+  // backward pass: 4 samples' activations of 2000 bytes, that layer's gradients, those of its
+  // activations. Device b adds all gradients and their packed copy. Inputs and outputs are small.
   EXPECT_NEAR(found.at("peak_bytes").at("a:0"), 24000 + 8000 + 4000 + 4000, 500);
   EXPECT_NEAR(found.at("peak_bytes").at("b:0"), 24000 + 8000 + 8000, 500);
 }
 
 TEST_F(LayerVerbTest, PlansStages) {
   const Json found = answer(planning({"--planner", "stages"}));
-  // 4 and 2 of 6 samples take 36 ms on both; no plan of stages is quicker.
   const Json& plan = found.at("plan");
   std::set<int> samples;
   std::set<std::string> kinds;
@@ -160,16 +159,15 @@ TEST_F(LayerVerbTest, AnotherProfilesPlanIsStale) {
                            "[0-9a-f]+; plan again \\[plan.stale\\]"));
 }
 
-// A sample takes 3 and 6 ms in the layers on one kind, 6 and 12 on the other; the update 0.25 ms
-// each.
+// A sample takes 3 and 6 ms in the layers on one kind, 6 and 12 on the other; an update 0.25 ms.
 TEST_F(LayerVerbTest, PlansNarrowerSpacesOfStages) {
   for (const auto& [planner, step] :
-       {std::pair("equal-stages", 54.5e-3),  // 3 samples each
-        {"uniform-stages", 36.5e-3},         // 4 and 2
-        {"amp", 42.25e-3},     // the slow kind has the first layer: 6 ms a stage, 7 times
-        {"sailor", 42.25e-3},  // likewise
-        {"harp", 100.25e-3},   // the slow kind comes second, and forwards again: 16 ms, 6 times,
-                               // after 4
+       {std::pair("equal-stages", 54.5e-3),
+        {"uniform-stages", 36.5e-3},
+        {"amp", 42.25e-3},  // the slow kind has the first layer: 6 ms a stage, 7 times
+        {"sailor", 42.25e-3},
+        // The slow kind comes second and recomputes its forward pass: 16 ms, 6 times, after 4.
+        {"harp", 100.25e-3},
         {"zorse", 36.5e-3}}) {
     const Json found = answer(planning({"--planner", planner}));
     EXPECT_EQ(found.at("planner"), planner);

@@ -18,7 +18,7 @@ constexpr const char* kRentGroup = "Rented machines";
 using elastic::PricedMix;
 using elastic::print_duration;
 
-/// "4 v100-16g spot us-west1-b + 1 v100-16g on demand us-west1-b".
+/// Returns "4 v100-16g spot us-west1-b + 1 v100-16g on demand us-west1-b".
 std::string print_machines(const elastic::Market& market, const elastic::Mix& mix) {
   std::vector<std::string> parts;
   for (std::size_t o = 0; o < mix.machines.size(); ++o)
@@ -112,10 +112,10 @@ Result<control::MarketQuestion> make_market_question(const MarketOptions& option
 
 std::vector<Flag> market_flags(MarketOptions& options) {
   std::vector<Flag> flags = {
-      {"--market", &options.market, "machines for rent (TOML): which, for --steps?"},
-      {"--deadline", &options.deadline, "time from now until it must be done: 8h, 90min"},
-      {"--budget", &options.budget, "what it may cost, in the market's money"},
-      {"--steps", &options.steps, "of the training"}};
+      {"--market", &options.market, "market file (TOML): find which machines to rent for --steps"},
+      {"--deadline", &options.deadline, "time until the training must be done: 8h, 90min"},
+      {"--budget", &options.budget, "largest cost, in the market's currency"},
+      {"--steps", &options.steps, "steps of the training"}};
   for (Flag& flag : flags) flag.group = "Rented machines, in place of -C";
   return flags;
 }
@@ -123,13 +123,12 @@ std::vector<Flag> market_flags(MarketOptions& options) {
 std::vector<Flag> simulated_rent_flags(RentOptions& options) {
   std::vector<Flag> flags = {
       {"--market", &options.market.market,
-       "with --elastic, or --adapt of simulate: machines for rent (docs/formats/market.md), one of "
-       "them each node that says a zone: what to ask for is decided anew after each loss, notice, "
+       "with --elastic, or --adapt of simulate: market file (docs/formats/market.md); each node "
+       "with a zone is one of its machines; what to rent is decided again after each loss, notice, "
        "arrival and price"},
       {"--deadline", &options.market.deadline,
-       "with --market: time from the run's beginning until it must be done: 8h, 90min"},
-      {"--budget", &options.market.budget,
-       "with --market: what it may cost, in the market's money"},
+       "with --market: time from the start until the run must be done: 8h, 90min"},
+      {"--budget", &options.market.budget, "with --market: largest cost, in the market's currency"},
       {"--rent-policy", &options.policy,
        "with --market: " + join(elastic::renting_rules(), ", ") +
            ": what is asked for where the deadline forces nothing",
@@ -141,12 +140,11 @@ std::vector<Flag> simulated_rent_flags(RentOptions& options) {
 std::vector<Flag> rent_flags(RentOptions& options) {
   std::vector<Flag> flags = simulated_rent_flags(options);
   flags.push_back({"--rent-hook", &options.hook,
-                   "with --market: command that asks for a machine, which then joins "
-                   "(MOTLEY_RENT_* say what is wanted)"});
-  flags.push_back(
-      {"--return-hook", &options.return_hook,
-       "with --market: command that gives a machine back that has left the run; without "
-       "it none is given back before the end"});
+                   "with --market: command that requests a machine, which then joins "
+                   "(MOTLEY_RENT_* describe it)"});
+  flags.push_back({"--return-hook", &options.return_hook,
+                   "with --market: command that returns a machine that has left the run (default: "
+                   "return none before the end)"});
   for (Flag& flag : flags) flag.group = kRentGroup;
   return flags;
 }
@@ -192,7 +190,7 @@ Result<int> plan_to_rent(const MarketOptions& options, const PlanningOptions& pl
   if (!asked.market.server) {
     MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(planning, context));
     PlanningOptions on_any = planning;
-    on_any.cluster = options.market;  // each mix is a cluster of its own
+    on_any.cluster = options.market;  // each mix is its own cluster
     MOTLEY_ASSIGN(const control::Question question, make_question(on_any, GlobalBatch::kGiven));
     if (planning.layers.is_given() && planning.planner == "stages") {
       job = control::layer_stages_job(planning.layers, planning.global_batch, *context.clock);

@@ -9,26 +9,26 @@
 
 namespace motley::cli {
 
-/// Machines for rent, in place of a cluster.
+/// Machines for rent, instead of a cluster.
 struct MarketOptions {
-  std::string market;    ///< file (TOML)
-  std::string deadline;  ///< "8h"; "": none
+  std::string market;
+  std::string deadline;
   std::optional<double> budget;
   std::int64_t steps = 0;
   bool is_given() const { return !market.empty(); }
-  /// Those that go with it.
+  /// Is any flag given that needs --market?
   bool has_others() const { return !deadline.empty() || budget || steps != 0; }
 };
 std::vector<Flag> market_flags(MarketOptions& options);
 
-/// Of a training that rents machines while it runs.
+/// Flags of a training that rents machines.
 struct RentOptions {
   MarketOptions market;
   std::string policy = "motley";
-  std::string hook;         ///< a command that asks for machines
-  std::string return_hook;  ///< one that gives them back
+  std::string hook;
+  std::string return_hook;
 };
-/// Of a run, and of a simulated one, which needs no hooks.
+/// Flags for a run; a simulated run needs no hooks.
 std::vector<Flag> rent_flags(RentOptions& options);
 std::vector<Flag> simulated_rent_flags(RentOptions& options);
 enum class Lives { kElastic, kSimulated, kAsPlanned };
@@ -36,7 +36,7 @@ enum class Lives { kElastic, kSimulated, kAsPlanned };
 Result<std::optional<control::RentChoices>> make_rent_choices(const RentOptions& options,
                                                               Lives lives);
 
-/// `plan --market`: which machines to rent. Exit code 3 where no mix fits.
+/// Runs `plan --market`: finds the machines to rent. Exit code 3: no mix fits.
 Result<int> plan_to_rent(const MarketOptions& options, const PlanningOptions& planning,
                          const Context& context);
 

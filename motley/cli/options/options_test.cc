@@ -24,7 +24,6 @@ PlanningOptions usual() {
   return options;
 }
 
-/// What is said of a flag's text.
 std::string said(const std::vector<Flag>& flags, const std::string& name, const std::string& text) {
   for (const Flag& flag : flags)
     if (flag.names == name) return message(std::get<Flag::Text>(flag.target).take(text));

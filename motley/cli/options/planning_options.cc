@@ -15,8 +15,8 @@ namespace motley::cli {
 namespace {
 
 constexpr std::string_view kAutoBucket = "auto";
-constexpr Bytes kMostBucket(16 << 20);       // of those that are tried then
-constexpr std::int64_t kMostLost = 1 << 20;  // devices
+constexpr Bytes kMostBucket(16 << 20);
+constexpr std::int64_t kMostLost = 1 << 20;
 
 }  // namespace
 
@@ -24,39 +24,36 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
   std::vector<Flag> flags = {
       {"-m,--model", &o.model, "model file written by python -m motley.export"},
       {"-C,--cluster", &o.cluster, "cluster file (TOML)"},
-      {"--global-batch", &o.global_batch, "samples a step, over all devices"},
+      {"--global-batch", &o.global_batch, "samples per step over all devices"},
       {"--planner", &o.planner,
        "auto (the best of split, spmd and stages), split, spmd, stages, hap, equal, proportional "
-       "or "
-       "random; of stages as others search them: equal-stages, uniform-stages, amp, sailor, harp, "
+       "or random; stage planners of other tools: equal-stages, uniform-stages, amp, sailor, harp, "
        "zorse",
        kShown},
       {"--batch-split", &o.batch_split, "samples of each device: 24,12,4"},
-      {"--stages", &o.stages,
-       "file (JSON) with stages to take, as `stages` of plan --json has them"},
+      {"--stages", &o.stages, "JSON file of given stages, in the form of `stages` in plan --json"},
       {"--micro-batches", &o.micro_batches,
-       "of each step, whose gradients are added up (batch norm by the statistics of each); 0: as "
-       "few as memory allows",
+       "micro-batches per step (gradient accumulation; batch norm uses the statistics of each); 0: "
+       "as few as memory allows",
        kShown},
-      {"--exclude", &o.exclude, "device to leave out; may be repeated"},
+      {"--exclude", &o.exclude, "device to leave out (repeatable)"},
       {"--batch-norm",
        one_of("cli.batch-norm", "--batch-norm", o.batch_norm,
               {{"global", plan::BatchNormMode::kGlobal}, {"local", plan::BatchNormMode::kLocal}}),
-       "global: as one device computes; or local", kShown},
-      {"--updates", &o.updates, "of copies on several devices: auto, native or portable", kShown},
-      {"--tf32", &o.tf32,
-       "GPUs may round the factors of float32 products to TF32: faster, coarser"},
-      {"--bucket", &o.bucket, "size of a gradient exchange; auto: 4 or, if quicker, 16 MiB",
+       "global: statistics of the global batch, as on one device; local: of each device", kShown},
+      {"--updates", &o.updates,
+       "optimizer kernels of replicated parameters: auto, native or portable", kShown},
+      {"--tf32", &o.tf32, "allow TF32 in float32 products on GPUs: faster, less exact"},
+      {"--bucket", &o.bucket, "size of a gradient bucket; auto: 4 MiB, or 16 MiB if faster",
        kShown},
       {"--profiles", &o.profiles, "profile store (default: in the cache folder)"},
       profile_flag(
           o,
           "what is missing: auto measures it; never; model takes it from what other models took"),
       {"--profile-rounds", &o.profile_rounds,
-       "how often what is missing is measured (default: 3); 1 is quick, and rough"},
-      {"--time-limit", &o.time_limit,
-       "seconds of search, after which its best plan so far is taken"},
-      {"--seed", &o.seed, "of dropout, other random numbers and the random planner", kShown},
+       "how often to measure what is missing (default: 3); 1 is quick and rough"},
+      {"--time-limit", &o.time_limit, "seconds of search; then the best plan so far is taken"},
+      {"--seed", &o.seed, "seed of dropout, other random numbers and the random planner", kShown},
   };
   put_under("Planning",
             {"--planner", "--batch-split", "--stages", "--micro-batches", "--exclude",
@@ -71,15 +68,14 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
 std::vector<Flag> layer_flags(PlanningOptions& options) {
   control::LayerFiles& files = options.layers;
   std::vector<Flag> flags = {
-      {"--layer-times", &files.times, "Sailor's KIND=profile.json; may be repeated"},
+      {"--layer-times", &files.times, "Sailor's KIND=profile.json (repeatable)"},
       {"--layer-sizes", &files.sizes, "Sailor's llm_info.json"},
-      {"--layer-model", &files.model, "the model's name in there"},
-      {"--layer-network", &files.network, "Sailor's network fits; else the cluster's links count"},
-      {"--layer-pairs", &files.pairs, "Sailor's network fits between unlike kinds"},
-      {"--layer-zone", &files.zone, "the zone of them that counts"},
-      {"--layer-recompute", &files.may_recompute,
-       "stages may compute forwards twice to save memory"},
-      {"--devices-per-host", &files.devices_per_host, "of a pipeline's hosts", kShown},
+      {"--layer-model", &files.model, "name of the model in that file"},
+      {"--layer-network", &files.network, "Sailor's network fits (default: the cluster's links)"},
+      {"--layer-pairs", &files.pairs, "Sailor's network fits between different kinds"},
+      {"--layer-zone", &files.zone, "zone to take from these fits"},
+      {"--layer-recompute", &files.may_recompute, "allow stages to recompute activations"},
+      {"--devices-per-host", &files.devices_per_host, "devices per host of a pipeline", kShown},
       {"--layer-metis", &files.metis, "Metis' DeviceType.KIND_tpN_bsM.json files"}};
   for (Flag& flag : flags) flag.group = "Imported layer profile, in place of -m";
   return flags;
@@ -99,7 +95,7 @@ Flag profile_flag(PlanningOptions& options, std::string help) {
 }
 
 Flag samples_flag(std::int64_t& samples) {
-  return {"--samples", &samples, "samples of an epoch: says what one costs, by price_per_hour"};
+  return {"--samples", &samples, "samples per epoch, to price an epoch by price_per_hour"};
 }
 
 Result<void> check_samples(std::int64_t samples) {
@@ -157,7 +153,7 @@ Result<control::Question> make_question(const PlanningOptions& options, GlobalBa
                                    "once, 0 or more",
                                    options.survive));
   question.survive = static_cast<int>(std::min(options.survive, kMostLost));
-  question.commits = options.survive > 0;  // as an elastic run has them
+  question.commits = options.survive > 0;  // as in an elastic run
   if (options.bucket != kAutoBucket) {
     MOTLEY_ASSIGN(question.lowering.bucket_bytes, parse_bytes(options.bucket));
   }
@@ -166,7 +162,7 @@ Result<control::Question> make_question(const PlanningOptions& options, GlobalBa
 
 namespace {
 
-/// The flag's, else the environment's, else the usual number.
+/// The flag's number, else the environment's, else the default.
 Result<int> find_profile_rounds(const std::string& flag, const Context& context) {
   std::string name = "--profile-rounds", text = flag;
   const auto found = context.environment.find("MOTLEY_PROFILE_ROUNDS");

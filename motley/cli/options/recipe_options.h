@@ -10,22 +10,21 @@
 
 namespace motley::cli {
 
-/// Heading in the help of the flags that say how gradients become parameters.
 inline constexpr const char* kRecipeGroup = "Recipe";
 
-/// The recipe as flags. What is absent is as usual for the optimizer.
+/// The recipe as flags. Absent flags have the optimizer's usual values.
 struct RecipeOptions {
   std::string optimizer = "sgd";
   std::optional<double> lr, momentum, weight_decay, beta1, beta2, eps;
   bool nesterov = false;
   std::vector<std::string> no_decay, lr_scale, freeze, adamw;  ///< patterns
   std::optional<double> clip_norm, clip_value, ema;
-  std::string loss_scale;  ///< "", "dynamic", "dynamic:INITIAL" or a number
+  std::string loss_scale;
   bool master_weights = false;
 };
 std::vector<Flag> recipe_flags(RecipeOptions& options);
 
-/// The flags' texts as values. Usage errors name the flag, what was found and what is wanted.
+/// Parses the flags. Usage errors name the flag, its value and what is wanted.
 Result<plan::Recipe> parse_recipe(const RecipeOptions& options);
 
 }  // namespace motley::cli

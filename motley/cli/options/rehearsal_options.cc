@@ -16,6 +16,7 @@
 #include "motley/cli/print/print_decisions.h"
 #include "motley/control/rehearsal/best_batches.h"
 #include "motley/control/training/batches.h"
+#include "motley/control/training/replanning.h"
 #include "motley/control/training/splits.h"
 #include "motley/control/training/trials.h"
 #include "peers/policies/policies.h"
@@ -32,7 +33,7 @@ std::string policy_of(const RehearsalOptions& options) {
 Result<std::shared_ptr<control::Adaptation>> make_adaptation(
     const RehearsalOptions& options, const control::RehearsalChoices& choices,
     const control::ChosenPlan& chosen, const control::Predicted& predicted,
-    control::Listener& listener) {
+    control::PlanChoices plan_choices, control::Listener& listener) {
   if (options.adapt == "split")
     return control::adapt_split(chosen, predicted, policy_of(options), peers::split_policies());
   if (options.adapt == "batch") {
@@ -44,12 +45,15 @@ Result<std::shared_ptr<control::Adaptation>> make_adaptation(
     return control::adapt_batch(chosen, batch);
   }
   MOTLEY_ASSIGN(auto found, control::find_trials(chosen, predicted));
-  if (found) return found;
-  listener.note("no other plan is worth a trial");
-  auto alone = std::make_shared<control::Adaptation>();
-  alone->candidates.push_back(
-      {control::describe_plan(chosen.planned.plan, chosen.inputs.cluster), chosen.planned});
-  return alone;
+  if (!found) {
+    listener.note("no other plan is worth a trial");
+    found = std::make_shared<control::Adaptation>();
+    found->candidates.push_back(
+        {control::describe_plan(chosen.planned.plan, chosen.inputs.cluster), chosen.planned});
+  }
+  if (!choices.conditions.absences.empty())
+    found->replan = control::make_replanner(chosen, std::move(plan_choices));
+  return found;
 }
 
 std::string rehearsal_line(const control::Rehearsed& rehearsed, const std::string& name) {
@@ -63,7 +67,7 @@ std::string rehearsal_line(const control::Rehearsed& rehearsed, const std::strin
                      time(rehearsed.paused), rehearsed.lost_steps, time(rehearsed.lost));
 }
 
-/// Where the batch is decided: how far the training gets, in steps of the first batch.
+/// With adaptive batches: the progress of the training, in steps of the first batch.
 std::string batch_line(const control::Rehearsed& rehearsed, const std::string& name) {
   return fmt::format("  {:<14} {:>7} {:>10} {:>10.1f} {:>10} {:>10.4g} {:>8} {:>9} {:>10}\n", name,
                      rehearsed.step_s.size(), rehearsed.samples, rehearsed.progress,
@@ -71,7 +75,7 @@ std::string batch_line(const control::Rehearsed& rehearsed, const std::string& n
                      rehearsed.changes, format_seconds(rehearsed.paused), rehearsed.batch);
 }
 
-/// By how much what was decided takes longer than who knows all; none: one of them was stopped.
+/// Relative excess of the policy's time over the known optimum; none: one of the two was stopped.
 std::optional<double> over_bound(const Rehearsals& rehearsals) {
   const auto& bound = rehearsals.knowing_all;
   if (!bound || !bound->stopped.empty() || !rehearsals.decided.stopped.empty() ||
@@ -126,40 +130,36 @@ Json rehearsed_to_json(const control::Rehearsed& rehearsed) {
 std::vector<Flag> rehearsal_flags(RehearsalOptions& o) {
   std::vector<Flag> flags = {
       {"--adapt", &o.adapt,
-       "plan, split or batch: simulate a training of --steps that decides as `run --adapt` "
-       "does",
+       "plan, split or batch: simulate --steps of a training that adapts as `run --adapt` does",
        Flag::Default::kHidden, kRehearsalGroup},
       {"--policy", &o.policy,
        "with --adapt split: motley (default), even, hetseq, adaptdl, lb-bsp or cannikin; with "
        "batch: motley, adaptdl, cannikin, simigrad or jabas",
        Flag::Default::kHidden, kRehearsalGroup},
       {"--noise-scale", &o.noise_scale,
-       "with --adapt batch: of gradients, in samples, or as it goes on with samples taken: "
+       "with --adapt batch: gradient noise scale in samples, constant or over samples: "
        "0:200,20000:1500",
        Flag::Default::kHidden, kRehearsalGroup},
       {"--epoch-samples", &o.epoch_samples,
-       "with --adapt batch: of a pass over the data, at whose end others than motley decide",
+       "with --adapt batch: samples per epoch, at whose end policies other than motley decide",
        Flag::Default::kHidden, kRehearsalGroup},
       {"--decisions", &o.decisions, "with --adapt: decisions.jsonl to write",
        Flag::Default::kHidden, kRehearsalGroup},
-      {"--change-steps", &o.change_steps,
-       "with --adapt: steps still done as before when a change was decided", kShown,
-       kRehearsalGroup},
+      {"--change-steps", &o.change_steps, "with --adapt: steps between a decision and its change",
+       kShown, kRehearsalGroup},
       {"--change-pause", &o.change_pause,
-       "with --adapt: seconds that a change takes, beside moving tensors", kShown,
-       kRehearsalGroup}};
+       "with --adapt: seconds that a change takes beside moving tensors", kShown, kRehearsalGroup}};
   for (Flag& flag : batch_flags(o.batch)) {
     flag.group = kRehearsalGroup;
     flags.push_back(std::move(flag));
   }
   for (Flag& flag : simulated_rent_flags(o.rent)) flags.push_back(std::move(flag));
-  flags.push_back(
-      {"--absent", &o.absent, "with --market: a device whose machine is not rented yet (repeat)"});
+  flags.push_back({"--absent", &o.absent,
+                   "with --market: device whose machine is not rented yet (repeatable)"});
   flags.back().group = flags[flags.size() - 2].group;
   return flags;
 }
 
-/// Of flags that go with rented machines.
 Result<void> check_rent(const RehearsalOptions& options) {
   const bool splits = options.adapt == "split" || options.adapt == "batch";
   MOTLEY_ASSIGN(const auto rent, make_rent_choices(options.rent, Lives::kSimulated));
@@ -173,7 +173,6 @@ Result<void> check_rent(const RehearsalOptions& options) {
   return {};
 }
 
-/// Of flags that go with decisions on the batch.
 Result<void> check_batch(const RehearsalOptions& options) {
   if (options.adapt != "batch") {
     MOTLEY_RETURN_IF_ERROR(refuse_batch_flags(options.batch));
@@ -220,7 +219,6 @@ Result<void> check_rehearsal(const RehearsalOptions& options, std::int64_t steps
   return {};
 }
 
-/// None: nothing is rented.
 Result<std::optional<control::RentRehearsal>> find_rent(const RehearsalOptions& options,
                                                         const control::ChosenPlan& chosen) {
   MOTLEY_ASSIGN(auto choices, make_rent_choices(options.rent, Lives::kSimulated));
@@ -236,7 +234,6 @@ Result<std::optional<control::RentRehearsal>> find_rent(const RehearsalOptions& 
   return rent;
 }
 
-/// The same where nobody is asked for.
 control::RehearsalChoices without_renting(control::RehearsalChoices choices) {
   if (choices.rent) choices.rent->choices.rule = elastic::RentingRule::kNone;
   return choices;
@@ -246,16 +243,12 @@ Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
                                      const control::ChosenPlan& chosen,
                                      const control::Predicted& predicted,
                                      control::RehearsalChoices choices,
+                                     control::PlanChoices plan_choices,
                                      control::Listener& listener) {
-  if (options.adapt == "plan" && !choices.conditions.absences.empty())
-    return usage_error("cli.conditions",
-                       "--adapt plan: device '" + choices.conditions.absences[0].device +
-                           "' goes away, and plans that are tried stay as they are; leave "
-                           "absences out, or take --adapt split");
   choices.change_steps = options.change_steps;
   choices.change_pause = Seconds(options.change_pause);
-  MOTLEY_ASSIGN(const auto adaptation,
-                make_adaptation(options, choices, chosen, predicted, listener));
+  MOTLEY_ASSIGN(const auto adaptation, make_adaptation(options, choices, chosen, predicted,
+                                                       std::move(plan_choices), listener));
   Rehearsals rehearsals{.adapt = options.adapt};
   MOTLEY_ASSIGN(choices.rent, find_rent(options, chosen));
   if (options.adapt == "batch") {
@@ -286,7 +279,6 @@ Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
   return rehearsals;
 }
 
-/// Of machines that are rented; "": none are.
 std::string rent_table(const Rehearsals& rehearsals) {
   if (!rehearsals.decided.rent) return "";
   std::string text = fmt::format("  {:<14} {:>10} {:>14} {:>8} {:>6} {:>6} {:>10}\n", "rents",

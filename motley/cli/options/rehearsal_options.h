@@ -14,39 +14,39 @@
 
 namespace motley::cli {
 
-/// What `simulate` is told of trainings that decide while they train.
+/// Flags of `simulate` for trainings that adapt.
 struct RehearsalOptions {
-  std::string adapt;      ///< "" (none), plan, split or batch
-  std::string policy;     ///< of split and batch; "": motley
-  std::string decisions;  ///< file to write
+  std::string adapt;   ///< "": none
+  std::string policy;  ///< for split and batch; "": motley
+  std::string decisions;
   std::int64_t change_steps = 3;
-  /// Seconds that a change takes beside its move; see docs/formats/conditions.md.
+  /// Seconds of a change beside its move; see docs/formats/conditions.md.
   double change_pause = control::kChangeCost.value;
   BatchOptions batch;
-  std::string noise_scale;         ///< of batch: samples, or their course (noise_course.h)
-  std::int64_t epoch_samples = 0;  ///< of batch; 0: not known
+  std::string noise_scale;         ///< for batch: samples, or their course (noise_course.h)
+  std::int64_t epoch_samples = 0;  ///< for batch; 0: unknown
   RentOptions rent;
-  std::vector<std::string> absent;  ///< devices that are not there at the beginning
+  std::vector<std::string> absent;
 };
 std::vector<Flag> rehearsal_flags(RehearsalOptions& options);
-/// What can be said of the flags before anything is read.
+/// Checks what the flags alone show, before any file is read.
 Result<void> check_rehearsal(const RehearsalOptions& options, std::int64_t steps);
 
-/// A training by a policy, beside the same one by others.
+/// A rehearsal by a policy, and the same training as planned and with all conditions known.
 struct Rehearsals {
   std::string adapt;
   control::Rehearsed decided, as_planned;
   std::optional<control::Rehearsed>
-      knowing_all;  ///< none: the batch is decided, and no split priced
+      knowing_all;  ///< none: the batch is adapted without prices of splits
 };
-/// Rehearses them, and writes the decisions. Steps and conditions are those of `choices`.
+/// Rehearses the training, and writes the decisions. Steps and conditions are those of `choices`.
 Result<Rehearsals> rehearse_training(const RehearsalOptions& options,
                                      const control::ChosenPlan& chosen,
                                      const control::Predicted& predicted,
                                      control::RehearsalChoices choices,
+                                     control::PlanChoices plan_choices,
                                      control::Listener& listener);
 std::string print_rehearsals(const Rehearsals& rehearsals);
-/// Adds `under_policy`, `as_planned` and `knowing_all`.
 void add_rehearsals(const Rehearsals& rehearsals, Json& object);
 
 }  // namespace motley::cli

@@ -37,7 +37,7 @@ Result<void> take_shuffle(const std::string& text, std::optional<std::uint64_t>&
   return {};
 }
 
-/// Warm-up and length stay.
+/// Keeps warm-up and length.
 Result<void> take_schedule(const std::string& text, run::Schedule& schedule) {
   MOTLEY_ASSIGN(run::Schedule read, run::parse_schedule(text));
   read.warmup = schedule.warmup;
@@ -83,8 +83,8 @@ std::vector<Flag> data_flags(RunOptions& o) {
        Flag::Text{"none", [&](const std::string& text) { return take_shuffle(text, t.shuffle); }},
        "none, or a seed", kShown, kDataGroup},
       {"--tokens", one_of("cli.tokens", "--tokens", data.token_width, {{"u16", 2}, {"u32", 4}}),
-       "width of a flat token: u16 or u32", kShown, kDataGroup},
-      {"--seq", &data.seq, "window length of flat tokens", Flag::Default::kHidden, kDataGroup},
+       "integer type of flat tokens: u16 or u32", kShown, kDataGroup},
+      {"--seq", &data.seq, "sequence length of flat tokens", Flag::Default::kHidden, kDataGroup},
       {"--pad",
        Flag::Text{"",
                   [&](const std::string& text) -> Result<void> {
@@ -95,7 +95,7 @@ std::vector<Flag> data_flags(RunOptions& o) {
        "INPUT=NUMBER,...",
        Flag::Default::kHidden, kDataGroup},
       {"--loaders", &data.loading.processes,
-       "processes a host that load samples by Python; 0: the cores that devices leave", kShown,
+       "loader processes per host for Python data sets; 0: the cores that devices leave", kShown,
        kDataGroup},
       {"--python", &o.python,
        "interpreter with PyTorch and motley (default: MOTLEY_PYTHON, or python3)",
@@ -111,7 +111,7 @@ std::vector<Flag> training_flags(RunOptions& o) {
   flags.insert(
       flags.end(),
       {{"--steps", &t.steps, "stop after this many steps in total"},
-       {"--epochs", &t.epochs, "or after so many times all samples"},
+       {"--epochs", &t.epochs, "or after this many passes over the samples"},
        {"--schedule",
         Flag::Text{"constant",
                    [&](const std::string& text) { return take_schedule(text, t.schedule); }},
@@ -120,10 +120,11 @@ std::vector<Flag> training_flags(RunOptions& o) {
         kShown, kRecipeGroup},
        {"--warmup", &t.schedule.warmup, "steps in which the learning rate rises from 0", kShown,
         kRecipeGroup},
-       {"--schedule-steps", &t.schedule.steps, "length of the schedule (default: --steps)",
-        Flag::Default::kHidden, kRecipeGroup},
-       {"--run-dir", &t.run_dir, "where everything is written (default: runs/MODEL)"},
-       {"--timeout", &t.timeout.value, "seconds that a wait for a peer may take", kShown},
+       {"--schedule-steps", &t.schedule.steps,
+        "steps of the learning-rate schedule (default: --steps)", Flag::Default::kHidden,
+        kRecipeGroup},
+       {"--run-dir", &t.run_dir, "run directory (default: runs/MODEL)"},
+       {"--timeout", &t.timeout.value, "seconds to wait for a peer", kShown},
        {"--transport",
         one_of<std::string>("cli.transport", "--transport", t.transport,
                             {{"auto", "auto"}, {"gloo", "gloo"}}),
@@ -133,28 +134,27 @@ std::vector<Flag> training_flags(RunOptions& o) {
                {{"worker", control::Enforce::kSpeedsAndLinks},
                 {"speeds", control::Enforce::kSpeeds},
                 {"outside", control::Enforce::kNothing}}),
-        "what workers hold emulated devices to: worker (speed and links), speeds (links are "
-        "limited outside: tc) or outside (speeds, too: cgroup quotas)",
+        "limits of emulated devices: worker (speed and links), speeds (links are limited outside, "
+        "by tc) or outside (speeds too, by cgroup quotas)",
         kShown},
-       {"--trace-steps", &t.trace_steps, "last steps kept as a trace", kShown}});
+       {"--trace-steps", &t.trace_steps, "number of last steps to keep as a trace", kShown}});
   put_under("Workers", {"--timeout", "--transport", "--enforce", "--trace-steps"}, flags);
   return flags;
 }
 
 std::vector<Flag> evaluation_flags(RunOptions& o) {
-  return {{"--eval-data", &o.eval_data, "samples to evaluate on, as --data", Flag::Default::kHidden,
-           kEvaluationGroup},
-          {"--eval-every", &o.evaluation.every, "steps between evaluations; 0: at the end", kShown,
-           kEvaluationGroup},
-          {"--best", &o.evaluation.watch,
-           "what says which model is best: loss, or a metric such as accuracy or accuracy:max",
-           kShown, kEvaluationGroup},
-          {"--patience", &o.evaluation.patience,
-           "evaluations without a better one after which training ends; 0: none", kShown,
-           kEvaluationGroup},
-          {"--serve", &o.serve,
-           "a page that follows the run, for browsers of this machine, at this port of 127.0.0.1; "
-           "without one, at any that is free"}};
+  return {
+      {"--eval-data", &o.eval_data, "samples to evaluate on, in the forms of --data",
+       Flag::Default::kHidden, kEvaluationGroup},
+      {"--eval-every", &o.evaluation.every, "steps between evaluations; 0: at the end", kShown,
+       kEvaluationGroup},
+      {"--best", &o.evaluation.watch,
+       "metric of the best model: loss, or one such as accuracy or accuracy:max", kShown,
+       kEvaluationGroup},
+      {"--patience", &o.evaluation.patience,
+       "stop after this many evaluations without improvement; 0: never", kShown, kEvaluationGroup},
+      {"--serve", &o.serve,
+       "port on 127.0.0.1 of a page that follows the run (default: any free port)"}};
 }
 
 std::string find_python(const std::string& given, const Context& context) {

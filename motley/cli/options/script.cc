@@ -16,7 +16,7 @@ namespace motley::cli {
 
 namespace {
 
-/// Takes --python INTERPRETER or --python=INTERPRETER out of the flags; "": it is not there.
+/// Removes --python INTERPRETER or --python=INTERPRETER and returns it; "": not given.
 std::string take_python(std::vector<std::string>& flags) {
   const std::string name = "--python";
   for (auto flag = flags.begin(); flag != flags.end(); ++flag) {
@@ -61,8 +61,7 @@ Error become_script(const Script& script, const Context& context) {
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   ::setenv("MOTLEY_RUN_FLAGS", Json(script.flags).dump().c_str(), 1);
-  if (!script.python.empty())
-    ::setenv("MOTLEY_PYTHON", script.python.c_str(), 1);  // for what it starts
+  if (!script.python.empty()) ::setenv("MOTLEY_PYTHON", script.python.c_str(), 1);
   ::setenv("MOTLEY_PROGRAM", context.program.c_str(), 1);
   ::execvp(pointers[0], pointers.data());
   return {ErrorKind::kRuntime, "run.spawn",

@@ -9,19 +9,19 @@
 
 namespace motley::cli {
 
-/// What Python does under a word of the command line:
-///   motley run [FLAGS] SCRIPT.py [ARGUMENTS]   a training whose loop is the script's, which drives
-///     the devices by motley.Run (python/motley/run.py). The flags go to that.
-///   motley verify [FLAGS] -- COMMAND           a training of PyTorch's own, by motley.torch
+/// A command that Python runs under a verb:
+///   motley run [FLAGS] SCRIPT.py [ARGUMENTS]   a training by the script's own loop, which drives
+///     the devices with motley.Run (python/motley/run.py) and its flags
+///   motley verify [FLAGS] -- COMMAND           PyTorch's own training, with motley.torch
 ///     (python/motley/torch/verify.py)
 struct Script {
-  std::string python;                     ///< by --python; "": MOTLEY_PYTHON, or python3
-  std::vector<std::string> flags, words;  ///< words: what the interpreter is given
+  std::string python;                     ///< from --python; "": MOTLEY_PYTHON, or python3
+  std::vector<std::string> flags, words;  ///< words: the interpreter's arguments
 };
-/// Empty: the command line names no script.
+/// None: the command line names no script.
 std::optional<Script> find_script(const std::vector<std::string>& arguments);
 
-/// Becomes Python. Returns only if it cannot.
+/// Replaces this process by Python. Returns only on failure.
 Error become_script(const Script& script, const Context& context);
 
 }  // namespace motley::cli

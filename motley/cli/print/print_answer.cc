@@ -10,7 +10,7 @@ Json baseline_to_json(const plan::Baseline& baseline) {
   return {{"step_s", baseline.step.value}, {"fits", baseline.fits}, {"label", baseline.label}};
 }
 
-/// A region a row.
+/// One row per region.
 Json stages_to_json(const plan::PlanOutcome& outcome, const cluster::Cluster& cluster) {
   Json stages = Json::array();
   for (std::size_t r = 0; r < outcome.plan->replicas.size(); ++r) {

@@ -7,12 +7,11 @@
 
 namespace motley::cli {
 
-/// Keys of docs/interfaces.md for what a planner found in so many seconds.
+/// Returns the keys of docs/interfaces.md. `elapsed_s`: of the search.
 Json outcome_to_json(const plan::PlanOutcome& outcome, const cluster::Cluster& cluster,
                      double elapsed_s);
 
-/// An outcome without a plan as a verb's answer: with --json the object is the result, and only the
-/// exit code tells.
+/// Reports an outcome without a plan: with --json as the result, and by the exit code.
 Result<int> report_infeasible(const plan::PlanOutcome& outcome, const Json& object,
                               const Context& context);
 

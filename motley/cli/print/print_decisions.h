@@ -8,10 +8,10 @@
 
 namespace motley::cli {
 
-/// A decision without the whole of its plan.
+/// Prints a decision without its whole plan.
 Json decision_to_json(const policy::Decision& decision);
 
-/// What was seen, expected and came of each; nothing of a run that stayed as it began.
+/// Prints what each decision saw, expected and achieved; "" for a run that never changed.
 std::string decision_lines(const std::vector<policy::Decision>& decisions);
 
 }  // namespace motley::cli

@@ -12,7 +12,6 @@
 namespace motley::cli {
 namespace {
 
-/// What a device's memory is made of at its peak, in the order to show it.
 std::vector<std::pair<std::string, Bytes>> memory_parts(const control::DevicePrediction& device) {
   const program::MemoryPeak& peak = device.price.memory;
   return {{"parameters", peak.parameters}, {"states", peak.states},
@@ -22,7 +21,6 @@ std::vector<std::pair<std::string, Bytes>> memory_parts(const control::DevicePre
           {"scratch", peak.scratch},       {"framework", device.framework}};
 }
 
-/// "parameters 577 KiB, activations 5.2 MiB, ..." of the parts that are there.
 std::string memory_text(const control::DevicePrediction& device) {
   std::vector<std::string> texts;
   for (const auto& [name, bytes] : memory_parts(device))
@@ -43,7 +41,6 @@ Json memory_to_json(const control::DevicePrediction& device) {
   return memory;
 }
 
-/// Seconds of a step that a part of the trace took.
 double per_step(trace::Nanoseconds part, const trace::Breakdown& whole) {
   return static_cast<double>(part) * 1e-9 /
          static_cast<double>(std::max<std::int64_t>(1, whole.steps));
@@ -69,7 +66,6 @@ Json interval_to_json(const cost::PredictionInterval& interval) {
   return Json::array({interval.low, interval.high});
 }
 
-/// All of a device's row but its name; lines after the first stand below the second column.
 std::string device_cells(const control::DevicePrediction& device) {
   const auto bytes = [](double value) {
     return format_bytes(Bytes(static_cast<std::int64_t>(value)));

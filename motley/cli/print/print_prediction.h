@@ -7,11 +7,11 @@
 
 namespace motley::cli {
 
-/// Keys beside the verbs' own: intervals, their basis, and what each device does and holds.
+/// Adds intervals, their basis, and each device's work and memory.
 void add_prediction(const control::Predicted& predicted, Json& object);
-/// Key `mirrors`, of what is to outlive losses.
+/// Adds the key `mirrors` for a plan that must survive losses.
 void add_mirrors(const control::Predicted& predicted, Json& object);
-/// The same for people: a line a device.
+/// Prints a line per device.
 std::string print_prediction(const control::Predicted& predicted);
 
 }  // namespace motley::cli

@@ -15,9 +15,9 @@ using search::PlannedStage;
 using search::PricedStagePlan;
 using search::StageReplica;
 
-/// Replicas that differ in places only.
+/// Replicas that differ only in their places.
 struct ReplicaGroup {
-  std::size_t first;  // in the plan
+  std::size_t first;
   int count;
 };
 
@@ -45,7 +45,7 @@ std::vector<ReplicaGroup> group_replicas(const search::StagePlan& plan) {
   return groups;
 }
 
-/// " of n0 to n11" where other hosts have devices of the kind, too.
+/// Returns " of n0 to n11" if other hosts also have devices of the kind.
 std::string zone_text(const search::DevicePool& pool) {
   return pool.zone.empty() ? "" : " of " + pool.zone;
 }
@@ -69,7 +69,7 @@ std::string micro_batches_text(const StageReplica& replica) {
                      rest > 0 ? fmt::format(", 1 of {}", rest) : "");
 }
 
-/// A line a unit: which stretches of layers it has, in turns where there are several.
+/// Prints a line per unit with its ranges of layers: several for interleaved stages.
 std::string plan_table(const PricedStagePlan& priced, const search::StageCosts& costs) {
   struct Line {
     std::string count, samples, micro, layers, busy, memory, devices;
@@ -104,7 +104,6 @@ std::string plan_table(const PricedStagePlan& priced, const search::StageCosts& 
   return text;
 }
 
-/// "16 replicas of 2 to 5 stages, 48 devices"
 std::string summary(const PricedStagePlan& priced, const search::StageCosts& costs) {
   std::size_t least = priced.plan.replicas[0].stages.size(), most = least;
   for (const StageReplica& replica : priced.plan.replicas) {

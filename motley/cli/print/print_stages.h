@@ -7,11 +7,10 @@
 
 namespace motley::cli {
 
-/// A plan of stages as a table: a line for each stage of each shape of replica, then the
-/// runner-ups, the bound, idle devices and what was left out. Without a plan, why there is none.
+/// Prints a table with a line per stage of each pipeline configuration, then the runners-up, the
+/// bound, idle devices and omissions; or why there is no plan.
 std::string print_stages(const control::StageAnswer& answer);
 
-/// Keys of docs/interfaces.md.
 Json stages_to_json(const control::StageAnswer& answer);
 
 }  // namespace motley::cli

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Two steps of 3 ms: 2 ms of compute, .5 of exchange, .4 of waiting and .1 of nothing.
+/// Two steps of 3 ms: 2 ms of compute, .5 of exchange, .4 of waiting and .1 idle.
 control::Predicted example() {
   control::DevicePrediction device{.name = "a:0"};
   device.price.parts = {.steps = 2,

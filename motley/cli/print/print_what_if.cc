@@ -18,7 +18,6 @@ using control::Consequence;
 
 Json or_null(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
 
-/// Of the plan that is explained.
 struct Now {
   std::optional<double> per_hour;
   Seconds step;
@@ -95,7 +94,6 @@ std::vector<std::string> idle_names(const Explained& explained) {
   return names;
 }
 
-/// The questions, without the first; in the order wanted.
 std::vector<Consequence> asked_of(const Explained& explained) {
   return {explained.consequences.begin() + 1, explained.consequences.end()};
 }
@@ -105,14 +103,13 @@ bool has_costs(const std::vector<Consequence>& asked) {
                      [](const Consequence& each) { return each.cost_per_sample().has_value(); });
 }
 
-/// Money of about the size that people count in.
 std::string money(std::optional<double> value) {
   if (!value) return "-";
   return *value == 0 || *value >= 0.1 ? fmt::format("{:.2f}", *value)
                                       : fmt::format("{:.2g}", *value);
 }
 
-/// An epoch where its samples are known, else a million samples.
+/// Returns the cost of an epoch, or of a million samples if an epoch's size is unknown.
 std::optional<double> shown_cost(const Consequence& consequence, std::int64_t samples) {
   if (samples > 0) return epoch_of(consequence, samples);
   const auto each = consequence.cost_per_sample();
@@ -142,7 +139,7 @@ std::string heading(bool has_prices, std::int64_t samples, std::size_t width) {
   return text + "  plan\n";
 }
 
-/// Those that change nothing that shows, where they are many: one line.
+/// kManySame or more questions that change speed by less than kNoGain share one line.
 constexpr double kNoGain = 0.0005;
 constexpr std::size_t kManySame = 4;
 
@@ -151,7 +148,7 @@ bool is_same(const Consequence& consequence, const Now& now) {
   return speed && std::abs(*speed / now.samples_per_s - 1) < kNoGain;
 }
 
-/// "  HEADING: -a:0; -b:0: REASON", a line for each reason that is not "".
+/// Prints "  HEADING: -a:0; -b:0: REASON", a line per nonempty reason.
 template <typename Reason>
 std::string lines_by_reason(const std::string& heading, const std::vector<Consequence>& asked,
                             const Reason& reason_of) {
@@ -172,14 +169,13 @@ std::string lines_by_reason(const std::string& heading, const std::vector<Conseq
   return text;
 }
 
-/// What nobody measured, by what is missing.
 std::string unknown_lines(const std::vector<Consequence>& asked) {
   return lines_by_reason("not known", asked, [](const Consequence& each) {
     return each.is_feasible() || each.is_infeasible ? "" : each.why_not;
   });
 }
 
-/// What answers rest on where not all was measured.
+/// Prints which answers rest on modelled times.
 std::string modelled_lines(const std::vector<Consequence>& answers) {
   const std::string text =
       lines_by_reason("modelled, not measured", answers,
@@ -187,7 +183,6 @@ std::string modelled_lines(const std::vector<Consequence>& answers) {
   return text.empty() ? "" : "\n" + text;
 }
 
-/// Rows, the fastest first.
 std::string rows(const std::vector<Consequence>& asked, const Now& now, std::int64_t samples,
                  std::size_t width) {
   const auto same = static_cast<std::size_t>(std::count_if(
@@ -225,7 +220,7 @@ std::string questions_text(const Explained& explained, const Now& now) {
   return text + "\n";
 }
 
-/// The planner's own sentences, where it would give this plan again.
+/// Returns the planner's own explanation if it would choose this plan again.
 std::string why_text(const Explained& explained) {
   const Consequence& again = explained.consequences.front();
   if (!again.is_feasible() || *again.outcome.plan != explained.plan) return "";

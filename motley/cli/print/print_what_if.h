@@ -10,25 +10,23 @@
 
 namespace motley::cli {
 
-/// A plan, what was foreseen of it, and what the planner said to questions about it: to the first,
-/// "as it is", and to others.
+/// A plan, its prediction, and the planner's answers to questions; the first is "as it is".
 struct Explained {
   const control::Inputs& inputs;
   const plan::Plan& plan;
   const control::Predicted& predicted;
   std::vector<control::Consequence> consequences;
-  std::int64_t samples = 0;  ///< of an epoch; 0: not known
+  std::int64_t samples = 0;  ///< of an epoch; 0: unknown
 };
 
-/// Keys of docs/interfaces.md.
 Json explained_to_json(const Explained& explained);
-/// What binds, then a row a question, the fastest first; the order by cost where there are prices.
+/// Prints what limits the plan, a row per question, and the order by cost if there are prices.
 std::string print_explained(const Explained& explained);
 
-/// An epoch of so many samples, at a price an hour; none: one of them is not known.
+/// Returns the cost of an epoch of `samples` samples; none: its size or price is unknown.
 std::optional<double> cost_per_epoch(std::optional<double> per_hour, Seconds step,
                                      std::int64_t global_batch, std::int64_t samples);
-/// "1.20 an hour, 0.35 an epoch of 1797 samples"; "" without a price.
+/// Returns "1.20 an hour, 0.35 an epoch of 1797 samples"; "" without a price.
 std::string cost_text(std::optional<double> per_hour, Seconds step, std::int64_t global_batch,
                       std::int64_t samples);
 

@@ -11,7 +11,7 @@
 namespace motley::cli {
 namespace {
 
-constexpr double kAnswer = 30;  // seconds: it may just be preparing a plan
+constexpr double kAnswer = 30;  // seconds; the job may be preparing a plan
 constexpr std::chrono::milliseconds kLook{100};
 
 Error error_of(const Json& json) {
@@ -25,7 +25,7 @@ Json find_device(const Json& answer, const std::string& device) {
   return Json::object();
 }
 
-/// It did not come, or was sent back.
+/// The error of a device that did not join, or was sent back.
 Error absence(const std::string& device, const Json& found) {
   const auto why = found.find("why");
   if (why == found.end())

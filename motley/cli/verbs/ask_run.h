@@ -10,17 +10,16 @@
 
 namespace motley::cli {
 
-/// Asks a running elastic job (control/training/requests.h); its error, or what it answers.
+/// Sends a request to a running elastic job (control/training/requests.h).
 Result<Json> ask_run(const run::ControlSocketAddress& control_socket, const Json& question);
 
-/// A device of a running job.
 struct Seen {
-  std::int64_t step = 0;  ///< done then
-  std::string state;      ///< "training" (control/training/adapting.h)
-  std::string why;        ///< it does not train; "": it does, or that was asked for
+  std::int64_t step = 0;
+  std::string state;  ///< "training" (control/training/adapting.h)
+  std::string why;    ///< unrequested reason why it does not train; "": none
 };
-/// Asks again and again until the device is in one of these states. Errors: it is not there, with
-/// why; infeasible where no plan could be made with it.
+/// Asks until the device is in a `wanted` state. Errors: it is not there, with the reason;
+/// infeasible, no plan could include it.
 Result<Seen> wait_for_state(const run::ControlSocketAddress& control_socket,
                             const std::string& device, double seconds,
                             const std::vector<std::string>& wanted);

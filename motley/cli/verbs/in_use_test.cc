@@ -1,5 +1,4 @@
-// Verbs and a run directory that another process has: what writes there is refused, what reads is
-// not.
+// Verbs on a run directory that another process holds: writing is refused, reading is not.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +19,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using testing::OtherProcess;
 
-/// A run that has finished, whose directory another process uses now.
+/// A finished run whose directory another process now holds.
 class InUseTest : public VerbTest {
  protected:
   InUseTest()
@@ -39,11 +38,10 @@ class InUseTest : public VerbTest {
 
   void prepare() {
     EXPECT_EQ(call_run(), kDone) << err_;
-    std::filesystem::remove(run_dir_ + "/start.json");  // its process, this one, lives on
+    std::filesystem::remove(run_dir_ + "/start.json");  // its process, this one, still lives
     std::filesystem::create_directories(checkpoint_);
     EXPECT_TRUE(write_file_atomic(checkpoint_ + "/state.json", "{}"));
   }
-  /// By path: what is in it.
   std::map<std::string, std::string> files() const {
     std::map<std::string, std::string> found;
     for (const auto& each : std::filesystem::recursive_directory_iterator(run_dir_))
@@ -90,7 +88,6 @@ TEST_F(InUseTest, ConsolidateIsRefusedInPlaceAndReadsForAnotherFolder) {
   EXPECT_EQ(refusal({"consolidate", checkpoint_, "-o", run_dir_}), in_use());
   EXPECT_EQ(refusal({"consolidate", checkpoint_, "--hf", "source", "-o", run_dir_ + "/"}),
             in_use());
-  // The checkpoint is none, which is another matter.
   EXPECT_THAT(refusal({"consolidate", checkpoint_, "-o", directory_.file("out")}),
               Not(HasSubstr("[run.in-use]")));
 }

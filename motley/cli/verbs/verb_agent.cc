@@ -17,8 +17,8 @@ Result<int> serve(const AgentFlags&, const Context& context) {
 }  // namespace
 
 Verb agent_verb() {
-  return make_verb("agent", "what `motley` starts on other hosts; not for people", agent_flags,
-                   serve);
+  return make_verb("agent", "the program that `motley` starts on other hosts; not for people",
+                   agent_flags, serve);
 }
 
 }  // namespace motley::cli

@@ -17,10 +17,8 @@ std::vector<Flag> completion_flags(CompletionOptions& options) {
 
 bool is_position(const Flag& flag) { return !flag.names.starts_with("-"); }
 
-/// Takes it a value?
 bool takes_value(const Flag& flag) { return !std::holds_alternative<bool*>(flag.target); }
 
-/// "-m", "--model"; not positions.
 std::vector<std::string> words_of(const std::vector<Flag>& flags) {
   std::vector<std::string> words;
   for (const Flag& flag : flags)
@@ -60,14 +58,13 @@ complete -o filenames -F _motley motley
                             join(verb_names(verbs), " "));
 }
 
-/// In single quotes of a shell.
 std::string quoted(const std::string& text) {
   std::string safe;
   for (const char c : text) safe += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return "'" + safe + "'";
 }
 
-/// Help as zsh's _arguments takes it: brackets and colons are its own.
+/// Escapes help for zsh's _arguments, in which brackets and colons are special.
 std::string bracketed(const std::string& help) {
   std::string safe;
   for (const char c : help)
@@ -148,7 +145,7 @@ Result<int> print_completion(const CompletionOptions& options, const Context& co
 }  // namespace
 
 Verb completion_verb() {
-  return make_verb("completion", "words of the command line for a shell: bash, zsh or fish",
+  return make_verb("completion", "print a completion script for bash, zsh or fish",
                    completion_flags, print_completion);
 }
 

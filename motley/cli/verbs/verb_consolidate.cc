@@ -13,28 +13,28 @@ namespace {
 
 struct ConsolidateOptions {
   std::string path;    ///< run directory, or one checkpoint
-  std::string output;  ///< folder; "" = the checkpoint itself
-  std::string source;  ///< --hf: folder of transformers' that the model came from
-  std::string shard;   ///< most bytes of a file of weights
-  bool hosts = false;  ///< bring what hosts keep of it
+  std::string output;  ///< folder; "": the checkpoint itself
+  std::string source;  ///< --hf: transformers folder of the original model
+  std::string shard;   ///< largest size of a weight file, in bytes
+  bool hosts = false;
   std::string launcher = "ssh";
 };
 
 std::vector<Flag> consolidate_flags(ConsolidateOptions& options) {
-  return {{"path", &options.path, "run directory, or a checkpoint"},
-          {"-o,--output", &options.output,
-           "folder of the new checkpoint (default: in place of the old one)"},
-          {"--hf", &options.source,
-           "write the model for from_pretrained of transformers, with the configuration of the "
-           "folder it was exported from (hf:FOLDER)"},
-          {"--shard-size", &options.shard,
-           "with --hf: most bytes of a file of weights, such as 2GiB (default: 5GiB)"},
-          {"--hosts", &options.hosts,
-           "bring what hosts keep of it (run --checkpoint hosts), and put that together"},
-          {"--launcher", &options.launcher, "with --hosts: what reaches them, as of run"}};
+  return {
+      {"path", &options.path, "run directory, or a checkpoint"},
+      {"-o,--output", &options.output,
+       "folder of the new checkpoint (default: in place of the old one)"},
+      {"--hf", &options.source,
+       "write the model for from_pretrained of transformers, with the configuration of the "
+       "folder it was exported from (hf:FOLDER)"},
+      {"--shard-size", &options.shard,
+       "with --hf: largest file of weights, such as 2GiB (default: 5GiB)"},
+      {"--hosts", &options.hosts, "fetch the parts that hosts keep (run --checkpoint hosts) first"},
+      {"--launcher", &options.launcher, "with --hosts: how hosts are reached, as for run"}};
 }
 
-/// The checkpoint that a path names, or the latest one of the run directory that it names.
+/// Returns the named checkpoint, or the latest one of the named run directory.
 Result<std::string> find_checkpoint(const std::string& path) {
   std::error_code fault;
   if (std::filesystem::exists(path + "/state.json", fault)) return path;
@@ -45,13 +45,13 @@ Result<std::string> find_checkpoint(const std::string& path) {
       fmt::format("{}: neither a checkpoint nor a run directory that has one", path));
 }
 
-/// "out" of "out/": what is written at first lies beside it.
+/// Returns "out" for "out/", because temporary output goes beside the folder.
 std::string without_slashes(std::string path) {
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   return path;
 }
 
-/// Usage error: the folder is a run directory that is in use, or a checkpoint in one.
+/// Usage error: the folder is a run directory in use, or a checkpoint in one.
 Result<void> check_target(const std::string& target) {
   const std::filesystem::path folder = std::filesystem::absolute(target).lexically_normal();
   for (const std::filesystem::path& run : {folder, folder.parent_path().parent_path()})
@@ -89,7 +89,7 @@ Result<int> consolidate_checkpoint(const ConsolidateOptions& options, const Cont
   const std::string target = without_slashes(options.output.empty() ? path : options.output);
   MOTLEY_RETURN_IF_ERROR(check_target(target));
   if (options.hosts) {
-    MOTLEY_RETURN_IF_ERROR(check_target(path));  // where they are brought to
+    MOTLEY_RETURN_IF_ERROR(check_target(path));
     MOTLEY_RETURN_IF_ERROR(context.workers->reach_by(options.launcher));
     MOTLEY_RETURN_IF_ERROR(context.workers->gather_held(path));
   }
@@ -110,7 +110,7 @@ Result<int> consolidate_checkpoint(const ConsolidateOptions& options, const Cont
 }  // namespace
 
 Verb consolidate_verb() {
-  return make_verb("consolidate", "put a checkpoint's parts together into whole tensors",
+  return make_verb("consolidate", "join the parts of a checkpoint into whole tensors",
                    consolidate_flags, consolidate_checkpoint);
 }
 

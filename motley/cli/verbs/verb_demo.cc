@@ -22,7 +22,7 @@ std::vector<Flag> demo_flags(DemoOptions& options) {
           {"--directory", &options.directory, "where to write", kShown}};
 }
 
-/// Steps of a turn: a median of five or more, of a second or two by either plan.
+/// A run has enough steps for a median of five or more, and takes a second or two by either plan.
 const std::vector<DemoModel> kModels = {{.name = "digits_cnn",
                                          .function = "digits_cnn.py:model",
                                          .data = "data/digits.npz",
@@ -61,7 +61,8 @@ Result<int> show_demo(const DemoOptions& options, const Context& context) {
 }  // namespace
 
 Verb demo_verb() {
-  return make_verb("demo", "two models on three emulated devices, checked", demo_flags, show_demo);
+  return make_verb("demo", "train two models on three emulated devices and check the result",
+                   demo_flags, show_demo);
 }
 
 }  // namespace motley::cli

@@ -22,12 +22,10 @@ std::vector<Flag> doctor_flags(DoctorOptions& options) {
           {"-m,--model", &options.model, "model file"}};
 }
 
-/// One finding of `doctor`.
 struct Finding {
   std::string code, severity, message;
 };
 
-/// Does an error finding exist?
 bool has_error(const std::vector<Finding>& findings) {
   for (const Finding& finding : findings)
     if (finding.severity == "error") return true;
@@ -48,7 +46,7 @@ void check_worker(const Context& context, std::vector<Finding>& findings) {
   findings.push_back({"worker.version", "ok", "motley-worker runs PyTorch " + *version});
 }
 
-/// Whether CUDA devices can be run: of interest, and no fault where there are none.
+/// Reports whether this build runs CUDA devices; that is no fault where there are none.
 void check_cuda(const cluster::ProbeReport& here, const std::string& program,
                 std::vector<Finding>& findings) {
   const std::string reason = control::read_worker_build(control::worker_of(program)).cuda_left_out;
@@ -76,7 +74,7 @@ void check_model(const std::string& path, std::vector<Finding>& findings) {
                    model->weights ? "" : ", no weights (plan only)")});
 }
 
-/// A cluster's devices against what this machine has: nodes without a host are this machine.
+/// Compares a cluster's devices with this machine; nodes without a host are this machine.
 void check_cluster(const std::string& path, const cluster::ProbeReport& here,
                    std::vector<Finding>& findings) {
   const auto cluster = cluster::read_cluster(path);
@@ -134,7 +132,8 @@ Result<int> examine(const DoctorOptions& options, const Context& context) {
 }  // namespace
 
 Verb doctor_verb() {
-  return make_verb("doctor", "check machine, cluster, model and versions", doctor_flags, examine);
+  return make_verb("doctor", "check this machine, the cluster, the model and the versions",
+                   doctor_flags, examine);
 }
 
 }  // namespace motley::cli

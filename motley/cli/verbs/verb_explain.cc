@@ -16,7 +16,7 @@ struct ExplainOptions {
   std::int64_t samples = 0;
 };
 
-/// Of the flags of planning those that a plan file does not answer.
+/// Is this a planning flag that a plan file leaves open?
 bool is_open(const Flag& flag) {
   constexpr std::string_view kOpen[] = {
       "-m,--model", "-C,--cluster", "--planner", "--exclude",        "--updates",
@@ -25,8 +25,7 @@ bool is_open(const Flag& flag) {
 }
 
 std::vector<Flag> explain_flags(ExplainOptions& options) {
-  options.plan.planning.profile =
-      control::Missing::kModel;  // what does not exist cannot be measured
+  options.plan.planning.profile = control::Missing::kModel;  // a changed machine cannot be measured
   std::vector<Flag> flags = {
       {"plan", &options.plan.file, "plan file"},
       {"--what-if", &options.what_if,
@@ -40,7 +39,7 @@ std::vector<Flag> explain_flags(ExplainOptions& options) {
   return flags;
 }
 
-/// The same training: what the plan says of it, else what flags say.
+/// Returns the training of the plan; flags give what the plan leaves open.
 Result<control::Asked> ask_again(const ExplainOptions& options, const control::ChosenPlan& chosen,
                                  const Context& context) {
   const plan::Plan& plan = chosen.planned.plan;
@@ -93,8 +92,8 @@ Result<int> explain_plan(const ExplainOptions& options, const Context& context) 
 }  // namespace
 
 Verb explain_verb() {
-  return make_verb("explain", "what binds a plan, and what would change if", explain_flags,
-                   explain_plan);
+  return make_verb("explain", "show the bottleneck of a plan and what would remove it",
+                   explain_flags, explain_plan);
 }
 
 }  // namespace motley::cli

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A plan for GPUs that nobody has here.
+/// A plan for GPUs that are not on this machine.
 class ExplainVerbTest : public VerbTest {
  protected:
   ExplainVerbTest() {
@@ -20,7 +20,7 @@ class ExplainVerbTest : public VerbTest {
     write_cluster(priced(2, 8));
     plan({"--global-batch", "4096", "--planner", "split", "-o", plan_file_});
   }
-  /// So many first GPUs, on a machine of that price an hour, beside another one.
+  /// A machine with `count` GPUs at `price` an hour, beside another machine.
   static std::string priced(int count, int price) { return first(count, price) + kSecond; }
   static std::string first(int count, int price) {
     return fmt::format(
@@ -61,11 +61,10 @@ TEST_F(ExplainVerbTest, AnAnswerIsThePlanOfTheEditedFile) {
   const Json again = plan({"--global-batch", "4096", "--samples", "8192"});
   EXPECT_EQ(found.at("step_s"), again.at("predicted_step_s"));
   EXPECT_EQ(found.at("plan").at("batch_split"), again.at("batch_split"));
-  // Three of 4 an hour and one of 1.
+  // Three GPUs at 4 an hour and one at 1.
   EXPECT_EQ(found.at("price_per_hour"), 13);
   EXPECT_EQ(again.at("price_per_hour"), 13);
-  EXPECT_EQ(found.at("modelled"), Json::array());  // of kinds that are not here nothing is measured
-  // Two steps of 4096 make 8192 samples.
+  EXPECT_EQ(found.at("modelled"), Json::array());  // kinds that are not here are not measured
   EXPECT_EQ(found.at("cost_per_epoch"), again.at("cost_per_epoch"));
   EXPECT_NEAR(found.at("cost_per_epoch"), 2 * 13 / 3600.0 * found.at("step_s").get<double>(),
               1e-12);

@@ -14,8 +14,8 @@ struct ExportFlags {
 
 std::vector<Flag> export_flags(ExportFlags& flags) {
   return {{"plan", &flags.plan, "plan file"},
-          {"-m,--model", &flags.model, "the model that it is for"},
-          {"-C,--cluster", &flags.cluster, "the cluster that it is for"},
+          {"-m,--model", &flags.model, "model of the plan"},
+          {"-C,--cluster", &flags.cluster, "cluster of the plan"},
           {"--to", &flags.tool, "megatron, torchtitan, deepspeed or torchrun"},
           {"-o,--output", &flags.output, "file to write (default: stdout)"}};
 }
@@ -43,7 +43,7 @@ Result<int> call(const ExportFlags& flags, const Context& context) {
 
 Verb export_plan_verb() {
   return make_verb("export-plan",
-                   "a plan as settings of Megatron, torchtitan, DeepSpeed or torchrun",
+                   "write a plan as settings of Megatron, torchtitan, DeepSpeed or torchrun",
                    export_flags, call);
 }
 

@@ -18,7 +18,8 @@ namespace {
 
 struct JoinOptions {
   std::string address, device;
-  std::string name, host, memory, bandwidth, latency;  ///< of one that the cluster file has not
+  /// Of a device that is not in the cluster file.
+  std::string name, host, memory, bandwidth, latency;
   std::int64_t threads = 0;
   std::optional<double> speed;
   double timeout = 300;
@@ -28,28 +29,32 @@ struct JoinOptions {
 std::vector<Flag> join_flags(JoinOptions& options) {
   constexpr const char* kNew =
       "A device that the cluster file has not (--device cpu, --device cuda)";
-  return {{"address", &options.address,
-           "WORD@HOST:PORT, as the run prints it, or a run directory of this machine"},
-          {"--device", &options.device,
-           "of the run's cluster file; without it the first one that is not there; cpu, cuda: one "
-           "that the file has not"},
-          {"--timeout", &options.timeout, "seconds to wait until it takes part", kShown},
-          {"--host", &options.host,
-           "where it is, as the run's lead reaches it by ssh; this machine's name",
-           Flag::Default::kHidden, kNew},
-          {"--name", &options.name, "of its node: the device is NAME:0; the host's name",
-           Flag::Default::kHidden, kNew},
-          {"--threads", &options.threads,
-           "of its process; the cores that are here, with --speed or --host 1",
-           Flag::Default::kHidden, kNew},
-          {"--speed", &options.speed, "emulated: share of a core's time, up to 1",
-           Flag::Default::kHidden, kNew},
-          {"--memory", &options.memory, "limit (2GiB); what is here, with --host none",
-           Flag::Default::kHidden, kNew},
-          {"--bandwidth", &options.bandwidth,
-           "of its link to each of the others (1Gbps), with --latency; as the cluster file says",
-           Flag::Default::kHidden, kNew},
-          {"--latency", &options.latency, "of that link (100us)", Flag::Default::kHidden, kNew}};
+  return {
+      {"address", &options.address,
+       "WORD@HOST:PORT, as the run prints it, or a run directory of this machine"},
+      {"--device", &options.device,
+       "device of the run's cluster file (default: the first absent one); or cpu or cuda, for a "
+       "device that is not in the file"},
+      {"--timeout", &options.timeout, "seconds to wait until it takes part", kShown},
+      {"--host", &options.host,
+       "address by which the run's coordinator reaches it by ssh (default: this machine's name)",
+       Flag::Default::kHidden, kNew},
+      {"--name", &options.name,
+       "name of its node: the device becomes NAME:0 (default: the host's name)",
+       Flag::Default::kHidden, kNew},
+      {"--threads", &options.threads,
+       "threads of its process (default: this machine's cores; 1 with --speed or --host)",
+       Flag::Default::kHidden, kNew},
+      {"--speed", &options.speed, "emulated: share of a core's time, up to 1",
+       Flag::Default::kHidden, kNew},
+      {"--memory", &options.memory, "memory limit, such as 2GiB (default: this machine's memory)",
+       Flag::Default::kHidden, kNew},
+      {"--bandwidth", &options.bandwidth,
+       "bandwidth of its link to each other node, such as 1Gbps; needs --latency (default: as the "
+       "cluster file says)",
+       Flag::Default::kHidden, kNew},
+      {"--latency", &options.latency, "latency of that link, such as 100us", Flag::Default::kHidden,
+       kNew}};
 }
 
 Result<run::ControlSocketAddress> find_control_socket(const std::string& address) {
@@ -72,7 +77,7 @@ Result<run::ControlSocketAddress> find_control_socket(const std::string& address
   return control_socket;
 }
 
-/// The name of a node from that of a host: up to its first dot, unless it is an address.
+/// Returns a node's name from its host's: up to the first dot, unless it is an address.
 std::string node_name(const std::string& host) {
   std::string name = host.substr(host.rfind('@') + 1);
   if (name.find_first_not_of("0123456789.:") != std::string::npos)
@@ -92,7 +97,7 @@ Result<void> add_link(const JoinOptions& options, cluster::Cluster& joiner) {
   return {};
 }
 
-/// What this machine has, where it is the one, and what flags say.
+/// Describes the device from the flags and, if it is on this machine, from a probe.
 Result<cluster::Cluster> describe_joiner(const JoinOptions& options) {
   cluster::Cluster joiner;
   joiner.name = "newcomer";
@@ -128,7 +133,6 @@ Result<cluster::Cluster> describe_joiner(const JoinOptions& options) {
   return joiner;
 }
 
-/// The question, and the device that it is about.
 struct Wanted {
   Json question;
   std::string device;
@@ -179,7 +183,7 @@ Result<int> join_run(const JoinOptions& options, const Context& context) {
 }  // namespace
 
 Verb join_verb() {
-  return make_verb("join", "bring a device into a running elastic job", join_flags, join_run);
+  return make_verb("join", "add a device to a running elastic job", join_flags, join_run);
 }
 
 }  // namespace motley::cli

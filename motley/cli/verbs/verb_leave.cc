@@ -33,7 +33,7 @@ Result<int> leave_run(const LeaveOptions& options, const Context& context) {
 }  // namespace
 
 Verb leave_verb() {
-  return make_verb("leave", "take a device out of a running elastic job", leave_flags, leave_run);
+  return make_verb("leave", "remove a device from a running elastic job", leave_flags, leave_run);
 }
 
 }  // namespace motley::cli

@@ -14,7 +14,7 @@ struct ManOptions {};
 
 std::vector<Flag> man_flags(ManOptions&) { return {}; }
 
-/// Text of a page: a hyphen that may be copied, and no request at the beginning of a line.
+/// Escapes text: hyphens stay copyable, and no line begins a request.
 std::string plain(std::string_view text) {
   std::string safe = text.starts_with('.') || text.starts_with('\'') ? "\\&" : "";
   for (const char c : text)
@@ -31,7 +31,7 @@ std::string flag_entry(const Flag& flag) {
   return fmt::format(".TP\n{}\n{}\n", names, plain(flag.help));
 }
 
-/// Headings in the order of their first flags; those without one come first.
+/// Prints flags by heading, in the order of first flags; those without a heading come first.
 std::string flag_entries(const std::vector<Flag>& flags) {
   std::vector<std::string> headings = {""};
   for (const Flag& flag : flags)
@@ -72,7 +72,7 @@ Result<int> print_man(const ManOptions&, const Context& context) {
 }  // namespace
 
 Verb man_verb() {
-  return make_verb("man", "the manual page: motley man | man -l -", man_flags, print_man);
+  return make_verb("man", "print the manual page: motley man | man -l -", man_flags, print_man);
 }
 
 }  // namespace motley::cli

@@ -18,16 +18,16 @@ struct ManifestFlags {
 std::vector<Flag> manifest_flags(ManifestFlags& flags) {
   return {{"scheduler", &flags.scheduler, "slurm, kubernetes or skypilot"},
           {"words", &flags.options.words,
-           "what the job is to do, behind --: -- run -m cnn.motley --data digits.npz ..."},
+           "the command of the job, after --: -- run -m cnn.motley --data digits.npz ..."},
           {"-C,--cluster", &flags.cluster, "cluster file"},
           {"-o,--output", &flags.output, "job file to write (default: stdout)"},
-          {"--time", &flags.options.time, "slurm: most that the job may take, such as 02:00:00"},
-          {"--image", &flags.options.image, "kubernetes: a container that has Motley"},
+          {"--time", &flags.options.time, "slurm: time limit of the job, such as 02:00:00"},
+          {"--image", &flags.options.image, "kubernetes: container image that has Motley"},
           {"--claim", &flags.options.claim,
-           "kubernetes: the volume claim with the job's files; mounted at /job"}};
+           "kubernetes: volume claim with the job's files; mounted at /job"}};
 }
 
-/// Verbs that may be started as several processes (Verb::is_led).
+/// Checks the verb: only some may be started as several processes (Verb::is_led).
 Result<void> check_words(const std::vector<std::string>& words) {
   const std::set<std::string> known = {"probe", "profile", "plan", "run", "verify"};
   if (known.contains(words.front())) return {};
@@ -64,7 +64,7 @@ Result<int> write_manifest(const ManifestFlags& flags, const Context& context) {
 }  // namespace
 
 Verb manifest_verb() {
-  return make_verb("manifest", "a scheduler's job file for a cluster file", manifest_flags,
+  return make_verb("manifest", "write a scheduler's job file for a cluster file", manifest_flags,
                    write_manifest);
 }
 

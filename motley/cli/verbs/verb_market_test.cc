@@ -16,7 +16,7 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-// Machines whose step is known, of which at most two servers do the sum.
+// Machines with known step times; at most two servers aggregate gradients.
 constexpr const char* kServers = R"(schema = "motley.market/1"
 name = "servers"
 [server]
@@ -45,7 +45,6 @@ step = "100ms"
 most = 2
 )";
 
-// Machines for which a model is planned.
 constexpr const char* kGpus = R"(schema = "motley.market/1"
 name = "gpus"
 [[offer]]
@@ -61,7 +60,6 @@ price_per_hour = 2.48
 most = 1
 )";
 
-/// `plan --market`: what to rent for a deadline or a budget.
 class MarketVerbTest : public VerbTest {
  protected:
   Words asking(const std::string& text, Words more) const {
@@ -87,7 +85,7 @@ TEST_F(MarketVerbTest, TheCheapestThatIsSeldomLateIsChosen) {
   EXPECT_LT(chosen.at("time_s"), 5 * 3600);
   double cost = 0, fastest = mixes.at(0).at("time_s");
   for (const Json& mix : mixes) {
-    // By cost; nothing cheaper is late seldom enough.
+    // Sorted by cost; anything cheaper is late too often.
     EXPECT_GE(mix.at("cost"), cost);
     cost = mix.at("cost");
     fastest = std::min(fastest, mix.at("time_s").get<double>());
@@ -115,7 +113,7 @@ TEST_F(MarketVerbTest, WhereNothingFitsIsExit3AndAnAnswer) {
 TEST_F(MarketVerbTest, AModelIsPlannedForEachSetOfMachines) {
   const Json found = answer(asking(
       kGpus, {"-m", model_, "--steps", "1000000", "--global-batch", "64", "--deadline", "12h"}));
-  // One to three machines of a kind, and 3 x 2 - 1 mixes of what is spot.
+  // One to three machines of a kind; 3 x 2 - 1 mixes of spot and on-demand ones.
   EXPECT_EQ(found.at("clusters"), 3);
   EXPECT_EQ(found.at("mixes"), 5);
   EXPECT_GT(found.at("chosen").at("step_s"), 0);

@@ -19,8 +19,8 @@ struct PlanOptions {
   PlanningOptions planning;
   HapFlags hap;
   MarketOptions market;
-  std::int64_t samples = 0;  ///< of an epoch
-  std::string output;        ///< plan.json
+  std::int64_t samples = 0;
+  std::string output;
 };
 
 std::vector<Flag> plan_flags(PlanOptions& options) {
@@ -37,7 +37,6 @@ std::vector<Flag> plan_flags(PlanOptions& options) {
   return flags;
 }
 
-/// Keys of what it costs; the same for people.
 std::string add_costs(const control::Inputs& inputs, const plan::PlanOutcome& outcome,
                       std::int64_t samples, Json& object) {
   const auto per_hour = cluster::price_per_hour(inputs.cluster, inputs.devices);
@@ -49,7 +48,7 @@ std::string add_costs(const control::Inputs& inputs, const plan::PlanOutcome& ou
   return text.empty() ? "" : "\n  cost: " + text + "\n";
 }
 
-/// Of machines that are not there yet, layers and other tools' plans there are no mirrors.
+/// Refuses --survive for market machines, layers and other tools' plans, which have no mirrors.
 Result<void> refuse_survive(const PlanOptions& options) {
   const bool has_mirrors = !options.market.is_given() && !options.planning.layers.is_given() &&
                            !asks_for_hap(options.planning, options.hap);
@@ -82,7 +81,7 @@ Result<int> plan_model(const PlanOptions& options, const Context& context) {
   if (!options.output.empty())
     MOTLEY_RETURN_IF_ERROR(
         write_file_atomic(options.output, plan::print_plan(*outcome.plan, inputs.cluster)));
-  std::optional<control::Predicted> predicted;  // nobody ran what another tool timed
+  std::optional<control::Predicted> predicted;  // another tool's times were never run here
   if (!inputs.layers) {
     MOTLEY_ASSIGN(predicted, control::if_known(
                                  control::foresee(inputs, *outcome.plan, answer.priced), printer));
@@ -104,8 +103,8 @@ Result<int> plan_model(const PlanOptions& options, const Context& context) {
 }  // namespace
 
 Verb plan_verb() {
-  return led(
-      make_verb("plan", "split the batch; say time and memory beforehand", plan_flags, plan_model));
+  return led(make_verb("plan", "find the fastest plan; predict its time and memory", plan_flags,
+                       plan_model));
 }
 
 }  // namespace motley::cli

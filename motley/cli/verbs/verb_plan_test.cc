@@ -22,7 +22,7 @@ using ::testing::MatchesRegex;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-// Three machines in one; `keys` stand behind the first one's speed.
+// Three machines emulated on one; `keys` replace the first one's speed.
 std::string emulated_text(const std::string& keys = "speed = 0.8") {
   std::string text = "schema = \"motley.cluster/1\"\nname = \"three\"\n";
   for (const auto& [node, of_device] :
@@ -32,7 +32,6 @@ std::string emulated_text(const std::string& keys = "speed = 0.8") {
   return text;
 }
 
-/// Two GPUs of planning kinds behind a link.
 std::string rented_text(const std::string& bandwidth = "10Gbps") {
   return "schema = \"motley.cluster/1\"\nname = \"rented\"\n"
          "[[node]]\nname = \"a\"\n  [[node.device]]\n  kind = \"rtx4090\"\n"
@@ -47,7 +46,6 @@ std::int64_t sum(const Json& object) {
   return total;
 }
 
-/// Parts sum to wholes, intervals hold what they are about.
 void expect_prediction(const Json& answer) {
   const double step = answer.at("predicted_step_s");
   EXPECT_LT(answer.at("predicted_step_interval_s").at(0), step);
@@ -57,7 +55,8 @@ void expect_prediction(const Json& answer) {
   for (const auto& [device, parts] : answer.at("breakdown").items()) {
     double seconds = 0;
     for (const auto& [name, part] : parts.items()) seconds += part.get<double>();
-    EXPECT_LE(seconds, step * (1 + 1e-6)) << device;  // what devices vary by is on top
+    // The interval's value adds the devices' variation.
+    EXPECT_LE(seconds, step * (1 + 1e-6)) << device;
     EXPECT_GT(parts.at("compute_s"), 0) << device;
     const Json& memory = answer.at("memory").at(device);
     double bytes = 0;
@@ -72,7 +71,7 @@ void expect_prediction(const Json& answer) {
   }
 }
 
-/// The golden MLP, whose instructions take 10 us and 0.1 us for each byte that they write.
+/// The golden MLP; an instruction takes 10 us and 0.1 us per byte that it writes.
 class PlanVerbTest : public VerbTest {
  protected:
   PlanVerbTest() {
@@ -95,8 +94,7 @@ TEST_F(PlanVerbTest, SplitsTheBatchBySpeed) {
   EXPECT_THAT(found.at("outcome"), ::testing::AnyOf("optimal", "feasible"));
   const Json& split = found.at("batch_split");
   EXPECT_EQ(sum(split), 560);
-  // By 0.8 : 0.4 : 0.2 they are 320, 160 and 80; what a step takes whatever its samples are, gives
-  // the quicker ones more.
+  // 0.8 : 0.4 : 0.2 gives 320, 160 and 80; a step's constant part gives faster devices more.
   EXPECT_THAT(split.at("a:0").get<int>(), AllOf(::testing::Ge(320), ::testing::Le(352)));
   EXPECT_THAT(split.at("b:0").get<int>(), AllOf(::testing::Ge(144), ::testing::Le(160)));
   EXPECT_THAT(split.at("c:0").get<int>(), AllOf(::testing::Ge(56), ::testing::Le(80)));
@@ -111,7 +109,6 @@ TEST_F(PlanVerbTest, SplitsTheBatchBySpeed) {
 TEST_F(PlanVerbTest, TakesASplitAndLeavesDevicesOut) {
   EXPECT_EQ(plan(60, {"--batch-split", "30,20,10"}).at("batch_split"),
             (Json{{"a:0", 30}, {"b:0", 20}, {"c:0", 10}}));
-  // Of so many samples b has a share otherwise.
   const Json without = plan(560, {"--exclude", "b:0"}).at("batch_split");
   EXPECT_FALSE(without.contains("b:0"));
   EXPECT_EQ(sum(without), 560);
@@ -150,8 +147,7 @@ TEST_F(PlanVerbTest, LeavesDevicesIdleForWhichThereIsNoSample) {
 TEST_F(PlanVerbTest, TooLittleMemoryIsExit3WithItsArithmetic) {
   const Words alone = {"--planner", "split", "--exclude", "b:0", "--exclude", "c:0"};
   write_cluster(emulated_text("speed = 0.8\n  memory = \"2KiB\""));
-  // 2324 bytes of parameters, gradients and the bucket in which these are exchanged are 6.81 KiB; a
-  // sample and what is computed of it is the rest.
+  // 2324 bytes each of parameters, gradients and bucket are 6.81 KiB; the rest is for a sample.
   EXPECT_EQ(refused(60, alone),
             "3 no feasible plan: a:0 needs 6.88 KiB for 1 sample, has 2 KiB; a:0 holds 0 samples "
             "within its memory and the model's limit of 4096, the global batch is 60 "
@@ -179,7 +175,7 @@ TEST_F(PlanVerbTest, AFaultOfTheClusterFileIsExit2WithItsLine) {
 TEST_F(PlanVerbTest, ATruncatedModelIsExit2) {
   const std::string whole = read_file(model_).value();
   write("mlp.motley", std::string_view(whole).substr(0, whole.size() - 100));
-  // The header says where 2324 bytes of parameters lie.
+  // The header locates 2324 bytes of parameters.
   EXPECT_EQ(refused(60),
             "2 " + model_ +
                 ": tensor 'net.2.weight': 'data_offsets' [1684,2324] do not lie in the "
@@ -238,7 +234,7 @@ TEST_F(PlanVerbTest, AGraphWithoutWeightsIsPlannedAndNotRun) {
                 "--graph-only to train [cli.graph-only]");
 }
 
-// The distance of two inputs, for which there is no rule of sharding.
+// The distance of two inputs, which has no sharding rule.
 constexpr const char* kWithoutRules = R"(motley.graph/1
 name "distances"
 size batch 1 4096
@@ -282,8 +278,7 @@ TEST_F(PlanVerbTest, DevicesThatAreNotHereArePlannedByTheirDataSheets) {
   EXPECT_GT(plan(4096, halves).at("predicted_step_s"), quick);
 }
 
-/// One device of a kind that nobody measured, with just the memory that all samples are predicted
-/// to need there.
+/// One device of an unmeasured kind, with exactly the memory predicted for all samples.
 std::string full_text(std::int64_t bytes) {
   return fmt::format(
       "schema = \"motley.cluster/1\"\nname = \"full\"\n[[node]]\nname = \"a\"\n"
@@ -298,7 +293,6 @@ TEST_F(PlanVerbTest, TheUpperEndOfWhatNobodyMeasuredFits) {
   EXPECT_EQ(roomy.at("may_not_fit"), false);
   const auto needed = roomy.at("peak_bytes").at("a:0").get<std::int64_t>();
   write_cluster(full_text(needed));
-  // In micro-batches it needs less.
   const Json found = plan(kBatch);
   expect_prediction(found);
   EXPECT_EQ(found.at("may_not_fit"), false);
@@ -308,7 +302,7 @@ TEST_F(PlanVerbTest, TheUpperEndOfWhatNobodyMeasuredFits) {
 
 TEST_F(PlanVerbTest, APlanThatMayNotFitSaysSo) {
   constexpr int kBatch = 4096;
-  const Words flags = {"--planner", "split"};  // knows no micro-batches
+  const Words flags = {"--planner", "split"};
   write_cluster(full_text(std::int64_t{1} << 34));
   const auto needed = plan(kBatch, flags).at("peak_bytes").at("a:0").get<std::int64_t>();
   write_cluster(full_text(needed));
@@ -335,14 +329,14 @@ TEST_F(PlanVerbTest, TheMemoryOfADeviceIsOneFigure) {
     EXPECT_THAT(out_, HasSubstr(fmt::format("{} of {} (", peak, memory)));
     EXPECT_THAT(out_, ContainsRegex(fmt::format("{} .* {} \\(", device, peak)));
   }
-  // Where neither the file nor anybody else says what is free, with what drivers and desktops take.
+  // Without a stated amount of free memory, drivers and desktops are deducted.
   EXPECT_THAT(out_, HasSubstr("(2%), planned up to 20.9 GiB"));
   const Json simulated = answer(asking("simulate", 4096, flags));
   for (const char* key : {"peak_bytes", "peak_interval_bytes", "memory"})
     EXPECT_EQ(simulated.at(key), found.at(key)) << key;
 }
 
-/// What CPUs of a store took alone, under the name of another device.
+/// Renames the CPU in a store's single-device times.
 void rename_processor(const std::string& path, const std::string& model, const std::string& name) {
   auto store = cost::ProfileStore::open(path).value();
   const std::string subject = search::profile_subject(graph::read_model(model)->hash,
@@ -386,7 +380,7 @@ TEST_F(PlanVerbTest, AProfileIsCarriedToDevicesThatAreNotHere) {
 }
 
 TEST_F(PlanVerbTest, AModelThatWasNeverProfiledIsModelledByOthers) {
-  // Behind "cpu" the processor of this machine is named.
+  // "cpu" is followed by this machine's processor.
   EXPECT_THAT(refused(60, {"--profile", "model"}),
               MatchesRegex("2 cpu .* with threads = 1 and PyTorch 2\\.15: 0 measured operators, "
                            "wanted 10 or more to say what others take; run `motley profile` with "
@@ -408,7 +402,7 @@ TEST_F(PlanVerbTest, WhatSlowsComputeBesideExchangesMakesAStepLonger) {
   const auto step = [&](double beside) {
     workers_.beside = beside;
     const std::string store = directory_.file(fmt::format("{}.db", beside));
-    // Small buckets: the first exchanges lie beside the rest of the backward pass.
+    // With small buckets the first exchanges overlap with the backward pass.
     const Words flags = {"--batch-split", "300,300", "--bucket", "256", "--profiles", store};
     EXPECT_EQ(call(asking("profile", 600, flags)), kDone) << err_;
     const auto kept = cost::ProfileStore::open(store)->interference().value();
@@ -434,7 +428,7 @@ TEST_F(PlanVerbTest, ConditionsGiveDistributions) {
   };
   const double exact =
       answer(asking("simulate", 4096, {"--batch-split", "2048,2048"})).at("step_s");
-  // Without jitter every run is the same; the slower device only computes twice as long.
+  // Without jitter all runs are equal; the slowed device only computes twice as long.
   const Json slow = under(R"("slow_downs": [{"device": "b:0", "factor": 2}])");
   EXPECT_EQ(slow.at("p10"), slow.at("p90"));
   EXPECT_GT(slow.at("p50"), exact);

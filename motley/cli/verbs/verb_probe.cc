@@ -24,8 +24,8 @@ struct ProbeOptions {
 
 std::vector<Flag> probe_flags(ProbeOptions& options) {
   return {{"-o,--output", &options.output, "cluster file to write (default: stdout)"},
-          {"--hosts", &options.hosts, "machines, as ssh knows them: a,b,c (default: this one)"},
-          {"--hostfile", &options.hostfile, "the same from a file, a line each"},
+          {"--hosts", &options.hosts, "hosts by their ssh names: a,b,c (default: this one)"},
+          {"--hostfile", &options.hostfile, "file with one host per line"},
           {"--allow-missing", &options.allow_missing, "leave out hosts that do not answer"}};
 }
 
@@ -51,7 +51,6 @@ Json link_to_json(const cluster::Cluster& cluster, const cluster::Link& link) {
           {"capacity_bytes_per_s", number_or_null(link.capacity)}};
 }
 
-/// A machine that was asked, as the node that it has become.
 Json host_to_json(const cluster::Node& node, const control::HostFacts& facts) {
   return {{"node", node.name},
           {"host", node.host},
@@ -64,7 +63,7 @@ Json host_to_json(const cluster::Node& node, const control::HostFacts& facts) {
           {"bandwidth_bytes_per_s", number_or_null(node.bandwidth)}};
 }
 
-/// "a,b" and "c" as a, b, c; of a file the first word of each line, without comments.
+/// Splits "a,b" and "c" into a, b, c. Takes the first word of a file's lines, without comments.
 Result<std::vector<std::string>> read_hosts(const ProbeOptions& options) {
   std::vector<std::string> names;
   const auto add = [&](std::string_view name) {
@@ -84,7 +83,6 @@ Result<std::vector<std::string>> read_hosts(const ProbeOptions& options) {
   return names;
 }
 
-/// What was found, and of which hosts: by node.
 struct Probed {
   cluster::Cluster cluster;
   std::vector<control::HostFacts> facts;
@@ -153,8 +151,8 @@ Result<int> probe(const ProbeOptions& options, const Context& context) {
 }  // namespace
 
 Verb probe_verb() {
-  return led(make_verb("probe", "describe this machine, or several, as a cluster file", probe_flags,
-                       probe));
+  return led(
+      make_verb("probe", "write a cluster file for this machine or several", probe_flags, probe));
 }
 
 }  // namespace motley::cli

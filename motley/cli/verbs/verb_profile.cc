@@ -15,16 +15,16 @@ namespace {
 
 struct ProfileOptions {
   PlanningOptions planning;
-  std::string from_run;  ///< run directory whose measured trace corrects the store; else measure
-  bool each = false;     ///< compares devices that the profile takes for equal
+  std::string from_run;  ///< run directory whose trace corrects the store; "": measure
+  bool each = false;     ///< compare devices that the profile considers identical
 };
 
 std::vector<Flag> profile_flags(ProfileOptions& options) {
   std::vector<Flag> flags = planning_flags(options.planning);
   flags.push_back({"--from-run", &options.from_run,
-                   "correct the profile by what this run directory's trace measured"});
+                   "correct the profile by the trace that this run directory measured"});
   flags.push_back({"--each", &options.each,
-                   "first time all devices of a kind against each other and name slower ones"});
+                   "time all devices of a kind against each other first and name the slower ones"});
   return flags;
 }
 
@@ -108,7 +108,7 @@ Result<int> profile_model(const ProfileOptions& options, const Context& context)
 }  // namespace
 
 Verb profile_verb() {
-  return led(make_verb("profile", "measure a model's operators and the exchanges", profile_flags,
+  return led(make_verb("profile", "measure a model's operators and collectives", profile_flags,
                        profile_model));
 }
 

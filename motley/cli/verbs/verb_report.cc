@@ -24,7 +24,7 @@ namespace {
 struct ReportOptions {
   std::string subject;  ///< run directory, or plan file
   std::string output;
-  PlanningOptions planning;  ///< of a plan
+  PlanningOptions planning;
 };
 
 std::vector<Flag> report_flags(ReportOptions& options) {
@@ -33,18 +33,16 @@ std::vector<Flag> report_flags(ReportOptions& options) {
   profile.group = kOfPlans;
   return {{"run-dir", &options.subject, "run directory, or plan file"},
           {"-o,--output", &options.output,
-           "page to write: one file of HTML that needs nothing else; X.svg: its picture of a step "
-           "alone"},
-          {"-m,--model", &options.planning.model, "model file that the plan is for",
-           Flag::Default::kHidden, kOfPlans},
-          {"-C,--cluster", &options.planning.cluster, "cluster file that the plan is for",
-           Flag::Default::kHidden, kOfPlans},
+           "page to write, one self-contained HTML file; X.svg: only its picture of a step"},
+          {"-m,--model", &options.planning.model, "model of the plan", Flag::Default::kHidden,
+           kOfPlans},
+          {"-C,--cluster", &options.planning.cluster, "cluster of the plan", Flag::Default::kHidden,
+           kOfPlans},
           {"--profiles", &options.planning.profiles, "profile store (default: in the cache folder)",
            Flag::Default::kHidden, kOfPlans},
           std::move(profile)};
 }
 
-/// Losses at about ten steps, as one line each.
 std::string loss_lines(const Json& losses) {
   std::string text;
   const std::size_t n = losses.size();
@@ -58,7 +56,6 @@ std::string loss_lines(const Json& losses) {
   return n == 0 ? "" : "\n  loss\n" + text;
 }
 
-/// The figures that the run itself named.
 report::RunFigures figures_of(const Json& summary, const trace::Trace& trace,
                               const std::string& step, const std::string& peak) {
   const auto found = summary.find(step);
@@ -81,7 +78,7 @@ std::string rank_lines(const report::ReportData& report_data) {
   return text;
 }
 
-/// Of a script's own loop: each device's samples of the last step, and where its time went.
+/// Prints, for a script's own loop, each device's samples in the last step and its times.
 std::string loop_lines(const control::FoundRun& run, const report::ReportData& report_data) {
   if (!run.is_script || report_data.timelines.empty()) return "";
   const trace::Trace& trace = report_data.timelines.back().trace;
@@ -100,7 +97,6 @@ std::string loop_lines(const control::FoundRun& run, const report::ReportData& r
   return text;
 }
 
-/// Writes the page or the picture, where one is asked for.
 Result<std::string> write_page(const ReportOptions& options, const report::ReportData& report_data,
                                Json& object) {
   if (options.output.empty()) return std::string();
@@ -154,7 +150,6 @@ std::string neighbour_lines(const report::ReportData& report_data) {
   return text.empty() ? "" : "\n  what plans beside it would take\n" + text;
 }
 
-/// The command that trains by the plan, but for the samples.
 std::string command_of_plan(const ReportOptions& options) {
   return control::print_command({"motley", "run", "--plan", options.subject, "-m",
                                  options.planning.model, "-C", options.planning.cluster, "--data",
@@ -187,8 +182,8 @@ Result<int> report_subject(const ReportOptions& options, const Context& context)
 }  // namespace
 
 Verb report_verb() {
-  return make_verb("report", "what a run did, or a plan will do: text, JSON or a page",
-                   report_flags, report_subject);
+  return make_verb("report", "report on a run or a plan: text, JSON or a page", report_flags,
+                   report_subject);
 }
 
 }  // namespace motley::cli

@@ -22,8 +22,8 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-/// A run of three steps on three emulated devices, whose workers left traces: a fifth slower than
-/// predicted, but for what is no product of matrices, which takes half of that.
+/// A run of three steps on three emulated devices with traces: a fifth slower than predicted,
+/// except that everything but matrix products takes half of that.
 class ReportVerbTest : public VerbTest {
  protected:
   ReportVerbTest() {
@@ -76,12 +76,11 @@ class ReportVerbTest : public VerbTest {
     EXPECT_EQ(call({"report", subject}), kDone) << err_;
     return out_;
   }
-  /// A copy of the run's directory.
   std::string copied(const std::string& name) const {
     fs::copy(run_dir_, directory_.file(name), fs::copy_options::recursive);
     return directory_.file(name);
   }
-  /// Each number of the page is that of the figures, and it fetches nothing.
+  /// Expects the page's numbers to equal the figures, and the page to fetch nothing.
   static void expect_page(const std::string& path, const Json& figures) {
     const std::string page = read_file(path).value();
     const std::regex cell("data-key=\"([^\"]*)\" data-value=\"([^\"]*)\"");
@@ -98,7 +97,7 @@ class ReportVerbTest : public VerbTest {
   const std::string page_ = directory_.file("page.html");
 };
 
-/// Rows of a text behind the line that begins so: a name, and numbers.
+/// Rows of a text, each a name and numbers, below the line that begins with `head`.
 std::vector<std::pair<std::string, std::vector<double>>> rows_below(const std::string& text,
                                                                     const std::string& head) {
   std::vector<std::pair<std::string, std::vector<double>>> rows;
@@ -169,10 +168,10 @@ TEST_F(ReportVerbTest, SharesAreThoseOfTheText) {
   }
   EXPECT_NEAR(predicted, 1, 1e-9);
   EXPECT_NEAR(measured, 1, 1e-9);
-  EXPECT_LT(operators[0].at("predicted"), operators[0].at("measured"));  // it was slower
+  EXPECT_LT(operators[0].at("predicted"), operators[0].at("measured"));
 }
 
-/// Names of the elements, whose ends are where they belong.
+/// Names of the elements; expects that all are closed properly.
 std::set<std::string> elements_of(const std::string& markup) {
   std::set<std::string> names;
   std::vector<std::string> open;
@@ -219,7 +218,7 @@ TEST_F(ReportVerbTest, APlanIsAPage) {
     EXPECT_GE(each.at("step_s"), slowest);
     slowest = each.at("step_s");
   }
-  // Of 60 samples a device gives another one a twentieth.
+  // A device passes on a twentieth of 60 samples.
   EXPECT_THAT(labels, ::testing::IsSupersetOf({"this plan", "equal split", "without a:2",
                                                "a:0 alone", "3 from a:0 to a:1"}));
   expect_page(page_, figures);
@@ -275,7 +274,7 @@ TEST_F(ReportVerbTest, NamesWithMarkupAreText) {
   EXPECT_THAT(page, HasSubstr("&lt;img src=x"));
   EXPECT_THAT(page, Not(HasSubstr("<u>")));
   EXPECT_THAT(page, Not(HasSubstr("<img")));
-  EXPECT_EQ(page.find("<script"), page.rfind("<script"));  // the page's own
+  EXPECT_EQ(page.find("<script"), page.rfind("<script"));
 }
 
 TEST_F(ReportVerbTest, ARunCorrectsTheProfile) {

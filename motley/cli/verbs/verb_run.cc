@@ -44,15 +44,17 @@ void put_under_headings(std::vector<Flag>& flags) {
 
 std::vector<Flag> checkpoint_flags(control::TrainChoices& training) {
   using PartsAt = control::TrainChoices::PartsAt;
-  return {
-      {"--resume",
-       one_of("cli.resume", "--resume", training.resume, {{"auto", true}, {"never", false}}),
-       "auto or never", kShown},
-      {"--checkpoint",
-       one_of("cli.flags", "--checkpoint", training.parts_at,
-              {{"lead", PartsAt::kLead}, {"hosts", PartsAt::kHosts}}),
-       "lead, or hosts: where ranks on other hosts leave their parts of the parameters", kShown},
-      {"--checkpoint-every", &training.checkpoint_every, "steps; 0: only at the end", kShown}};
+  return {{"--resume",
+           one_of("cli.resume", "--resume", training.resume, {{"auto", true}, {"never", false}}),
+           "auto or never", kShown},
+          {"--checkpoint",
+           one_of("cli.flags", "--checkpoint", training.parts_at,
+                  {{"lead", PartsAt::kLead}, {"hosts", PartsAt::kHosts}}),
+           "where ranks on other hosts write their parts: lead (to the coordinator) or hosts (each "
+           "keeps its own)",
+           kShown},
+          {"--checkpoint-every", &training.checkpoint_every,
+           "steps between checkpoints; 0: only at the end", kShown}};
 }
 
 std::vector<Flag> run_flags(RunOptions& options) {
@@ -61,13 +63,11 @@ std::vector<Flag> run_flags(RunOptions& options) {
   flags.insert(flags.end(), evaluation.begin(), evaluation.end());
   flags.insert(
       flags.end(),
-      {{"--plan", &options.plan.file, "plan file; without it, model and cluster are planned first"},
+      {{"--plan", &options.plan.file, "plan file (default: make a plan first)"},
        {"--adapt", &options.adapt,
-        "plan: the best plans are tried in turn, all by training steps, and the fastest measured "
-        "one goes on; split: the split of the batch is learned while training; batch: the batch, "
-        "its "
-        "split and the devices follow the gradients' noise; none: as planned; "
-        "auto: plan where the planner is auto and there are steps enough",
+        "plan: time the best plans on real steps and keep the fastest; split: learn the split of "
+        "the batch; batch: adapt batch, split and devices to the gradient noise; none: keep the "
+        "plan; auto: plan if the planner is auto and there are steps enough",
         kShown},
        {"--policy", &options.policy,
         "with --adapt split: motley, even, hetseq, adaptdl, lb-bsp or cannikin; with --adapt "
@@ -75,38 +75,32 @@ std::vector<Flag> run_flags(RunOptions& options) {
         "motley, adaptdl, cannikin, simigrad or jabas",
         kShown},
        {"--decisions", &options.decisions,
-        "decisions.jsonl of another run: change plans at the same steps as it did"},
+        "decisions.jsonl of another run: repeat its changes of plan at the same steps"},
        {"--elastic", &options.elastic,
-        "go on when devices are lost, leave (motley leave) or come (motley join): a step happens "
-        "on "
-        "all devices that are left, or is done again"},
+        "continue when devices are lost, leave (motley leave) or join (motley join); each step "
+        "completes on every device or is rolled back"},
        {"--notice", &options.training.notices,
-        "who says that this machine will be gone (docs/formats/notices.md): aws, gcp, azure, "
-        "slurm, kubernetes, file:PATH (repeat): a device that is named leaves an elastic run, else "
-        "the run stops with "
-        "a checkpoint"},
+        "source of notices that this machine will be reclaimed (docs/formats/notices.md): aws, "
+        "gcp, azure, slurm, kubernetes, file:PATH (repeatable); a named device leaves an elastic "
+        "run, any other run stops with a checkpoint"},
        {"--notice-hook", &options.training.notice_hook,
-        "command to start then, to ask for a replacement"},
-       {"--listen", &options.port, "with --elastic: port at which devices may join; 0: any",
-        kShown},
+        "command to start on a notice, to ask for a replacement"},
+       {"--listen", &options.port,
+        "with --elastic: port at which devices may join; 0: any free port", kShown},
        survive_flag(options.plan.planning,
                     "with --elastic: so many devices may be lost at once without going back to a "
                     "checkpoint: others keep mirrors of what a device alone has"),
-       {"--absent", &options.absent, "with --elastic: a device that is not there yet (repeat)"},
-       {"--succeed", &options.take_over,
-        "what agents call when the host that led an elastic run is lost; not for people"},
+       {"--absent", &options.absent, "with --elastic: device that is not there yet (repeatable)"},
+       {"--succeed", &options.take_over, "for agents: take over the run of a lost coordinator"},
        {"--conditions", &options.conditions,
-        "file (docs/formats/conditions.md): emulated devices that become slow for a while, and, "
-        "with --elastic, go away and come back"}});
+        "file (docs/formats/conditions.md) of slow-downs of emulated devices and, with --elastic, "
+        "of absences"}});
   for (Flag& flag : checkpoint_flags(options.training)) flags.push_back(std::move(flag));
-  flags.insert(
-      flags.end(),
-      {{"--prepare", &options.prepare,
-        "write the run directory and start nothing; without --data and --steps for a script that "
-        "has "
-        "its own (motley.Run)"},
-       {"--eval-samples", &options.evaluation.samples,
-        "with --prepare: how many samples the script evaluates on"}});
+  flags.insert(flags.end(), {{"--prepare", &options.prepare,
+                              "write the run directory and start nothing; scripts with a loop of "
+                              "their own (motley.Run) need no --data and --steps"},
+                             {"--eval-samples", &options.evaluation.samples,
+                              "with --prepare: number of samples that the script evaluates on"}});
   put_under_headings(flags);
   const std::vector<Flag> batch = batch_flags(options.batch);
   flags.insert(flags.end(), batch.begin(), batch.end());
@@ -115,7 +109,6 @@ std::vector<Flag> run_flags(RunOptions& options) {
   return flags;
 }
 
-/// Where the trained model is.
 std::string model_text(const control::Measured& measured, const std::string& run_dir) {
   const auto held = run::held_files(measured.checkpoint);
   if (!held || held->empty()) return fmt::format("model      {}/model.safetensors\n", run_dir);
@@ -123,7 +116,6 @@ std::string model_text(const control::Measured& measured, const std::string& run
                      run_dir);
 }
 
-/// Why a training has ended before its last step, and which model was best.
 std::string evaluation_text(const control::Measured& measured,
                             const control::PreparedRun& prepared) {
   const auto best = measured.evaluations.find(measured.best_step);
@@ -167,11 +159,11 @@ std::string summary_text(const control::Measured& measured, const control::Prepa
   return text + evaluation_text(measured, prepared);
 }
 
-/// What was predicted of the plan that the run ended by, and of those that it tried.
+/// Stores the predictions of the last plan and of the tried ones with their measurements.
 Result<void> keep_error(const control::PreparedRun& prepared, const control::Predicted& predicted,
                         control::Measured measured, const std::string& profiles) {
   MOTLEY_ASSIGN(cost::ProfileStore store, control::open_store(profiles));
-  std::vector<std::int64_t> peaks;  // by the plan's ranks
+  std::vector<std::int64_t> peaks;
   for (const control::RankSummary& rank : control::rank_summaries(prepared, measured))
     if (rank.peak_bytes) peaks.push_back(*rank.peak_bytes);
   measured.peak_bytes = std::move(peaks);
@@ -201,8 +193,8 @@ Result<std::shared_ptr<control::Adaptation>> adapt_batch(const RunOptions& optio
   return control::adapt_batch(chosen, batch);
 }
 
-/// What the run may become while it runs; null: it stays as it was planned. `first_batch`: that a
-/// training which goes on here began with, where its batch changes; 0: it begins, or has one batch.
+/// Returns how the run may change; null: it stays as planned. `first_batch`: initial batch of a
+/// continued training whose batch changes; 0: the training is new, or its batch is constant.
 Result<std::shared_ptr<control::Adaptation>> find_adaptation(
     const RunOptions& options, const control::TrainChoices& choices,
     const control::ChosenPlan& chosen, const std::optional<control::Predicted>& predicted,
@@ -231,7 +223,7 @@ Result<std::shared_ptr<control::Adaptation>> find_adaptation(
                        "--adapt " + options.adapt +
                            ": a launcher started ranks on other hosts, where a running plan cannot "
                            "be changed; leave it out, or start the run without a launcher");
-  // Where the plan is somebody's own, trying takes longer than it gains, or nobody has seen it.
+  // By default the user's own plan stays, and none is tried where trials cost too much or are new.
   if (!is_asked && (!is_here || data::is_loaded(choices.data) || !chosen.outcome ||
                     !are_processors(chosen.inputs)))
     return none;
@@ -260,7 +252,6 @@ control::Replan make_replan(const control::ChosenPlan& chosen, control::PlanChoi
                                control::make_replanner(chosen, std::move(choices)));
 }
 
-/// Makes what a run may become one that goes on without devices, too.
 Result<void> make_elastic(const RunOptions& options, const control::TrainChoices& train,
                           control::ChosenPlan& chosen,
                           const std::optional<control::Predicted>& predicted,
@@ -314,8 +305,7 @@ Result<void> make_elastic(const RunOptions& options, const control::TrainChoices
   return {};
 }
 
-/// Decisions begin with a plan of their own: nothing is searched. Where it is learned how the batch
-/// is split, plans that split it are.
+/// Takes the first plan from decisions. Adaptive splits need plans that split the batch.
 Result<void> take_first_plan(RunOptions& options) {
   std::string& planner = options.plan.planning.planner;
   const bool learns = options.adapt == "split" || options.adapt == "batch";
@@ -334,7 +324,7 @@ Result<void> take_first_plan(RunOptions& options) {
   return write_file_atomic(options.plan.file, decisions[0].plan);
 }
 
-/// The training of a coordinator that is gone: what this host has of it takes the place of files.
+/// Takes over a lost coordinator's training: this host's copy replaces the files.
 Result<std::optional<control::TakeoverInputs>> take_over(RunOptions& options,
                                                          const Context& context) {
   if (options.take_over.empty()) return std::nullopt;
@@ -355,7 +345,7 @@ Result<std::optional<control::TakeoverInputs>> take_over(RunOptions& options,
   options.decisions.clear();
   options.conditions.clear();
   options.absent.clear();
-  options.serve.reset();  // whoever watched did so on the coordinator's machine
+  options.serve.reset();  // viewers were on the coordinator's machine
   if (found.market.empty()) options.rent = {};
   options.rent.market.market = found.market;
   if (options.adapt != "split" && options.adapt != "batch") options.adapt = "none";
@@ -366,8 +356,7 @@ std::int64_t first_batch(const std::optional<control::TakeoverInputs>& continued
   return continued && continued->job.batches ? continued->job.batches->first : 0;
 }
 
-/// How the processes and plans of a coordinator that is gone are numbered, and what the next one
-/// needs.
+/// Continues a lost coordinator's numbering, and prepares the state for the next standby.
 Result<void> go_on(const std::optional<control::TakeoverInputs>& found,
                    const control::ChosenPlan& chosen, const RunOptions& options,
                    const Context& context, control::TrainChoices& choices,
@@ -392,7 +381,7 @@ Result<void> go_on(const std::optional<control::TakeoverInputs>& found,
   return {};
 }
 
-/// Who rents, of machines that the market has: said before anything is measured.
+/// Checks before measuring that the market has the machines to rent.
 Result<std::optional<control::RentChoices>> find_renting(const RunOptions& options) {
   MOTLEY_ASSIGN(auto renting, make_rent_choices(options.rent, options.elastic ? Lives::kElastic
                                                                               : Lives::kAsPlanned));
@@ -410,7 +399,7 @@ Result<std::optional<control::RentChoices>> find_renting(const RunOptions& optio
   return renting;
 }
 
-/// Checkpoints as the machines' hazard says, where nothing else is said.
+/// Chooses the checkpoint interval from the machines' hazard, unless one is given.
 Result<void> prepare_to_rent(const control::ChosenPlan& chosen,
                              const control::Adaptation& adaptation,
                              const std::optional<control::Predicted>& predicted,
@@ -434,14 +423,13 @@ Result<void> prepare_to_rent(const control::ChosenPlan& chosen,
   return {};
 }
 
-/// Devices that came to the run which is gone on with.
 Result<std::vector<std::string>> earlier_joiners(const RunOptions& options) {
   if (!options.elastic || !options.take_over.empty() || !options.training.resume)
     return std::vector<std::string>();
   return control::read_joiners(control::RunDirectory{options.training.run_dir}.joiners());
 }
 
-/// A plan, and what is known of devices that came to the run.
+/// Chooses a plan, and adds devices that joined an earlier call.
 Result<std::unique_ptr<control::ChosenPlan>> choose_with(const std::vector<std::string>& joiners,
                                                          const RunOptions& options,
                                                          const control::TrainChoices& choices,
@@ -463,7 +451,6 @@ Result<simulate::Conditions> read_conditions(const RunOptions& options) {
   return simulate::parse_conditions(text, options.conditions);
 }
 
-/// Trains, with a page that follows it where one is asked for.
 Result<control::Measured> train_and_show(const control::PreparedRun& prepared,
                                          const RunOptions& options, const Context& context) {
   std::unique_ptr<control::LivePage> page;
@@ -506,7 +493,7 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   }
   if (choices.renting)
     MOTLEY_RETURN_IF_ERROR(prepare_to_rent(*chosen, *adaptation, predicted, printer, choices));
-  // What was decided before, and is gone on with or repeated, may begin by another plan.
+  // Continued or repeated decisions may begin with another plan.
   const control::Planned* planned = &chosen->planned;
   if (adaptation) {
     const auto first = static_cast<std::size_t>(adaptation->first);
@@ -534,7 +521,7 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   return measured.stopped ? kStopped : kDone;
 }
 
-/// What was synthesised is found in the run directory.
+/// With --stop-after synth the result is in the run directory.
 Result<int> run_as_asked(const RunOptions& options, const Context& context) {
   if (context.stop_after != control::phase_name(control::Phase::kSynth))
     return run_plan(options, context);
@@ -547,6 +534,6 @@ Result<int> run_as_asked(const RunOptions& options, const Context& context) {
 
 }  // namespace
 
-Verb run_verb() { return led(make_verb("run", "train", run_flags, run_as_asked)); }
+Verb run_verb() { return led(make_verb("run", "train a model", run_flags, run_as_asked)); }
 
 }  // namespace motley::cli

@@ -23,10 +23,9 @@ using ::testing::MatchesRegex;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-/// `run` of the golden MLP on two CPUs, 5 of 8 samples on the first.
+/// `run` of the golden MLP on two CPUs, with 5 of 8 samples on the first.
 class RunVerbTest : public VerbTest {
  protected:
-  /// A training of three steps whose batch is split 5:3.
   Words words(const Words& more = {}) const { return without_plan({"--batch-split", "5,3"}, more); }
   Words without_plan(Words flags, const Words& more = {}) const {
     Words made = {"run", "-m", model_, "-C", cluster_, "--data", data_, "--run-dir", run_dir_};
@@ -40,7 +39,6 @@ class RunVerbTest : public VerbTest {
     return made;
   }
   std::string refused(const Words& more) { return refusal(words(more)); }
-  /// With a file of conditions.
   Words under(const std::string& conditions, Words more = {}) const {
     more.insert(more.end(),
                 {"--conditions", write("conditions.json", R"({"schema": "motley.conditions/1", )" +
@@ -58,7 +56,7 @@ class RunVerbTest : public VerbTest {
 
 TEST_F(RunVerbTest, SaysWhatCameOfItForPeople) {
   ASSERT_EQ(call(words({"--adapt", "none"})), kDone) << err_;
-  // Of the workers' events: steps of 0.5 s of which devices compute 0.25, peaks of 1000 (rank + 1).
+  // The workers' events: steps of 0.5 s with 0.25 s of compute, peaks of 1000 (rank + 1).
   EXPECT_THAT(out_, MatchesRegex("3 steps, loss 2.00000 -> 1.00000, 500 ms a step \\(plan [0-9.]+ "
                                  "[mu]s, \\+[0-9.]+%\\)\n"
                                  "  a:0            5 samples  busy  50%  peak 1000 B\n"
@@ -161,14 +159,14 @@ TEST_F(RunVerbTest, SaysWhatIsWrongWithABatchThatGrows) {
 
 TEST_F(RunVerbTest, ABatchThatGrowsWantsAPlanThatSplitsIt) {
   const Words batch = {"--adapt", "batch"};
-  // Not one that shards operators, as this one, which is drawn.
+  // Plans that shard operators, such as this random one, are refused.
   EXPECT_EQ(refusal(without_plan({"--planner", "random", "--seed", "8"}, batch)),
             "2 --adapt batch goes with plans that split the batch alone, this one is: operators "
             "split over samples 6:2 in 2 micro-batches; add --planner split [cli.adapt]");
   EXPECT_EQ(refusal(without_plan({"--planner", "split", "--micro-batches", "3"}, batch)),
             "2 --micro-batches: found 3 for a global batch of 8, wanted a number that divides it "
             "[search.micro-batches]");
-  // One device compares gradients of micro-batches, of which one sample makes one.
+  // One device compares gradients of micro-batches; one sample makes only one.
   EXPECT_EQ(
       refusal({"run", "-m", model_, "-C", cluster_, "--data", data_, "--run-dir", run_dir_,
                "--steps", "3", "--global-batch", "1", "--exclude", "a:1", "--adapt", "batch"}),
@@ -215,7 +213,6 @@ TEST_F(RunVerbTest, DecisionsThatAreNone) {
 }
 
 TEST_F(RunVerbTest, DecisionsOfAnotherRunAreRepeated) {
-  // Two plans, the second one from step 2 on.
   std::string lines;
   std::vector<std::string> plans;
   for (const char* split : {"5,3", "6,2"}) {
@@ -274,7 +271,7 @@ TEST_F(RunVerbTest, EndsEarlyWithTheBestModel) {
 }
 
 TEST_F(RunVerbTest, PartsThatOtherHostsKeepArePutTogetherByConsolidate) {
-  // A checkpoint of which another host has a file: what a run with --checkpoint hosts leaves.
+  // A checkpoint with a file on another host, as with --checkpoint hosts.
   const run::CheckpointStore store(run_dir_);
   ASSERT_TRUE(store.begin(3));
   const run::WrittenFiles written{.model = {{"model.safetensors", "00000000000000aa"}},
@@ -296,7 +293,7 @@ TEST_F(RunVerbTest, AnElasticRunSaysHowDevicesComeAndGo) {
   ASSERT_THAT(workers_.jobs, SizeIs(1));
   ASSERT_TRUE(workers_.jobs[0].changes);
   EXPECT_TRUE(workers_.jobs[0].changes->is_elastic);
-  // Who is not there yet has a process to be, and no sample to begin with.
+  // An absent device is reserved a process, but has no samples at first.
   EXPECT_THAT(workers_.jobs[0].devices, SizeIs(2));
   EXPECT_THAT(workers_.jobs[0].changes->absent, ElementsAre("a:1"));
   const std::string plan = read_file(run_dir_ + "/plan.json").value();
@@ -314,7 +311,7 @@ TEST_F(RunVerbTest, ARunGoesOnWithDevicesThatCameToIt) {
   ASSERT_THAT(workers_.jobs, SizeIs(1));
   ASSERT_THAT(workers_.jobs[0].devices, SizeIs(3));
   EXPECT_EQ(workers_.jobs[0].devices[2].name, "n:0");
-  // Not where it begins anew, or cannot go on without a device.
+  // A new run, or one that is not elastic, does not include it.
   for (const Words& more : {Words{"--elastic", "--resume", "never"}, Words{"--resume", "auto"}}) {
     ASSERT_EQ(call(without_plan(flags, more)), kDone) << err_;
     for (const run::WorkerDevice& device : workers_.jobs.back().devices)
@@ -331,7 +328,8 @@ TEST_F(RunVerbTest, OfARunThatWasSlowedNoErrorIsKept) {
     return cost::ProfileStore::open(environment_["MOTLEY_PROFILES"])->predictions().value().size();
   };
   EXPECT_EQ(kept(), 0U);
-  ASSERT_EQ(call(words({"--enforce", "outside"})), kDone) << err_;  // who knows what held it?
+  // The cause of the emulated speeds is unknown.
+  ASSERT_EQ(call(words({"--enforce", "outside"})), kDone) << err_;
   EXPECT_EQ(kept(), 0U);
   workers_.outcome.end = run::JobEnd::kStopped;
   ASSERT_EQ(call(words()), kStopped) << err_;
@@ -399,7 +397,7 @@ TEST_F(RunVerbTest, APageShowsTheRun) {
   EXPECT_THAT(err_, HasSubstr("the run is shown at http://127.0.0.1:"));
 }
 
-/// Machines of a market: one's own, a spot machine, and one on demand that is not there yet.
+/// Machines of a market: an owned one, a spot one, and an absent on-demand one.
 class RentVerbTest : public RunVerbTest {
  protected:
   RentVerbTest() { write_cluster(cluster_text()); }
@@ -467,7 +465,6 @@ TEST_F(RentVerbTest, SaysWhatIsWrong) {
   EXPECT_EQ(wrong(market(offers), {"--deadline", "1h"}),
             "2 node 'c': the market has no offer of cpu spot z-2; it has cpu on demand z-3, cpu "
             "spot z-1, cpu on demand z-1 [market.node]");
-  // All of it before anything is measured.
   EXPECT_THAT(workers_.timed, IsEmpty());
 }
 
@@ -497,7 +494,7 @@ TEST_F(RentVerbTest, ARunSaysWhatItPaid) {
 }
 
 TEST_F(RentVerbTest, CheckpointsAreAsFarApartAsTheMachinesHazardSays) {
-  // Where all may be lost at once, as none is one's own or on demand: 1e-4 losses a second of each.
+  // All may be lost at once, as none is owned or on demand: 1e-4 losses a second each.
   std::string text = cluster_text();
   text.erase(text.find("[[node]]\nname = \"d\""));
   text.erase(text.find("[[node]]\nname = \"a\""),
@@ -521,12 +518,12 @@ TEST_F(RentVerbTest, CheckpointsAreAsFarApartAsTheMachinesHazardSays) {
   EXPECT_THAT(err_, Not(HasSubstr("hazard")));
 }
 
-/// A coordinator on another host is gone, and this one's agent has what it left.
+/// The coordinator on another host is lost, and this host's agent has its state.
 class TakeoverVerbTest : public RunVerbTest {};
 
 TEST_F(TakeoverVerbTest, GoesOnWhereTheLeadWas) {
   ASSERT_EQ(call(words({"--elastic", "--adapt", "none"})), kDone) << err_;
-  // What agents keep of a job: its files, and the memory of the coordinator.
+  // An agent keeps a job's files and the coordinator's memory.
   const std::string scratch = directory_.file("agent/scratch");
   std::filesystem::create_directories(scratch + "/run");
   std::filesystem::copy(run_dir_ + "/job.json", scratch + "/run/job.json");
@@ -548,7 +545,7 @@ TEST_F(TakeoverVerbTest, GoesOnWhereTheLeadWas) {
       {"newcomers", Json::array()}};
   workers_.inherited = inherited;
   workers_.jobs.clear();
-  // The command of the coordinator that is gone, whose files are on its machine.
+  // The lost coordinator's command; its files are on its machine.
   ASSERT_EQ(call({"run", "-m", "gone.motley", "-C", "gone.toml", "--global-batch", "8", "--data",
                   "gone.npz", "--steps", "9", "--elastic", "--adapt", "none", "--trace-steps", "0",
                   "--succeed", "left.json"}),
@@ -560,7 +557,7 @@ TEST_F(TakeoverVerbTest, GoesOnWhereTheLeadWas) {
   EXPECT_EQ(job.model_path, model_);
   EXPECT_EQ(job.data.path, data_);
   EXPECT_EQ(job.steps, 3);
-  EXPECT_THAT(job.changes->absent, ElementsAre("a:1"));  // its process is gone
+  EXPECT_THAT(job.changes->absent, ElementsAre("a:1"));
 }
 
 TEST_F(TakeoverVerbTest, WhereNothingWasLeftItSaysSo) {

@@ -15,11 +15,11 @@ struct ServeOptions {
 
 std::vector<Flag> serve_flags(ServeOptions& options) {
   return {{"run-dir", &options.run_dir, "run directory"},
-          {"--port", &options.port, "of 127.0.0.1; 0: any that is free", kShown}};
+          {"--port", &options.port, "port on 127.0.0.1; 0: any free port", kShown}};
 }
 
 Result<int> serve_run(const ServeOptions& options, const Context& context) {
-  // Blocked before a thread starts, so that it comes to who waits for it below.
+  // Signals are blocked before any thread starts, so that sigwait below receives them.
   sigset_t ends;
   sigemptyset(&ends);
   sigaddset(&ends, SIGINT);
@@ -37,7 +37,7 @@ Result<int> serve_run(const ServeOptions& options, const Context& context) {
 }  // namespace
 
 Verb serve_verb() {
-  return make_verb("serve", "a run as a page that follows it", serve_flags, serve_run);
+  return make_verb("serve", "serve a page that follows a run", serve_flags, serve_run);
 }
 
 }  // namespace motley::cli

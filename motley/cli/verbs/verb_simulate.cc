@@ -14,30 +14,31 @@
 namespace motley::cli {
 namespace {
 
-constexpr int kPredictedSteps = 3;  // of a training that decides
+constexpr int kPredictedSteps = 3;  // for a training that adapts
 
 struct SimulateOptions {
   PlanOrFile plan;
-  std::string trace;  ///< Chrome trace to write
+  std::string trace;
   int steps = 3;
-  std::string conditions;  ///< file of what varies; "" = nothing does
-  int runs = 100;          ///< under these conditions
+  std::string conditions;
+  int runs = 100;
   RehearsalOptions rehearsal;
 };
 
 std::vector<Flag> simulate_flags(SimulateOptions& options) {
   std::vector<Flag> flags = planning_flags(options.plan.planning);
   for (Flag& flag : layer_flags(options.plan.planning)) flags.push_back(std::move(flag));
-  flags.insert(flags.end(), {{"--plan", &options.plan.file, "plan file"},
-                             survive_flag(options.plan.planning,
-                                          "as an elastic run of which so many devices may be lost "
-                                          "at once: with mirrors"),
-                             {"--steps", &options.steps, "steps to simulate", kShown},
-                             {"--conditions", &options.conditions,
-                              "file of jitter, slow-downs and absences: gives distributions, or "
-                              "with --adapt what a training meets"},
-                             {"--runs", &options.runs, "simulated under --conditions", kShown},
-                             {"--trace", &options.trace, "Chrome/Perfetto trace to write"}});
+  flags.insert(flags.end(),
+               {{"--plan", &options.plan.file, "plan file"},
+                survive_flag(options.plan.planning,
+                             "as an elastic run of which so many devices may be lost "
+                             "at once: with mirrors"),
+                {"--steps", &options.steps, "steps to simulate", kShown},
+                {"--conditions", &options.conditions,
+                 "file of jitter, slow-downs and absences: prints distributions, or, with --adapt, "
+                 "what the training meets"},
+                {"--runs", &options.runs, "number of simulations under --conditions", kShown},
+                {"--trace", &options.trace, "Chrome/Perfetto trace to write"}});
   for (Flag& flag : rehearsal_flags(options.rehearsal)) flags.push_back(std::move(flag));
   return flags;
 }
@@ -59,7 +60,6 @@ std::string table(const control::Predicted& predicted) {
   return text;
 }
 
-/// None: nothing varies.
 Result<simulate::Conditions> read_conditions(const std::string& path) {
   if (path.empty()) return simulate::Conditions();
   MOTLEY_ASSIGN(const std::string text, read_file(path));
@@ -148,9 +148,12 @@ Result<int> simulate_plan(const SimulateOptions& options, const Context& context
   add_prediction(predicted, object);
   std::string under;
   if (decides) {
+    MOTLEY_ASSIGN(control::PlanChoices plan_choices,
+                  make_plan_choices(options.plan.planning, context));
     MOTLEY_ASSIGN(const Rehearsals rehearsals,
                   rehearse_training(options.rehearsal, *chosen, predicted,
-                                    {.steps = options.steps, .conditions = conditions}, printer));
+                                    {.steps = options.steps, .conditions = conditions},
+                                    std::move(plan_choices), printer));
     under = "\n" + print_rehearsals(rehearsals);
     add_rehearsals(rehearsals, object);
   } else if (!options.conditions.empty()) {
@@ -166,7 +169,7 @@ Result<int> simulate_plan(const SimulateOptions& options, const Context& context
 }  // namespace
 
 Verb simulate_verb() {
-  return make_verb("simulate", "run a plan on a clock", simulate_flags, simulate_plan);
+  return make_verb("simulate", "simulate the steps of a plan", simulate_flags, simulate_plan);
 }
 
 }  // namespace motley::cli

@@ -48,7 +48,6 @@ latency = "50us"
                      of_b, of_c);
 }
 
-/// Decisions that do this.
 std::vector<Json> that_do(const Json& rehearsed, const std::string& what) {
   std::vector<Json> found;
   for (const Json& each : rehearsed.at("decisions"))
@@ -63,13 +62,12 @@ std::map<std::string, std::int64_t> shares_of(const Json& decision) {
   return shares;
 }
 
-/// `simulate --adapt` on three GPUs: trainings that decide.
 class SimulateVerbTest : public VerbTest {
  protected:
   struct Training {
     std::int64_t batch = 100000, steps = 120;
     std::string planner = "split";
-    std::string conditions;  ///< keys of the file; "": there is none
+    std::string conditions;
   };
 
   SimulateVerbTest() {
@@ -103,7 +101,6 @@ class SimulateVerbTest : public VerbTest {
   std::string refused(const Words& more, const std::string& conditions = "") {
     return refusal(asking({.conditions = conditions}, more));
   }
-  /// A decision a line.
   std::vector<Json> kept(const std::string& path) const {
     std::vector<Json> found;
     const std::string text = read_file(path).value();
@@ -111,7 +108,6 @@ class SimulateVerbTest : public VerbTest {
       if (!line.empty()) found.push_back(parse_json(line, path).value());
     return found;
   }
-  /// The plans that were gone on by from the decision on that says so.
   std::vector<std::string> plans_from(const std::string& words) const {
     std::vector<std::string> plans;
     for (const Json& line : kept(decisions_)) {
@@ -148,7 +144,7 @@ TEST_F(SimulateVerbTest, ADeviceThatSlowsIsGivenLess) {
   EXPECT_NEAR(decided.at("steps_per_s"), 120 / decided.at("total_s").get<double>(), 1e-9);
   const std::vector<Json> lines = kept(decisions_), splits = that_do(decided, "split");
   expect_kept(lines, decided.at("decisions"));
-  // A third as quick: less than 0.7 of what it had.
+  // A third as fast: less than 0.7 of its former samples.
   const Json begun = parse_json(lines[0].at("plan").get<std::string>(), "plan").value();
   const Json& replicas = begun.at("replicas");
   const auto of_a = std::find_if(replicas.begin(), replicas.end(), [](const Json& each) {
@@ -160,7 +156,7 @@ TEST_F(SimulateVerbTest, ADeviceThatSlowsIsGivenLess) {
   for (const Json& told : that_do(decided, "tell"))
     EXPECT_EQ(told.at("action").at("device"), "a:0");
   EXPECT_THAT(that_do(decided, "tell"), Not(IsEmpty()));
-  // What was expected came, but for what exchanges slow compute by.
+  // The result is as expected, except that exchanges slow down compute.
   const double expected = splits.back().at("expected_s");
   EXPECT_NEAR(splits.back().at("came_s"), expected, 0.1 * expected);
   EXPECT_EQ(parse_json(lines.back().at("plan").get<std::string>(), "plan")->at("schema"),
@@ -184,7 +180,7 @@ TEST_F(SimulateVerbTest, DevicesGoAndComeBack) {
     EXPECT_EQ(decided.at("steps"), 120);
     EXPECT_EQ(decided.at("lost_steps"), 1);
     EXPECT_EQ(decided.at("stopped"), nullptr);
-    // 0.2 s until it is noticed, and what there was of the step.
+    // 0.2 s of detection, and the lost part of the step.
     EXPECT_GT(decided.at("lost_s"), 0.2);
     EXPECT_LT(decided.at("lost_s"), 0.3);
     const std::vector<std::string> plans = plans_from("without b:0");
@@ -197,6 +193,23 @@ TEST_F(SimulateVerbTest, DevicesGoAndComeBack) {
                         {"--adapt", "split"})),
             kDone);
   EXPECT_THAT(out_, HasSubstr("stopped, after"));
+}
+
+// Plans are made for the devices that are left, as a run does.
+TEST_F(SimulateVerbTest, PlansThatAreTriedLoseDevicesAndGetThemBack) {
+  const Training away{.conditions =
+                          R"("absences": [{"device": "b:0", "from_s": 0.5, "until_s": 1.5}],
+                       "recovery": {"detection_s": 0.2})"};
+  const Json found = simulate(away, {"--adapt", "plan", "--decisions", decisions_});
+  const Json& decided = found.at("under_policy");
+  EXPECT_EQ(decided.at("steps"), 120);
+  EXPECT_EQ(decided.at("lost_steps"), 1);
+  EXPECT_EQ(decided.at("stopped"), nullptr);
+  const std::vector<std::string> plans = plans_from("without b:0");
+  ASSERT_FALSE(plans.empty());
+  EXPECT_THAT(plans.front(), Not(HasSubstr("b:0")));
+  EXPECT_THAT(plans.back(), HasSubstr("b:0"));
+  EXPECT_LE(found.at("knowing_all").at("total_s"), decided.at("total_s"));
 }
 
 TEST_F(SimulateVerbTest, ABatchThatGrowsGoesOnWithoutADevice) {
@@ -212,17 +225,17 @@ TEST_F(SimulateVerbTest, ABatchThatGrowsGoesOnWithoutADevice) {
   ASSERT_FALSE(plans.empty());
   EXPECT_THAT(plans.front(), Not(HasSubstr("a:0")));
   EXPECT_THAT(plans.back(), HasSubstr("a:0"));
-  // Samples of a step that was lost are taken once.
+  // Samples of a lost step count once.
   const std::int64_t samples = decided.at("samples");
   EXPECT_GE(samples, 300 * 100000);
   EXPECT_GT(300 * 100000, samples - decided.at("last_batch").get<std::int64_t>());
-  // Nobody decides: the same batch, split again.
+  // Without a policy the batch stays and is split again.
   EXPECT_EQ(found.at("as_planned").at("samples"), 300 * 100000);
   EXPECT_EQ(found.at("as_planned").at("stopped"), nullptr);
 }
 
 TEST_F(SimulateVerbTest, PlansAreTriedInTurn) {
-  write("mlp.motley", control::mlp_text());  // of which more plans are priced in a moment
+  write("mlp.motley", control::mlp_text());  // prices more plans quickly
   const Json found = simulate({.batch = 4096, .planner = "auto"}, {"--adapt", "plan"});
   EXPECT_EQ(found.at("under_policy").at("steps"), 120);
   EXPECT_GE(found.at("under_policy").at("total_s"), found.at("knowing_all").at("total_s"));
@@ -238,14 +251,13 @@ TEST_F(SimulateVerbTest, ABatchGrowsWithItsNoise) {
   const Json &decided = found.at("under_policy"), &planned = found.at("as_planned"),
              &bound = found.at("knowing_all");
   const double total = decided.at("total_s"), progress = decided.at("progress");
-  // Who knows all takes less time to the same progress, by whatever batches.
+  // With all known, the same progress takes less time, by any batches.
   EXPECT_NEAR(bound.at("progress"), progress, 1e-6 * progress);
   EXPECT_GE(bound.at("last_batch"), 2500);
   EXPECT_LE(bound.at("last_batch"), 100000);
   EXPECT_LT(bound.at("total_s"), total);
   EXPECT_LT(total, 1.5 * bound.at("total_s").get<double>());
   EXPECT_NEAR(decided.at("over_bound"), total / bound.at("total_s").get<double>() - 1, 1e-9);
-  // As many samples, in fewer steps.
   const std::int64_t samples = decided.at("samples"), last = decided.at("last_batch");
   EXPECT_GE(samples, 2000 * 3000);
   EXPECT_LT(samples, 2000 * 3000 + 100000);
@@ -271,14 +283,12 @@ TEST_F(SimulateVerbTest, ABatchGrowsWithItsNoise) {
   for (const char* words : {"progress is in steps of the first batch", "samples, the batch split",
                             "knowing all", "over the best batch at each moment"})
     EXPECT_THAT(out_, HasSubstr(words));
-  // Without noise it stays.
   const Json still = simulate({.batch = 3000, .steps = 300}, {"--adapt", "batch", "--batch-limits",
                                                               "3000:100000", "--noise-scale", "0"});
   EXPECT_EQ(still.at("under_policy").at("last_batch"), 3000);
   EXPECT_NEAR(still.at("under_policy").at("progress"), 300, 1e-6);
 }
 
-/// By name: policies of the batch.
 class BatchPolicyVerbTest : public SimulateVerbTest,
                             public ::testing::WithParamInterface<const char*> {};
 
@@ -308,7 +318,7 @@ TEST_P(BatchPolicyVerbTest, SharesAreMultiplesOfTheMicroBatches) {
   EXPECT_GT(decided.at("last_batch"), 60000);
   EXPECT_LE(decided.at("last_batch"), 300000);
   EXPECT_EQ(decided.at("last_batch").get<int>() % 8, 0);
-  EXPECT_EQ(bound.at("last_batch").get<int>() % 8, 0);  // of who knows all, too
+  EXPECT_EQ(bound.at("last_batch").get<int>() % 8, 0);  // the known optimum, too
   std::size_t most = 0;
   for (const Json& line : kept(decisions_)) {
     const std::string text = line.value("plan", "");
@@ -321,7 +331,6 @@ TEST_P(BatchPolicyVerbTest, SharesAreMultiplesOfTheMicroBatches) {
     }
   }
   EXPECT_GT(most, 1U);
-  // What was believed of such steps is what they take.
   std::vector<Json> batches = that_do(decided, "batch");
   std::erase_if(batches, [](const Json& each) {
     return each.at("expected_s").is_null() || each.at("came_s").is_null();
@@ -363,9 +372,6 @@ TEST_F(SimulateVerbTest, SaysWhatIsWrong) {
             "you mean 'even'? [adapt.policy]");
   EXPECT_EQ(refused({"--adapt", "split"}, R"("slow_downs": [{"device": "z:0", "factor": 2}])"),
             "2 slow-down of z:0: the cluster has no such device [simulate.conditions]");
-  EXPECT_EQ(refused({"--adapt", "plan"}, R"("absences": [{"device": "a:0", "from_s": 1}])"),
-            "2 --adapt plan: device 'a:0' goes away, and plans that are tried stay as they are; "
-            "leave absences out, or take --adapt split [cli.conditions]");
   EXPECT_EQ(refused({"--adapt", "plan", "--policy", "even"}),
             "2 --policy goes with --adapt split or batch [cli.policy]");
   EXPECT_EQ(refusal(asking({.steps = 0}, {"--adapt", "split"})),
@@ -376,11 +382,10 @@ TEST_F(SimulateVerbTest, SaysWhatIsWrong) {
             "2 --change-pause: wanted seconds from 0 to 1e9 [cli.change]");
 }
 
-// Where noise and devices stay as they are: one batch's best split from the first step to the last.
+// With constant noise and devices: the best split of one batch in all steps.
 TEST_F(SimulateVerbTest, TheBoundOfTheBatchIsThatOfTheBestOnAGrid) {
   constexpr double kNoise = 150000, kFirst = 3000, kMost = 100000;
-  // Without exchanges inside a step, by which the planner of splits goes beyond what the bound
-  // does.
+  // Without exchanges inside a step, whose overlap lets the split planner beat the bound.
   std::string text = search::deep_text(2, 512);
   text.replace(text.find("batch 1 4096"), 12, "batch 1 100000");
   write("mlp.motley", text);
@@ -394,7 +399,7 @@ TEST_F(SimulateVerbTest, TheBoundOfTheBatchIsThatOfTheBestOnAGrid) {
   } best;
   for (int i = 0; i < 24; ++i) {
     const double batch = std::round(kFirst * std::pow(kMost / kFirst, i / 23.0));
-    // Seconds to the progress by steps of so many samples, by the plan of the split planner.
+    // Seconds to the same progress with this batch, by the split planner's plan.
     const double step = simulate({.batch = static_cast<std::int64_t>(batch), .steps = 2},
                                  {"--adapt", "split", "--policy", "even"})
                             .at("as_planned")
@@ -403,13 +408,13 @@ TEST_F(SimulateVerbTest, TheBoundOfTheBatchIsThatOfTheBestOnAGrid) {
         progress * step / (batch / kFirst * (kNoise + kFirst) / (kNoise + batch));
     if (seconds < best.seconds) best = {seconds, batch, step};
   }
-  // The grids differ, 1.16 times apart here and 1.06 there; steps are whole ones.
+  // The grids differ, with ratios of 1.16 here and 1.06 there, and steps are whole.
   EXPECT_NEAR(bound.at("total_s"), best.seconds, 2e-3 * best.seconds + best.step);
   EXPECT_NEAR(bound.at("last_batch").get<double>() / best.batch, 1, 0.16);
   EXPECT_GT(decided.at("over_bound"), 0);
 }
 
-// Twice as slow in the middle: the bound lies between that of slow and that of quick devices.
+// With a slow-down in the middle the bound lies between those of slow and fast devices.
 TEST_F(SimulateVerbTest, TheBoundOfTheBatchFollowsNoiseAndDevices) {
   const auto flags = [](const char* noise) {
     return Words{"--adapt", "batch", "--noise-scale", noise, "--batch-limits", "2500:100000"};
@@ -435,12 +440,12 @@ TEST_F(SimulateVerbTest, TheBoundOfTheBatchFollowsNoiseAndDevices) {
   EXPECT_GT(grown.at("last_batch"), 2 * quick.at("last_batch").get<int>());
 }
 
-/// a is one's own, b a spot machine, and c on demand is not there yet.
+/// a is owned, b is a spot machine, and c, on demand, is absent at first.
 class RentedSimulateVerbTest : public SimulateVerbTest {
  protected:
   struct Rent {
     std::string deadline = "1000h";
-    std::string absences;  ///< of b:0: [{...}]
+    std::string absences;
     std::string notice = "1ms";
     std::string absent = "c:0";
     Words adapt = {"--adapt", "split"};
@@ -492,7 +497,7 @@ TEST_F(RentedSimulateVerbTest, ALostMachineIsRentedAgainWhereTheDeadlineWantsIt)
   const Rent near{.deadline = fmt::format("{}s", alone + 8), .absences = away(3, 4)};
   const Json found = answer(renting(near));
   const Json &decided = found.at("under_policy"), &rent = decided.at("rent");
-  // One is asked for a time, and may be given back when the others are in time again.
+  // Machines are requested one at a time, and returned when the others are in time again.
   std::int64_t asks = 0, returns = 0;
   for (const Json& each : asked(found)) {
     EXPECT_EQ(std::abs(each.at("count").get<int>()), 1);
@@ -515,13 +520,13 @@ TEST_F(RentedSimulateVerbTest, ALostMachineIsRentedAgainWhereTheDeadlineWantsIt)
   EXPECT_LT(still.at("spare_s"), 0);
   EXPECT_EQ(still.at("policy"), "none");
   EXPECT_EQ(found.at("knowing_all"), nullptr);
-  // A notice comes early enough for a split without it.
+  // A notice comes early enough for a split without the machine.
   Rent noticed = near;
   noticed.notice = "1s";
   const Json told = answer(renting(noticed)).at("under_policy");
   EXPECT_EQ(told.at("lost_steps"), 0);
   EXPECT_EQ(told.at("rent").at("lost"), 1);
-  // It is away when it would come: on demand, then.
+  // It is absent when it would arrive, so an on-demand machine replaces it.
   Rent gone = near;
   gone.absences = away(3, 1000);
   const Json without = answer(renting(gone));

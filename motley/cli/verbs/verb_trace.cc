@@ -31,7 +31,7 @@ Result<int> write_trace(const TraceOptions& options, const Context& context) {
 }  // namespace
 
 Verb trace_verb() {
-  return make_verb("trace", "a run's trace for chrome://tracing or Perfetto", trace_flags,
+  return make_verb("trace", "write a run's trace for chrome://tracing or Perfetto", trace_flags,
                    write_trace);
 }
 

@@ -16,14 +16,13 @@
 namespace motley::cli {
 namespace {
 
-/// Where neither --steps nor --epochs was given.
 constexpr std::int64_t kSteps = 20;
-/// Float32 sums taken in another order.
+/// Limits for float32 sums in another order.
 constexpr double kLossLimit = 1e-4;
 constexpr double kParameterLimit = 1e-5;
-/// Where a tensor parts further, as far as so many times what the weights' last bits decide of it.
+/// A tensor may differ by this multiple of the effect of the weights' last bits.
 constexpr double kAmplified = 10;
-/// So often are last bits changed, at most: a bfloat16 of Muon's moves by 0.4 %, or not at all.
+/// Most changes of last bits: a bfloat16 of Muon's moves by 0.4 %, or not at all.
 constexpr int kChanges = 4;
 
 struct VerifyOptions {
@@ -36,13 +35,14 @@ std::vector<Flag> verify_flags(VerifyOptions& options) {
   flags.insert(
       flags.end(),
       {{"--against", &options.against,
-        "one: this plan on one device; eager: PyTorch's own loop over the user's module", kShown},
+        "one: the same plan on one device; eager: PyTorch's own loop over the user's module",
+        kShown},
        {"--source", &options.source,
-        "of eager: FILE.py:FUNCTION or hf:FOLDER (default: as it was exported)"}});
+        "with eager: FILE.py:FUNCTION or hf:FOLDER (default: as it was exported)"}});
   return flags;
 }
 
-/// What the plan's result is compared with, and how far it may be from it.
+/// The comparison of the plan's result with a reference, and the allowed differences.
 struct Yardstick {
   std::string name;
   control::Difference difference;
@@ -53,7 +53,7 @@ struct Yardstick {
     const auto more = allowed.tensors.find(tensor);
     return std::max(kParameterLimit, more != allowed.tensors.end() ? more->second : 0.0);
   }
-  /// The tensor that is nearest its limit, or furthest beyond.
+  /// The tensor nearest to its limit, or furthest beyond.
   std::pair<std::string, double> worst() const {
     std::pair<std::string, double> found;
     for (const auto& [tensor, apart] : difference.tensors)
@@ -65,7 +65,7 @@ struct Yardstick {
     const auto [tensor, apart] = worst();
     return difference.has_all_steps && difference.loss <= loss_limit() && apart <= limit(tensor);
   }
-  /// So far apart are trainings that are the same but for rounding.
+  /// Allows multiples of the difference between trainings that differ only in rounding.
   void allow(const control::Difference& rounding) {
     allowed.loss = std::max(allowed.loss, kAmplified * rounding.loss);
     for (const auto& [tensor, apart] : rounding.tensors)
@@ -73,7 +73,6 @@ struct Yardstick {
   }
 };
 
-/// Trains anew in a directory.
 struct TrainedIn {
   control::PreparedRun prepared;
   control::Trained trained;
@@ -90,8 +89,7 @@ Result<TrainedIn> train_in(const control::RunDirectory& directory, const control
   return done;
 }
 
-/// Where it does not pass: allows for what rounding alone decides, by `disturbed` trainings, which
-/// are given which one they are.
+/// If the comparison fails, allows for rounding by means of numbered `disturbed` trainings.
 template <typename Disturbed>
 Result<void> allow_for_rounding(Yardstick& found, const control::Trained& theirs,
                                 const Context& context, const Disturbed& disturbed) {
@@ -163,12 +161,11 @@ Result<int> verify_plan(const VerifyOptions& options, const Context& context) {
                                     ? default_run_dir(run.plan.planning.model) + "-verify"
                                     : choices.run_dir)
           .string();
-  // Before anything is measured.
   MOTLEY_RETURN_IF_ERROR(data::check_readable(choices.data));
   MOTLEY_RETURN_IF_ERROR(control::check_not_in_use({directory}));
   MOTLEY_ASSIGN(const auto chosen,
                 choose_plan(options.run.plan, control::Prices::kIfThere, context));
-  // For what is compared at the end must be what was trained here.
+  // The compared results must be those of this run.
   MOTLEY_ASSIGN(const control::Claim claim, control::Claim::take({directory}));
   const std::size_t devices = plan::members(chosen->planned.plan).size();
   context.note(fmt::format("{} on {} devices",
@@ -207,8 +204,7 @@ Result<int> verify_plan(const VerifyOptions& options, const Context& context) {
 }  // namespace
 
 Verb verify_verb() {
-  return led(make_verb("verify",
-                       "prove that the result is that of one device, or of PyTorch's own loop",
+  return led(make_verb("verify", "compare a training with one device, or with PyTorch's own loop",
                        verify_flags, verify_plan));
 }
 

@@ -201,7 +201,7 @@ TEST_F(VerbTest, RankZeroOfALauncherTellsTheOthersHowItEnded) {
 }
 
 TEST_F(VerbTest, VerifyTrainsForEpochsOrTwentySteps) {
-  // Nothing is compared: fake workers leave no model.
+  // Nothing is compared, because fake workers leave no model.
   const std::vector<std::string> flags = {"--data", data_, "--run-dir", run_dir_};
   EXPECT_EQ(call_with_inputs("verify", flags), kUsage);
   ASSERT_FALSE(workers_.jobs.empty()) << err_;
@@ -210,7 +210,7 @@ TEST_F(VerbTest, VerifyTrainsForEpochsOrTwentySteps) {
   EXPECT_EQ(call_with_inputs("verify", {"--data", data_, "--run-dir", run_dir_, "--epochs", "6"}),
             kUsage);
   ASSERT_FALSE(workers_.jobs.empty()) << err_;
-  EXPECT_EQ(workers_.jobs[0].steps, 3);  // six times four samples are three steps of eight
+  EXPECT_EQ(workers_.jobs[0].steps, 3);  // six passes of four samples are three steps of eight
 }
 
 TEST_F(VerbTest, DoctorFindsThatWorkersAreMissing) {

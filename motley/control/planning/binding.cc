@@ -33,7 +33,7 @@ bool joins(const cluster::Link& link, const std::set<NodeId>& nodes) {
   return link.between.empty() || joined >= std::min<std::ptrdiff_t>(2, std::ssize(link.between));
 }
 
-/// What gives the group its rate, in words and by name.
+/// Returns the node or link that limits the group's rate, and a description.
 std::pair<std::string, std::string> slowest_link(const cluster::Cluster& cluster,
                                                  const std::vector<DeviceId>& devices) {
   const auto route = cluster::group_route(cluster, devices);
@@ -72,7 +72,7 @@ std::int64_t micro_batches_of(const plan::Plan& plan, DeviceId device) {
   return 1;
 }
 
-/// Each device once, where it has several stages.
+/// Adds the devices with full memory, each once even if it has several stages.
 void add_memories(const Inputs& inputs, const plan::Plan& plan, const Predicted& predicted,
                   std::vector<Binding>& found) {
   std::set<std::string> told;

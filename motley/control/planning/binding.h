@@ -7,26 +7,24 @@
 
 namespace motley::control {
 
-/// What keeps a step from being shorter, or a device from having more of it.
+/// A limit on a step's time or on a device's share.
 struct Binding {
-  /// "compute": of those that compute longest; "exchange": of what no compute hides; "waiting": for
-  /// others; "bubble": idle otherwise; "memory": no room for one more sample.
+  /// "compute": the devices that compute longest; "exchange": communication that compute does not
+  /// hide; "waiting": for others; "bubble": otherwise idle; "memory": no room for another sample.
   std::string what;
-  std::vector<std::string> devices;  ///< where, in order of ranks
-  std::string link;                  ///< exchange: the slowest one on its way; "": none limits
+  std::vector<std::string> devices;  ///< in rank order
+  std::string link;                  ///< exchange: the slowest on its route; "": none limits
   double share = 0;                  ///< of the step; memory: of the limit
-  std::string text;                  ///< for people
+  std::string text;
 };
 
-/// What binds a plan of which this was foreseen: parts of the step, the largest first, then
-/// memories. Of each part those devices that have most of it, to kBindingMargin of the step; parts
-/// below that are left out.
+/// Returns the parts of the step, largest first, then memories. A part names the devices within
+/// kBindingMargin of its largest share; parts below kBindingMargin of the step are omitted.
 std::vector<Binding> find_binding(const Inputs& inputs, const plan::Plan& plan,
                                   const Predicted& predicted);
 inline constexpr double kBindingMargin = 0.02;
 
-/// May the device of this rank have no sample more (of each micro-batch) for lack of memory? What
-/// one more needs is taken to be the mean of what its activations need.
+/// Is there no memory for one more sample (in each micro-batch), at the current mean per sample?
 bool is_full(const Inputs& inputs, const plan::Plan& plan, const Predicted& predicted,
              std::size_t rank);
 

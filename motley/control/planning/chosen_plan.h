@@ -9,36 +9,34 @@
 
 namespace motley::control {
 
-/// A plan with all that it was made from. Parts refer to each other: it stays where it was made.
+/// A plan with everything it was made from. Immovable: its parts refer to each other.
 struct ChosenPlan {
   ChosenPlan() = default;
   ChosenPlan(const ChosenPlan&) = delete;
   ChosenPlan& operator=(const ChosenPlan&) = delete;
 
   Inputs inputs;
-  Priced priced;  ///< empty: nothing prices the plan, so nothing can be predicted
+  Priced priced;  ///< empty: the plan has no prices, hence no predictions
   Planned planned;
-  std::optional<plan::PlanOutcome> outcome;  ///< of the search, when planned now
+  std::optional<plan::PlanOutcome> outcome;  ///< of the search, if there was one
 };
 
-/// Plans what the question asks for. That nothing fits is an error here (infeasible).
+/// Plans as the question asks. Infeasible error: nothing fits.
 Result<std::unique_ptr<ChosenPlan>> choose_plan(const Question& question,
                                                 const PlanChoices& choices, const Outside& outside);
 
-/// What to do where a plan that is read has no prices.
+/// How to price a plan that is read from a file.
 enum class Prices {
-  kAsAsked,  ///< by the choices; an error if there are none
-  kIfThere,  ///< nothing is measured for them; if some are missing, there are none, and a note
+  kAsAsked,  ///< by the choices; an error if there are no prices
+  kIfThere,  ///< without measuring; if some are missing, no prices and a note
 };
 
-/// Reads a plan file for the model and the devices of the question; batch, optimizer and how it is
-/// lowered are the plan's.
+/// Reads a plan file, which also gives batch, optimizer and lowering.
 Result<std::unique_ptr<ChosenPlan>> open_plan(const std::string& file, const Question& question,
                                               PriceChoices choices, Prices prices,
                                               const Outside& outside);
 
-/// The prediction of so many steps; none where the plan has no prices, and none, with a note, where
-/// its times are not known.
+/// Predicts `steps` steps. None without prices; none, with a note, if a time is unknown.
 Result<std::optional<Predicted>> find_prediction(const ChosenPlan& chosen, int steps,
                                                  Listener& listener);
 

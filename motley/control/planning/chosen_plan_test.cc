@@ -15,7 +15,6 @@ using ::testing::SizeIs;
 
 class ChosenPlanTest : public SmallQuestionTest {
  protected:
-  /// A plan file of 5 and 3 samples.
   std::string write_plan() {
     PlanChoices manual = choices_;
     manual.manual = {5, 3};
@@ -36,7 +35,7 @@ TEST_F(ChosenPlanTest, HasAllThatItWasMadeFrom) {
   const auto chosen = choose_plan(question_, choices_, outside_).value();
   ASSERT_TRUE(chosen->outcome);
   EXPECT_EQ(chosen->planned.plan, *chosen->outcome->plan);
-  // Its evaluator refers to its inputs, not to what they were moved from.
+  // The evaluator refers to the plan's inputs, not to those they were moved from.
   const auto price = chosen->priced.evaluator->price(chosen->planned.plan);
   ASSERT_TRUE(price) << price.error().message;
   EXPECT_EQ(price->step, chosen->outcome->predicted_step);
@@ -57,14 +56,14 @@ TEST_F(ChosenPlanTest, ThatNothingFitsIsAnError) {
 
 TEST_F(ChosenPlanTest, AFileNeedsNoPricesWhereNoneAreAskedFor) {
   const std::string file = write_plan();
-  question_.global_batch = 0;  // the plan says it
+  question_.global_batch = 0;
   const auto chosen =
       open_plan(file, question_, choices_.prices, Prices::kIfThere, outside_).value();
   EXPECT_EQ(chosen->inputs.global_batch, 8);
   EXPECT_EQ(chosen->planned.program->devices[0].samples, 5);
   EXPECT_FALSE(chosen->outcome);
   EXPECT_FALSE(chosen->priced.costs);
-  EXPECT_THAT(workers_.timed, IsEmpty());  // nothing was measured for it
+  EXPECT_THAT(workers_.timed, IsEmpty());
   EXPECT_FALSE(find_prediction(*chosen, 1, listener_).value());
 }
 

@@ -15,10 +15,10 @@ namespace motley::control {
 namespace {
 
 constexpr double kLeastSlower = 0.1, kDeviations = 3;
-constexpr int kLeastRounds = 3;  // of fewer nobody knows how they differ
+constexpr int kLeastRounds = 3;  // fewer show no variation
 
-/// Of one device to the median of the others, over the operators that all have; a round, or the
-/// median of all where `round` is none.
+/// Returns the median, over common operators, of a device's time to the median of the others', in
+/// one round or of the rounds' medians.
 double ratio_of(const std::vector<EqualTimes>& equals, std::size_t own,
                 std::optional<std::size_t> round) {
   const auto value = [&](const std::vector<double>& rounds) {
@@ -41,7 +41,6 @@ std::size_t rounds_of(const EqualTimes& times) {
   return times.seconds.empty() ? 0 : times.seconds.begin()->second.size();
 }
 
-/// One timing of the devices of all keys.
 class Comparing {
  public:
   Comparing(const Inputs& inputs, std::string torch, const Outside& outside)
@@ -89,7 +88,7 @@ class Comparing {
     return tasks;
   }
 
-  /// Neighbours work, too: their steps are measured at the same time.
+  /// Neighbours work, too, so their steps are measured at the same time.
   std::vector<PaceWork> pace_tasks() const {
     std::vector<PaceWork> tasks;
     std::set<DeviceId> done;
@@ -112,7 +111,7 @@ class Comparing {
     for (const TaskPrograms& each : wave) tasks.push_back(operator_work(inputs_, each)[0]);
     MOTLEY_ASSIGN(const auto times, outside_.workers.time_programs(tasks));
     for (std::size_t i = 0; i < wave.size(); ++i) {
-      std::map<std::string, std::vector<double>> round;  // a program may have a key many times
+      std::map<std::string, std::vector<double>> round;
       for (const run::OpTime& time : times[i]) round[time.key].push_back(time.median.value);
       for (auto& [key, values] : round)
         seconds_[wave[i].task.device][key].push_back(median(std::move(values)));

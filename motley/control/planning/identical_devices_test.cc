@@ -31,8 +31,8 @@ TEST(CompareTimes, OfTwoTheSlowerIsNamed) {
 }
 
 TEST(CompareTimes, WhatRoundsDifferByIsNoSlowness) {
-  // Of b to a: ratios 1.0, 1.2 and 1.4, whose median deviation from 1.2 is 0.2: three standard
-  // deviations are 0.89, so that 1.2 is none.
+  // b to a: ratios 1.0, 1.2 and 1.4. Their median deviation from 1.2 is 0.2, so three standard
+  // deviations are 0.89, and 1.2 is not slower.
   const auto compared =
       compare_times({times_of(kDeviceA, {1, 1, 1}), times_of(kDeviceB, {1.0, 1.2, 1.4})});
   EXPECT_DOUBLE_EQ(compared[1].ratio, 1.2);
@@ -44,7 +44,7 @@ TEST(CompareTimes, TheMedianOperatorAndTheMedianOfTheOthersCount) {
   const auto device = [](DeviceId id, double mm, double add, double exp) {
     return EqualTimes{id, {{"mm", {mm}}, {"add", {add}}, {"exp", {exp}}}};
   };
-  // c takes 1.5, 1.2 and 9 times what the others take in the middle.
+  // c takes 1.5, 1.2 and 9 times the others' median.
   const auto compared = compare_times(
       {device(kDeviceA, 1, 10, 100), device(kDeviceB, 3, 10, 100), device(kDeviceC, 3, 12, 900)});
   EXPECT_DOUBLE_EQ(compared[2].ratio, 1.5);
@@ -110,7 +110,6 @@ TEST_F(EqualsTest, DevicesThatAreHaltedAreComparedByWholeSteps) {
   const Inputs inputs = small_inputs(cluster, 8);
   EXPECT_THAT(find_equals(inputs, "2.15"), ElementsAre(ElementsAre(kDeviceA, kDeviceC)));
   ASSERT_TRUE(compare_equals(inputs, 1, outside_));
-  // One round was asked for: of fewer than three nobody knows how they differ.
   EXPECT_THAT(workers_.calls, ElementsAre(2, 2, 2));
   EXPECT_EQ(workers_.timed[0].what, TimingTask::What::kWholeSteps);
 }

@@ -28,8 +28,7 @@ Result<std::vector<DeviceId>> allowed_devices(const cluster::Cluster& cluster,
   return devices;
 }
 
-/// The model that is asked for. That of a layer profile is trained with its own optimizer where no
-/// other is asked for.
+/// Reads the model. A layer profile brings its own optimizer, unless another one is requested.
 Result<void> read_model(const Question& question, Inputs& inputs) {
   inputs.model_path = question.model;
   inputs.model = question.read;
@@ -55,7 +54,7 @@ Result<void> read_model(const Question& question, Inputs& inputs) {
                          "(python -m motley.export)");
 }
 
-/// Of a layer profile the devices that it has times of; beside tensors it knows of no memory.
+/// Finds the devices. A layer profile limits their kinds, and has no memory beside tensors.
 Result<void> find_devices(const Question& question, Inputs& inputs) {
   MOTLEY_ASSIGN(inputs.devices, allowed_devices(inputs.cluster, question.exclude));
   if (!inputs.layers) return {};
@@ -68,7 +67,7 @@ Result<void> find_devices(const Question& question, Inputs& inputs) {
   return {};
 }
 
-/// The model as the recipe trains it.
+/// Freezes the model's parameters as the recipe requires.
 Result<void> follow_recipe(const plan::Recipe& recipe, Inputs& inputs) {
   MOTLEY_RETURN_IF_ERROR(plan::verify_recipe(recipe, inputs.graph()));
   if (recipe.frozen.empty()) return {};

@@ -100,7 +100,7 @@ TEST_F(InputsTest, HowAModelIsLoweredIsPartOfItsName) {
   local.lowering.batch_norm = plan::BatchNormMode::kLocal;
   EXPECT_NE(profile_subject(inputs), profile_subject(local));
   Inputs larger = inputs;
-  larger.global_batch = 28;  // times do not depend on it
+  larger.global_batch = 28;
   EXPECT_EQ(profile_subject(inputs), profile_subject(larger));
 }
 

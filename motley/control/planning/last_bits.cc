@@ -12,7 +12,7 @@
 namespace motley::control {
 namespace {
 
-/// Numbers as bits: sign and magnitude, so that the next ones have a magnitude of one more or less.
+/// Moves numbers by one in their magnitude bits, which gives the next larger or smaller one.
 template <typename Bits>
 void change_bits(std::vector<std::byte>& numbers, SplitMix64& random) {
   constexpr Bits kMagnitude = static_cast<Bits>(static_cast<Bits>(~Bits{0}) >> 1);

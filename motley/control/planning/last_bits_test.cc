@@ -17,7 +17,7 @@ TEST(LastBits, MovesEveryWeightToTheNextNumber) {
   const TemporaryDirectory directory;
   Inputs inputs = small_inputs(kEmulated, 14);
   inputs.model_path = directory.file("mlp.motley");
-  ASSERT_TRUE(write_mlp(inputs.model_path));  // of zeros
+  ASSERT_TRUE(write_mlp(inputs.model_path));
   std::vector<float> values(32 * 12, -1.5F);
   values[1] = 0;
   {

@@ -11,7 +11,6 @@
 namespace motley::control {
 namespace {
 
-/// "KIND=FILE"
 Result<std::pair<std::string, std::string>> parse_times(const std::string& text) {
   const std::size_t at = text.find('=');
   if (at == std::string::npos || at == 0 || at + 1 == text.size())

@@ -26,14 +26,13 @@ Result<std::shared_ptr<const search::HopCosts>> find_hops(const LayerFiles& file
   return std::shared_ptr<const search::HopCosts>(search::fitted_hops(network, pools.pools));
 }
 
-/// What Motley's own programs do is in them: sums of gradients have no buffer beside theirs.
+/// The runtime of Motley's own programs: all-reduced gradients have no second buffer.
 constexpr search::StageRuntime kOwnRuntime{.copies_gradients = false};
 
 bool is_pass(const program::Instruction& instruction) {
   return instruction.op == cost::kLayer || instruction.op == cost::kLayerBackward;
 }
 
-/// Of the first step.
 void read_spans(const trace::Trace& trace, SimulatedLayers& made) {
   trace::Nanoseconds last_pass = 0, last_sum = 0;
   for (const trace::Interval& interval : trace.intervals) {
@@ -62,7 +61,7 @@ void read_spans(const trace::Trace& trace, SimulatedLayers& made) {
       Seconds(1e-9 * static_cast<double>(std::max<trace::Nanoseconds>(0, last_sum - last_pass)));
 }
 
-/// The plan of `made` as a program, its trace and what is read off it.
+/// Lowers and simulates the plan of `made`, and reads its results.
 Result<void> run(const search::ClusterPools& pools, std::shared_ptr<const search::HopCosts> hops,
                  const search::StageRuntime& runtime, int steps, SimulatedLayers& made) {
   MOTLEY_ASSIGN(made.program, synth::lower(made.model->layers.graph, made.plan, made.cluster));
@@ -95,8 +94,7 @@ Result<void> run(const search::ClusterPools& pools, std::shared_ptr<const search
   return {};
 }
 
-/// The step of the plan of `made`, by programs of one device of each kind; none: no devices are
-/// alike enough.
+/// Returns the step by programs of one device per kind; none: devices of a kind differ.
 Result<std::optional<Seconds>> find_step(const search::ClusterPools& pools,
                                          std::shared_ptr<const search::HopCosts> hops,
                                          const SimulatedLayers& made) {
@@ -112,7 +110,6 @@ Result<std::optional<Seconds>> find_step(const search::ClusterPools& pools,
   return price ? std::optional(price->step) : std::nullopt;
 }
 
-/// Hosts as pools say, each a node.
 Result<cluster::Cluster> cluster_of(const std::vector<search::DevicePool>& pools) {
   std::string text = "schema = \"motley.cluster/1\"\nname = \"pipeline\"\n";
   for (const search::DevicePool& pool : pools)
@@ -123,7 +120,7 @@ Result<cluster::Cluster> cluster_of(const std::vector<search::DevicePool>& pools
   return cluster::parse_cluster(text, "the pipeline's devices");
 }
 
-/// Have neighbours as many devices, so that each device of one has its counterpart in the other?
+/// Do neighbouring stages have equal device counts, so that devices pair up?
 bool has_counterparts(const cost::PipelinePlan& plan) {
   for (std::size_t s = 0; s + 1 < plan.stages.size(); ++s)
     for (std::size_t r = 0; r < plan.stages[s].replicas.size(); ++r)
@@ -166,7 +163,7 @@ Result<SimulatedLayers> run_pipeline(std::shared_ptr<const search::LayerModel> m
   }
   MOTLEY_ASSIGN(made.plan,
                 search::write_layer_plan(priced, costs, pools, made.cluster, *made.model));
-  // Its gradients go in one bucket, when all are there.
+  // Gradients go in one bucket, when all are complete.
   made.plan.bucket_bytes = Bytes(std::int64_t{1} << 50);
   made.estimate = std::move(priced.price);
   MOTLEY_RETURN_IF_ERROR(run(pools, std::move(hops), runtime, steps, made));

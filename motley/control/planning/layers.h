@@ -20,19 +20,18 @@
 
 namespace motley::control {
 
-/// Stages, replicas and micro-batches over the devices of the cluster whose kinds the profile has
-/// as `find` finds them. The costs are kept for whoever explains the plan.
+/// A plan of stages over the cluster's profiled devices, with the costs that explain it.
 struct StageAnswer {
   std::unique_ptr<const search::StageCosts> costs;
   search::StageOutcome outcome;
-  double elapsed_s = 0;  ///< of the search
+  double elapsed_s = 0;
 };
 using FindStages = std::function<Result<search::StageOutcome>(const search::StageQuestion&)>;
 Result<StageAnswer> plan_stages(const LayerFiles& files, const cluster::Cluster& cluster,
                                 std::int64_t global_batch, const Clock& clock,
                                 const FindStages& find = search::find_stage_plan);
 
-/// What one device of a simulated step of layers does; what is neither is waiting.
+/// The work of one device in a simulated step of layers; it waits otherwise.
 struct LayerSpan {
   std::size_t replica = 0, region = 0;
   Seconds compute;  ///< passes and update
@@ -40,38 +39,36 @@ struct LayerSpan {
   Seconds last;     ///< end of its last backward
   Seconds end;      ///< of its step
   program::MemoryPeak memory;
-  Bytes held;  ///< beside it, by the runtime
+  Bytes held;  ///< by the runtime, beside `memory`
 };
 
-/// A plan over a layer profile, as a program and on the clock.
+/// A plan over a layer profile, with its program and simulation.
 struct SimulatedLayers {
   std::shared_ptr<const search::LayerModel> model;
-  cluster::Cluster cluster;  ///< of a pipeline that names none: hosts as it fills them
+  cluster::Cluster cluster;  ///< of a pipeline without a cluster: hosts as the pipeline fills them
   plan::Plan plan;
   program::Program program;
   trace::Trace trace;
-  std::vector<LayerSpan> spans;  ///< by rank
+  std::vector<LayerSpan> spans;
   Seconds step;
-  Seconds exchange;  ///< from the last backward of all to the last sum of gradients
-  std::optional<search::StagePrice> estimate;  ///< of a pipeline: the search's own clock
+  Seconds exchange;  ///< from the last backward pass of any device to the last all-reduce
+  std::optional<search::StagePrice> estimate;  ///< of a pipeline: the search's own estimate
   std::optional<Seconds> measured;             ///< of a pipeline that ran
-  std::vector<std::string> notes;              ///< what the figures lack, for people
+  std::vector<std::string> notes;
 };
 
-/// Simulates a plan: a file of schema motley.plan/1 over the cluster's devices, or a pipeline in
-/// Sailor's form, as its runtime runs it (pipeline_stages.h). Usage errors name what is wrong with
-/// which file; stale where a plan is not of this profile and cluster.
+/// Simulates a plan as its runtime runs it: a file of schema motley.plan/1 over the cluster's
+/// devices, or a pipeline in Sailor's form (pipeline_stages.h). Usage errors name the file and the
+/// fault. Stale: the plan is of another profile or cluster.
 Result<SimulatedLayers> simulate_layers(const LayerFiles& files, const std::string& plan_path,
                                         const std::string& cluster_path, int steps);
 
-/// What is wanted of it.
 enum class Simulated {
   kAll,
-  kStep,  ///< beside the plan the step alone: no program, trace and spans, where identical devices
-          ///< can stand for each other
+  /// Without program, trace and spans, if identical devices can share programs.
+  kStep,
 };
 
-/// The same of a plan that was just found.
 Result<SimulatedLayers> simulate_stages(const LayerFiles& files, const cluster::Cluster& cluster,
                                         const search::PricedStagePlan& found,
                                         const search::StageCosts& costs,

@@ -29,8 +29,8 @@ bandwidth = "100Gbps"
 latency = "50us"
 )";
 
-/// Two layers that take 1 and 2 ms a sample forward on an A100, twice as much backward and 0.25 ms
-/// of update each, and `factor` times as much but for the update on other kinds.
+/// Two layers of 1 and 2 ms a sample forward on an A100, twice that backward and 0.25 ms of update
+/// each. On other kinds all but the update takes `factor` times as long.
 std::string layer_times(double factor) {
   std::string text;
   for (const int micro : {1, 2, 4}) {
@@ -71,8 +71,8 @@ class LayersTest : public ::testing::Test {
   RecordingListener listener_;
 };
 
-// 9 ms a sample on one and 18 on the other: 4 and 2 of 6 take 36 ms on both, 3 and 3 take 54; then
-// the update, 0.5 ms, and the exchange of 8 kB, which is little.
+// 9 ms a sample on one device and 18 on the other: 6 samples as 4 and 2 take 36 ms, as 3 and 3 54.
+// Then come the update, 0.5 ms, and a small exchange of 8 kB.
 TEST_F(LayersTest, SamplesAreSplitByWhatLayersTake) {
   const Answer best = plan({.planner = "auto"}), equal = plan({.planner = "equal"});
   EXPECT_THAT(plan::members(*best.outcome.plan),
@@ -80,18 +80,18 @@ TEST_F(LayersTest, SamplesAreSplitByWhatLayersTake) {
   EXPECT_GT(best.outcome.predicted_step.value, 36.5e-3);
   EXPECT_LT(best.outcome.predicted_step.value, 36.5e-3 * 1.02);
   EXPECT_NEAR((equal.outcome.predicted_step - best.outcome.predicted_step).value, 18e-3, 1e-9);
-  EXPECT_EQ(best.elapsed_s, 1);  // the clock was asked before and after the search
+  EXPECT_EQ(best.elapsed_s, 1);
 }
 
 TEST_F(LayersTest, ManualSamplesOverrideThePlanner) {
   const Answer manual = plan({.planner = "auto", .manual = {6, 0}});
   EXPECT_EQ(manual.outcome.planner, "manual");
-  EXPECT_NEAR(manual.outcome.predicted_step.value, 6 * 9e-3 + 0.5e-3, 1e-9);  // exchanges nothing
+  EXPECT_NEAR(manual.outcome.predicted_step.value, 6 * 9e-3 + 0.5e-3, 1e-9);
 }
 
-// Nine milliseconds a sample on one and 18 on the other, or a pipeline of both: layers of 3 and 6
-// ms on the A100. Two replicas take 4 and 2 of 6 samples in 36 ms; the pipeline of the second layer
-// on the A100 and the first on the V100, 6 ms a stage and sample, (6 + 1) 6 = 42 ms.
+// The choice is between two replicas and a pipeline. Replicas take 9 ms a sample on one device and
+// 18 on the other: 4 and 2 of 6 samples in 36 ms. The pipeline has the second layer on the A100 and
+// the first on the V100, 6 ms a stage and sample: (6 + 1) 6 = 42 ms.
 TEST_F(LayersTest, StagesArePlannedFromTheSameFiles) {
   const auto answer = plan_stages(files_, cluster_, 6, clock_);
   ASSERT_TRUE(answer) << answer.error().message;
@@ -107,9 +107,8 @@ TEST_F(LayersTest, StagesArePlannedFromTheSameFiles) {
             "--layer-pairs wants --layer-zone: whose fits count?");
 }
 
-// The plan that the search found is a program's: 36 ms, the sum of 8 kB, and half a millisecond of
-// updates; and the loss's sum, of two messages of 50 us, which the search leaves out. Written and
-// read again it takes as long.
+// A program takes 36 ms, the all-reduce of 8 kB, 0.5 ms of updates, and the loss's all-reduce, two
+// messages of 50 us, which the search omits. Written and read again it takes as long.
 TEST_F(LayersTest, PlansOfStagesAreSimulatedAsPrograms) {
   const auto answer = plan_stages(files_, cluster_, 6, clock_);
   ASSERT_TRUE(answer) << answer.error().message;
@@ -127,7 +126,7 @@ TEST_F(LayersTest, PlansOfStagesAreSimulatedAsPrograms) {
   ASSERT_EQ(again->spans.size(), 2U);
   EXPECT_NEAR(again->spans[0].last.value, 36e-3, 1e-9);
   EXPECT_NEAR(again->spans[0].compute.value, 36.5e-3, 1e-9);
-  // Weights, gradients and moments of both layers, and a kilobyte a sample that each keeps.
+  // Weights, gradients and moments of both layers, and a kilobyte per sample and layer.
   EXPECT_GT(again->spans[0].memory.total, Bytes(8 * 4000));
   EXPECT_EQ(simulate_layers(files_, plan, "", 1).error().message,
             "which devices? give -C CLUSTER.toml");
@@ -136,7 +135,7 @@ TEST_F(LayersTest, PlansOfStagesAreSimulatedAsPrograms) {
             "toy was not profiled on v100-16g; there is a100-40g");
 }
 
-// Of several devices of a kind one stands for the others where the step alone is wanted.
+// For the step alone, one device represents its kind.
 TEST_F(LayersTest, TheStepOfAPlanNeedsNoProgramsOfAllDevices) {
   std::string text = kTwoKinds;
   for (const std::string kind : {"\"a100-40g\"", "\"v100-16g\""})
@@ -153,7 +152,7 @@ TEST_F(LayersTest, TheStepOfAPlanNeedsNoProgramsOfAllDevices) {
   EXPECT_TRUE(step->program.devices.empty());
 }
 
-// A pipeline of two stages of one layer each, as its runtime runs it: what the evaluator says.
+// A pipeline of two stages of one layer each gives the evaluator's step.
 TEST_F(LayersTest, PipelinesOfOtherToolsAreSimulatedAsPrograms) {
   const std::string plan = directory_.file("pipeline.json");
   EXPECT_TRUE(write_file_atomic(plan, R"({"mbs": 1, "gbs": 4, "real": 0.05, "pipeline_list": [
@@ -170,7 +169,7 @@ TEST_F(LayersTest, PipelinesOfOtherToolsAreSimulatedAsPrograms) {
   ASSERT_TRUE(simulated->estimate);
   EXPECT_NEAR(simulated->step.value, simulated->estimate->step.value, 1e-2 * 0.05);
   EXPECT_EQ(simulated->measured, Seconds(0.05));
-  // The first layer's 3 ms, four times 6 ms and three messages at least.
+  // The first layer's 3 ms, four times 6 ms, and at least three messages.
   EXPECT_GT(simulated->step.value, 27e-3);
 }
 

@@ -21,7 +21,7 @@ namespace {
 using elastic::Mix;
 using elastic::Offer;
 
-/// Offers whose machines are the same but for price and zone share a number: the first of them.
+/// Numbers each offer by the first offer with the same machines, whatever their price and zone.
 std::vector<std::size_t> machine_types(const elastic::Market& market) {
   std::vector<std::size_t> types;
   const auto key = [](const Offer& offer) {
@@ -35,7 +35,7 @@ std::vector<std::size_t> machine_types(const elastic::Market& market) {
   return types;
 }
 
-/// The same machines as spot ones of the first offer of their type.
+/// Returns the mix with all machines as the first offer of their type.
 Mix by_type(const Mix& mix, const std::vector<std::size_t>& types) {
   Mix sum{std::vector<int>(mix.machines.size(), 0), mix.servers};
   for (std::size_t o = 0; o < types.size(); ++o) sum.machines[types[o]] += mix.machines[o];
@@ -47,7 +47,7 @@ bool is_empty(const Mix& mix) {
                      [](int machines) { return machines == 0; });
 }
 
-/// Steps per second of asynchronous workers with their servers.
+/// Returns steps per second of asynchronous workers with their servers.
 Result<double> served_speed(const elastic::Market& market, const Mix& mix) {
   std::vector<elastic::AsyncWorkers> workers;
   for (std::size_t o = 0; o < mix.machines.size(); ++o)
@@ -63,7 +63,7 @@ std::pair<std::vector<int>, int> key_of(const Mix& mix, const std::vector<std::s
   return {by_type(mix, types).machines, mix.servers};
 }
 
-/// Speeds of all mixes. Every mix without some of its machines is a mix, too.
+/// Returns the speed of every mix. A mix without some of its machines is also a mix.
 Result<Speeds> find_speeds(const elastic::Market& market, const std::vector<Mix>& mixes,
                            const std::vector<std::size_t>& types, const MarketJob* job,
                            std::size_t& clusters) {
@@ -87,7 +87,6 @@ Result<Speeds> find_speeds(const elastic::Market& market, const std::vector<Mix>
   return speeds;
 }
 
-/// "2 v100 spot us-west1-b" and so on: what one more of it brings.
 void explain_servers(const MarketQuestion& question, const Mix& chosen, MarketAnswer& answer) {
   const elastic::Market& market = question.market;
   const auto now = served_speed(market, chosen);
@@ -114,7 +113,6 @@ void explain_servers(const MarketQuestion& question, const Mix& chosen, MarketAn
   say(more, "server");
 }
 
-/// Why nothing fits: what comes next to it.
 void explain_none(const elastic::Wanted& wanted, MarketAnswer& answer) {
   if (answer.pareto.empty()) {
     answer.why.push_back("the training fits on none of the mixes");
@@ -209,7 +207,7 @@ Result<MarketAnswer> plan_market(const MarketQuestion& question, const MarketJob
   MOTLEY_ASSIGN(const std::vector<Mix> mixes, elastic::find_mixes(market));
   answer.mixes = mixes.size();
   std::vector<std::size_t> types = machine_types(market);
-  if (market.server)  // whose steps are told offer by offer
+  if (market.server)
     for (std::size_t o = 0; o < types.size(); ++o) types[o] = o;
   MOTLEY_ASSIGN(const Speeds speeds, find_speeds(market, mixes, types, job, answer.clusters));
   const elastic::MixSpeed speed = [&](const Mix& mix) {

@@ -13,10 +13,9 @@
 
 namespace motley::control {
 
-/// What to rent for a training of so many steps.
 struct MarketQuestion {
   elastic::Market market;
-  elastic::Lifetimes lifetimes;  ///< what was seen of its machines; empty: the usual kinds
+  elastic::Lifetimes lifetimes;  ///< observed on its machines; empty: usual lifetimes of the kinds
   double steps = 0;
   elastic::Wanted wanted;
   std::uint64_t seed = 0;
@@ -24,39 +23,36 @@ struct MarketQuestion {
 
 struct MarketAnswer {
   std::vector<elastic::PricedMix> pareto;
-  std::optional<std::size_t> chosen;  ///< of them; none: none fits
-  std::size_t mixes = 0;              ///< that were looked at
-  std::size_t clusters = 0;           ///< that were planned for them
-  std::vector<std::string> why;       ///< sentences for people
+  std::optional<std::size_t> chosen;  ///< index in `pareto`; none: no mix fits
+  std::size_t mixes = 0;
+  std::size_t clusters = 0;
+  std::vector<std::string> why;
 };
 
-/// A step on a cluster of rented machines; none: it does not fit there.
+/// Returns the step time on a cluster of rented machines; none: the training does not fit.
 using ClusterStep = std::function<Result<std::optional<Seconds>>(const cluster::Cluster&)>;
 
-/// A training of a model: its step by a planner, and what a checkpoint of it holds.
+/// A training of a model: a planner for its step, and the size of its checkpoint.
 struct MarketJob {
   ClusterStep step;
   Bytes state;  ///< parameters and optimizer states
 };
-/// Parameters and optimizer states.
 Bytes state_bytes(const graph::Graph& graph, const plan::Recipe& recipe);
-/// Parts of a model of one's own that nobody timed are measured or modelled as the choices say
-/// (PriceChoices). The question's cluster is ignored.
+/// Makes a job for the user's model, with times by PriceChoices. Ignores the question's cluster.
 Result<MarketJob> model_job(const Question& question, const PlanChoices& choices,
                             const Outside& outside);
-/// By plans of stages of a layer profile.
+/// Makes a job whose steps are plans of stages over a layer profile.
 MarketJob layer_stages_job(const LayerFiles& files, std::int64_t global_batch, const Clock& clock);
 
-/// Prices all mixes of the market's machines (elastic/mix.h). Mixes that differ in what is spot
-/// alone share a plan. A market with servers tells steps itself and wants no job. Usage errors:
-/// `market.mixes`, `market.clusters` where over kMostClusters would be planned, those of the job.
+/// Prices all mixes of the market's machines (elastic/mix.h); mixes that differ only in what is
+/// spot share a plan. A market with servers needs no job. Usage errors: `market.mixes`;
+/// `market.clusters`, over kMostClusters would be planned; those of the job.
 Result<MarketAnswer> plan_market(const MarketQuestion& question, const MarketJob* job);
 inline constexpr std::size_t kMostClusters = 200;
 
-/// The machines of a mix as a cluster, each a node, all linked as the market says.
+/// Returns a mix as a cluster with a node per machine and the market's link between all.
 cluster::Cluster rented_cluster(const elastic::Market& market, const elastic::Mix& mix);
 
-/// Reads the market and the lifetimes it names.
 Result<MarketQuestion> read_market_question(const std::string& path);
 
 }  // namespace motley::control

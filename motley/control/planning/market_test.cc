@@ -35,16 +35,15 @@ TEST(PlanMarket, PlansOnceForMachinesThatAreTheSame) {
   const MarketJob job{[&](const cluster::Cluster& machines) -> Result<std::optional<Seconds>> {
                         planned.push_back(machines.devices.size());
                         EXPECT_EQ(machines.links[0].bandwidth.value, 1e9);
-                        if (machines.devices.size() == 1) return std::nullopt;  // does not fit
+                        if (machines.devices.size() == 1) return std::nullopt;
                         return Seconds(2.0 / static_cast<double>(machines.devices.size()));
                       },
                       Bytes(0)};
   const auto answer = plan_market(question, &job);
   ASSERT_TRUE(answer.has_value()) << answer.error().message;
-  // One to four machines, whatever is spot.
   EXPECT_THAT(planned, ElementsAre(1, 2, 3, 4));
   EXPECT_EQ(answer->mixes, 8u);
-  // Two spot machines, a step a second, are the cheapest; each more on-demand one is quicker.
+  // Two spot machines, at a step a second, are cheapest; each additional on-demand one is faster.
   ASSERT_EQ(answer->pareto.size(), 3u);
   EXPECT_THAT(answer->pareto[*answer->chosen].mix.machines, ElementsAre(2, 0));
   EXPECT_THAT(answer->pareto[1].mix.machines, ElementsAre(2, 1));
@@ -71,9 +70,9 @@ most = 2
   question.wanted.deadline = Seconds(8000);
   const auto answer = plan_market(question, nullptr);
   ASSERT_TRUE(answer.has_value()) << answer.error().message;
-  // One does 1/3, two 0.6 steps/s (server_queue.h): 10,800 and 6,000 s. Three: 0.789, 31.6 % more.
-  // Of what two would do alone, 2/3, 0.6 is 90 %. With two servers each needs 0.5 s of a step of
-  // 2.5 s: found (0.5 / 2.5), visit 0.5 * 1.2 = 0.6, 2 / 2.6 = 0.769: 28.2 % more.
+  // One worker does 1/3 steps/s, two 0.6 (server_queue.h): 10,800 and 6,000 s; three 0.789, 31.6 %
+  // more. 0.6 is 90 % of what two do alone, 2/3. With two servers each takes 0.5 s of 2.5 s: found
+  // (0.5 / 2.5), visit 0.5 * 1.2 = 0.6, 2 / 2.6 = 0.769: 28.2 % more.
   ASSERT_TRUE(answer->chosen.has_value());
   EXPECT_THAT(answer->pareto[*answer->chosen].mix.machines, ElementsAre(2));
   EXPECT_THAT(answer->why,

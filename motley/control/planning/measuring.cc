@@ -34,7 +34,6 @@ std::int64_t largest_batch(const Inputs& inputs) {
   return inputs.graph().sizes.empty() ? inputs.global_batch : inputs.graph().sizes[0].max;
 }
 
-/// Work of each operator of timed programs, by key.
 std::map<std::string, cost::OperatorWork> works_of(const Inputs& inputs,
                                                    const std::vector<TimedProgram>& timed) {
   std::map<std::string, cost::OperatorWork> works;
@@ -47,7 +46,6 @@ std::map<std::string, cost::OperatorWork> works_of(const Inputs& inputs,
   return works;
 }
 
-/// One entry an operator: some are in the programs of several batches.
 std::vector<cost::OpEntry> one_round(const cost::DeviceKey& key,
                                      const std::vector<run::OpTime>& times,
                                      const std::map<std::string, cost::OperatorWork>& works) {
@@ -71,7 +69,6 @@ std::vector<cost::OpEntry> one_round(const cost::DeviceKey& key,
   return entries;
 }
 
-/// Times of operators of tasks on different machines, all at the same time: by task.
 Result<std::vector<std::vector<cost::OpEntry>>> measure_operators(
     const Inputs& inputs, const std::vector<TaskPrograms>& wave, Workers& workers) {
   std::vector<TimingTask> all;
@@ -89,7 +86,7 @@ Result<std::vector<std::vector<cost::OpEntry>>> measure_operators(
   return entries;
 }
 
-/// About the devices' parts of the batch, and equal parts.
+/// Returns the devices' expected samples, and equal samples.
 std::set<std::vector<std::int64_t>> paced_samples(const Inputs& inputs,
                                                   const std::vector<DeviceId>& devices,
                                                   const std::vector<std::int64_t>& batches) {
@@ -101,7 +98,7 @@ std::set<std::vector<std::int64_t>> paced_samples(const Inputs& inputs,
     equal.push_back(std::clamp(inputs.global_batch / count, batches.front(), batches.back()));
   }
   if (count > 1) return {usual, equal};
-  // Halts weigh less on short steps.
+  // Halts weigh less in short steps.
   return {usual, {std::clamp(inputs.global_batch / 4, batches.front(), batches.back())}};
 }
 
@@ -124,7 +121,6 @@ std::vector<cost::OpEntry> pace_entries(const Inputs& inputs, const PaceWork& wo
   return entries;
 }
 
-/// One item for each split of the batch.
 std::vector<PaceWork> pace_works(const std::vector<PaceTask>& tasks) {
   std::vector<PaceWork> works;
   for (const PaceTask& task : tasks)
@@ -132,7 +128,7 @@ std::vector<PaceWork> pace_works(const std::vector<PaceTask>& tasks) {
   return works;
 }
 
-/// Puts what emulated devices' steps take by their instructions beside the steps.
+/// Stores the instructions' time of emulated devices' steps beside the steps.
 Result<void> keep_computes(const Inputs& inputs, const std::string& torch,
                            cost::ProfileStore& store) {
   const std::string subject = profile_subject(inputs);
@@ -156,15 +152,14 @@ Result<void> keep_computes(const Inputs& inputs, const std::string& torch,
   return store.put(entries);
 }
 
-/// The key of what was exchanged over `transport`: GPUs beside a CPU exchange as it does.
+/// Returns the key of exchanges over `transport`; GPUs beside a CPU exchange like the CPU.
 std::string backend_of(const Inputs& inputs, const std::string& transport,
                        const std::vector<DeviceId>& group) {
   return transport == "nccl" ? cost::backend_key(inputs.cluster, group)
                              : cost::host_backend_key(inputs.cluster);
 }
 
-/// What compute beside the group's exchanges says of its devices; those of one key together. One
-/// that never computed beside an exchange has no entry.
+/// Returns how much exchanges slow down compute, by device key, where they overlapped.
 std::vector<cost::InterferenceEntry> find_interference(const Inputs& inputs,
                                                        const std::vector<DeviceId>& group,
                                                        const run::MeasuredGroup& times,
@@ -184,14 +179,12 @@ std::vector<cost::InterferenceEntry> find_interference(const Inputs& inputs,
   return entries;
 }
 
-/// What is measured of a group of devices.
 struct GroupEntries {
   std::vector<cost::CollectiveEntry> collectives;
   std::vector<cost::InterferenceEntry> interference;
 };
 
-/// The job that times a group's exchanges: its devices at full speed, over links as they are, or as
-/// they are emulated.
+/// Makes a timing job with the devices at full speed and their real or emulated links.
 run::Job exchange_job(const Inputs& inputs, const std::vector<DeviceId>& group) {
   const auto route = emulated_route(inputs.cluster, group);
   run::Job job;
@@ -200,8 +193,8 @@ run::Job exchange_job(const Inputs& inputs, const std::vector<DeviceId>& group) 
   return job;
 }
 
-/// Times the exchanges of a group and of its first 2, 3, ... devices that are joined alike, and
-/// compute beside those of the whole group.
+/// Times exchanges of the group and of its first 2, 3, ... devices with the same route, and compute
+/// beside them.
 Result<GroupEntries> measure_group(const Inputs& inputs, const std::vector<DeviceId>& group,
                                    const std::string& torch, Workers& workers) {
   const std::string route_key = cost::route_key(inputs.cluster, group);
@@ -222,7 +215,6 @@ Result<GroupEntries> measure_group(const Inputs& inputs, const std::vector<Devic
   return entries;
 }
 
-/// One measuring of all tasks, into a store.
 class Measuring {
  public:
   Measuring(const Inputs& inputs, const std::string& torch, cost::ProfileStore& store,
@@ -261,7 +253,7 @@ class Measuring {
           fmt::format("profile: whole steps of {} devices at once", task.devices.size()));
   }
 
-  /// Where several machines work at a time.
+  /// Notes when several machines work concurrently.
   template <typename Item>
   void tell_waves(const char* what, const std::vector<std::vector<Item>>& waves) {
     if (waves.empty() || waves[0].size() < 2) return;
@@ -274,7 +266,6 @@ class Measuring {
         fmt::format("profile: {} on {} at the same time", what, fmt::join(hosts, ", ")));
   }
 
-  /// Tasks of as many ranks have the same programs.
   Result<std::vector<TaskPrograms>> with_programs(const MeasuringTasks& tasks) const {
     std::map<int, std::vector<TimedProgram>> by_ranks;
     std::vector<TaskPrograms> timed;
@@ -282,7 +273,7 @@ class Measuring {
       const int ranks = ranks_of(inputs_, task.setting);
       if (!by_ranks.contains(ranks)) {
         MOTLEY_ASSIGN(by_ranks[ranks], reference_programs(inputs_, tasks.batches, ranks));
-        // What does not depend on samples is timed once.
+        // Operators that do not depend on samples are timed once.
         const TimedProgram first = by_ranks[ranks].front();
         by_ranks[ranks].push_back(
             {std::make_shared<const program::Program>(synth::with_timed_squares(*first.program)),
@@ -332,8 +323,7 @@ class Measuring {
   std::vector<double> spreads_;
 };
 
-/// What of a plan's operators was never measured as it splits them: by device key, on the first
-/// device of that key.
+/// Finds a plan's unmeasured operators, by device key, on the first device of each key.
 Result<std::vector<TaskPrograms>> find_unmeasured(
     const Inputs& inputs, const std::shared_ptr<const program::Program>& program,
     const std::string& torch, const search::Costs& costs) {

@@ -32,19 +32,19 @@ TEST(FindTasks, DevicesOfOneKeyAreTimedOnceAloneAndOnceShared) {
   EXPECT_THAT(tasks.operators,
               ElementsAre(OperatorTask{kA, Setting::kAlone, {"cpu", 1, "2.15"}},
                           OperatorTask{kA, Setting::kShared, {"cpu beside 1", 1, "2.15"}}));
-  EXPECT_THAT(tasks.paces, IsEmpty());  // nothing is emulated
+  EXPECT_THAT(tasks.paces, IsEmpty());
   EXPECT_THAT(tasks.groups, ElementsAre(ElementsAre(kA, kB)));
 }
 
 TEST(FindTasks, EmulatedDevicesOfOneMachineArePacedTogether) {
   const Inputs inputs = small_inputs(kEmulated, 14);
   const MeasuringTasks tasks = find_tasks(inputs, "2.15").value();
-  EXPECT_THAT(tasks.operators, SizeIs(2));  // full speed is the same on all three
+  EXPECT_THAT(tasks.operators, SizeIs(2));
   ASSERT_THAT(tasks.paces, SizeIs(1));
   EXPECT_THAT(tasks.paces[0].devices, ElementsAre(kA, kB, kC));
-  // Of 14 samples by speeds .8 : .4 : .2 are 8 : 4 : 2; equal parts are 14 / 3 = 4.
+  // 14 samples by the speeds .8 : .4 : .2 are 8 : 4 : 2; equal samples are 14 / 3 = 4.
   EXPECT_THAT(tasks.paces[0].samples, ElementsAre(ElementsAre(4, 4, 4), ElementsAre(8, 4, 2)));
-  // The smallest and the largest group over the one route; ranks between are interpolated.
+  // The smallest and largest group of the only route; sizes between them are interpolated.
   EXPECT_THAT(tasks.groups, ElementsAre(ElementsAre(kA, kB), ElementsAre(kA, kB, kC)));
 }
 
@@ -81,15 +81,14 @@ TEST_F(MeasuringTest, AllTasksAreDoneAndToldInOrder) {
   EXPECT_EQ(listener_.notes[2], "profile: exchanges among 2 devices (local)");
   ASSERT_THAT(workers_.groups, SizeIs(1));
   EXPECT_THAT(workers_.groups[0].devices, SizeIs(2));
-  EXPECT_EQ(kept->spread, 0);  // of workers whose times do not vary
+  EXPECT_EQ(kept->spread, 0);
   EXPECT_THAT(store_.batches(profile_subject(inputs), {"cpu", 1, "2.15"}).value(),
               ElementsAre(1, 2, 4, 8));
 }
 
 TEST_F(MeasuringTest, NeighboursWorkBesideWhoIsTimedInTheSharedSetting) {
   ASSERT_TRUE(measure(small_inputs(kTwoCpus, 8), 3, store_, outside_));
-  // Three rounds. Alone: one worker. Shared: one for each of the two devices, if there are
-  // processors for them.
+  // Three rounds. Alone: one worker; shared: one per device, if there are processors.
   const std::size_t a_round = workers_.timed.size() / 3;
   ASSERT_EQ(workers_.timed.size(), 3 * a_round);
   ASSERT_THAT(a_round, AnyOf(2U, 3U));
@@ -105,12 +104,11 @@ TEST_F(MeasuringTest, WholeStepsAreTimedAtTheDevicesSpeeds) {
   std::vector<double> speeds;
   for (const TimingTask& task : workers_.timed)
     if (task.what == TimingTask::What::kWholeSteps) speeds.push_back(task.device.speed);
-  ASSERT_THAT(speeds, SizeIs(6));  // one round at two splits
+  ASSERT_THAT(speeds, SizeIs(6));
   for (std::size_t i = 0; i < speeds.size(); i += 3)
     EXPECT_THAT(std::vector(speeds.begin() + i, speeds.begin() + i + 3),
                 ElementsAre(0.8, 0.4, 0.2));
-  // The fake's step takes its instructions' time over the speed, so the pace that emulation gives,
-  // instructions' time over the step's, is the speed itself.
+  // The fake's step takes its instructions' time over the speed, so the pace is the speed.
   for (const DeviceId id : inputs.devices) {
     const auto key = cost::emulated_key(inputs.cluster, id, "2.15");
     const auto pace = cost::usual_pace(store_, key);
@@ -148,8 +146,7 @@ bandwidth = "1Gbps"
 
 TEST_F(MeasuringTest, MachinesAreMeasuredAtTheSameTime) {
   ASSERT_TRUE(measure(small_inputs(kThreeMachines, 8), 1, store_, outside_));
-  // Operators of all three alone, then in a step that they share; then whole steps of the two that
-  // are halted, of two sizes.
+  // Operators of all three alone, then shared; then whole steps of the two emulated ones, twice.
   EXPECT_THAT(workers_.calls, ElementsAre(3, 3, 2, 2));
   EXPECT_THAT(
       listener_.notes,
@@ -160,7 +157,7 @@ TEST_F(MeasuringTest, MachinesAreMeasuredAtTheSameTime) {
 
 TEST_F(MeasuringTest, DevicesOfOneMachineAreMeasuredInTurn) {
   ASSERT_TRUE(measure(small_inputs(kEmulated, 14), 1, store_, outside_));
-  // One key alone; shared, each neighbour works beside it; then its whole steps at two splits.
+  // One key alone; shared with each neighbour; then its whole steps at two splits.
   ASSERT_THAT(workers_.calls, SizeIs(4));
   EXPECT_EQ(workers_.calls[0], 1U);
   EXPECT_THAT(listener_.notes, Not(Contains(HasSubstr("at the same time"))));
@@ -183,13 +180,11 @@ TEST_F(MeasuringTest, WhatAPlanSplitsIsMeasuredOnce) {
                   .replicas = plan::make_replicas(inputs.devices, {5, 3})};
   listener_.notes.clear();
   workers_.timed.clear();
-  // Between batches that were measured nothing is left to measure.
   const auto program_of = [&] { return lower_plan(inputs, plan).value().program; };
   EXPECT_EQ(measure_plan(inputs, program_of(), costs(), 3, store_, outside_).value(),
             Learned::kNothing);
   EXPECT_THAT(workers_.timed, IsEmpty());
-  // All operators whole on both devices: products of 8 samples are on the curves, the exchanges'
-  // work is not.
+  // Products of 8 samples are on the measured curves; the exchanges' work is not.
   plan::Region region{.devices = inputs.devices, .shares = {5, 3}};
   region.operators.resize(inputs.graph().ops.size());
   plan.replicas = {{8, {region}}};
@@ -198,7 +193,7 @@ TEST_F(MeasuringTest, WhatAPlanSplitsIsMeasuredOnce) {
   EXPECT_EQ(*first, Learned::kSomething);
   EXPECT_THAT(listener_.notes,
               ElementsAre("profile: parts of operators as the plan splits them, on cpu beside 1"));
-  // Both devices have one key, so one worker times the programs of both.
+  // Both devices have one key, so one worker times both programs.
   EXPECT_THAT(workers_.timed[0].programs, SizeIs(2));
   const std::size_t asked = workers_.timed.size();
   EXPECT_EQ(measure_plan(inputs, program_of(), costs(), 3, store_, outside_).value(),
@@ -217,7 +212,7 @@ TEST_F(MeasuringTest, WithoutWorkersNothingIsMeasured) {
 TEST_F(MeasuringTest, DriftIsNamedByOperatorAndKind) {
   const Inputs inputs = small_inputs(kTwoCpus, 8);
   EXPECT_THAT(find_drifted(inputs, "2.15", store_).value(), IsEmpty());
-  // The newest two rounds agree, and lie far from all four before.
+  // The newest two rounds agree, and are far from the four before.
   for (const double seconds : {1.0, 1.0, 1.0, 1.0, 2.0, 2.0}) {
     const cost::OpEntry entry{
         .device = {"cpu", 1, "2.15"}, .key = "aten::mm", .median = Seconds(seconds), .samples = 9};

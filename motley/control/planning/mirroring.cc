@@ -14,7 +14,8 @@
 namespace motley::control {
 namespace {
 
-constexpr int kTries = 4;  // mirrors that do not fit beside what comes for them in a step
+// Attempts with fewer mirrors, when these and what they receive in a step do not fit.
+constexpr int kTries = 4;
 
 std::vector<Bytes> find_room(const Inputs& inputs, const std::vector<plan::Member>& members,
                              const program::Program& program) {
@@ -36,7 +37,7 @@ std::vector<std::string> hosts_of(const Inputs& inputs, const std::vector<plan::
   return hosts;
 }
 
-/// Has a device something of what is kept that no other has?
+/// Does a device hold state that no other device has?
 bool is_sole_holder(const program::Program& program, std::size_t rank) {
   if (program.devices.size() == 1) return true;
   const auto is_kept = [](const program::Buffer& buffer) {

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// The MLP's layers on three devices, one after the other, with Adam.
+/// The MLP's layers on three devices in sequence, with Adam.
 plan::Plan in_stages(const Inputs& inputs) {
   const graph::LayerChain chain = graph::find_layer_chain(inputs.graph());
   std::size_t layers = 1;
@@ -49,7 +49,7 @@ TEST(Mirroring, IsForRunsThatAreToOutliveLosses) {
   const auto made = lower_plan(inputs, plan);
   ASSERT_TRUE(made) << made.error().message;
   EXPECT_TRUE(*outlives_losses(inputs, *made, 1));
-  EXPECT_TRUE(*outlives_losses(inputs, {plan, nullptr}, 1));  // lowered to see
+  EXPECT_TRUE(*outlives_losses(inputs, {plan, nullptr}, 1));
   EXPECT_FALSE(*outlives_losses(inputs, *made, 2));
   EXPECT_THAT(describe_losses(*made->program), HasSubstr("any 1 of "));
 }
@@ -64,7 +64,7 @@ TEST(Mirroring, KeepsWhatThereIsRoomFor) {
     inputs.cluster.devices[rank].memory =
         program::find_memory_peak(whole.program->devices[rank]).total;
   EXPECT_EQ(*lower_plan(inputs, plan)->program, *whole.program);
-  // 64 bytes less, but enough for what there is without mirrors.
+  // 64 bytes less than needed, but enough without mirrors.
   inputs.survive = 0;
   const Planned bare = lower_plan(inputs, plan).value();
   inputs.survive = 1;

@@ -17,7 +17,7 @@ std::string device_text(const cluster::Device& device) {
                      device.memory.value_or(Bytes(-1)).value);
 }
 
-/// Texts that are equal for nodes that are identical, but for where their links lead.
+/// Returns texts that are equal for identical nodes; the other ends of links do not count.
 std::vector<std::string> node_texts(const cluster::Cluster& cluster) {
   std::vector<std::string> texts;
   for (const cluster::Node& node : cluster.nodes)
@@ -35,7 +35,7 @@ std::vector<std::string> node_texts(const cluster::Cluster& cluster) {
   return texts;
 }
 
-/// Texts of questions about a cluster and a plan; what is said twice is asked once.
+/// Collects the questions about a cluster and a plan, each text once.
 class Asking {
  public:
   explicit Asking(const cluster::Cluster& cluster)
@@ -63,7 +63,7 @@ class Asking {
     if (cluster_.links.size() > 1) ask("links x2");
   }
 
-  /// Twice the memory of this device, and all of its kind where there are more.
+  /// Asks for twice the memory of the device, or of its kind if that has several devices.
   void ask_memory(DeviceId id) {
     const cluster::Device& device = cluster_.device(id);
     if (!device.memory || !with_memory_.insert(class_of(id)).second) return;
@@ -86,7 +86,7 @@ class Asking {
     return device_text(device) + " on " + nodes_[device.node.index()];
   }
 
-  /// "KIND@NODE" where that says it.
+  /// Returns "KIND@NODE" if the kind names a device model, else the device's name.
   std::string like(const cluster::Device& device) const {
     if (device.kind == "cpu" || device.kind == "cuda") return device.name;
     return fmt::format("{}@{}", device.kind, cluster_.node(device.node).name);
@@ -123,7 +123,7 @@ std::vector<WhatIf> obvious_what_ifs(const Asked& asked, const Inputs& inputs,
   if (plan.global_batch % 2 == 0) asking.ask("batch x0.5");
   std::vector<WhatIf> questions;
   for (const std::string& text : asking.texts()) {
-    // Some cannot be: without the only device, or the only node. Some are the same in other words.
+    // Some edits are impossible, such as removing the only device; some are duplicates.
     auto question = parse_what_if(text, asked);
     if (!question) continue;
     const bool is_asked = std::any_of(questions.begin(), questions.end(), [&](const WhatIf& other) {

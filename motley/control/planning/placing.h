@@ -8,15 +8,14 @@
 
 namespace motley::control {
 
-/// What a worker is told of its device. `route`: of emulated links, if there are any. The host is
-/// "" for this machine, whatever it is called.
+/// Describes a device to its worker; this machine's host is "". `route`: of emulated links.
 run::WorkerDevice worker_device(const cluster::Cluster& cluster, DeviceId device,
                                 const std::optional<cluster::Route>& route = std::nullopt);
 
 /// Are the devices on this machine, so that all links between them are emulated?
 bool are_all_here(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
 
-/// The emulated route of a group: none where its links are real.
+/// Returns the emulated route of a group; none: its links are real.
 std::optional<cluster::Route> emulated_route(const cluster::Cluster& cluster,
                                              const std::vector<DeviceId>& devices);
 

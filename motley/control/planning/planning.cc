@@ -38,7 +38,7 @@ Result<std::unique_ptr<plan::Planner>> find_planner(const search::PlannerInputs&
   return planner;
 }
 
-/// Asks the planner, also where the plan is to outlive losses. `problem`: but for what choices say.
+/// Runs the planner, also for plans that must survive losses. `problem` lacks some of `choices`.
 Result<plan::PlanOutcome> search(const Inputs& inputs, const PlanChoices& choices,
                                  const Priced& priced, const plan::Problem& problem) {
   const SearchBy once = [&](const search::PlannerInputs& known, const PlanChoices& by,
@@ -52,8 +52,7 @@ Result<plan::PlanOutcome> search(const Inputs& inputs, const PlanChoices& choice
                               : once(priced.evaluator->inputs(), choices, 0);
 }
 
-/// "a:0 is to hold 23 GiB, and 20.9 GiB of its 24 GiB would fit nine times in ten", of each that
-/// has less room so than its plan needs.
+/// "a:0 is to hold 23 GiB, and 20.9 GiB of its 24 GiB would fit nine times in ten" and so on.
 std::string say_tight(const cluster::Cluster& sure, const plan::PlanOutcome& outcome) {
   std::vector<std::string> tight;
   for (const auto& [id, bytes] : outcome.peak) {
@@ -71,8 +70,7 @@ std::string say_tight(const cluster::Cluster& sure, const plan::PlanOutcome& out
   return text;
 }
 
-/// Searches with all that memory has where nothing fits with what is to be left free of it; the
-/// inputs leave nothing free then.
+/// Searches again in all memory, leaving nothing free, if nothing else fits.
 Result<plan::PlanOutcome> search_all(Inputs& inputs, const PlanChoices& choices,
                                      const Priced& priced, const plan::Problem& problem) {
   MOTLEY_ASSIGN(plan::PlanOutcome outcome, search(inputs, choices, priced, problem));
@@ -89,7 +87,6 @@ Result<plan::PlanOutcome> search_all(Inputs& inputs, const PlanChoices& choices,
   return outcome;
 }
 
-/// One search with the answer's prices; its plan is not lowered yet.
 Result<void> search_once(Inputs& inputs, const PlanChoices& choices, const Clock& clock,
                          Answer& answer) {
   plan::Problem problem = make_problem(inputs, choices);
@@ -105,7 +102,7 @@ Result<void> search_once(Inputs& inputs, const PlanChoices& choices, const Clock
   return {};
 }
 
-/// Does it split nothing but the batch, but that not into equal micro-batches?
+/// Does the plan split only the batch, into unequal micro-batches?
 bool has_unlike_micro_batches(const plan::Plan& plan) {
   const std::int64_t times = plan.replicas.front().micro_batches;
   bool is_unlike = false;

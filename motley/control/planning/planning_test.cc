@@ -27,7 +27,6 @@ class PlanningTest : public ::testing::Test {
   PlanChoices choices(const std::string& planner = "split") const {
     return {.prices = {.profiles = directory_.file("profiles.db")}, .planner = planner};
   }
-  /// The plan that splits the batch so, as text for `inputs`.
   std::string plan_text(const Inputs& inputs, const std::vector<std::int64_t>& samples) const {
     plan::Plan plan{.model_hash = inputs.model->hash,
                     .cluster_hash = cluster::cluster_hash(inputs.cluster),
@@ -68,7 +67,7 @@ TEST_F(PlanningTest, TheProgramIsThePlansLowering) {
   EXPECT_EQ(answer.planned->program->devices[0].samples, 4);
 }
 
-// An earlier run tried the chosen plan and the best other one: a step of the first took 1 s.
+// An earlier run measured the chosen plan, at 1 s a step, and the best alternative.
 TEST_F(PlanningTest, APlanThatWasFasterInAnEarlierRunIsChosen) {
   Inputs inputs = small_inputs(kTwoCpus, 8);
   const plan::PlanOutcome first = find_plan(inputs, choices("auto"), outside_).value().outcome;
@@ -85,7 +84,7 @@ TEST_F(PlanningTest, APlanThatWasFasterInAnEarlierRunIsChosen) {
   EXPECT_EQ(*faster.plan, other.plan);
   EXPECT_EQ(faster.measured_step, Seconds(0.5));
   EXPECT_THAT(faster.why.front(), HasSubstr("took 500 ms in an earlier run; "));
-  // What a later run measured counts; 2 % are less than runs differ by.
+  // The latest run counts; 2 % are less than the difference between runs.
   const plan::PlanOutcome identical = plan_after(0.98);
   EXPECT_EQ(*identical.plan, *first.plan);
   EXPECT_EQ(identical.measured_step, Seconds(1));
@@ -104,7 +103,7 @@ TEST_F(PlanningTest, PhasesAreToldInOrderWithTheirText) {
 }
 
 TEST_F(PlanningTest, TheSearchIsTimedByTheClockAlone) {
-  // The fake clock goes on by a second whenever it is asked: before and after the one search.
+  // The fake clock advances by a second per reading: before and after the one search.
   Inputs inputs = small_inputs(kTwoCpus, 8);
   EXPECT_EQ(find_plan(inputs, choices("equal"), outside_)->elapsed_s, 1);
 }
@@ -127,13 +126,13 @@ TEST_F(PlanningTest, AShardingIsPlannedAgainWithWhatItsPartsTook) {
       "profile: parts of operators as the plan splits them, on cpu beside 1";
   const auto rounds = std::count(listener_.notes.begin(), listener_.notes.end(), learned);
   EXPECT_LE(rounds, kPlanningRounds);
-  // Prices are loaded once a round, and the last round finds nothing new, or is the last allowed.
+  // Prices load once a round. The last round learns nothing new, or is the last allowed.
   const auto priced = std::count_if(listener_.phases.begin(), listener_.phases.end(),
                                     [](const auto& each) { return each.first == Phase::kPrice; });
   if (is_sharded) {
     EXPECT_EQ(priced, std::min<std::ptrdiff_t>(rounds + 1, kPlanningRounds));
   }
-  // With all of it known, the same question is answered without workers.
+  // Once all times are known, the same question needs no workers.
   const std::size_t asked = workers_.timed.size();
   ASSERT_TRUE(find_plan(inputs, choices("spmd"), outside_));
   if (rounds < kPlanningRounds) {
@@ -157,7 +156,7 @@ TEST_F(PlanningTest, ModelledTimesComeFromOtherModelsOnly) {
   Inputs inputs = small_inputs(kTwoCpus, 8);
   PlanChoices modelling = choices();
   modelling.prices.missing = Missing::kModel;
-  EXPECT_FALSE(find_plan(inputs, modelling, outside_));  // there is no other model either
+  EXPECT_FALSE(find_plan(inputs, modelling, outside_));
   EXPECT_THAT(workers_.timed, IsEmpty());
 }
 
@@ -194,7 +193,7 @@ TEST_F(PlanningTest, APlanFileIsReadWithItsProgram) {
 TEST_F(PlanningTest, PlansSayWhetherGpusMayUseTf32) {
   Inputs inputs = small_inputs(kTwoCpus, 8);
   inputs.tf32 = true;
-  // A plan without is for a run without: its times are others.
+  // A plan without TF32 is for a run without it, whose times differ.
   const std::string without = write(plan_text(inputs, {5, 3}));
   const auto refused = read_plan(without, inputs);
   ASSERT_FALSE(refused);

@@ -20,7 +20,7 @@ cost::Origin worst_origin(const Inputs& inputs, const search::Costs& costs,
   return worst;
 }
 
-/// Of tensors, with what the framework holds beside so many.
+/// Adds the framework's memory beside tensors to an interval.
 cost::PredictionInterval with_framework(const cluster::Device& device,
                                         const cost::PredictionInterval& tensors) {
   const auto with = [&](double bytes) {
@@ -29,7 +29,7 @@ cost::PredictionInterval with_framework(const cluster::Device& device,
   return {with(tensors.low), with(tensors.value), with(tensors.high)};
 }
 
-/// What is said of a price: of each of the plan's members the kind's, by `of_rank`.
+/// Returns the prediction of a price; each member has the price of its kind (`of_rank`).
 Result<Predicted> say(const Inputs& inputs, const plan::Plan& plan, const search::Costs& costs,
                       const search::PlanPrice& price) {
   Predicted predicted;
@@ -68,7 +68,7 @@ Result<PricedPlan> price_planned(const Inputs& inputs, const Planned& planned,
   const program::Program& program = *planned.program;
   const cost::ProfileCost model = costs.model(inputs.cluster);
   MOTLEY_ASSIGN(const auto times, model.all_times(program));
-  const std::vector<std::string> all;  // the program has them
+  const std::vector<std::string> all;
   MOTLEY_ASSIGN(search::PricedProgram priced,
                 search::price_program(program, all, model, times, steps));
   search::PlanPrice price{std::move(priced.price), {}, {}};

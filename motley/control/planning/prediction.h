@@ -13,31 +13,28 @@
 
 namespace motley::control {
 
-/// What is said of one device of a plan before it runs.
 struct DevicePrediction {
   std::string name;
   search::DevicePrice price;
-  cost::PredictionInterval peak = {};  ///< bytes, with the framework's
+  cost::PredictionInterval peak = {};  ///< bytes, including the framework's
   Bytes framework = {};                ///< beside the price's tensors
-  bool is_framework_measured = false;  ///< on that kind of device, not of usual figures
-  cost::Grounds grounds = {};          ///< of the times
+  bool is_framework_measured = false;  ///< on that device kind, instead of the usual figures
+  cost::Grounds grounds = {};
 };
 
-/// What is said of a plan before it runs.
 struct Predicted {
-  trace::Trace trace;  ///< of the plan's program on the cost tables; empty if that was not made
-  /// Seconds; 80 % of measured steps are to lie in it. Its value is the median over steps in which
-  /// each device varies as it was seen to: where devices meet, the slowest counts.
+  trace::Trace trace;  ///< simulated with the cost tables; empty if there is no program
+  /// Seconds; 80 % of measured steps should lie in the interval. Its value is the median over steps
+  /// with the devices' observed variation: where devices meet, the slowest counts.
   cost::PredictionInterval step;
-  std::vector<DevicePrediction> devices;  ///< by rank
+  std::vector<DevicePrediction> devices;
   cost::Origin origin = cost::Origin::kMeasured;
-  std::string basis;                   ///< what the intervals rest on
-  std::optional<MirrorPrice> mirrors;  ///< of a program that is to outlive losses
+  std::string basis;                   ///< the grounds of the intervals
+  std::optional<MirrorPrice> mirrors;  ///< of a program that must survive losses
 
   Seconds seconds() const { return Seconds(step.value); }
 };
 
-/// What the plan's program takes and needs, by a simulation of so many steps of it.
 struct PricedPlan {
   search::PlanPrice price;
   trace::Trace trace;
@@ -45,24 +42,20 @@ struct PricedPlan {
 Result<PricedPlan> price_planned(const Inputs& inputs, const Planned& planned,
                                  const search::Costs& costs, int steps);
 
-/// Simulates the plan's program for so many steps, and puts intervals around the results from what
-/// earlier runs' predictions were off by.
+/// Simulates `steps` steps of the program; intervals come from earlier predictions' errors.
 Result<Predicted> predict(const Inputs& inputs, const Planned& planned, const search::Costs& costs,
                           int steps);
 
-/// The same of one step without a trace, which needs no program of the whole step, unless it is to
-/// outlive losses: what mirrors and commits take is of all its devices.
+/// Predicts one step without a trace. Needs the whole program only if the plan must survive losses,
+/// because mirrors and commits involve all devices.
 Result<Predicted> foresee(const Inputs& inputs, const plan::Plan& plan, const Priced& priced);
 
-/// The outcome's steps with what devices vary by, which planners leave out: as much as its plan's,
-/// of which this was foreseen.
+/// Adds the devices' variation, which planners omit, to the outcome's steps: as in `predicted`.
 void add_variation(const Predicted& predicted, plan::PlanOutcome& outcome);
 
-/// What was predicted; none, and a note, where the times of a plan that splits operators are not
-/// known.
+/// Returns the prediction; none, with a note, if a plan that splits operators has unknown times.
 Result<std::optional<Predicted>> if_known(Result<Predicted> predicted, Listener& listener);
 
-/// How a store names what was predicted of the inputs' "step" or "memory", without figures.
 cost::PredictionEntry prediction_entry(const Inputs& inputs, const char* quantity);
 
 }  // namespace motley::control

@@ -39,7 +39,7 @@ class PredictionTest : public ::testing::Test {
 TEST_F(PredictionTest, OneDeviceTakesTheSumOfItsInstructions) {
   const Answer whole = answer({8, 0});
   const Predicted predicted = prediction(whole);
-  // Each instruction of the compute lane takes 10 us, whatever its size.
+  // Each compute instruction takes 10 us, whatever its size.
   std::int64_t instructions = 0;
   for (const program::Instruction& each : whole.planned->program->devices[0].instructions)
     instructions += each.lane == Lane::kCompute ? 1 : 0;
@@ -56,16 +56,16 @@ TEST_F(PredictionTest, ARowADeviceSaysWhatItDoesAndHolds) {
   const Predicted predicted = prediction(answer({5, 3}));
   ASSERT_THAT(predicted.devices, SizeIs(2));
   for (const DevicePrediction& device : predicted.devices) {
-    // Parameters are whole on both: (32 * 12 + 32 + 5 * 32 + 5) floats.
+    // Both devices hold all parameters: (32 * 12 + 32 + 5 * 32 + 5) floats.
     EXPECT_EQ(device.price.memory.parameters.value, 4 * (32 * 12 + 32 + 5 * 32 + 5));
-    EXPECT_EQ(device.framework.value, 0);  // of a CPU
+    EXPECT_EQ(device.framework.value, 0);
     EXPECT_EQ(device.peak.value, static_cast<double>(device.price.memory.total.value));
     EXPECT_EQ(device.grounds.text, "measured");
     EXPECT_EQ(device.price.largest.size(), device.price.memory.largest.size());
     EXPECT_FALSE(device.price.peak_at.empty());
     EXPECT_GT(device.price.parts.exposed_communication + device.price.parts.waiting, 0);
   }
-  // All gradients in one bucket are more than the largest parameter, of 32 x 12.
+  // All gradients in one bucket exceed the largest parameter, 32 x 12.
   EXPECT_EQ(predicted.devices[0].price.largest[0], "motley::pack (bucket 0)");
   EXPECT_EQ(predicted.origin, cost::Origin::kMeasured);
 }
@@ -92,10 +92,10 @@ TEST_F(PredictionTest, WhatRunsMeasuredBecomesTheBasis) {
   EXPECT_EQ(entries[0].predicted, predicted.step.value);
   EXPECT_EQ(entries[0].measured, measured.step.value);
   EXPECT_EQ(entries[1].quantity, "memory");
-  EXPECT_EQ(entries[1].predicted,  // of the fullest device
+  EXPECT_EQ(entries[1].predicted,
             static_cast<double>(predicted.devices[1].price.memory.total.value));
   EXPECT_EQ(entries[1].measured, 20'000);
-  // All nine runs took a quarter longer than predicted: so will the next one.
+  // All nine runs took a quarter longer than predicted, so the next should, too.
   const Predicted second = prediction(answer({5, 3}));
   EXPECT_NEAR(second.step.low, 1.25 * second.step.value, 1e-9);
   EXPECT_NEAR(second.step.high, 1.25 * second.step.value, 1e-9);
@@ -104,7 +104,7 @@ TEST_F(PredictionTest, WhatRunsMeasuredBecomesTheBasis) {
 TEST_F(PredictionTest, ModelledTimesAndRunsWithoutAStepTeachNothing) {
   Predicted predicted = prediction(answer({5, 3}));
   cost::ProfileStore kept = store();
-  ASSERT_TRUE(remember(inputs_, predicted, {}, kept));  // stopped in its first step
+  ASSERT_TRUE(remember(inputs_, predicted, {}, kept));
   predicted.origin = cost::Origin::kModelled;
   Measured measured;
   measured.step = Seconds(1);

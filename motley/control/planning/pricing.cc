@@ -24,7 +24,7 @@ Result<Priced> priced_by(const Inputs& inputs, search::Costs costs) {
   return priced;
 }
 
-/// Costs that price every group, or the error that says what is missing.
+/// Returns costs that price every group, or the error that names what is missing.
 Result<Priced> load_priced(const Inputs& inputs, Missing missing, const cost::ProfileStore& store,
                            const std::string& torch) {
   MOTLEY_ASSIGN(search::Costs costs, search::load_costs(*inputs.model, inputs.cluster, store,
@@ -37,9 +37,9 @@ Result<Priced> load_priced(const Inputs& inputs, Missing missing, const cost::Pr
   return priced_by(inputs, std::move(costs));
 }
 
-/// By the store, with what is missing measured where that is wanted.
+/// Prices from the store, after measuring what is missing, if allowed.
 Result<Priced> price_model(Inputs& inputs, const PriceChoices& choices, const Outside& outside) {
-  // Without a worker nothing was measured: what needs no measurements is priced all the same.
+  // Without a worker nothing was measured, but some models need no measurements.
   const std::string version = outside.workers.torch_version().value_or("");
   const std::string torch = engine_version(inputs, version);
   MOTLEY_ASSIGN(cost::ProfileStore store, open_store(choices.profiles));
@@ -52,7 +52,7 @@ Result<Priced> price_model(Inputs& inputs, const PriceChoices& choices, const Ou
   return load_priced(inputs, choices.missing, store, torch);
 }
 
-/// By the times that came with the model.
+/// Prices from the times in the layer profile.
 Result<Priced> price_layers(const Inputs& inputs) {
   MOTLEY_ASSIGN(search::Costs costs, search::load_layer_costs(*inputs.layers, inputs.cluster,
                                                               {.lowering = inputs.lowering,
@@ -75,7 +75,7 @@ Result<void> learn_framework(const cost::ProfileStore& store, const std::string&
   for (const DeviceId id : inputs.devices) {
     cluster::Device& device = inputs.cluster.devices[id.index()];
     if (device.kind != "cuda") continue;
-    // It does not depend on TF32, by which keys of times differ.
+    // Memory does not depend on TF32, but keys of times do.
     for (const std::string& engine : {torch, torch + cost::kTf32Suffix}) {
       MOTLEY_ASSIGN(const auto found,
                     cost::find_framework(store, cost::device_key(device, engine)));
@@ -106,7 +106,7 @@ void leave_spare(const search::Costs& costs, Inputs& inputs) {
     const bool is_printed = kind && kind->memory == device.memory;
     const double all = static_cast<double>(device.memory->value),
                  free = is_printed ? cluster::kFreeOfPrinted * all : all;
-    // Tensors may be so many times as large; the context is not, what the allocator keeps is.
+    // Tensors, and what the allocator keeps of them, may be this much larger; the context may not.
     const double most =
         cost::find_experience(costs.earlier, {.quantity = "memory"}, origin).around(1).high;
     const auto context = static_cast<double>(cost::framework_bytes(device, Bytes(0)).value);

@@ -31,7 +31,6 @@ class LearnFrameworkTest : public ::testing::Test {
     entry.scratch = Bytes(bytes);
     ASSERT_TRUE(store_->put(std::vector<cost::OpEntry>{entry}));
   }
-  /// What a device needs beside 1 GiB of tensors.
   std::int64_t beside_a_gibibyte(std::size_t device) {
     EXPECT_TRUE(learn_framework(*store_, "2.15.0", inputs_));
     return cost::framework_bytes(inputs_.cluster.devices[device], Bytes(1 << 30)).value;
@@ -43,7 +42,7 @@ class LearnFrameworkTest : public ::testing::Test {
 };
 
 TEST_F(LearnFrameworkTest, WhatWasNeverMeasuredIsOfUsualFigures) {
-  // 512 MiB and 7.1 % of 2^30, which are 76235670.5.
+  // 512 MiB, and 7.1 % of 2^30, which is 76235670.5.
   EXPECT_EQ(beside_a_gibibyte(0), (512 << 20) + 76235670);
   EXPECT_FALSE(inputs_.cluster.devices[0].framework);
   EXPECT_EQ(beside_a_gibibyte(2), 0);
@@ -100,15 +99,15 @@ TEST(LeaveSpare, WhatNobodyMeasuredFitsWithItsUpperEnd) {
   const auto room = [&](std::size_t device) {
     return static_cast<double>(inputs.cluster.devices[device].room()->value) / (1 << 30);
   };
-  // 6 % more than predicted is the upper end of what nobody measured; beside tensors, with what the
-  // allocator keeps of them, stand 0.5 GiB. Printed are 24 GiB, of which 92 % count as free:
-  // 0.5 + (22.08 - 0.5) / 1.06.
+  // The upper end for unmeasured kinds is 6 % above the prediction, on tensors and what the
+  // allocator keeps of them; 0.5 GiB beside them is constant. The nominal 24 GiB count as 92 %
+  // free: 0.5 + (22.08 - 0.5) / 1.06.
   EXPECT_NEAR(room(0), 20.858491, 1e-6);
-  EXPECT_NEAR(room(1), 18.896226, 1e-6);  // said to be free: 0.5 + (20 - 0.5) / 1.06
-  EXPECT_NEAR(room(2), 100, 1e-6);        // a CPU's are tensors alone
+  EXPECT_NEAR(room(1), 18.896226, 1e-6);  // given as free: 0.5 + (20 - 0.5) / 1.06
+  EXPECT_NEAR(room(2), 100, 1e-6);
   EXPECT_EQ(room(3), 24);
   EXPECT_FALSE(inputs.cluster.devices[4].room());
-  // Of a kind that is here all is room, also where this model's times are modelled.
+  // A measured kind leaves nothing free, even if this model's times are modelled.
   for (auto& [name, grounds] : costs.grounds) grounds.origin = cost::Origin::kModelled;
   leave_spare(costs, inputs);
   for (std::size_t device = 0; device < 4; ++device)

@@ -27,7 +27,7 @@ cost::StepCurves scaled(cost::StepCurves curves, double factor) {
   return curves;
 }
 
-/// Another's prices where devices compute more slowly.
+/// Another evaluator's prices with slower devices.
 class SlowedEvaluator : public SplitEvaluator {
  public:
   SlowedEvaluator(const SplitEvaluator& exact, const Inputs& inputs, const DeviceSetting& setting)
@@ -52,7 +52,6 @@ class SlowedEvaluator : public SplitEvaluator {
   Bytes peak_bytes(DeviceId device, std::int64_t samples, Setting setting) const override {
     return exact_.peak_bytes(device, samples, setting);
   }
-  /// By the step model alone.
   Result<Seconds> step_time(const plan::Plan& plan) const override {
     search::BatchSplit split;
     for (const plan::Member& member : plan::members(plan)) {
@@ -72,7 +71,6 @@ class SlowedEvaluator : public SplitEvaluator {
   std::map<std::pair<DeviceId, Setting>, search::StepCurves> curves_;
 };
 
-/// The split, and its step.
 Result<std::pair<search::BatchSplit, Seconds>> find_best(const ChosenPlan& chosen,
                                                          const DeviceSetting& setting) {
   const Inputs& inputs = chosen.inputs;

@@ -15,30 +15,26 @@
 
 namespace motley::control {
 
-/// Who cannot be used, and how slow the others are.
 struct DeviceSetting {
   std::set<std::string> gone;
-  /// By what a device's times are multiplied; null: by 1.
+  /// The factor on a device's times; null: 1.
   std::function<double(const std::string&)> slowness = nullptr;
-  std::int64_t batch = 0;  ///< samples a step; 0: as many as was asked for
+  std::int64_t batch = 0;  ///< samples per step; 0: as the question asks
 };
 
-/// The best split of a batch over the inputs' devices in that setting, by the prices, in as many
-/// equal micro-batches as the plan has: of one of these, as many times. Infeasible, with
-/// arithmetic, where none is possible; a usage error where there are no prices, or no such
-/// micro-batches.
+/// Finds the best split in that setting, in the plan's number of equal micro-batches. Infeasible,
+/// with arithmetic: there is none. Usage error: no prices, or an indivisible batch.
 Result<std::vector<policy::Share>> find_split(const ChosenPlan& chosen,
                                               const DeviceSetting& setting);
 
-/// What a step by that split takes, by the step model; none: no split is possible.
+/// Returns the step time of that split by the step model; none: no split is possible.
 std::optional<Seconds> best_step(const ChosenPlan& chosen, const DeviceSetting& setting);
 
-/// By what the times of devices are multiplied at that time, of those that are slowed then.
+/// Factors on the times of the devices that are slowed at a time.
 using Slowness = std::map<std::string, double>;
 Slowness slowness_at(const std::vector<simulate::SlowDown>& slow_downs, trace::Nanoseconds now);
 
-/// find_split without some devices, the others so slow; none: it is not possible. `batch`: as
-/// above.
+/// Returns find_split without the devices `gone`; none: no split is possible.
 Result<std::optional<std::vector<policy::Share>>> find_split_if_any(
     const ChosenPlan& chosen, const std::set<std::string>& gone, const Slowness& slowness,
     std::int64_t batch);

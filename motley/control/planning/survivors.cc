@@ -23,7 +23,7 @@
 namespace motley::control {
 namespace {
 
-/// Do others than the outcome's plan answer the question, too?
+/// Can the question have other answers than the outcome's plan?
 bool has_choice(const PlanChoices& choices) {
   constexpr std::string_view kSearching[] = {"auto", "split", "spmd", "stages"};
   return choices.manual.empty() && choices.stages.empty() &&
@@ -33,7 +33,6 @@ bool has_choice(const PlanChoices& choices) {
 
 using Noted = search::NotedPrices::Noted;
 
-/// The last choice.
 class Finals {
  public:
   Finals(const Inputs& inputs, const PlanChoices& choices, const Priced& priced)
@@ -44,11 +43,11 @@ class Finals {
 
   struct Finalist {
     plan::Plan plan;
-    plan::Price price;  ///< without peaks: not all times are known, and it is that without mirrors
+    plan::Price price;  ///< without mirrors, and without peaks, if a time is unknown
     bool is_known() const { return !price.peaks.empty(); }
   };
 
-  /// The best of a plan and others, which are in the order of their steps without mirrors.
+  /// Returns the best of a plan and others, which are sorted by their steps without mirrors.
   Result<std::optional<Finalist>> best_of(const plan::PlanOutcome& first,
                                           const std::vector<Noted>& others) {
     MOTLEY_ASSIGN(std::optional<Finalist> best, try_plan(*first.plan, first.predicted_step));
@@ -65,7 +64,7 @@ class Finals {
     return best;
   }
 
-  /// None: it does not outlive the losses, or lacks memory.
+  /// None: the plan does not survive the losses, or lacks memory.
   Result<std::optional<Finalist>> try_plan(const plan::Plan& plan, Seconds without) {
     const auto refuse = [&](std::string why) {
       refused_ = std::move(why);
@@ -89,11 +88,11 @@ class Finals {
     return found;
   }
 
-  /// Of the plan that is tried before others, why it is not taken; "": it may be.
+  /// Why the first plan was refused; "": it may be taken.
   const std::string& why_not() const { return why_not_; }
 
  private:
-  /// With as many micro-batches as somebody wants, of the whole batch.
+  /// Does it have the whole batch and the requested number of micro-batches?
   bool is_asked_for(const plan::Plan& plan) const {
     if (plan.global_batch != inputs_.global_batch) return false;
     return choices_.micro_batches <= 1 ||
@@ -115,12 +114,12 @@ class Finals {
   const PlanChoices& choices_;
   const Priced& priced_;
   const Deadline deadline_;
-  std::string refused_;  // why the last one is not taken that is not
+  std::string refused_;
   std::string why_not_;
 };
 
-/// Puts a finalist in the place of the outcome's plan. What was said of that stays where it is the
-/// same; what it takes without mirrors is said in any case.
+/// Replaces the outcome's plan. An identical plan keeps its explanation; the step without mirrors
+/// is always given.
 Result<void> take(const Inputs& inputs, Finals::Finalist found, const std::string& why_not,
                   const plan::Problem& problem, plan::PlanOutcome& outcome) {
   const std::string with = fmt::format(
@@ -155,7 +154,6 @@ Result<void> take(const Inputs& inputs, Finals::Finalist found, const std::strin
   return search::set_bound(outcome.lower_bound, was_ended, outcome);
 }
 
-/// The equal split as it would run.
 Result<void> price_baseline(const Inputs& inputs, const Priced& priced,
                             const plan::Problem& problem, plan::PlanOutcome& outcome) {
   if (!outcome.equal_split.fits) return {};
@@ -166,7 +164,6 @@ Result<void> price_baseline(const Inputs& inputs, const Priced& priced,
   return {};
 }
 
-/// Of other families, those that outlive the losses.
 Result<void> keep_surviving(Finals& finals, plan::PlanOutcome& outcome) {
   std::vector<plan::Alternative> all = std::exchange(outcome.alternatives, {});
   for (plan::Alternative& each : all) {
@@ -181,8 +178,7 @@ Result<void> keep_surviving(Finals& finals, plan::PlanOutcome& outcome) {
   return {};
 }
 
-/// Where what was found is on too few devices: splits of the batch in proportion to speed, over all
-/// and over as few as are enough. Pricing them notes them.
+/// Prices proportional splits over all devices and over as few as suffice, for the final choice.
 Result<void> look_at_splits(const Inputs& inputs, PlanChoices choices, const SearchBy& search,
                             const search::PlannerInputs& known) {
   choices.planner = "proportional";
@@ -236,7 +232,7 @@ Result<plan::PlanOutcome> find_survivor(const Inputs& inputs, const PlanChoices&
   known.evaluator = &noted;
   Finals finals(inputs, choices, priced);
   MOTLEY_ASSIGN(plan::PlanOutcome outcome, search(known, choices, 0));
-  if (!outcome.plan) return outcome;  // nor does anything fit with mirrors
+  if (!outcome.plan) return outcome;
   const bool is_on_few =
       plan::members(*outcome.plan).size() <= static_cast<std::size_t>(inputs.survive);
   if (has_choice(choices) && is_on_few)

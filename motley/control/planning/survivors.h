@@ -6,33 +6,32 @@
 
 namespace motley::control {
 
-/// One search by some prices and choices: make_planner and its plan. `copies`: the problem's.
+/// Runs one planner with the given prices and choices. `copies`: as in plan::Problem.
 using SearchBy = std::function<Result<plan::PlanOutcome>(const search::PlannerInputs& known,
                                                          const PlanChoices& choices, int copies)>;
 
-/// The search of a training of which any `inputs.survive` devices may be lost at once, where there
-/// are more devices than that: planners compare plans without mirrors (mirroring.h) and commits
-/// (synth/state/commit.h), so that the last choice among what they priced is made here.
+/// Finds the plan of a training that must survive the loss of any `inputs.survive` devices, of
+/// which there are more than that. Planners compare plans without mirrors (mirroring.h) and commits
+/// (synth/state/commit.h), so the final choice among the plans that they priced is made here.
 ///
-/// Plans are lowered as they will run, with both, and simulated, in the order of their steps
-/// without: as these are never longer, none of the rest can be better once one takes longer than
-/// the best that was found. Of each family (portfolio.h) no more than kFinalists are. The best is
-/// the one of the least step that outlives the losses and fits, mirrors included. Planners that
-/// have but one plan (equal, given, ...) keep it where it outlives them.
-/// Where none does: the best split of the batch, or one of which all devices have a part; where
-/// these do not either, the plan that was found, and `why` says so.
+/// Lowers plans with mirrors and commits and simulates them, in the order of their steps without.
+/// Mirrors and commits never shorten a step, so the search ends once a plan's step without them
+/// exceeds the best step found. At most kFinalists of each family (portfolio.h) are tried. The best
+/// plan is the fastest one that survives the losses and fits with its mirrors. A planner with a
+/// single plan (equal, given, ...) keeps it if it survives. If none survives, the best split of the
+/// batch is taken, or one over all devices; if these do not survive either, the original plan stays
+/// and `why` says so.
 ///
-/// The outcome's step, memory and equal split are those of such programs; its bound is that of
-/// plans without, which holds for these, too. Faults: those of the search, and of lowering.
+/// The outcome's step, memory and equal split include mirrors and commits. Its bound is for
+/// plans without them, and holds here, too. Errors: those of the search and of lowering.
 Result<plan::PlanOutcome> find_survivor(const Inputs& inputs, const PlanChoices& choices,
                                         const Priced& priced, const SearchBy& search);
 inline constexpr int kFinalists = 6;
 
-/// Are there so many devices that some are left when as many are lost as are to be outlived?
+/// Are there more devices than the losses to survive?
 bool must_survive(const Inputs& inputs);
 
-/// What a plan takes and needs as it will run: with mirrors and commits where the inputs have them.
-/// Errors with code cost.*: times that nobody knows.
+/// Prices a plan with its mirrors and commits. Errors with code cost.*: unknown times.
 Result<plan::Price> price_to_run(const Inputs& inputs, const Priced& priced,
                                  const Planned& planned);
 

@@ -17,8 +17,7 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-/// Two matrices of 2048 x 2048 under Adam on three GPUs: so wide that it pays to keep them in parts
-/// where links are quick.
+/// Two 2048 x 2048 matrices under Adam on three GPUs: sharding them pays off with fast links.
 class SurvivorsTest : public ::testing::Test {
  protected:
   Inputs make_inputs(int survive, const std::string& memory = "") const {
@@ -49,7 +48,6 @@ class SurvivorsTest : public ::testing::Test {
     EXPECT_TRUE(answer) << answer.error().message;
     return *std::move(answer);
   }
-  /// What a plan takes as it will run, by its program.
   plan::Price price(const Inputs& inputs, const Answer& answer, const plan::Plan& plan) const {
     return price_to_run(inputs, answer.priced, lower_plan(inputs, plan).value()).value();
   }
@@ -70,8 +68,8 @@ TEST_F(SurvivorsTest, TheFastestIsAnotherOneWithMirrors) {
   ASSERT_TRUE(without.outcome.plan && with.outcome.plan);
   EXPECT_NE(*without.outcome.plan, *with.outcome.plan);
   EXPECT_TRUE(outlives(inputs, *with.outcome.plan));
-  EXPECT_TRUE(outlives(inputs, *without.outcome.plan));  // with its mirrors, which cost too much
-  // Both as they will run: the one lowering, the one simulator.
+  EXPECT_TRUE(outlives(inputs, *without.outcome.plan));  // with mirrors, which cost too much
+  // Both use the same lowering and simulator.
   EXPECT_EQ(price(inputs, with, *with.outcome.plan).step, with.outcome.predicted_step);
   EXPECT_LT(with.outcome.predicted_step, price(inputs, with, *without.outcome.plan).step);
   EXPECT_GT(with.outcome.predicted_step, without.outcome.predicted_step);
@@ -95,7 +93,7 @@ TEST_F(SurvivorsTest, MemoryIsCountedWithMirrors) {
   const Answer without = plan(bare);
   Bytes most;
   for (const auto& [device, peak] : without.outcome.peak) most = std::max(most, peak);
-  // There is as much as it holds, and no room for its mirrors.
+  // Memory for the plan, but not for its mirrors.
   Inputs inputs = make_inputs(1, std::to_string(most.value));
   EXPECT_FALSE(outlives(inputs, *without.outcome.plan));
   const Answer with = plan(inputs);

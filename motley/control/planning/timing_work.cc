@@ -9,11 +9,11 @@
 namespace motley::control {
 namespace {
 
-/// Of one round.
+/// Time of one round.
 constexpr Seconds kPerProgram{0.4 / 3};
 constexpr Seconds kPerPace{4.0 / 3};
 
-/// The program of `samples` samples alone, or as one of two equal devices: what is timed.
+/// Returns the timed program: `samples` samples on one device, or on one of `ranks` equal devices.
 Result<program::Program> reference_program(const Inputs& inputs, std::int64_t samples, int ranks) {
   MOTLEY_ASSIGN(program::Program program,
                 synth::lower_equal(inputs.graph(), {samples, ranks}, inputs.lowering));
@@ -21,7 +21,6 @@ Result<program::Program> reference_program(const Inputs& inputs, std::int64_t sa
   return program;
 }
 
-/// What the workers of such steps do.
 Result<std::vector<TimingTask>> pace_work(const Inputs& inputs, const PaceWork& work) {
   std::vector<double> speeds;
   for (const DeviceId id : work.devices) speeds.push_back(inputs.cluster.device(id).speed);

@@ -13,60 +13,58 @@
 
 namespace motley::control {
 
-/// What workers are given to do when something is measured. Decides, and starts nothing.
+/// Decides the work of timing workers; starts none.
 
-/// The device at full speed, without a limit of memory.
+/// Returns the device at full speed, without a memory limit.
 run::WorkerDevice full_device(const Inputs& inputs, DeviceId id,
                               const std::optional<cluster::Route>& route = std::nullopt);
 
-/// As how many devices a step is timed: 1 alone, else as many as share it.
+/// Number of devices of a timed step: 1 alone, else the number that share it.
 int ranks_of(const Inputs& inputs, OperatorTask::Setting setting);
 
-/// The first rank's program of a step of each batch among so many equal devices.
+/// Returns, for each batch, the first rank's program of a step among `ranks` equal devices.
 Result<std::vector<TimedProgram>> reference_programs(const Inputs& inputs,
                                                      const std::vector<std::int64_t>& batches,
                                                      int ranks);
 
-/// A task, and the programs whose operators it times.
 struct TaskPrograms {
   OperatorTask task;
   std::vector<TimedProgram> programs;
 };
 
-/// What the workers of one task do, who is timed first. In the shared setting neighbours do the
-/// same work at the same time, as many as there are processors for.
+/// Returns the work of a task's workers, the timed one first. In the shared setting neighbours do
+/// the same, as far as there are processors.
 std::vector<TimingTask> operator_work(const Inputs& inputs, const TaskPrograms& timed);
 
-/// Whole steps of devices of one machine, of so many samples each.
 struct PaceWork {
   std::vector<DeviceId> devices;
   std::vector<std::int64_t> samples;
 };
 
-/// A whole step, and what each pause in one adds beside itself.
+/// The time of a whole step, and the extra time of each pause in one.
 struct PaceTimes {
   run::OpTime step, pause;
 };
 
-/// Times of whole steps on different machines, all at the same time: by item, then by device.
+/// Times whole steps on different machines concurrently. Returns times by item, then by device.
 Result<std::vector<std::vector<PaceTimes>>> time_paces(const Inputs& inputs,
                                                        const std::vector<PaceWork>& wave,
                                                        Workers& workers);
 
-/// Where a device's worker runs; "": here.
+/// The machine of a device's worker; "": this one.
 std::string machine_of(const Inputs& inputs, DeviceId id);
 
 inline DeviceId first_device(const TaskPrograms& timed) { return timed.task.device; }
 inline DeviceId first_device(const PaceWork& work) { return work.devices.front(); }
 
-/// Waves of items that are measured at the same time: those of different machines, which disturb
-/// each other in nothing, together; those of one machine in turn, as they are listed.
+/// Groups items into waves that are measured concurrently. A wave has at most one item per machine,
+/// because different machines do not disturb each other. Items of one machine keep their order.
 ///
-/// Example: of a, b, a, c come the waves a, b, c and a.
+/// Example: items of machines a, b, a, c give the waves a, b, c and a.
 template <typename Item>
 std::vector<std::vector<Item>> side_by_side(const Inputs& inputs, const std::vector<Item>& items) {
   std::vector<std::vector<Item>> waves;
-  std::map<std::string, std::size_t> taken;  // waves that have one of the machine
+  std::map<std::string, std::size_t> taken;  // waves that have an item of the machine
   for (const Item& item : items) {
     const std::size_t wave = taken[machine_of(inputs, first_device(item))]++;
     if (wave == waves.size()) waves.emplace_back();

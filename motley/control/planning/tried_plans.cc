@@ -15,8 +15,7 @@
 namespace motley::control {
 namespace {
 
-/// How a store names what a plan's step took: by its form, which is the plan but for how much each
-/// device gets, then by all of it.
+/// Names of a plan's measured step in a store: its form, without devices' shares, and the whole.
 struct TriedName {
   std::string form, whole;
 };
@@ -33,7 +32,6 @@ TriedName name_tried(const plan::Plan& plan, const cluster::Cluster& cluster) {
   return {name, name + hash_hex(plan::print_plan(plan, cluster))};
 }
 
-/// What earlier runs measured of plans, of each the newest.
 class TriedPlans {
  public:
   TriedPlans(const std::vector<cost::PredictionEntry>& earlier, const Inputs& inputs)
@@ -44,8 +42,8 @@ class TriedPlans {
     std::reverse(found_.begin(), found_.end());
   }
 
-  /// A step of the plan, or of one of its form as far from its prediction as that was: prices that
-  /// differ a little give shares that do.
+  /// Returns the measured step of the plan. Otherwise scales its prediction by the error of a plan
+  /// of the same form: prices that differ slightly give slightly different shares.
   std::optional<Seconds> find(const plan::Plan& plan, Seconds predicted) const {
     const TriedName name = name_tried(plan, cluster_);
     const cost::PredictionEntry* near = nullptr;
@@ -59,17 +57,16 @@ class TriedPlans {
 
  private:
   const cluster::Cluster& cluster_;
-  std::vector<const cost::PredictionEntry*> found_;  ///< the newest first
+  std::vector<const cost::PredictionEntry*> found_;  ///< newest first
 };
 
-/// As it will run, where it is to outlive losses.
 Result<plan::Price> price_of(const Inputs& inputs, const Priced& priced, const plan::Plan& plan) {
   if (!must_survive(inputs)) return priced.evaluator->price(plan);
   MOTLEY_ASSIGN(const Planned planned, lower_plan(inputs, plan));
   return price_to_run(inputs, priced, planned);
 }
 
-/// By how much a measured step must be shorter to count against a price.
+/// An alternative's measured step must be below this part of the plan's to replace the plan.
 constexpr double kWorthAChange = 0.97;
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace motley::control {
 namespace {
 
-/// Names of devices to leave out, as the edited cluster has them.
+/// Returns the names of excluded devices in the edited cluster.
 std::vector<std::string> exclude_there(const std::vector<std::string>& exclude,
                                        const cluster::Cluster& before,
                                        const cluster::Edited& machines) {
@@ -33,7 +33,6 @@ std::vector<std::string> names_before(const cluster::Cluster& before,
   return names;
 }
 
-/// The answer's plan with what is said of it; an error is an answer, too.
 Result<void> plan_it(const WhatIf& question, const Asked& asked, const Outside& outside,
                      Consequence& consequence) {
   Question there = asked.question;
@@ -66,7 +65,7 @@ Consequence consider(const WhatIf& question, const Asked& asked, const Outside& 
   return consequence;
 }
 
-/// One reading and one lowering for all questions; where the file cannot be read each says so.
+/// Reads and lowers the model once. If it cannot be read, each question says so.
 Asked with_model(Asked asked) {
   if (auto model = graph::read_model(asked.question.model)) {
     asked.question.read = std::make_shared<const graph::Model>(*std::move(model));
@@ -77,7 +76,7 @@ Asked with_model(Asked asked) {
 
 using Figure = std::optional<double> (Consequence::*)() const;
 
-/// The largest first times `sign`; what is not known last.
+/// Sorts by `sign` times the figure, largest first, unknown last.
 std::vector<std::size_t> order_by(const std::vector<Consequence>& consequences, Figure figure,
                                   double sign) {
   std::vector<std::size_t> order;

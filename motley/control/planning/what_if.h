@@ -11,60 +11,57 @@
 
 namespace motley::control {
 
-/// A question about a training that is planned: the same on other machines, or with another batch.
+/// A question about a planned training: the same on other machines, or with another batch.
 struct WhatIf {
-  std::string what;          ///< as it is asked
-  cluster::Edited machines;  ///< those then
+  std::string what;
+  cluster::Edited machines;
   std::int64_t global_batch = 0;
 };
 
-/// A training as it is asked about.
 struct Asked {
-  cluster::Cluster cluster;  ///< as its file says
-  Question question;         ///< the cluster in it is not looked at
+  cluster::Cluster cluster;  ///< as in its file
+  Question question;         ///< its cluster is ignored
   PlanChoices choices;
 };
 
-/// What people ask: an edit of the cluster (cluster/edit.h), "batch 256" or "batch x2". Usage
-/// errors as those of edits; code cluster.edit or explain.batch.
+/// Parses an edit (cluster/edit.h), "batch 256" or "batch x2". Usage errors `cluster.edit` and
+/// `explain.batch`, as of edits.
 Result<WhatIf> parse_what_if(const std::string& text, const Asked& asked);
 
-/// What one would ask of a plan, unasked: one more of each kind of devices where it stands, without
-/// each device, node and kind, each link and all links twice as fast, twice the memory of those
-/// devices that have no room (binding.h) or nothing to do, twice and half the batch. Of devices and
-/// nodes that are identical the first is asked about.
+/// Returns common questions about a plan: one more device of each kind where one is; without each
+/// device, node and kind; each link, and all links, twice as fast; twice the memory of devices
+/// without room (binding.h) or without work; twice and half the batch. Of identical devices or
+/// nodes only the first is asked about.
 std::vector<WhatIf> obvious_what_ifs(const Asked& asked, const Inputs& inputs,
                                      const plan::Plan& plan, const Predicted& predicted);
 
-/// What the planner says to a question.
 struct Consequence {
   std::string what;
   std::int64_t global_batch = 0;
-  cluster::Cluster cluster;        ///< as inputs have it
-  std::vector<std::string> names;  ///< of its devices, as they were called before the change
-  plan::PlanOutcome outcome;       ///< as `motley plan` has it for the edited file
-  std::optional<double> per_hour;  ///< price of the machines, if each has one
-  bool is_infeasible = false;      ///< nothing fits
-  std::string why_not;             ///< where there is no plan: that, or what is not known
-  /// What of the devices there nobody measured and is modelled (search::Costs); names as after the
-  /// change.
+  cluster::Cluster cluster;
+  std::vector<std::string> names;  ///< of its devices, before the change
+  plan::PlanOutcome outcome;       ///< as of `motley plan` for the edited file
+  std::optional<double> per_hour;  ///< price of the machines, if all have one
+  bool is_infeasible = false;
+  std::string why_not;  ///< without a plan: the reason, or what is unknown
+  /// Times that are modelled, not measured (search::Costs), by names after the change.
   std::vector<std::string> modelled;
-  double elapsed_s = 0;  ///< of all: prices, search
+  double elapsed_s = 0;
 
   bool is_feasible() const { return outcome.plan.has_value(); }
-  /// None: not known, or no plan.
+  /// None: unknown, or no plan.
   std::optional<double> samples_per_s() const;
   std::optional<double> cost_per_sample() const;
 };
 
-/// Plans each question just as its edited cluster file would be planned: find_plan on read_inputs.
-/// A fault of one question is its answer. Where nothing is measured, questions are answered side by
-/// side, and nobody is told phases.
+/// Plans each question exactly as its edited cluster file would be planned: find_plan on
+/// read_inputs. An error of one question is its answer. If nothing is measured, questions run
+/// concurrently and the listener gets no phases.
 std::vector<Consequence> find_consequences(const std::vector<WhatIf>& questions, const Asked& asked,
                                            const Outside& outside);
 
-/// Places of the consequences, the fastest (samples a second) or the cheapest (a sample) first;
-/// equal ones and those of which it is not known in the order given.
+/// Returns indices, fastest (samples per second) or cheapest (per sample) first. Unknown ones come
+/// last; equal ones stay in order.
 std::vector<std::size_t> order_by_speed(const std::vector<Consequence>& consequences);
 std::vector<std::size_t> order_by_cost(const std::vector<Consequence>& consequences);
 

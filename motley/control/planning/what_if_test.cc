@@ -62,7 +62,6 @@ class WhatIfTest : public ::testing::Test {
     return find_consequences(questions, asked_, outside_);
   }
 
-  /// As `motley plan` does it: from the file's text.
   plan::PlanOutcome planned(const cluster::Cluster& cluster, std::int64_t batch) const {
     const std::string path = directory_.file("edited.toml");
     EXPECT_TRUE(write_file_atomic(path, cluster::print_cluster(cluster)));
@@ -94,7 +93,7 @@ TEST_F(WhatIfTest, AnAnswerIsThePlannersOnTheEditedFile) {
   }
 }
 
-// Nothing more is measured: what was is taken as far as it goes, and the answer says what was not.
+// Nothing more is measured. Measured times are used, and the answer names the modelled ones.
 TEST_F(WhatIfTest, WhatNobodyMeasuredIsModelledAndSaid) {
   ASSERT_TRUE(consequences({"batch 24"})[0].is_feasible());
   asked_.choices.prices.missing = Missing::kModel;
@@ -118,9 +117,9 @@ TEST_F(WhatIfTest, WhatNobodyMeasuredIsModelledAndSaid) {
 TEST_F(WhatIfTest, SpeedAndCostOfAnAnswer) {
   Consequence said = consequences({"+1 a:0"})[0];
   ASSERT_TRUE(said.is_feasible()) << said.why_not;
-  EXPECT_EQ(said.per_hour, 7);  // twice 3, and 1
+  EXPECT_EQ(said.per_hour, 7);
   said.outcome.predicted_step = Seconds(0.5);
-  EXPECT_EQ(said.samples_per_s(), 48);  // 24 in half a second
+  EXPECT_EQ(said.samples_per_s(), 48);
   EXPECT_DOUBLE_EQ(*said.cost_per_sample(), 7.0 / 3600 / 48);
 }
 
@@ -134,14 +133,14 @@ TEST_F(WhatIfTest, ExcludedDevicesStayExcluded) {
   asked_.question.exclude = {"b:0"};
   const Consequence said = consequences({"+1 a:0"})[0];
   ASSERT_TRUE(said.is_feasible()) << said.why_not;
-  EXPECT_EQ(said.per_hour, 6);  // nobody asks for b
+  EXPECT_EQ(said.per_hour, 6);
   for (const plan::Member& member : plan::members(*said.outcome.plan))
     EXPECT_NE(said.names[member.device.index()], "b:0");
 }
 
 TEST_F(WhatIfTest, AFaultOfOneQuestionIsItsAnswer) {
   const auto said = consequences({"memory b:0 1KiB", "+1 cuda@a", "batch x2"});
-  EXPECT_TRUE(said[0].is_feasible()) << said[0].why_not;  // b is left idle
+  EXPECT_TRUE(said[0].is_feasible()) << said[0].why_not;
   EXPECT_TRUE(said[2].is_feasible()) << said[2].why_not;
   asked_.choices.planner = "equal";
   const Consequence full = consequences({"memory b:0 1KiB"})[0];
@@ -164,7 +163,7 @@ TEST_F(WhatIfTest, BatchesByNumberAndFactor) {
 }
 
 TEST_F(WhatIfTest, TheObviousQuestions) {
-  asked_.choices.planner = "equal";  // both devices work
+  asked_.choices.planner = "equal";
   Question there = asked_.question;
   there.made = asked_.cluster;
   Inputs inputs = read_inputs(there, listener_).value();
@@ -178,7 +177,7 @@ TEST_F(WhatIfTest, TheObviousQuestions) {
   };
   EXPECT_THAT(texts(), ElementsAre("+1 a:0", "+1 b:0", "-a:0", "-b:0", "link all x2", "batch x2",
                                    "batch x0.5"));
-  // Once b has no room, its memory is asked about, and binds.
+  // Once b has no room, its memory is asked about and limits the plan.
   for (DevicePrediction& device : predicted.devices)
     if (device.name == "b:0") device.peak.value = (1 << 30) - 1;
   EXPECT_THAT(texts(), Contains("memory b:0 x2"));

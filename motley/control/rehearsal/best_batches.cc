@@ -70,15 +70,14 @@ class BestBatches {
   }
 
  private:
-  /// A program that steps of a batch are done by.
   struct Way {
     StepByStep steps;
     std::set<std::string> devices;
   };
   struct Step {
-    std::int64_t batch = 0;  ///< 0: none can be done
+    std::int64_t batch = 0;  ///< 0: no step is possible
     Nanoseconds end = 0;
-    double rate = 0;  ///< progress a second
+    double rate = 0;  ///< progress per second
   };
 
   double gain(std::int64_t batch) const {
@@ -109,7 +108,7 @@ class BestBatches {
     return best;
   }
 
-  /// By the best split over the devices that no loss interrupts.
+  /// Finds the step with the best split over devices that no loss interrupts.
   Result<Step> find_step(std::int64_t batch) {
     std::set<std::string> without = availability_.gone();
     for (;;) {
@@ -123,7 +122,6 @@ class BestBatches {
     }
   }
 
-  /// Null: there is none.
   Result<Way*> find_way(std::int64_t batch, const std::set<std::string>& without) {
     const Slowness slowness = slowness_at(choices_.conditions.slow_downs, now_);
     const auto [known, is_new] = ways_.try_emplace({batch, without, slowness});
@@ -140,7 +138,7 @@ class BestBatches {
     if (!shares) return none;
     MOTLEY_ASSIGN(const Candidate candidate, space_.make({*shares, 1}));
     plan::Plan plan = candidate.planned.plan;
-    // A device alone needs no second micro-batch, as nothing is counted.
+    // No squares are computed, so a single device needs no second micro-batch.
     if (plan.replicas.size() == 1)
       plan.replicas.front().micro_batches = chosen_.planned.plan.replicas.front().micro_batches;
     MOTLEY_ASSIGN(const Planned planned, lower_plan(chosen_.inputs, plan));

@@ -33,7 +33,7 @@ using simulate::StepByStep;
 using simulate::whole_nanoseconds;
 using trace::Nanoseconds;
 
-/// A model but for what operators take.
+/// Passes on all times of a model except those of operators.
 class OtherCompute : public cost::CostModel {
  public:
   explicit OtherCompute(const cost::CostModel& model) : model_(model) {}
@@ -51,7 +51,7 @@ class OtherCompute : public cost::CostModel {
   const cost::CostModel& model_;
 };
 
-/// What a move takes: its messages. Copies within a device are as nothing beside them.
+/// The cost of a move: its messages. Copies within a device are negligible.
 class MoveCost : public OtherCompute {
  public:
   using OtherCompute::OtherCompute;
@@ -60,7 +60,7 @@ class MoveCost : public OtherCompute {
   }
 };
 
-/// The same model of steps that count no squares of gradients.
+/// The cost of steps without computing square norms of gradients.
 class WithoutSquares : public OtherCompute {
  public:
   using OtherCompute::OtherCompute;
@@ -76,7 +76,6 @@ class WithoutSquares : public OtherCompute {
   }
 };
 
-/// Says the simulated time.
 class SimulatedClock : public Clock {
  public:
   explicit SimulatedClock(const Nanoseconds& now) : now_(now) {}
@@ -87,7 +86,7 @@ class SimulatedClock : public Clock {
   const Nanoseconds& now_;
 };
 
-/// Passes on what is said; steps are many, and simulated.
+/// Passes on notes but not steps, which are many and simulated.
 class NotesOnly : public SilentListener {
  public:
   explicit NotesOnly(Listener& listener) : listener_(listener) {}
@@ -114,17 +113,16 @@ bool share_any(const std::set<std::string>& some, const std::set<std::string>& o
                      [&](const std::string& each) { return others.contains(each); });
 }
 
-/// In so many directions gradients vary, all by as much.
+/// Dimensions in which gradients vary, all equally.
 constexpr std::size_t kNoiseDimensions = 200;
 
 std::set<std::string> absent_of(const RehearsalChoices& choices) {
   return choices.rent ? absent_devices(choices.rent->machines) : std::set<std::string>();
 }
 
-/// A program that steps are done by, for a while.
 struct Generation {
   StepByStep steps;
-  std::optional<StepByStep> uncounted = {};  ///< that count no squares; none: none was done yet
+  std::optional<StepByStep> uncounted = {};  ///< computes no squares; none: not needed yet
   std::set<std::string> devices;
   std::vector<program::StepShape> shapes;  // by rank
 
@@ -135,11 +133,11 @@ struct Generation {
   }
 };
 
-/// Checkpoints of a rehearsal lie nowhere: this one has every so many steps in it.
+/// Knows the step of each checkpoint of a rehearsal, which has no files.
 class RehearsedAdapting : public Adapting {
  public:
   using Adapting::Adapting;
-  std::int64_t saved_step = 0;  ///< of the last one
+  std::int64_t saved_step = 0;
 
  private:
   run::Recovery open_checkpoint(const std::string&) override {
@@ -150,9 +148,8 @@ class RehearsedAdapting : public Adapting {
   }
 };
 
-/// A job whose processes are simulated. It hears of devices that go and come, and has its orders
-/// from Adapting, as processes have them from a run; several calls of it, where it ends for want of
-/// devices and they come back.
+/// A job with simulated processes, which passes losses and arrivals to Adapting and obeys its
+/// orders. A job that ended because devices are missing restarts when they return.
 class Rehearsing {
  public:
   Rehearsing(const ChosenPlan& chosen, Adaptation adaptation, const RehearsalChoices& choices,
@@ -193,7 +190,7 @@ class Rehearsing {
   }
 
  private:
-  /// A change that was asked for, and the number of steps before which it begins.
+  /// A pending change, and the step count at which it begins.
   struct Due {
     run::Change change;
     std::int64_t step = 0;
@@ -201,8 +198,7 @@ class Rehearsing {
 
   const simulate::Recovery& recovery() const { return choices_.conditions.recovery; }
 
-  /// As a run makes plans for devices that are there: the one that the training began by, or the
-  /// best split over them.
+  /// Plans for the present devices as a run does: with the first plan, or the best split over them.
   Replan make_replan() {
     const Candidate& first = adaptation_.candidates[static_cast<std::size_t>(adaptation_.first)];
     return [this, first = shares_of(first.planned.plan, inputs_.cluster)](
@@ -221,7 +217,7 @@ class Rehearsing {
     };
   }
 
-  /// Who rents, believing that a step takes what is predicted of the first plan.
+  /// Returns the renting policy, which expects the predicted step of the first plan.
   elastic::JobRenting renting_policy() const {
     const RentRehearsal& rent = *choices_.rent;
     const Candidate& first = adaptation_.candidates[static_cast<std::size_t>(adaptation_.first)];
@@ -234,9 +230,6 @@ class Rehearsing {
     return RehearsedMarket(renting_policy(), choices_.conditions);
   }
 
-  // The job.
-
-  /// Starts the processes of all devices that are there, by the plan that runs first.
   Result<void> begin() {
     adaptation_.absent = {availability_.gone().begin(), availability_.gone().end()};
     job_.changes->absent = adaptation_.absent;
@@ -257,13 +250,12 @@ class Rehearsing {
     return {};
   }
 
-  /// Steps are counted in samples where the batch changes.
   bool is_done() const {
     return adaptation_.batches ? rehearsed_.samples >= choices_.steps * first_batch_
                                : step_ >= choices_.steps;
   }
 
-  /// What happens next: devices go or come, a change, a step.
+  /// Handles the next event: a device that leaves or joins, a change, a step.
   Result<void> go_on() {
     if (const AvailabilityTrace::Event* next = availability_.next(); next && next->at <= now_) {
       see(availability_.take());
@@ -279,7 +271,7 @@ class Rehearsing {
     rehearsed_.lost += to_seconds(time);
   }
 
-  /// The job has ended for want of devices: it goes on once there is a plan for those that are.
+  /// Restarts a job that ended because devices were missing, once there is a plan.
   Result<void> begin_again() {
     std::vector<DeviceId> there;
     for (const DeviceId device : inputs_.devices)
@@ -305,7 +297,7 @@ class Rehearsing {
     return begin();
   }
 
-  /// A candidate for devices that are there.
+  /// Returns a candidate for the present devices.
   Result<int> find_plan(const std::vector<DeviceId>& there) {
     const Candidate& now = adapting_->current();
     if (there.empty()) return runtime_error("run.nobody-left", "nobody is there");
@@ -320,12 +312,12 @@ class Rehearsing {
     return static_cast<int>(adaptation_.candidates.size()) - 1;
   }
 
-  /// Of the last checkpoint: every so many steps, and where a job stopped.
+  /// The step of the last checkpoint: periodic, or where a job stopped.
   std::int64_t saved_step() const {
     return std::max(stopped_at_, step_ / recovery().checkpoint_every * recovery().checkpoint_every);
   }
 
-  /// Steps since that one are lost.
+  /// Drops the steps since that checkpoint.
   void go_back(std::int64_t saved) {
     for (std::int64_t step = saved; step < step_; ++step)
       rehearsed_.lost += Seconds(rehearsed_.step_s[static_cast<std::size_t>(step)]);
@@ -335,8 +327,6 @@ class Rehearsing {
     std::tie(rehearsed_.samples, rehearsed_.progress) = taken_.back();
     step_ = saved;
   }
-
-  // Devices that go and come.
 
   void see(const AvailabilityTrace::Event& event) {
     const std::string& device = event.device;
@@ -359,7 +349,7 @@ class Rehearsing {
     look_at_market();
   }
 
-  /// As a run does of a notice; where the others cannot go on without it, it stays until it goes.
+  /// Handles a notice like a run. A device that the others cannot do without stays until its loss.
   void release(const std::string& device) {
     if (const auto left = adapting_->release(device); !left) listener_.note(left.error().message);
   }
@@ -371,7 +361,6 @@ class Rehearsing {
     if (!adapting_->on_loss(process, why)) end_job();
   }
 
-  /// For want of devices; what was done since the last checkpoint is lost.
   void end_job() {
     has_ended_ = true;
     due_.clear();
@@ -393,8 +382,6 @@ class Rehearsing {
       availability_.add(std::move(event));
   }
 
-  // What processes are told.
-
   void obey() {
     while (auto order = adapting_->next_order()) {
       if (const auto* count = std::get_if<job::CountEvery>(&*order)) counts_every_ = count->every;
@@ -413,7 +400,7 @@ class Rehearsing {
     if (adapting_->fault() && !has_ended_) end_job();
   }
 
-  /// Those that have a part in the program stand before the next step; the others have nothing.
+  /// Devices of the program halt before the next step; the others hold nothing.
   void stand_still(int halt) {
     due_.clear();
     for (const int process : running_) {
@@ -430,7 +417,6 @@ class Rehearsing {
     }
   }
 
-  /// Goes on by the next program.
   Result<void> change() {
     const Due due = std::move(due_.front());
     due_.pop_front();
@@ -438,7 +424,7 @@ class Rehearsing {
     const auto program = std::make_shared<const program::Program>(due.change.program);
     const std::shared_ptr<Generation> before = current_;
     if (const auto entered = enter(program); !entered) {
-      if (recovered) return entered;  // it would be asked for again
+      if (recovered) return entered;  // it would be requested again
       current_ = before;
       adapting_->on_event(
           {"refused", lead(), {{"change", due.change.number}, {"why", entered.error().message}}});
@@ -479,7 +465,7 @@ class Rehearsing {
     return times->end;
   }
 
-  /// The program that steps are done by, laid out once.
+  /// Sets the running program; each is laid out once.
   Result<void> enter(const std::shared_ptr<const program::Program>& program) {
     for (const std::shared_ptr<Generation>& known : generations_) {
       if (known->steps.program() != *program) continue;
@@ -491,7 +477,7 @@ class Rehearsing {
     return {};
   }
 
-  /// The program that does the next step, with or without counting squares.
+  /// Returns the program of the next step, with or without computing squares.
   Result<StepByStep*> next_steps() {
     if (step_ % counts_every_ == 0) return &current_->steps;
     if (!current_->uncounted) {
@@ -511,7 +497,7 @@ class Rehearsing {
     if (loss != nullptr && loss->at < times.end) {
       ++attempts_[step_];
       ++rehearsed_.lost_steps;
-      lose(loss->at - now_);  // what happened until then is seen next
+      lose(loss->at - now_);  // earlier events are handled next
       return {};
     }
     const double step_s = to_seconds(times.end - now_).value;
@@ -537,7 +523,7 @@ class Rehearsing {
     return choices_.noise ? choices_.noise->at(static_cast<double>(rehearsed_.samples)) : 0;
   }
 
-  /// What devices, or micro-batches of one, say of gradients.
+  /// Draws the reports on gradients of several devices, or of one device's micro-batches.
   policy::NoiseSeen draw_noise() {
     const plan::Plan& plan = adapting_->current().planned.plan;
     std::vector<std::int64_t> pieces;
@@ -560,7 +546,6 @@ class Rehearsing {
     taken_.emplace_back(rehearsed_.samples, rehearsed_.progress);
   }
 
-  /// As workers say what their part of the step consisted of.
   void tell_parts(const StepByStep::Times& times) {
     const program::Program& program = current_->steps.program();
     for (std::size_t rank = 0; rank < program.devices.size(); ++rank) {
@@ -601,7 +586,7 @@ class Rehearsing {
   std::optional<RehearsedMarket> market_;
   AvailabilityTrace availability_;
   adapt::DrawnNoise drawn_;
-  const std::int64_t first_batch_;  // samples
+  const std::int64_t first_batch_;
   NotesOnly listener_;
   Nanoseconds now_ = 0;
   const SimulatedClock clock_{now_};
@@ -611,16 +596,17 @@ class Rehearsing {
   std::optional<RehearsedAdapting> adapting_;
   std::optional<MachineRenting> rented_;
   std::vector<std::shared_ptr<Generation>> generations_;
-  std::shared_ptr<Generation> current_;  // that runs
-  int number_ = 0;                       // of the change that brought it
-  std::int64_t counts_every_ = 1;        // in such steps noise is measured
+  std::shared_ptr<Generation> current_;
+  int number_ = 0;                 // of the change that brought it
+  std::int64_t counts_every_ = 1;  // noise is measured every this many steps
   std::deque<Due> due_;
-  std::set<int> running_;                                          // processes
-  bool has_ended_ = false;                                         // the job, for want of devices
-  std::int64_t step_ = 0;                                          // steps done
-  std::int64_t stopped_at_ = 0;                                    // with a checkpoint
-  std::map<std::int64_t, std::int64_t> attempts_;                  // of steps that were lost
-  std::vector<std::pair<std::int64_t, double>> taken_ = {{0, 0}};  // samples, progress: after steps
+  std::set<int> running_;
+  bool has_ended_ = false;  // the job ended because devices are missing
+  std::int64_t step_ = 0;
+  std::int64_t stopped_at_ = 0;  // step at which the job stopped with a checkpoint
+  std::map<std::int64_t, std::int64_t> attempts_;  // of steps that were lost
+  // Samples and progress, by steps done.
+  std::vector<std::pair<std::int64_t, double>> taken_ = {{0, 0}};
   Rehearsed rehearsed_;
 };
 
@@ -630,7 +616,7 @@ Result<void> check_choices(const ChosenPlan& chosen, const RehearsalChoices& cho
   return simulate::check_conditions(choices.conditions, names_of(chosen.inputs), "the cluster");
 }
 
-/// It begins with the devices that are there, by the best split of the batch over them.
+/// Begins with the present devices, by the best split of the batch over them.
 Result<void> leave_out(const ChosenPlan& chosen, const std::set<std::string>& absent,
                        Adaptation& adaptation) {
   if (absent.empty()) return {};
@@ -648,7 +634,7 @@ Result<void> leave_out(const ChosenPlan& chosen, const std::set<std::string>& ab
   return {};
 }
 
-/// The first plan alone; where the batch is decided as it was before gradients were counted.
+/// Returns the first plan alone; with adaptive batches, its program without computing squares.
 Adaptation without_policy(const ChosenPlan& chosen, const Adaptation& adaptation) {
   Adaptation still;
   still.candidates.push_back(adaptation.candidates[static_cast<std::size_t>(adaptation.first)]);
@@ -658,7 +644,6 @@ Adaptation without_policy(const ChosenPlan& chosen, const Adaptation& adaptation
   return still;
 }
 
-/// Each step by what is fastest at that time.
 class KnowingAll {
  public:
   KnowingAll(const ChosenPlan& chosen, const Adaptation& adaptation,
@@ -697,7 +682,7 @@ class KnowingAll {
  private:
   using RankGenerations = std::vector<std::shared_ptr<Generation>>;
 
-  /// None: the plan cannot be had, or its times are not known.
+  /// None: the plan is not possible, or a time is unknown.
   Result<std::shared_ptr<Generation>> make_generation(Planned planned) const {
     const std::shared_ptr<Generation> none;
     if (!planned.program) {
@@ -710,14 +695,14 @@ class KnowingAll {
     return none;
   }
 
-  /// When the fastest step from now on ends that no loss interrupts; none: no plan can do it.
+  /// End of the fastest step from now on that no loss interrupts; none: no plan can do it.
   Result<std::optional<Nanoseconds>> find_end(std::size_t step) {
     std::set<std::string> without = availability_.gone();
     std::optional<Nanoseconds> best;
     for (std::size_t before = SIZE_MAX; before != without.size();) {
       before = without.size();
       RankGenerations generations = candidates_;
-      MOTLEY_ASSIGN(generations.emplace_back(), best_split(without));
+      MOTLEY_ASSIGN(generations.emplace_back(), best_without(without));
       for (const std::shared_ptr<Generation>& generation : generations) {
         if (generation == nullptr || share_any(generation->devices, availability_.gone())) continue;
         MOTLEY_ASSIGN(const StepByStep::Times times,
@@ -732,18 +717,37 @@ class KnowingAll {
     return best;
   }
 
-  /// Of the batch, without some devices and as slow as they are now; null: there is none.
-  Result<std::shared_ptr<Generation>> best_split(const std::set<std::string>& without) {
+  /// Returns the best plan without some devices, a split at the current slowness; null: there is
+  /// none.
+  Result<std::shared_ptr<Generation>> best_without(const std::set<std::string>& without) {
     const std::shared_ptr<Generation> none;
-    if (!adaptation_.split) return none;
+    if (!adaptation_.split && (!adaptation_.replan || without.empty())) return none;
     const Slowness slowness = slowness_at(choices_.conditions.slow_downs, now_);
-    const auto [known, is_new] = splits_.try_emplace({without, slowness});
+    const auto [known, is_new] = plans_.try_emplace({without, slowness});
     if (!is_new) return known->second;
-    MOTLEY_ASSIGN(const auto shares, find_split_if_any(chosen_, without, slowness, 0));
-    if (!shares) return none;
-    MOTLEY_ASSIGN(const Candidate candidate, adaptation_.split(*shares));
-    MOTLEY_ASSIGN(known->second, make_generation(candidate.planned));
+    MOTLEY_ASSIGN(const std::optional<Candidate> candidate,
+                  adaptation_.split ? split_without(without, slowness) : replan_without(without));
+    if (!candidate) return none;
+    MOTLEY_ASSIGN(known->second, make_generation(candidate->planned));
     return known->second;
+  }
+
+  Result<std::optional<Candidate>> split_without(const std::set<std::string>& without,
+                                                 const Slowness& slowness) const {
+    MOTLEY_ASSIGN(const auto shares, find_split_if_any(chosen_, without, slowness, 0));
+    if (!shares) return std::nullopt;
+    MOTLEY_ASSIGN(Candidate candidate, adaptation_.split(*shares));
+    return candidate;
+  }
+
+  Result<std::optional<Candidate>> replan_without(const std::set<std::string>& without) const {
+    std::vector<DeviceId> there;
+    for (const DeviceId device : chosen_.inputs.devices)
+      if (!without.contains(chosen_.inputs.cluster.device(device).name)) there.push_back(device);
+    if (there.empty()) return std::nullopt;
+    auto made = adaptation_.replan(there, {chosen_.planned.plan.global_batch, 1});
+    if (!made) return std::nullopt;  // nothing fits them
+    return *std::move(made);
   }
 
   const ChosenPlan& chosen_;
@@ -752,7 +756,7 @@ class KnowingAll {
   const cost::ProfileCost cost_;
   AvailabilityTrace availability_;
   RankGenerations candidates_;
-  std::map<std::pair<std::set<std::string>, Slowness>, std::shared_ptr<Generation>> splits_;
+  std::map<std::pair<std::set<std::string>, Slowness>, std::shared_ptr<Generation>> plans_;
   Nanoseconds now_ = 0;
 };
 

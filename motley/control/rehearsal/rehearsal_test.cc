@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// Asks for what it is told to when a step is done.
+/// Takes the actions that a test gives it after certain steps.
 class AskingAt : public policy::Policy {
  public:
   std::string_view name() const override { return "asking"; }
@@ -42,7 +42,7 @@ class AskingAt : public policy::Policy {
   std::shared_ptr<std::vector<std::string>> refusals = std::make_shared<std::vector<std::string>>();
 };
 
-/// Two devices that take 10 us an instruction, a sum 100 us and a bit (testing/fake_outside.h).
+/// 10 us an instruction, a bit more than 100 us an all-reduce (testing/fake_outside.h).
 class RehearsalTest : public SmallQuestionTest {
  protected:
   RehearsalTest() {
@@ -95,13 +95,13 @@ TEST_F(RehearsalTest, WithoutDecisionsEachStepIsThePredictedOne) {
   EXPECT_EQ(rehearsed.decisions[0].policy, "start");
 }
 
-// What a policy is told of a step is what its curves have at these samples, and the group's times.
+// A policy sees the curves' times at these samples, and the group's times.
 TEST_F(RehearsalTest, PartsOfAStepAreThoseOfTheCurves) {
   run(adaptation());
   const search::StepEvaluator& evaluator = *chosen_->priced.evaluator;
   const auto times = evaluator.group_times(chosen_->inputs.devices);
   ASSERT_THAT(*steps_, SizeIs(10));
-  EXPECT_THAT((*steps_)[0].devices, IsEmpty());  // the first of a program, as in a run
+  EXPECT_THAT((*steps_)[0].devices, IsEmpty());
   const policy::StepSeen& seen = (*steps_)[1];
   EXPECT_EQ(seen.global_batch, 8);
   ASSERT_THAT(seen.devices, SizeIs(2));
@@ -123,8 +123,7 @@ TEST_F(RehearsalTest, PartsOfAStepAreThoseOfTheCurves) {
   }
 }
 
-// Asked for behind step 3, that is when 4 are done, it begins 2 later and costs its pause; nothing
-// moves, as both devices have everything.
+// Decided when 4 steps are done, it begins 2 later and costs its pause; nothing has to move.
 TEST_F(RehearsalTest, AChangeBeginsWhenItIsPreparedAndCostsItsPause) {
   const Rehearsed rehearsed = run(adaptation({{3, policy::UseSplit{{{"a:0", 4}, {"a:1", 4}}}}}));
   ASSERT_THAT(rehearsed.decisions, SizeIs(2));
@@ -142,12 +141,11 @@ TEST_F(RehearsalTest, AChangeBeginsWhenItIsPreparedAndCostsItsPause) {
   EXPECT_EQ((*steps_)[5].plan, 0);
   EXPECT_EQ((*steps_)[6].plan, 1);
   EXPECT_EQ((*steps_)[7].devices[0].samples, 4);
-  // What is asked for when no step is left never begins.
   const Rehearsed late = run(adaptation({{8, policy::UseSplit{{{"a:0", 4}, {"a:1", 4}}}}}));
   EXPECT_EQ(late.changes, 0);
 }
 
-// A device that comes to have the parameters gets them over the link.
+// A device that gets parameters receives them over the link.
 TEST_F(RehearsalTest, WhatAChangeMovesTakesItsTime) {
   const Rehearsed rehearsed = run(adaptation(
       {{0, policy::UseSplit{{{"a:0", 8}}}}, {5, policy::UseSplit{{{"a:0", 4}, {"a:1", 4}}}}}));
@@ -171,8 +169,8 @@ TEST_F(RehearsalTest, SameSeedSameTraining) {
   EXPECT_LT(*least, *most);
 }
 
-// a:1 goes in the middle of step 4 and stays away: the step is lost, what was to be begun with a:1
-// is forgotten, the batch goes to a:0 alone, and what is asked for with a:1 is refused.
+// a:1 is lost in the middle of step 4. The step is lost, the pending change with a:1 is dropped,
+// a:0 gets the batch, and a request with a:1 is refused.
 TEST_F(RehearsalTest, WhoIsLeftDoesTheStepAgain) {
   const double step = run(adaptation()).step_s[0];
   choices_.conditions.absences = {{"a:1", Seconds(4.5 * step), Seconds(1e6)}};
@@ -200,15 +198,13 @@ TEST_F(RehearsalTest, WhoComesBackTakesPartAgain) {
   EXPECT_EQ(rehearsed.decisions[2].choice.why, "the batch split 6:2: with a:1");
   EXPECT_EQ(rehearsed.changes, 2);
   EXPECT_NEAR(rehearsed.step_s.back(), step, 1e-12);
-  // Where nobody decides it is the same.
   const auto planned = rehearse_as_planned(*chosen_, adaptation(), choices_, listener_);
   ASSERT_TRUE(planned) << planned.error().message;
   EXPECT_EQ(planned->policy, "none");
   EXPECT_EQ(planned->step_s, rehearsed.step_s);
 }
 
-// All of the plan's devices go: what they knew is that of the checkpoint behind step 4, and who is
-// there again goes on from there.
+// All of the plan's devices are lost. Once they return they continue from the checkpoint.
 TEST_F(RehearsalTest, WhereNobodyIsLeftTheLastCheckpointIs) {
   const double step = run(adaptation()).step_s[0];
   choices_.conditions.absences = {{"a:0", Seconds(6.5 * step), Seconds(1)},
@@ -217,7 +213,7 @@ TEST_F(RehearsalTest, WhereNobodyIsLeftTheLastCheckpointIs) {
       .detection = Seconds(0.01), .restart = Seconds(3), .checkpoint_every = 4};
   const Rehearsed rehearsed = run(adaptation());
   EXPECT_THAT(rehearsed.step_s, SizeIs(10));
-  EXPECT_EQ(rehearsed.lost_steps, 3);  // the one under way, and two
+  EXPECT_EQ(rehearsed.lost_steps, 3);  // the current one, and two
   EXPECT_GT(rehearsed.total, Seconds(4));
   EXPECT_EQ(rehearsed.stopped, "");
   choices_.conditions.absences[0].until = Seconds(INFINITY);
@@ -226,8 +222,7 @@ TEST_F(RehearsalTest, WhereNobodyIsLeftTheLastCheckpointIs) {
             "after 4 steps devices are gone for good and no plan is left");
 }
 
-// With a:1 alone no plan is possible: it saves and stops, and the job begins again when a:0 is
-// back.
+// With a:1 alone no plan is possible. It saves and stops, and the job restarts when a:0 returns.
 TEST_F(RehearsalTest, AJobThatStopsBeginsAgainWhenDevicesAreBack) {
   const double step = run(adaptation()).step_s[0];
   choices_.conditions.absences = {{"a:0", Seconds(6.5 * step), Seconds(1)}};
@@ -260,7 +255,7 @@ TEST_F(RehearsalTest, WhoKnowsAllIsNotSlower) {
   EXPECT_LT(knowing->total, planned->total);
 }
 
-// Sets of machines of one type have one speed: that of the best split.
+// Each set of machine types has the speed of its best split.
 TEST_F(RehearsalTest, SpeedsOfMachinesAreThoseOfTheBestSplits) {
   const std::vector<elastic::JobMachine> machines = {{"one", {"a:0"}, {}, 1, true},
                                                      {"two", {"a:1"}, {}, 1, false}};
@@ -272,7 +267,7 @@ TEST_F(RehearsalTest, SpeedsOfMachinesAreThoseOfTheBestSplits) {
   EXPECT_DOUBLE_EQ(speed({0, 1}), 1 / best_step(*chosen_, {})->value);
 }
 
-/// a:0 is one's own, a:1 a spot machine of an offer that costs 3600 an hour.
+/// a:0 is owned; a:1 is a spot machine of an offer at 3600 an hour.
 RentRehearsal rented(double deadline, bool is_there = true) {
   RentRehearsal rent;
   elastic::Offer offer{.kind = "cpu", .zone = "z", .region = "z", .is_spot = true};
@@ -285,8 +280,7 @@ RentRehearsal rented(double deadline, bool is_there = true) {
   return rent;
 }
 
-// By what is believed of a:0 alone, twice a step of both, it would be late: a:1 is asked for and
-// comes; it is paid for all the time.
+// a:0 alone takes twice the step and would be late, so a:1 is requested; it is always paid.
 TEST_F(RehearsalTest, WhoIsLostIsRentedAgainWhereItWouldBeLate) {
   choices_.steps = 100;
   const double step = run(adaptation()).step_s[0];
@@ -305,7 +299,6 @@ TEST_F(RehearsalTest, WhoIsLostIsRentedAgainWhereItWouldBeLate) {
               ::testing::Contains(::testing::Field(
                   &policy::Decision::choice,
                   ::testing::Field(&policy::Choice::why, HasSubstr("asks for 1 cpu spot z")))));
-  // Nobody asks: it goes on alone.
   choices_.rent->choices.rule = elastic::RentingRule::kNone;
   const Rehearsed alone = run(adaptation());
   EXPECT_EQ(alone.rent->policy, "none");
@@ -321,7 +314,7 @@ TEST_F(RehearsalTest, BeginsWithTheMachinesThatAreThere) {
   EXPECT_THAT(rehearsed.decisions[0].plan, ::testing::Not(HasSubstr("a:1")));
 }
 
-// There is a second between two looks; then the machine leaves behind the change to a:0 alone.
+// Policies decide a second apart. Then the machine leaves after the change to a:0 alone.
 TEST_F(RehearsalTest, WhoIsNotWantedIsGivenBackWithoutLosingAStep) {
   const double step = run(adaptation()).step_s[0];
   choices_.steps = static_cast<std::int64_t>(2 / step);
@@ -336,7 +329,7 @@ TEST_F(RehearsalTest, WhoIsNotWantedIsGivenBackWithoutLosingAStep) {
   EXPECT_THAT(rehearsed.decisions[1].choice.why, HasSubstr("gives back spot"));
 }
 
-// A notice comes before the loss: the change to a:0 alone begins in time, and no step is lost.
+// With a notice before the loss, the change to a:0 alone begins in time and no step is lost.
 TEST_F(RehearsalTest, ANoticeSavesAStep) {
   const double step = run(adaptation()).step_s[0];
   choices_.rent = rented(1e6);

@@ -10,7 +10,7 @@
 namespace motley::control {
 namespace {
 
-// What is drawn.
+// Purposes of random draws.
 constexpr std::uint32_t kFactor = 1, kLife = 2;
 
 }  // namespace
@@ -21,7 +21,7 @@ RehearsedMarket::RehearsedMarket(const elastic::JobRenting& policy,
   const elastic::LifetimeForecast forecast = policy.lifetimes().forecast(Seconds(0));
   for (std::size_t o = 0; o < job_.market.offers.size(); ++o) {
     const elastic::Offer& offer = job_.market.offers[o];
-    std::uint32_t first = 0;  // of those that share a factor
+    std::uint32_t first = 0;  // of the offers that share a factor
     while (job_.market.offers[first].kind != offer.kind ||
            job_.market.offers[first].zone != offer.zone)
       ++first;

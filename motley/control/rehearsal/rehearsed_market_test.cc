@@ -11,7 +11,7 @@ using What = AvailabilityTrace::What;
 
 constexpr trace::Nanoseconds kRentSecond = 1'000'000'000;
 
-/// One's own a, a spot machine b of two devices, another one, c, that is not there.
+/// An owned machine a, a spot machine b of two devices, and an absent one, c.
 RentRehearsal rent(double losses_per_hour = 0, double deadline = 700) {
   elastic::Offer offer{.kind = "cpu", .zone = "z", .region = "z", .is_spot = true};
   offer.price_per_hour = 3.6;
@@ -33,7 +33,7 @@ RehearsedMarket market(const simulate::Conditions& conditions, const RentRehears
   return {renting(of), conditions};
 }
 
-constexpr std::size_t kSpot = 1;  // machine b
+constexpr std::size_t kSpot = 1;
 
 TEST(RehearsedMarket, MachinesGoWhereTheirAbsencesBegin) {
   simulate::Conditions conditions;
@@ -58,7 +58,7 @@ TEST(RehearsedMarket, WhoIsAskedForComesBehindItsStart) {
               ElementsAre(AvailabilityTrace::Event{30 * kRentSecond, "b:0", What::kArrival},
                           AvailabilityTrace::Event{30 * kRentSecond, "b:1", What::kArrival}));
   of.come(kSpot, Seconds(30));
-  of.come(0, Seconds(30));  // one's own
+  of.come(0, Seconds(30));
   const RehearsedRent ended = of.end(renting(), Seconds(100));
   EXPECT_EQ(ended.asked, 1);
   EXPECT_EQ(ended.came, 1);
@@ -80,8 +80,7 @@ TEST(RehearsedMarket, WhoIsAwayDoesNotCome) {
   EXPECT_THAT(of.take_events(), IsEmpty());
 }
 
-// It left 5 s before it is taken back at 40 s, as a notice said that; until then it is not to be
-// had.
+// It left 5 s before it is taken back at 40 s, as a notice announced; until then it is unavailable.
 TEST(RehearsedMarket, WhoLeftBeforeItIsTakenBackComesBehindThat) {
   simulate::Conditions conditions;
   conditions.absences = {{"b:0", Seconds(40), Seconds(41)}};
@@ -106,7 +105,7 @@ TEST(RehearsedMarket, LivesAreDrawnBySeedWhoeverRents) {
   double sum = 0;
   for (std::uint64_t seed = 0; seed < 2000; ++seed)
     sum += to_seconds(first(seed, elastic::RentingRule::kMotley)).value;
-  EXPECT_NEAR(sum / 2000, 1000, 70);  // of a mean of 1000 s, three deviations
+  EXPECT_NEAR(sum / 2000, 1000, 70);  // a mean of 1000 s, three deviations
   EXPECT_EQ(first(3, elastic::RentingRule::kMotley), first(3, elastic::RentingRule::kNone));
   EXPECT_NE(first(3, elastic::RentingRule::kMotley), first(4, elastic::RentingRule::kMotley));
 }

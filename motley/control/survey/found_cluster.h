@@ -8,17 +8,15 @@
 
 namespace motley::control {
 
-/// The machines that were found, as one cluster, and what is to be said of them.
 struct FoundCluster {
   cluster::Cluster cluster;
   std::vector<std::string> notes;
 };
 
-/// Nodes by their own names (of equal ones, by what they were asked for as), devices, and links as
-/// find_links writes them.
+/// Makes nodes by their own names (equal ones: as requested), devices, and links by find_links.
 Result<FoundCluster> make_found_cluster(const FoundHosts& found, const std::string& name);
 
-/// Of a host whose calendar is more than a second off, what that affects; "" of others.
+/// Describes the effects of a calendar that is off by more than a second; "": none.
 std::string clock_note(const std::string& host, Seconds ahead);
 
 }  // namespace motley::control

@@ -11,7 +11,7 @@ using ::testing::ElementsAre;
 using ::testing::Optional;
 using ::testing::SizeIs;
 
-/// Machines whose own names are `nodes`, each with a CPU; pairs at `rate`, but those of the last.
+/// Machines named `nodes`, each with a CPU; all pairs at `rate`, except those of the last machine.
 FoundHosts find(const std::vector<std::string>& hosts, const std::vector<std::string>& nodes,
                 double rate, double of_last) {
   FoundHosts found{.hosts = hosts};

@@ -19,23 +19,22 @@ constexpr double kIdenticalLatency = 2e-4;  // seconds apart
 constexpr double kCardLess = 0.9, kSwitchLess = 0.7, kCardMore = 1.25;
 constexpr double kMisfit = 0.15;
 constexpr std::size_t kAtOnce = 3;         // flows of a host
-constexpr std::size_t kWitnesses = 2;      // of a group, to whom a host is compared
-constexpr std::size_t kMostPairLinks = 6;  // that are loaded both ways
-constexpr std::size_t kSmall = 4;          // hosts, whose pairs may have a link each
+constexpr std::size_t kWitnesses = 2;      // members of a group that a host is compared with
+constexpr std::size_t kMostPairLinks = 6;  // loaded in both directions
+constexpr std::size_t kSmall = 4;          // hosts; up to here each pair may have a link
 
 using Group = std::vector<std::size_t>;
 using Flows = std::vector<WireFlow>;
 
 NodeId node_of(std::size_t host) { return NodeId(static_cast<std::int64_t>(host)); }
 
-/// Three digits.
 double rounded(double value) {
   if (!(value > 0)) return 0;
   const double unit = std::pow(10.0, std::floor(std::log10(value)) - 2);
   return std::round(value / unit) * unit;
 }
 
-/// As a person would write them, in bits, and as the file is then read.
+/// Rounds to the bits that a person would write and the file parser returns.
 BytesPerSecond rounded(BytesPerSecond rate) {
   const BytesPerSecond value(rounded(8 * rate.value) / 8);
   return parse_rate(cluster::short_rate(value)).value_or(value);
@@ -46,7 +45,6 @@ Seconds rounded(Seconds seconds) {
   return parse_seconds(cluster::short_seconds(value)).value_or(value);
 }
 
-/// The middle of pairs that are identical.
 Joint middle(const std::vector<Joint>& joints) {
   std::vector<double> rates, latencies;
   for (const Joint& joint : joints) {
@@ -70,7 +68,7 @@ bool is_like(const Joints& joints, std::size_t host, std::size_t member) {
   return true;
 }
 
-/// All pairs of both groups, or of one, that were measured.
+/// Returns the measured pairs between two groups, or within one.
 std::vector<Joint> joints_between(const Joints& joints, const Group& a, const Group& b) {
   std::vector<Joint> found;
   for (const std::size_t from : a)
@@ -89,7 +87,7 @@ Group all_hosts(std::size_t count) {
 
 enum class Direction { kOut, kIn };
 
-/// Are these several flows from one host, or to it?
+/// Are these several flows from one host, or to one host?
 bool is_card_load(const Flows& flows, std::size_t host) {
   const auto all = [&](auto end) {
     return std::all_of(flows.begin(), flows.end(),
@@ -98,7 +96,7 @@ bool is_card_load(const Flows& flows, std::size_t host) {
   return flows.size() > 1 && (all(&WireFlow::from) || all(&WireFlow::to));
 }
 
-/// No host sends, or receives, more than one of them.
+/// Does each host send, and receive, at most one of several flows?
 bool is_switch_load(const Flows& flows) {
   std::set<std::size_t> from, to;
   for (const WireFlow& flow : flows)
@@ -106,7 +104,7 @@ bool is_switch_load(const Flows& flows) {
   return flows.size() > 1;
 }
 
-/// Links as they are written, and who takes which.
+/// The links as a cluster file has them, and which pair uses which.
 class Written {
  public:
   Written(std::size_t hosts, const FoundLinks& found) : cards_(found.cards) {
@@ -130,7 +128,6 @@ class Written {
     return members;
   }
 
-  /// Of a flow alone.
   BytesPerSecond rate(const WireFlow& flow) const {
     BytesPerSecond rate = link(taken(flow)).bandwidth;
     for (const std::size_t host : {flow.from, flow.to})
@@ -145,13 +142,12 @@ class Written {
         if (a != b && taken_[a][b] == kNone) taken_[a][b] = link;
   }
 
-  cluster::Cluster cluster_;  // of which the links alone count
+  cluster::Cluster cluster_;  // only its links count
   std::vector<const cluster::Link*> ordered_;
   std::vector<std::vector<std::size_t>> taken_;
   const std::vector<std::optional<BytesPerSecond>>& cards_;
 };
 
-/// One finding of links.
 class Finding {
  public:
   explicit Finding(const Wires& wires)
@@ -161,7 +157,6 @@ class Finding {
     if (!write_one() && !write_cards()) write_groups();
   }
 
-  /// What needs the links that are there.
   FoundLinks finish() {
     if (found_.links.empty()) return std::move(found_);
     const Written written(wires_.hosts, found_);
@@ -191,7 +186,7 @@ class Finding {
     return true;
   }
 
-  /// The most that a host has with any other.
+  /// Largest bandwidth of the host to any other.
   BytesPerSecond width(std::size_t host) const {
     BytesPerSecond width;
     for (const std::size_t other : joints_.partners(host))
@@ -199,8 +194,7 @@ class Finding {
     return width;
   }
 
-  /// Hosts that are identical in all pairs may have unlike cards, so each counts while there are
-  /// few.
+  /// Identical hosts may have different network cards, so each is loaded while there are few.
   Group loaded_hosts() const {
     if (groups_.size() > 1 && wires_.hosts <= kMostPaired) return all_hosts(wires_.hosts);
     Group firsts;
@@ -208,7 +202,7 @@ class Finding {
     return firsts;
   }
 
-  /// Several flows of the host, each way that was measured; else of the first that is like it.
+  /// Loads of several flows of the host by direction, or else those of the first identical host.
   std::vector<const Load*> card_loads(std::size_t host) const {
     std::vector<const Load*> loads;
     for (const Load& load : wires_.loads)
@@ -217,7 +211,7 @@ class Finding {
     return loads.empty() && first != host ? card_loads(first) : loads;
   }
 
-  /// Of several flows of the host, the slower way.
+  /// Rate of several flows of the host, in the slower direction.
   std::optional<BytesPerSecond> together(std::size_t host) const {
     std::optional<BytesPerSecond> least;
     for (const Load* load : card_loads(host))
@@ -264,9 +258,8 @@ class Finding {
     return false;
   }
 
-  /// What two groups have of each other.
   struct Across {
-    std::size_t a, b;  // groups
+    std::size_t a, b;
     Joint joint;
     std::size_t pairs;
   };
@@ -275,13 +268,13 @@ class Finding {
     const std::vector<Across> across = find_across();
     const Joint usual = find_usual(across);
     const bool is_small = wires_.hosts <= kSmall;
-    std::set<std::size_t> joined;  // groups that have a link with another
+    std::set<std::size_t> joined;  // groups that have a link with another group
     for (const Across& each : across)
       if (is_small || !are_identical(each.joint, usual)) joined.insert({each.a, each.b});
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       if (groups_[i].size() < 2) continue;
       const Joint inner = middle(joints_between(joints_, groups_[i], groups_[i]));
-      // Those of `all` need no link of their own, unless another one would take its place.
+      // A group like `usual` needs a link only where another link would replace the common one.
       if (joined.contains(i) || !are_identical(inner, usual))
         found_.links.push_back(make_link(groups_[i], inner));
     }
@@ -317,10 +310,10 @@ class Finding {
     return across;
   }
 
-  /// What most pairs of unlike hosts have; of equals the slower.
+  /// Returns the connection of most pairs between groups; of equally frequent ones the slower.
   Joint find_usual(const std::vector<Across>& across) const {
     std::optional<std::pair<std::size_t, double>> most;
-    Joint usual{slowest(), Seconds(0)};  // where no two groups were measured
+    Joint usual{slowest(), Seconds(0)};  // if no two groups were measured
     for (const Across& each : across) {
       std::size_t pairs = 0;
       for (const Across& other : across)
@@ -339,8 +332,7 @@ class Finding {
     return rounded(least);
   }
 
-  /// What several flows of one host get as it is written: at a switch the host has one port for
-  /// all.
+  /// Expected rate of several flows of one host, which at a switch has one port for all.
   double expected(const Written& written, const Flows& flows) const {
     std::map<std::size_t, double> by_link;
     for (const WireFlow& flow : flows) by_link[written.taken(flow)] += alone(written, flow);
@@ -392,16 +384,16 @@ class Finding {
   }
 
   void add_misfit(const Written& written, const WireFlow& flow) {
-    if (flow.from > flow.to) return;  // of both ways the slower counts
+    if (flow.from > flow.to) return;  // the slower direction counts
     const BytesPerSecond measured = joints_.find(flow.from, flow.to)->bandwidth;
     const BytesPerSecond said = written.rate(flow);
     if (std::abs(measured.value - said.value) > kMisfit * said.value)
       found_.misfits.push_back({flow, measured, said});
   }
 
-  /// Of each group one, those with whom the host has most first.
+  /// Chooses partners of different groups, those with the highest rate first.
   Flows card_flows(std::size_t host, Direction direction) const {
-    std::vector<std::pair<std::size_t, std::size_t>> others;  // place in its group, host
+    std::vector<std::pair<std::size_t, std::size_t>> others;
     for (const Group& group : groups_) {
       std::size_t place = 0;
       for (const std::size_t other : group)

@@ -19,19 +19,17 @@ constexpr double kAnswering = 30;  // seconds
 constexpr double kTogether = 2.0;  // seconds for which loads are sent
 constexpr double kTellEvery = 5;   // seconds
 
-/// Carries out what a survey asks for, by the hosts' agents.
 class WireMeasuring {
  public:
   WireMeasuring(run::Hosts& hosts, const std::vector<std::string>& names)
       : hosts_(hosts), names_(names), word_(run::random_word()) {}
 
-  /// Each host waits for the others.
   Result<void> listen() {
     for (std::size_t i = 0; i < names_.size(); ++i) {
-      std::set<std::string> addresses;  // by which others see it
+      std::set<std::string> addresses;
       for (std::size_t from = 0; from < names_.size(); ++from)
         if (from != i) addresses.insert(address({from, i}));
-      // Of several it listens at all.
+      // With several addresses it listens on all.
       const std::string at = addresses.size() == 1 ? *addresses.begin() : "";
       MOTLEY_ASSIGN(const run::Frame answer,
                     link(i).ask({{"do", "listen"}, {"address", at}, {"word", word_}}, "listening",
@@ -59,10 +57,10 @@ class WireMeasuring {
  private:
   run::HostLink& link(std::size_t host) { return hosts_.on(names_[host]); }
 
-  /// Of the one that is sent to, as the other sees it.
+  /// Returns the receiver's address as the sender sees it.
   std::string address(const WireFlow& flow) const {
     const std::string &from = names_[flow.from], &to = names_[flow.to];
-    return run::is_this_machine(to) ? hosts_.way_to(from).lead : hosts_.way_to(to).host;
+    return run::is_this_machine(to) ? hosts_.way_to(from).coordinator : hosts_.way_to(to).host;
   }
 
   Result<std::vector<Wire>> send(const std::vector<WireFlow>& flows, const char* what) {
@@ -76,7 +74,7 @@ class WireMeasuring {
                                         {"port", ports_[flows[i].to]},
                                         {"word", word_}}));
     std::vector<Wire> wires(flows.size());
-    for (const WireFlow& flow : flows) {  // of one host several, in any order
+    for (const WireFlow& flow : flows) {  // a host may have several, in any order
       MOTLEY_ASSIGN(const run::Frame answer, link(flow.from).wait_for("wire", kAnswering));
       const std::size_t id = answer.head.value("id", flows.size());
       if (id >= flows.size())

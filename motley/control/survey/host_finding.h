@@ -8,8 +8,8 @@
 
 namespace motley::control {
 
-/// Asks the agents of machines what they are, and measures what joins them as LinkSurvey decides.
-/// Errors: `host.twice`; of a host that answered once and then no more, or reaches no other.
+/// Asks the machines' agents for their description, and measures the links that LinkSurvey chooses.
+/// Errors: `host.twice`; a host stops answering, or reaches no other host.
 Result<FoundHosts> ask_hosts(run::Hosts& hosts, const std::vector<std::string>& names,
                              const Workers::Tell& tell);
 

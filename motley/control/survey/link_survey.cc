@@ -10,10 +10,10 @@
 namespace motley::control {
 namespace {
 
-constexpr std::size_t kDrawn = 8;  // pairs at random
+constexpr std::size_t kDrawn = 8;  // random pairs
 constexpr std::uint64_t kSeed = 0x6d6f746c6579;
-constexpr int kDisturbed = 2;  // pairs that show it
-constexpr double kLow = 0.9;   // of what flows get alone
+constexpr int kDisturbed = 2;  // pairs that prove it
+constexpr double kLow = 0.9;   // of the flows' rates alone
 
 }  // namespace
 
@@ -24,7 +24,7 @@ void LinkSurvey::want(std::size_t a, std::size_t b) {
   if (a != b && !measured_.contains(pair)) pending_.push_back(pair);
 }
 
-/// Round by round of a tournament, each with everybody once: the first host stays, the others turn.
+/// Adds all pairs in rounds of a tournament: the first host stays, the others rotate.
 void LinkSurvey::want_all(const std::vector<std::size_t>& hosts) {
   constexpr std::size_t kNobody = static_cast<std::size_t>(-1);
   std::vector<std::size_t> seats = hosts;
@@ -57,7 +57,7 @@ void LinkSurvey::want_pairs() {
       firsts.push_back(group.front());
       for (std::size_t witness = 0; witness < std::min<std::size_t>(2, group.size()); ++witness)
         for (std::size_t i = witness + 1; i < group.size(); ++i) want(group[witness], group[i]);
-      if (!pending_.empty()) return;  // what they show may change the groups
+      if (!pending_.empty()) return;  // their results may change the groups
     }
   }
   want_all(firsts);
@@ -149,7 +149,7 @@ void LinkSurvey::take_load(Load load) {
   wires_.loads.push_back(was_more ? *before : std::move(load));
 }
 
-/// Several flows of one host are expected to get what one does.
+/// Is the load below its expected sum? Several flows of one host are expected to share one's rate.
 bool LinkSurvey::is_low(const Load& load) const {
   const Joints joints(wires_);
   double sum = 0, most = 0;

@@ -11,41 +11,40 @@
 
 namespace motley::control {
 
-/// Decides what to measure between hosts, given what was measured: pure, so that a network may be
-/// real or invented.
+/// Decides the next measurement between hosts from the previous ones. It is pure, so the network
+/// may be real or simulated.
 ///
 ///   LinkSurvey survey(hosts);
 ///   while (const auto batch = survey.next()) survey.take(*batch, measure(*batch));
 ///
-/// Up to kMostPaired hosts all pairs. Of more, in turns until nothing is missing: the first two of
-/// each group of hosts that look alike with all others of it, the groups' first with each other;
-/// then some pairs drawn at random, which may show that a group is none. Then find_loads.
+/// Up to kMostPaired hosts, it measures all pairs. Among more hosts it repeats, until nothing is
+/// missing: the first two of each group of seemingly identical hosts with all others of the group,
+/// and the groups' first hosts with each other. Then it measures some random pairs, which may show
+/// that a group is not uniform, and finally find_loads.
 ///
-/// Pairs without a common host are measured side by side, once each of their hosts was measured
-/// alone. What a pair then gets must be, within a tenth, the most that the slower of its hosts ever
-/// got; else it is measured again, alone. When that has shown twice that pairs disturb each other,
-/// all are measured one after the other. A load below what is expected of its flows alone is
-/// measured twice and the larger sum counts: a host that had other work must not look like a
-/// switch.
+/// Pairs without a common host are measured concurrently, once each of their hosts has been
+/// measured alone. A concurrent pair must then get, within a tenth, the best rate of its slower
+/// host; otherwise it is measured again alone. When two pairs have shown that they disturb each
+/// other, all further ones are measured one by one. A load below the sum of its flows alone is
+/// measured twice and the larger sum counts, because a busy host must not look like a switch.
 class LinkSurvey {
  public:
   explicit LinkSurvey(std::size_t hosts);
 
   struct Batch {
     enum class What {
-      kPairs,    ///< latency and both ways of each pair, one after the other; all pairs at once
-      kTogether  ///< flows, all at once for the same time
+      kPairs,    ///< latency and both directions of each pair in sequence; all pairs at once
+      kTogether  ///< all flows at once
     };
     What what = What::kPairs;
-    std::vector<WireFlow> flows;  ///< of a pair one
+    std::vector<WireFlow> flows;  ///< a pair has one
   };
   std::optional<Batch> next();
-  /// Of pairs two for each flow of the batch, there and back; else one for each flow, whose latency
-  /// is not looked at.
+  /// `measured`: two wires per pair, there and back; one per flow of a load, without latency.
   void take(const Batch& batch, const std::vector<Wire>& measured);
 
   const Wires& wires() const { return wires_; }
-  /// Pairs that were measured, and that are known to be wanted.
+  /// Measured pairs, and pairs known to be needed.
   std::size_t done() const { return measured_.size(); }
   std::size_t wanted() const { return measured_.size() + pending_.size() + doubtful_.size(); }
 
@@ -64,11 +63,11 @@ class LinkSurvey {
   bool is_low(const Load& load) const;
 
   Wires wires_;
-  std::vector<Pair> pending_;                              // in the order in which they are wanted
-  std::vector<std::pair<Pair, BytesPerSecond>> doubtful_;  // and what they got side by side
+  std::vector<Pair> pending_;                              // in the order of measuring
+  std::vector<std::pair<Pair, BytesPerSecond>> doubtful_;  // with their concurrent rates
   std::set<Pair> measured_;
-  std::vector<BytesPerSecond> best_;  // of each host
-  std::set<std::size_t> known_;       // hosts that were measured alone
+  std::vector<BytesPerSecond> best_;
+  std::set<std::size_t> known_;  // hosts that were measured alone
   bool has_drawn_ = false;
   int disturbed_ = 0;
   std::vector<Load> low_;  // measured once

@@ -16,7 +16,7 @@ using ::testing::IsEmpty;
 using ::testing::Optional;
 using ::testing::SizeIs;
 
-/// Nodes h0, h1, ..., and `links` as a cluster file writes them; `cards`: bandwidth by node.
+/// Nodes h0, h1, ... with `links` in a cluster file's form; `cards`: bandwidth by node.
 cluster::Cluster invent(int nodes, const std::string& links,
                         const std::map<int, std::string>& cards = {}) {
   std::string text = "schema = \"motley.cluster/1\"\nname = \"invented\"\n";
@@ -40,7 +40,7 @@ std::string between(int first, int last, const std::string& rate) {
                      rate);
 }
 
-/// Gives what flows get in an invented network, and counts what was asked of it.
+/// Returns the rates of flows in a simulated network, and counts its requests.
 class Invented {
  public:
   explicit Invented(cluster::Cluster cluster) : cluster_(std::move(cluster)), network_(cluster_) {}
@@ -65,7 +65,7 @@ class Invented {
 
   int rounds = 0, loads = 0;
   std::size_t most_at_once = 0;
-  std::map<std::pair<std::size_t, std::size_t>, int> pairs;  // how often
+  std::map<std::pair<std::size_t, std::size_t>, int> pairs;
 
  private:
   std::vector<Wire> send(const std::vector<WireFlow>& flows) {
@@ -97,7 +97,6 @@ Wires survey(Invented& network, std::size_t hosts) {
   return survey.wires();
 }
 
-/// The links and cards that a survey of the network finds, as the network's own cluster has them.
 void expect_found(const cluster::Cluster& cluster, Invented& network) {
   const FoundLinks found = find_links(survey(network, cluster.nodes.size()));
   EXPECT_EQ(found.links, cluster.links);
@@ -111,10 +110,10 @@ TEST(LinkSurvey, IdenticalHostsHaveOneLinkAndAreMeasuredSideBySide) {
   Invented network(cluster);
   expect_found(cluster, network);
   EXPECT_THAT(network.pairs, SizeIs(8 * 7 / 2));
-  // The four pairs of the first round alone, so that each host is known; then six rounds of four.
+  // The first round's four pairs one by one, so that each host is known; then six rounds of four.
   EXPECT_EQ(network.rounds, 4 + 6);
   EXPECT_EQ(network.most_at_once, 4U);
-  EXPECT_EQ(network.loads, 4);  // a host out and in, the ring and the one across
+  EXPECT_EQ(network.loads, 4);  // a host out and in, the ring, and one across
 }
 
 TEST(LinkSurvey, TwoHostsAreOnePair) {
@@ -137,8 +136,8 @@ TEST(LinkSurvey, WhereAllShareASwitchPairsAreMeasuredOneAfterTheOther) {
   const cluster::Cluster cluster = invent(8, all("1Gbps", "capacity = \"1Gbps\""));
   Invented network(cluster);
   expect_found(cluster, network);
-  // After the first round alone one of four side by side, of which each gets a quarter; two of
-  // them alone show that, then the other two and the rest.
+  // Four concurrent pairs get a quarter each. Two of them measured alone prove that; then come the
+  // other two and the rest.
   EXPECT_EQ(network.rounds, 4 + 1 + (28 - 4));
 }
 
@@ -167,7 +166,7 @@ TEST(LinkSurvey, PairsThatAreSlowButShareNothingKeepTheirLinks) {
 }
 
 TEST(LinkSurvey, ACardThatSeveralLinksShareIsNoticed) {
-  // All pairs have cables of their own, but h0's card takes 400 Mbps of its three.
+  // All pairs have their own cables, but h0's card takes only 400 Mbps of its three.
   std::string links;
   for (int a = 0; a < 4; ++a)
     for (int b = a + 1; b < 4; ++b)
@@ -192,7 +191,7 @@ TEST(LinkSurvey, FortyIdenticalHostsAreNotMeasuredEachWithEach) {
   const cluster::Cluster cluster = invent(40, all("1Gbps"));
   Invented network(cluster);
   expect_found(cluster, network);
-  // The first with all others, the second likewise, and eight drawn: of 780.
+  // Of 780 pairs: the first with all others, the second likewise, and eight drawn.
   EXPECT_LE(network.pairs.size(), 39U + 38 + 8);
   EXPECT_GE(network.pairs.size(), 39U + 38 + 1);
 }
@@ -232,13 +231,13 @@ TEST(FindGroups, LatencyTellsHostsApart) {
     wires.alone.push_back(
         {{static_cast<std::size_t>(from), static_cast<std::size_t>(to)}, Seconds(latency), rate});
   EXPECT_THAT(find_groups(Joints(wires)), ElementsAre(ElementsAre(0, 1), ElementsAre(2)));
-  // Within 0.2 ms they are the same, however many times it is.
+  // Latencies within 0.2 ms are identical, whatever their ratio.
   wires.alone[0].latency = Seconds(1e-5);
   wires.alone[1].latency = wires.alone[2].latency = Seconds(2e-4);
   EXPECT_THAT(find_groups(Joints(wires)), ElementsAre(ElementsAre(0, 1, 2)));
 }
 
-/// 20 hosts of which the first two were measured with all others, and one pair that was drawn.
+/// 20 hosts; the first two were measured with all others, and one pair was drawn.
 Wires twenty(double of_drawn) {
   Wires wires{.hosts = 20};
   const auto add = [&](std::size_t a, std::size_t b, double rate) {

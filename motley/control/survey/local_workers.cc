@@ -27,13 +27,13 @@
 namespace motley::control {
 namespace {
 
-constexpr double kProfileTimeout = 1800;  // seconds; of one device kind
+constexpr double kProfileTimeout = 1800;  // seconds; per device kind
 
 std::string minor_of(const std::string& version) {
   return version.substr(0, version.find('.', version.find('.') + 1));
 }
 
-/// The job of one task, to lie in a folder with its programs; `write` is given each path and text.
+/// Writes a task's job for a folder with its programs; `write` gets each path and text.
 template <typename Write>
 Result<std::string> write_profile_job(const TimingTask& task, const std::string& directory,
                                       bool lingers, const Write& write) {
@@ -58,19 +58,19 @@ Result<void> write_here(const std::string& path, const std::string& text) {
   return write_file_atomic(path, text);
 }
 
-/// A recovery as a host is told of it. `keys`: where processes meet, if that has changed.
+/// Adapts a recovery to a host. `keys`: where processes meet, if that has changed.
 run::Change for_host(run::Hosts& hosts, const std::string& host, run::Change change,
                      const std::optional<run::StoreAddress>& keys) {
   change.keys = keys;
-  if (keys && !host.empty()) change.keys->address = hosts.way_to(host).lead;
+  if (keys && !host.empty()) change.keys->address = hosts.way_to(host).coordinator;
   if (!change.recovery->is_loaded()) return change;
-  // The checkpoint that it goes on from lies there, too.
+  // The checkpoint to continue from is there, too.
   const auto there = [&](const std::string& on) {
     const std::string& path = change.recovery->from;
     return on.empty() ? path : hosts.on(on).scratch() + "/" + run::checkpoint_there(path);
   };
   run::TrainingPoint& point = change.recovery->point;
-  point.saved_host = change.devices.front().host;  // who writes the next ones
+  point.saved_host = change.devices.front().host;  // it writes the next ones
   point.saved_path = there(point.saved_host);
   change.recovery->from = there(host);
   return change;
@@ -81,7 +81,7 @@ run::Commands command_of(const job::Order& order, const run::Job& job, run::Host
   run::Commands commands;
   if (const auto* change = std::get_if<run::Change>(&order)) {
     commands.lines.resize(job.devices.size());
-    // Who has just come waits for an order that counts on it: it would take up this one alone.
+    // A process that has just joined would begin this change alone, so it waits for its own order.
     std::set<int> told(change->processes.begin(), change->processes.end());
     for (int process = 0; change->processes.empty() && process < std::ssize(job.devices); ++process)
       told.insert(process);
@@ -89,7 +89,7 @@ run::Commands command_of(const job::Order& order, const run::Job& job, run::Host
     std::set<std::string> placed = {""};
     for (const int process : told) {
       const run::WorkerDevice& device = job.devices[static_cast<std::size_t>(process)];
-      // Of a host that is gone by now it will be heard.
+      // A lost host is reported later.
       if (is_loaded && placed.insert(device.host).second)
         (void)run::place_checkpoint(hosts.on(device.host), change->recovery->from);
       commands.lines[static_cast<std::size_t>(process)] =
@@ -112,7 +112,7 @@ run::Commands command_of(const job::Order& order, const run::Job& job, run::Host
   return commands;
 }
 
-/// Steps that the coordinator before heard of and could not leave any more with the log.
+/// Passes on the steps that the former coordinator saw but could not replicate with its log.
 void tell_last_steps(const run::TakeoverState& inherited, const RunDirectory& directory,
                      const Workers::OnEvent& on_event) {
   const auto log = read_log(directory);
@@ -121,18 +121,17 @@ void tell_last_steps(const run::TakeoverState& inherited, const RunDirectory& di
       (void)on_event(step);
 }
 
-/// With the word of a store, or of keys, nobody else may read it.
+/// A job with the word of a store, or of keys, must not be readable for others.
 Result<void> write_job(const run::Job& job) {
   const bool has_word = job.store || (job.changes && job.changes->keys);
   return write_file_atomic(RunDirectory{job.run_dir}.job(), run::job_to_json(job).dump(2),
                            has_word ? Readers::kOwner : Readers::kAll);
 }
 
-/// Orders of a job whose plan may change, as commands; and what it leaves with its hosts.
+/// Turns orders of a job with changing plans into commands, and replicates its state to its hosts.
 class Commander {
  public:
-  /// All outlive it; the job is given further devices. `inherited`: null where this process led
-  /// from the beginning.
+  /// All outlive it; the job may gain devices. `inherited`: null if this process always led.
   Commander(run::Job& job, run::Hosts& hosts, const run::TakeoverState* inherited,
             const Workers::OnEvent& on_event, const Workers::Orders& orders)
       : job_(job), hosts_(hosts), on_event_(on_event), orders_(orders) {
@@ -143,7 +142,7 @@ class Commander {
       takeover_->leave_checkpoint(run::find_left_checkpoint(*inherited), inherited->host);
   }
 
-  /// A checkpoint is safe here.
+  /// Replicates a checkpoint that is complete.
   void hear_checkpoint(const run::WorkerEvent& event) {
     const std::string path = event.fields.value("path", "");
     const bool has_writer = event.rank >= 0 && event.rank < std::ssize(job_.devices);
@@ -152,13 +151,13 @@ class Commander {
   }
 
   std::optional<run::Commands> next() {
-    // Not with each word of each rank, but while an answer is waited for.
+    // Not at every event, but often while an answer is pending.
     if (takeover_ && (is_asked_ || run::seconds_since(looked_at_) > kLook)) {
       looked_at_ = run::Clock::now();
       takeover_->look();
     }
     if (takeover_) takeover_->send_files();
-    if (is_asked_ && (!takeover_ || takeover_->may_lead())) {
+    if (is_asked_ && (!takeover_ || takeover_->may_coordinate())) {
       is_asked_ = false;
       (void)on_event_({"leads", -1, {}});
     }
@@ -173,12 +172,12 @@ class Commander {
   }
 
  private:
-  /// Those that are started from now on read of it.
+  /// Writes the job with the device, for processes that start from now on.
   void take_in(const job::AddDevice& add) {
     const auto at = static_cast<std::size_t>(add.process);
     job_.devices.resize(std::max(job_.devices.size(), at + 1));
     job_.devices[at] = add.device;
-    (void)write_job(job_);  // what cannot read it says so
+    (void)write_job(job_);  // a reader reports any fault
     (void)run::place_device(hosts_, job_, at);
   }
 
@@ -190,7 +189,7 @@ class Commander {
   std::optional<run::StoreAddress> moved_keys_;  // where processes meet now
   std::optional<run::AgentTakeover> takeover_;
   run::Clock::time_point looked_at_;
-  bool is_asked_ = false;  // may this process lead?
+  bool is_asked_ = false;  // waiting for hosts to confirm this coordinator
 };
 
 }  // namespace
@@ -332,7 +331,7 @@ run::JobOutcome LocalWorkers::train(const run::Job& job, const OnEvent& on_event
                   });
   if (outcome.end == run::JobEnd::kFailed) return outcome;
   done = run::bring_traces(hosts_, placed);
-  // Who was to do it may be elsewhere, or have been lost behind the last step.
+  // The process that publishes models may be elsewhere, or lost after the last step.
   const bool has_lost = std::any_of(outcome.exit_codes.begin(), outcome.exit_codes.end(),
                                     [](int code) { return code != 0; });
   const bool may_be_undone = keys ? !is_here || has_lost : !placed.devices[0].host.empty();
@@ -352,7 +351,7 @@ Result<std::string> LocalWorkers::bring_left_checkpoint(const std::string& run_d
   return run::bring_left_checkpoint(hosts_, *inherited_, run_dir);
 }
 
-/// Of processes that are started, or of those of another coordinator.
+/// Places a new job's processes, or finds those of another coordinator.
 Result<std::vector<run::Seat>> LocalWorkers::find_seats(const std::string& path, run::Job& job) {
   return inherited_ ? run::find_job(hosts_, job) : run::place_job(hosts_, path, job);
 }

@@ -8,20 +8,17 @@
 
 namespace motley::control {
 
-/// Workers that are processes: motley-worker, started by run/launch/launcher.h, on this machine or
-/// by the agents of others, which are reached by ssh when a device is there, or are an external
-/// launcher's other ranks. What is handed to those that measure lies in a scratch directory for as
-/// long.
+/// Workers that are motley-worker processes (run/launch/launcher.h), here, under other machines'
+/// agents (by ssh on demand), or as an external launcher's ranks.
 class LocalWorkers : public Workers {
  public:
-  /// `worker`: path of motley-worker; `program`: of motley; `version`: its own. Nothing is started
-  /// or looked at yet.
+  /// `worker`, `program`: paths of motley-worker and motley. Starts and checks nothing.
   explicit LocalWorkers(std::string worker, const std::string& program = "",
                         std::string version = "");
   LocalWorkers(const LocalWorkers&) = delete;
   LocalWorkers& operator=(const LocalWorkers&) = delete;
 
-  /// Errors: worker.missing, worker.version (it was built for another PyTorch than is installed).
+  /// Errors: worker.missing; worker.version, it was built for another PyTorch.
   Result<std::string> torch_version() const override;
   Result<std::vector<std::vector<run::OpTime>>> time_programs(
       const std::vector<TimingTask>& tasks) override;

@@ -20,14 +20,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-/// motley-worker is a shell script here: $1 is the verb, $2 the job, $4 the rank.
+/// Replaces motley-worker by a shell script: $1 is the verb, $2 the job, $4 the rank.
 class LocalWorkersTest : public ::testing::Test {
  protected:
   void worker(const std::string& script) const {
     std::ofstream(path_) << "#!/bin/sh\n" << script << "\n";
     std::filesystem::permissions(path_, std::filesystem::perms::owner_all);
   }
-  /// A job of two ranks whose files are in its run directory.
   run::Job job() const {
     run::Job job;
     job.run_dir = directory_.file("run");
@@ -80,17 +79,17 @@ TEST_F(LocalWorkersTest, ATaskIsAJobWithItsProgramsWritten) {
   const Json seen = parse_json(read_file(directory_.file("seen.json")).value(), "seen").value();
   const run::ProfileJob job = fields_from_json<run::ProfileJob>(seen, "seen").value();
   EXPECT_TRUE(job.whole_steps);
-  EXPECT_FALSE(job.linger);  // nobody is beside it
+  EXPECT_FALSE(job.linger);  // it has no neighbours
   EXPECT_EQ(job.seconds_per_program, 3);
   EXPECT_THAT(job.ranks, ElementsAre(1));
   EXPECT_EQ(job.device, task.device);
   EXPECT_EQ(read_file(directory_.file("program.txt")).value(),
             program::print_program(*task.programs[0].program));
-  EXPECT_FALSE(std::filesystem::exists(job.programs.at(0)));  // scratch is gone
+  EXPECT_FALSE(std::filesystem::exists(job.programs.at(0)));
 }
 
 TEST_F(LocalWorkersTest, TasksAtTheSameTimeKeepEachOtherCompany) {
-  // A worker answers when it has seen the other one's directory, and goes on until it is killed.
+  // A worker answers once it has seen the other's directory, and runs until it is killed.
   worker(R"(here=$(dirname $2); touch $here/started
 for i in $(seq 200); do
   [ $(ls $here/../*/started | wc -l) = 2 ] && break; sleep 0.02
@@ -136,7 +135,7 @@ for i in $(seq 500); do sleep 0.02; done)");
       [&](const run::WorkerEvent& event) {
         ++events;
         if (event.event == "step") ++steps;
-        return steps == 2 ? Wish::kStop : Wish::kGoOn;  // both have said what SIGTERM does
+        return steps == 2 ? Wish::kStop : Wish::kGoOn;  // both have reported the effect of SIGTERM
       },
       {}, {});
   EXPECT_EQ(outcome.end, run::JobEnd::kStopped) << outcome.error.message;

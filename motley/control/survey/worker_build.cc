@@ -30,7 +30,7 @@ bool has_torch(const std::string& folder) {
   return fs::exists(fs::path(folder) / "version.py", code);
 }
 
-/// The interpreter of lib/python3.X/site-packages/motley/bin/motley-worker.
+/// Returns the interpreter of lib/python3.X/site-packages/motley/bin/motley-worker.
 std::string interpreter_of(const std::string& worker) {
   if (const std::string named = variable("MOTLEY_PYTHON"); !named.empty()) return named;
   std::error_code code;

@@ -17,122 +17,116 @@
 
 namespace motley::control {
 
-/// A plan that a training may go on by, with the same result as the others, which is that of one
-/// device with the same batches. Its programs are made when it is asked for, and let go when
-/// another one runs.
+/// A plan that a training may continue with. All candidates give the result of one device with the
+/// same batches. Programs are made on request and freed when another candidate runs.
 struct Candidate {
   std::string label;                   ///< "the batch split 24:12:4"
-  Planned planned;                     ///< without a program: not made yet
-  std::optional<Seconds> priced = {};  ///< a step, where the plan was found
+  Planned planned;                     ///< without a program until one is made
+  std::optional<Seconds> priced = {};  ///< step time, if the plan was found with prices
   std::vector<program::Program> evaluations = {};
   std::optional<Predicted> predicted = {};
   std::optional<Seconds> measured = {};  ///< median of its last steps in this run
-  double lr_factor = 1;                  ///< of all learning rates, for its batch
+  double lr_factor = 1;                  ///< on all learning rates, for its batch
 };
 
-struct BatchNow {            ///< that stays when devices change
-  std::int64_t samples = 0;  ///< a step
+struct BatchNow {            ///< stays when devices change
+  std::int64_t samples = 0;  ///< per step
   double lr_factor = 1;
 };
 
-/// A plan for the devices that are there.
 using Replan = std::function<Result<Candidate>(const std::vector<DeviceId>&, const BatchNow&)>;
 
-/// What is known of a training that another host led.
+/// The known state of a training that another host coordinated.
 struct TakenOver {
   struct Plan {
-    int number = 0;  ///< of the change that brought it, or was to bring it
+    int number = 0;  ///< of the change that brings it
     plan::Plan plan;
     double lr_factor = 1;
   };
-  std::vector<Plan> plans;          ///< one of which runs, or more in turn; the oldest first
+  std::vector<Plan> plans;          ///< oldest first; any of them may run
   std::vector<DeviceId> devices;    ///< by process
-  std::vector<std::string> hosts;   ///< by process: this one's, too, is one that is reached
-  std::vector<std::string> living;  ///< that had a process when this was written
-  int numbers = 0;                  ///< of orders to halt: all until then may have been used
-  Seconds alone;                    ///< since when nobody leads
-  std::int64_t done = 0;            ///< steps, as far as its log has come
-  std::int64_t saved_step = -1;     ///< of its last checkpoint, wherever that is
-  Json policy = nullptr;            ///< state of the one that decided; null: none did
+  std::vector<std::string> hosts;   ///< by process; this host's own name is reachable, too
+  std::vector<std::string> living;  ///< those with a process when this was written
+  int numbers = 0;                  ///< highest number that an order to halt may have used
+  Seconds alone;                    ///< how long nobody has coordinated
+  std::int64_t done = 0;            ///< steps, as far as its log goes
+  std::int64_t saved_step = -1;     ///< of its last checkpoint, wherever it is
+  Json policy = nullptr;            ///< state of the deciding policy; null: none
 };
 
-/// A device that the cluster of a training was given while it runs.
 struct Grown {
   DeviceId device;
   run::WorkerDevice worker;
-  std::string joined;  ///< words on its links
+  std::string joined;  ///< describes its links
 };
 
 /// How a training may change while it runs.
 struct Adaptation {
   std::deque<Candidate> candidates;
-  int first = 0;  ///< the candidate that runs first
-  /// Decides; null: what is given is done, and nothing else.
+  int first = 0;
+  /// Chooses plans; null: only the `given` decisions are carried out.
   std::unique_ptr<policy::Policy> policy = nullptr;
-  /// A new one for its candidates; null: it needs none.
+  /// Makes the policy for the candidates; null: none is needed.
   std::function<Result<std::unique_ptr<policy::Policy>>(const Adaptation&)> make_policy = nullptr;
-  /// What another run decided, to be done again at the same steps, and the candidate of each.
+  /// The decisions of another run, repeated at the same steps, and the candidate of each.
   std::vector<policy::Decision> given = {};
   std::vector<int> given_candidates = {};
-  /// Makes one of a split that a policy asks for; null: none does.
+  /// Makes a candidate for a policy's split; null: policies choose no splits.
   std::function<Result<Candidate>(const std::vector<policy::Share>&)> split = nullptr;
-  /// The same of another batch; null: the batch stays.
+  /// Makes a candidate for a policy's batch; null: the batch stays.
   std::function<Result<Candidate>(const policy::UseBatch&)> batch = nullptr;
-  /// Where the batch changes; the learning rate's factor is that of the candidate that runs.
+  /// Set where the batch changes; its learning-rate factor is the running candidate's.
   std::optional<run::Batches> batches = {};
-  std::int64_t least_batch = 1;  ///< samples that a step has at least, where the batch changes
-  /// Programs count them (synth/noise/gradient_squares.h), but one device's in one micro-batch.
+  std::int64_t least_batch = 1;  ///< fewest samples per step where the batch changes
+  /// Programs compute square norms of gradients (synth/noise/gradient_squares.h), unless on one
+  /// device in one micro-batch.
   bool counts_squares = false;
-  std::int64_t counts_every = 1;     ///< in every so-many-th step, at the beginning
-  std::vector<DeviceId> spare = {};  ///< that a split may take, beside those of candidates
-  /// The training goes on when devices are lost, come or leave: makes a plan for those that are
-  /// there, of the batch that it has (replanning.h). Null: it ends with any of them.
+  std::int64_t counts_every = 1;     ///< every this many steps, at first
+  std::vector<DeviceId> spare = {};  ///< devices beside the candidates' that a split may use
+  /// Makes a plan for the present devices and the current batch (replanning.h), so that training
+  /// continues when devices are lost, join or leave. Null: losing any device ends it.
   Replan replan = nullptr;
-  int survive = 0;  ///< so many may be lost at once; no plan is begun that does not outlive that
-  /// Plans for each loss are made beside training (ready_plans.h): nobody else then calls what
-  /// `replan` does.
+  int survive = 0;  ///< losses at once that every plan must survive
+  /// Prepares plans for losses (ready_plans.h). Nobody else then calls what `replan` calls.
   bool plans_ahead = false;
-  std::vector<std::string> absent = {};  ///< devices that are not there at the beginning
-  /// Gives the cluster a device that it has not (joiner.h); one that was given so and has not
-  /// come may be described anew. Prices it once it has come; words on how. Null: the cluster stays
-  /// (growth.h). Nobody else reads cluster or prices meanwhile.
+  std::vector<std::string> absent = {};  ///< devices that are not there at first
+  /// `grow` adds a device to the cluster (joiner.h, growth.h); a device added so may be described
+  /// anew until it joins. `price` prices it once it has joined and returns an explanation. Null:
+  /// the cluster stays. Nobody else reads cluster or prices meanwhile.
   std::function<Result<Grown>(const cluster::Cluster& joiner)> grow = nullptr;
   std::function<std::string(DeviceId)> price = nullptr;
-  std::vector<std::string> joiners = {};  ///< texts of those that came, of earlier calls, too
-  int port = 0;                           ///< where joining devices and others ask; 0: any
-  std::string version = "";               ///< of the program that runs
-  /// Devices that go and come back: as of an emulated cluster (simulate/conditions.h).
+  std::vector<std::string> joiners = {};  ///< texts of all that joined, also in earlier calls
+  int port = 0;                           ///< of the control socket; 0: any
+  std::string version = "";
+  /// See simulate/conditions.h.
   std::vector<simulate::Absence> absences = {};
-  /// By which a candidate is predicted once it has a program; null: none is.
+  /// Prices for candidates' predictions once they have programs; null: no predictions.
   std::shared_ptr<const search::Costs> costs = nullptr;
-  /// Gives one that is made later the programs by which it evaluates; null: it does not.
+  /// Gives a later candidate its evaluation programs; null: it does not evaluate.
   std::function<Result<void>(Candidate&)> complete = nullptr;
 
-  /// Of what is left with other hosts, so that one of them can lead on, that stays as it is
-  /// (takeover.h); null: nothing is.
+  /// The constant part of the state on standby hosts (takeover.h); null: no standbys.
   Json standby_state = nullptr;
-  /// The training was led by another host, which is gone. None: it begins here.
+  /// The state of the training that this host takes over; none: it starts here.
   std::optional<TakenOver> taken_over = {};
-  /// Brings that one's last checkpoint here, as `Workers::bring_left_checkpoint` does.
+  /// Fetches that training's last checkpoint, as `Workers::bring_left_checkpoint` does.
   std::function<Result<std::string>()> bring_checkpoint = nullptr;
 
-  /// Of the candidates, those of the one that runs first before others, and the spare ones.
-  /// Of a training that was led elsewhere, as they were there.
+  /// The candidates' devices, the first candidate's before others, then the spare ones; after a
+  /// takeover in the former coordinator's order.
   std::vector<DeviceId> devices() const;
 };
 
-/// Gives the candidate its program.
 Result<void> lower_candidate(const Inputs& inputs, const Adaptation& adaptation,
                              Candidate& candidate);
 
-/// What is said of a candidate that has its program; without prices, or where not all times are
-/// known, there is nothing to compare its steps with.
+/// Predicts a candidate with a program, unless there are no prices or a time is unknown.
 void predict_candidate(const Inputs& inputs, const Adaptation& adaptation, Candidate& candidate);
 
-/// Samples of each device of a plan that splits the batch.
+/// Samples of each device in a plan that splits the batch.
 std::vector<policy::Share> shares_of(const plan::Plan& plan, const cluster::Cluster& cluster);
 
-/// Of what a checkpoint has of the policy that decided until then.
+/// Of a policy's state in a checkpoint.
 inline constexpr const char* kPolicySchema = "motley.policy/1";
 
 }  // namespace motley::control

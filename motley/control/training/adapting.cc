@@ -17,9 +17,9 @@
 namespace motley::control {
 namespace {
 
-constexpr const char* kStart = "start";  // names the first line of a call, which no policy decided
+constexpr const char* kStart = "start";  // names a call's first decision, which no policy made
 
-/// What the first line of a call does: where batches change it says which one.
+/// Returns the action of a call's first decision; where batches change it names the batch.
 policy::Action first_action(const Adaptation& choices, int current,
                             const cluster::Cluster& cluster) {
   if (!choices.batches) return policy::UsePlan{current};
@@ -27,7 +27,7 @@ policy::Action first_action(const Adaptation& choices, int current,
   return policy::UseBatch{shares_of(runs.planned.plan, cluster), runs.lr_factor};
 }
 
-/// What the ranks of a step's plan saw of it: of exchanges the least counts.
+/// Adds a rank's parts of a step. The shortest time of an exchange counts: it waited least.
 void take_parts(const run::WorkerEvent& event, const std::vector<run::WorkerDevice>& devices,
                 std::map<std::int64_t, policy::StepSeen>& steps) {
   const auto parts = event.fields.find("parts");
@@ -48,7 +48,6 @@ void take_parts(const run::WorkerEvent& event, const std::vector<run::WorkerDevi
   seen.blocking = is_first ? blocking : std::min(seen.blocking, blocking);
 }
 
-/// The run directory's plan is the one that runs.
 Result<void> write_plan(const RunDirectory& directory, const Candidate& now,
                         const cluster::Cluster& cluster) {
   MOTLEY_RETURN_IF_ERROR(
@@ -62,7 +61,7 @@ Result<void> write_plan(const RunDirectory& directory, const Candidate& now,
   return {};
 }
 
-/// Traces lie where the job's processes wrote them; those who read them go by the plan's ranks.
+/// Renames traces from processes to ranks of the plan, which readers expect.
 Result<void> settle_traces(const RunDirectory& directory,
                            const std::vector<run::WorkerDevice>& devices,
                            const program::Program& program) {
@@ -117,7 +116,7 @@ job::ControllerOptions Adapting::controller_options() {
   return options;
 }
 
-/// Processes were another coordinator's. All plans that it began may run, or none of them yet.
+/// Takes over another coordinator's processes. Any of its possible plans may be running.
 job::Takeover Adapting::take_over() {
   const TakenOver& taken_over = *choices_.taken_over;
   job::Takeover taken{.living = taken_over.living,
@@ -142,7 +141,7 @@ Result<void> Adapting::open() {
       log_.open(job_.resume ? DecisionLog::From::kBefore : DecisionLog::From::kStart));
   for (std::size_t i = 0; i < choices_.given.size(); ++i)
     (void)controller_.ask(choices_.given_candidates[i], choices_.given[i]);
-  // Who is there may be others than when the policy's state was kept.
+  // The present devices may differ from those when the policy's state was kept.
   if (choices_.policy && choices_.replan)
     for (const run::WorkerDevice& device : job_.devices) {
       const bool is_absent = job_.changes && job_.changes->is_absent(device.name);
@@ -157,7 +156,7 @@ void Adapting::warn(const Result<void>& done) {
   if (!done) note("warning: " + done.error().message);
 }
 
-/// Decisions are kept with the plan that they led to, and what came of the one before.
+/// Logs a decision with the plan that it led to, and the step time of the plan before.
 void Adapting::log_plan(policy::Decision decision, int plan, Begins begins) {
   if (const auto usual = log_.usual_step()) candidates_[logged_].measured = usual;
   decision.plan = plan::print_plan(candidates_[plan].planned.plan, inputs_.cluster);
@@ -181,7 +180,8 @@ Wish Adapting::step(const StepReport& report) {
   if (!plan) return wish;
   controller_.on_step(report.step, Seconds(report.logged.step_s));
   log_.on_step(report.logged.step_s);
-  const bool is_first = log_.steps() == 1;  // of its program: memory is touched, caches are cold
+  // The first step of a program touches memory and has cold caches.
+  const bool is_first = log_.steps() == 1;
   const auto parts = seen_.extract(report.step);
   seen_.erase(seen_.begin(), seen_.lower_bound(report.step));
   if (choices_.policy == nullptr) return wish;
@@ -207,7 +207,7 @@ void Adapting::on_event(const run::WorkerEvent& event) {
     if (!first_step_at_) first_step_at_ = now();
   }
   if (event.event == "ready" && !fields.value("resumed_from", "").empty()) {
-    std::error_code code;  // of another host it is a copy
+    std::error_code code;  // on another host, it is a copy
     const auto path = std::filesystem::canonical(directory_.latest_checkpoint(), code);
     controller_.on_checkpoint(path.string(), fields.value("first_step", std::int64_t{-1}));
   }
@@ -234,13 +234,13 @@ std::optional<job::Order> Adapting::next_order() {
   return order;
 }
 
-/// While processes start nobody waits for the programs of plans that are to be tried. Where
-/// another led they have started, and wait.
+/// Makes programs of plans to be tried while processes start and nobody waits for them. After a
+/// takeover the processes wait, so it makes none.
 void Adapting::make_ahead() {
   if (steps_done() == 0 && log_.steps() == 0 && !choices_.taken_over) candidates_.make_next_ahead();
 }
 
-/// Takes emulated devices away and brings them back, at their times.
+/// Takes emulated devices away and brings them back on time.
 void Adapting::follow_absences() {
   if (!first_step_at_) return;
   const trace::Nanoseconds at = simulate::whole_nanoseconds(now() - *first_step_at_);
@@ -253,8 +253,7 @@ void Adapting::follow_absences() {
   }
 }
 
-/// The state of the policy, and of which plans it speaks: those that were there when it began, and
-/// the one that runs.
+/// Returns the policy's state and the plans that it names: the initial and the running ones.
 std::string Adapting::policy_text() const {
   Json plans = Json::array();
   const auto add = [&](const Candidate& candidate) {
@@ -274,8 +273,7 @@ std::string Adapting::policy_text() const {
       .dump();
 }
 
-/// What another coordinator needs to know: plans by the numbers of the changes that brought them,
-/// of which any may run when it asks, and who had a process.
+/// Returns the state for standbys: possible plans, by their changes, and devices with a process.
 Json Adapting::will() const {
   Json what = choices_.standby_state;
   what["saved_step"] = controller_.saved_step();
@@ -308,8 +306,7 @@ void Adapting::leave_also(const std::string& key, std::function<Json()> what) {
   controller_.renew_standbys();
 }
 
-/// Said beforehand: whose loss the plan does not outlive, and what mirrors cost. Plans for the loss
-/// of each device are made beside training.
+/// Notes losses that the plan does not survive and the cost of mirrors; prepares for losses.
 void Adapting::look_ahead() {
   if (!choices_.replan || !current().planned.program) return;
   const std::string text = describe_losses(*current().planned.program);
@@ -318,7 +315,7 @@ void Adapting::look_ahead() {
   candidates_.prepare_for_losses(controller_.present(), current_index());
 }
 
-/// Also of a run that goes on with this one.
+/// Keeps the device also for runs that continue this one.
 void Adapting::keep_joiner(const std::string& text) {
   choices_.joiners.push_back(text);
   warn(write_file_atomic(directory_.joiners(), print_joiners(choices_.joiners)));

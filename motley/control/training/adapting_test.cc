@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// Asks for plan 1 when step 1 is done, and for a split when it is refused.
+/// Asks for plan 1 after step 1, and for a split when that is refused.
 class OnceAsked : public policy::Policy {
  public:
   std::string_view name() const override { return "once"; }
@@ -68,7 +68,6 @@ class AdaptingTest : public ::testing::Test {
     return lower_plan(inputs_, plan).value();
   }
 
-  /// A step of a generation on so many ranks, the first of which leads.
   void play(std::int64_t step, int generation, int ranks) {
     for (int rank = 0; rank < ranks; ++rank) {
       run::WorkerEvent event = step_event(rank, step, generation == 0 ? 1.0 : 0.5, 0.5, 1.0);
@@ -124,13 +123,13 @@ TEST_F(AdaptingTest, APlanThatIsAskedForIsPreparedAndGoneOnBy) {
   ASSERT_TRUE(measured) << measured.error().message;
   ASSERT_TRUE(job_.changes);
   EXPECT_EQ(job_.devices.size(), 2u);
-  // What workers were told: the second plan, and a move from the devices of the first.
+  // The workers got the second plan and a move from the first plan's devices.
   ASSERT_EQ(workers_.changes.size(), 1u);
   EXPECT_EQ(workers_.changes[0].number, 1);
   EXPECT_EQ(workers_.changes[0].devices.size(), 1u);
   EXPECT_EQ(workers_.changes[0].move.devices.size(), 2u);
-  // What the policy saw: steps of plan 0, then of plan 1, with what ranks said but for the first of
-  // each plan; of exchanges the least.
+  // The policy saw steps of plan 0, then of plan 1. All but the first of each plan have the ranks'
+  // reports, and of each exchange the shortest time.
   ASSERT_EQ(policy_->steps.size(), 6u);
   EXPECT_TRUE(policy_->steps[0].devices.empty());
   ASSERT_EQ(policy_->steps[1].devices.size(), 2u);
@@ -141,7 +140,7 @@ TEST_F(AdaptingTest, APlanThatIsAskedForIsPreparedAndGoneOnBy) {
   EXPECT_EQ(policy_->steps[3].plan, 1);
   EXPECT_TRUE(policy_->steps[3].devices.empty());
   EXPECT_EQ(policy_->steps[4].devices[0].samples, 8);
-  // What is left: decisions with what came of them, and a directory of the last plan.
+  // The log has decisions with their outcomes, and the directory has the last plan.
   const auto kept = decisions();
   ASSERT_EQ(kept.size(), 2u);
   EXPECT_EQ(kept[0].policy, "start");
@@ -171,7 +170,7 @@ TEST_F(AdaptingTest, WhatWorkersRefuseIsToldToThePolicy) {
   EXPECT_EQ(decisions().size(), 1u);
 }
 
-// Twenty samples in place of eight: workers are told of the learning rate, too.
+// Twenty samples replace eight, and workers get the learning rate's factor.
 TEST_F(AdaptingTest, AnotherBatchIsGoneOnBy) {
   choices_.trace_steps = 0;
   counts_squares_ = true;
@@ -199,7 +198,6 @@ TEST_F(AdaptingTest, AnotherBatchIsGoneOnBy) {
   const auto kept = decisions();
   EXPECT_EQ(kept[0].choice.action, policy::Action(policy::UseBatch{{{"a:0", 6}, {"a:1", 2}}, 1}));
   EXPECT_EQ(kept[1].choice.action, policy::Action(policy_->wanted));
-  // Another run does the same again.
   const auto again = repeat_decisions(choices_.run_dir + "/decisions.jsonl", inputs_,
                                       adaptation_->candidates[0].planned);
   ASSERT_TRUE(again);
@@ -228,7 +226,7 @@ TEST_F(AdaptingTest, DecisionsAreRepeatedAtTheirSteps) {
     decision.plan = text(candidate);
     return policy::print_decision(decision) + "\n";
   };
-  // Steps 4 to 6 were lost with plan 0 running from 4 on, and done again by plan 1 from 3 on.
+  // Steps 4 to 6 by plan 0 were lost, and plan 1 recomputed them from step 3 on.
   const std::string path = temporary_.file("decisions.jsonl");
   ASSERT_TRUE(
       write_file_atomic(path, line(0, 0) + line(2, 1) + line(4, 0) + line(3, 1) + line(5, 0)));

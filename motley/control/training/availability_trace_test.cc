@@ -10,7 +10,7 @@ using ::testing::ElementsAre;
 constexpr trace::Nanoseconds kSecond = 1'000'000'000;
 
 TEST(AvailabilityTrace, GoesFromEventToEvent) {
-  // Of b two absences touch and are one; c never comes back.
+  // Two absences of b touch and become one; c never returns.
   AvailabilityTrace availability({{"b", Seconds(2), Seconds(3)},
                                   {"c", Seconds(1)},
                                   {"b", Seconds(3), Seconds(5)},

@@ -50,20 +50,19 @@ using ::testing::Le;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-/// What steps of a played training take, and what their gradients are like.
+/// Step times and gradient noise of a simulated training.
 struct PlayedSteps {
   double fixed = 2e-3,
-         per_sample = 1e-4;   ///< seconds of a device of speed 1, beside exchanges
-  double exchange = 1e-4;     ///< of each exchange
-  double counting = 0;        ///< that counting squares adds, as a part of the step
+         /// Seconds on a device of speed 1, beside exchanges.
+      per_sample = 1e-4;
+  double exchange = 1e-4;     ///< each
+  double counting = 0;        ///< relative step time added by computing squares
   double noise_scale = 3000;  ///< samples
 };
 
-/// Trains as workers do, but for arithmetic: a step at a time by the program
-/// that runs, of which each rank says what workers say of theirs. A change
-/// begins at the step that the job names, or three steps after it was told. A
-/// training ends when the samples of its steps were taken, with a checkpoint,
-/// and goes on from one.
+/// Trains like workers, but without arithmetic: one step after the other of the running program,
+/// with each rank's events. A change begins at the job's step, or three steps after it is ordered.
+/// A training ends when its samples are used up, with a checkpoint, from which it can continue.
 class PlayedTraining : public FakeWorkers {
  public:
   run::JobOutcome train(const run::Job& job, const OnEvent& on_event, const Orders& orders,
@@ -81,9 +80,9 @@ class PlayedTraining : public FakeWorkers {
   }
 
   PlayedSteps steps;
-  std::vector<std::int64_t> told_counting;  ///< by orders: in every so-many-th step
-  std::vector<std::int64_t> counted;        ///< steps whose squares were said
-  std::vector<program::Program> programs;   ///< that were gone on by, in this order
+  std::vector<std::int64_t> told_counting;
+  std::vector<std::int64_t> counted;
+  std::vector<program::Program> programs;  ///< in the order in which they ran
 
  private:
   struct Due {
@@ -196,8 +195,7 @@ class PlayedTraining : public FakeWorkers {
     return program::find_step_parts(shape, worked, took);
   }
 
-  /// A device among others says one number of all its samples, one alone of
-  /// each micro-batch.
+  /// Sizes of noise pieces: the samples of each device, or of each micro-batch of a single one.
   std::vector<std::int64_t> piece_sizes() const {
     std::vector<std::int64_t> sizes;
     for (const program::DeviceProgram& device : program_.devices) sizes.push_back(device.samples);
@@ -224,8 +222,8 @@ class PlayedTraining : public FakeWorkers {
   }
 
   run::Job job_;
-  program::Program program_;  // that runs
-  bool may_count_ = false;    // it counts squares
+  program::Program program_;
+  bool may_count_ = false;
   int generation_ = 0;
   double lr_factor_ = 1;
   std::int64_t step_ = 0, taken_ = 0, every_ = 1;
@@ -243,8 +241,7 @@ name = "a"
   speed = 0.8
 )";
 
-/// Trainings whose batch is decided, of which nothing is priced: devices are
-/// learned from nothing.
+/// Trainings with adaptive batches and no prices: device curves are learned from nothing.
 class BatchDecisionsTest : public ::testing::Test {
  protected:
   BatchDecisionsTest() {
@@ -265,8 +262,8 @@ class BatchDecisionsTest : public ::testing::Test {
     train_.trace_steps = 0;
   }
 
-  /// A plan that splits the batch so over the first devices of a cluster; of the golden MLP or,
-  /// with statistics of each micro-batch, the golden CNN.
+  /// Splits the batch over the first devices of a cluster, for the golden MLP, or for the golden
+  /// CNN with statistics per micro-batch.
   std::unique_ptr<ChosenPlan> choose(const std::string& cluster,
                                      const std::vector<std::int64_t>& split,
                                      std::int64_t micro_batches = 1,
@@ -296,8 +293,7 @@ class BatchDecisionsTest : public ::testing::Test {
     return chosen;
   }
 
-  /// As `motley run` trains: what was decided before in the folder is gone on
-  /// with.
+  /// Trains like `motley run`, continuing from decisions in the folder.
   void train(const ChosenPlan& chosen, std::int64_t steps) {
     auto made = adapt_batch(chosen, batch_);
     ASSERT_TRUE(made) << made.error().message;
@@ -322,7 +318,6 @@ class BatchDecisionsTest : public ::testing::Test {
   std::vector<policy::Decision> decisions() const {
     return read_decisions(directory().decisions()).value();
   }
-  /// Batch and learning rate of each step that was done.
   std::vector<std::pair<std::int64_t, double>> course() const {
     std::vector<std::pair<std::int64_t, double>> course;
     for (const StepReport& step : listener_.steps)
@@ -333,7 +328,6 @@ class BatchDecisionsTest : public ::testing::Test {
     return parse_json(read_file(directory().latest_checkpoint() + "/policy.json").value(), "p")
         .value();
   }
-  /// Plans of all decisions that brought one, in their order.
   std::vector<plan::Plan> plans(const ChosenPlan& chosen) const {
     std::vector<plan::Plan> plans;
     for (const policy::Decision& each : decisions())
@@ -352,7 +346,7 @@ class BatchDecisionsTest : public ::testing::Test {
   const Outside outside_{workers_, clock_, listener_};
 };
 
-/// Something that was asked for was refused, or something that was known forgotten.
+/// A note of a refused request or of discarded state.
 MATCHER(IsARefusal, "") {
   return arg.starts_with("warning: ") || arg.find("is not gone on with") != std::string::npos ||
          arg.find("cannot be had") != std::string::npos ||
@@ -365,7 +359,6 @@ std::int64_t sum_of(const std::vector<std::pair<std::int64_t, double>>& course) 
   return sum;
 }
 
-/// Each policy of the batch, with so many micro-batches in a step.
 class BatchPoliciesDecideTest : public BatchDecisionsTest,
                                 public ::testing::WithParamInterface<std::tuple<std::string, int>> {
  protected:
@@ -373,9 +366,8 @@ class BatchPoliciesDecideTest : public BatchDecisionsTest,
   const int times_ = std::get<1>(GetParam());
 };
 
-// 200 steps of 18 samples, then in a second call up to 300: 5400 samples.
-// Gradients are nearly nothing but noise, so all policies want more than 18 a
-// step; SimiGrad's first decision is after 100 steps.
+// 200 steps of 18 samples, then up to 300 in a second call: 5400 samples. Gradients are mostly
+// noise, so policies want larger batches. SimiGrad's first decision is after 100 steps.
 TEST_P(BatchPoliciesDecideTest, WithinLimitsAndGoesOnAndIsRepeated) {
   const auto chosen = choose(kEmulated, {6, 6, 6}, times_);
   batch_.least = 17;
@@ -393,13 +385,13 @@ TEST_P(BatchPoliciesDecideTest, WithinLimitsAndGoesOnAndIsRepeated) {
   EXPECT_EQ(steps[begun].first, steps[begun - 1].first);
   EXPECT_GE(sum_of(steps), 300 * 18);
   EXPECT_LT(sum_of(steps) - steps.back().first, 300 * 18);
-  // As many micro-batches as the plan has, of a device alone at least two.
+  // The plan's number of micro-batches; on one device at least two.
   for (const plan::Plan& plan : plans(*chosen))
     for (const plan::Replica& replica : plan.replicas) {
       EXPECT_EQ(replica.samples % times_, 0);
       EXPECT_EQ(replica.micro_batches, plan.replicas.size() > 1 ? times_ : std::max(2, times_));
     }
-  // Each step has the batch and the rate of the last decision before it.
+  // Each step has the batch and learning rate of the last decision before it.
   const std::vector<policy::Decision> kept = decisions();
   for (std::size_t step = 0, at = 0; step < steps.size(); ++step) {
     for (std::size_t i = at; i < kept.size() && kept[i].begins <= static_cast<std::int64_t>(step);
@@ -411,7 +403,6 @@ TEST_P(BatchPoliciesDecideTest, WithinLimitsAndGoesOnAndIsRepeated) {
     EXPECT_EQ(steps[step].first, samples) << step;
     EXPECT_NEAR(steps[step].second, 0.02 * batch.lr_factor, 1e-12) << step;
   }
-  // Another run that is given the decisions does the same.
   const auto repeated = repeat_decisions(directory().decisions(), chosen->inputs, chosen->planned);
   ASSERT_TRUE(repeated) << repeated.error().message;
   folder_ = "again";
@@ -428,12 +419,10 @@ INSTANTIATE_TEST_SUITE_P(All, BatchPoliciesDecideTest,
                                   std::to_string(std::get<1>(info.param));
                          });
 
-/// Each policy, of one device.
 class BatchPoliciesAloneTest : public BatchDecisionsTest,
                                public ::testing::WithParamInterface<std::string> {};
 
-// A device alone has two micro-batches, which say the noise; its batch grows
-// within the limits.
+// One device measures noise with two micro-batches, and its batch grows within the limits.
 TEST_P(BatchPoliciesAloneTest, DecideOfOneDevice) {
   batch_.policy = GetParam();
   const auto chosen = choose(kOneEmulated, {12});
@@ -454,9 +443,8 @@ TEST_P(BatchPoliciesAloneTest, DecideOfOneDevice) {
 INSTANTIATE_TEST_SUITE_P(All, BatchPoliciesAloneTest, ::testing::ValuesIn(batch_policy_names()),
                          [](const auto& info) { return motley::testing::test_name(info.param); });
 
-// The batch stays. Once 32 steps were counted workers are told to count in every second one; what
-// that saves is judged when 16 more were counted, behind step 62. A call that goes on tells its
-// workers at once.
+// The batch stays. After 32 counted steps the workers are ordered to count every second step. The
+// saving is judged after 16 more counted steps, after step 62. A continued run orders it at once.
 TEST_F(BatchDecisionsTest, NoiseIsMeasuredLessOftenOnceItIsKnown) {
   const auto chosen = choose(kOneEmulated, {60}, 4);
   batch_.least = batch_.most = 60;
@@ -486,8 +474,8 @@ TEST_F(BatchDecisionsTest, NoiseIsMeasuredLessOftenOnceItIsKnown) {
   EXPECT_THAT(workers_.counted, ElementsAre(50, 52, 54));
 }
 
-// Gradients are nothing but noise, so the largest batch is best: devices are given what their
-// memory holds, of which twice as much would be too much; of micro-batches it holds more.
+// Gradients are pure noise, so the largest batch is best. Devices get what their memory holds, and
+// twice that would not fit. Micro-batches let it hold more.
 TEST_F(BatchDecisionsTest, DevicesAreGivenWhatTheirMemoryHolds) {
   batch_.policy = "adaptdl";
   batch_.least = 12;
@@ -525,8 +513,8 @@ TEST_F(BatchDecisionsTest, DevicesAreGivenWhatTheirMemoryHolds) {
   }
 }
 
-// Statistics of each micro-batch stay where they are: one device asks for the noise of all
-// gradients, several for that of those behind the last batch norm.
+// Statistics per micro-batch fix the devices: one device measures the noise of all gradients,
+// several devices measure it of the gradients after the last batch norm.
 TEST_F(BatchDecisionsTest, BatchNormOfMicroBatchesStaysOnItsDevices) {
   batch_.least = 12;
   batch_.most = 96;
@@ -550,7 +538,7 @@ TEST_F(BatchDecisionsTest, BatchNormOfMicroBatchesStaysOnItsDevices) {
   EXPECT_THAT(listener_.notes, Each(Not(IsARefusal())));
 }
 
-// What is not in micro-batches: a sample, or statistics of the whole batch.
+// Steps that cannot be divided: one sample, or statistics of the whole batch.
 TEST_F(BatchDecisionsTest, OneDeviceWhoseStepCannotBeDividedIsRefused) {
   const auto why = [&](const ChosenPlan& chosen) {
     const auto made = adapt_batch(chosen, batch_);
@@ -564,7 +552,7 @@ TEST_F(BatchDecisionsTest, OneDeviceWhoseStepCannotBeDividedIsRefused) {
   EXPECT_EQ(why(*choose(kOneEmulated, {12}, 3, "cnn")), "");
 }
 
-/// Plans that are priced by what fake workers take: 10 us an instruction.
+/// Plans priced by fake workers' times: 10 us an instruction.
 class PricedBatchTest : public SmallQuestionTest {
  protected:
   std::unique_ptr<ChosenPlan> choose(const std::string& cluster, std::vector<std::int64_t> split,
@@ -581,8 +569,8 @@ class PricedBatchTest : public SmallQuestionTest {
   }
 };
 
-// What a step counts is in its predicted trace and takes its time; of one device it is done in two
-// micro-batches, each of nearly as many instructions.
+// Computing squares takes time in the predicted trace. One device uses two micro-batches, each of
+// nearly as many instructions.
 TEST_F(PricedBatchTest, WhatIsCountedIsPredicted) {
   const std::pair<std::string, std::vector<std::int64_t>> cases[] = {{kOneEmulated, {8}},
                                                                      {kTwoCpus, {6, 2}}};
@@ -602,8 +590,7 @@ TEST_F(PricedBatchTest, WhatIsCountedIsPredicted) {
   }
 }
 
-// Where there are prices all devices of the cluster may be taken, but for a device alone whose
-// batch norm has the statistics of each micro-batch: that one stays alone.
+// With prices all devices may be used, but a single device with batch norm per micro-batch stays.
 TEST_F(PricedBatchTest, OwnStatisticsLeaveADeviceAlone) {
   const auto may_take = [&](std::int64_t micro_batches) {
     const auto chosen = choose(kEmulated, {12, 0, 0}, micro_batches);
@@ -615,7 +602,7 @@ TEST_F(PricedBatchTest, OwnStatisticsLeaveADeviceAlone) {
   const std::string text =
       read_file(motley::testing::source_path("tests/golden/graph/cnn.txt")).value();
   const graph::Graph graph = graph::parse_graph(text, "cnn").value();
-  const std::vector<std::byte> zeros(4 * 16 * 8 * 3 * 3);  // the largest tensor
+  const std::vector<std::byte> zeros(4 * 16 * 8 * 3 * 3);
   std::vector<NamedTensor> tensors;
   for (const graph::ValueRole role : {graph::ValueRole::kParameter, graph::ValueRole::kBuffer})
     for (const ValueId id : graph::values_with_role(graph, role)) {
@@ -633,7 +620,7 @@ TEST_F(PricedBatchTest, OwnStatisticsLeaveADeviceAlone) {
   EXPECT_EQ(may_take(3), 1u);
 }
 
-// A batch of one sample is profiled and planned; that it cannot be divided is said then.
+// A batch of one sample is profiled and planned, and refused only here.
 TEST_F(PricedBatchTest, ABatchOfOneSampleIsRefused) {
   const auto chosen = choose(kOneEmulated, {1});
   ASSERT_NE(chosen, nullptr);

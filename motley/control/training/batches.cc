@@ -17,22 +17,21 @@
 namespace motley::control {
 namespace {
 
-/// A batch grows to so many times the first one unless more is allowed.
+/// Default limit of the batch, in first batches.
 constexpr std::int64_t kUsualGrowth = 16;
 
-/// Groups of devices that are looked at.
 constexpr std::size_t kMostGroups = 24;
 
-/// Of a device alone, so that there is something to compare, unless its plan has more.
+/// One device needs two micro-batches to compare gradients, unless its plan has more.
 constexpr std::int64_t kFewestMicroBatches = 2;
 
-/// What the policy is told of devices, the fastest first, and of their groups.
+/// The policy's devices, fastest first, and their groups.
 struct Devices {
   std::vector<adapt::LearnedDevice> known;
   std::vector<adapt::LearnedGroup> groups;
 };
 
-/// Of each step that several devices do; they stay, and what each device is given is a multiple.
+/// Micro-batches per step of several devices; constant, and a divisor of each device's samples.
 std::int64_t micro_batches(const plan::Plan& plan) { return plan.replicas.front().micro_batches; }
 
 Result<adapt::BatchBounds> find_bounds(const ChosenPlan& chosen, const BatchChoices& choices) {
@@ -53,25 +52,23 @@ Result<adapt::BatchBounds> find_bounds(const ChosenPlan& chosen, const BatchChoi
                        fmt::format("--batch-limits: found {}:{}, the training begins with {}, "
                                    "which must lie between them",
                                    least, most, first));
-  // Between them, as the first batch is.
+  // Rounded inward to multiples, like the first batch.
   return adapt::BatchBounds{static_cast<double>((least + times - 1) / times * times),
                             static_cast<double>(most / times * times)};
 }
 
-/// The plan's only device, if it has one.
 std::optional<DeviceId> only_device(const plan::Plan& plan) {
   const std::vector<plan::Member> members = plan::members(plan);
   return members.size() == 1 ? std::optional(members.front().device) : std::nullopt;
 }
 
-/// A step of a device alone is done in so many micro-batches.
 std::int64_t micro_batches_alone(const plan::Plan& plan) {
   return std::max(kFewestMicroBatches, micro_batches(plan));
 }
 
-/// Are batch norm's statistics those of micro-batches? Then a device alone is asked for the noise
-/// of all gradients, and several devices for that of a few (synth/noise/gradient_squares.h): these
-/// are two things, so a training that begins alone stays so, and one of several devices as well.
+/// Does batch norm use statistics per micro-batch? Then one device measures the noise of all
+/// gradients, several devices of a few only (synth/noise/gradient_squares.h). These differ, so a
+/// training stays on one device, or on several.
 bool has_own_statistics(const ChosenPlan& chosen) {
   return search::repeats_statistics(
       search::micro_batches_of(chosen.planned.plan, chosen.inputs.graph()));
@@ -103,13 +100,12 @@ Result<Candidate> make_candidate(const Inputs& inputs, plan::Plan plan,
   return candidate;
 }
 
-/// The plan's batch, or another one, on one device.
 Result<Candidate> make_alone(const ChosenPlan& chosen, DeviceId id, std::int64_t batch) {
   return make_candidate(chosen.inputs, chosen.planned.plan,
                         {{{chosen.inputs.cluster.device(id).name, batch}}, 1});
 }
 
-/// What is believed of a device's whole step: micro-batches, and the update once.
+/// Returns the prior of a device's whole step: its micro-batches and one update.
 std::optional<adapt::CurvePrior> prior_alone(const ChosenPlan& chosen, DeviceId id,
                                              const adapt::DeviceLimits& limits) {
   const search::StepEvaluator* evaluator = chosen.priced.evaluator.get();
@@ -123,8 +119,8 @@ std::optional<adapt::CurvePrior> prior_alone(const ChosenPlan& chosen, DeviceId 
       limits.prior->trust};
 }
 
-/// The most samples a step that a device's memory holds when it trains alone; 0: it cannot, as the
-/// model's step cannot be done in micro-batches or its gradients are not counted.
+/// Returns the most samples that a single device's memory holds. 0: its step cannot be divided, or
+/// its gradients are not counted.
 std::int64_t most_alone(const ChosenPlan& chosen, const Adaptation& adaptation, DeviceId id,
                         std::int64_t most) {
   const std::int64_t unit = micro_batches(chosen.planned.plan);
@@ -143,14 +139,13 @@ std::int64_t most_alone(const ChosenPlan& chosen, const Adaptation& adaptation, 
   return holds * unit;
 }
 
-/// The samples that the model takes at least.
 std::int64_t least_samples(const graph::Graph& graph) {
   for (const graph::NamedSize& size : graph.sizes)
     if (size.name == "batch") return size.min;
   return 1;
 }
 
-/// With their limits, the fastest first; who begins alone may go on so.
+/// Returns devices with their limits, fastest first, the plan's only device before others.
 Result<std::vector<std::pair<DeviceId, adapt::DeviceLimits>>> find_order(const ChosenPlan& chosen,
                                                                          std::int64_t most) {
   const std::optional<DeviceId> only = only_device(chosen.planned.plan);
@@ -191,7 +186,7 @@ Result<Devices> find_devices(const ChosenPlan& chosen, const Adaptation& adaptat
     device.limits = std::move(limits);
     device.machine = node.name;
     device.per_hour = node.price_per_hour.value_or(0);
-    // Only the first one is ever alone, unless those before it may go.
+    // Only the first device is ever alone, unless the others may leave.
     if ((choices.is_elastic || ids.size() == 1) && may_be_alone)
       device.alone = {micro_batches_alone(plan) / micro_batches(plan),
                       most_alone(chosen, adaptation, id, most),
@@ -217,7 +212,7 @@ Result<Devices> find_devices(const ChosenPlan& chosen, const Adaptation& adaptat
   return devices;
 }
 
-/// The same batch, as nearly as can be, in multiples for each device.
+/// Rounds each device's samples to multiples, and keeps the batch as nearly as possible.
 std::vector<policy::Share> in_multiples(std::vector<policy::Share> shares, std::int64_t unit) {
   std::vector<double> parts;
   std::int64_t batch = 0;
@@ -231,8 +226,8 @@ std::vector<policy::Share> in_multiples(std::vector<policy::Share> shares, std::
   return shares;
 }
 
-/// The chosen plan; of one device in micro-batches or, where that cannot be, the fastest split of
-/// its batch over several.
+/// Returns the chosen plan, on one device in micro-batches. If its step cannot be divided, returns
+/// the fastest split over several.
 Result<Candidate> first_candidate(const ChosenPlan& chosen, const Adaptation& adaptation,
                                   const adapt::OptionSource& source) {
   const plan::Plan& plan = chosen.planned.plan;

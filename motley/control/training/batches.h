@@ -12,48 +12,45 @@
 
 namespace motley::control {
 
-/// How the batch may change.
 struct BatchChoices {
-  std::string policy = "motley";  ///< of `policies`
+  std::string policy = "motley";  ///< one of `policies`
   adapt::BatchPolicies policies = adapt::batch_policies();
-  std::int64_t least = 0, most = 0;  ///< samples a step; 0: the first batch, 16 times that
-  std::optional<adapt::LearningRateRule> rule;  ///< none: AdaScale of sgd, else square root
+  /// Samples per step; 0: the first batch, 16 times the first batch.
+  std::int64_t least = 0, most = 0;
+  std::optional<adapt::LearningRateRule> rule;  ///< none: AdaScale for SGD, else square root
   adapt::Objective objective;
-  double steps = 0;          ///< of the first batch, that the training has; 0: not known
-  std::int64_t samples = 0;  ///< of the data; 0: not known
-  /// Devices come and go (`--elastic`), and there are so many at least in each group.
+  double steps = 0;          ///< length of the training in steps of the first batch; 0: unknown
+  std::int64_t samples = 0;  ///< of the data; 0: unknown
+  /// Devices join and leave (`--elastic`); each group has at least `fewest_devices`.
   bool is_elastic = false;
   std::size_t fewest_devices = 1;
-  /// Of a training that goes on: the batch that it began with; 0: it begins.
+  /// The initial batch of a continued training; 0: the training is new.
   std::int64_t first_batch = 0;
 };
 
-/// A training whose batch, its split and the devices that compute it are decided while it runs. It
-/// begins as the chosen plan says. Groups to choose from are the fastest device (of a plan with
-/// one device, that), the fastest two, three, ...; each is given what its memory holds at most.
-/// The noise of gradients shows between devices, or between micro-batches of a device alone, which
-/// has two or as many as the plan says; where its step cannot be done so (batch norm), there is no
-/// group of one, and a plan of one device is split over several. Where devices come and go, groups
-/// are those of who is there. Curves are those of the prices,
-/// where there are any, corrected by what is seen; without, the plan's devices are learned from
-/// nothing.
+/// A training that begins with the chosen plan and adapts its batch, split and devices. It chooses
+/// among groups: the fastest device (the plan's device if it has one), the fastest two, three, and
+/// so on; memory limits each device's samples. If devices join and leave, groups are of the present
+/// ones. Observation corrects the curves from prices; without prices the curves of the plan's
+/// devices are learned from nothing.
 ///
-/// A plan's micro-batches stay as many, and what each device is given is a multiple of them: so
-/// they are identical on all devices, gradients are exchanged once, and each micro-batch is that of
-/// one device. Limits of the batch are taken to multiples between them. Where batch norm's
-/// statistics are those of each micro-batch, a plan of one device stays on it, one of several on
-/// several.
+/// Gradient noise is measured between devices, or between micro-batches of a single device: two, or
+/// the plan's number. If its step cannot be divided (batch norm), there is no group of one, and a
+/// plan of one device is split over several.
 ///
-/// Usage errors: a plan that does not split the batch alone; a batch that is no multiple of its
-/// micro-batches; one device whose step cannot be done in micro-batches; a policy that is not
-/// there, or knows of no devices that come and go; limits that leave the first batch out; no price
-/// where costs count.
+/// The number of micro-batches stays, and each device's samples are a multiple of it. So a device's
+/// micro-batches are of equal size, gradients are exchanged once, and each micro-batch is of one
+/// device. Limits are rounded inward to multiples. If batch norm has statistics per micro-batch, a
+/// plan of one device stays on one, and a plan of several on several.
+///
+/// Usage errors: a plan that splits more than the batch; a batch that is no multiple of its
+/// micro-batches; one device whose step cannot be divided; an unknown policy, or one that cannot
+/// handle changing devices; limits that exclude the first batch; no price where costs count.
 Result<std::shared_ptr<Adaptation>> adapt_batch(const ChosenPlan& chosen,
                                                 const BatchChoices& choices);
 
-/// Plans for devices that are there, whose steps say the noise of gradients as well: `replan`'s
-/// splits, in multiples of the chosen plan's micro-batches; of one device in micro-batches where
-/// its step can be done so. Both outlive it.
+/// Makes `replan`'s splits measure gradient noise: in multiples of micro-batches, on one device in
+/// micro-batches if its step can be divided. Both arguments outlive it.
 Replan replan_batch(const ChosenPlan& chosen, const Adaptation& adaptation, Replan replan);
 
 }  // namespace motley::control

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::Each;
 
-/// Two devices that share steps in four micro-batches (testing/fake_outside.h).
+/// Two devices with four micro-batches a step (testing/fake_outside.h).
 class BatchesTest : public SmallQuestionTest {
  protected:
   BatchesTest() : SmallQuestionTest(32) { choose({24, 8}, 4); }
@@ -51,7 +51,7 @@ TEST_F(BatchesTest, KeepThePlansMicroBatches) {
   ASSERT_NE(made, nullptr);
   EXPECT_EQ(made->candidates[0].label, "32 samples, the batch split 24:8 in 4 micro-batches");
   EXPECT_THAT(micro_batches_of_replicas(made->candidates[0]), Each(4));
-  // Between the limits, in multiples.
+  // The limits, rounded inward, and a batch in multiples.
   EXPECT_EQ(made->least_batch, 32);
   EXPECT_EQ(made->batches->most, 100);
   const auto other = made->batch({{{"a:0", 28}, {"a:1", 16}}, 1.2});
@@ -67,7 +67,7 @@ TEST_F(BatchesTest, KeepThePlansMicroBatches) {
             "13 samples of a:1 are no multiple of 4 micro-batches");
 }
 
-// Of 24 samples four passes of 6.
+// 24 samples are four passes of 6.
 TEST_F(BatchesTest, BelieveWhatStepsInMicroBatchesTake) {
   const std::vector<adapt::DeviceLimits> limits = find_limits(*chosen_, 100);
   ASSERT_EQ(limits.size(), 2u);
@@ -95,7 +95,7 @@ TEST_F(BatchesTest, OfASplitAreKept) {
   EXPECT_THAT(micro_batches_of_replicas(*(*made)->split({{"a:0", 32}})), Each(4));
 }
 
-// A plan for whoever is there has any split: the batch stays, in multiples.
+// A replanned split may be any; the batch stays, in multiples.
 TEST_F(BatchesTest, PlanAgainInMultiples) {
   const auto made = adapt({});
   ASSERT_NE(made, nullptr);
@@ -117,7 +117,6 @@ TEST_F(BatchesTest, SayWhatCannotBe) {
       why_not({.first_batch = 30}),
       "--adapt batch: 30 samples cannot be divided into 4 equal micro-batches, which the plan "
       "has; take a multiple");
-  // By hand: of unequal ones.
   chosen_->planned.plan.replicas[0].samples = 23;
   chosen_->planned.plan.replicas[1].samples = 9;
   EXPECT_EQ(
@@ -126,7 +125,7 @@ TEST_F(BatchesTest, SayWhatCannotBe) {
       "23:9 in unlike micro-batches; add --planner split");
 }
 
-// A device alone has two micro-batches, among others one: as without any.
+// Alone, a device has two micro-batches; among others one.
 TEST_F(BatchesTest, WithoutMicroBatchesAreOfAnySize) {
   choose({24, 8}, 0);
   const auto made = adapt({.least = 30, .most = 101});

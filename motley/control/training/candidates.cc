@@ -22,7 +22,7 @@ bool Candidates::outlives_losses(int plan, std::size_t devices) const {
   return control::outlives_losses(inputs_, (*this)[plan].planned, choices_.survive).value_or(false);
 }
 
-/// That of an action, made where there is none yet.
+/// Returns the plan of an action, and makes it if necessary.
 Result<int> Candidates::find(const policy::Action& action) {
   if (const auto* use = std::get_if<policy::UsePlan>(&action)) return use->plan;
   Result<Candidate> made =
@@ -88,7 +88,7 @@ Result<void> Candidates::make_programs(Candidate& candidate) const {
 }
 
 void Candidates::make_next_ahead() {
-  // What is wrong with one is said when it is asked for.
+  // An error is reported when the plan is requested.
   if (made_ahead_ < found_) (void)make_programs(choices_.candidates[made_ahead_++]);
 }
 
@@ -123,7 +123,7 @@ Result<run::Change> Candidates::make_change(const job::Transition& transition) {
 }
 
 std::string Candidates::price(const std::string& device) {
-  ahead_.reset();  // nobody else asks for prices
+  ahead_.reset();  // nothing else may read prices now
   return choices_.price(ids_of({device}).front());
 }
 
@@ -140,7 +140,7 @@ void Candidates::prepare_for_losses(const std::vector<std::string>& devices, int
 }
 
 Result<Grown> Candidates::grow(const cluster::Cluster& joiner) {
-  ahead_.reset();  // nobody else looks at the cluster
+  ahead_.reset();  // nothing else may read the cluster now
   MOTLEY_ASSIGN(Grown grown, choices_.grow(joiner));
   const std::string hash = cluster::cluster_hash(inputs_.cluster);
   for (Candidate& each : choices_.candidates) each.planned.plan.cluster_hash = hash;

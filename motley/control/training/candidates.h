@@ -11,11 +11,10 @@
 
 namespace motley::control {
 
-/// The candidates of an adaptation, by which the job may run: finds and makes further ones, their
-/// programs, and the moves between them.
+/// The plans of an adaptation. Makes further candidates, programs, and moves between them.
 class Candidates : public job::Plans {
  public:
-  /// All outlive it; the job may be given further devices.
+  /// All arguments outlive it; the job may gain devices.
   Candidates(Adaptation& choices, const Inputs& inputs, const run::Job& job)
       : choices_(choices), inputs_(inputs), job_(job), found_(choices.candidates.size()) {}
 
@@ -29,18 +28,18 @@ class Candidates : public job::Plans {
   Result<run::Change> make_change(const job::Transition& transition) override;
   std::string price(const std::string& device) override;
 
-  /// Returns its number: that of an equal one where there is one.
+  /// Returns the number of the candidate, or of an equal one.
   int add(Candidate made);
   Candidate& operator[](int plan) { return choices_.candidates[static_cast<std::size_t>(plan)]; }
   const Candidate& operator[](int plan) const {
     return choices_.candidates[static_cast<std::size_t>(plan)];
   }
-  std::size_t found() const { return found_; }  ///< those that there were at first
-  /// Makes the program of another one that there was at first.
+  std::size_t found() const { return found_; }  ///< initial candidates
+  /// Makes the program of the next initial candidate.
   void make_next_ahead();
-  /// Has plans for the loss of each of these devices made beside training, where that is wanted.
+  /// Prepares plans for the loss of each of these devices during training, if that is enabled.
   void prepare_for_losses(const std::vector<std::string>& devices, int now);
-  /// Gives the cluster a device. Plans are of the cluster as it is then.
+  /// Adds a device to the cluster. All plans then refer to the grown cluster.
   Result<Grown> grow(const cluster::Cluster& joiner);
 
  private:
@@ -51,7 +50,7 @@ class Candidates : public job::Plans {
   const Inputs& inputs_;
   const run::Job& job_;
   const std::size_t found_;
-  std::size_t made_ahead_ = 0;  // of these, whose programs were made
+  std::size_t made_ahead_ = 0;  // with programs
   std::optional<ReadyPlans> ahead_;
 };
 

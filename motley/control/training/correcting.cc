@@ -16,7 +16,6 @@
 namespace motley::control {
 namespace {
 
-/// One round of each operator.
 std::vector<cost::OpEntry> operator_entries(const Inputs& inputs,
                                             const program::DeviceProgram& program,
                                             const std::vector<run::OpTime>& times,
@@ -32,7 +31,7 @@ std::vector<cost::OpEntry> operator_entries(const Inputs& inputs,
   return entries;
 }
 
-/// What one device's compute lane took in each traced step.
+/// Returns the compute lane's busy time of a device in each traced step.
 std::vector<double> step_seconds(const trace::Trace& trace, int device) {
   std::map<std::int64_t, double> by_step;
   for (const trace::Interval& interval : trace.intervals)
@@ -53,7 +52,6 @@ cost::OpEntry pace_entry(const std::string& subject, const program::DeviceProgra
   return entry;
 }
 
-/// What the trace of a rank says of its device.
 Result<std::vector<cost::OpEntry>> entries_of_rank(const Inputs& inputs,
                                                    const program::Program& program,
                                                    const trace::Trace& trace, std::size_t rank,

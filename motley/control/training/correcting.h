@@ -10,15 +10,13 @@
 
 namespace motley::control {
 
-/// Puts what a run measured into the store as one more round: of each operator, or of whole steps
-/// of emulated devices. The run is of the inputs' model and cluster (else stale). Usage error: its
-/// trace holds no step.
+/// Adds a run's measurements to the store as one round: of operators, or of emulated devices' whole
+/// steps. Stale: it had another model or cluster. Usage error: its trace has no step.
 Result<KeptTimes> correct_from_run(const std::string& run_dir, const std::string& torch,
                                    const Inputs& inputs, cost::ProfileStore& store);
 
-/// Keeps a prediction beside what the run measured, so that later intervals rest on it: of the step
-/// and of the fullest device's memory. Those of modelled times are not kept: they tell of the
-/// model, not of the machine.
+/// Stores predictions of step and fullest memory with their measurements for later intervals. Skips
+/// modelled times: their errors are the model's, not the machine's.
 Result<void> remember(const Inputs& inputs, const Predicted& predicted, const Measured& measured,
                       cost::ProfileStore& store);
 

@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::SizeIs;
 
-/// A run of two steps on two whole CPUs, of which every instruction took `microseconds`.
+/// A run of two steps on two whole CPUs in which every instruction takes `microseconds`.
 class CorrectingTest : public ::testing::Test {
  protected:
   explicit CorrectingTest(const char* cluster = kTwoCpus) : inputs_(small_inputs(cluster, 8)) {}
@@ -88,7 +88,7 @@ TEST_F(EmulatedCorrectingTest, OfEmulatedDevicesWholeStepsAreKept) {
   const Answer found = answer({4, 2, 2});
   leave_run(*found.planned, 30);
   cost::ProfileStore kept = cost::ProfileStore::open(":memory:").value();
-  EXPECT_EQ(correct_from_run(run_.path, "2.15", inputs_, kept)->entries, 3);  // one a device
+  EXPECT_EQ(correct_from_run(run_.path, "2.15", inputs_, kept)->entries, 3);
   const auto key = cost::emulated_key(inputs_.cluster, DeviceId(0), "2.15");
   const auto steps = cost::find_steps(kept, key, profile_subject(inputs_)).value();
   ASSERT_THAT(steps, SizeIs(1));

@@ -17,7 +17,7 @@ Result<void> DecisionLog::open(From from) {
   if (from == From::kStart) std::filesystem::remove(path_, code);
   if (!std::filesystem::exists(path_, code)) return {};
   MOTLEY_ASSIGN(const std::string text, read_file(path_));
-  settled_ = text.rfind('\n') + 1;  // a line that a killed process left is cut off
+  settled_ = text.rfind('\n') + 1;  // drops a line that a killed process left incomplete
   return {};
 }
 
@@ -34,7 +34,7 @@ Result<void> DecisionLog::keep_plan(policy::Decision decision) {
   note_outcome();
   decision.before = kept_.empty() ? std::nullopt : kept_.front().came;
   decision.came.reset();
-  (void)write();  // what is wrong is said of the next
+  (void)write();  // an error recurs with the next write
   std::error_code code;
   if (!kept_.empty()) settled_ = std::filesystem::file_size(path_, code);
   kept_.clear();

@@ -10,27 +10,24 @@
 
 namespace motley::control {
 
-/// Keeps what is decided while a training runs, in the run directory's decisions.jsonl
-/// (docs/formats/decisions.md), with what came of it. The last decision on a plan may still change,
-/// as steps come; lines before it stay.
+/// Writes decisions and outcomes to decisions.jsonl (docs/formats/decisions.md). The last decision
+/// on a plan may change as steps arrive; earlier lines are final.
 class DecisionLog {
  public:
   explicit DecisionLog(std::string path) : path_(std::move(path)) {}
-  /// Goes on behind those of the run that is continued, or begins anew.
+  /// Continues the log of a continued run, or begins a new one.
   enum class From { kStart, kBefore };
   Result<void> open(From from);
 
-  /// A step by the plan that runs has taken so long.
   void on_step(double seconds) { steps_.push_back(seconds); }
-  std::size_t steps() const { return steps_.size(); }  ///< by that plan
-  /// What a step by that plan takes: the first is like no other. None: not known yet.
+  std::size_t steps() const { return steps_.size(); }  ///< of the running plan
+  /// Usual step time of that plan, without its first step. None: not known yet.
   std::optional<Seconds> usual_step() const;
 
-  /// A decision on the plan: no more comes of the one before it. Result: it cannot be written.
+  /// Adds a decision on the plan, which settles the one before it. Error: it cannot be written.
   Result<void> keep_plan(policy::Decision decision);
-  /// Another plan runs from now on.
   void begin_plan() { steps_.clear(); }
-  /// One by which no plan begins.
+  /// Adds a decision that begins no plan.
   Result<void> keep(policy::Decision decision);
   Result<void> end();
 
@@ -39,12 +36,11 @@ class DecisionLog {
   Result<void> write() const;
 
   std::string path_;
-  std::vector<policy::Decision> kept_;  // the last decision on a plan, and words since
-  std::uintmax_t settled_ = 0;          // bytes of the file before them
-  std::vector<double> steps_;           // of the plan that runs
+  std::vector<policy::Decision> kept_;  // the last decision on a plan, and later ones on none
+  std::uintmax_t settled_ = 0;          // bytes of the file before kept_
+  std::vector<double> steps_;
 };
 
-/// Lines of decisions.jsonl.
 Result<std::vector<policy::Decision>> read_decisions(const std::string& path);
 
 }  // namespace motley::control

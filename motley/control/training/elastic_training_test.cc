@@ -36,8 +36,7 @@ class SetClock : public Clock {
 
 Error lost_worker(const std::string& why) { return {ErrorKind::kRuntime, "run.worker-lost", why}; }
 
-/// Three devices, of which the batch of 8 is split 4:2:2; after a change evenly over those that are
-/// there.
+/// Three devices that split a batch of 8 as 4:2:2; changes split it evenly.
 class ElasticTest : public ::testing::Test {
  protected:
   ElasticTest() : inputs_(small_inputs(kEmulated, 8)), adaptation_(std::make_shared<Adaptation>()) {
@@ -78,7 +77,7 @@ class ElasticTest : public ::testing::Test {
     return made;
   }
 
-  /// All processes but absent ones are ready, and have done so many steps.
+  /// All processes except absent ones are ready and have done `steps` steps.
   void begin(std::int64_t steps = 3) {
     if (adaptation_->candidates.empty())
       adaptation_->candidates.push_back(
@@ -123,7 +122,6 @@ class ElasticTest : public ::testing::Test {
     say("change", process, {{"change", number}, {"step", step}, {"pause_s", 0.25}});
   }
 
-  /// What is ordered now; the latest change is kept.
   Names orders() {
     Names all;
     while (auto order = adapting_->next_order()) {
@@ -161,9 +159,9 @@ class ElasticTest : public ::testing::Test {
   std::optional<PreparedRun> prepared_;
   std::optional<Adapting> adapting_;
   run::Change change_;
-  std::vector<std::size_t> replanned_;  // over how many
-  std::size_t fewest_ = 1, most_ = 3;   // devices of a plan
-  bool ignores_ = false;                // who is there, in a plan
+  std::vector<std::size_t> replanned_;
+  std::size_t fewest_ = 1, most_ = 3;  // devices of a plan
+  bool ignores_ = false;               // plans ignore which devices are there
 };
 
 TEST_F(ElasticTest, ALossIsRecoveredFromByThoseThatAreLeft) {
@@ -172,7 +170,7 @@ TEST_F(ElasticTest, ALossIsRecoveredFromByThoseThatAreLeft) {
   ASSERT_TRUE(lose(0));
   EXPECT_EQ(orders(), Names{"halt 1"});
   EXPECT_EQ(orders(), Names{});
-  // 1 has the sum of step 3, 2 could end it.
+  // 1 has the sum of step 3; 2 could complete the step.
   stand(1, 1, {.point = {.step = 4, .evaluated_step = -1}});
   EXPECT_EQ(orders(), Names{});
   stand(2, 1, {.is_open = true, .may_end = true, .point = {.step = 3}});
@@ -259,7 +257,7 @@ TEST_F(ElasticTest, ASecondLossWhileOthersPrepareGoesOnFromWhereTheyStandThen) {
   ASSERT_EQ(orders(), Names{"change 1"});
   ASSERT_TRUE(lose(1));
   EXPECT_EQ(orders(), Names{"halt 2"});
-  // It had passed the barrier into plan 1, of which nobody had said a word.
+  // It had passed the barrier into plan 1, unreported.
   stand(2, 2, {.generation = 1, .point = {.step = 3}});
   ASSERT_EQ(orders(), Names{"change 2"});
   EXPECT_EQ(change_.after, 1);
@@ -297,7 +295,7 @@ TEST_F(ElasticTest, OfACheckpointWhatHasComeHereCounts) {
   say("checkpoint", 0, {{"step", 2}, {"path", "here"}});
   ASSERT_TRUE(lose(0));
   EXPECT_EQ(orders(), Names{"halt 1"});
-  // It has written another one since, where it is.
+  // Another checkpoint was written there since.
   const run::TrainingPoint there{
       .step = 5, .saved_step = 4, .saved_path = "there", .saved_host = "b"};
   for (const int process : {1, 2}) {
@@ -332,8 +330,7 @@ TEST_F(ElasticTest, SurvivorsThatCannotGoOnSaveAndStop) {
               HasSubstr("stopping, as those that are left cannot go on: these are too few"));
 }
 
-/// Of a training whose state is sharded all of a device's is gone with it; here, of one that
-/// trained alone.
+/// With sharded state, a lost device's part is gone; here the lost device trained alone.
 class AloneTest : public ElasticTest {
  protected:
   AloneTest() {
@@ -341,7 +338,6 @@ class AloneTest : public ElasticTest {
         {"alone", lower_plan(inputs_, split({DeviceId(0)}, {8})).value()});
     adaptation_->spare = {DeviceId(1), DeviceId(2)};
   }
-  /// That is written now, at this step.
   std::string write_checkpoint(std::int64_t step) {
     const std::vector<float> values(4, 1.0F);
     const NamedTensor weight{"w", {DType::kF32, {4}, std::as_bytes(std::span(values))}};
@@ -353,7 +349,7 @@ class AloneTest : public ElasticTest {
         .value();
   }
 
-  /// 0, which alone had the model; the others stand still.
+  /// Loses 0, which alone had the model; the others halt.
   void lose_the_model() {
     ASSERT_TRUE(lose(0));
     (void)orders();
@@ -403,7 +399,7 @@ TEST_F(AloneTest, LostStepsAreCountedOnce) {
   EXPECT_EQ(adapting_->membership()[0].lost, (Names{name(0), name(2)}));
 }
 
-// 1 left with a plan that only 0 trained by, and knows the step when it did.
+// 1 left by a plan that only 0 trained with, and knows the step at that time.
 TEST_F(AloneTest, StepsSinceTheLastOneLeftAreLostToo) {
   begin(5);
   ASSERT_TRUE(lose(0));
@@ -416,8 +412,8 @@ TEST_F(AloneTest, StepsSinceTheLastOneLeftAreLostToo) {
   EXPECT_EQ(adapting_->membership().at(0).lost_steps, 5);
 }
 
-// 1 has loaded the checkpoint and trains by plan 1; 2 still has what it had before, so both load
-// again. Then 2 is lost, and what 1 has is in the form of plan 1, which nobody said had begun.
+// 1 has loaded the checkpoint and trains with plan 1; 2 has its earlier state, so both load again.
+// Then 2 is lost; the state of 1 has the form of plan 1, whose beginning was never reported.
 TEST_F(AloneTest, APlanThatOnlySomeCameToIsRemembered) {
   begin(5);
   lose_the_model();
@@ -535,7 +531,7 @@ TEST_F(ElasticTest, WhoIsTakenInTakesPartWhenItIsReady) {
 
 class IdleTest : public ElasticTest {
  protected:
-  /// A third device comes, with which no plan is quicker.
+  /// A third device joins, and no plan with it is faster.
   IdleTest() {
     most_ = 2;
     adaptation_->candidates.push_back(
@@ -575,7 +571,7 @@ TEST_F(IdleTest, WhoIsIdleMayLeaveAtOnce) {
   EXPECT_EQ(adapting_->membership().at(0).left, Names{name(2)});
 }
 
-// No order ever told it which plan runs, and so nobody can tell it that it has ended.
+// It never learned which plan runs, so it cannot learn that training is over.
 TEST_F(IdleTest, WhoWasNeverToldOfAPlanIsNotWaitedForAtTheEnd) {
   begin();
   come();
@@ -612,7 +608,7 @@ TEST_F(ElasticTest, AnArrivalThatWorkersRefuseIsNotTriedAgainAndAgain) {
   EXPECT_EQ(state(2), "idle");
 }
 
-// It has a place in the plan from which the others go on, but nothing of its tensors any more.
+// It has a rank in the plan that the others continue from, but its tensors are gone.
 TEST_F(ElasticTest, WhoIsThereAgainBeforeTheOthersGoOnHasNothingToGive) {
   begin();
   ASSERT_TRUE(lose(2));
@@ -674,7 +670,7 @@ name = "d"
   speed = 0.4
 )";
 
-/// The cluster may be given a device, whose memory holds what `largest_` says.
+/// The cluster may grow by a device with the memory in `largest_`.
 class JoinerTest : public ElasticTest {
  protected:
   JoinerTest() {
@@ -726,10 +722,9 @@ TEST_F(JoinerTest, ADeviceThatTheClusterHasNotComesWhileTheOthersTrain) {
   ASSERT_EQ(kept().size(), 1u);
   EXPECT_EQ(device_name(parse_joiner(kept()[0]).value()), "d:0");
   EXPECT_EQ(welcome().error().code, "elastic.taken");
-  // All plans are of the cluster as it is now.
+  // All plans refer to the grown cluster.
   for (const Candidate& each : adaptation_->candidates)
     EXPECT_EQ(each.planned.plan.cluster_hash, cluster::cluster_hash(inputs_.cluster));
-  // It leaves and comes back as any other.
   ASSERT_TRUE(adapting_->release("d:0"));
   EXPECT_EQ(orders(), Names{"change 2"});
   change_begins(0, 2, 6);
@@ -780,7 +775,6 @@ TEST_F(JoinerTest, OneWithWhomNoPlanIsPossibleIsSentBack) {
   EXPECT_EQ(state(3), "absent");
   EXPECT_EQ(adapting_->device_states()[3].why->kind, ErrorKind::kInfeasible);
   EXPECT_THAT(notes(), HasSubstr("d:0 is idle: 1 KiB is too little\nd:0 is sent back"));
-  // A loss is gone on from without it.
   ASSERT_TRUE(lose(1));
   EXPECT_EQ(orders(), Names{"halt 1"});
   for (const int process : {0, 2}) stand(process, 1, {.point = {.step = 3}});
@@ -831,7 +825,7 @@ TEST_F(JoinerTest, MembersOfAFixedClusterAreNotAdded) {
   EXPECT_EQ(welcome().error().code, "elastic.unknown");
 }
 
-// Anybody on this machine can ask: no question may end the training.
+// Anybody on this machine can send requests, and none may end the training.
 TEST_F(ElasticTest, QuestionsOfAnyFormAreAnswered) {
   begin();
   auto control_socket = run::ControlSocket::open(0, temporary_.file("door.json")).value();

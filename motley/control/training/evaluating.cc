@@ -26,20 +26,19 @@ Bytes persistent_bytes(const DeviceProgram& program) {
   return total;
 }
 
-/// What a device holds while it evaluates: beside what training keeps, what comes and goes.
+/// Returns a device's memory: training's persistent buffers and the evaluation's own.
 Bytes evaluation_peak(const DeviceProgram& training, const DeviceProgram& evaluation) {
   std::set<std::string> kept;
   for (const program::Buffer& buffer : training.buffers)
     if (program::is_persistent(buffer.kind)) kept.insert(buffer.name);
-  Bytes own(0);  // constants of the evaluation
+  Bytes own(0);
   for (const program::Buffer& buffer : evaluation.buffers)
     if (program::is_persistent(buffer.kind) && !kept.contains(buffer.name)) own += buffer.bytes();
   return persistent_bytes(training) + own + program::find_memory_peak(evaluation).total -
          persistent_bytes(evaluation);
 }
 
-/// The first device that has not the memory for one of the programs, with what it needs; "": all
-/// have.
+/// Names the first device that lacks memory for a program, and its need; "": none.
 std::string find_too_small(const Inputs& inputs, const Planned& planned,
                            const std::vector<program::Program>& evaluations) {
   const std::vector<plan::Member> members = plan::members(planned.plan);
@@ -57,18 +56,16 @@ std::string find_too_small(const Inputs& inputs, const Planned& planned,
   return "";
 }
 
-/// How samples are cut into batches.
 struct Batches {
   std::int64_t samples, batch, least;
 
-  /// Those behind the last whole batch; they join it where they are fewer than the model wants.
+  /// Samples of the last batch. Too few for the model, they join the last whole batch.
   std::int64_t rest() const {
     const std::int64_t left = samples % batch;
     return left > 0 && left < least ? left + batch : left;
   }
 };
 
-/// Programs of whole batches, and of the samples left where there are any.
 template <typename Lower>
 Result<std::vector<program::Program>> lower_batches(const Lower& lower, const Batches& batches) {
   std::vector<program::Program> programs;
@@ -79,7 +76,6 @@ Result<std::vector<program::Program>> lower_batches(const Lower& lower, const Ba
   return programs;
 }
 
-/// Names of the evaluation's metrics, as its graph gives them.
 std::vector<std::string> metric_outputs(const graph::Graph& graph) {
   std::vector<std::string> names;
   for (const graph::Output& output : graph.outputs)

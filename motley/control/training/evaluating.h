@@ -13,24 +13,24 @@
 
 namespace motley::control {
 
-/// How a training is to be evaluated.
 struct EvaluationChoices {
   data::DataSource data;     ///< no path: a script has the samples
-  std::int64_t samples = 0;  ///< where a script has them; else they are counted
-  std::int64_t every = 0;    ///< steps; 0: at the end only
+  std::int64_t samples = 0;  ///< set where a script has them; else counted
+  std::int64_t every = 0;    ///< in steps; 0: only at the end
   std::string watch = "loss";
-  std::int64_t patience = 0;  ///< evaluations without a better one until training ends; 0: none
+  /// Evaluations without improvement before training stops; 0: unlimited.
+  std::int64_t patience = 0;
 };
 
-/// An evaluation as workers need it. Batches of as many samples as a micro-batch of the plan has,
-/// or fewer where a device has not the memory for so many beside what training keeps.
+/// An evaluation for workers, in batches of the plan's micro-batch, or fewer samples if a device
+/// lacks memory beside the training state.
 struct PreparedEvaluation {
-  run::EvaluationJob job;                  ///< its programs' files are not named yet
-  std::vector<program::Program> programs;  ///< of whole batches, and of the samples left
+  run::EvaluationJob job;                  ///< program files are not named yet
+  std::vector<program::Program> programs;  ///< for whole batches, and for the remaining samples
 };
 
-/// Usage errors: a model file without the graph for it; a metric to be watched that is not there;
-/// fewer samples than the model wants. Infeasible where one sample a device is too much.
+/// Usage errors: a model file without an evaluation graph; an unknown metric to watch; fewer
+/// samples than the model needs. Infeasible: one sample per device needs too much memory.
 Result<PreparedEvaluation> prepare_evaluation(const Inputs& inputs, const Planned& planned,
                                               const EvaluationChoices& choices,
                                               std::int64_t samples);

@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 
 class EvaluatingTest : public ::testing::Test {
  protected:
-  /// The MLP on one CPU, eight samples a step; it evaluates three or more.
+  /// The MLP on one CPU with eight samples a step; it evaluates three or more.
   EvaluatingTest() {
     graph::Model model = *inputs_.model;
     std::string text = mlp_evaluation_text();
@@ -31,7 +31,6 @@ class EvaluatingTest : public ::testing::Test {
   Result<PreparedEvaluation> prepare(std::int64_t samples) const {
     return prepare_evaluation(inputs_, planned_, choices_, samples);
   }
-  /// Samples of the programs' batches.
   std::vector<std::int64_t> batches(std::int64_t samples) const {
     std::vector<std::int64_t> batches;
     for (const auto& program : prepare(samples).value().programs)
@@ -52,7 +51,7 @@ TEST_F(EvaluatingTest, WhatIsLeftJoinsTheLastBatchWhereItIsTooFew) {
 }
 
 TEST_F(EvaluatingTest, EveryBatchFitsTheMemory) {
-  // The device has what eight samples need, but not nine: of 17 samples 4, 4, 4 and 5 fit.
+  // The device holds eight samples but not nine; 17 samples fit as 4, 4, 4 and 5.
   const auto eight = prepare(8).value().programs[0].devices[0];
   cluster::Device& device = inputs_.cluster.devices[0];
   device.memory = cost::with_framework(device, program::find_memory_peak(eight).total);

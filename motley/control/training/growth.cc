@@ -22,7 +22,7 @@ class Growth {
         workers_(workers),
         adaptation_(adaptation) {}
 
-  /// Of any host, where the job listens to others.
+  /// `add` accepts any host if the job listens to others.
   Result<Grown> add(const cluster::Cluster& joiner);
   Result<Grown> add_known(const cluster::Cluster& joiner);
   std::string price(DeviceId device);
@@ -82,7 +82,7 @@ Result<search::Costs> Growth::load(const std::vector<DeviceId>& devices) const {
                              .devices = devices});
 }
 
-/// Adds those of the device; words on them.
+/// Adds the device's costs and returns an explanation.
 Result<std::string> Growth::find_costs(DeviceId device, search::Costs& costs) const {
   const cluster::Cluster& cluster = chosen_.inputs.cluster;
   const std::string& name = cluster.device(device).name;

@@ -9,17 +9,16 @@
 
 namespace motley::control {
 
-/// Lets the cluster of a training grow while it runs (Adaptation::grow, price): what is chosen
-/// changes with it, and with both the adaptation. All must outlive it. A joining device has the
-/// times of its own profile, where `profiles` has one, else those of the most similar device that
-/// is priced, by their speeds; where exchanges over its links were never measured nothing is priced
-/// from then on. If it is not alike to the others parameters are updated by portable operators from
-/// then on.
+/// Lets the cluster, `chosen` and the adaptation grow during training (Adaptation::grow, price).
+/// All arguments outlive the adaptation. A joining device gets the times of its profile in
+/// `profiles`, else those of the most similar priced device, scaled by speed. If exchanges over its
+/// links were never measured, nothing is priced from then on. If its kind differs from the others,
+/// parameters are updated by portable operators from then on.
 void let_grow(ChosenPlan& chosen, const std::string& profiles, Enforce enforce,
               const Workers& workers, Adaptation& adaptation);
 
-/// Devices that came to a run which is gone on with, by their texts: of what is chosen they are as
-/// if they came now. Where the cluster has a node of that name it is that one.
+/// Adds devices of an earlier call, by their texts, as if they joined now. A node of the same name
+/// is that device.
 Result<void> take_earlier(ChosenPlan& chosen, const std::vector<std::string>& joiners,
                           const std::string& profiles, Enforce enforce, const Outside& outside);
 

@@ -18,7 +18,7 @@ constexpr const char* kJoinersSchema = "motley.newcomers/1";
 
 NodeId node_at(std::size_t index) { return NodeId(static_cast<std::int64_t>(index)); }
 
-/// Of all links the least bandwidth and the largest latency.
+/// Returns the least bandwidth and the largest latency of all links.
 std::optional<cluster::Route> slowest(const cluster::Cluster& cluster) {
   std::optional<cluster::Route> route;
   for (const cluster::Link& link : cluster.links) {
@@ -33,7 +33,7 @@ std::string route_text(const cluster::Route& route) {
   return cluster::short_rate(route.bandwidth) + ", " + cluster::short_seconds(route.latency);
 }
 
-/// One for each other node: what joins those stays as it is.
+/// Adds a link to each other node; existing links stay.
 void add_links(cluster::Cluster& cluster, NodeId node, const cluster::Route& route) {
   for (std::size_t i = 0; i < cluster.nodes.size(); ++i)
     if (node_at(i) != node)

@@ -35,7 +35,7 @@ void MachineRenting::carry_out(const policy::Choice& choice) {
   if (rent != nullptr && rent->count < 0) give_back(*rent);
 }
 
-/// The training goes on without it; when it has left (see_machines) it is given back.
+/// Leaves the machine out of training; it is returned once it has left (see_machines).
 void MachineRenting::give_back(const policy::Rent& rent) {
   for (const elastic::JobMachine* machine : policy_.asked_for(rent)) {
     returning_.insert(machine->name);

@@ -10,31 +10,29 @@
 
 namespace motley::control {
 
-/// Where machines are asked for and given back to.
+/// Where machines are requested and returned.
 class MachineMarket {
  public:
   virtual ~MachineMarket() = default;
-  /// Machines of one offer are asked for.
+  /// Requests machines of one offer.
   virtual void ask(const std::vector<const elastic::JobMachine*>& machines, Seconds at) = 0;
-  /// A machine of the job, by its number, has come, or has gone: lost, or given back.
+  /// A machine of the job, by number, has arrived or is gone.
   enum class Went { kLost, kGivenBack };
   virtual void come(std::size_t machine, Seconds at) = 0;
   virtual void go(std::size_t machine, Went went) = 0;
 };
 
-/// Rents for a job: tells elastic::JobRenting what becomes of machines, by the states of their
-/// devices, keeps what it decides among the job's decisions, and has it done. Times are those of
-/// the renting policy.
+/// Carries out elastic::JobRenting's decisions: reports machines by their devices' states, and logs
+/// decisions with the job's. Times are the renting policy's.
 class MachineRenting {
  public:
-  /// All outlive it.
+  /// All arguments outlive it.
   MachineRenting(elastic::JobRenting policy, MachineMarket& market, Adapting& adapting)
       : policy_(std::move(policy)), market_(market), adapting_(adapting) {}
 
   void observe(const policy::Observation& seen);
   /// A device will be gone.
   void hear(const std::string& device, Seconds at, Seconds left);
-  /// Sees which machines are there, or not any more.
   void see_machines(Seconds at);
 
   const elastic::JobRenting& policy() const { return policy_; }
@@ -51,8 +49,8 @@ class MachineRenting {
   MachineMarket& market_;
   Adapting& adapting_;
   std::set<std::string> noticed_, leaving_;  // machines
-  std::set<std::string> returning_;          // machines that are given back once they have left
-  std::vector<std::string> kept_;            // devices of such that cannot leave
+  std::set<std::string> returning_;          // machines to return once they have left
+  std::vector<std::string> kept_;            // devices of machines that cannot leave
   std::string said_;
   Seconds now_;
   int asked_ = 0;

@@ -12,9 +12,9 @@
 namespace motley::control {
 namespace {
 
-constexpr std::size_t kRecentSteps = 20;  // that say how long a step takes now
+constexpr std::size_t kRecentSteps = 20;
 
-/// Is it of the first rank of the program, who speaks for all?
+/// Is this the event of the program's first rank, which reports for all?
 bool leads(const run::WorkerEvent& event) { return event.fields.value("leads", event.rank == 0); }
 
 double share(double part, double whole) { return part / std::max(1e-12, whole); }
@@ -68,7 +68,7 @@ Measured Monitor::result() const {
   result.peak_bytes.assign(ranks(), 0);
   double total = 0;
   for (const auto& [step, logged] : known_.steps) {
-    // An earlier call may have had other ranks; some may have come since.
+    // An earlier call may have had other ranks, and ranks may have joined.
     if (step < std::max(first_step_, generation_begin_) || logged.compute_s.size() > ranks())
       continue;
     total += logged.step_s;
@@ -100,7 +100,7 @@ void Monitor::on_ready(const Json& fields) {
   if (const std::string note = fields.value("note", ""); !note.empty()) listener_.note(note);
 }
 
-/// Devices were lost: what those that are left have done is done, what they have not is done again.
+/// Handles the loss of devices: steps before `step` are complete, later ones are recomputed.
 void Monitor::on_recovery(const Json& fields) {
   if (!fields.value("after_loss", false)) return;
   const std::int64_t step = fields.value("step", std::int64_t{0});
@@ -128,7 +128,7 @@ void Monitor::on_step(const run::WorkerEvent& event) {
     pending.logged.loaders = fields.value("loaders", 0);
   }
   pending.logged.generation = fields.value("stint", 0);
-  // All know it; the coordinator's counts, unless it is gone.
+  // Every rank knows it; the coordinator's counts, unless that rank is lost.
   if (leads(event) || !pending.has_loss) {
     pending.has_loss = true;
     pending.logged.loss = fields.value("loss", std::nan(""));
@@ -152,7 +152,7 @@ void Monitor::complete(std::int64_t step, const LoggedStep& logged) {
   known_.steps[step] = logged;
   log_ << print_logged_step(step, logged) << '\n' << std::flush;
   if (logged.generation != std::exchange(generation_, logged.generation)) {
-    // What is said of steps is of the plan that they go on by.
+    // Step statistics are those of the running plan.
     step_seconds_.clear();
     generation_begin_ = step;
   } else if (step > first_step_) {
@@ -184,13 +184,13 @@ Waiting Monitor::waiting() const {
   Waiting waiting{share(data, steps), 0, 0};
   if (!waiting.is_noticed()) return waiting;
   waiting.processes = known_.steps.rbegin()->second.loaders;
-  // As many as load a step's samples while the busiest device computes: what else a step takes is
-  // stretched by the waiting, as devices get their samples at different times.
+  // Enough to load a step's samples while the busiest device computes. Waiting lengthens the rest
+  // of a step, because devices get samples at different times.
   waiting.wanted = static_cast<int>(std::ceil(share(loading, computing)));
   return waiting;
 }
 
-/// Once, as soon as it is clear.
+/// Notes waiting once, as soon as it is evident.
 void Monitor::note_waiting(std::int64_t step) {
   if (has_noted_waiting_ || step < first_step_ + static_cast<std::int64_t>(kRecentSteps)) return;
   const Waiting found = waiting();
@@ -217,7 +217,7 @@ std::string print_evaluation(const run::Evaluation& evaluation) {
   return text;
 }
 
-/// torchtitan's tag names, and ours for what it does not have.
+/// Writes torchtitan's tags, and our own where torchtitan has none.
 void Monitor::write_scalars(std::int64_t step, const LoggedStep& logged) {
   if (!events_) return;
   std::vector<report::EventFile::Scalar> scalars = {

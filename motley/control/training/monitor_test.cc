@@ -46,13 +46,13 @@ TEST_F(MonitorTest, AStepIsDoneWhenEveryRankHasReportedIt) {
   monitor.on_event(step_event(0, 0, 0.4, 0.4, 2.5));
   ASSERT_THAT(listener_.steps, SizeIs(1));
   const LoggedStep& logged = listener_.steps[0].logged;
-  EXPECT_EQ(logged.step_s, 0.4);  // of the slowest rank
-  EXPECT_EQ(logged.loss, 2.5);    // of rank 0
+  EXPECT_EQ(logged.step_s, 0.4);
+  EXPECT_EQ(logged.loss, 2.5);
   EXPECT_THAT(logged.compute_s, ElementsAre(0.4, 0.2));
   EXPECT_THAT(logged.peak_bytes, ElementsAre(1000, 2000));
 }
 
-// Rank 1 dies before it reports step 1, which the checkpoint of two steps has; step 2 none has.
+// Rank 1 dies before it reports step 1, which the last checkpoint covers; nobody completes step 2.
 TEST_F(MonitorTest, AStepThatACheckpointHasIsLoggedWithoutTheRankThatIsGone) {
   Monitor monitor = open();
   monitor.on_event(ready(0));
@@ -75,7 +75,7 @@ TEST_F(MonitorTest, TheMedianLeavesOutTheFirstStep) {
   const Measured measured = monitor.result();
   EXPECT_DOUBLE_EQ(measured.step.value, 0.3);  // of .2 .3 .4
   EXPECT_THAT(measured.losses, SizeIs(4));
-  // Both computed .1 s in each of the steps, which took 9 + .2 + .4 + .3 = 9.9 s.
+  // Both ranks computed .1 s in each step, and the steps took 9 + .2 + .4 + .3 = 9.9 s.
   EXPECT_THAT(measured.busy,
               ElementsAre(DoubleNear(0.4 / 9.9, 1e-12), DoubleNear(0.4 / 9.9, 1e-12)));
   EXPECT_THAT(measured.peak_bytes, ElementsAre(1000, 2000));
@@ -93,9 +93,9 @@ TEST_F(MonitorTest, WaitingForDataIsNotedOnceWithWhatWouldDo) {
       monitor.on_event(event);
     }
   const Waiting waiting = monitor.result().waiting;
-  EXPECT_DOUBLE_EQ(waiting.share, 0.5);  // of rank 1
+  EXPECT_DOUBLE_EQ(waiting.share, 0.5);  // rank 1's
   EXPECT_EQ(waiting.processes, 2);
-  EXPECT_EQ(waiting.wanted, 5);  // 0.9 s of work while the busiest computes for 0.2 s
+  EXPECT_EQ(waiting.wanted, 5);  // 0.9 s of loading while the busiest device computes for 0.2 s
   EXPECT_THAT(
       listener_.notes,
       ElementsAre("waiting for data 50% of the time: 5 loading processes a machine would do "
@@ -108,7 +108,7 @@ TEST_F(MonitorTest, WaitingForDataIsNotedOnceWithWhatWouldDo) {
 TEST_F(MonitorTest, TheUsualStepIsOfTheLastTwenty) {
   Monitor monitor = open();
   monitor.on_event(ready(0));
-  // Step 0 does not count; then 20 steps of 1 s and 11 of 2 s: of the last 20 nine take 1 s.
+  // Step 0 does not count. Of the last 20 steps, nine take 1 s and eleven 2 s.
   for (std::int64_t step = 0; step <= 31; ++step)
     for (const int rank : {0, 1})
       monitor.on_event(step_event(rank, step, step <= 20 ? 1.0 : 2.0, 0.1));
@@ -120,7 +120,7 @@ TEST_F(MonitorTest, StepsDoneAgainReplaceTheEarlierOnes) {
   Log earlier;
   for (std::int64_t step = 0; step < 5; ++step) earlier.steps[step].loss = 10.0 + step;
   Monitor monitor = open(earlier);
-  // The last checkpoint was after step 2, so 3 and 4 are lost.
+  // The last checkpoint was after step 2, so steps 3 and 4 are lost.
   monitor.on_event(ready(3));
   EXPECT_THAT(listener_.notes, ElementsAre("resume from step 3, 2 steps are done again"));
   for (const int rank : {0, 1}) monitor.on_event(step_event(rank, 3, 0.1, 0.1, 7.0));
@@ -128,7 +128,7 @@ TEST_F(MonitorTest, StepsDoneAgainReplaceTheEarlierOnes) {
   EXPECT_EQ(measured.first_step, 3);
   EXPECT_EQ(measured.lost_steps, 2);
   EXPECT_THAT(measured.losses, ElementsAre(10, 11, 12, 7));
-  EXPECT_EQ(measured.step.value, 0);  // the only step of this call was its first
+  EXPECT_EQ(measured.step.value, 0);  // a call's first step does not count
 }
 
 TEST_F(MonitorTest, ARunThatGoesOnWhereItStoppedLosesNothing) {
@@ -173,7 +173,7 @@ TEST_F(MonitorTest, ALossThatIsNotSaidIsNoNumber) {
 }
 
 TEST_F(MonitorTest, RanksThatDoNotReportHereAreLeftOut) {
-  Monitor monitor({.devices = {"a:0"}, .steps = 10}, clock_, listener_);  // under torchrun
+  Monitor monitor({.devices = {"a:0"}, .steps = 10}, clock_, listener_);
   ASSERT_TRUE(monitor.open(directory_, {}));
   monitor.on_event(step_event(1, 0, 0.1, 0.1));
   EXPECT_THAT(listener_.steps, IsEmpty());

@@ -9,7 +9,7 @@ void NoiseParts::add(int process, const Json& squares) {
   std::vector<policy::NoiseSeen::Piece>& pieces = pieces_[process];
   pieces.clear();
   for (const auto& [samples, squared_norm] : pairs) pieces.push_back({samples, squared_norm});
-  // All have the same sum, but for the order in which it was added up.
+  // All ranks have the same sum up to rounding; take the first rank's.
   if (pieces_.begin()->first == process) squared_norm_ = squares.value("whole", 0.0);
 }
 

@@ -11,13 +11,11 @@
 
 namespace motley::control {
 
-/// What ranks said of one step's gradients (event `step`, key `squares`: docs/formats/job.md),
-/// until all have.
+/// Collects ranks' reports on a step's gradients (event `step`, `squares`: docs/formats/job.md).
 class NoiseParts {
  public:
-  /// By the process that said it.
   void add(int process, const Json& squares);
-  /// With the pieces in the order of the processes; none: of so many ranks some have said nothing.
+  /// Returns the pieces in the order of processes; none: some of `ranks` have not reported.
   std::optional<policy::NoiseSeen> of_step(std::int64_t step, std::size_t ranks) const;
 
  private:

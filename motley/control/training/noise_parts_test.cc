@@ -14,7 +14,7 @@ Json said_squares(const std::vector<std::pair<std::int64_t, double>>& pieces, do
   return {{"pieces", pieces}, {"whole", whole}};
 }
 
-// Ranks report in any order; the sum is that of the first of them.
+// Ranks report in any order; the first rank's sum counts.
 TEST(NoiseParts, AreOneObservationWhenAllRanksHaveSaidTheirs) {
   NoiseParts parts;
   EXPECT_FALSE(parts.of_step(7, 2));
@@ -26,7 +26,7 @@ TEST(NoiseParts, AreOneObservationWhenAllRanksHaveSaidTheirs) {
       (policy::NoiseSeen{.step = 7, .squared_norm = 0.25, .pieces = {{20, 0.75}, {10, 0.5}}}));
 }
 
-// One that trains alone says those of its micro-batches.
+// A single device reports the squares of its micro-batches.
 TEST(NoiseParts, AreOfMicroBatches) {
   NoiseParts parts;
   parts.add(0, said_squares({{11, 0.5}, {10, 0.75}}, 0.25));

@@ -12,20 +12,18 @@
 
 namespace motley::control {
 
-/// Notices that this machine, or devices of it, will be gone, and what a training does of them: the
-/// devices that are named leave it, where it is elastic; of the whole machine, or of a device that
-/// it cannot do without, it stops, with a checkpoint.
+/// Acts on notices that this machine or its devices will be gone. Named devices leave an elastic
+/// training; a notice for the machine, or for an indispensable device, stops it with a checkpoint.
 class Notices {
  public:
-  /// `sources`: as users write them (docs/formats/notices.md); `hook`: a command that asks for a
-  /// replacement, or "". Usage errors of make_notice_source.
+  /// `sources`: as in docs/formats/notices.md; `hook`: a command that requests a replacement, or
+  /// "". Usage errors as in make_notice_source.
   static Result<Notices> start(const std::vector<std::string>& sources, std::string hook);
-  /// A signal came that ends the training: it may be some source's notice.
+  /// A signal that ends the training may be a source's notice.
   void note_signal(int signal);
-  /// Who hears of each notice before it is obeyed.
+  /// Sets who is notified of each notice before it is obeyed.
   void tell(std::function<void(const run::Notice&)> hear) { hear_ = std::move(hear); }
-  /// Takes what has come since. `adapting`: null where devices cannot leave. kStop: the training is
-  /// to end. Never waits.
+  /// Handles new notices without waiting; kStop: end. `adapting`: null if devices cannot leave.
   Wish look(Adapting* adapting, Listener& listener);
 
  private:

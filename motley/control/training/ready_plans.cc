@@ -41,7 +41,7 @@ void ReadyPlans::prepare(const Devices& present) {
 
 Result<Candidate> ReadyPlans::find(const Devices& devices) {
   std::unique_lock lock(mutex_);
-  std::deque<Devices> others = std::exchange(wanted_, {});  // after this one
+  std::deque<Devices> others = std::exchange(wanted_, {});  // resumed after this one
   std::erase(others, devices);
   changed_.wait(lock, [&] { return !is_making_; });
   const auto known = ready_.extract(devices);

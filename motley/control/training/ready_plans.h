@@ -12,36 +12,35 @@
 
 namespace motley::control {
 
-/// Plans for devices that may be left, made beside training, so that nobody has to wait for a
-/// search when some are lost. Where one is not ready it is made when it is asked for. A thread of
-/// the lowest priority makes them, one at a time and never while another is made for who asks; so
-/// `make` need not be safe for threads, as long as nobody else calls what it calls.
+/// Prepares plans for the devices that remain after a loss; makes a missing one on request. One
+/// thread of the lowest priority makes plans one by one, and never while `find` makes one. So
+/// `make` need not be thread-safe if nobody else calls what it calls.
 class ReadyPlans {
  public:
   using Devices = std::vector<DeviceId>;
   using Make = std::function<Result<Candidate>(const Devices&)>;
 
   explicit ReadyPlans(Make make) : make_(std::move(make)) {}
-  ~ReadyPlans();  // waits for what is being made
+  ~ReadyPlans();  // waits for a plan being made
   ReadyPlans(const ReadyPlans&) = delete;
   ReadyPlans& operator=(const ReadyPlans&) = delete;
 
-  /// Has plans made for the loss of each one of these; others are let go.
+  /// Starts making a plan for the loss of each device; drops other plans.
   void prepare(const Devices& present);
-  /// The plan for these devices, which is no longer ready then.
+  /// Removes and returns the plan for these devices.
   Result<Candidate> find(const Devices& devices);
 
  private:
   void work();
 
   const Make make_;
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // guards all members below
   std::condition_variable changed_;
   std::deque<Devices> wanted_;
   std::map<Devices, Result<Candidate>> ready_;
   bool is_making_ = false;
   bool is_over_ = false;
-  std::thread thread_;  // once there is something to make
+  std::thread thread_;
 };
 
 }  // namespace motley::control

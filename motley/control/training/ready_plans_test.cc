@@ -12,7 +12,7 @@ namespace {
 
 using Devices = ReadyPlans::Devices;
 
-/// Labels plans by their devices; says how often it was called, and fails when it is by two.
+/// Labels plans by their devices, counts calls, and fails on concurrent calls.
 class Maker {
  public:
   ReadyPlans::Make make() {
@@ -53,7 +53,6 @@ TEST(ReadyPlans, AreThereWhenOneIsLost) {
   maker.wait_for(3);
   EXPECT_EQ(plans.find(devices_of({0, 2}))->label, "02");
   EXPECT_EQ(maker.calls, 3);
-  // Two that are lost at once: nobody has made that.
   EXPECT_EQ(plans.find(devices_of({1})).error().code, "plan.infeasible");
   EXPECT_EQ(maker.calls, 4);
 }
@@ -66,7 +65,7 @@ TEST(ReadyPlans, AreMadeOnceForTheSameDevices) {
   plans.prepare(devices_of({0, 1, 2}));
   EXPECT_EQ(plans.find(devices_of({1, 2}))->label, "12");
   EXPECT_EQ(maker.calls, 3);
-  // Of who is left only two losses are new, and what is for others is let go.
+  // Only two losses are new for the remaining devices; other plans are dropped.
   plans.prepare(devices_of({1, 2}));
   maker.wait_for(5);
 }

@@ -12,7 +12,7 @@
 namespace motley::control {
 namespace {
 
-constexpr double kTicks = 1000;  // between the beginning and the deadline, of a second at least
+constexpr double kTicks = 1000;  // from the beginning to the deadline, each at least a second
 
 std::string describe(const cluster::Node& node, const std::string& kind) {
   return fmt::format("{} {} {}", kind, node.spot ? "spot" : "on demand", node.zone);
@@ -24,7 +24,7 @@ std::string describe_offers(const elastic::Market& market) {
   return join(names, ", ");
 }
 
-/// Who was there before this market's machines: their times end where this run begins.
+/// Returns the machines of earlier runs, shifted to end where this run begins.
 elastic::Lifetimes before(const elastic::Lifetimes& seen) {
   Seconds latest(0);
   for (const auto& [name, machine] : seen.machines())
@@ -38,7 +38,6 @@ elastic::Lifetimes before(const elastic::Lifetimes& seen) {
   return shifted;
 }
 
-/// The offer of a node that says a zone.
 Result<std::size_t> find_offer(const elastic::Market& market, const cluster::Node& node,
                                const std::vector<const cluster::Device*>& devices) {
   for (std::size_t offer = 0; offer < market.offers.size(); ++offer) {
@@ -60,10 +59,10 @@ double speed_of(const cluster::Device& device) {
   return device.speed * device.threads * device.quota.value_or(1);
 }
 
-/// Machines that are identical to whoever splits a batch over them.
+/// Groups of machines that are interchangeable in a split of the batch.
 struct Types {
   std::vector<std::vector<std::size_t>> members;
-  std::vector<std::size_t> of;  // by machine
+  std::vector<std::size_t> of;
 };
 Types find_types(const cluster::Cluster& cluster,
                  const std::vector<elastic::JobMachine>& machines) {

@@ -13,40 +13,39 @@ namespace motley::control {
 
 /// How a training rents machines while it runs.
 struct RentChoices {
-  std::string market;  ///< file, which is read again when it has changed
-  Seconds deadline;    ///< since the run began first
+  std::string market;  ///< file; read again when it changes
+  Seconds deadline;    ///< since the run first began
   std::optional<double> budget;
   elastic::RentingRule rule = elastic::RentingRule::kMotley;
-  bool gives_back = false;       ///< before the end, where that pays
-  std::string hook = "";         ///< a command that asks for machines (docs/formats/market.md)
-  std::string return_hook = "";  ///< one that gives them back
-  elastic::SpeedTogether speed = nullptr;  ///< of the machines that find_machines finds
+  bool gives_back = false;  ///< before the end, if that saves money
+  std::string hook = "";    ///< command that requests machines (docs/formats/market.md)
+  std::string return_hook = "";
+  elastic::SpeedTogether speed = nullptr;  ///< of the machines from find_machines
 };
 
-/// Of machines by what the best split of the batch over them takes; each set of machines of one
-/// type (offer, kinds) has one speed, and all are found at once. Null where there are no prices, or
-/// more than kMostSets: then speeds are as clusters say (speed, threads, quota).
+/// Returns speeds from the best split of the batch over a set of machines. Machines of one type
+/// (offer, kinds) are interchangeable, so sets of types are priced, all in advance. Null without
+/// prices, or with more than kMostSets sets: clusters then give speeds (speed, threads, quota).
 elastic::SpeedTogether speed_by_prices(const ChosenPlan& chosen,
                                        const std::vector<elastic::JobMachine>& machines);
 inline constexpr std::size_t kMostSets = 200;
 
-/// The nodes of a cluster as machines of a market: those that say a zone are rented, by the offer
-/// of their kind, zone and spot; the others are one's own. `absent`: devices that are not there at
-/// the beginning. Usage errors: `market.node`, a node that no offer fits, or no node with a zone;
-/// `market.offer`, an offer of a kind that no device is of; `market.server`, `market.absent`,
-/// a machine of which only some devices are absent.
+/// Returns a cluster's nodes as machines of a market. A node with a zone is rented, by the offer of
+/// its kind, zone and spot; others are owned. `absent`: devices that are not there at first. Usage
+/// errors: `market.node`, no fitting offer, or no node with a zone; `market.offer`, a kind that no
+/// device has; `market.server`; `market.absent`, only some of a machine's devices are absent.
 Result<std::vector<elastic::JobMachine>> find_machines(const elastic::Market& market,
                                                        const cluster::Cluster& cluster,
                                                        const std::vector<DeviceId>& ids,
                                                        const std::vector<std::string>& absent);
 
-/// Steps between two checkpoints as the hazard of these machines says (elastic/mix.h); none: one's
-/// own are among them, or all stay: nothing is lost.
+/// Returns steps between checkpoints by the machines' hazard (elastic/mix.h); none: some are owned,
+/// or all stay, so nothing is lost.
 std::optional<std::int64_t> steps_between_checkpoints(
     const MarketQuestion& question, const std::vector<elastic::JobMachine>& machines, Seconds step,
     Bytes state);
 
-/// Who rents for a training of so many steps, which take `step` with the machines that are there.
+/// Makes the policy for `steps` steps, of `step` each on the present machines.
 elastic::JobRenting make_renting(const MarketQuestion& question,
                                  std::vector<elastic::JobMachine> machines,
                                  const RentChoices& choices, std::int64_t steps,

@@ -143,7 +143,7 @@ Wish Renting::look() {
   return is_spent_ ? Wish::kStop : Wish::kGoOn;
 }
 
-/// What was decided is kept; nothing is once the budget is spent.
+/// Saves new decisions. Stops training once the budget is spent.
 void Renting::after_decisions() {
   const std::size_t decisions = rented_.decisions();
   if (std::exchange(decisions_, decisions) != decisions) write();
@@ -186,7 +186,7 @@ void Renting::start_hook(const std::string& command,
   if (!started) note("warning: " + started.error().message);
 }
 
-/// Offers that are not in the market any more are not to be had.
+/// Reads changed prices. Offers no longer in the market are unavailable.
 void Renting::see_prices() {
   std::error_code code;
   const auto changed = std::filesystem::last_write_time(choices_.market, code);

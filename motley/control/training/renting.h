@@ -15,16 +15,14 @@
 
 namespace motley::control {
 
-/// What another coordinator needs to rent on, as Renting left it (Adapting::leave_also, key
-/// "renting"), put into its run directory: the path of the market.
+/// Writes another coordinator's renting state (Adapting::leave_also, key "renting") into the run
+/// directory. Returns the path of the market.
 Result<std::string> open_left_market(const Json& left, const RunDirectory& directory);
 
-/// Rents for a training while it runs (machine_renting.h): hears what the training's listener
-/// hears, and passes it on; starts commands that ask for machines and give them back, follows
-/// prices, and keeps what is to be gone on with.
+/// Rents machines for a running training (machine_renting.h): runs the commands that request and
+/// return machines, follows prices, and writes the state that a later call continues from.
 class Renting : public Listener, private MachineMarket {
  public:
-  /// Where it is.
   struct Place {
     const RunDirectory& directory;
     const Clock& clock;
@@ -32,8 +30,8 @@ class Renting : public Listener, private MachineMarket {
     Listener& listener;
     std::string control_socket;  ///< where machines may join: HOST:PORT
   };
-  /// Goes on where the run directory's renting.json ends, or begins. Usage errors `market.deadline`
-  /// and `market.budget`: it is past, or spent; those of find_machines and files.
+  /// Continues from the run directory's renting.json, or begins. Usage errors: `market.deadline`,
+  /// it has passed; `market.budget`, it is spent; those of find_machines and of reading files.
   static Result<std::unique_ptr<Renting>> start(const RentChoices& choices, const Inputs& inputs,
                                                 const run::Job& job, std::optional<Seconds> step,
                                                 const Place& place);
@@ -44,11 +42,10 @@ class Renting : public Listener, private MachineMarket {
   }
   Wish step(const StepReport& report) override;
   void hear(const run::Notice& notice);
-  /// A process has done all, or was told to stop: who goes from now on is no loss.
+  /// Notes that a process is done or was asked to stop: devices that go from now on are no loss.
   void on_event(const run::WorkerEvent& event);
-  /// Sees who has gone and come, and what machines cost now. kStop: the budget is spent.
+  /// Updates present machines and current prices. kStop: the budget is spent.
   Wish look();
-  /// Writes what is to be gone on with.
   RentedRun end();
   ~Renting() override;
   Renting(const Renting&) = delete;
@@ -70,14 +67,14 @@ class Renting : public Listener, private MachineMarket {
   RentChoices choices_;
   Place place_;
   MachineRenting rented_;
-  Seconds began_;         // of the run, by the calendar
-  Seconds steady_began_;  // likewise, by the clock that does not go back
-  bool trains_ = false;   // from the first step, when all are there, until the run ends
+  Seconds began_;         // when the run began, by the calendar
+  Seconds steady_began_;  // likewise, by the monotonic clock
+  bool trains_ = false;   // from the first step, when all are there, to the end
   bool has_ended_ = false;
-  std::filesystem::file_time_type changed_;  // of the market
+  std::filesystem::file_time_type changed_;
   Seconds read_, written_;
   bool is_spent_ = false;
-  std::size_t decisions_ = 0;  // that were written
+  std::size_t decisions_ = 0;  // written so far
 };
 
 }  // namespace motley::control

@@ -57,7 +57,7 @@ TEST(FindMachines, NodesThatSayAZoneAreRented) {
   EXPECT_EQ((*machines)[0].offer, std::nullopt);
   EXPECT_EQ((*machines)[1].offer, 1u);
   EXPECT_EQ((*machines)[1].devices, (std::vector<std::string>{"b:0", "b:1"}));
-  EXPECT_EQ((*machines)[1].speed, 1);  // twice half a core
+  EXPECT_EQ((*machines)[1].speed, 1);
   EXPECT_EQ((*machines)[2].offer, 0u);
   EXPECT_EQ((*machines)[2].speed, 4);
   EXPECT_TRUE((*machines)[1].is_there);
@@ -93,8 +93,8 @@ TEST(FindMachines, SaysWhatDoesNotFit) {
 TEST(StepsBetweenCheckpoints, FollowTheHazardOfRentedMachines) {
   const MarketQuestion question{.market = market()};
   elastic::JobMachine spot{.name = "b", .devices = {"b:0"}, .offer = 1};
-  // One machine, 1e-4 losses a second and 1e-6 of the rest of the world; 4 s a checkpoint: Young's
-  // sqrt(2 4 / 1.01e-4) = 281.4 s, so 140 steps of 2 s.
+  // One machine has 1e-4 losses a second, and the rest of the world 1e-6. A checkpoint takes 4 s.
+  // Young's formula gives sqrt(2 4 / 1.01e-4) = 281.4 s, so 140 steps of 2 s.
   EXPECT_EQ(steps_between_checkpoints(question, {spot}, Seconds(2), Bytes(0)), 140);
   elastic::JobMachine own{.name = "own", .devices = {"own:0"}};
   EXPECT_EQ(steps_between_checkpoints(question, {own, spot}, Seconds(2), Bytes(0)), std::nullopt);

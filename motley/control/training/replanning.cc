@@ -8,10 +8,10 @@
 namespace motley::control {
 namespace {
 
-/// Long enough for what a search finds at once; training waits for it after a loss.
+/// Enough for what a search finds at once; training waits for it after a loss.
 constexpr Seconds kSearch{0.5};
 
-/// The batch among the devices as the plan shares it: each of its micro-batches, where they show.
+/// Splits the batch in the plan's proportions, per micro-batch if the plan shows several.
 plan::Plan share_identical(const plan::Plan& plan, const std::vector<DeviceId>& devices) {
   std::vector<double> known, shares;
   for (const plan::Member& member : plan::members(plan))

@@ -5,12 +5,10 @@
 
 namespace motley::control {
 
-/// Plans of a training for the devices that are there. Where there are prices they are searched
-/// for as the plan was (a plan that was given with samples or stages: as `auto`); without, a split
-/// of the batch keeps the proportions of its shares, and devices that had none get as much as the
-/// middle one of those. Infeasible errors with arithmetic. `chosen` outlives what is returned.
-///
-/// They outlive losses as the chosen one is to (survivors.h).
+/// Returns plans for the present devices that survive the losses that the chosen plan must
+/// (survivors.h). With prices it searches like the original planning, or with `auto` if samples or
+/// stages were given; else it keeps the split's proportions, and devices without a share get the
+/// median. Infeasible errors with arithmetic. `chosen` outlives the result.
 Replan make_replanner(const ChosenPlan& chosen, PlanChoices choices);
 
 }  // namespace motley::control

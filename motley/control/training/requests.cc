@@ -6,7 +6,7 @@
 namespace motley::control {
 namespace {
 
-/// A text of a question, which anybody may have sent; "": there is none.
+/// Returns a text of a request, which may come from anybody; "": none.
 std::string text_in(const Json& question, const char* key) {
   const auto found = question.find(key);
   const bool is_text = found != question.end() && found->is_string();
@@ -17,7 +17,6 @@ Json error_to_json(const Error& error) {
   return {{"kind", static_cast<int>(error.kind)}, {"code", error.code}, {"message", error.message}};
 }
 
-/// The device that a joining device stands for.
 Result<std::string> find_joiner(const Json& question, const Adapting& adapting) {
   const std::string named = text_in(question, "device");
   if (!named.empty()) return named;

@@ -17,14 +17,12 @@ namespace {
 
 constexpr auto kInAGroup = search::SplitEvaluator::Setting::kShared;
 
-/// Of a profile that was made on these devices or others of their kind: by how much a step of a
-/// device is off before it is seen.
+/// Prior uncertainty of a step, from a profile of these devices or others of their kind.
 constexpr double kTrust = 0.15;
 
-/// Samples of a micro-batch to what a device needs.
 using Peak = std::function<Bytes(std::int64_t)>;
 
-/// Without prices nothing is known of what operators need beside their results.
+/// Memory without prices: operators' scratch is unknown.
 Peak lowered_peak(const cluster::Device& device, const search::MicroBatches& steps) {
   return [&](std::int64_t samples) {
     const Bytes tensors = search::peak_of_tensors(steps, steps.times * samples, kInAGroup);
@@ -34,7 +32,7 @@ Peak lowered_peak(const cluster::Device& device, const search::MicroBatches& ste
   };
 }
 
-/// The most samples of a micro-batch, up to so many, that a device's memory holds in a group.
+/// Returns the most samples of a micro-batch that a device in a group can hold, up to `most`.
 std::int64_t find_most(const cluster::Device& device, const Peak& peak, std::int64_t most) {
   if (!device.memory) return most;
   std::int64_t fits = 0, lacks = most + 1;
@@ -45,7 +43,7 @@ std::int64_t find_most(const cluster::Device& device, const Peak& peak, std::int
   return fits;
 }
 
-/// find_limits of one of the plan's micro-batches, of which samples and limits are.
+/// Returns find_limits for one micro-batch; samples and limits are per micro-batch.
 std::vector<adapt::DeviceLimits> limits_of_one(const ChosenPlan& chosen,
                                                const search::MicroBatches& steps,
                                                std::int64_t most) {
@@ -74,7 +72,7 @@ std::vector<adapt::DeviceLimits> limits_of_one(const ChosenPlan& chosen,
   return limits;
 }
 
-/// What is believed of the exchanges of the fastest two, three, ... devices; none without prices.
+/// Returns the predicted exchanges of the fastest two, three, ... devices; none without prices.
 std::vector<cost::GroupExchanges> believed_exchanges(const ChosenPlan& chosen) {
   std::vector<cost::GroupExchanges> believed;
   if (chosen.priced.evaluator == nullptr) return believed;

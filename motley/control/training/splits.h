@@ -13,27 +13,24 @@
 
 namespace motley::control {
 
-/// A change takes a gap between two steps, and a first step that is longer (docs/benchmarks.md).
+/// A change costs a gap between two steps and a longer first step (docs/benchmarks.md).
 inline constexpr Seconds kChangeCost{0.02};
 
-/// Usage error `cli.adapt`: the plan splits more than the batch, or devices' samples unequally into
-/// micro-batches, which an adaptation of this name does not go with.
+/// Usage error `cli.adapt`: the plan splits more than the batch, or makes unequal micro-batches,
+/// which `adapt` does not support.
 Result<void> require_batch_split(const ChosenPlan& chosen, std::string_view adapt);
 
-/// Seconds of a device's own work at its part of an even split; else what its speed says.
+/// Seconds of a device's own work on its part of an even split; without prices, from its speed.
 double slowness(const ChosenPlan& chosen, DeviceId id);
 
-/// What devices may be given of a batch of so many samples at most, by memory, and what is believed
-/// of them, in steps of as many equal micro-batches as the plan has: where there are prices all
-/// devices of the question, else those of the plan.
+/// Returns memory limits up to `most` samples, and prior curves, in the plan's number of equal
+/// micro-batches, of all the question's devices if there are prices, else of the plan's.
 std::vector<adapt::DeviceLimits> find_limits(const ChosenPlan& chosen, std::int64_t most);
 
-/// A training whose split of the batch is decided while it runs, by one of `policies`.
-/// It begins as the chosen plan says. Where there are prices, they are what is believed of devices
-/// before they are seen, and devices that the plan leaves idle may be taken; without, the plan's
-/// devices are learned from nothing. The plan's micro-batches stay, and are split alike. Usage
-/// errors: a plan that does not split the batch alone, or not into equal micro-batches; a policy
-/// that is not there.
+/// A training that begins with the chosen plan and adapts its split by one of `policies`. Prices
+/// are the prior of curves, and allow devices that the plan leaves idle; without prices, curves of
+/// the plan's devices are learned from nothing. Micro-batches keep their number and stay equal.
+/// Usage errors: an unknown policy; a plan that splits more than the batch, or unequally.
 Result<std::shared_ptr<Adaptation>> adapt_split(
     const ChosenPlan& chosen, const std::optional<Predicted>& predicted, const std::string& policy,
     adapt::SplitPolicies policies = adapt::split_policies());

@@ -17,9 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kStore = "profiles.db";
-constexpr int kHaltsOfALead = 1000000;  // more than one gives
+constexpr int kHaltsOfALead = 1000000;  // more than one coordinator uses
 
-/// The cluster's text does not have for which processor each device is taken.
+/// Returns the processor type assumed for each device, which the cluster's text omits.
 Json takings(const cluster::Cluster& cluster) {
   Json taken = Json::array();
   for (const cluster::Device& device : cluster.devices) taken.push_back(device.taken_for);
@@ -57,7 +57,7 @@ Result<TakenOver> read_known(const Json& memory, const cluster::Cluster& cluster
   return known;
 }
 
-/// The folder with a copy of it; "": there is none.
+/// Copies the profile store below the run directory and returns the folder; "": no store.
 Result<std::string> copy_store(const std::string& store, const std::string& run_dir) {
   std::error_code code;
   if (!fs::exists(store, code)) return std::string();
@@ -94,7 +94,7 @@ Result<TakeoverInputs> open_takeover(const run::TakeoverState& inherited) {
     const fs::path kept = fs::path(inherited.scratch).parent_path() / "led";
     made.run_dir = (kept / memory.at("name").get<std::string>()).string();
     std::error_code code;
-    fs::remove_all(made.run_dir, code);  // of an earlier job of that name
+    fs::remove_all(made.run_dir, code);
     fs::create_directories(made.run_dir, code);
     if (code) return runtime_error("cli.run-dir", made.run_dir + ": " + code.message());
     fs::copy_file(inherited.scratch + "/log.jsonl", made.run_dir + "/log.jsonl", code);

@@ -11,30 +11,26 @@
 
 namespace motley::control {
 
-/// What hosts are left of a training, beside what Adapting adds: `arguments`, by which `motley` was
-/// called, `name` of the run directory, this `host`, and a copy of the store of prices (a path;
-/// where there is one) in the folder `profiles`.
+/// Returns the constant part of the state on standbys (Adapting adds the rest): `arguments` of
+/// `motley`, `name` of the run directory, `host`, and `profiles`, a folder with a copy of `store`.
 Result<Json> make_standby_state(const std::vector<std::string>& arguments,
                                 const std::string& run_dir, const std::string& store);
 
-/// Puts the cluster into it, as it is known now.
 void tell_cluster(const cluster::Cluster& cluster, Json& standby_state);
 
-/// What a training needs that goes on here.
 struct TakeoverInputs {
-  std::string run_dir;   ///< made, with the log until then
-  std::string plan;      ///< file of the last one that was to begin
-  std::string profiles;  ///< store of prices; "": none was left
-  std::string market;    ///< file, with the coordinator's state of it beside; "": nothing is rented
+  std::string run_dir;   ///< new, with the log so far
+  std::string plan;      ///< file of the latest plan
+  std::string profiles;  ///< profile store; "": none was left
+  std::string market;    ///< file, beside the coordinator's renting state; "": no renting
   cluster::Cluster cluster;
-  run::Job job;                      ///< as this host had it
-  std::vector<std::string> absent;   ///< devices without a process
-  std::vector<std::string> joiners;  ///< as Adaptation has them
+  run::Job job;  ///< from this host's copy
+  std::vector<std::string> absent;
+  std::vector<std::string> joiners;  ///< as in Adaptation
   TakenOver known;
-  Json standby_state;  ///< for the next one
+  Json standby_state;
 };
-/// The run directory lies below what agents here keep beyond their time. Errors: what was left is
-/// not what it should be.
+/// Makes the run directory in the folder that agents keep. Errors: the replicated state is invalid.
 Result<TakeoverInputs> open_takeover(const run::TakeoverState& inherited);
 
 }  // namespace motley::control

@@ -35,10 +35,10 @@ std::vector<Bytes> peaks_of(const Predicted& predicted) {
   return peaks;
 }
 
-/// A device that stays slow; a text form knows no infinity.
+/// A device that stays slow; a text form has no infinity.
 constexpr double kLatestSlowness = 1e9;
 
-/// What a run can do of conditions: emulated devices of this machine may be slow for a while.
+/// Checks the conditions: a run can only slow down emulated devices of this machine.
 Result<void> check_conditions(const Inputs& inputs, const simulate::Conditions& conditions,
                               bool is_elastic) {
   if (!conditions.absences.empty() && !is_elastic)
@@ -70,7 +70,7 @@ Result<void> check_conditions(const Inputs& inputs, const simulate::Conditions& 
   return {};
 }
 
-/// A dataset may list many files before it is open.
+/// A dataset may list many files before it opens.
 constexpr Seconds kOpening{600};
 
 }  // namespace
@@ -97,7 +97,7 @@ Result<std::int64_t> check_trainable(const Inputs& inputs,
 
 namespace {
 
-/// Gives the emulated devices of this machine processors, where all of them fit.
+/// Pins this machine's emulated devices to processors if all fit.
 void place_emulated(std::vector<run::WorkerDevice>& devices) {
   std::vector<run::WorkerDevice*> local;
   std::vector<double> speeds;
@@ -184,7 +184,7 @@ Result<void> write_run_directory(const PreparedRun& prepared, const Predicted* p
   MOTLEY_RETURN_IF_ERROR(
       write_file_atomic(directory.program(), program::print_program(*planned.program)));
   for (const std::string& ended : {directory.summary(), directory.failure(), directory.start()})
-    std::filesystem::remove(ended, code);  // an earlier call
+    std::filesystem::remove(ended, code);
   for (std::size_t i = 0; i < prepared.evaluations.size(); ++i)
     MOTLEY_RETURN_IF_ERROR(write_file_atomic(directory.evaluation(i),
                                              program::print_program(prepared.evaluations[i])));
@@ -192,11 +192,11 @@ Result<void> write_run_directory(const PreparedRun& prepared, const Predicted* p
       write_file_atomic(directory.job(), run::job_to_json(prepared.job).dump(2)));
   if (predicted != nullptr)
     return write_file_atomic(directory.predicted(), trace::print_trace(predicted->trace));
-  std::filesystem::remove(directory.predicted(), code);  // of another plan
+  std::filesystem::remove(directory.predicted(), code);
   return {};
 }
 
-/// The steps of so many epochs, where the choices say these, and the length of their schedule.
+/// Sets the number of steps from epochs, if given, and the length of the schedule.
 Result<void> count_steps(std::int64_t samples, std::int64_t global_batch, TrainChoices& choices) {
   if (choices.epochs > 0 && samples < 0)
     return usage_error("cli.steps", choices.data.path +
@@ -208,7 +208,7 @@ Result<void> count_steps(std::int64_t samples, std::int64_t global_batch, TrainC
   return run::verify_schedule(choices.schedule, choices.steps);
 }
 
-/// Gives the job its evaluation, whose programs will be in the run directory.
+/// Adds the evaluation to the job. Its programs go into the run directory.
 Result<std::vector<program::Program>> add_evaluation(PreparedRun& prepared) {
   EvaluationChoices& choices = *prepared.choices.evaluation;
   std::int64_t samples = choices.samples;
@@ -248,7 +248,7 @@ Watched watched_run(const PreparedRun& prepared) {
   return watched;
 }
 
-/// Steps of the run that is continued; a run that begins anew has none, and no log of them.
+/// Reads the log of a continued run; a new run removes the old log.
 Result<Log> earlier_log(const PreparedRun& prepared) {
   if (prepared.job.resume) return read_log(prepared.directory);
   std::error_code code;
@@ -306,7 +306,7 @@ Result<void> note_clocks(const run::Job& job, const Outside& outside) {
 
 namespace {
 
-/// As `motley join` takes it.
+/// Returns the address in the form of `motley join`.
 std::string control_socket_address(const run::ControlSocket& control_socket, bool for_others) {
   const std::string host = for_others ? run::own_host_name() : "127.0.0.1";
   return fmt::format("{}@{}:{}", control_socket.word(), host, control_socket.port());
@@ -319,21 +319,19 @@ std::optional<job::Order> next_order(Adapting& adapting, Monitor& monitor) {
   return order;
 }
 
-/// "": there is none.
 std::string find_checkpoint(const RunDirectory& directory) {
   std::error_code code;
   const auto target = std::filesystem::read_symlink(directory.latest_checkpoint(), code);
   return code ? "" : directory.path + "/checkpoint/" + target.filename().string();
 }
 
-/// Says where a run that failed has a checkpoint, and would go on from it.
+/// Notes the checkpoint from which a failed run could continue.
 void note_way_on(const PreparedRun& prepared, Listener& listener) {
   const std::string path = find_checkpoint(prepared.directory);
   if (path.empty() || !prepared.choices.resume) return;
   listener.note(path + " is there: the same command goes on from it");
 }
 
-/// Writes what is said of a run that has ended.
 Result<Measured> conclude(const PreparedRun& prepared, const run::JobOutcome& outcome,
                           Measured measured, Adapting* adapting, Renting* renting,
                           Listener& listener) {
@@ -342,14 +340,14 @@ Result<Measured> conclude(const PreparedRun& prepared, const run::JobOutcome& ou
   if (adapting) MOTLEY_RETURN_IF_ERROR(adapting->end(has_ended && prepared.job.trace_steps > 0));
   if (!has_ended) {
     const Error& fault = adapting && adapting->fault() ? *adapting->fault() : outcome.error;
-    (void)write_failure(prepared.directory, fault);  // a full disk is no reason to hide the fault
+    (void)write_failure(prepared.directory, fault);  // a full disk must not hide the fault
     note_way_on(prepared, listener);
     return tl::make_unexpected(fault);
   }
   if (adapting) {
     measured.candidate = adapting->current_index();
     measured.membership = adapting->membership();
-    run::Job job = prepared.job;  // for who reads the directory: that of the last plan
+    run::Job job = prepared.job;  // the directory keeps the job of the last plan
     job.devices = adapting->current_devices();
     job.changes.reset();
     MOTLEY_RETURN_IF_ERROR(
@@ -415,8 +413,8 @@ Result<Measured> train(const PreparedRun& prepared, const Outside& outside) {
       },
       [&]() -> std::optional<job::Order> {
         if (control_socket) answer_requests(*control_socket, *adapting);
-        (void)notices.look(elastic, listener);  // what it wants is heard with the next event
-        if (renting) (void)renting->look();     // likewise
+        (void)notices.look(elastic, listener);  // its wish is heard with the next event
+        if (renting) (void)renting->look();
         return adapting ? next_order(*adapting, monitor) : std::nullopt;
       },
       [&](int process, const Error& error) {

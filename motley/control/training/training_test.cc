@@ -39,7 +39,7 @@ class TrainingTest : public ::testing::Test {
     planned_ = lower_plan(inputs_, plan).value();
     play(0, 3);
   }
-  /// Steps [first, end) of both ranks, a second each.
+  /// Steps [first, end) of both ranks, one second each.
   void play(std::int64_t first, std::int64_t end) {
     workers_.events = {{"ready", 0, {{"first_step", first}}}};
     for (std::int64_t step = first; step < end; ++step)
@@ -123,7 +123,6 @@ TEST_F(TrainingTest, AWorkerThatDiesIsTheRunsError) {
   const auto measured = run();
   ASSERT_FALSE(measured);
   EXPECT_EQ(measured.error(), lost);
-  // What was done is in the log, and no summary says that the run has finished.
   EXPECT_THAT(read_log({choices_.run_dir}).value().steps, SizeIs(2));
   EXPECT_FALSE(std::filesystem::exists(choices_.run_dir + "/summary.json"));
 }
@@ -198,7 +197,6 @@ TEST_F(EmulatedTrainingTest, WorkersHoldSpeedsUnlessSomethingOutsideDoes) {
   EXPECT_THAT(speeds(Enforce::kNothing), Each(1.0));
 }
 
-/// Two devices on nodes that a link joins.
 class LinkedTrainingTest : public TrainingTest {
  protected:
   static constexpr const char* kLinked = R"(schema = "motley.cluster/1"
@@ -226,7 +224,7 @@ TEST_F(LinkedTrainingTest, LinksAreHeldWhereAllNodesAreThisMachine) {
     for (const run::WorkerDevice& device : prepare()->job.devices) list.push_back(device.rate);
     return list;
   };
-  EXPECT_THAT(rates(Enforce::kSpeedsAndLinks), Each(std::optional(1e9 / 8)));  // bytes a second
+  EXPECT_THAT(rates(Enforce::kSpeedsAndLinks), Each(std::optional(1e9 / 8)));
   EXPECT_THAT(rates(Enforce::kSpeeds), Each(std::nullopt));
   inputs_.cluster.nodes[1].host = "far.example";  // its link is real
   EXPECT_THAT(rates(Enforce::kSpeedsAndLinks), Each(std::nullopt));

@@ -15,10 +15,10 @@
 namespace motley::control {
 namespace {
 
-/// Steps for which a plan that is tried must be made up: more than trying it takes.
+/// Steps of training per tried plan: more than a trial takes, so that the trial can pay off.
 constexpr std::int64_t kStepsPerTrial = 20;
 
-/// So many times as long as the chosen plan in an earlier run: it is not tried again.
+/// A plan this much slower than the chosen one in an earlier run is not tried again.
 constexpr double kKnownSlower = 1.05;
 
 Result<Candidate> open_candidate(const std::string& text, const std::string& where,
@@ -28,7 +28,6 @@ Result<Candidate> open_candidate(const std::string& text, const std::string& whe
   return Candidate{describe_plan(plan, inputs.cluster), {std::move(plan), nullptr}};
 }
 
-/// The one that runs first has its program.
 Result<void> lower_first(const Inputs& inputs, Adaptation& adaptation) {
   Candidate& first = adaptation.candidates[static_cast<std::size_t>(adaptation.first)];
   if (first.planned.program) return {};
@@ -59,7 +58,7 @@ Result<std::shared_ptr<Adaptation>> find_trials(const ChosenPlan& chosen,
   adaptation->candidates.push_back(std::move(first));
   const std::optional<Seconds>& known = chosen.outcome->measured_step;
   for (const plan::Alternative& other : chosen.outcome->alternatives) {
-    // An earlier run has tried both.
+    // An earlier run has measured both.
     if (known && other.measured && other.measured->value > kKnownSlower * known->value) continue;
     Candidate candidate{describe_plan(other.plan, inputs.cluster), {other.plan, nullptr}};
     candidate.priced = other.step;
@@ -81,11 +80,10 @@ Result<bool> limit_trials(std::int64_t steps, Adaptation& adaptation) {
 
 namespace {
 
-/// What a checkpoint has of the policy that decided until then.
 struct Kept {
   std::vector<std::string> plans;
   std::int64_t current = 0;
-  double lr_factor = 1;  ///< of the current one
+  double lr_factor = 1;
   std::int64_t counts_every = 1;
   Json state;
 };
@@ -103,10 +101,10 @@ Result<Kept> read_kept(const std::string& path) {
   MOTLEY_ASSIGN(kept.current, object.integer("current"));
   MOTLEY_ASSIGN(const Json* state, object.member("state"));
   kept.state = *state;
-  if (object.has("lr_factor")) {  // files of before have none
+  if (object.has("lr_factor")) {  // older files have none
     MOTLEY_ASSIGN(kept.lr_factor, object.number("lr_factor"));
   }
-  if (object.has("counts_every")) {  // the same
+  if (object.has("counts_every")) {
     MOTLEY_ASSIGN(kept.counts_every, object.integer("counts_every"));
   }
   if (kept.current < 0 || kept.current >= static_cast<std::int64_t>(kept.plans.size()))
@@ -156,9 +154,9 @@ Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path, co
                                                      const Planned& first) {
   MOTLEY_ASSIGN(const std::vector<policy::Decision> decisions, read_decisions(path));
   auto adaptation = std::make_shared<Adaptation>();
-  std::vector<std::pair<std::string, double>> known;  // plans, each with a learning rate
-  int runs = -1;                                      // the candidate that runs; -1: none yet
-  std::int64_t begins = 0;                            // the first one
+  std::vector<std::pair<std::string, double>> known;  // plans, each with a learning-rate factor
+  int runs = -1;                                      // the running candidate; -1: none yet
+  std::int64_t begins = 0;
   for (const policy::Decision& decision : decisions) {
     if (decision.plan.empty()) continue;
     const auto* batch = std::get_if<policy::UseBatch>(&decision.choice.action);
@@ -167,18 +165,18 @@ Result<std::shared_ptr<Adaptation>> repeat_decisions(const std::string& path, co
     const auto index = static_cast<int>(found - known.begin());
     if (found == known.end()) {
       MOTLEY_ASSIGN(Candidate candidate, open_candidate(decision.plan, path, inputs));
-      if (candidate.planned.plan == first.plan) candidate.planned = first;  // it has its program
+      if (candidate.planned.plan == first.plan) candidate.planned = first;  // has its program
       candidate.lr_factor = own.second;
       adaptation->candidates.push_back(std::move(candidate));
       known.push_back(own);
     }
-    // Steps that were lost and done again were done by the plan of the second time.
+    // The later plan computed the steps that were lost and recomputed.
     while (!adaptation->given.empty() && adaptation->given.back().begins >= decision.begins) {
       adaptation->given.pop_back();
       adaptation->given_candidates.pop_back();
       runs = adaptation->given.empty() ? adaptation->first : adaptation->given_candidates.back();
     }
-    // So was the beginning, where it was lost.
+    // The beginning may have been lost, too.
     if (adaptation->given.empty() && runs >= 0 && decision.begins <= begins) runs = -1;
     if (runs < 0) {
       adaptation->first = index;
@@ -212,7 +210,7 @@ Result<void> resume_decisions(const RunDirectory& directory, const Inputs& input
   if (!std::filesystem::exists(directory.latest_checkpoint(), code)) return {};
   const auto found =
       run::open_checkpoint(directory.latest_checkpoint(), run::TensorFiles::Extent::kSome);
-  if (!found) return {};  // the workers say what is wrong with it
+  if (!found) return {};  // the workers report its error
   std::size_t over = 0;
   while (over < adaptation.given.size() && adaptation.given[over].begins <= found->state.step)
     adaptation.first = adaptation.given_candidates[over++];

@@ -13,8 +13,7 @@
 namespace motley::control {
 namespace {
 
-/// Reduced difference of two tensors: ||a-b|| / ||b||, or 0 when both are zero. Integers: any
-/// difference is 1.
+/// Returns ||a-b|| / ||b|| of two tensors, or ||a-b|| where b is zero.
 template <typename T>
 double relative_difference(std::span<const std::byte> a, std::span<const std::byte> b) {
   const auto* x = reinterpret_cast<const T*>(a.data());
@@ -55,7 +54,6 @@ double tensor_difference(const TensorView& a, const TensorView& b) {
   }
 }
 
-/// Fills in what the tensors of two files say.
 Result<void> compare_models(const std::string& ours, const std::string& reference,
                             Difference& difference) {
   MOTLEY_ASSIGN(const Safetensors a, Safetensors::open(ours));

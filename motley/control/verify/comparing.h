@@ -8,24 +8,23 @@
 
 namespace motley::control {
 
-/// How far two trainings of the same samples are apart, relative to the second.
+/// The difference of two trainings on the same samples, relative to the second.
 struct Difference {
-  double loss = 0;                        ///< the largest over the steps that both have
+  double loss = 0;                        ///< largest over their common steps
   std::map<std::string, double> tensors;  ///< ||a - b|| / ||b|| by name
-  bool has_all_steps = false;             ///< both have the same number of steps
+  bool has_all_steps = false;             ///< both have equally many steps
 };
 
-/// What a training gave.
 struct Trained {
   std::vector<double> losses;
   std::string model;  ///< .safetensors
 };
 
-/// Compares the losses, and the trained models tensor by tensor; integers that differ at all differ
-/// by 1. A runtime error if a tensor is missing or has another shape.
+/// Compares losses and model tensors; integers that differ at all differ by 1. Runtime error: a
+/// tensor is missing or has another shape.
 Result<Difference> compare_trained(const Trained& ours, const Trained& reference);
 
-/// The inputs and the plan, on one whole CPU core of this machine: what a split must equal.
+/// The inputs and plan on one whole CPU core of this machine, whose results every split must equal.
 struct Reference {
   Inputs inputs;
   Planned planned;

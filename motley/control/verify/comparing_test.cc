@@ -59,8 +59,7 @@ TEST_F(ComparingTest, IntegersDifferWhollyOrNotAtAll) {
 }
 
 TEST_F(ComparingTest, Bfloat16IsWidened) {
-  const std::vector<std::uint16_t> one = {0x3F80},
-                                   two = {0x4000};  // the upper half of a float's bits
+  const std::vector<std::uint16_t> one = {0x3F80}, two = {0x4000};  // upper halves of floats
   const auto difference =
       compare({tensor("h", DType::kBF16, two)}, {tensor("h", DType::kBF16, one)});
   EXPECT_EQ(difference->tensors.at("h"), 1);

@@ -17,14 +17,14 @@
 namespace motley::control {
 namespace {
 
-/// PyTorch's loop runs on one core; a training to be compared is short.
+/// Seconds. PyTorch's loop runs on one core; compared trainings are short.
 constexpr double kPatience = 3600;
 
 std::string batches_of(const EagerQuestion& question) {
   return question.folder + "/batches.safetensors";
 }
 
-/// Of the loss of each micro-batch that PyTorch's loop takes by itself.
+/// Returns the weight of the loss of a micro-batch that PyTorch's loop computes separately.
 Result<double> loss_part(const PreparedRun& prepared) {
   const plan::Plan& plan = prepared.planned->plan;
   if (plan.batch_norm_span == plan::BatchNormSpan::kStep) return 1.0;
@@ -36,7 +36,7 @@ Result<double> loss_part(const PreparedRun& prepared) {
 
 }  // namespace
 
-/// The samples of all steps, step after step, as x0, x1, ...
+/// The samples are named x0, x1, ...
 Result<void> write_batches(const PreparedRun& prepared, const EagerQuestion& question) {
   std::error_code fault;
   std::filesystem::create_directories(question.folder, fault);

@@ -9,20 +9,19 @@
 
 namespace motley::control {
 
-/// PyTorch's own training of a run: of the user's module, by python -m motley.verify_run.
+/// PyTorch's own training of the user's module for a run, by python -m motley.verify_run.
 struct EagerQuestion {
-  std::string source;  ///< what the exporter's command line was given
+  std::string source;  ///< the argument of the exporter
   std::string python;  ///< interpreter with PyTorch and motley
-  std::string folder;  ///< for what is written on the way
+  std::string folder;
 };
 
-/// Writes the samples of the prepared run's steps, in their order, into the question's folder,
-/// which is made.
+/// Writes the samples of all steps, in order, into the question's folder, which it creates.
 Result<void> write_batches(const PreparedRun& prepared, const EagerQuestion& question);
 
-/// Has the loop train on the batches that were written, by the run's plan and job. With `changes`,
-/// a seed, the last bits of all weights are changed at random before every step: what that makes of
-/// a training says how much rounding alone decides. Errors: what the interpreter said.
+/// Trains the written batches in PyTorch's loop, by the run's plan and job. With a seed `changes`,
+/// changes the last bits of all weights at random before every step, which shows what rounding
+/// decides. Errors: the interpreter's.
 Result<Trained> train_eagerly(const PreparedRun& prepared, const EagerQuestion& question,
                               std::optional<int> changes = std::nullopt);
 

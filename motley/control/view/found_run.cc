@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kScriptSchema = "motley.script/1";
 
-/// Of a file that may be absent: then none. One that is damaged gives a note.
+/// Reads a JSON object; none if the file is absent, or damaged, which is noted.
 std::optional<Json> find_object(const std::string& path, std::vector<std::string>& notes) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   auto text = read_file(path);
@@ -36,7 +36,7 @@ void find_ranks(bool is_led, FoundRun& run) {
   for (int rank = 0; rank < std::ssize(run.job.devices); ++rank) {
     const run::WorkerDevice& device = run.job.devices[static_cast<std::size_t>(rank)];
     RankPlace place{.rank = rank, .device = device.name, .step = diagnosis.step(rank)};
-    // A process of another host is known by who leads it alone.
+    // Only the coordinator knows a process of another host.
     place.is_running = device.host.empty() ? diagnosis.is_running(rank) : place.step && is_led;
     place.where = diagnosis.where(rank);
     run.ranks.push_back(std::move(place));
@@ -68,7 +68,7 @@ std::string how_it_ended(const FoundRun& run, const std::optional<Json>& failure
                       "went down";
 }
 
-/// Of the job of a script's own loop: its devices, and no program.
+/// Reads the job of a script's own loop: devices without a program.
 Result<run::Job> read_script(const RunDirectory& directory) {
   MOTLEY_ASSIGN(const std::string text, read_file(directory.script()));
   MOTLEY_ASSIGN(const Json json, parse_json(text, directory.script()));
@@ -135,7 +135,7 @@ Result<FoundRun> find_run(const std::string& path) {
   run.is_script = std::filesystem::exists(run.directory.script()) &&
                   !std::filesystem::exists(run.directory.job());
   MOTLEY_ASSIGN(run.job, run.is_script ? read_script(run.directory) : read_job(run.directory));
-  run.job.run_dir = path;  // it may have been moved since
+  run.job.run_dir = path;  // it may have been moved
   if (!std::filesystem::exists(run.job.program_path))
     run.job.program_path = run.directory.program();
   const std::optional<Json> start = find_object(run.directory.start(), run.notes);

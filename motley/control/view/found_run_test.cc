@@ -30,7 +30,6 @@ class FoundRunTest : public ::testing::Test {
   static void write(const std::string& path, const std::string& text) {
     ASSERT_TRUE(write_file_atomic(path, text));
   }
-  /// A worker that is no longer there.
   void leave_rank(int rank, std::int64_t step) {
     const auto file = run::StatusFile::create(directory_.path, rank);
     file->record().step = step;
@@ -165,7 +164,7 @@ TEST(PrintCommand, QuotesWhatAShellWouldTakeApart) {
 }
 
 TEST(LinkLoads, ARingOfThreeSendsTwiceTwoThirds) {
-  // Each of three nodes sums 3000 bytes: its ring sends 2 * 2/3 of them over the node's way out.
+  // Each of three nodes all-reduces 3000 bytes: its ring sends 2 * 2/3 of them out of the node.
   const cluster::Cluster cluster =
       cluster::parse_cluster(
           "schema = \"motley.cluster/1\"\nname = \"x\"\n"
@@ -194,7 +193,7 @@ TEST(LinkLoads, ARingOfThreeSendsTwiceTwoThirds) {
     trace.intervals.push_back({at, Lane::kTransfer, 0, InstructionId(0), 60, 85, 3000});
   }
   const auto loads = find_link_loads(program, cluster, trace);
-  ASSERT_THAT(loads, SizeIs(6));  // out and in of each node
+  ASSERT_THAT(loads, SizeIs(6));
   for (const report::LinkLoad& each : loads) {
     EXPECT_EQ(each.bytes.value, 4000) << each.name;
     EXPECT_DOUBLE_EQ(each.busy_share, 0.25) << each.name;

@@ -22,9 +22,9 @@ namespace {
 
 using WatchClock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLookEvery(250);
-constexpr std::chrono::milliseconds kRanksEvery(1000);  // where no step is done
+constexpr std::chrono::milliseconds kRanksEvery(1000);  // while no step completes
 
-/// What of a directory says that a run was started, or has ended.
+/// Returns file times that change when a run starts or ends.
 std::vector<std::filesystem::file_time_type> marks_of(const RunDirectory& directory) {
   std::vector<std::filesystem::file_time_type> marks;
   for (const std::string& path : {directory.start(), directory.failure(), directory.summary()}) {
@@ -37,12 +37,11 @@ std::vector<std::filesystem::file_time_type> marks_of(const RunDirectory& direct
 
 }  // namespace
 
-/// What a live page knows of its run; used by one thread at a time.
+/// The state of a live page; used by one thread at a time.
 class LivePage::Follower {
  public:
   Follower(FoundRun run, PageServer& server) : server_(server) { begin(std::move(run)); }
 
-  /// Looks for what is new, and tells it.
   void look() {
     const auto marks = marks_of(run_->directory);
     const bool has_gone = run_->state == RunState::kRunning && !is_anyone_there();
@@ -75,12 +74,12 @@ class LivePage::Follower {
     return find_holder(run_->directory).has_value();
   }
 
-  /// Lines of the log that are whole and were not read yet.
+  /// Reads new complete lines of the log.
   bool read_new_steps() {
     std::error_code code;
     const std::uintmax_t size = std::filesystem::file_size(run_->directory.log(), code);
     if (code || size <= read_) {
-      if (!code && size < read_) read_ = 0;  // it was begun anew
+      if (!code && size < read_) read_ = 0;
       return false;
     }
     std::ifstream file(run_->directory.log(), std::ios::binary);
@@ -126,7 +125,6 @@ class LivePage::Follower {
     server_.tell("sections", changed.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
 
-  /// Sections that the page no longer has.
   void forget_others(const std::vector<report::Section>& now, Json& changed) {
     order_.clear();
     for (auto at = known_.begin(); at != known_.end();) {
@@ -138,7 +136,7 @@ class LivePage::Follower {
     }
   }
 
-  /// Each that is new goes behind the one before it.
+  /// Inserts each new section after the one before it.
   void put_in_order(const std::vector<report::Section>& now) {
     auto place = order_.begin();
     for (const report::Section& each : now) {
@@ -153,9 +151,9 @@ class LivePage::Follower {
   std::unique_ptr<RunReporter> reporter_;
   std::unique_ptr<run::Diagnosis> diagnosis_;
   std::vector<std::filesystem::file_time_type> marks_;
-  std::map<std::string, std::string> known_;  // HTML by section
+  std::map<std::string, std::string> known_;
   std::vector<std::string> order_;
-  std::uintmax_t read_ = 0;  // bytes of the log
+  std::uintmax_t read_ = 0;
   WatchClock::time_point told_;
 };
 

@@ -10,19 +10,17 @@
 
 namespace motley::control {
 
-/// A page of a run directory that follows the run: a thread looks four times a second for new
-/// steps, and tells the browsers that have the page open what of it has changed. It only reads. A
-/// run that has ended stays to be read, and one that is started there anew is followed again.
+/// A page that follows a run directory, read-only: a thread checks four times a second and sends
+/// changes to browsers. Ended runs stay visible; restarted ones are followed again.
 class LivePage {
  public:
-  /// Usage errors: no run directory, a port in use.
+  /// Usage errors: no run directory; the port is in use.
   static Result<std::unique_ptr<LivePage>> start(const std::string& run_dir, int port);
-  /// Looks once more and sees to it that all browsers have it.
+  /// Checks once more and sends the result to all browsers.
   ~LivePage();
   LivePage(const LivePage&) = delete;
   LivePage& operator=(const LivePage&) = delete;
 
-  /// "http://127.0.0.1:8080/"
   std::string address() const;
 
  private:

@@ -8,9 +8,9 @@
 
 namespace motley::control {
 
-/// Steps of a script's own loop as a trace, of the last ones of which all ranks' work is known:
-/// each device computes what it took, and is in the exchange of gradients from then to the end of
-/// the step, which is that of all. Without such a step it is empty. `devices` by rank.
+/// Returns the last steps of a script's own loop with known times of all ranks, by rank in
+/// `devices`. Each device computes, then exchanges gradients until the common end. Empty without
+/// such a step.
 trace::Trace trace_loop(const Log& log, const std::vector<std::string>& devices);
 
 }  // namespace motley::control

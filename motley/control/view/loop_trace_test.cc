@@ -13,7 +13,7 @@ using ::testing::SizeIs;
 
 Log three_steps() {
   Log log;
-  log.steps[0] = {.step_s = 0.5};  // the first of an epoch: what the ranks took is not known
+  log.steps[0] = {.step_s = 0.5};  // the first of an epoch: the ranks' times are unknown
   log.steps[1] = {.step_s = 0.05, .compute_s = {0.02, 0.04}, .peak_bytes = {5, 6}};
   log.steps[2] = {.step_s = 0.03, .compute_s = {0.03, 0.01}};
   return log;
@@ -24,7 +24,7 @@ TEST(LoopTrace, RanksWaitForTheOneThatComputesLongest) {
   ASSERT_TRUE(trace::verify_trace(trace, "loop"));
   ASSERT_THAT(trace.steps, SizeIs(4));
   EXPECT_EQ(trace.steps[0], (trace::StepMark{0, 1, 0, 50'000'000, 5}));
-  // a:0 computes 20 of 50 ms and waits 20 for b:0, then 30 of 30; b:0 waits 20 of the second step.
+  // a:0 computes 20 of 50 ms and waits 20 for b:0, then 30 of 30; b:0 waits 20 in the second step.
   const auto times = report::sum_times(trace, report::find_waits(trace));
   EXPECT_EQ(times[0],
             (report::DeviceTimes{2, 50'000'000, 20'000'000, 10'000'000, {0, 20'000'000}}));

@@ -14,8 +14,7 @@ namespace {
 
 constexpr std::int64_t kNone = -1;
 
-/// Of what instructions there are as many as there are micro-batches, or a multiple; "": it is not
-/// by itself that such an instruction belongs to one.
+/// Returns a key of instructions that occur equally often in each micro-batch; "": others.
 std::string kind_of(const program::DeviceProgram& device, const program::Instruction& instruction) {
   if (instruction.op == program::kReceive && !instruction.outputs.empty())
     return fmt::format("{} {} {}", program::peer_of(instruction).value, instruction.label,
@@ -78,7 +77,7 @@ class Passes {
 
   const program::DeviceProgram& device_;
   std::int64_t count_;
-  std::vector<std::int64_t> of_;  // by buffer
+  std::vector<std::int64_t> of_;
   std::map<std::string, Kind> kinds_;
 };
 

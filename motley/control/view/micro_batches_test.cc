@@ -16,7 +16,6 @@ program::Program parse(const std::string& text) {
   return std::move(program).value();
 }
 
-/// "0f 1b -" of a device's instructions.
 std::string passes_text(const program::Program& program,
                         const std::vector<report::StageRow>& stages = {}) {
   std::string text;
@@ -28,8 +27,8 @@ std::string passes_text(const program::Program& program,
   return text;
 }
 
-/// Two micro-batches: both forward passes, whose counts are added up, then both backward ones,
-/// whose gradients are added up.
+/// Two micro-batches: forward passes, whose counts are summed, then backward passes, whose
+/// gradients are accumulated.
 constexpr const char* kStep = R"(device "a:0" samples 2 first 0
 buffer %0: input f32[4, 3] "x"
 buffer %1: parameter f32[3, 3] "w"
@@ -62,12 +61,12 @@ compute ^13: motley::update("sgd", [%1], [%13])
 )";
 
 TEST(MicroBatches, FollowTheDataFromSlicesToSums) {
-  // ^7 adds numbers of both, so nothing of it counts for ^8; ^12 adds what the last one gives.
+  // ^7 adds numbers of both, so it does not count for ^8; ^12 accumulates the last gradient.
   EXPECT_EQ(passes_text(parse(kStep)), " - 0f 1f 0f 1f 0f 1f 1f 0b 0b 1b 1b 1b -");
 }
 
 TEST(MicroBatches, MessagesOfAKindAreInOrder) {
-  // Two tensors of a micro-batch have one label; of the state that comes once there are no two.
+  // Two tensors of a micro-batch share a label; the state's message is unique.
   const program::Program program = parse(R"(device "a:0" samples 2 first 0
 buffer %0: temporary f32[2, 3]
 buffer %1: temporary f32[2, 3]
@@ -103,7 +102,7 @@ TEST(StageWork, IsWhatItsOperatorsTake) {
   std::string text = "motley.trace/1\nsource predicted\ndevice \"a:0\"\n";
   for (int i = 0; i < 14; ++i)
     text += fmt::format("name ^{} \"aten::x h.{}.fc\"\n", i, i < 5 ? 0 : 1);
-  // Of operators 0 and 1 forward, 3 backward; ^7 is of none.
+  // Operators 0 and 1 are forward, 3 is backward; ^7 has none.
   text +=
       "step 0 0 100 peak 0\ncompute 0 ^3 0 10\ncompute 0 ^5 10 15\ncompute 0 ^7 15 40\n"
       "compute 0 ^9 40 70\n";
@@ -111,7 +110,7 @@ TEST(StageWork, IsWhatItsOperatorsTake) {
   plan::Plan plan;
   plan.replicas.resize(1);
   plan.replicas[0].regions.resize(2);
-  plan.replicas[0].regions[0].covers = {{0, 1}, {3, 4}};  // of the other one: all
+  plan.replicas[0].regions[0].covers = {{0, 1}, {3, 4}};
   std::vector<report::StageRow> rows{{0, 0, {"a:0"}, 2, 4, 2}, {0, 1, {"a:0"}, 4, 4, 2}};
   add_stage_work(plan, parse(kStep), trace, rows);
   EXPECT_DOUBLE_EQ(rows[0].compute_s, 40e-9);

@@ -25,12 +25,12 @@ namespace http = boost::beast::http;
 using asio::ip::tcp;
 
 constexpr std::size_t kMostConnections = 64;
-constexpr std::size_t kMostPending = 16;       // events that a slow listener is behind
+constexpr std::size_t kMostPending = 16;       // events that a listener may be behind
 constexpr std::chrono::seconds kPatience(30);  // for a request
 
 class Visit;
 
-/// What the visits of a server share; used in its thread alone.
+/// The visits' shared state, used only in the server's thread.
 struct Reception {
   int port = 0;
   std::shared_ptr<const std::string> page = std::make_shared<std::string>();
@@ -38,7 +38,6 @@ struct Reception {
   std::size_t visits = 0;
 };
 
-/// One connection: a request and its answer, or a stream of events.
 class Visit : public std::enable_shared_from_this<Visit> {
  public:
   Visit(tcp::socket socket, Reception& reception)
@@ -59,7 +58,7 @@ class Visit : public std::enable_shared_from_this<Visit> {
   }
 
   void send(std::string text) {
-    if (pending_.size() >= kMostPending) return close();  // it asks again, and is up to date
+    if (pending_.size() >= kMostPending) return close();  // it reconnects and is then up to date
     pending_.push_back(std::move(text));
     if (pending_.size() == 1) write_next();
   }
@@ -116,7 +115,7 @@ class Visit : public std::enable_shared_from_this<Visit> {
                       });
   }
 
-  /// A listener says nothing more; it is gone when reading ends.
+  /// Waits for a listener to close; it sends nothing.
   void await_end() {
     stream_.socket().async_read_some(
         asio::buffer(ignored_), [self = shared_from_this()](beast::error_code fault, std::size_t) {
@@ -185,7 +184,7 @@ class LoopbackServer : public PageServer {
 
   void tell(const std::string& name, const std::string& data) override {
     asio::post(context_, [this, text = fmt::format("event: {}\ndata: {}\n\n", name, data)] {
-      const auto listeners = reception_.listeners;  // who is too slow leaves the set
+      const auto listeners = reception_.listeners;  // a slow listener leaves the set
       for (const auto& each : listeners) each->send(text);
     });
   }
@@ -208,7 +207,7 @@ class LoopbackServer : public PageServer {
   void accept() {
     acceptor_.async_accept([this](beast::error_code fault, tcp::socket socket) {
       if (fault == asio::error::operation_aborted) return;
-      // More than that are turned away by closing.
+      // Connections above the limit are closed.
       if (!fault && reception_.visits < kMostConnections)
         std::make_shared<Visit>(std::move(socket), reception_)->start();
       accept();

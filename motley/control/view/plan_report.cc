@@ -31,7 +31,6 @@ plan::Plan equal_split(const ChosenPlan& chosen) {
       plan::round_shares(std::vector<double>(devices.size(), 1), chosen.planned.plan.global_batch));
 }
 
-/// Prices plans, and keeps those that have a price.
 class Pricer {
  public:
   explicit Pricer(const ChosenPlan& chosen) : chosen_(chosen) {}
@@ -48,7 +47,6 @@ class Pricer {
     found_.push_back({label, price->step, fits});
   }
 
-  /// With so many samples for each of the devices.
   void add_split(const std::string& label, const std::vector<DeviceId>& devices,
                  const std::vector<std::int64_t>& samples) {
     add(label, plan::split_instead(chosen_.planned.plan, devices, samples));
@@ -65,8 +63,7 @@ class Pricer {
   std::vector<report::Neighbour> found_;
 };
 
-/// A plan whose one region several devices share: a twentieth of the shares moved, a device
-/// without.
+/// Adds variants of a plan with one shared region: a twentieth moved, or a device left out.
 void add_other_shares(const ChosenPlan& chosen, Pricer& pricer) {
   constexpr std::size_t kMostMoved = 6, kMostLess = 8;
   const plan::Region& region = chosen.planned.plan.replicas[0].regions[0];
@@ -94,7 +91,7 @@ void add_other_shares(const ChosenPlan& chosen, Pricer& pricer) {
   }
 }
 
-/// A plan that splits samples alone: some moved, a device without.
+/// Adds variants of a plan that splits only samples: some moved, or a device left out.
 void add_other_splits(const ChosenPlan& chosen, Pricer& pricer) {
   constexpr std::size_t kMostMoved = 6, kMostLess = 8;
   const plan::Plan& plan = chosen.planned.plan;
@@ -183,7 +180,7 @@ Result<report::ReportData> tell_plan(const ChosenPlan& chosen, const std::string
   report::ReportData report_data{.title = title, .state = "planned", .verdict = ""};
   for (const plan::Member& member : plan::members(chosen.planned.plan))
     report_data.samples.emplace_back(inputs.cluster.device(member.device).name, member.samples);
-  // A split that cannot be lowered, or has no prices, is no alternative to show.
+  // A split without a program or price is not shown.
   if (plan::Plan equal = equal_split(chosen); equal != chosen.planned.plan)
     if (const auto planned = lower_plan(inputs, equal))
       if (auto other = predict(inputs, *planned, *chosen.priced.costs, kShownSteps))

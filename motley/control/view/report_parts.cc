@@ -15,7 +15,7 @@
 namespace motley::control {
 namespace {
 
-/// What a ring sends from one member to the next of so many, beside what the member puts in.
+/// Returns the bytes that a ring member sends to the next, relative to its own.
 double ring_factor(const std::string& op, std::size_t members) {
   const auto n = static_cast<double>(members);
   if (op.starts_with("motley::all_reduce")) return 2 * (n - 1) / n;
@@ -23,7 +23,7 @@ double ring_factor(const std::string& op, std::size_t members) {
   return (n - 1) / n;
 }
 
-/// Who an instruction of a rank sends to, and how much. -1: to nobody.
+/// The receiver and bytes of a rank's instruction. -1: it sends to none.
 struct Sent {
   int to = -1;
   double bytes = 0;
@@ -43,7 +43,6 @@ Sent sent_by(const program::Program& program, std::size_t rank,
   return {next.value, bytes * ring_factor(instruction.op, members.size())};
 }
 
-/// What is known of a link while the ranks are gone through.
 struct Crossing {
   double bytes = 0;
   std::vector<std::pair<trace::Nanoseconds, trace::Nanoseconds>> busy;
@@ -59,7 +58,7 @@ trace::Nanoseconds united(std::vector<std::pair<trace::Nanoseconds, trace::Nanos
   return total;
 }
 
-/// Of each device of a trace the spans of its exchanges, by instruction.
+/// Spans of the exchanges of each device of a trace, by instruction.
 using Spans =
     std::map<std::int32_t, std::vector<std::pair<trace::Nanoseconds, trace::Nanoseconds>>>;
 std::map<std::string, Spans> spans_of_exchanges(const trace::Trace& trace) {
@@ -120,7 +119,7 @@ std::vector<report::LinkLoad> find_link_loads(const program::Program& program,
 
 namespace {
 
-/// The devices that have a part of the layer's parameters, and not all of it.
+/// Returns the number of devices that hold only a part of a layer's parameters, by layer.
 std::map<std::string, int> parts_by_layer(const program::Program& program) {
   std::map<std::string, int> parts;
   for (const program::DeviceProgram& device : program.devices) {
@@ -133,7 +132,6 @@ std::map<std::string, int> parts_by_layer(const program::Program& program) {
   return parts;
 }
 
-/// The stages that any of these devices has.
 std::size_t count_stages(const std::vector<report::StageRow>& stages,
                          const std::vector<std::string>& devices) {
   return static_cast<std::size_t>(std::count_if(stages.begin(), stages.end(), [&](const auto& row) {
@@ -163,7 +161,7 @@ std::string cut_text(const program::Program& program, const trace::Trace& trace,
   return "samples " + plan::samples_text(samples);
 }
 
-/// By layer the first of its operators in the model; of those that have none there is none.
+/// Returns the first operator in the model of each layer; layers without operators are missing.
 std::map<std::string, std::int64_t> places_of_layers(const program::Program& program,
                                                      const trace::Trace& trace) {
   std::map<std::string, std::int64_t> places;
@@ -215,7 +213,7 @@ std::vector<report::LayerCut> find_layer_cuts(const program::Program& program,
 
 namespace {
 
-/// No ranges are all operators.
+/// Is the operator in the ranges? No ranges mean all operators.
 bool has(const std::vector<plan::OpRange>& ranges, OpId op) {
   return ranges.empty() ||
          std::any_of(ranges.begin(), ranges.end(), [&](const plan::OpRange& range) {
@@ -223,13 +221,12 @@ bool has(const std::vector<plan::OpRange>& ranges, OpId op) {
          });
 }
 
-/// What one device does of a region.
 struct RegionWork {
   struct Layer {
-    std::int64_t first = 0;  // operator
+    std::int64_t first = 0;
     double seconds = 0;
   };
-  double seconds = 0;                   // a step
+  double seconds = 0;
   std::map<std::string, Layer> layers;  // of the forward pass
 };
 
@@ -256,8 +253,8 @@ RegionWork work_of_region(const plan::Region& region, const program::DeviceProgr
   return work;
 }
 
-/// "wte to h.1": the first and the last; what takes a hundredth or less, such as the transpose of a
-/// weight that is used elsewhere, is none.
+/// Returns the first and last layer, "wte to h.1". Omits layers below a hundredth of the time, such
+/// as the transpose of a weight that is used elsewhere.
 std::string layers_text(const RegionWork& work) {
   std::map<std::int64_t, std::string> in_order;
   for (const auto& [name, layer] : work.layers)

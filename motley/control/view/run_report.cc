@@ -16,7 +16,6 @@
 namespace motley::control {
 namespace {
 
-/// A number of the summary; none where it is not there, or no number.
 std::optional<double> summary_number(const FoundRun& run, const char* key) {
   if (!run.summary) return std::nullopt;
   const auto found = run.summary->find(key);
@@ -43,7 +42,7 @@ std::optional<program::Program> find_program(const FoundRun& run, std::vector<st
   return std::nullopt;
 }
 
-/// Of a directory that was written before clusters were kept in it there is none.
+/// Reads the run's cluster; directories of older versions have none.
 std::optional<cluster::Cluster> find_cluster(const FoundRun& run, std::vector<std::string>& notes) {
   if (!std::filesystem::exists(run.directory.cluster())) {
     notes.push_back("no cluster.toml: the run is of an older version, so links are not shown");
@@ -74,7 +73,7 @@ std::int64_t steps_done(const FoundRun& run) {
   return run.log.steps.empty() ? 0 : run.log.steps.rbegin()->first + 1;
 }
 
-/// What a script's own loop took, and how its batches were shared in the end.
+/// Adds the times of a script's own loop, and its final split of the batch.
 void add_loop(const FoundRun& run, report::ReportData& report_data) {
   if (run.log.steps.empty()) return;
   std::vector<std::string> devices;
@@ -108,7 +107,7 @@ RunReporter::RunReporter(const FoundRun& run) : run_(run) {
   still_.remarks = run.notes;
   if (!run.arguments.empty())
     still_.command = (run.is_script ? "" : "motley ") + print_command(run.arguments);
-  if (run.is_script) {  // what else there is to tell is in its log
+  if (run.is_script) {  // its log has the rest
     for (const run::WorkerDevice& device : run.job.devices)
       still_.memory.push_back({device.name, {}, {}, {}, {}});
     return;
@@ -129,7 +128,7 @@ RunReporter::RunReporter(const FoundRun& run) : run_(run) {
     each.passes = find_passes(*program, still_.stages);
     each.peers = find_peers(*program);
   }
-  // Waiting is in what is measured of an exchange, so its time is the predicted one where it can.
+  // Measured exchanges include waiting, so prefer the predicted times.
   if (cluster) still_.links = find_link_loads(*program, *cluster, still_.timelines.front().trace);
   if (plan) add_stage_work(*plan, *program, still_.timelines.back().trace, still_.stages);
   still_.layers = find_layer_cuts(*program, still_.timelines.back().trace, still_.stages);

@@ -8,13 +8,11 @@
 
 namespace motley::control {
 
-/// Tells what a run directory shows. What does not change while the run goes on (prediction,
-/// program, cluster) is read once.
+/// Reports on a run directory. Reads constant parts (prediction, program, cluster) once.
 class RunReporter {
  public:
-  /// The run must outlive it, and may be looked at again (look_again).
+  /// The run must outlive it, and may change meanwhile.
   explicit RunReporter(const FoundRun& run);
-  /// What there is to tell now.
   report::ReportData tell() const;
 
  private:
@@ -23,14 +21,13 @@ class RunReporter {
   std::string verdict(const report::ReportData& report_data) const;
 
   const FoundRun& run_;
-  report::ReportData still_;  // what stays
+  report::ReportData still_;
 };
 
-/// As `motley report --json` prints it: the run's summary or, of one that has none, as much of it
-/// as the log says; and the report data's.
+/// Returns `motley report --json`: the report data, and the run's summary or the log's part of it.
 Json run_to_json(const FoundRun& run, const report::ReportData& report_data);
 
-/// Median of the logged steps, the first left out; 0: none.
+/// Median of the logged steps without the first; 0: none.
 Seconds logged_step(const Log& log);
 
 }  // namespace motley::control

@@ -15,8 +15,8 @@ TEST(GaussianFit, OfOneValue) {
   EXPECT_DOUBLE_EQ(estimate.deviation, std::sqrt(5.0 / 3));
 }
 
-// K = (2 1; 1 2), inverse (2 -1; -1 2) / 3, y = (3, 0): K^-1 y = (2, -1). c = (1, 1) gives 1;
-// c' K^-1 c = 2/3, so the variance of 1 falls to 1/3.
+// K = (2 1; 1 2), inverse (2 -1; -1 2) / 3, y = (3, 0): K^-1 y = (2, -1). c = (1, 1) gives 1; c'
+// K^-1 c = 2/3, so the variance falls from 1 to 1/3.
 TEST(GaussianFit, OfTwoThatDepend) {
   const GaussianFit fit({2, 1, 1, 2}, {3, 0});
   const Estimate estimate = fit.at({1, 1}, 1);

@@ -24,7 +24,7 @@ VectorXd solve_on(const MatrixXd& a, const VectorXd& b, const std::vector<Eigen:
   return x;
 }
 
-/// Moves from x towards `wanted` as far as all stay >= 0, and drops what reaches 0 from `free`.
+/// Moves x towards `wanted` as far as all stay >= 0, and drops those that reach 0 from `free`.
 void step_back(VectorXd& x, const VectorXd& wanted, std::vector<Eigen::Index>& free) {
   double share = 1;
   for (const Eigen::Index i : free)
@@ -40,7 +40,7 @@ void step_back(VectorXd& x, const VectorXd& wanted, std::vector<Eigen::Index>& f
 VectorXd solve_nonnegative(const MatrixXd& a, const VectorXd& b) {
   VectorXd x = VectorXd::Zero(a.cols());
   std::vector<Eigen::Index> free;
-  // Each round ends at a smaller residual, so no set of free columns comes twice.
+  // Each round reduces the residual, so no set of free columns repeats.
   for (Eigen::Index round = 0; round < 10 * a.cols(); ++round) {
     VectorXd gain = a.transpose() * (b - a * x);
     for (const Eigen::Index i : free) gain(i) = 0;

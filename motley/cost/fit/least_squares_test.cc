@@ -18,7 +18,7 @@ TEST(LeastSquares, RecoversExactCoefficients) {
 
 TEST(LeastSquares, WeighsRelativeErrors) {
   // One constant c for 1 and 3: minimise (c - 1)^2 + (c/3 - 1)^2: c (1 + 1/9) = 1 + 1/3, c = 1.2.
-  // Absolute least squares would say 2.
+  // Absolute least squares would give 2.
   const auto fit = fit_relative({{1}, {1}}, {1, 3});
   ASSERT_TRUE(fit.has_value());
   EXPECT_THAT(*fit, ElementsAre(DoubleNear(1.2, 1e-9)));
@@ -43,8 +43,7 @@ TEST(LeastSquares, AColumnOfZerosGetsZero) {
 }
 
 TEST(LeastSquares, ARidgeSharesBetweenEqualColumns) {
-  // Twice the same column: without a penalty any sum of 2 fits; with one, equal parts, a little
-  // less than 1 each.
+  // Two equal columns: any sum of 2 fits; a penalty gives equal parts, slightly below 1.
   const auto fit = fit_relative({{1, 1}, {2, 2}}, {2, 4}, {.ridge = 1e-6});
   ASSERT_TRUE(fit.has_value());
   EXPECT_THAT(*fit, ElementsAre(DoubleNear(1, 1e-4), DoubleNear(1, 1e-4)));

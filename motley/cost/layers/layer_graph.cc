@@ -13,9 +13,9 @@ namespace motley::cost {
 namespace {
 
 constexpr std::int64_t kElement = 4;  // bytes of f32
-/// Of a step; bounds the sums that a graph's verification makes.
+/// Limit per step; bounds the sums in a graph's verification.
 constexpr std::int64_t kMostSamples = 65536;
-/// Work of a second, by which the passes of a pipeline are put in order (graph::op_work).
+/// Work per second, by which the passes of a pipeline are ordered (graph::op_work).
 constexpr double kFlopsPerSecond = 1e13;
 
 /// Bytes of a member of degree t: whole + split / t.
@@ -33,7 +33,7 @@ Spread find_spread(int less, double bytes_less, int more, double bytes_more) {
   return {whole, split};
 }
 
-/// Elements that hold so many bytes; of a split value, in each row. Never none.
+/// Returns the elements that hold `bytes`, per row for a split value; at least 1.
 std::int64_t elements(double bytes, std::int64_t rows = 1) {
   return std::max<std::int64_t>(
       1, std::llround(std::ceil(bytes / static_cast<double>(kElement * rows))));
@@ -67,13 +67,12 @@ class LayerGraphMaker {
  private:
   struct Layer {
     Spread parameters, kept, rest;
-    std::int64_t output = 1;           // elements a sample
-    double forward = 0, backward = 0;  // work of a sample
+    std::int64_t output = 1;           // elements per sample
+    double forward = 0, backward = 0;  // work per sample
     std::vector<std::string> given;    // names of parameters, split ones first
     int y = -1, kept_split = -1, kept_whole = -1;
   };
 
-  /// Of a quantity of a layer.
   template <typename Of>
   Spread spread(const Of& of) {
     const auto& [less, first] = *profile_.sizes.begin();
@@ -108,7 +107,7 @@ class LayerGraphMaker {
     first = {std::max(0.0, first.whole - second.whole), std::max(0.0, first.split - second.split)};
   }
 
-  /// By the first kind that was profiled, at its least degree and largest micro-batch.
+  /// Finds the work from the first profiled kind, at its smallest degree and largest micro-batch.
   void find_work(std::size_t i, Layer& layer) const {
     for (const auto& [kind, degrees] : profile_.times)
       for (const auto& [degree, table] : degrees) {
@@ -148,7 +147,7 @@ class LayerGraphMaker {
       std::vector<std::string>& given = all_[tied->first].given;
       const std::vector<std::string>& shared = all_[tied->second].given;
       given.insert(given.begin() + 1, shared.begin(), shared.end());
-      // Those that are cut come first.
+      // Split ones come first.
       std::stable_partition(given.begin(), given.end(),
                             [](const std::string& name) { return name.ends_with(".split"); });
     }
@@ -202,7 +201,7 @@ class LayerGraphMaker {
                                x_, layers_));
   }
 
-  /// Always with a point or an exponent.
+  /// Prints always with a point or an exponent.
   static std::string work_text(double work) { return fmt::format("{:.6e}", work); }
 
   void write_backward() {

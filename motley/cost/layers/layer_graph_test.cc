@@ -11,8 +11,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// Two layers of 1 and 2 s; of a member of t the first has 100 + 800 / t bytes of weights, and of a
-/// sample 40 / t bytes kept; of the second nothing is split. Each gives 80 bytes.
+/// Two layers of 1 and 2 s. On a member of t the first has 100 + 800 / t bytes of weights and keeps
+/// 40 / t bytes per sample; the second is not split. Each outputs 80 bytes.
 LayerProfile small_profile() {
   LayerProfile profile{.model = "small"};
   for (const int degree : {1, 2, 4}) {
@@ -31,8 +31,8 @@ TEST(LayerGraph, HasAnOperatorALayerAndPass) {
   EXPECT_EQ(made->rows, 4);
   EXPECT_NEAR(made->misfit, 0, 1e-12);
   EXPECT_TRUE(is_layer_graph(made->graph));
-  // 800 bytes are 4 rows of 50 numbers, 100 bytes 25; kept 4 rows of 3 (2.5), and of what is whole
-  // at least one. A micro-batch of 2 samples takes 2 s: 1e13 of work a sample.
+  // 800 bytes are 4 rows of 50 numbers, 100 bytes are 25; kept are 4 rows of 3 (2.5), and at least
+  // one number of the whole part. A micro-batch of 2 samples takes 2 s: work 1e13 per sample.
   EXPECT_EQ(graph::print_graph(made->graph), R"(motley.graph/1
 name "small"
 size batch 1 65536
@@ -57,14 +57,14 @@ output gradient %17 of "layers.1.whole"
 )");
 }
 
-// The head's weights are the embedding's: both read them, and their gradient is a sum.
+// The head's weights are the embedding's: both read them, and their gradients are summed.
 TEST(LayerGraph, TiedLayersReadTheSameWeights) {
   LayerProfile profile = small_profile();
   profile.tied = {0, 1};
   const auto made = make_layer_graph(profile);
   ASSERT_TRUE(made) << made.error().message;
   const std::string text = graph::print_graph(made->graph);
-  // 100 bytes less 60, which the two share.
+  // 100 bytes minus the shared 60.
   EXPECT_THAT(text, HasSubstr("param %2: f32[10] \"layers.0.whole\""));
   EXPECT_THAT(text, HasSubstr("motley::layer(%0, [%1, %3, %4, %2], 0, "));
   EXPECT_THAT(text, HasSubstr("f32[15] = aten::add.Tensor("));
@@ -78,7 +78,7 @@ TEST(LayerGraph, StateBeyondAdamIsABuffer) {
               HasSubstr("buffer %5: f32[4, 25] \"layers.1.rest\""));
 }
 
-// At degree 2 the first layer has 500 bytes by the least and the largest degree, the profile 520.
+// At degree 2 the first layer has 500 bytes by degrees 1 and 4, the profile 520.
 TEST(LayerGraph, SaysHowFarBytesAreOff) {
   LayerProfile profile = small_profile();
   profile.sizes[2][0].gradients = Bytes(520);

@@ -12,12 +12,12 @@
 namespace motley::cost {
 namespace {
 
-constexpr double kTrust = 2;              // times the largest profiled micro-batch
+constexpr double kTrust = 2;              // largest use, in largest profiled micro-batches
 constexpr double kLeastUse = 1.0 / 2000;  // of the peak, by a whole model at its best
 constexpr double kLayerFall = 0.25;       // of a layer's time as the micro-batch grows
-constexpr double kModelFall = 0.75;       // of all layers'
-constexpr double kFlopsPerWeight = 6;     // a token: 2 forward, 4 backward
-constexpr double kBriefLookup = 0.1;      // of another layer's passes, on the average
+constexpr double kModelFall = 0.75;       // of all layers' time
+constexpr double kFlopsPerWeight = 6;     // per token: 2 forward, 4 backward
+constexpr double kBriefLookup = 0.1;      // of another layer's passes, on average
 
 tl::unexpected<Error> profile_fault(const std::string& message) {
   return usage_error("cost.profile", message);
@@ -32,7 +32,7 @@ std::string keys(const Map& map) {
 
 using Member = Seconds LayerTime::*;
 
-/// Least time of a layer at each profiled micro-batch and all larger ones, by micro-batch.
+/// Returns a layer's minimum time at each profiled micro-batch and all larger ones, by micro-batch.
 std::vector<std::pair<double, double>> envelope(const LayerTable& table, std::size_t layer,
                                                 Member member) {
   std::vector<std::pair<double, double>> points;
@@ -63,7 +63,7 @@ std::string place(const LayerProfile& profile, const std::string& kind, int degr
   return fmt::format("{} on {}, tp {}, micro-batch {}", profile.model, kind, degree, batch);
 }
 
-/// Operations of the layers but the first, forward and backward of a micro-batch.
+/// Returns the operations of a layer, forward and backward of a micro-batch; 0 for the first one.
 double work(const LayerProfile& profile, int degree, std::int64_t batch, std::size_t layer) {
   const auto sizes = profile.sizes.find(degree);
   if (layer == 0 || sizes == profile.sizes.end()) return 0;
@@ -78,8 +78,7 @@ bool has_updates(const std::vector<LayerTime>& layers) {
                      [](const LayerTime& time) { return time.update.value != 0; });
 }
 
-/// Does the first layer, which looks up and gives no gradient on, take too little backward to be
-/// seen beside the others?
+/// Returns whether the first layer, a look-up, may have an unmeasurably short backward pass.
 bool has_brief_lookup(const std::vector<LayerTime>& layers) {
   double others = 0;
   for (std::size_t i = 1; i < layers.size(); ++i) others += pass(layers[i]);
@@ -119,7 +118,6 @@ Result<void> verify_peak(const LayerProfile& profile, int degree, std::int64_t b
   return {};
 }
 
-/// Share of the peak that all layers reach together.
 double use_of_peak(const LayerProfile& profile, int degree, std::int64_t batch,
                    const std::vector<LayerTime>& layers, double peak) {
   double flops = 0, seconds = 0;
@@ -130,7 +128,7 @@ double use_of_peak(const LayerProfile& profile, int degree, std::int64_t batch,
   return flops / seconds / peak;
 }
 
-/// Forward and backward at a micro-batch, beside those at the one before.
+/// Verifies forward and backward at a micro-batch against those at the one before.
 Result<void> verify_growth(const std::vector<LayerTime>& layers, const std::vector<LayerTime>& next,
                            const std::string& where) {
   double all = 0, all_next = 0;
@@ -258,7 +256,7 @@ Result<void> verify_layer_profile(const LayerProfile& profile, const std::vector
       if (table.empty())
         return profile_fault(fmt::format("{} on {}, tp {}: no times", profile.model, kind, degree));
       if (!layers) layers = table.begin()->second.size();
-      // A degree of which nobody knows the bytes is left out by whoever plans, which says so.
+      // Planners leave out a degree without known bytes and report it.
       const auto sizes = profile.sizes.find(degree);
       const bool is_known = sizes != profile.sizes.end();
       is_any_known = is_any_known || is_known;

@@ -11,7 +11,7 @@ LayerTime ms(double forward, double backward, double update = 1) {
   return {Seconds(forward * 1e-3), Seconds(backward * 1e-3), Seconds(update * 1e-3)};
 }
 
-/// A look-up and a layer of 10^6 weights, 1000 tokens a sample: 6 * 10^9 operations a sample.
+/// A look-up and a layer of 10^6 weights, 1000 tokens per sample: 6 * 10^9 operations per sample.
 LayerProfile two_layers() {
   LayerProfile profile;
   profile.model = "m";
@@ -36,21 +36,21 @@ double forward_ms(const LayerProfile& profile, std::int64_t batch) {
 }
 
 TEST(LayerProfile, InterpolatesBelowLaterMeasurements) {
-  // The header's example: 5, 3, 6 ms at 1, 2, 4: what 2 samples take bounds what 1 takes.
+  // The header's example: 5, 3, 6 ms at 1, 2, 4: the time of 2 samples bounds that of 1.
   LayerProfile profile;
   profile.times["g"][1] = {{1, {ms(5, 1)}}, {2, {ms(3, 1)}}, {4, {ms(6, 1)}}};
   EXPECT_THAT(forward_ms(profile, 1), DoubleNear(3, 1e-9));
   EXPECT_THAT(forward_ms(profile, 3), DoubleNear(4.5, 1e-9));
-  // Slope of the last segment 1.5 ms a sample, as is the proportion 6 / 4.
+  // The last segment's slope is 1.5 ms per sample, equal to the proportion 6 / 4.
   EXPECT_THAT(forward_ms(profile, 6), DoubleNear(9, 1e-9));
 }
 
 TEST(LayerProfile, GrowsAtMostInProportionBeyondTheLargest) {
-  // Slope of the last segment (9 - 1) / (2 - 1) = 8; in proportion 9 / 2 = 4.5: 9 + 2 * 4.5 at 4.
+  // Slope of the last segment (9 - 1) / (2 - 1) = 8; proportional 9 / 2 = 4.5: 9 + 2 * 4.5 at 4.
   LayerProfile profile;
   profile.times["g"][1] = {{1, {ms(1, 1)}}, {2, {ms(9, 1)}}};
   EXPECT_THAT(forward_ms(profile, 4), DoubleNear(18, 1e-9));
-  // Of one micro-batch alone in proportion.
+  // A single micro-batch: proportional.
   profile.times["g"][1] = {{2, {ms(3, 1)}}};
   EXPECT_THAT(forward_ms(profile, 4), DoubleNear(6, 1e-9));
   EXPECT_THAT(forward_ms(profile, 1), DoubleNear(3, 1e-9));
@@ -105,7 +105,7 @@ TEST(LayerOutputs, MustBeKnownOfAllButTheLast) {
             "m: the bytes that layer 0 gives to the next are not known");
 }
 
-// An embedding's backward pass of less than is resolved, and updates that nobody timed.
+// An embedding's backward pass too short to measure, and updates that were never timed.
 TEST(VerifyLayerProfile, TakesWhatWasNotTimedAndSaysIt) {
   LayerProfile profile = two_layers();
   EXPECT_TRUE(say_untimed(profile).empty());
@@ -120,7 +120,7 @@ TEST(VerifyLayerProfile, TakesWhatWasNotTimedAndSaysIt) {
                 "m on g: the profile has 0 s for the first layer's backward pass, which is less "
                 "than it resolves; it counts as nothing",
                 "m on g: the profile has no update times; steps are short by the updates"}));
-  // A forward pass that is as long as the others' has a backward pass that is seen.
+  // A forward pass as long as the others' implies a measurable backward pass.
   for (auto& [batch, layers] : profile.times["g"][1]) layers[0].forward = layers[1].forward;
   EXPECT_EQ(message(profile),
             "m on g, tp 1, micro-batch 1, layer 0: backward takes 0 s, wanted more than 0");

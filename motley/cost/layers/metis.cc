@@ -15,13 +15,12 @@ namespace {
 
 constexpr double kForwardShare = 1.0 / 3;
 constexpr double kMegabyte = 1024 * 1024;
-constexpr double kMost = 1e12;  // bytes, megabytes, milliseconds: what is computed fits 64 bits
+constexpr double kMost = 1e12;  // bytes, megabytes, milliseconds: results fit 64 bits
 
 tl::unexpected<Error> fault(const std::string& name, const std::string& message) {
   return usage_error("import.metis", name + ": " + message);
 }
 
-/// What one file measured.
 struct Measurement {
   std::string kind;
   int degree = 0;
@@ -31,7 +30,7 @@ struct Measurement {
   double optimizer_ms = 0;
 };
 
-/// "DeviceType.KIND_tpN_bsN.json" behind the last slash.
+/// Parses "DeviceType.KIND_tpN_bsN.json" after the last slash.
 Result<Measurement> from_name(const std::string& name) {
   const std::string_view wanted = "DeviceType.";
   std::string_view rest = std::string_view(name).substr(name.rfind('/') + 1);
@@ -56,7 +55,7 @@ Result<JsonObject> section(JsonObject& parent, const std::string& key, const std
   return JsonObject::make(*json, fmt::format("{}: key {}", name, key));
 }
 
-/// An array of `size` numbers, each of 0 to kMost.
+/// Reads an array of `size` numbers, each from 0 to kMost.
 Result<std::vector<double>> numbers(JsonObject& object, const std::string& key, std::size_t size) {
   MOTLEY_ASSIGN(const Json* json, object.member(key));
   const auto bad = [&](const std::string& what) {
@@ -110,7 +109,7 @@ std::vector<LayerTime> times_of(const Measurement& measured) {
   return times;
 }
 
-/// State and kept activations of a layer from its memory at two micro-batches, or at one.
+/// Returns a layer's state and kept activations from its memory at one or two micro-batches.
 LayerSize size_of(const Measurement& small, const Measurement& large, std::size_t layer) {
   const double parameters = small.parameters[layer];
   const double memory = small.memory_mb[layer] * kMegabyte;
@@ -130,7 +129,7 @@ LayerSize size_of(const Measurement& small, const Measurement& large, std::size_
   return size;
 }
 
-/// Smallest and largest micro-batch of a degree, on its first kind in the order of names.
+/// Smallest and largest micro-batch of a degree, on its first kind by name.
 struct Extremes {
   const Measurement *small = nullptr, *large = nullptr;
 };

@@ -6,7 +6,6 @@
 namespace motley::cost {
 namespace {
 
-/// Two layers of 4 and 12 MB of parameters; compute and memory as given.
 MetisFile file(const std::string& name, const std::string& compute_ms, const std::string& memory_mb,
                const std::string& parameters = "[4194304, 12582912]", int layers = 2) {
   return {name, fmt::format(R"({{"model": {{"model_name": "GPT3", "num_layers": {},
@@ -36,7 +35,7 @@ TEST(Metis, SplitsSumsAndTellsStateFromActivations) {
   EXPECT_DOUBLE_EQ(time.forward.value, 4e-3);
   EXPECT_DOUBLE_EQ(time.backward.value, 8e-3);
   EXPECT_DOUBLE_EQ(time.update.value, 6e-3);
-  // Layer 0: 22 MB at 2 samples, 28 at 4: 3 a sample, 16 of state. Outputs: 2000 bytes for 2.
+  // Layer 0: 22 MB at 2 samples, 28 at 4: 3 per sample, 16 of state. Outputs: 2000 bytes for 2.
   const LayerSize size = profile->sizes.at(2)[0];
   EXPECT_EQ(size.kept, Bytes(3 << 20));
   EXPECT_EQ(size.states, Bytes(16 << 20));

@@ -13,20 +13,19 @@ struct StageGroup {
   bool operator==(const StageGroup&) const = default;
 };
 
-/// Layers [first, end), computed by one group a replica.
+/// Layers [first, end), with one group per replica.
 struct PipelineStage {
   std::size_t first = 0, end = 0;
   std::vector<StageGroup> replicas;
   bool operator==(const PipelineStage&) const = default;
 };
 
-/// A plan as other tools have it: stages cover the layers in order, all have the same replicas, all
-/// replicas the same micro-batches, 1F1B. Devices are numbered through the stages, in a stage
-/// through its replicas, and fill hosts of their kind in this order. search/stages prices it.
+/// A plan as other tools have it: stages cover the layers in order, all with the same replicas and
+/// micro-batches, 1F1B. Devices are numbered by stage, then replica, and fill hosts of their kind.
 struct PipelinePlan {
   std::vector<PipelineStage> stages;
   std::int64_t micro_batch = 1;    ///< samples
-  std::int64_t micro_batches = 1;  ///< a replica and step
+  std::int64_t micro_batches = 1;  ///< per replica and step
   bool operator==(const PipelinePlan&) const = default;
 };
 

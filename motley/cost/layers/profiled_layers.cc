@@ -14,7 +14,6 @@ namespace {
 using program::DeviceProgram;
 using program::Instruction;
 
-/// What an instruction does of a layer.
 struct LayerPass {
   std::size_t layer = 0;
   bool is_backward = false;
@@ -22,7 +21,7 @@ struct LayerPass {
   Bytes kept;
 };
 
-/// motley::layer(x, [parameters], layer, work) -> y, kept, kept_whole, and
+/// Finds motley::layer(x, [parameters], layer, work) -> y, kept, kept_whole, and
 /// motley::layer_backward(grad, [parameters], kept, kept_whole, layer, work).
 std::optional<LayerPass> find_pass(const DeviceProgram& program, const Instruction& instruction) {
   const bool is_backward = instruction.op == kLayerBackward;
@@ -38,10 +37,10 @@ std::optional<LayerPass> find_pass(const DeviceProgram& program, const Instructi
       is_backward, kept.shape[0], kept.shape[1], kept.bytes() + buffer(2).bytes()};
 }
 
-/// What a device has of a layer's parameters.
+/// A device's part of a layer's parameters.
 struct Held {
   double bytes = 0;
-  std::int64_t rows = 0;  ///< of those that are cut; 0: none is
+  std::int64_t rows = 0;  ///< of split parameters; 0: none is split
 };
 
 std::map<std::size_t, Held> find_held(const DeviceProgram& program) {

@@ -10,7 +10,7 @@
 namespace motley::cost {
 namespace {
 
-/// A JSON value with the keys that led to it, for messages.
+/// A JSON value with the keys that lead to it, for messages.
 struct At {
   const Json* json;
   std::string name, path;
@@ -46,7 +46,7 @@ Result<double> number(const At& at) {
   return at.json->get<double>();
 }
 
-/// Bytes, elements and samples: whatever is computed from them fits 64 bits.
+/// Reads bytes, elements or samples, small enough that results fit 64 bits.
 Result<std::int64_t> integer(const At& at, std::int64_t least) {
   const double value = at.json->is_number_integer() ? at.json->get<double>() : -1;
   if (value < static_cast<double>(least) || value > 1e12)
@@ -59,7 +59,7 @@ Result<std::int64_t> integer_of(const At& at, const std::string& key, std::int64
   return integer(value, least);
 }
 
-/// Members by a positive number as key.
+/// Returns members by their positive numeric keys.
 Result<std::map<std::int64_t, At>> numbered(const At& at, std::int64_t least) {
   if (!at.json->is_object()) return fault(at, "an object");
   std::map<std::int64_t, At> members;
@@ -72,7 +72,7 @@ Result<std::map<std::int64_t, At>> numbered(const At& at, std::int64_t least) {
   return members;
 }
 
-/// The same where the keys must be 0, 1, 2, ...
+/// Returns members whose keys must be 0, 1, 2, ...
 Result<std::vector<At>> layers_of(const At& at) {
   MOTLEY_ASSIGN(const auto members, numbered(at, 0));
   std::vector<At> layers;
@@ -149,7 +149,6 @@ Result<StageGroup> stage_group(const At& at) {
   return StageGroup{sailor_kind(kind.json->get<std::string>()), static_cast<int>(tensor_parallel)};
 }
 
-/// Layers of a stage are consecutive.
 Result<PipelineStage> pipeline_stage(const At& layers, const At& groups) {
   PipelineStage stage;
   MOTLEY_ASSIGN(const At first, element(layers, 0));
@@ -187,7 +186,7 @@ Result<void> add_stages(const At& pipeline, PipelinePlan& plan) {
 }  // namespace
 
 std::string sailor_kind(std::string_view name) {
-  // Its "RTX-2080" has 11 GB, which is the Ti's.
+  // Its "RTX-2080" has 11 GB, as the Ti.
   static const std::map<std::string_view, std::string_view> kKinds = {
       {"A100-40", "a100-40g"},   {"A100-80", "a100-80g"}, {"GH-96", "gh200-96g"},
       {"RTX-2080", "rtx2080ti"}, {"RTX-3090", "rtx3090"}, {"Titan-RTX", "titanrtx"},

@@ -66,9 +66,9 @@ TEST(SailorNetwork, ReadsFitsByKindAndDevices) {
       "net.json");
   ASSERT_TRUE(network) << network.error().message;
   const RateCurves& between = network->between.at({"v100-16g", "v100-16g"});
-  // 2 GB/s, but not above the peak of 1: 1 MB in 1 ms.
+  // 2 GB/s, limited by the peak of 1: 1 MB in 1 ms.
   EXPECT_DOUBLE_EQ(transfer_time(between.at(1), Bytes(1'000'000), 1).value, 1e-3);
-  // 8 + log2(1) = 8 GB/s, not above 6.
+  // 8 + log2(1) = 8 GB/s, limited to 6.
   EXPECT_DOUBLE_EQ(transfer_time(between.at(4), Bytes(6'000'000), 1).value, 1e-3);
   EXPECT_EQ(network->inside.at("v100-16g").size(), 1u);
   EXPECT_EQ(network->devices_per_host.at("v100-16g"), 4);

@@ -13,8 +13,8 @@ namespace motley::cost {
 namespace {
 
 constexpr std::size_t kSplits = 32, kLeastSizes = 3;
-constexpr double kExact = 1e-12;  // squared error that is only rounding
-constexpr double kGain = 0.9;     // of the squared error of one piece that two may have at most
+constexpr double kExact = 1e-12;  // squared error of rounding only
+constexpr double kGain = 0.9;     // largest squared error of two pieces, relative to that of one
 
 using Samples = std::vector<CollectiveSample>;
 
@@ -56,8 +56,7 @@ double squared_error(const SizeCurve& curve, const Samples& samples) {
   return sum;
 }
 
-// Positions in the ordered samples where another size begins, with kLeastSizes on both sides; at
-// most about kSplits, evenly spread.
+// Returns where another size begins, with kLeastSizes on both sides; about kSplits, evenly spread.
 std::vector<std::size_t> splits(const Samples& samples) {
   std::vector<std::size_t> starts;
   for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -91,7 +90,7 @@ Result<SizeCurve> fit_collective(const Samples& given) {
   for (const std::size_t split : splits(samples)) {
     MOTLEY_ASSIGN(const Affine small, fit_affine(samples, 0, split));
     MOTLEY_ASSIGN(const Affine large, fit_affine(samples, split, samples.size()));
-    // They cross at a size > 0 only if one has less latency and the other less for a byte.
+    // They cross at a size > 0 only if one has less latency and the other less time per byte.
     const bool is_faster =
         small.latency < large.latency && small.seconds_per_byte > large.seconds_per_byte;
     const bool is_slower =
@@ -109,12 +108,12 @@ Result<SizeCurve> fit_collective(const Samples& given) {
 
 namespace {
 
-/// What the time of a call is made of, for one byte of what a rank holds.
+/// The terms of a call's time, for one byte that a rank holds.
 struct Shares {
   double messages = 0, crossing = 0;
 };
 
-// From the transfer itself, among ranks with ports of 1 byte/s at one switch.
+// Derives them from the transfer, among ranks with ports of 1 byte/s at one switch.
 Shares shares_of(Collective op, Algorithm algorithm, int ranks) {
   cluster::Cluster cluster;
   std::vector<DeviceId> devices;

@@ -43,7 +43,7 @@ TEST(FitCollective, FindsTheFasterOfTwoProtocols) {
 }
 
 TEST(FitCollective, FindsAFloor) {
-  // 9 s whatever the size up to 9 bytes, then 1 s a byte.
+  // 9 s for any size up to 9 bytes, then 1 s per byte.
   const SizeCurve curve = curve_of(sampled(kSizes, [](double b) { return std::max(9.0, b); }));
   EXPECT_EQ(curve.shape, Shape::kSlower);
   EXPECT_NEAR(curve.at(0).value, 9, 1e-9);
@@ -87,7 +87,7 @@ TEST(FitTransport, TellsEndsFromLinks) {
 }
 
 TEST(FitTransport, WhatItFitsIsWhatTransfersTake) {
-  // Fitted to an all-to-all among 2, 3 and 5 ranks on a network, it gives that network back.
+  // Fitted to an all-to-all among 2, 3 and 5 ranks on a network, it recovers that network.
   const Transport truth{Seconds(2e-6), 0, Seconds(30e-6), 0.1e-9};
   std::vector<CollectiveSample> samples;
   for (const int n : {2, 3, 5}) {
@@ -128,18 +128,18 @@ TEST(FitTransport, SaysWhatItCannotFit) {
 }
 
 TEST(FitInterference, IsWhatComputeLosesWhileCommunicating) {
-  // The header's example, and none where nothing is lost.
+  // The header's example, and no interference if nothing is lost.
   EXPECT_NEAR(*fit_interference({{Seconds(10), Seconds(12), Seconds(8)}}), 1.0 / 3, 1e-12);
   EXPECT_EQ(*fit_interference({{Seconds(10), Seconds(9), Seconds(8)}}), 0);
-  // Relative errors: overlaps of 1/2 and 1/4 of the time together, of which 1/4 and 1/8 is lost:
-  // lost share 1/2 in both, f = 1.
+  // Relative errors: overlaps of 1/2 and 1/4 of the time together, of which 1/4 and 1/8 are lost: a
+  // lost share of 1/2 in both, f = 1.
   EXPECT_NEAR(*fit_interference({{Seconds(3), Seconds(4), Seconds(2)},
                                  {Seconds(700), Seconds(800), Seconds(200)}}),
               1, 1e-12);
 }
 
 TEST(FitInterference, HasAMost) {
-  // All of the overlap is lost, or more: compute stands still. 100 / 101 of it: the same.
+  // All of the overlap or more is lost: compute stops. 100 / 101 of it gives the same.
   EXPECT_EQ(*fit_interference({{Seconds(1), Seconds(3), Seconds(2)}}), kMostInterference);
   EXPECT_EQ(*fit_interference({{Seconds(1), Seconds(5), Seconds(2)}}), kMostInterference);
   EXPECT_NEAR(*fit_interference({{Seconds(102), Seconds(202), Seconds(101)}}), 100, 1e-9);

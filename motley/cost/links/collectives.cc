@@ -16,13 +16,12 @@ namespace {
 
 using Ranks = std::vector<std::size_t>;
 
-/// A flow that grows hop by hop, and the delay of the messages on its way.
+/// A flow that grows hop by hop, and the delay of its messages.
 struct Stream {
   Flow flow;
   Seconds slowest;  // latency of the slowest hop
 };
 
-/// Builds the phases of one call.
 class Builder {
  public:
   Builder(const Network& network, const CollectiveCall& call, const Transport& transport)
@@ -38,20 +37,20 @@ class Builder {
     std::iota(ranks.begin(), ranks.end(), std::size_t{0});
     return ranks;
   }
-  /// Ranks of each node, nodes in order of their first rank.
+  /// Returns the ranks of each node, nodes in order of their first rank.
   std::vector<Ranks> by_node() const;
 
   Seconds latency(std::size_t from, std::size_t to) const {
     return transport_.latency + network_.latency(device(from), device(to));
   }
   void add_hop(Stream& stream, std::size_t from, std::size_t to, double weight = 1) const;
-  /// One flow along `ranks`, and back to the first if `is_ring`.
+  /// Returns one flow along `ranks`, and back to the first if `is_ring`.
   Stream chain(const Ranks& ranks, double bytes, bool is_ring) const;
-  /// `steps` lock-steps around a ring, each link carrying `bytes` in all.
+  /// Returns `steps` lock-steps around a ring, with `bytes` in all on each link.
   TransferPhase ring(const Ranks& ranks, double bytes, std::size_t steps) const;
-  /// All of `bytes` from the first of `ranks` along the others, pipelined.
+  /// Returns a pipeline of `bytes` from the first of `ranks` along the others.
   TransferPhase pipeline(const Ranks& ranks, double bytes) const;
-  /// All pairs of `messages` at once.
+  /// A message between two ranks; all of a phase are sent at once.
   struct Message {
     std::size_t from, to;
     double bytes;
@@ -127,7 +126,7 @@ TransferPhase Builder::at_once(const std::vector<Message>& messages, std::size_t
   return phase;
 }
 
-// Phases of members that work side by side, as one: the slowest delay, all flows.
+// Merges phases of members that work in parallel: the slowest delay, all flows.
 TransferPhase beside(std::vector<TransferPhase> phases) {
   TransferPhase all;
   for (TransferPhase& phase : phases) {
@@ -164,8 +163,7 @@ Transfer ring_transfer(const Builder& builder, Collective op, std::size_t root) 
   return transfer;
 }
 
-// The edges of both trees and of the chains inside nodes, up and down, each with its share of the
-// bytes.
+// The edges of both trees and of the chains inside nodes, up and down, with their shares of bytes.
 class TwoTrees {
  public:
   explicit TwoTrees(const Builder& builder) : builder_(builder), nodes_(builder.by_node()) {
@@ -184,7 +182,7 @@ class TwoTrees {
   const Ranks& node(std::size_t number, bool is_twin) const {
     return nodes_[is_twin ? twin(number, nodes_.size()) : number];
   }
-  // Edges up to the node's parent and inside it.
+  // Adds the edges up to the node's parent and inside the node.
   void add_node(std::size_t number, bool is_twin) {
     Seconds depth;
     const Ranks& local = node(number, is_twin);
@@ -211,7 +209,7 @@ class TwoTrees {
   Seconds deepest_;
 };
 
-// Round by round those who have it send it to as many others.
+// Appends rounds in which all ranks that have the data send it to as many others.
 void append_binomial(const Builder& builder, std::size_t root, double bytes, Transfer& transfer) {
   const std::size_t n = builder.size();
   for (std::size_t have = 1; have < n; have *= 2) {
@@ -251,7 +249,7 @@ Transfer halving_doubling(const Builder& builder, Collective op) {
   return transfer;
 }
 
-// Ranks i of all nodes, for each i; nodes have as many.
+// Returns the ranks at each position of all nodes, which have equal sizes.
 std::vector<Ranks> across(const std::vector<Ranks>& nodes) {
   std::vector<Ranks> rings(nodes.front().size());
   for (const Ranks& node : nodes) {
@@ -260,7 +258,7 @@ std::vector<Ranks> across(const std::vector<Ranks>& nodes) {
   return rings;
 }
 
-// One ring for each member of `groups`, all at once; each link carries `bytes`, in `steps` steps.
+// Returns one ring per member of `groups`, all at once; each link carries `bytes` in `steps` steps.
 TransferPhase rings(const Builder& builder, const std::vector<Ranks>& groups, double bytes,
                     std::size_t steps) {
   std::vector<TransferPhase> phases;
@@ -268,8 +266,7 @@ TransferPhase rings(const Builder& builder, const std::vector<Ranks>& groups, do
   return beside(std::move(phases));
 }
 
-// As many ranks on each node: scatter inside, exchange across by one ring for each place, gather
-// inside.
+// For nodes of equal size: scatter inside, exchange across by a ring per position, gather inside.
 Transfer even_hierarchy(const Builder& builder, Collective op, const std::vector<Ranks>& nodes) {
   const std::size_t m = nodes.size(), l = nodes.front().size();
   const auto inside = static_cast<double>(l - 1), outside = static_cast<double>(m - 1);
@@ -288,7 +285,7 @@ Transfer even_hierarchy(const Builder& builder, Collective op, const std::vector
 
 enum class Direction { kOut, kIn };  // from each node's first rank, or to it
 
-// Everything along a chain inside each node.
+// Sends everything along a chain inside each node.
 TransferPhase local_pipelines(const Builder& builder, std::vector<Ranks> nodes, double bytes,
                               Direction direction) {
   std::vector<TransferPhase> phases;
@@ -299,7 +296,7 @@ TransferPhase local_pipelines(const Builder& builder, std::vector<Ranks> nodes, 
   return beside(std::move(phases));
 }
 
-// The others' parts, each on its own.
+// Sends the others' parts separately.
 TransferPhase local_parts(const Builder& builder, const std::vector<Ranks>& nodes,
                           Direction direction) {
   std::vector<TransferPhase> phases;
@@ -349,7 +346,7 @@ Transfer leader_hierarchy(const Builder& builder, Collective op, const std::vect
   return transfer;
 }
 
-// The root's node first in the chain of leaders, the root first on its node.
+// The root's node is first in the chain of leaders, and the root is first on its node.
 Transfer hierarchical_broadcast(const Builder& builder, std::vector<Ranks> nodes,
                                 std::size_t root) {
   const auto of_root = std::find_if(nodes.begin(), nodes.end(), [&](const Ranks& node) {
@@ -400,7 +397,7 @@ bool is_even(const std::vector<Ranks>& nodes) {
                      [&](const Ranks& node) { return node.size() == nodes.front().size(); });
 }
 
-// Inside nodes to the place of the receiver, then between the members at one place.
+// Moves parts inside nodes to the receiver's position, then between the members at each position.
 Transfer all_to_all_hierarchy(const Builder& builder, const std::vector<Ranks>& nodes) {
   if (!is_even(nodes)) return direct(builder, Collective::kAllToAll);
   const auto share = [&](std::size_t size) {
@@ -425,8 +422,7 @@ Transfer hierarchical(const Builder& builder, Collective op, std::size_t root) {
   return is_even(nodes) ? even_hierarchy(builder, op, nodes) : leader_hierarchy(builder, op, nodes);
 }
 
-// Even parts along the ring, from each rank as far as the one before it: of n parts each hop has
-// n - 1, and those that it has go at one rate.
+// Moves even parts around the ring, as far as the rank before: each hop carries n - 1 of n parts.
 TransferPhase even_group(const Builder& builder) {
   const Ranks ranks = builder.all();
   const auto times = static_cast<double>(ranks.size() - 1);
@@ -441,7 +437,7 @@ TransferPhase even_group(const Builder& builder) {
   return {all - least, {std::move(stream.flow)}};
 }
 
-// A broadcast from a rank goes along the ring; a reduction to it comes along the ring.
+// A broadcast goes from a rank along the ring; a reduction comes to it along the ring.
 Transfer grouped(const Builder& builder, Collective op) {
   if (builder.has_even_parts() && builder.largest() > 0) return {{even_group(builder)}};
   std::vector<TransferPhase> phases;
@@ -494,7 +490,7 @@ Transfer build_phases(const Builder& builder, const CollectiveCall& call, Algori
   return {};
 }
 
-// The most that a rank begins or ends with.
+// Returns the most bytes that a rank begins or ends with.
 double held_bytes(const Builder& builder, const CollectiveCall& call) {
   if (call.op == Collective::kBroadcast) return builder.bytes(call.root);
   if (call.op == Collective::kSend) return builder.bytes(0);

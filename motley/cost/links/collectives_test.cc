@@ -16,10 +16,10 @@ using enum Collective;
 using ::testing::ElementsAre;
 
 constexpr double kPort = 1e9, kLocalPort = 4e9;  // bytes/s
-constexpr Transport kTransport{Seconds(1e-6)};   // of each message
+constexpr Transport kTransport{Seconds(1e-6)};   // per message
 constexpr double kBytes = 24e6, kStep = 1e-6;    // 24 ms through a port
 
-/// `nodes[i]` devices on node i, all nodes on one switch, the devices of each on another.
+/// Makes `nodes[i]` devices on node i, all nodes on one switch, the devices of each on another.
 Network network_of(const std::vector<int>& nodes) {
   std::string text = "schema = \"motley.cluster/1\"\nname = \"t\"\n";
   for (std::size_t i = 0; i < nodes.size(); ++i) {
@@ -41,7 +41,7 @@ std::vector<DeviceId> first(int n) {
   return devices;
 }
 
-/// Seconds of a call among n single-device nodes.
+/// Returns the seconds of a call among n single-device nodes.
 double flat(Collective op, Algorithm algorithm, const std::vector<double>& bytes,
             std::size_t root = 0) {
   const int n = static_cast<int>(bytes.size());
@@ -54,7 +54,7 @@ double flat(Collective op, Algorithm algorithm, int n) {
   return flat(op, algorithm, even_call(op, first(n), kBytes).bytes);
 }
 
-/// Seconds of a call of kBytes evenly among all devices of such nodes.
+/// Returns the seconds of a call of kBytes evenly among all devices of such nodes.
 double nested(Collective op, Algorithm algorithm, const std::vector<int>& nodes) {
   const Network network = network_of(nodes);
   const int n = std::accumulate(nodes.begin(), nodes.end(), 0);
@@ -71,7 +71,7 @@ TEST(Collectives, RingAllReduceMovesEachPartTwiceAround) {
 }
 
 TEST(Collectives, RingAllReduceIsOneFlow) {
-  // Each NIC once out (even links), once in (odd links), 2 * 2/3 of the bytes.
+  // Each NIC once out (even links) and once in (odd links), with 2 * 2/3 of the bytes.
   const Network network = network_of({1, 1, 1});
   const Transfer transfer =
       build_transfer(network, even_call(kAllReduce, first(3), 3e6), kRing, kTransport);
@@ -108,7 +108,7 @@ TEST(Collectives, GroupedBroadcastsMoveEachPartOnceOverEachLink) {
   // Reductions: the link out of the third carries all parts but its own.
   EXPECT_NEAR(flat(kReduceScatter, kGrouped, {12e6, 6e6, 2e6, 4e6}), 22e-3 + 3 * kStep, 1e-12);
   EXPECT_NEAR(flat(kAllGather, kGrouped, 4), 18e-3 + 3 * kStep, 1e-12);
-  // Who gives nothing starts no broadcast.
+  // A rank without bytes starts no broadcast.
   const Network network = network_of({1, 1});
   EXPECT_EQ(build_transfer(network, {kAllGather, first(2), {5, 0}}, kGrouped, kTransport)
                 .phases[0]
@@ -119,7 +119,7 @@ TEST(Collectives, GroupedBroadcastsMoveEachPartOnceOverEachLink) {
 TEST(Collectives, DirectSendsJustWhatIsThere) {
   // All-gather: the first rank sends 12 ms to each of three.
   EXPECT_NEAR(flat(kAllGather, kDirect, {12e6, 6e6, 2e6, 4e6}), 36e-3 + 3 * kStep, 1e-12);
-  // Reduce-scatter: it receives as much from each.
+  // Reduce-scatter: it receives the same from each.
   EXPECT_NEAR(flat(kReduceScatter, kDirect, {12e6, 6e6, 2e6, 4e6}), 36e-3 + 3 * kStep, 1e-12);
   // All-to-all: of the first rank's 12 ms the others get 12/24.
   EXPECT_NEAR(flat(kAllToAll, kDirect, {12e6, 6e6, 2e6, 4e6}), 6e-3 + 3 * kStep, 1e-12);
@@ -128,7 +128,7 @@ TEST(Collectives, DirectSendsJustWhatIsThere) {
 }
 
 TEST(Collectives, SeparateBroadcastsComeOneAfterTheOther) {
-  // Three ranks: two rounds for each part, 2 * 24 ms in all.
+  // Three ranks: two rounds per part, 2 * 24 ms in all.
   EXPECT_NEAR(flat(kAllGather, kSeparate, {12e6, 8e6, 4e6}), 48e-3 + 6 * kStep, 1e-12);
   EXPECT_NEAR(flat(kAllGather, kSeparate, 4), 48e-3 + 8 * kStep, 1e-12);
 }
@@ -144,8 +144,8 @@ TEST(Collectives, Broadcasts) {
 }
 
 TEST(Collectives, TwoTreesLoadNoPortTwice) {
-  // 2 ranks: half goes up and half goes down each way. 3 ranks: 2 of 3 are inner nodes, 3/2. From 4
-  // on an inner node with two children sends them half each and two halves up: 2.
+  // 2 ranks: half goes up and half down each way. 3 ranks: 2 of 3 are inner nodes, 3/2. From 4 on
+  // an inner node with two children sends them half each and two halves up: 2.
   EXPECT_NEAR(flat(kAllReduce, kTree, 2), 24e-3 + 2 * kStep, 1e-12);
   EXPECT_NEAR(flat(kAllReduce, kTree, 3), 36e-3 + 4 * kStep, 1e-12);
   for (const auto& [n, depth] :
@@ -157,8 +157,8 @@ TEST(Collectives, TwoTreesLoadNoPortTwice) {
 }
 
 TEST(Collectives, TreesKeepToTheRateOfAStream) {
-  // At most 0.25e9 B/s between two ranks: the trees of four share the edge between 1 and 2, which
-  // carries all 24 MB each way, 96 ms; a chain too; the ring's hops carry 2 * 3/4 of the bytes.
+  // At most 0.25e9 B/s between two ranks. The trees of four share the edge between 1 and 2, which
+  // carries all 24 MB each way, 96 ms; so does a chain; the ring's hops carry 2 * 3/4 of the bytes.
   const Transport slow{.most_rate = 0.25e9};
   const auto time = [&](const Network& network, Algorithm algorithm) {
     const CollectiveCall call = even_call(kAllReduce, first(4), kBytes);
@@ -174,7 +174,7 @@ TEST(Collectives, HalvingDoublingTakesLogSteps) {
   EXPECT_NEAR(flat(kAllReduce, kHalvingDoubling, 8), 42e-3 + 6 * kStep, 1e-12);
   EXPECT_NEAR(flat(kReduceScatter, kHalvingDoubling, 8), 21e-3 + 3 * kStep, 1e-12);
   EXPECT_NEAR(flat(kAllGather, kHalvingDoubling, 8), 21e-3 + 3 * kStep, 1e-12);
-  // 3 ranks: the third gives all 24 ms to the first, two halves are exchanged, and back.
+  // 3 ranks: the third sends all 24 ms to the first, two halves are exchanged, and back.
   EXPECT_NEAR(flat(kAllReduce, kHalvingDoubling, 3), 72e-3 + 4 * kStep, 1e-12);
   // All-gather of 8 ms each: 8 ms, then blocks of two parts, then all 24 ms.
   EXPECT_NEAR(flat(kAllGather, kHalvingDoubling, 3), 48e-3 + 3 * kStep, 1e-12);
@@ -214,7 +214,7 @@ TEST(Collectives, TheSlowestLinkAndLatencyCount) {
       "t");
   ASSERT_TRUE(cluster);
   const Network network(*cluster);
-  // b-c and c-a are on the switch: 4 steps of 8 ms and of 1 + 10 us.
+  // b-c and c-a use the switch: 4 steps of 8 ms and of 1 + 10 us.
   const Transfer ring =
       build_transfer(network, even_call(kAllReduce, first(3), kBytes), kRing, kTransport);
   EXPECT_NEAR(isolated_time(ring, network.capacities()).value, 32e-3 + 4 * 11e-6, 1e-12);
@@ -225,7 +225,7 @@ TEST(Collectives, TheSlowestLinkAndLatencyCount) {
 }
 
 TEST(Collectives, TheEndsCostTheirShareOnce) {
-  // 100 us and, at 0.1 ns a byte, 2.4 ms for 24 MB held; of an all-to-all each holds a quarter.
+  // 100 us and, at 0.1 ns per byte, 2.4 ms for the 24 MB held; an all-to-all holds a quarter.
   const Transport ends{Seconds(0.0), 0, Seconds(100e-6), 0.1e-9};
   const Network network = network_of({1, 1, 1, 1});
   const auto time = [&](Collective op, Algorithm algorithm) {
@@ -237,7 +237,7 @@ TEST(Collectives, TheEndsCostTheirShareOnce) {
   EXPECT_NEAR(time(kAllGather, kSeparate), 48e-3 + 2.5e-3, 1e-12);
   EXPECT_NEAR(time(kBroadcast, kRing), 24e-3 + 2.5e-3, 1e-12);
   EXPECT_NEAR(time(kAllToAll, kDirect), 4.5e-3 + 0.7e-3, 1e-12);
-  // A launch is paid also for nothing to send.
+  // A launch costs even without bytes.
   const Transfer empty = build_transfer(network, {kAllGather, first(2), {0, 0}}, kDirect, ends);
   EXPECT_NEAR(isolated_time(empty, network.capacities()).value, 100e-6, 1e-12);
 }
@@ -252,7 +252,7 @@ TEST(Collectives, TheBestDependsOnSizeAndSkew) {
   EXPECT_EQ(best(even_call(kAllReduce, first(16), 170e3), Backend::kNccl), kTree);
   EXPECT_EQ(best(even_call(kAllReduce, first(16), 180e3), Backend::kNccl), kRing);
   EXPECT_EQ(best(even_call(kAllReduce, first(16), 170e3), Backend::kGloo), kRing);
-  // Skewed parts: not padded (3 * 20 ms), nor each by a broadcast of its own (2 * 24 ms).
+  // Skewed parts: neither padded (3 * 20 ms) nor by separate broadcasts (2 * 24 ms).
   const CollectiveCall skewed{kAllGather, first(4), {20e6, 2e6, 1e6, 1e6}};
   const auto fastest = [&](const std::vector<Algorithm>& algorithms) {
     return best_algorithm(network, skewed, kTransport, algorithms).algorithm;
@@ -291,7 +291,7 @@ TEST(Collectives, EveryBackendOffersEveryCollective) {
 }
 
 RC_GTEST_PROP(CollectivesProperty, BytesScaleTimeWithoutLatency, ()) {
-  // Twice the bytes at the same ports: twice the time; and never less than the largest part needs.
+  // Twice the bytes at the same ports take twice the time, and never less than the largest part.
   const auto nodes = *rc::gen::container<std::vector<int>>(3, rc::gen::inRange(1, 4));
   const auto op = *rc::gen::element(kAllReduce, kReduceScatter, kAllGather, kBroadcast, kAllToAll);
   const auto algorithm =

@@ -53,7 +53,7 @@ std::map<EvenPairs::Rates, int> EvenPairs::count_rates(const Node& node) const {
   return counts;
 }
 
-/// Equal for nodes that may be exchanged, with their devices.
+/// Returns a mark that is equal for interchangeable nodes, including their devices.
 std::vector<double> EvenPairs::mark_of(const Node& node) const {
   const NodeId id = id_of(node);
   std::vector<double> mark = {static_cast<double>(network_.likeness()[id.index()]),
@@ -64,9 +64,9 @@ std::vector<double> EvenPairs::mark_of(const Node& node) const {
 }
 
 void EvenPairs::add_inside(const std::vector<Node>& nodes, const Count& from, const Count& to) {
-  const double receivers = to.second - (from.first == to.first ? 1 : 0);  // of each sender
+  const double receivers = to.second - (from.first == to.first ? 1 : 0);  // per sender
   if (receivers <= 0) return;
-  const double senders = from.second * receivers / to.second;  // of each receiver
+  const double senders = from.second * receivers / to.second;  // per receiver
   for (const Node& node : nodes) {
     for (const DeviceId device : node) {
       const Rates rates = rates_of(device);
@@ -84,8 +84,8 @@ void EvenPairs::add_across(const std::vector<Node>& from, const std::vector<Node
   const bool is_own = &from == &to;
   if (is_own && from.size() < 2) return;
   const std::size_t each = from.front().size();
-  const auto pairs =
-      static_cast<double>(which == Which::kAll ? each * to.front().size() : each);  // of two nodes
+  // Per pair of nodes.
+  const auto pairs = static_cast<double>(which == Which::kAll ? each * to.front().size() : each);
   const auto others = static_cast<double>(to.size() - (is_own ? 1 : 0));
   const auto way = [&](std::size_t a, std::size_t b) {
     return network_.way(id_of(from[a]), id_of(to[b]));

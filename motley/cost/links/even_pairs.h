@@ -14,30 +14,27 @@ namespace motley::cost {
 
 struct Transport;
 
-/// Messages of equal size between pairs of devices, all at once. Nodes that are identical may be
-/// exchanged, and so may devices of a node that have ports of one rate: messages that this turns
-/// into each other go at one rate while nothing else is under way, and are one flow that crosses
-/// the links of all. So there are as many flows as pairs of unlike nodes and devices, and building
-/// them takes O(devices * unlike nodes).
+/// Messages of equal size between pairs of devices, all at once. Identical nodes are
+/// interchangeable, as are devices of a node with ports of one rate. Messages that exchanges map to
+/// each other have one rate while alone, so they are one flow over the links of all. There are as
+/// many flows as pairs of different nodes and devices; building takes O(devices * different nodes).
 class EvenPairs {
  public:
-  /// What it refers to must outlive it.
+  /// All arguments must outlive it.
   EvenPairs(const Network& network, const Transport& transport,
             const std::vector<DeviceId>& devices, double bytes);
 
-  /// Between the devices of each node.
   void add_inside();
-  /// Between those of different nodes: of each two nodes all pairs; or each device and the one at
-  /// its place, where all nodes have as many.
+  /// Adds messages between nodes: all pairs, or devices at equal positions of nodes of equal size.
   enum class Which { kAll, kSamePlace };
   void add_across(Which which);
 
-  /// The phase of all that was added, in so many messages of a device one after the other.
+  /// Returns the phase of everything added, with `rounds` messages of a device one after the other.
   TransferPhase take(std::size_t rounds) &&;
 
  private:
-  using Node = std::vector<DeviceId>;       // its devices that take part
-  using Rates = std::pair<double, double>;  // of a device's port, out and in; -1: no limit
+  using Node = std::vector<DeviceId>;       // its participating devices
+  using Rates = std::pair<double, double>;  // out and in of a device's port; -1: no limit
   using Count = std::pair<const Rates, int>;
 
   double rate_of(std::int32_t link) const;
@@ -53,7 +50,7 @@ class EvenPairs {
   const Network& network_;
   const Transport& transport_;
   const double bytes_;
-  std::vector<std::vector<Node>> classes_;  // of nodes that may be exchanged
+  std::vector<std::vector<Node>> classes_;  // of interchangeable nodes
   Flow flow_;
   TransferPhase phase_;
   Seconds slowest_;

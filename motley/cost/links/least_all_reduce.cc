@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kForever = std::numeric_limits<double>::infinity();
 
-/// Of the slowest link; 0: there is none.
+/// Returns the seconds of the slowest link; 0 if there is none.
 double seconds_per_byte(const Network& network, const std::vector<std::int32_t>& links) {
   double seconds = 0;
   for (const std::int32_t link : links)
@@ -24,7 +24,7 @@ double seconds_per_byte(const Network& network, const std::vector<std::int32_t>&
   return seconds;
 }
 
-/// One node of those that are identical, or two.
+/// Returns at most two nodes of each class of identical ones.
 std::vector<NodeId> examples(const Network& network, const std::vector<NodeId>& nodes) {
   std::map<int, int> seen;
   std::vector<NodeId> found;
@@ -109,7 +109,7 @@ const LeastAllReduce::Reach& LeastAllReduce::reach(std::size_t nodes) const {
     if (time < below(depths.back())) continue;
     std::size_t ranks = 0, length = on_node_.front();
     for (std::size_t node = 0; node < nodes; ++node) {
-      while (below(depths[node]) + chain(length) > time) --length;  // deeper, so no longer
+      while (below(depths[node]) + chain(length) > time) --length;  // deeper, so not longer
       ranks += std::min(length, on_node_[node]);
     }
     reach.emplace_back(time, ranks);
@@ -118,7 +118,7 @@ const LeastAllReduce::Reach& LeastAllReduce::reach(std::size_t nodes) const {
 }
 
 LeastAllReduce::Line LeastAllReduce::trees(std::size_t ranks, std::size_t nodes) const {
-  // Of the ranks amid chains each is passed twice, up and down both trees; the ends once.
+  // Ranks inside chains are passed twice, up and down both trees; end ranks once.
   double hop = std::max(ranks > nodes ? port(ranks - nodes + 1) : 0,
                         ranks > 2 * nodes ? 2 * port(ranks - 2 * nodes) : 0);
   if (nodes > 1) hop = std::max(hop, way_ * (nodes == 2 ? 1 : nodes == 3 ? 1.5 : 2));

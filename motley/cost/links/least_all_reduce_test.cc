@@ -26,7 +26,7 @@ double seconds_of(const Network& network, const std::vector<DeviceId>& devices, 
       .time.value;
 }
 
-/// Nodes of so many devices of a kind, one switch of 100 Gbit/s.
+/// Makes nodes with these devices of a kind on one switch of 100 Gbit/s.
 cluster::Cluster cluster_of(const std::vector<std::pair<std::string, int>>& nodes) {
   cluster::Cluster cluster;
   for (const auto& [kind, count] : nodes) {

@@ -99,7 +99,7 @@ void Network::add_switch(const Cluster& cluster, const cluster::Link& link) {
   }
   std::sort(added.nodes.begin(), added.nodes.end());
   const auto name = [&](std::size_t i) { return cluster.node(added.nodes[i]).name; };
-  // A cable: each direction is one link for both. At a switch each node has its own two.
+  // A cable: each direction is one link for both ends. At a switch each node has its own two.
   if (link.between.size() == 2) {
     const std::int32_t there = add_link(name(0) + ">" + name(1), link.bandwidth);
     const std::int32_t back = add_link(name(1) + ">" + name(0), link.bandwidth);
@@ -116,14 +116,14 @@ void Network::add_switch(const Cluster& cluster, const cluster::Link& link) {
   for (const NodeId a : added.nodes) {
     for (const NodeId b : added.nodes) {
       std::int32_t& taken = switch_of_[a.index() * cluster.nodes.size() + b.index()];
-      // Links come by preference: the first that joins a pair is its own.
+      // Links are ordered by preference: the first that joins a pair is used.
       if (taken < 0 && a != b) taken = number;
     }
   }
   switches_.push_back(std::move(added));
 }
 
-// Ports of the kinds, where a node of several devices has no link of its own.
+// Adds ports of the kinds if a node of several devices has no link of its own.
 void Network::add_local(const Cluster& cluster, NodeId node) {
   const std::vector<DeviceId> devices = devices_of(cluster, node);
   if (devices.size() < 2 || device_ports_[devices.front().index()].out >= 0) return;
@@ -134,7 +134,7 @@ void Network::add_local(const Cluster& cluster, NodeId node) {
   });
   for (std::size_t i = 0; i < devices.size(); ++i) {
     if (!kinds[i]) continue;
-    // NVLink and the like join devices of a kind; unlike ones meet over their host's bus.
+    // NVLink and similar links join devices of one kind; different kinds use the host's bus.
     const auto rate = are_identical && kinds[i]->peer_bandwidth ? kinds[i]->peer_bandwidth
                                                                 : kinds[i]->host_bandwidth;
     if (rate) add_device_ports(cluster, devices[i], *rate);
@@ -157,7 +157,7 @@ const Network::Ports& Network::ports(const Switch& by, NodeId node) {
   return by.ports[static_cast<std::size_t>(at - by.nodes.begin())];
 }
 
-// Each link of the way from one node to another, and how long a message takes.
+// Visits each link of the path between two nodes; returns the latency of a message.
 template <typename Out, typename Between, typename In>
 Seconds Network::cross(NodeId from, NodeId to, const Out& out, const Between& between,
                        const In& in) const {
@@ -165,7 +165,7 @@ Seconds Network::cross(NodeId from, NodeId to, const Out& out, const Between& be
   Seconds latency;
   if (const Switch* by = switch_of(from, to)) {
     const std::int32_t first = ports(*by, from).out, last = ports(*by, to).in;
-    // A link that is both ends' port, as of a pair, is crossed once.
+    // A link that is both ends' port, as for a pair, is crossed once.
     if (first != last) out(first);
     between(by->whole);
     if (first == last) between(first);
@@ -214,8 +214,8 @@ Seconds Network::latency(DeviceId from, DeviceId to) const {
   return by == nullptr ? Seconds() : by->latency;
 }
 
-/// By what a node has to others: its card, and its rates at each switch. A pair's own link is a
-/// switch of these two alone, whose ends are unlike all others.
+/// Classifies nodes by their connections: the card and the rates at each switch. A pair's own link
+/// is a switch of these two nodes, whose ends match no others.
 void Network::find_likeness() {
   const auto rate = [&](std::int32_t link) {
     return link < 0 ? -1.0 : links_[static_cast<std::size_t>(link)].capacity.value;

@@ -67,7 +67,7 @@ TEST(Network, DevicesOfANodeHavePortsWhereItsLinkSaysSo) {
 }
 
 TEST(Network, SwitchesAndNodesMayHaveALimitOfTheirOwn) {
-  // b's card is shared by its way to the switch and its own line to a; the switch by all.
+  // b's card serves its switch connection and its own line to a; the switch serves all.
   const Network network(cluster_of(
       node("a") + "[[node]]\nname = \"b\"\nbandwidth = 5e8\n[[node.device]]\nkind = \"cpu\"\n" +
       node("c", "kind = \"cpu\"\ncount = 2") + "[[link]]\nall = true\nbandwidth = 1e9\n" +
@@ -93,7 +93,7 @@ TEST(Network, SwitchesAndNodesMayHaveALimitOfTheirOwn) {
 }
 
 TEST(Network, NodesThatMayBeExchangedAreIdentical) {
-  // b has a card of its own, c and d a line of their own; a and e are at the switch alone.
+  // b has its own card, c and d have their own line; a and e have only the switch.
   std::string text;
   for (const char* name : {"a", "b", "c", "d", "e"})
     text += fmt::format("[[node]]\nname = \"{}\"\n{}[[node.device]]\nkind = \"cpu\"\n", name,
@@ -115,7 +115,6 @@ TEST(Network, KnownKindsBringTheirPorts) {
   const Network identical(cluster_of(node("a", "kind = \"a100-80g\"\ncount = 2")));
   ASSERT_EQ(identical.links().size(), 4u);
   EXPECT_EQ(identical.links()[0], (NetworkLink{"a:0>a", BytesPerSecond(300e9)}));
-  // Unlike devices meet on the host's links.
   const Network mixed(
       cluster_of("[[node]]\nname = \"a\"\n[[node.device]]\nkind = \"a100-80g\"\n"
                  "[[node.device]]\nkind = \"t4\"\n"));

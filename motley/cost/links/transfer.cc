@@ -7,7 +7,7 @@ namespace motley::cost {
 
 namespace {
 
-/// Where uses are about as many as links, a sum for each link is quicker than sorting them.
+/// If there are about as many uses as links, sums per link are faster than sorting.
 constexpr std::size_t kLinksOfUse = 8;
 
 void add_up_by_link(std::vector<LinkUse>& uses, std::size_t links) {

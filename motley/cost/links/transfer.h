@@ -7,10 +7,9 @@
 
 namespace motley::cost {
 
-/// A link (or a NIC, a switch) that a flow crosses: each byte of the flow takes `weight` bytes of
-/// the link's capacity. A ring all-reduce of B bytes among n ranks is one flow of 2 (n-1)/n B bytes
-/// that crosses every link of the ring with weight 1, or 2 where the ring passes a NIC twice: flows
-/// that share a link share it by weight.
+/// A link (NIC, switch) that a flow crosses: each byte of the flow takes `weight` bytes of
+/// capacity, so flows share links by weight. A ring all-reduce of B bytes among n ranks is one flow
+/// of 2 (n-1)/n B that crosses every link with weight 1, or 2 where the ring passes a NIC twice.
 struct LinkUse {
   std::int32_t link = 0;
   double weight = 1.0;  ///< > 0
@@ -21,23 +20,21 @@ struct LinkUse {
 struct Flow {
   double bytes = 0;
   std::vector<LinkUse> uses;
-  double most_rate = 0;  ///< bytes/s that it cannot exceed even when alone; 0: no such limit
+  double most_rate = 0;  ///< bytes/s that it cannot exceed even alone; 0: no limit
   bool operator==(const Flow&) const = default;
 };
 
-/// One use for each link, with the sum of its weights.
+/// Merges the uses into one per link, with the sum of the weights.
 void merge_uses(Flow& flow);
 
-/// First a delay that uses no link (latency, launch), then flows that start together. A phase is
-/// over when its last flow is.
+/// A delay without traffic (latency, launch), then flows that start together.
 struct TransferPhase {
   Seconds delay;
   std::vector<Flow> flows;
   bool operator==(const TransferPhase&) const = default;
 };
 
-/// A point-to-point transfer or a collective: phases one after the other. Without flows it takes
-/// the sum of its delays, whatever else is under way.
+/// A point-to-point transfer or a collective: consecutive phases; without flows just their delays.
 struct Transfer {
   std::vector<TransferPhase> phases;
   bool operator==(const Transfer&) const = default;

@@ -17,9 +17,8 @@
 namespace motley::cost {
 namespace {
 
-/// Another process of this host that has a lock on the file, rather one that writes; none: it is of
-/// another host, or has none any more. By the system's list, as opening and closing the file here
-/// would give up this process's own locks.
+/// Finds another process of this host with a lock on the file, preferably a writer. Reads the
+/// system's list, because opening and closing the file would drop this process's own locks.
 std::optional<std::int64_t> find_holder(const std::string& path) {
   struct stat file {};
   if (::stat(path.c_str(), &file) != 0) return std::nullopt;
@@ -89,7 +88,7 @@ Statement::Statement(const Database& database, sqlite3_stmt* statement)
     : database_(&database), statement_(statement) {}
 
 int Statement::next_parameter() {
-  // Rows of an earlier use may not have been read to the end.
+  // Rows of an earlier use may be unread.
   if (next_ == 1) sqlite3_reset(statement_.get());
   return next_++;
 }

@@ -15,8 +15,7 @@ namespace motley::cost {
 
 class Database;
 
-/// A prepared statement: bind the parameters in order, step through the rows, read their columns.
-/// Belongs to its Database, which must outlive it.
+/// A prepared statement of a Database, which must outlive it: bind, step through rows, read them.
 class Statement {
  public:
   Statement(const Database& database, sqlite3_stmt* statement);
@@ -25,9 +24,8 @@ class Statement {
   Statement& bind(std::int64_t number);
   Statement& bind(double number);
 
-  /// True on a row; false after the last, when the statement is ready to be bound again.
+  /// Returns true on a row; false after the last, when the statement can be bound again.
   Result<bool> step();
-  /// For a statement without rows.
   Result<void> run();
 
   std::string text(int column) const;
@@ -45,28 +43,25 @@ class Statement {
   int next_ = 1;  // parameter that bind() sets
 };
 
-/// No transaction of a store takes as long, on a network's file system neither: whoever holds one
-/// so long has stopped.
+/// No transaction takes this long, even on a network file system: its process has stopped.
 inline constexpr Seconds kLongestHold{30};
 
-/// One SQLite file. The one place that names the library, with database.cc. Processes keep apart by
-/// locks on the file, so those of several hosts may share it, too, where their file system locks
-/// for all. Its journal stays a file beside it (a write-ahead log is in memory that the processes
-/// of one host alone share).
+/// One SQLite file. With database.cc the only place that names the library. Locks on the file
+/// separate processes, even of several hosts if their file system locks for all. The journal is a
+/// file beside it, because a write-ahead log is in memory that only processes of one host share.
 class Database {
  public:
-  /// Opens or creates. Each step waits so long for other processes: then it is a runtime error
-  /// (cost.busy) that names who holds the file, if that is a process of this host.
+  /// Opens or creates the file. Each step waits up to `wait` for other processes, then fails with a
+  /// runtime error (cost.busy) that names the holder if it is a process of this host.
   static Result<std::unique_ptr<Database>> open(const std::string& path,
                                                 Seconds wait = kLongestHold);
 
   Result<Statement> prepare(std::string_view sql) const;
-  /// Statements without parameters or rows.
   Result<void> run(const char* sql) const;
-  /// First column of the first row.
+  /// Returns the first column of the first row.
   Result<std::int64_t> integer(std::string_view sql) const;
   const std::string& path() const { return path_; }
-  /// Of what failed last.
+  /// Returns the last error.
   tl::unexpected<Error> fault() const;
 
  private:
@@ -79,7 +74,7 @@ class Database {
   std::unique_ptr<sqlite3, Close> connection_;
 };
 
-/// Begins on construction by begin(), rolls back on destruction unless committed.
+/// Begins in begin() and rolls back on destruction unless committed.
 class Transaction {
  public:
   static Result<Transaction> begin(const Database& database);

@@ -8,8 +8,7 @@
 
 namespace motley::cost {
 
-/// What was measured of a device's memory beside tensors, the most of the rounds kept; empty: it
-/// was never measured.
+/// Returns the measured memory besides tensors, the maximum of the kept rounds; empty: none.
 Result<std::optional<cluster::Framework>> find_framework(const ProfileStore& store,
                                                          const DeviceKey& key);
 

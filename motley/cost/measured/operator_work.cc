@@ -22,13 +22,13 @@ double distinct_bytes(const program::DeviceProgram& program,
   return bytes;
 }
 
-/// Does it read each number and compute with it?
+/// Returns whether an instruction reads each number and computes with it.
 bool is_update(const program::Instruction& instruction) {
   return instruction.op == "motley::update" || instruction.op == "motley::direction" ||
          instruction.op == "motley::apply";
 }
 
-/// Of motley::orthogonalize: five iterations of X X^T, of its square, and of that by X.
+/// Returns the work of motley::orthogonalize: five iterations of X X^T, its square, and that by X.
 double orthogonalize_flops(const program::Buffer& matrix) {
   const auto rows = static_cast<double>(matrix.shape.at(0));
   const auto columns = static_cast<double>(matrix.shape.at(1));
@@ -53,9 +53,8 @@ OperatorWork added_work(const program::DeviceProgram& program,
   return {flops, read + (instruction.outputs.empty() ? read : written), 1};
 }
 
-/// Work of operators of the graph as instructions run them: their tensors have the shapes of the
-/// instructions' buffers. A step has the same operator for each micro-batch, mostly in the same
-/// shapes.
+/// Work of the graph's operators on the shapes of the instructions' buffers. Caches the last work
+/// of each operator: a step repeats it for each micro-batch, mostly in the same shapes.
 class OriginWorks {
  public:
   OriginWorks(const program::DeviceProgram& program, const graph::Graph& graph)
@@ -105,8 +104,8 @@ class OriginWorks {
   const program::DeviceProgram& program_;
   const graph::Graph& graph_;
   std::vector<Known> last_;        // by operator
-  std::vector<BufferId> buffers_;  // of the instruction that is looked at
-  std::vector<ValueId> values_;    // for these
+  std::vector<BufferId> buffers_;  // of the current instruction
+  std::vector<ValueId> values_;    // matching values
 };
 
 }  // namespace

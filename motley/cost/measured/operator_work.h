@@ -7,7 +7,7 @@
 
 namespace motley::cost {
 
-/// What an instruction asks of a device, whatever the device.
+/// The work of an instruction, independent of the device.
 struct OperatorWork {
   double flops = 0;  ///< multiply and add count as two
   double bytes = 0;  ///< read and written, each tensor once
@@ -15,11 +15,10 @@ struct OperatorWork {
   bool operator==(const OperatorWork&) const = default;
 };
 
-/// Work of every instruction of a program that was lowered from `graph`, in order. Instructions
-/// that come from an operator of the graph have that operator's work on tensors of the program's
-/// shapes (graph/work.h); those that lowering adds (pack, update, ...) read their arguments and
-/// write their results, or their arguments where they have none; copies of boxes read and write
-/// these alone. An update does about an operation for every byte it reads.
+/// Returns the work of every instruction of a program lowered from `graph`, in order. Those with an
+/// origin have its work on the program's shapes (graph/work.h). Others (pack, update, ...) read
+/// their arguments and write their results, or else their arguments. Copies of boxes count only the
+/// boxes. An update does about one operation per byte read.
 std::vector<OperatorWork> instruction_work(const program::DeviceProgram& program,
                                            const graph::Graph& graph);
 

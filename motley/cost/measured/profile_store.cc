@@ -14,7 +14,7 @@
 namespace motley::cost {
 namespace {
 
-// "MTLY": tells our files from other SQLite databases. Kept in the file's header with the version.
+// "MTLY" in the header distinguishes our files from other SQLite databases.
 constexpr std::int64_t kApplication = 0x4d544c59;
 constexpr std::int64_t kVersion = 2;
 
@@ -100,7 +100,7 @@ Statement& bind(Statement& statement, const DeviceKey& device) {
   return statement.bind(device.kind).bind(std::int64_t{device.threads}).bind(device.torch);
 }
 
-// A new file gets the tables; another one must be ours and of this version.
+// Creates the tables in a new file; another file must be ours and of this version.
 Result<void> prepare_file(const Database& database) {
   MOTLEY_ASSIGN(const std::int64_t tables, database.integer("SELECT count(*) FROM sqlite_schema"));
   if (tables == 0) {
@@ -125,7 +125,7 @@ Result<void> prepare_file(const Database& database) {
   return database.run(kAddInterference);
 }
 
-// The tables' own checks hold when rows are written; a damaged file may hold anything.
+// The tables' checks apply only to writes; a damaged file may hold anything.
 Result<Seconds> read_seconds(const Statement& row, int column, const Database& database) {
   const double seconds = row.real(column);
   if (std::isfinite(seconds) && seconds >= 0) return Seconds(seconds);
@@ -135,13 +135,13 @@ Result<Seconds> read_seconds(const Statement& row, int column, const Database& d
                                  database.path(), seconds));
 }
 
-/// Rounds of one entry, read one after the other, as one.
+/// Merges the rounds of one entry, read one after the other.
 class Rounds {
  public:
   void add(const Statement& row, int column, Seconds median) {
     rounds_.push_back({median.value, row.real(column + 1), row.integer(column + 2)});
   }
-  /// Sets what `entry` says of time, and forgets the rounds.
+  /// Sets the times of `entry` and clears the rounds.
   template <typename Entry>
   MergedReading finish(Entry& entry) {
     const MergedReading merged = merge_readings(rounds_);
@@ -159,7 +159,7 @@ class Rounds {
   std::vector<Reading> rounds_;
 };
 
-/// Entries of rows (key, median, spread, samples, scratch) ordered by key and round.
+/// Reads entries from rows (key, median, spread, samples, scratch) ordered by key and round.
 Result<std::vector<OpEntry>> read_ops(Statement& statement, const DeviceKey& device,
                                       const Database& database) {
   std::vector<OpEntry> entries;
@@ -196,7 +196,7 @@ bool is_same(const InterferenceEntry& a, const InterferenceEntry& b) {
 
 }  // namespace
 
-/// Statements used once an entry are prepared once.
+/// Prepares statements that are used per entry only once.
 struct ProfileStore::State {
   explicit State(std::unique_ptr<Database> opened) : database(std::move(opened)) {}
   std::unique_ptr<Database> database;

@@ -22,22 +22,20 @@ struct DeviceKey {
   auto operator<=>(const DeviceKey&) const = default;
 };
 
-/// One operator at concrete shapes: `key` is program::cost_key. Written, it is one round of
-/// measuring; read, the rounds merged (readings.h).
+/// One operator at concrete shapes (program::cost_key): one round written, merged rounds read.
 struct OpEntry {
   DeviceKey device;
   std::string key;
   Seconds median;
   double spread = 0.0;  ///< median absolute deviation / median, within a round
   std::int64_t samples = 0;
-  Bytes scratch;             ///< memory it needs while it runs, beside its results
-  OperatorWork work;         ///< what models are fitted to
+  Bytes scratch;             ///< memory besides its results while it runs
+  OperatorWork work;         ///< for fitting models
   double deviation = 0.0;    ///< read only: relative standard error of the merged median
   bool has_drifted = false;  ///< read only: the newest rounds contradict the older ones
 };
 
-/// One collective of `bytes` per rank among `ranks` ranks over `route` ("local", or the emulated or
-/// measured link, "1Gbps+100us").
+/// One collective among `ranks` ranks over `route` ("local", or a link, "1Gbps+100us").
 struct CollectiveEntry {
   std::string op;
   std::string backend;  ///< "gloo", "gloo only", "gloo of gpus", "nccl" (device_keys.h)
@@ -53,14 +51,14 @@ struct CollectiveEntry {
 /// How much slower a device computes while it exchanges with others.
 struct InterferenceEntry {
   DeviceKey device;
-  std::string backend, route;  ///< as of a collective
+  std::string backend, route;  ///< as in CollectiveEntry
   int ranks = 0;
   double factor = 0;         ///< fit_interference; read: the median of the rounds
   std::int64_t samples = 0;  ///< read: of all rounds
   bool operator==(const InterferenceEntry&) const = default;
 };
 
-/// What was predicted for a run, and what the run measured.
+/// The prediction and the measurement of a run.
 struct PredictionEntry {
   std::string subject;   ///< model and how it is lowered
   std::string cluster;   ///< its hash
@@ -70,43 +68,42 @@ struct PredictionEntry {
   bool operator==(const PredictionEntry&) const = default;
 };
 
-/// Measured times, kept in one SQLite file. An entry written again is one more round; the newest
-/// kRoundsKept are kept and merged when read. Several processes may use a file at a time, also of
-/// several hosts (database.h): each put is there whole or not at all, and none is lost. One object
-/// belongs to one thread. Faults of the file's contents are usage errors, those of the disk and of
-/// processes that hold the file for too long (cost.busy) runtime errors.
+/// Measured times in one SQLite file. Writing an entry again adds a round; the newest kRoundsKept
+/// are kept and merged on reading. Several processes may share a file, even of several hosts
+/// (database.h): each put is atomic and none is lost. One object serves one thread. Faults in the
+/// file are usage errors; those of the disk and of processes that hold the file for too long
+/// (cost.busy) are runtime errors.
 class ProfileStore {
  public:
-  /// Opens or creates; refuses a file that is not a profile store or of another version (usage).
+  /// Opens or creates; a file that is not a profile store of this version is a usage error.
   static Result<ProfileStore> open(const std::string& path, Seconds wait = kLongestHold);
   static constexpr int kRoundsKept = 8;
   ProfileStore(ProfileStore&&) noexcept;
   ProfileStore& operator=(ProfileStore&&) noexcept;
   ~ProfileStore();
 
-  /// A store of the same as a new file, of a moment between transactions.
+  /// Copies the store to a new file, consistent between transactions.
   Result<void> copy_to(const std::string& path) const;
-  /// One transaction each.
+  /// Writes the entries in one transaction.
   Result<void> put(const std::vector<OpEntry>& entries);
   Result<void> put(const std::vector<CollectiveEntry>& entries);
   Result<std::optional<OpEntry>> find_op(const DeviceKey& device, const std::string& key) const;
-  /// All entries of a device, by key: for building cost tables in one read.
+  /// Returns all entries of a device by key, to build cost tables with one read.
   Result<std::vector<OpEntry>> ops(const DeviceKey& device) const;
   Result<std::vector<CollectiveEntry>> collectives() const;
   Result<void> put(const std::vector<InterferenceEntry>& entries);
-  /// All, by device, backend, route and ranks.
+  /// Returns all, by device, backend, route and ranks.
   Result<std::vector<InterferenceEntry>> interference() const;
-  /// Appends; the newest 1000 are kept.
+  /// Appends; keeps the newest 1000.
   Result<void> put(const PredictionEntry& entry);
-  /// Oldest first.
+  /// Returns them oldest first.
   Result<std::vector<PredictionEntry>> predictions() const;
-  /// Remembers for which local batches a subject (a model and how it is lowered) was profiled on a
-  /// device kind.
+  /// Records the batches at which a subject (a model and its lowering) was profiled on a device.
   Result<void> put_batches(const std::string& subject, const DeviceKey& device,
                            const std::vector<std::int64_t>& batches);
   Result<std::vector<std::int64_t>> batches(const std::string& subject,
                                             const DeviceKey& device) const;
-  /// The devices on which a subject was profiled, in order.
+  /// Returns the devices on which a subject was profiled, in order.
   Result<std::vector<DeviceKey>> profiled_devices(const std::string& subject) const;
 
  private:

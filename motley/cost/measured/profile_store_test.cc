@@ -43,7 +43,6 @@ class ProfileStoreTest : public ::testing::Test {
     return std::move(*store);
   }
 
-  // The message of opening, without the path.
   std::string message() const {
     const auto store = ProfileStore::open(path_);
     if (store) return "no error";
@@ -126,7 +125,7 @@ TEST_F(ProfileStoreTest, MergesTheRoundsOfAnEntry) {
     entry.work = {5, 6, 1};
     ASSERT_TRUE(store.put({entry, op(kThisCpu, "b", 7.0)}));
   };
-  // 3.0 and 3.0 again, far from the rest: drift (readings_test.cc has the arithmetic).
+  // 3.0 twice, far from the rest: drift (readings_test.cc has the arithmetic).
   put(1.0, 10);
   put(1.0, 30);
   put(3.0, 20);
@@ -291,7 +290,7 @@ TEST_F(ProfileStoreTest, ReportsATimeThatCannotBe) {
 
 constexpr int kProcesses = 4, kRounds = 8;
 
-/// What one of several processes does: puts two entries at a time, and sees those of others whole.
+/// One of several processes: puts two entries at a time and expects others' puts to be atomic.
 std::string share_store(const std::string& path, int process) {
   auto store = ProfileStore::open(path);
   if (!store) return store.error().message;
@@ -311,7 +310,7 @@ std::string share_store(const std::string& path, int process) {
 }
 
 TEST_F(ProfileStoreTest, ProcessesShareAFileAndLoseNothing) {
-  int ends[2];  // all open the file, which is not there yet, at a time: when the gate is closed
+  int ends[2];  // gate: all processes open the missing file at once when it closes
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const Descriptor waiting(ends[0]);
   Descriptor gate(ends[1]);
@@ -379,7 +378,7 @@ TEST_F(ProfileStoreTest, WhoHoldsItForTooLongIsNamed) {
   });
   holder.wait_for_ready();
   ProfileStore store = ProfileStore::open(path_, Seconds(0.05)).value();
-  EXPECT_EQ(store.find_op(kThisCpu, "a").value()->median, Seconds(1.0));  // reading needs no wait
+  EXPECT_EQ(store.find_op(kThisCpu, "a").value()->median, Seconds(1.0));  // reading does not wait
   const auto put = store.put({op(kThisCpu, "a", 2.0)});
   ASSERT_FALSE(put);
   const std::string pid = std::to_string(holder.pid());
@@ -390,7 +389,7 @@ TEST_F(ProfileStoreTest, WhoHoldsItForTooLongIsNamed) {
                                     pid + ")"}));
   holder.kill();
   ASSERT_TRUE(store.put({op(kThisCpu, "a", 2.0)}));
-  // This process does not name itself, nor one of another host.
+  // It names neither this process nor one of another host.
   const auto own = Database::open(path_);
   const auto transaction = Transaction::begin(**own);
   EXPECT_EQ(store.put({op(kThisCpu, "a", 2.0)}).error().message,

@@ -56,8 +56,8 @@ Mean weighted_mean(const std::vector<Reading>& rounds, double between) {
   return mean;
 }
 
-/// tau^2: with weights w = 1 / variance, (sum w (x - mean)^2 - (n - 1)) / (sum w - sum w^2 / sum
-/// w).
+/// Returns tau^2. With weights w = 1 / variance it is
+/// (sum w (x - mean)^2 - (n - 1)) / (sum w - sum w^2 / sum w).
 double variance_between(const std::vector<Reading>& rounds, double floor) {
   const Mean mean = weighted_mean(rounds, floor);
   double scatter = 0;
@@ -84,7 +84,7 @@ MergedReading merge_readings(const std::vector<Reading>& rounds) {
   merged.rejected = static_cast<int>(rounds.size() - kept.size());
   const double middle = find_centre(kept).median;
   if (middle <= 0) return merged;
-  // Keeps a round that repeated one time exactly from weighing infinitely.
+  // Keeps a round with zero spread from an infinite weight.
   const double floor = std::pow(1e-3 * middle, 2);
   const double between = kept.size() > 1 ? variance_between(kept, floor) + floor : floor;
   const Mean mean = weighted_mean(kept, between);

@@ -16,9 +16,8 @@ TEST(Readings, OneRoundIsItself) {
 }
 
 TEST(Readings, APreciseRoundWeighsMore) {
-  // Scatter below the rounds' own variance: tau = 0. Variances as 1 : 4, weights as 4 : 1:
-  // (4 * 1 + 1.02) / 5 = 1.004 (the variance is also in proportion to the time squared, and there
-  // is the floor: both below 0.001 here).
+  // Scatter below the rounds' own variance: tau = 0. Variances 1 : 4, weights 4 : 1: (4 * 1 + 1.02)
+  // / 5 = 1.004. Scaling with the time squared and the floor matter less than 0.001 here.
   const MergedReading merged = merge_readings({{1.00, 0.1, 4}, {1.02, 0.2, 4}});
   EXPECT_NEAR(merged.seconds, 1.004, 0.001);
 }

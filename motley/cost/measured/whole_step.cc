@@ -14,7 +14,7 @@ namespace motley::cost {
 namespace {
 
 constexpr std::string_view kStep = "step ", kCompute = "compute ",
-                           kPause = "pause ";  // begin the keys
+                           kPause = "pause ";  // prefixes of the keys
 
 OpEntry entry_of(std::string_view what, const DeviceKey& key, const std::string& subject,
                  std::int64_t samples) {

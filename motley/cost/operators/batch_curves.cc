@@ -10,7 +10,7 @@
 namespace motley::cost {
 namespace {
 
-/// A cost key as its words, with '#' for each whole number, and the numbers.
+/// A cost key as words, with '#' for each whole number, and its numbers.
 struct SplitKey {
   std::string words;
   std::vector<double> numbers;
@@ -71,7 +71,7 @@ std::optional<TimeSource::Answer> BatchCurves::find(const std::string& key) cons
   const auto known = by_words_.find(wanted.words);
   if (known == by_words_.end()) return std::nullopt;
   for (const Family& family : known->second) {
-    double batch = most_;  // of what no batch changes
+    double batch = most_;  // for keys that no batch changes
     for (std::size_t n = 0; n < wanted.numbers.size(); ++n)
       if (family.slope[n] != 0) batch = (wanted.numbers[n] - family.first[n]) / family.slope[n];
     bool fits = batch > 0;

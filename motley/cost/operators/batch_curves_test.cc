@@ -7,8 +7,7 @@
 namespace motley::cost {
 namespace {
 
-/// Of the products [b, 1] x [1, 2] and [b, 2] x [2, 2] at 4 and 16 samples: i + b seconds for the
-/// i-th.
+/// Products [b, 1] x [1, 2] and [b, 2] x [2, 2] at 4 and 16 samples: the i-th takes i + b seconds.
 BatchCurves curves() {
   return {{product_program(16, 2), product_program(4, 2)}, [](std::size_t i, double batch) {
             return TimeSource::Answer{Seconds(static_cast<double>(i) + batch), Bytes(7)};
@@ -16,8 +15,7 @@ BatchCurves curves() {
 }
 
 TEST(BatchCurves, KnowsItsOperatorsInOtherProgramsAtOtherBatches) {
-  // Nine samples: nine seconds and one for the second; the third product is none of its own, and
-  // transfers take nothing.
+  // Nine samples: 9 s, and 10 s for the second. The third product is unknown, and transfers take 0.
   const auto answers = curves().times(product_program(9, 3));
   ASSERT_EQ(answers.size(), 4u);
   EXPECT_DOUBLE_EQ(answers[0]->seconds.value, 9);

@@ -10,7 +10,7 @@ namespace {
 
 constexpr KindEfficiency kWithoutLaunch{.launch = Seconds(0)};
 
-/// Of the kernels that were measured; 0 if there are none.
+/// Returns the shortest measured kernel; 0 if there is none.
 Seconds shortest_kernel(const std::vector<OpEntry>& entries) {
   std::optional<Seconds> shortest;
   for (const OpEntry& entry : entries)
@@ -20,7 +20,7 @@ Seconds shortest_kernel(const std::vector<OpEntry>& entries) {
 }
 
 double f16_rate(const cluster::PlanningKind& kind) {
-  return cluster::peak_rate(kind, DType::kF16)->value;  // that of f32 where it has no own
+  return cluster::peak_rate(kind, DType::kF16)->value;  // that of f32 if it has none
 }
 
 }  // namespace

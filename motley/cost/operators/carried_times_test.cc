@@ -43,8 +43,8 @@ TEST(NearestKind, IsOfTheLikeRateInF16) {
                                                   kind("rtx2080ti"), kind("rtx3090"),
                                                   kind("titanrtx"),  kind("v100-16g")};
   EXPECT_EQ(nearest_name("h100-80g", six), "gh200-96g");
-  EXPECT_EQ(nearest_name("rtx3080", six), "rtx2080ti");  // 59.5 of 53.8, 71
-  EXPECT_EQ(nearest_name("t4", six), "rtx3090");         // 65 of 71, 53.8
+  EXPECT_EQ(nearest_name("rtx3080", six), "rtx2080ti");  // 59.5 against 53.8 and 71
+  EXPECT_EQ(nearest_name("t4", six), "rtx3090");         // 65 against 71 and 53.8
   EXPECT_EQ(nearest_name("a100-80g", six), "a100-40g");
 }
 
@@ -84,7 +84,7 @@ class CarriedTimesTest : public ::testing::Test {
           "p")
           ->devices[0];
 
-  /// Of instructions 1 to 3, with their work.
+  /// Returns entries for instructions 1 to 3, with their work.
   std::vector<OpEntry> entries(const std::vector<double>& seconds) const {
     const std::vector<OperatorWork> works = instruction_work(program_, graph_);
     std::vector<OpEntry> entries;
@@ -101,7 +101,7 @@ class CarriedTimesTest : public ::testing::Test {
 };
 
 TEST_F(CarriedTimesTest, ScalesByTheFiguresBesideTheShortestKernel) {
-  cluster::PlanningKind here;  // 10^12 operations and 10^11 bytes a second
+  cluster::PlanningKind here;  // 10^12 operations and 10^11 bytes per second
   here.name = "here";
   here.memory_bandwidth = BytesPerSecond(1e11);
   here.peak.f32 = cluster::FlopsPerSecond(1e12);
@@ -118,7 +118,7 @@ TEST_F(CarriedTimesTest, ScalesByTheFiguresBesideTheShortestKernel) {
   const double product_there = flops + bytes / 4;
   EXPECT_NEAR(times[2]->seconds.value,
               2e-4 + 0.85 * 3.8e-3 * product_there / (flops + bytes) + 0.15 * product_there, 1e-12);
-  // The shortest kernel is all launch: beside it 0.15 of what 10^6 operations and 8 MB take there.
+  // The shortest kernel is all launch, plus 0.15 of what 10^6 operations and 8 MB take there.
   EXPECT_NEAR(times[3]->seconds.value, 2e-4 + 0.15 * (1e6 / (0.884 * 1e12) + 8e6 / (0.769 * 4e11)),
               1e-12);
   EXPECT_EQ(times[2]->scratch, Bytes(7));

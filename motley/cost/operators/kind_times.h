@@ -13,7 +13,7 @@
 
 namespace motley::cost {
 
-/// What part of a kind's figures its operators reach.
+/// The fraction of a kind's figures that its operators reach.
 struct KindEfficiency {
   Seconds launch{5e-6};  ///< least time of a kernel: its launch by the host
   double flops = 0.884;  ///< of the peak rate of the operator's dtype
@@ -21,18 +21,17 @@ struct KindEfficiency {
   bool operator==(const KindEfficiency&) const = default;
 };
 
-/// Time of an operator on a device of a kind that was never measured:
+/// Returns the time of an operator on a device of a kind that was never measured:
 ///   t = max(launch, flops / (e_f peak) + bytes / (e_b bandwidth)).
 /// One pair of efficiencies serves all kinds: fitted to the operators of transformer blocks on six
 /// of them (`make bench-accuracy`, "kinds never measured"), it predicts a seventh to 17 % on
-/// average. Arithmetic is added to the moving of bytes although they may overlap: that fits better,
+/// average. Arithmetic and memory traffic are added although they may overlap. That fits better,
 /// because matrix products do not reach their peak while they wait for memory. An operator of a
-/// dtype that the kind has no rate for (integers) only moves bytes.
+/// dtype without a rate (integers) only moves bytes.
 Seconds kind_seconds(const cluster::PlanningKind& kind, DType dtype, const OperatorWork& work,
                      const KindEfficiency& efficiency = {});
 
-/// The operators of a model on a kind of device, by kind_seconds. `graph` is what the programs are
-/// lowered from.
+/// A model's operators on a kind, by kind_seconds. Programs are lowered from `graph`.
 class KindTimes : public WorkTimes {
  public:
   KindTimes(std::shared_ptr<const graph::Graph> graph, const cluster::PlanningKind& kind,

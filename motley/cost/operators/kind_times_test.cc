@@ -5,7 +5,7 @@
 namespace motley::cost {
 namespace {
 
-/// 10^12 f32 operations and 10^11 bytes a second.
+/// 10^12 f32 operations and 10^11 bytes per second.
 cluster::PlanningKind plain_kind() {
   cluster::PlanningKind kind;
   kind.memory_bandwidth = BytesPerSecond(1e11);

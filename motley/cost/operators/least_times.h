@@ -10,10 +10,9 @@
 
 namespace motley::cost {
 
-/// Times by what operators do that are no more than what a source says of the same operators in
-/// some programs, and at batches between theirs: those of `times`, of each operator (by name) times
-/// the least ratio found, if below 1. For bounds. `times` must be convex in the work and the source
-/// on a line between the programs, or be `times` itself.
+/// Lower bounds of a source's times of operators in some programs and at batches between theirs:
+/// `times`, multiplied per operator name by the least ratio found, if below 1. Requires `times`
+/// convex in the work, and a source that is linear between the programs or equals `times`.
 class LeastTimes : public WorkTimes {
  public:
   LeastTimes(std::shared_ptr<const graph::Graph> graph, std::shared_ptr<const WorkTimes> times,

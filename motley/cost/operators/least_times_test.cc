@@ -9,7 +9,7 @@
 namespace motley::cost {
 namespace {
 
-/// A second for each byte.
+/// Takes a second per byte.
 class Slow : public WorkTimes {
  public:
   using WorkTimes::WorkTimes;
@@ -18,7 +18,7 @@ class Slow : public WorkTimes {
   }
 };
 
-/// So much of what Slow says.
+/// Takes a fraction of Slow's times.
 class Share : public TimeSource {
  public:
   Share(const Slow& slow, double share) : slow_(slow), share_(share) {}
@@ -33,8 +33,7 @@ class Share : public TimeSource {
   double share_;
 };
 
-// The source takes half: so does the bound, of the operators that the program has. Where the source
-// takes twice as long, the times stay.
+// The source takes half, so the bound does too; if the source takes twice as long, times stay.
 TEST(LeastTimes, TakesTheLeastRatioOfEachOperator) {
   const auto graph = std::make_shared<const graph::Graph>();
   const auto slow = std::make_shared<const Slow>(graph);
@@ -46,7 +45,7 @@ TEST(LeastTimes, TakesTheLeastRatioOfEachOperator) {
   EXPECT_EQ(twice.answer("aten::mm", DType::kF32, {0, 8, 1}).seconds, Seconds(8));
 }
 
-// The bound is half of what Slow says: a quarter is raised to that, three quarters stay.
+// The bound is half of Slow's times: a quarter is raised to it, three quarters stay.
 TEST(AtLeast, RaisesWhatIsBelow) {
   const auto graph = std::make_shared<const graph::Graph>();
   const auto slow = std::make_shared<const Slow>(graph);

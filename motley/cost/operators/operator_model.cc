@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kLeastEntries = 10;
 constexpr double kRidge = 1e-4;
 
-/// "aten::add.Tensor" of the key "aten::add.Tensor(f32[2], f32[2])".
+/// Returns "aten::add.Tensor" for the key "aten::add.Tensor(f32[2], f32[2])".
 std::string_view operator_of(std::string_view key) { return key.substr(0, key.find('(')); }
 
 bool does_work(const OpEntry& entry) { return entry.work.launches > 0 && entry.median.value > 0; }

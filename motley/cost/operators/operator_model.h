@@ -15,32 +15,30 @@
 
 namespace motley::cost {
 
-/// Time of operators that were never measured, from those of a device that were.
+/// Predicts unmeasured operators from measured ones of the same device.
 ///
-/// For each operator (by name and overload) a line
+/// Each operator (by name and overload) has a line
 ///   t = launches t_0 + flops / rate + bytes / bandwidth, all coefficients >= 0,
-/// is fitted to its measurements by relative least squares, with a small ridge that keeps flops
-/// and bytes apart where they grow together. What the line leaves over is kept: r_i = ln(measured /
-/// line). A new shape gets the line times exp(r), r a mean of the r_i weighted by nearness,
+/// fitted to its measurements by relative least squares, with a small ridge that separates flops
+/// and bytes if they grow together. The residuals are kept: r_i = ln(measured / line). A new shape
+/// takes the line times exp(r), where r is the mean of the r_i weighted by nearness,
 ///   r = sum w_i r_i / (sum w_i + 1/4),
-/// w_i the nearness (scratch_model.h): a measured neighbour within a factor of 1.4 decides, beyond
-/// a factor of 3 only the line does. So caches and vector widths, which bend the line, are followed
-/// where something was measured, and it goes back to the line elsewhere: the prediction cannot run
-/// away. An operator of which nothing was measured gets the line of all, and so does one of which
-/// all that was measured is a launch: it tells no rate.
+/// with w_i the nearness (scratch_model.h): a measured neighbour within a factor of 1.4 decides,
+/// beyond a factor of 3 only the line does. So the model follows caches and vector widths, which
+/// bend the line, near measurements and returns to the line elsewhere: predictions cannot diverge.
+/// An operator without measurements, or whose measurements are all launches and give no rate, takes
+/// the line of all operators.
 ///
-/// Views cost what views were measured to cost. Known error: docs/models.md, "Operators not
-/// measured".
+/// Views cost as measured. Known error: docs/models.md, "Operators not measured".
 class OperatorModel {
  public:
-  /// Usage error when there are too few entries to fit anything (fewer than 10 with work).
+  /// Usage error for fewer than 10 entries with work.
   static Result<OperatorModel> fit(const std::vector<OpEntry>& entries);
 
   Seconds seconds(std::string_view name, const OperatorWork& work) const;
-  /// No more than `seconds`, than what was measured of the operator, and than what lies on a line
-  /// between two measurements: its line times the least ratio measured, if below 1.
+  /// Returns a lower bound of `seconds`, of the operator's measurements, and of lines between two
+  /// of them: its line times the least measured ratio, if below 1.
   Seconds least_seconds(std::string_view name, const OperatorWork& work) const;
-  /// Of the operators that it was fitted to.
   const ScratchModel& scratch() const { return scratch_; }
 
  private:
@@ -51,25 +49,25 @@ class OperatorModel {
   struct Line {
     double launch = 0, per_flop = 0, per_byte = 0;
     std::vector<Sample> samples;
-    double least = 0;  // residual, or 0 if all are above
+    double least = 0;  // smallest residual, or 0 if all are above
     double at(const OperatorWork& work) const {
       return launch + per_flop * work.flops + per_byte * work.bytes;
     }
   };
   static Result<Line> fit_line(const std::vector<const OpEntry*>& entries);
-  /// The line, with what it leaves over of these.
+  /// Adds these entries to the line, with their residuals.
   static Line with_samples(Line line, const std::vector<const OpEntry*>& entries);
-  /// Is any of them more than a launch, by the line of all?
+  /// Returns whether any of them takes more than a launch by the line of all.
   bool tells_rates(const std::vector<const OpEntry*>& entries) const;
   const Line& line_of(std::string_view name) const;
 
   std::map<std::string, Line, std::less<>> lines_;  // by operator
   Line all_;
   ScratchModel scratch_;
-  double view_ = 0, least_view_ = 0;  // seconds of what does no work
+  double view_ = 0, least_view_ = 0;  // seconds of a view
 };
 
-/// A model's operators by OperatorModel: as they are expected to be, or as none can be below.
+/// A model's operators by OperatorModel: expected times or lower bounds.
 class ModelledTimes : public WorkTimes {
  public:
   enum class Estimate { kUsual, kLeast };

@@ -13,7 +13,7 @@ OpEntry entry(const std::string& name, OperatorWork work, double seconds) {
   return made;
 }
 
-/// A line of 2 us + 1 ns a byte, at bytes far apart.
+/// A line of 2 us + 1 ns per byte, at widely spread bytes.
 std::vector<OpEntry> copies(int count) {
   std::vector<OpEntry> entries;
   for (int i = 0; i < count; ++i) {
@@ -33,16 +33,16 @@ TEST(OperatorModel, FollowsTheLine) {
 
 TEST(OperatorModel, ANearMeasurementBendsTheLine) {
   std::vector<OpEntry> entries = copies(11);
-  // Ten times, far from all others: a cache.
+  // Ten measurements far from all others: a cache.
   const double bytes = 3.16e6;
   for (int i = 0; i < 10; ++i)
     entries.push_back(entry("aten::clone", {0, bytes, 1}, 0.5 * (2e-6 + 1e-9 * bytes)));
   const auto model = OperatorModel::fit(entries);
   ASSERT_TRUE(model);
   const double there = model->seconds("aten::clone", {0, bytes, 1}).value;
-  // Weight 10 of its own residual against 0.25 of the line: 2.5 % of the way back in the logarithm.
+  // Weight 10 of its own residual against 0.25 of the line: 2.5 % of the way back in logarithms.
   EXPECT_NEAR(there / (0.5 * (2e-6 + 1e-9 * bytes)), 1, 0.03);
-  // Ten times as far (ln 10 / h = 6.6 deviations, weight e^-22) it does not reach.
+  // Far away (ln 10 / h = 6.6 deviations, weight e^-22) it has no effect.
   EXPECT_NEAR(model->seconds("aten::clone", {0, 1e9, 1}).value, 1.0, 0.25);
 }
 
@@ -53,9 +53,9 @@ TEST(OperatorModel, AnUnknownOperatorGetsTheLineOfAll) {
   EXPECT_NEAR(model->seconds("aten::cosh", {0, 3e6, 1}).value, 3.002e-3, 0.03e-3);
 }
 
-// By the line of all 1,000,000 bytes take 1.002 ms. A division of 4 bytes that took 6 us says
-// nothing of that: alone, it would be fitted as 1.5 us a byte. Near it, its own time holds: ln 3
-// above the line's 2 us at weight 1 against 1/4 is ln 3 * 0.8.
+// By the line of all, 1,000,000 bytes take 1.002 ms. A division of 4 bytes in 6 us gives no rate:
+// alone, it would be fitted as 1.5 us per byte. Near it its own time holds: ln 3 above the line's 2
+// us at weight 1 against 1/4 is ln 3 * 0.8.
 TEST(OperatorModel, WhatIsALaunchTellsNoRate) {
   std::vector<OpEntry> entries = copies(10);
   entries.push_back(entry("aten::div.Tensor", {0, 4, 1}, 6e-6));
@@ -81,8 +81,7 @@ TEST(OperatorModel, WantsEnough) {
             "profile` with some model first");
 }
 
-// A measurement at half of the line is the least that is measured: half of the line everywhere, so
-// no more than any measurement, than the mean of two, and than the model says.
+// The least measurement is half of the line, so half of the line bounds all measurements and times.
 TEST(OperatorModel, LeastIsBelowAllThatItSays) {
   std::vector<OpEntry> entries = copies(10);
   entries.push_back(entry("aten::clone", {0, 3e6, 1}, 0.5 * (2e-6 + 1e-9 * 3e6)));
@@ -95,7 +94,7 @@ TEST(OperatorModel, LeastIsBelowAllThatItSays) {
   }
   EXPECT_NEAR(model->least_seconds("aten::clone", {0, 3e6, 1}).value, 1.501e-3, 1e-9);
   EXPECT_EQ(model->least_seconds("aten::cosh", {0, 3e6, 1}),
-            model->seconds("aten::cosh", {0, 3e6, 1}));  // nothing was measured of it
+            model->seconds("aten::cosh", {0, 3e6, 1}));  // no measurements
 }
 
 }  // namespace

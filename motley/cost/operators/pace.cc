@@ -11,7 +11,7 @@ Pace::Pace(std::vector<Sample> samples) {
   MOTLEY_CHECK(!samples.empty());
   std::stable_sort(samples.begin(), samples.end(),
                    [](const Sample& a, const Sample& b) { return a.compute < b.compute; });
-  for (const Sample& sample : samples)  // of equal amounts the first
+  for (const Sample& sample : samples)  // keeps the first of equal amounts
     if (samples_.empty() || samples_.back().compute < sample.compute) samples_.push_back(sample);
 }
 

@@ -6,13 +6,12 @@
 
 namespace motley::cost {
 
-/// At what part of full speed a device does a step, by how much compute the step has for it. A
-/// device that is emulated pays for its pauses and for neighbours that share its machine; the more
-/// it has to do, the less short pauses weigh. It counts how long the whole step would take at full
-/// speed, whichever program that is: a split of the batch and a sharding that compute the same take
-/// the same.
+/// The fraction of full speed at which a device runs a step, by the compute of the step. An
+/// emulated device pays for its pauses and for neighbours on its machine; short pauses weigh less
+/// in longer steps. The compute is the time of the whole step at full speed for any program: a
+/// split of the batch and a sharding with the same compute take the same time.
 ///
-/// Example: 10 ms done at 0.4 and 90 ms at 0.2; 30 ms, in the middle of their logarithms, at 0.3.
+/// Example: 0.4 at 10 ms and 0.2 at 90 ms; 30 ms, the middle of their logarithms, runs at 0.3.
 class Pace {
  public:
   struct Sample {
@@ -20,13 +19,12 @@ class Pace {
     double speed = 1;
     bool operator==(const Sample&) const = default;
   };
-  /// The same for all steps.
   Pace() : Pace(1.0) {}
   explicit Pace(double speed) : samples_{{Seconds(1), speed}} {}
-  /// As measured; one sample or more, in any order.
+  /// Takes one or more measurements, in any order.
   explicit Pace(std::vector<Sample> samples);
 
-  /// Linear in the logarithm of the compute between samples, constant outside.
+  /// Returns the speed, linear in the logarithm of the compute between samples, constant outside.
   double at(Seconds compute) const;
   double fastest() const;
   Pace at_most(double speed) const;

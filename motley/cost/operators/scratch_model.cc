@@ -13,8 +13,8 @@ constexpr double kBandwidth = 0.3466;  // ln 2 / 2
 
 double ln(double value) { return std::log(std::max(value, 1.0)); }
 
-/// The dtypes of tensors that a key of program::cost_key names: "aten::add.Tensor(f32[2], i64[2],
-/// 1)", "motley::pack(bf16+f32, 20 elements, 2 tensors)"; not that of "dtype(f32)".
+/// Returns the dtypes of tensors in a key of program::cost_key: "aten::add.Tensor(f32[2], i64[2],
+/// 1)", "motley::pack(bf16+f32, 20 elements, 2 tensors)"; not the one in "dtype(f32)".
 DTypes reads_of(std::string_view key) {
   const auto is_letter = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; };
   DTypes reads = 0;
@@ -37,7 +37,7 @@ double nearness(const OperatorWork& work, const OperatorWork& other) {
 }
 
 void ScratchModel::Line::fit() {
-  // The line's two numbers are a linear program in two unknowns; its optimum is a corner: a level
+  // The line's two numbers are a linear program in two unknowns, whose optimum is a corner: a level
   // line, one through the origin, or one through two neighbours of the upper hull.
   std::vector<std::pair<double, double>> points, hull;
   double inverse_bytes = 0;
@@ -53,13 +53,13 @@ void ScratchModel::Line::fit() {
     if (level < 0 || slope < 0 || sum > least * (1 + 1e-9)) return;
     least = sum, fixed = level, per_byte = slope;
   };
-  // One measurement fits both of these: in proportion is the larger guess for larger work.
+  // A single measurement fits both; a proportional line is the larger guess for larger work.
   double steepest = 0;
   for (const auto& [bytes, scratch] : points) steepest = std::max(steepest, scratch / bytes);
   try_line(0, steepest);
   std::sort(points.begin(), points.end());
   for (const auto& point : points) {
-    // The last of the hull goes while it lies on or below the line around it.
+    // Removes the last hull point while it lies on or below the line around it.
     while (hull.size() >= 2) {
       const auto& [b0, s0] = hull[hull.size() - 2];
       const auto& [b1, s1] = hull.back();

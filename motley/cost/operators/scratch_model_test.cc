@@ -31,8 +31,8 @@ TEST(ScratchModel, WhatIsInProportionStaysSo) {
   EXPECT_EQ(says(entries, DType::kF32, 1e6), Bytes(4000000));
 }
 
-// 100 + 2 b is on both, between and beyond; 150 at 1000 is below and moves it only near it: of a
-// line at 2.1 bytes a byte with weight 1/4 and 0.15 with weight 1 are 0.54.
+// 100 + 2 b passes through both, and holds between and beyond. 150 at 1000 is below and acts only
+// near it: 2.1 bytes per byte of the line at weight 1/4 and 0.15 at weight 1 give 0.54.
 TEST(ScratchModel, TheLineLiesOverAll) {
   const std::vector<OpEntry> entries = {needing("aten::sum(f32[8])", 50, 200),
                                         needing("aten::sum(f32[8])", 1000, 150),
@@ -47,7 +47,7 @@ TEST(ScratchModel, TruthValuesSayNothingOfFloats) {
       needing("aten::sum(f32[8])", 40, 0)};
   EXPECT_EQ(says(entries, DType::kF32, 1e6), Bytes(0));
   EXPECT_EQ(says(entries, DType::kBool, 1e6), Bytes(4000000));
-  // Nothing that reads numbers of 16 bits was measured: what any dtype needed.
+  // No operator with 16-bit inputs was measured: uses any dtype.
   EXPECT_EQ(says(entries, DType::kBF16, 1e6), Bytes(4000000));
   EXPECT_EQ(ScratchModel(entries).scratch("aten::cosh", dtypes_with(0, DType::kF32), {0, 1e6, 1}),
             Bytes(0));
@@ -60,7 +60,7 @@ TEST(ScratchModel, WhatIsCountedHasItsDtypeToo) {
   EXPECT_EQ(model.scratch("motley::pack", dtypes_with(0, DType::kF32), {0, 1600, 1}), Bytes(0));
 }
 
-// Halves become floats before they are added to floats; floats and floats are just added.
+// Halves are converted to floats before they are added to floats; floats are added directly.
 TEST(ScratchModel, WhatReadsSeveralDtypesIsApart) {
   const ScratchModel model({needing("aten::add.Tensor(f32[4], bf16[4], 1)", 40, 16),
                             needing("aten::add.Tensor(f32[4], f32[4], 1)", 48, 0)});

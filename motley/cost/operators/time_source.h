@@ -17,22 +17,21 @@
 
 namespace motley::cost {
 
-/// Says what the operators of a program cost on one kind of device. Implementations: measured
-/// times (here), a model fitted to them (operator_model.h), the figures of a device kind.
+/// Prices the operators of a program on one kind of device. Implementations: measured times (here),
+/// a model fitted to them (operator_model.h), the figures of a device kind.
 class TimeSource {
  public:
   struct Answer {
     Seconds seconds;
     Bytes scratch;
-    double spread = 0;  ///< median absolute deviation / median; 0 where nothing was measured
+    double spread = 0;  ///< median absolute deviation / median; 0 if not measured
   };
   virtual ~TimeSource() = default;
-  /// For every instruction of the compute lane, in order; empty where it cannot say. Transfers
-  /// take 0 here.
+  /// Returns an answer per instruction, in order; empty if unknown. Transfers take 0 here.
   virtual std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const = 0;
 };
 
-/// What the store has of a device, by program::cost_key.
+/// The store's times of a device, by program::cost_key.
 class MeasuredTimes : public TimeSource {
  public:
   explicit MeasuredTimes(const std::vector<OpEntry>& entries);
@@ -43,25 +42,24 @@ class MeasuredTimes : public TimeSource {
   std::unordered_map<std::string, Answer> by_key_;
 };
 
-/// What an instruction computes in: the dtype of its first result, else of its first argument.
+/// Returns the dtype of an instruction's first result, else of its first argument.
 DType instruction_dtype(const program::DeviceProgram& program,
                         const program::Instruction& instruction);
 
-/// One that knows operators by what they do, wherever they stand.
+/// Prices operators by their work, in any program.
 class WorkTimes : public TimeSource {
  public:
-  /// `graph`: from which the programs are lowered.
+  /// `graph`: the one from which the programs are lowered.
   explicit WorkTimes(std::shared_ptr<const graph::Graph> graph) : graph_(std::move(graph)) {}
-  /// Of an operator (name with overload) that computes in `dtype`, which is that of its first
-  /// result, else of its first argument.
+  /// Prices an operator (name with overload) that computes in `dtype` (instruction_dtype).
   virtual Answer answer(std::string_view name, DType dtype, const OperatorWork& work) const = 0;
   std::vector<std::optional<Answer>> times(const program::DeviceProgram& program) const override;
-  /// The same where the work of its instructions (instruction_work) is known.
+  /// Prices instructions whose work (instruction_work) is known.
   std::vector<std::optional<Answer>> times(const program::DeviceProgram& program,
                                            const std::vector<OperatorWork>& works) const;
 
  protected:
-  /// What it needs beside its results, where that is known apart from `answer`.
+  /// Returns the memory besides results, if it is known independently of `answer`.
   virtual Bytes scratch(std::string_view /*name*/, DTypes /*reads*/,
                         const OperatorWork& /*work*/) const {
     return Bytes(0);
@@ -71,7 +69,6 @@ class WorkTimes : public TimeSource {
   std::shared_ptr<const graph::Graph> graph_;
 };
 
-/// The first that can say.
 class FirstKnown : public TimeSource {
  public:
   FirstKnown(std::shared_ptr<const TimeSource> first, std::shared_ptr<const TimeSource> second)
@@ -82,8 +79,7 @@ class FirstKnown : public TimeSource {
   std::shared_ptr<const TimeSource> first_, second_;
 };
 
-/// What a source says, but nowhere less than `least`: a bound by `least` then holds for all that
-/// the source prices, wherever its times come from.
+/// Raises a source's times to at least `least`, so that a bound by `least` holds for them.
 class AtLeast : public TimeSource {
  public:
   AtLeast(std::shared_ptr<const TimeSource> source, std::shared_ptr<const WorkTimes> least)

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kAlways = std::numeric_limits<double>::infinity();
 
-/// Largest x with curve.at(x) <= seconds.
+/// Returns the largest x with curve.at(x) <= seconds.
 double inverse_at(const Curve& curve, double seconds) {
   const auto& points = curve.points;
   const auto above = std::find_if(points.begin(), points.end(),

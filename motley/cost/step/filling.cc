@@ -12,26 +12,25 @@ namespace motley::cost {
 namespace {
 
 constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-/// Slack that covers the rounding of an inverse; far below a nanosecond of a step.
+/// Slack for the rounding of an inverse, far below a nanosecond of a step.
 constexpr double kRounding = 1e-12;
 
 std::int64_t size_of(const Filling::Crew& crew) {
   return static_cast<std::int64_t>(crew.members.size());
 }
 
-/// A device with its samples while surplus ones are taken back.
+/// A device and its samples while the surplus is taken back.
 struct Hand {
   double seconds = 0;
   DeviceId device;
   std::size_t crew = 0;
   std::int64_t samples = 0;
-  bool operator<(const Hand& other) const {  // the latest first, of equals the highest id
+  bool operator<(const Hand& other) const {  // the latest first, among equals the highest id
     return seconds != other.seconds ? seconds < other.seconds : device < other.device;
   }
 };
 
-/// Of what is left, how far on to look: where a line through what lacks and what is over crosses
-/// the batch, or at the middle.
+/// Returns where to search next: where a line through lack and surplus crosses, or the middle.
 double next_share(std::int64_t lack, std::int64_t surplus) {
   if (lack == 0) return 0.5;
   return std::clamp(static_cast<double>(lack) / static_cast<double>(lack + surplus), 0.02, 0.98);
@@ -68,7 +67,7 @@ std::optional<Filling::Solution> Filling::solve(double limit, double floor) cons
   Solution best = fill(std::nextafter(limit, 0.0));
   if (best.surplus < 0) return std::nullopt;
   double low = std::max(floor, least_value());
-  std::int64_t lack = 0;  // of what is done just below `low`; 0: not known
+  std::int64_t lack = 0;  // of the samples done just below `low`; 0: unknown
   for (bool is_line = true; low < best.seconds;) {
     const double width = best.seconds - low;
     double middle = low + width * next_share(is_line ? lack : 0, best.surplus);
@@ -126,14 +125,14 @@ std::vector<std::pair<DeviceId, std::int64_t>> Filling::hand_out(const Solution&
   return shares;
 }
 
-/// Whole samples that the crew's devices may have; 0 if fewer than the least.
+/// Returns the whole samples that the crew's devices may have; 0 if fewer than the least.
 std::int64_t Filling::clip(double samples, std::size_t crew) const {
   const auto& [ramp, least, most, members, may_idle] = crews_[crew];
   if (!(samples >= static_cast<double>(least)) || most < least) return 0;
   return samples >= static_cast<double>(most) ? most : static_cast<std::int64_t>(samples);
 }
 
-/// Largest whole b with f(b) <= seconds in the arithmetic of f itself.
+/// Returns the largest whole b with f(b) <= seconds in the arithmetic of f itself.
 std::int64_t Filling::samples_within(std::size_t crew, double seconds) const {
   const std::int64_t least = crews_[crew].least, most = crews_[crew].most;
   std::int64_t samples =
@@ -150,7 +149,7 @@ double Filling::least_value() const {
   return least;
 }
 
-/// Least f above `seconds` at which some device could take more.
+/// Returns the least f above `seconds` at which some device could take more.
 double Filling::next_value(double seconds) const {
   double next = kNoLimit;
   for (std::size_t i = 0; i < crews_.size(); ++i) {
@@ -160,7 +159,7 @@ double Filling::next_value(double seconds) const {
   return next;
 }
 
-/// The largest loads within `seconds`.
+/// Returns the largest loads within `seconds`.
 Filling::Solution Filling::fill(double seconds) const {
   Solution solution;
   solution.surplus = -goal_.batch;

@@ -13,50 +13,49 @@
 namespace motley::cost {
 
 /// Water-filling in whole samples: minimises the largest f_i over at most k of some devices, for
-/// one W (closed_form.h). A step of `tau` is possible exactly when the k largest finv_i(tau) sum to
-/// the batch or more; the least such tau is found between the values that f takes
-/// (docs/algorithms.md, "Batch split"). Nothing is assumed of f but that it does not fall.
+/// one W (closed_form.h). A step of `tau` is possible exactly if the k largest finv_i(tau) sum to
+/// the batch; the least such tau is a value of f (docs/algorithms.md, "Batch split"). f must not
+/// fall.
 class Filling {
  public:
-  /// Devices that are identical. Each takes from `least` to `most` samples, or none.
+  /// Identical devices. Each takes from `least` to `most` samples, or none.
   struct Crew {
     const StepRamp* ramp = nullptr;
     std::int64_t least = 1, most = 0;
     std::span<const DeviceId> members;  ///< in the order in which they are taken
-    /// May those who take part end with none, where others are left with too much?
+    /// Whether members with samples may end with none if others would have too many.
     bool may_idle = false;
   };
   struct Goal {
     std::int64_t batch = 0;
     std::int64_t devices = 0;  ///< at most
   };
-  /// What each device of a crew can do within some time.
+  /// Samples that each device of a crew can do within some time.
   struct Load {
     std::size_t crew = 0;
     std::int64_t samples = 0;
   };
   struct Solution {
     double seconds = 0;        ///< largest f of the loads
-    std::vector<Load> loads;   ///< of at most `devices` devices, batch or more together
-    std::int64_t surplus = 0;  ///< of their samples over the batch; below 0: they are too few
+    std::vector<Load> loads;   ///< at most `devices` devices, at least the batch together
+    std::int64_t surplus = 0;  ///< of samples over the batch; below 0: too few
   };
 
-  /// What the crews refer to must outlive it.
+  /// The crews' references must outlive it.
   Filling(std::vector<Crew> crews, Goal goal) : crews_(std::move(crews)), goal_(goal) {}
 
-  /// Least number of devices that can do the batch within `seconds`; more than there are when none
-  /// can. Never too many; rounding may make it too few.
+  /// Returns the least number of devices that can do the batch within `seconds`; more than exist if
+  /// none can. Never too many; rounding may make it too few.
   std::int64_t devices_needed(double seconds) const;
 
-  /// The best loads if their largest f is below `limit`; f below `floor` counts as `floor`.
-  /// O(crews * log(batch)).
+  /// Returns the best loads if their largest f, at least `floor`, is < `limit`. O(crews log batch).
   std::optional<Solution> solve(double limit, double floor) const;
 
-  /// Least f that all have who must take part.
+  /// Returns the least f of all devices that must take part.
   double least_of_all() const;
 
-  /// Who does how many: names the devices and takes back what exceeds the batch, always from the
-  /// latest device, of equals the highest id. In order of ids, without those that have none.
+  /// Assigns samples to devices: names the devices and takes back the surplus, always from the
+  /// latest device, among equals from the highest id. Ordered by id, without idle devices.
   std::vector<std::pair<DeviceId, std::int64_t>> hand_out(const Solution& solution) const;
 
  private:

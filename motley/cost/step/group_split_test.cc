@@ -13,13 +13,13 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// A device that takes `seconds` a sample behind `fixed`.
+/// A device that takes `fixed` plus `seconds` per sample.
 StepCurves line(double fixed, double seconds) {
   return {{}, {{{0, fixed}, {1, fixed + seconds}}}, {}};
 }
 
-// 1 + b against 2 b with 9 samples: at tau the first takes tau - 1, the second tau / 2, and
-// tau - 1 + tau / 2 = 9 at tau = 20/3. Whole samples: (6, 3) takes max(7, 6), (5, 4) max(6, 8).
+// 1 + b against 2 b with 9 samples: at tau the first takes tau - 1, the second tau / 2, and tau - 1
+// + tau / 2 = 9 at tau = 20/3. Whole samples: (6, 3) takes max(7, 6), (5, 4) max(6, 8).
 TEST(GroupSplit, OfTwoLines) {
   const StepCurves a = line(1, 1), b = line(0, 2);
   const auto split = find_group_split({{&a, 1, 100}, {&b, 1, 100}}, {}, 9);
@@ -28,7 +28,7 @@ TEST(GroupSplit, OfTwoLines) {
   EXPECT_DOUBLE_EQ(split->seconds, 7);
 }
 
-// Alone the first does 4 samples in 4 s; the other needs 10 s to do any.
+// The first alone does 4 samples in 4 s; the other needs 10 s for one.
 TEST(GroupSplit, WhoMayIdleDoesWhereThatIsQuicker) {
   const StepCurves a = line(0, 1), b = line(9, 1);
   EXPECT_THAT(find_group_split({{&a, 0, 100}, {&b, 0, 100}}, {}, 4)->samples, ElementsAre(4, 0));
@@ -37,12 +37,12 @@ TEST(GroupSplit, WhoMayIdleDoesWhereThatIsQuicker) {
 
 TEST(GroupSplit, IsAbsentWhereTheLimitsForbidIt) {
   const StepCurves a = line(0, 1), b = line(0, 1);
-  EXPECT_FALSE(find_group_split({{&a, 1, 3}, {&b, 1, 3}}, {}, 7));  // 3 + 3 at most
-  EXPECT_FALSE(find_group_split({{&a, 1, 9}, {&b, 1, 9}}, {}, 1));  // 1 + 1 at least
-  EXPECT_FALSE(find_group_split({{&a, 4, 3}, {&b, 1, 9}}, {}, 7));  // 4 of at most 3
+  EXPECT_FALSE(find_group_split({{&a, 1, 3}, {&b, 1, 3}}, {}, 7));  // at most 3 + 3
+  EXPECT_FALSE(find_group_split({{&a, 1, 9}, {&b, 1, 9}}, {}, 1));  // at least 1 + 1
+  EXPECT_FALSE(find_group_split({{&a, 4, 3}, {&b, 1, 9}}, {}, 7));  // at least 4, at most 3
 }
 
-/// The least step of all splits over at most so many devices.
+/// Returns the least step of all splits over at most `most_devices` devices.
 double least_of_all_splits(const std::vector<GroupMember>& group, const GroupExchanges& exchanges,
                            std::int64_t left, std::vector<std::int64_t>& samples,
                            std::size_t most_devices) {

@@ -5,7 +5,7 @@
 namespace motley::cost {
 namespace {
 
-// Constant before the first point, linear between points, last slope (1 per sample) behind.
+// Constant before the first point, linear between points, then the last slope (1 per sample).
 TEST(Curve, InterpolatesAndExtrapolates) {
   const Curve curve{{{2, 10}, {4, 16}, {8, 20}}};
   EXPECT_DOUBLE_EQ(curve.at(0), 10);
@@ -22,8 +22,8 @@ TEST(Curve, OnePointIsConstant) {
   EXPECT_DOUBLE_EQ(curve.at(100), 10);
 }
 
-// The example in the header: each pass of 4 samples takes 5 s, the last one's exchange may start
-// at 2.5 s of it. Of 12 samples in three micro-batches that is the same.
+// The header's example: each pass of 4 samples takes 5 s, and the last one's exchange may start
+// after 2.5 s of it. 12 samples in three micro-batches give the same.
 TEST(StepCurves, OfAStepBehindPassesByTheSamplesOfAll) {
   const Curve pass{{{0, 1}, {4, 5}, {8, 9}}};
   const StepCurves one{{{{{0, 0.5}, {4, 2.5}, {8, 4.5}}}}, pass, {0.1}};

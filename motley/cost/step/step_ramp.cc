@@ -10,7 +10,7 @@ namespace motley::cost {
 namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
-/// A line is below another if it is so by more than rounding.
+/// A line is below another only by more than rounding.
 constexpr double kBelow = 1 - 1e-12;
 
 }  // namespace
@@ -58,7 +58,7 @@ const StepRamp::Piece& StepRamp::with_lines(std::size_t piece) const {
   return found;
 }
 
-/// Of the lines from `first` on those that are the highest somewhere.
+/// Keeps the lines from `first` on that are the highest somewhere.
 void StepRamp::keep_highest(std::size_t first, double end_share) const {
   const auto begin = lines_.begin() + static_cast<std::ptrdiff_t>(first);
   const auto highest = [&](double share) {

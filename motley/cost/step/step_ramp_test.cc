@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kCurveEnd = 12;
 
-/// Curves of points that all share, or that do not.
+/// Draws curves with or without common points.
 StepCurves drawn_curves(SplitMix64& random, std::size_t exchanges, bool are_shared) {
   StepCurves curves =
       random_step_curves(random, {kCurveEnd, exchanges, 0.2 + 2 * random.uniform(), false});
@@ -28,7 +28,7 @@ StepCurves drawn_curves(SplitMix64& random, std::size_t exchanges, bool are_shar
   return curves;
 }
 
-// Samples before, between, at and beyond the points; so many seconds and a little more.
+// Samples before, between, at and beyond the points; those seconds and slightly more.
 TEST(StepRamp, IsTheStepModelToTheBit) {
   for (std::uint64_t seed = 1; seed <= 400; ++seed) {
     SplitMix64 random(seed);

@@ -8,11 +8,10 @@
 namespace motley::cost {
 namespace {
 
-// Quantiles 5, 15, ..., 95 % of measured / predicted - 1 in the benchmark (docs/benchmarks.md,
-// "Accuracy").
+// Quantiles 5, 15, ..., 95 % of measured / predicted - 1 (docs/benchmarks.md, "Accuracy").
 constexpr double kMeasuredStep[] = {-.10, -.05, -.035, -.02, -.005, .015, .035, .055, .08, .12};
 constexpr double kModelledStep[] = {-.15, -.09, -.05, -.02, .00, .02, .04, .06, .11, .20};
-// Widened by a quarter, as the distance between kinds was chosen on the same six.
+// Widened by a quarter, because the distance between kinds was chosen on the same six.
 constexpr double kCarriedStep[] = {-.16, -.10, -.07, -.04, -.02, -.01, .035, .08, .16, .27};
 constexpr double kKindStep[] = {-.23, -.19, -.08, .00, .04, .08, .14, .23, .35, .56};
 constexpr double kMeasuredMemory[] = {-.01, -.005, -.002, -.001, 0, 0, .001, .002, .005, .01};

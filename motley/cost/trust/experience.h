@@ -8,7 +8,7 @@
 
 namespace motley::cost {
 
-/// Where the times of a prediction come from, best first.
+/// The origin of a prediction's times, best first.
 enum class Origin {
   kMeasured,  ///< every operator was measured on these devices
   kModelled,  ///< some are modelled from other operators (OperatorModel)
@@ -16,13 +16,12 @@ enum class Origin {
   kKinds,     ///< some devices are known by their data sheet only (KindTimes)
 };
 
-/// What a device's times rest on.
 struct Grounds {
   Origin origin = Origin::kMeasured;
   std::string text = "measured";  ///< for people: "carried from NVIDIA A100-SXM4-40GB"
 };
 
-/// What a prediction's interval rests on.
+/// The basis of a prediction's interval.
 struct Experience {
   std::vector<double> residuals;  ///< measured / predicted - 1 of other cases
   std::string basis;              ///< for people: "9 earlier runs on this cluster"
@@ -31,10 +30,10 @@ struct Experience {
   }
 };
 
-/// Where all was measured, runs that were predicted before tell most: those of this model on this
-/// cluster, else those on this cluster, else all; the first of these groups that has kLeastRuns.
-/// Else residuals of Motley's own benchmark (`make bench-accuracy`) for that origin, which are
-/// another machine's. `quantity`: "step" or "memory".
+/// Returns residuals for an interval. If everything was measured, those of earlier runs: of this
+/// model on this cluster, else on this cluster, else all; the first group with kLeastRuns. Else
+/// those of Motley's own benchmark (`make bench-accuracy`) for that origin, from another machine.
+/// `quantity`: "step" or "memory".
 Experience find_experience(const std::vector<PredictionEntry>& earlier,
                            const PredictionEntry& wanted, Origin origin);
 

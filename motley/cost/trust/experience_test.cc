@@ -5,7 +5,7 @@
 namespace motley::cost {
 namespace {
 
-/// `count` runs that all took 1 + residual times what was predicted.
+/// Adds `count` runs that took 1 + residual times the prediction.
 void add(std::vector<PredictionEntry>& entries, int count, const std::string& model,
          const std::string& cluster, double residual) {
   for (int i = 0; i < count; ++i)

@@ -7,9 +7,8 @@
 namespace motley::cost {
 namespace {
 
-/// The value that a new one exceeds with probability at most `tail`: the k-th largest of n, with
-/// k = floor(tail (n + 1)). Where that is none, the largest, widened: `missing` > 1 says by how
-/// much.
+/// Returns the value that a new one exceeds with probability at most `tail`: the k-th largest of n,
+/// k = floor(tail (n + 1)). If k is 0, the largest value, widened in proportion to what is missing.
 double upper_quantile(const std::vector<double>& sorted, double tail) {
   const double rank = tail * (static_cast<double>(sorted.size()) + 1);
   if (rank >= 1 - 1e-9)

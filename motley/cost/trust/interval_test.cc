@@ -24,7 +24,7 @@ TEST(PredictionInterval, TakesTheQuantilesOfTheResiduals) {
 }
 
 TEST(PredictionInterval, FewResidualsWidenIt) {
-  // Two residuals: 0.1 * 3 = 0.3 of one is to lie beyond, so the extremes are widened by 1 / 0.3.
+  // Two residuals: 0.1 * 3 = 0.3 of one should lie beyond, so the ends are widened by 1 / 0.3.
   const PredictionInterval interval = conformal_interval(1, {-.03, .06});
   EXPECT_DOUBLE_EQ(interval.low, 1 - .03 / .3);
   EXPECT_DOUBLE_EQ(interval.high, 1 + .06 / .3);

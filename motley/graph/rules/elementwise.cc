@@ -1,4 +1,4 @@
-// Operators that work element by element over operands that numpy broadcasting aligns.
+// Operators that work elementwise on operands aligned by numpy broadcasting.
 
 #include <algorithm>
 #include <array>
@@ -151,7 +151,7 @@ constexpr auto kNames = std::to_array<std::string_view>({
 });
 static_assert(std::is_sorted(kNames.begin(), kNames.end()));
 
-/// Digits that a sum needs are not lost on the way.
+/// Returns whether a cast keeps the digits that a sum needs.
 bool widens(DType from, DType to) {
   const auto digits = [](DType dtype) {
     if (is_complex(dtype)) return dtype_size(dtype) / 2;
@@ -160,7 +160,7 @@ bool widens(DType from, DType to) {
   return digits(from) > 0 && digits(to) >= digits(from);
 }
 
-/// What a sum of devices' parts commutes with.
+/// Adds terms for operators that commute with a sum of the devices' parts.
 void add_terms(RuleBuilder& rule) {
   const std::string_view name = rule.op().name;
   const bool is_one = rule.operand_count() == 1;
@@ -173,7 +173,7 @@ void add_terms(RuleBuilder& rule) {
   } else if (name == "aten::_to_copy") {
     if (widens(rule.operand_dtype(0), rule.result_dtype(0))) rule.add_term({0});
   } else if (name == "aten::add" || name == "aten::sub") {
-    // A number would be added on every device; 0, with which Python's sum() begins, may be.
+    // A number would be added on every device, except the 0 with which Python's sum() begins.
     if (is_one && rule.number(1) == 0.0) rule.add_term({0});
     if (is_one) return;
     rule.add_term({rule.operand(0)});

@@ -9,12 +9,12 @@
 
 namespace motley::graph {
 
-/// What becomes of an operator when one of its factors is split over devices.
+/// What happens to an operator when one of its factors is split over devices.
 enum class Split : std::uint8_t {
-  kNever,      ///< it needs the whole range: softmax, sorting, the window of a convolution
-  kPlain,      ///< each device runs the same operator on its part
-  kMean,       ///< the same, but it divides by the number of elements: results count by
-               ///< part / whole
+  kNever,  ///< it needs the whole range: softmax, sorting, the window of a convolution
+  kPlain,  ///< each device runs the same operator on its part
+  /// The same, but it divides by the number of elements: results are weighted by part / whole.
+  kMean,
   kRewritten,  ///< possible with other instructions: statistics of all parts, offsets
 };
 
@@ -25,8 +25,8 @@ struct Factor {
   bool operator==(const Factor&) const = default;
 };
 
-/// The factors whose product a dimension is, outermost first; none: of size 1. Few of them lie in
-/// the list itself: rules are made for every operator at every batch that a planner looks at.
+/// The factors whose product a dimension is, outermost first; none: size 1. A few are stored
+/// inline: planners make rules for every operator at every batch that they try.
 class DimFactors {
  public:
   using value_type = int;
@@ -61,9 +61,8 @@ class DimFactors {
   static constexpr std::size_t kFew = 4;
   std::size_t size_ = 0;
   std::array<int, kFew> few_ = {};
-  std::vector<int> many_;  // all of them, where they are not few
+  std::vector<int> many_;  // all of them, if they are more than kFew
 };
-/// By dimension.
 using TensorFactors = std::vector<DimFactors>;
 
 }  // namespace motley::graph

@@ -5,7 +5,7 @@
 namespace motley::graph {
 namespace {
 
-/// reduction argument of a loss: 0 none, 1 mean, 2 sum.
+/// The reduction argument of a loss: 0 none, 1 mean, 2 sum.
 constexpr std::int64_t kNoReduction = 0, kMeanReduction = 1;
 
 // ---- look-ups
@@ -46,7 +46,7 @@ bool index_select_rule(RuleBuilder& rule) {
   return rule.set_linear(factors, taken);
 }
 
-/// index_add(x, dim, index, source, alpha): adds the rows of `source` to those of x.
+/// index_add(x, dim, index, source, alpha): adds rows of `source` to those of x.
 bool index_add_rule(RuleBuilder& rule) {
   TensorFactors factors = rule.add_factors(rule.operand_shape(0));
   const auto dim = rule.dim(1, static_cast<int>(factors.size()));
@@ -63,9 +63,9 @@ bool index_add_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// What an index tensor names must be whole, unless it holds the rows' own numbers 0, 1, 2, ... :
-/// x[[0, 1, 2, ...], y] takes one element of each row. Then row and place are one factor, of which
-/// a part is indexed by its own numbers. The dimension of the places; empty if it is not so.
+/// Returns the dimension of the places if an index tensor holds the rows' own numbers 0, 1, 2, ...;
+/// else empty, and the indexed dimension must be whole. x[[0, 1, 2, ...], y] takes one element of
+/// each row, so row and place are one factor and each part is indexed by its own numbers.
 std::optional<int> row_place(const RuleBuilder& rule, int index, std::int64_t rows,
                              const Shape& places) {
   const Shape& shape = rule.operand_shape(index);
@@ -75,9 +75,8 @@ std::optional<int> row_place(const RuleBuilder& rule, int index, std::int64_t ro
   return place >= 0 && at(places, place) == rows ? std::optional(place) : std::nullopt;
 }
 
-/// A table x and the rows that the index tensors at argument 1 name, all for dimensions next to
-/// each other and broadcast to one shape of places: x is [before, indexed, after], rows are
-/// [before, places, after].
+/// A table x and its rows at the index tensors of argument 1, which index adjacent dimensions and
+/// broadcast to one shape: x is [before, indexed, after], rows are [before, places, after].
 struct IndexFactors {
   TensorFactors table, rows;
 };
@@ -99,7 +98,7 @@ std::optional<IndexFactors> index_factors(RuleBuilder& rule, const Shape& rows, 
   if (rank_of(rows) < first + after) return std::nullopt;
   const Shape shape(rows.begin() + first, rows.end() - after);
   TensorFactors filled = rule.add_factors(shape, places);
-  bool is_shared = false;  // one dimension at most
+  bool is_shared = false;  // at most one dimension
   for (int i = 0; i < static_cast<int>(indices.size()); ++i) {
     const DimFactors& table = at(made.table, first + i);
     const auto place = row_place(rule, indices[static_cast<std::size_t>(i)],
@@ -131,7 +130,7 @@ bool index_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// index_put(x, indices, values, accumulate): adds, or (in an order that counts) replaces.
+/// index_put(x, indices, values, accumulate): adds, or replaces in an order that matters.
 bool index_put_rule(RuleBuilder& rule) {
   const int values = rule.operand(2);
   const auto made = index_factors(rule, rule.operand_shape(values),
@@ -146,7 +145,7 @@ bool index_put_rule(RuleBuilder& rule) {
 
 // ---- losses
 
-/// Tensors of one shape; results of the same shape, or reduced as the argument `Reduction` says.
+/// Tensors of one shape; results have it too, or are reduced according to argument `Reduction`.
 template <int Reduction>
 bool loss_rule(RuleBuilder& rule) {
   const std::int64_t reduction = rule.integer(Reduction).value_or(kMeanReduction);
@@ -197,8 +196,8 @@ ClassFactors class_factors(RuleBuilder& rule, const Shape& x, Split samples) {
   return made;
 }
 
-/// nll_loss_forward(x, target, weight, reduction, ignore_index) -> loss, total weight. The mean
-/// divides by the weight of all samples.
+/// nll_loss_forward(x, target, weight, reduction, ignore_index) -> loss, total weight of all
+/// samples.
 bool nll_rule(RuleBuilder& rule) {
   const std::int64_t reduction = rule.integer(3).value_or(kMeanReduction);
   const ClassFactors made = class_factors(
@@ -207,14 +206,14 @@ bool nll_rule(RuleBuilder& rule) {
   rule.set_operand(rule.operand(1), made.target);
   rule.set_operand(rule.operand(2), made.weight);
   if (reduction == kNoReduction) rule.set_result(0, made.target);
-  rule.set_independent(1, made.weight[0][0]);  // where classes are split, all count all targets
-  if (reduction == kMeanReduction)             // the total weight is counted over all samples first
+  // If classes are split, all devices count all targets.
+  rule.set_independent(1, made.weight[0][0]);
+  if (reduction == kMeanReduction)  // the total weight is counted over all samples first
     for (const DimFactors& dim : made.target) rule.set_independent(1, dim[0]);
   return true;
 }
 
-/// nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total_weight), of which the
-/// last counts for a mean only.
+/// nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total_weight (of a mean)).
 bool nll_backward_rule(RuleBuilder& rule) {
   const ClassFactors made = class_factors(rule, rule.operand_shape(rule.operand(1)), Split::kPlain);
   const std::int64_t reduction = rule.integer(4).value_or(kMeanReduction);
@@ -229,8 +228,7 @@ bool nll_backward_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// motley::ctc_loss(log_probs, targets, input_lengths, target_lengths, blank) -> losses, gradients:
-/// by samples.
+/// motley::ctc_loss(log_probs, targets, input_lengths, target_lengths, blank), split by samples.
 bool ctc_loss_rule(RuleBuilder& rule) {
   TensorFactors probabilities = rule.add_factors(rule.operand_shape(0), Split::kNever);
   TensorFactors targets = rule.add_factors(rule.operand_shape(1), Split::kNever);
@@ -250,8 +248,8 @@ bool ctc_loss_rule(RuleBuilder& rule) {
 
 /// motley::attention(q, k, v, mask, dropout, causal, scale) -> out, saved and
 /// attention_backward(grad, q, k, v, out, saved, mask, ...) -> of q, k, v. q is [b, g*r, s, d], k
-/// [b, g, t, d], v [b, g, t, e]: r queries share a key. With a causal mask queries know their
-/// place, so they cannot be split.
+/// [b, g, t, d], v [b, g, t, e]: r queries share a key. Queries under a causal mask depend on their
+/// positions and are never split.
 template <bool Backward>
 bool attention_rule(RuleBuilder& rule) {
   const int first = Backward ? 1 : 0, mask_at = Backward ? 6 : 3;
@@ -299,7 +297,7 @@ bool attention_rule(RuleBuilder& rule) {
 
 // ---- layers of an imported profile
 
-/// Factors of a layer's parameters at argument `list`: [rows, p] is cut by rows, [p] never.
+/// Returns the factors of parameters at argument `list`: [rows, p] is cut by rows, [p] never.
 std::vector<TensorFactors> layer_parameters(RuleBuilder& rule, int list, int rows) {
   std::vector<TensorFactors> parameters;
   for (const int operand : rule.operands_at(list)) {
@@ -315,7 +313,7 @@ std::vector<TensorFactors> layer_parameters(RuleBuilder& rule, int list, int row
 
 /// motley::layer(x, [parameters], layer, work) -> y, kept [b, rows, n], kept_whole [b, n], and
 /// layer_backward(grad, [parameters], kept, kept_whole, layer, work) -> of x, of each parameter.
-/// Devices that split the rows have all of x and y: what they exchange on the way is the layer's.
+/// Devices that split the rows have all of x and y; exchanges inside are part of the layer.
 template <bool Backward>
 bool layer_rule(RuleBuilder& rule) {
   const Shape& x = rule.operand_shape(0);

@@ -1,4 +1,4 @@
-// Operators that move, select, join or reduce elements along dimensions, or make them.
+// Operators that move, select, join or reduce elements along dimensions, or make tensors.
 
 #include <algorithm>
 #include <limits>
@@ -14,7 +14,7 @@ bool holds(const std::vector<int>& dims, int dim) {
   return std::find(dims.begin(), dims.end(), dim) != dims.end();
 }
 
-/// Products of the sizes up to and with each dimension.
+/// Returns the products of the sizes up to and including each dimension.
 Shape ends_of(const Shape& shape) {
   Shape ends;
   std::int64_t product = 1;
@@ -22,8 +22,8 @@ Shape ends_of(const Shape& shape) {
   return ends;
 }
 
-/// view: both shapes are cut at the ends of all dimensions of both, as far as these divide one
-/// another; between two ends that both have and where they do not, nothing can be split.
+/// view: cuts both shapes at the ends of all their dimensions, as far as these divide one another.
+/// Between two common ends where they do not, nothing can be split.
 ///
 /// [6, 4] to [2, 12]: ends 6, 24 and 2, 24, so cuts at 2, 6, 24: (a*b c) -> (a b*c).
 bool view_rule(RuleBuilder& rule) {
@@ -35,7 +35,7 @@ bool view_rule(RuleBuilder& rule) {
   std::size_t i = 0, j = 0;
   std::int64_t common = 1;
   while (!is_empty && (i < from.size() || j < to.size())) {
-    // A stretch of dimensions on both sides that ends where both have an end.
+    // Takes dimensions on both sides up to a common end.
     const std::size_t first_i = i, first_j = j;
     Shape cuts;
     while (true) {
@@ -84,7 +84,7 @@ bool view_rule(RuleBuilder& rule) {
   return rule.set_linear(from_factors, to_factors);
 }
 
-/// Dimension d of the result is dimension order[d] of the operand.
+/// Sets dimension d of the result to dimension order[d] of the operand.
 bool permuted(RuleBuilder& rule, const std::vector<int>& order) {
   TensorFactors from = rule.add_factors(rule.operand_shape(0)), to;
   for (const int dim : order) to.push_back(at(from, dim));
@@ -116,7 +116,7 @@ bool permute_rule(RuleBuilder& rule) {
   return permuted(rule, rule.dims(1, rank_of(rule.operand_shape(0))));
 }
 
-/// unsqueeze, squeeze: what has a size other than 1 keeps its order.
+/// unsqueeze, squeeze: dimensions of a size other than 1 keep their order.
 bool squeeze_rule(RuleBuilder& rule) {
   const auto wide = [](const Shape& shape) {
     std::vector<int> dims;
@@ -127,7 +127,7 @@ bool squeeze_rule(RuleBuilder& rule) {
   const Shape &from = rule.operand_shape(0), &to = rule.result_shape(0);
   const std::vector<int> from_dims = wide(from), to_dims = wide(to);
   if (from_dims.size() != to_dims.size()) return false;
-  // squeeze without dimensions would drop one of which a device has a single element.
+  // squeeze without dimensions would drop one in which a device has a single element.
   const bool drops_any = rule.op().overload.empty() && rule.op().name == "aten::squeeze";
   TensorFactors from_factors(from.size()), to_factors(to.size());
   for (std::size_t i = 0; i < from_dims.size(); ++i) {
@@ -163,7 +163,7 @@ bool repeat_rule(RuleBuilder& rule) {
   return rule.set_linear(from_factors, to_factors);
 }
 
-/// view_as_real, view_as_complex: one side has a last dimension of two, real and imaginary part.
+/// view_as_real, view_as_complex: one side ends in a dimension of real and imaginary part.
 bool parts_of_complex_rule(RuleBuilder& rule) {
   const auto pair_of = [&](TensorFactors factors) {
     factors.push_back({rule.add_factor(2, Split::kNever)});
@@ -177,8 +177,7 @@ bool parts_of_complex_rule(RuleBuilder& rule) {
 
 // ---- parts of a dimension
 
-/// Rows [start, start + count) of a dimension of `size`: whole blocks that the dimension is made
-/// of?
+/// Returns whether rows [start, start + count) are one of equal blocks of a dimension of `size`.
 bool is_block(std::int64_t size, std::int64_t start, std::int64_t count) {
   return count > 0 && size % count == 0 && start % count == 0;
 }
@@ -187,7 +186,7 @@ struct Range {
   std::int64_t start, count;
 };
 
-/// Rows that a slice's arguments name; empty where it steps.
+/// Returns the rows of a slice's arguments; empty for a step other than 1.
 std::optional<Range> slice_range(const RuleBuilder& rule, int first_argument, std::int64_t size) {
   if (rule.integer(first_argument + 2).value_or(1) != 1) return std::nullopt;
   const auto place = [&](std::int64_t index) {
@@ -199,7 +198,7 @@ std::optional<Range> slice_range(const RuleBuilder& rule, int first_argument, st
   return Range{start, std::max<std::int64_t>(0, end - start)};
 }
 
-/// Factors of a dimension `whole` and of the rows `range` of it: (blocks!, f) and (f).
+/// Returns the factors of a dimension `whole` and of its rows `range`: (blocks!, f) and (f).
 std::pair<DimFactors, DimFactors> cut_block(RuleBuilder& rule, std::int64_t whole,
                                             const std::optional<Range>& range,
                                             std::int64_t part_size, int start_argument) {
@@ -236,7 +235,7 @@ bool slice_backward_rule(RuleBuilder& rule) {
   return rule.set_linear(from_factors, to_factors);
 }
 
-/// select(x, dim, index), unbind(x, dim): one dimension goes.
+/// select(x, dim, index), unbind(x, dim): drop one dimension.
 bool drop_rule(RuleBuilder& rule) {
   const Shape& from = rule.operand_shape(0);
   const auto dim = rule.dim(1, rank_of(from));
@@ -263,11 +262,11 @@ bool select_backward_rule(RuleBuilder& rule) {
   return rule.set_linear(left, factors);
 }
 
-/// Pieces of a dimension: those of equal size can each be cut alike.
+/// Pieces of a dimension. Those of equal size can be cut alike.
 struct Pieces {
   DimFactors whole;
   std::vector<DimFactors> parts;
-  std::optional<int> part;  ///< the factor that all pieces have
+  std::optional<int> part;  ///< the factor that all pieces share
 };
 
 Pieces cut_pieces(RuleBuilder& rule, std::int64_t whole, const std::vector<std::int64_t>& sizes) {
@@ -311,8 +310,7 @@ bool split_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// cat(tensors, dim = 0). A tensor [0] adds nothing, whatever the rank of the others: what a cache
-/// of keys holds before the first token.
+/// cat(tensors, dim = 0). A tensor [0], as of an empty cache, adds nothing at any rank.
 bool cat_rule(RuleBuilder& rule) {
   const Shape& to = rule.result_shape(0);
   const int dim = rule.dim(1, rank_of(to)).value_or(0);
@@ -359,8 +357,8 @@ bool stack_rule(RuleBuilder& rule) {
 
 // ---- along a dimension
 
-/// Everything has the same dimensions but for the sizes of those at argument `Position`, which are
-/// never split. `Linear`: in its first operand.
+/// All tensors have equal dimensions except those at argument `Position`, which are never split.
+/// `Linear`: in the first operand.
 template <int Position, bool Linear>
 bool along_rule(RuleBuilder& rule) {
   const Shape& wide = rule.operand_shape(0);
@@ -380,8 +378,7 @@ bool along_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// gather(x, dim, index), scatter(x, dim, index, src): rows that are not alike in all operands
-/// cannot be split either.
+/// gather(x, dim, index), scatter(x, dim, index, src): rows that differ are never split either.
 bool scatter_rule(RuleBuilder& rule) {
   const Shape& wide = rule.operand_shape(0);
   const auto dim = rule.dim(1, rank_of(wide));
@@ -404,7 +401,7 @@ bool scatter_rule(RuleBuilder& rule) {
   rule.set_result(0, like(rule.result_shape(0)));
   const bool adds = rule.op().name == "aten::scatter_add" || rule.op().overload == "src";
   const bool scatters = adds || rule.op().name == "aten::scatter";
-  // A largest element is no sum, nor is a number that takes the place of others.
+  // Neither a maximum nor a replaced number is a sum.
   if (rule.op().name == "aten::scatter_reduce" || (scatters && !adds)) return true;
   rule.add_term({0});
   if (adds) rule.add_term({rule.operand(3)});
@@ -436,7 +433,7 @@ bool sort_rule(RuleBuilder& rule) {
   return rule.op().overload == "stable" ? along_rule<2, false>(rule) : along_rule<1, false>(rule);
 }
 
-/// The last `Count` dimensions belong together: triangles.
+/// Never splits the last `Count` dimensions: triangles.
 template <int Count>
 bool trailing_rule(RuleBuilder& rule) {
   const Shape& shape = rule.operand_shape(0);
@@ -449,7 +446,7 @@ bool trailing_rule(RuleBuilder& rule) {
   return rule.operand_count() == 1;
 }
 
-/// constant_pad_nd(x, pad, value); pad is two numbers a dimension, the last dimension's first.
+/// constant_pad_nd(x, pad, value); pad has two numbers per dimension, last dimension first.
 bool pad_rule(RuleBuilder& rule) {
   const Shape &from = rule.operand_shape(0), &to = rule.result_shape(0);
   TensorFactors from_factors = rule.add_factors(from), to_factors = from_factors;
@@ -468,8 +465,8 @@ bool pad_rule(RuleBuilder& rule) {
 
 // ---- reductions
 
-/// Dimensions at argument `Dims` (all, if it names none) go, or stay with size 1. Results that are
-/// rewritten become those of the whole.
+/// Drops the dimensions at argument `Dims` (none: all), or keeps them with size 1. Rewritten
+/// results become those of the whole.
 template <Split Reduced, bool Linear, int Dims = 1>
 bool reduce_rule(RuleBuilder& rule) {
   const Shape& from = rule.operand_shape(0);
@@ -491,15 +488,15 @@ bool reduce_rule(RuleBuilder& rule) {
   return rule.operand_count() == 1;
 }
 
-/// max(x), max(x, dim); max(x, other) works element by element.
+/// max(x), max(x, dim); max(x, other) is elementwise.
 bool extreme_rule(RuleBuilder& rule) {
   if (rule.op().overload == "other") return elementwise_rule(rule);
   return reduce_rule<Split::kNever, false>(rule);
 }
 
-// ---- tensors out of nothing
+// ---- new tensors
 
-/// zeros(size, ...), full(size, value, ...); new_zeros(x, size, ...): x gives the dtype only.
+/// zeros(size, ...), full(size, value, ...); new_zeros(x, size, ...), where x gives only the dtype.
 template <int Shape_>
 bool fill_rule(RuleBuilder& rule) {
   const TensorFactors factors = rule.add_factors(rule.result_shape(0));
@@ -512,7 +509,7 @@ bool fill_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// arange(end), (start, end), (start, end, step): a part of what counts by ones begins later.
+/// arange(end), (start, end), (start, end, step): a part of a count by ones begins later.
 bool arange_rule(RuleBuilder& rule) {
   const std::string& overload = rule.op().overload;
   const bool by_ones = overload.empty() || overload == "start" || rule.integer(2) == 1;
@@ -522,21 +519,20 @@ bool arange_rule(RuleBuilder& rule) {
   return rule.operand_count() == 0;
 }
 
-/// motley::random(distribution, shape, dtype, draw): by elements of the whole; a permutation is of
-/// all of them.
+/// motley::random(distribution, shape, dtype, draw): by elements, except a permutation.
 bool random_rule(RuleBuilder& rule) {
   const Split split = draws_across(rule.op()) ? Split::kNever : Split::kRewritten;
   rule.set_result(0, rule.add_factors(rule.result_shape(0), split));
   return rule.operand_count() == 0;
 }
 
-/// Nothing to split: scalar_tensor.
+/// Splits nothing: scalar_tensor.
 bool whole_rule(RuleBuilder& rule) {
   rule.set_all([&](const Shape& shape) { return rule.add_factors(shape, Split::kNever); });
   return true;
 }
 
-/// unfold(x, dim, size, step): the windows along a dimension, their elements last; and
+/// unfold(x, dim, size, step): the windows along a dimension, with their elements last; and
 /// unfold_backward(grad, sizes, dim, size, step).
 template <bool Backward>
 bool unfold_rule(RuleBuilder& rule) {

@@ -1,4 +1,4 @@
-// Operators of networks: products, convolutions, pooling, normalisations.
+// Operators of networks: products, convolutions, pooling, norms.
 
 #include <algorithm>
 
@@ -9,8 +9,8 @@ namespace {
 
 // ---- products
 
-/// The product of operands `a` and `b`, its first `Batch` dimensions in common: (B m k) (B k n) ->
-/// (B m n); mv and dot lack n, or both.
+/// Sets the product of operands `a` and `b` with `Batch` common first dimensions: (B m k) (B k n)
+/// -> (B m n); mv and dot lack n, or both.
 bool set_product(RuleBuilder& rule, int a, int b, int batch) {
   if (a < 0 || b < 0) return false;
   TensorFactors left = rule.add_factors(rule.operand_shape(a));
@@ -50,8 +50,8 @@ bool add_product_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// _trilinear(a, b, c, lacks_a, lacks_b, lacks_c, summed, ...): a product over dimensions in
-/// common, of which each operand lacks some, summed over some.
+/// _trilinear(a, b, c, lacks_a, lacks_b, lacks_c, summed, ...): a product over common dimensions,
+/// some missing in each operand, some summed over.
 bool trilinear_rule(RuleBuilder& rule) {
   const auto lists = [&](int argument, int dim) {
     for (int i = 0; i < rule.list_length(argument); ++i)
@@ -82,15 +82,15 @@ bool trilinear_rule(RuleBuilder& rule) {
 
 // ---- convolution and pooling
 
-/// Factors of a convolution of x with w: channels are groups * k in x and groups * p in the
-/// result y; w is [groups*p, k, ...], or transposed [groups*k, p, ...].
+/// Factors of a convolution of x with w: channels are groups * k in x and groups * p in the result
+/// y; w is [groups*p, k, ...], or transposed [groups*k, p, ...].
 struct ConvolutionFactors {
   TensorFactors x, w, y;
   DimFactors channels;  ///< of y
   int k = 0;
 };
 
-/// `transposed`, `groups`: places of these arguments.
+/// `transposed`, `groups`: positions of these arguments.
 std::optional<ConvolutionFactors> convolution_factors(RuleBuilder& rule, const Shape& x,
                                                       const Shape& w, const Shape& y,
                                                       int transposed, int groups) {
@@ -153,8 +153,8 @@ bool convolution_backward_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// Everything has the same first dimensions; the last `Window` of each are never split. Linear in
-/// the first operand where `Linear`.
+/// All tensors share the first dimensions; the last `Window` are never split. `Linear`: in the
+/// first operand.
 template <int Window, bool Linear>
 bool window_rule(RuleBuilder& rule) {
   const Shape& shape = rule.operand_shape(0);
@@ -186,8 +186,8 @@ bool upsample_backward_rule(RuleBuilder& rule) {
   return rule.list_length(2) == rank_of(rule.result_shape(0));
 }
 
-/// im2col(x, ...): [b, c, h, w] -> [b, c*k, places] of k elements a window, and col2im, its
-/// reverse; planes of a sample are taken apart by themselves.
+/// im2col(x, ...): [b, c, h, w] -> [b, c*k, places] with k elements per window, and col2im, its
+/// inverse. Planes are separate.
 template <bool Back>
 bool columns_rule(RuleBuilder& rule) {
   const Shape& image = Back ? rule.result_shape(0) : rule.operand_shape(0);
@@ -200,8 +200,8 @@ bool columns_rule(RuleBuilder& rule) {
   return rule.set_linear(Back ? taken : planes, Back ? planes : taken);
 }
 
-/// grid_sampler_2d(x, grid, ...) of x [b, c, h, w] at places [b, h', w', 2], and
-/// grid_sampler_2d_backward(grad, x, grid, ..., mask): a place's gradient sums over the channels.
+/// grid_sampler_2d(x, grid, ...) of x [b, c, h, w] at places [b, h', w', 2], and its backward(grad,
+/// x, grid, ..., mask), where a place's gradient sums over the channels.
 template <bool Backward>
 bool grid_rule(RuleBuilder& rule) {
   const int x = Backward ? 1 : 0;
@@ -226,8 +226,8 @@ bool grid_rule(RuleBuilder& rule) {
 
 // ---- normalisations
 
-/// Over trailing dimensions, as many as the list at argument `List` has; weights have only these,
-/// statistics only the others, and they become those of the whole.
+/// Normalises the trailing dimensions, as many as the list at argument `List` has. Weights have
+/// only these; statistics have only the others and become those of the whole.
 template <int List, bool Backward>
 bool layer_norm_rule(RuleBuilder& rule) {
   const Shape& shape = rule.operand_shape(0);
@@ -282,13 +282,13 @@ bool group_norm_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// Batch norm of any kind: channels in dimension 1, and alone in all weights and statistics. What
-/// it averages over can be split only by other instructions, unless statistics are given.
-/// `Training`: argument of the flag; -1: always training, -2: never.
+/// Batch norm of any kind: channels are dimension 1, and the only dimension of weights and
+/// statistics. Dimensions that it averages over need other instructions to be split, unless
+/// statistics are given. `Training`: argument of the flag; -1: always training, -2: never.
 ///
-/// With statistics of each device's own samples, those that the backward pass takes are "of the
-/// whole" on each device, though not alike: nothing else may read them. The running ones are terms:
-/// what a device finds, weighed by its part of the samples. Gradients of weights are terms, too.
+/// With statistics of each device's own samples, the saved ones count as whole on each device
+/// although they differ: only the backward pass may read them. The running ones are terms: a
+/// device's statistics weighted by its part of the samples. Gradients of weights are terms too.
 template <int Training, bool Backward>
 bool batch_norm_rule(RuleBuilder& rule) {
   const Shape& shape = rule.operand_shape(0);
@@ -306,7 +306,7 @@ bool batch_norm_rule(RuleBuilder& rule) {
   for (int r = 0; r < rule.result_count(); ++r)
     if (rule.has_result(r)) rule.set_result(r, like(rule.result_shape(r)));
   if (Backward) rule.add_term({0});
-  if (Backward)  // reads the saved statistics, or the running ones that were given
+  if (Backward)  // reads the saved statistics, or the given running ones
     for (const int unread : {trains ? 3 : 5, trains ? 4 : 6})
       if (rule.operand(unread) >= 0) rule.ignore(rule.operand(unread));
   const bool is_own = trains && rule.statistics() == Statistics::kOwn;
@@ -321,7 +321,7 @@ bool batch_norm_rule(RuleBuilder& rule) {
   return true;
 }
 
-/// motley::dropout(x, p, draw): its draws belong to elements of the whole.
+/// motley::dropout(x, p, draw): draws belong to elements of the whole.
 bool dropout_rule(RuleBuilder& rule) {
   const TensorFactors factors = rule.add_factors(rule.operand_shape(0), Split::kRewritten);
   rule.set_operand(0, factors);

@@ -60,14 +60,14 @@ bool counts_from_zero(const Op& op) {
   return op.overload.empty() || (is(0, 0) && (op.overload == "start" || is(2, 1)));
 }
 
-/// Only gives its first operand another shape, or another type.
+/// Returns whether an operator only changes the shape or type of its first operand.
 bool keeps_elements(const Op& op) {
   return op.name == "aten::view" || op.name == "aten::reshape" || op.name == "aten::unsqueeze" ||
          op.name == "aten::squeeze" || op.name == "aten::_to_copy" || op.name == "aten::clone" ||
          op.name == "aten::alias" || op.name == "aten::detach";
 }
 
-/// Does the value hold 0, 1, 2, ... in the order of its elements?
+/// Returns whether the value holds 0, 1, 2, ... in the order of its elements.
 bool holds_row_numbers(const Graph& graph, ValueId value) {
   while (!is_floating(graph.value(value).dtype)) {
     const OpId producer = graph.value(value).producer;
@@ -193,7 +193,7 @@ void RuleBuilder::set_operand(int operand, TensorFactors factors) {
 }
 
 void RuleBuilder::set_result(int result, TensorFactors factors) {
-  if (!has_result(result)) return;  // a gradient that nobody wants
+  if (!has_result(result)) return;  // an unused gradient
   rule_.result_factors[static_cast<std::size_t>(result)] = std::move(factors);
 }
 

@@ -12,7 +12,6 @@ namespace motley::graph {
 
 using Shape = std::vector<std::int64_t>;
 
-// By dimension; in range.
 inline std::int64_t at(const Shape& shape, int dim) { return shape[static_cast<std::size_t>(dim)]; }
 inline const DimFactors& at(const TensorFactors& factors, int dim) {
   return factors[static_cast<std::size_t>(dim)];
@@ -22,9 +21,8 @@ inline DimFactors& at(TensorFactors& factors, int dim) {
 }
 inline int rank_of(const Shape& shape) { return static_cast<int>(shape.size()); }
 
-/// Puts the rule of one operator together. Operands are named by the position of their argument,
-/// results by theirs; both begin without factors, and finish() refuses what does not multiply up to
-/// the shapes.
+/// Builds the rule of one operator. Operands are named by the position of their argument, results
+/// by their own. Both begin without factors; finish() refuses factors that do not give the shapes.
 class RuleBuilder {
  public:
   RuleBuilder(const Graph& graph, OpId op, const Sizes& sizes,
@@ -34,34 +32,32 @@ class RuleBuilder {
   Statistics statistics() const { return statistics_; }
 
   // ---- the operator
-  /// Position in rule().operands of the first tensor at an argument; -1: there is none.
+  /// Returns the position in rule().operands of an argument's first tensor; -1: there is none.
   int operand(int argument) const;
-  /// Of all tensors at an argument that is a list.
+  /// Returns the positions of all tensors of a list argument.
   std::vector<int> operands_at(int argument) const;
   int operand_count() const { return static_cast<int>(rule_.operands.size()); }
   int result_count() const { return static_cast<int>(op_->outputs.size()); }
   const std::vector<std::int64_t>& operand_shape(int operand) const;
   const std::vector<std::int64_t>& result_shape(int result) const;
-  bool has_result(int result) const;  ///< false for those the operator leaves undefined
+  bool has_result(int result) const;  ///< false if the operator leaves it undefined
   DType operand_dtype(int operand) const;
   DType result_dtype(int result) const;
   std::optional<std::int64_t> integer(int argument) const;
   std::optional<std::int64_t> integer(int argument, int element) const;
   std::optional<double> number(int argument) const;
-  bool truth(int argument) const;       ///< is it `true`?
-  int list_length(int argument) const;  ///< 0 if it is no list
-  /// A dimension argument counted from 0; empty if it is none of `rank`.
+  bool truth(int argument) const;
+  int list_length(int argument) const;  ///< 0 if it is not a list
+  /// Returns a dimension argument counted from 0; empty if it is not a dimension of `rank`.
   std::optional<int> dim(int argument, int rank) const;
-  /// A list of dimensions, or one; none and an empty list mean all.
+  /// Returns one dimension or a list; none and an empty list mean all.
   std::vector<int> dims(int argument, int rank) const;
 
-  /// The dimension along which an operand holds the numbers 0, 1, 2, ... of its places; empty if
-  /// there is none, or only one place.
+  /// Returns the dimension along which an operand holds 0, 1, 2, ...; empty if none, or one place.
   std::optional<int> row_number_dim(int operand) const;
 
   // ---- the rule
   int add_factor(std::int64_t size, Split split = Split::kPlain);
-  /// A factor for each dimension.
   TensorFactors add_factors(const std::vector<std::int64_t>& shape, Split split = Split::kPlain);
   const TensorFactors& operand_factors(int operand) const {
     return rule_.operand_factors[static_cast<std::size_t>(operand)];
@@ -70,7 +66,7 @@ class RuleBuilder {
   void never(const DimFactors& dim);
   void set_split(const DimFactors& dim, Split split);
   void set_operand(int operand, TensorFactors factors);  ///< no effect for operand -1
-  void set_result(int result, TensorFactors factors);    ///< no effect for one left undefined
+  void set_result(int result, TensorFactors factors);    ///< no effect for an undefined result
   /// Of the first operand and result, which is linear in it. Always true.
   bool set_linear(TensorFactors operand, TensorFactors result);
   /// Sets all operands and results, by `like(shape)`.
@@ -81,12 +77,12 @@ class RuleBuilder {
   }
   /// Sets all operands as they broadcast to `wide`. False where one does not align.
   bool broadcast_operands(const TensorFactors& wide);
-  /// Factors of `wide` as numpy broadcasting aligns `shape` with them; dimensions of size 1 that
-  /// are spread have none. Empty if it does not align.
+  /// Returns the factors of `wide` that numpy broadcasting aligns with `shape`; broadcast
+  /// dimensions of size 1 have none. Empty if the shapes do not align.
   std::optional<TensorFactors> broadcast(const std::vector<std::int64_t>& shape,
                                          const TensorFactors& wide) const;
   void add_slot(int argument, int element, DimFactors factors, std::int64_t multiple = 1);
-  /// The elements of a list argument are the sizes of these dimensions; -1 stays.
+  /// States that the elements of a list argument are the sizes of these dimensions; -1 stays.
   void add_shape_slots(int argument, const TensorFactors& dims);
   void add_term(std::vector<int> operands);
   void set_independent(int result, int factor);
@@ -110,12 +106,11 @@ class RuleBuilder {
 using RuleMaker = bool (*)(RuleBuilder& rule);
 struct NamedRuleMaker {
   std::string_view name;  ///< without overload
-  RuleMaker make;         ///< false: no rule for these arguments
+  RuleMaker make;         ///< returns false if these arguments have no rule
 };
 
-/// The table, in parts: operators that move elements; products, norms and the like; look-ups and
-/// losses.
-/// Operators that work element by element have one rule (elementwise_rule).
+/// The parts of the table: operators that move elements; products, norms and similar ones; look-ups
+/// and losses. All elementwise operators share one rule (elementwise_rule).
 std::span<const NamedRuleMaker> movement_rules();
 std::span<const NamedRuleMaker> network_rules();
 std::span<const NamedRuleMaker> lookup_rules();

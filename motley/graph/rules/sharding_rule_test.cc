@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-/// A graph of one operator; its operands are the first values.
+/// Makes a graph of one operator; its operands are the first values.
 Graph make_graph(std::vector<std::pair<DType, std::vector<std::int64_t>>> operands, Op op,
                  std::vector<std::pair<DType, std::vector<std::int64_t>>> results) {
   Graph graph;
@@ -50,7 +50,7 @@ std::string text_of(const Graph& graph) {
 
 constexpr DType kF = DType::kF32, kI = DType::kI64;
 
-// A layer of a profile: devices that share its rows have all of what it reads and gives.
+// A layer of a profile: devices that share its rows have its whole input and output.
 TEST(ShardingRule, LayersOfAProfileAreSplitByRowsOrSamples) {
   const auto graph = make_graph(
       {{kF, {6, 5}}, {kF, {4, 7}}, {kF, {3}}},
@@ -65,7 +65,7 @@ TEST(ShardingRule, LayersOfAProfileAreSplitByRowsOrSamples) {
               ElementsAre(kWholeForm, Form{FormKind::kSharded, 1, 1, 4, 1}, kWholeForm));
 }
 
-// Gradients of what is whole come out equal on all that share the rows, and as terms of samples.
+// Gradients of whole values are equal on all devices that share the rows, and terms for samples.
 TEST(ShardingRule, GradientsOfLayersFollowTheirParameters) {
   const auto graph = make_graph(
       {{kF, {6, 9}}, {kF, {4, 7}}, {kF, {3}}, {kF, {6, 4, 2}}, {kF, {6, 8}}},
@@ -110,7 +110,7 @@ TEST(ShardingRule, AddingNothingIsLinear) {
   EXPECT_THAT(terms_of(1.0), IsEmpty());
 }
 
-// A bilinear layer: x [4, 6], w [2, 6, 5], y [4, 5] over the dimensions (4 2 6 5) in common.
+// A bilinear layer: x [4, 6], w [2, 6, 5], y [4, 5] over the common dimensions (4 2 6 5).
 TEST(ShardingRule, TrilinearProducts) {
   const Graph graph = make_graph(
       {{kF, {4, 6}}, {kF, {2, 6, 5}}, {kF, {4, 5}}},
@@ -121,7 +121,7 @@ TEST(ShardingRule, TrilinearProducts) {
   EXPECT_THAT(find_rule(graph, OpId(0), {})->terms, ElementsAre(ElementsAre(0, 1, 2)));
 }
 
-// Padding of nothing: by (0, 0) along the first dimension.
+// Pads the first dimension by (0, 0).
 TEST(ShardingRule, PadsKeepWholeWhatTheyPad) {
   EXPECT_EQ(
       text_of(make_graph({{kF, {4, 6}}},
@@ -151,7 +151,7 @@ TEST(ShardingRule, ViewsAreCutWhereBothShapesAre) {
   EXPECT_EQ(view({6, 4}, {2, 12}), "(a*b c) -> (a b*c)");
   EXPECT_EQ(view({2, 3, 4}, {24}), "(a b c) -> (a*b*c)");
   EXPECT_EQ(view({8, 1, 6}, {8, 2, 3}), "(a 1 b*c) -> (a b c)");
-  // 4 and 6 do not divide one another; what comes before and after can still be cut.
+  // 4 and 6 do not divide one another; dimensions before and after can still be cut.
   EXPECT_EQ(view({5, 4, 6, 7}, {5, 6, 4, 7}), "(a b! c! d) -> (a e! f! d)");
   EXPECT_EQ(view({1}, {}), "(1) -> ()");
   EXPECT_EQ(view({0, 3}, {3, 0}), "(a! b!) -> (c! d!)");
@@ -227,7 +227,7 @@ TEST(ShardingRule, UnknownOperatorsHaveNone) {
       "(a) -> (a)");
 }
 
-// What a cache of keys holds before the first token.
+// A cache of keys before the first token.
 TEST(ShardingRule, AnEmptyTensorAddsNothingToWhatIsJoined) {
   const auto graph = make_graph(
       {{kF, {0}}, {kF, {2, 3, 4}}},
@@ -236,7 +236,7 @@ TEST(ShardingRule, AnEmptyTensorAddsNothingToWhatIsJoined) {
   EXPECT_THAT(find_rule(graph, OpId(0), {})->ignored, ElementsAre(0));
 }
 
-/// x [6, 4] indexed by [0, 1, ...] and y [6]: the row numbers come from `from`.
+/// Makes x [6, 4] indexed by [0, 1, ...] and y [6]; `from` makes the row numbers.
 Graph indexed_rows(const Op& from, std::int64_t count) {
   Graph graph;
   const auto add = [&](DType dtype, std::vector<std::int64_t> shape, OpId producer = OpId()) {
@@ -263,7 +263,7 @@ TEST(ShardingRule, RowsByTheirOwnNumbersAreOneFactor) {
   };
   EXPECT_EQ(rule_of(make_op("aten::arange", {{6}})), "(a^ b!) (a^) (a^) -> (a^)");
   EXPECT_EQ(rule_of(make_op("aten::arange", {{0}, {6}}, "start")), "(a^ b!) (a^) (a^) -> (a^)");
-  // Other numbers, or numbers of another kind, may name any row.
+  // Other numbers, or numbers of another kind, may select any row.
   EXPECT_EQ(rule_of(make_op("aten::arange", {{1}, {7}}, "start")), "(a! b!) (c) (c) -> (c)");
   EXPECT_EQ(rule_of(make_op("aten::randperm", {{6}})), "(a! b!) (c) (c) -> (c)");
 }
@@ -291,7 +291,7 @@ TEST(ShardingRule, OwnStatisticsMakeTermsOfWhatIsAveraged) {
   EXPECT_EQ(forms(Statistics::kOwn), "S(0: 6) R R P P ");
 }
 
-/// By result: along which of its dimensions all is identical, "01" for the second of two.
+/// Returns, by result, the dimensions along which it is identical: "01" for the second of two.
 std::string identical(const Graph& graph, const std::vector<IdenticalDims>& operands) {
   std::vector<IdenticalDims> values = operands;
   values.resize(graph.values.size(), 0);
@@ -314,7 +314,7 @@ TEST(ShardingRule, WhatIsMadeOfNothingOrRepeatedIsIdentical) {
   EXPECT_EQ(identical(add, {0b11, 0}), "10");
   EXPECT_EQ(identical(add, {0b01, 0b1}), "10");
   EXPECT_EQ(identical(add, {0b10, 0}), "00");
-  // [6, 4] as [24]: both dimensions must be.
+  // [6, 4] as [24]: needs both dimensions.
   const Graph view =
       make_graph({{kF, {6, 4}}}, make_op("aten::view", {value(0), list({24})}), {{kF, {24}}});
   EXPECT_EQ(identical(view, {0b11}), "1");

@@ -9,13 +9,13 @@
 namespace motley::graph {
 namespace {
 
-constexpr std::int64_t kMostDims = 64;  // as PyTorch's tensors
+constexpr std::int64_t kMostDims = 64;  // as in PyTorch
 
 std::int64_t size_of(const ShardingRule& rule, int factor) {
   return rule.factors[static_cast<std::size_t>(factor)].size;
 }
 
-/// Form of a tensor of which one factor is split; empty if it lacks the factor.
+/// Returns the form of a tensor with one factor split; empty if it lacks the factor.
 std::optional<Form> cut_form(const ShardingRule& rule, const TensorFactors& tensor, int factor,
                              std::int64_t outer, std::int64_t inner) {
   for (std::size_t d = 0; d < tensor.size(); ++d) {
@@ -34,7 +34,7 @@ std::optional<Form> cut_form(const ShardingRule& rule, const TensorFactors& tens
   return std::nullopt;
 }
 
-/// Terms that must be partial when a factor is summed over, as another term has it.
+/// Returns the operands of terms that must be partial because another term sums over the factor.
 std::vector<int> partial_operands(const ShardingRule& rule, int factor) {
   const auto has = [&](const std::vector<int>& term) {
     return std::any_of(term.begin(), term.end(), [&](int operand) {
@@ -122,8 +122,8 @@ std::optional<Strategy> split_strategy(const ShardingRule& rule, int factor, std
 
 namespace {
 
-/// The split of the factor that a tensor's sharded form cuts: the one that holds the whole extent.
-/// What lies before it divides outer, what lies after it divides inner.
+/// Returns the split of the factor that a tensor's sharded form cuts: the one that holds the whole
+/// extent. Factors before it divide outer, those after it divide inner.
 std::optional<Strategy> split_as(const ShardingRule& rule, const TensorFactors& tensor,
                                  const Form& form) {
   if (form.kind != FormKind::kSharded) return std::nullopt;

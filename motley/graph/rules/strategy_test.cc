@@ -20,7 +20,7 @@ ShardingRule addmm() {
   return rule;
 }
 
-/// view of [3*12*64] as [3, 12, 64].
+/// Returns the rule of a view of [3*12*64] as [3, 12, 64].
 ShardingRule view() {
   ShardingRule rule;
   rule.factors = {{3}, {12}, {64}};
@@ -64,14 +64,14 @@ TEST(Strategy, FollowsAFormThroughAView) {
   EXPECT_EQ(found->factor, 1);
   EXPECT_THAT(print(found->results), ElementsAre("S(1: 12)"));
   EXPECT_EQ(found->operands[0], heads);
-  // Blocks of 16 of each head: within the factor.
+  // Blocks of 16 of each head: inside the factor.
   const Form blocks{FormKind::kSharded, 0, 36, 4, 16};
   const auto within = follow(view(), 0, blocks);
   ASSERT_TRUE(within);
   EXPECT_EQ(within->inner, 16);
   EXPECT_THAT(print(within->results), ElementsAre("S(2: 1*4*16)"));
   EXPECT_EQ(within->operands[0], blocks);
-  // Pieces that lie across heads.
+  // Pieces that cross heads.
   EXPECT_FALSE(follow(view(), 0, {FormKind::kSharded, 0, 1, 24, 96}));
   EXPECT_FALSE(follow(view(), 0, kPartialForm));
 }

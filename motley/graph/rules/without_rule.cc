@@ -10,7 +10,7 @@
 namespace motley::graph {
 namespace {
 
-/// Operators on parameters alone have no samples to share.
+/// Returns whether an operator depends on samples: those on parameters alone have none to share.
 bool works_on_samples(const Graph& graph, const Op& op) {
   bool found = false;
   const auto look = [&](ValueId value) {

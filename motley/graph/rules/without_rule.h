@@ -7,9 +7,9 @@
 
 namespace motley::graph {
 
-/// Why devices that share a step repeat work: by layer, the operators on samples that each of them
-/// runs whole for want of a rule, and draws across samples; for people. "h.3: whole: no rule for
-/// aten::cov, aten::eig". Empty where there are none. Dead operators do not count. O(graph).
+/// Explains why devices that share a step repeat work: lists, by layer, the operators on samples
+/// without a rule, which every device runs whole, and draws across samples. "h.3: whole: no rule
+/// for aten::cov, aten::eig". Empty if there are none. Ignores dead operators. O(graph).
 std::vector<std::string> explain_without_rule(const Graph& graph, const Sizes& sizes);
 
 }  // namespace motley::graph

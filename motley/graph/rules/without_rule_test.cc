@@ -22,7 +22,7 @@ std::vector<std::string> lines_of(const std::string& ops, int loss) {
 }
 
 TEST(WithoutRule, NamesOperatorsByLayer) {
-  // The second one works on no samples, the last on nothing that anybody wants.
+  // The second operator works on no samples; nothing needs the last.
   EXPECT_THAT(lines_of("op %2: f32[batch, 4] = aten::first(%0) fwd \"h.0\"\n"
                        "op %3: f32[4] = aten::weights(%1) fwd \"h.0\"\n"
                        "op %4: f32[batch, 4] = aten::mul.Tensor(%2, %3) fwd \"h.1\"\n"

@@ -23,7 +23,7 @@ void draw_both(const std::vector<Bar>& bars, double scale, Picture& picture) {
   picture.narrow = draw_bars(shown, scale, kNarrow, picture.title);
 }
 
-/// Numbers of what parts are, by name, in the order in which they are met.
+/// Numbers the kinds of parts by name, in order of first use.
 class PartNumbers {
  public:
   std::size_t of(const std::string& name) {
@@ -101,7 +101,7 @@ std::optional<Picture> draw_memory(const ReportData& report_data) {
         {scale, parts_total(each), each.measured ? static_cast<double>(each.measured->value) : 0});
     bars.push_back(std::move(bar));
   }
-  // A limit that is not far beyond is shown; others would leave no room for what is held.
+  // Shows a limit only if it is close: a distant one would leave no room for the bars.
   const double held = scale;
   for (const Bar& bar : bars)
     if (bar.mark && *bar.mark < 2 * held) scale = std::max(scale, *bar.mark * 1.02);
@@ -147,7 +147,7 @@ std::optional<Picture> draw_layers(const ReportData& report_data) {
   std::vector<Bar> bars;
   double scale = 0;
   const std::vector<std::string>& devices = report_data.timelines.back().trace.devices;
-  const bool is_many = devices.size() > 10;  // no more can be told apart
+  const bool is_many = devices.size() > 10;  // more cannot be distinguished
   Table table{{"layer", "how it is cut"}, {}};
   if (!is_many) table.head.insert(table.head.end(), devices.begin(), devices.end());
   for (std::size_t i = 0; i < report_data.layers.size(); ++i) {

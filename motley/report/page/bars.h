@@ -8,24 +8,24 @@
 
 namespace motley::report {
 
-/// A part of a bar; classes are those of style.cc.
+/// A part of a bar; classes are from style.cc.
 struct BarPart {
   double length = 0;
   std::string classes, title;
 };
-/// A bar of parts, one after the other, with a name before and words behind it.
+/// A bar of consecutive parts, with a name before and words after it.
 struct Bar {
   std::string name;
   std::vector<BarPart> parts;
   std::string words;
-  std::optional<double> mark = {};  ///< a limit, as a line across; beyond the scale it is left out
+  std::optional<double> mark = {};  ///< a limit, drawn as a line; omitted beyond the scale
 };
 
-/// Bars below each other, all by one scale. In a narrow frame names and words stand above them.
+/// Draws bars below each other on one scale. A narrow frame puts names and words above them.
 std::string draw_bars(const std::vector<Bar>& bars, double scale, Frame frame,
                       std::string_view label);
 
-/// Classes of the n-th of several things that are to be told apart, also without colour.
+/// Returns the classes of the n-th kind of part; kinds differ without colour too.
 std::string part_class(std::size_t n);
 
 }  // namespace motley::report

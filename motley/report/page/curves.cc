@@ -16,12 +16,12 @@ std::string value_text(const Curve& curve, double value) {
   return curve.unit == "s" ? format_seconds(Seconds(value)) : fmt::format("{:.4g}", value);
 }
 
-/// The finite points, and what they span.
+/// The finite points and their range.
 struct Span {
   double first = 0, last = 1, low = 0, high = 1;
 };
 
-/// A few steps that took very long would leave no room for the others.
+/// Returns the largest value shown: a few very slow steps would leave no room for the others.
 double most_shown(const Curve& curve) {
   constexpr double kTimes = 5;  // of the median
   std::vector<double> values;
@@ -46,7 +46,7 @@ Span span_of(const Curve& curve) {
     add(value);
   }
   if (curve.expected) add(*curve.expected);
-  if (curve.unit == "s") span.low = 0;  // times are compared from nothing on
+  if (curve.unit == "s") span.low = 0;  // times are compared from zero
   if (curve.unit == "s") span.high = std::min(span.high, most_shown(curve));
   if (span.low > span.high) return {};
   const double room = span.high > span.low ? 0.05 * (span.high - span.low)
@@ -57,8 +57,7 @@ Span span_of(const Curve& curve) {
   return span;
 }
 
-/// The points as a line; of many the least and the most in each column of pixels, so that nothing
-/// that stands out is lost.
+/// Draws points as a line; of many, the least and most per column of pixels, to keep outliers.
 class Outline {
  public:
   void add(double x, double y) {

@@ -17,11 +17,10 @@ using trace::Interval;
 using trace::Nanoseconds;
 
 constexpr std::size_t kMostRows = 64;      // devices of a timeline
-constexpr std::size_t kDetailedRows = 12;  // up to which layers are told apart
+constexpr std::size_t kDetailedRows = 12;  // rows up to which layers are distinguished
 constexpr double kGutter = 70, kRight = 10;
 
-/// One step of a timeline, of those in its trace the one that took most nearly as long as its
-/// median.
+/// One step of a timeline: the step of its trace whose time is nearest the timeline's median.
 struct ShownStep {
   const Timeline* timeline = nullptr;
   std::int64_t step = 0;
@@ -31,8 +30,7 @@ struct ShownStep {
   std::vector<std::string> places;  // by device: "stage 0.1", or ""
 };
 
-/// Where each device of a timeline stands, which is that of the plan itself: which of its stages
-/// each has.
+/// Finds each device's place in the plan: the stages it computes.
 std::vector<std::string> find_places(const Timeline& timeline,
                                      const std::vector<StageRow>& stages) {
   std::vector<std::string> places;
@@ -73,10 +71,10 @@ ShownStep choose_step(const Timeline& timeline, const std::vector<StageRow>& sta
   return shown;
 }
 
-/// What is told apart of a device's work: micro-batches where there are several, or layers.
+/// How a device's work is distinguished: by micro-batch where there are several, else by layer.
 struct Work {
   Pass pass;
-  std::string layer;  // "" where layers are not told apart
+  std::string layer;  // "" where layers are not distinguished
   bool is_of_pass() const { return pass.micro_batch >= 0; }
   bool operator==(const Work&) const = default;
 
@@ -91,13 +89,12 @@ struct Work {
   }
 };
 
-/// A stretch in pixels.
 struct Stretch {
   double begin = 0, end = 0;
   Work work;
 };
 
-/// Draws the rows of one timeline, all devices by one clock.
+/// Draws the rows of one timeline, all devices on one clock.
 class Rows {
  public:
   Rows(Svg& svg, const ShownStep& shown, Frame frame, double seconds)
@@ -146,8 +143,7 @@ class Rows {
     return text;
   }
 
-  /// "stage 0.1: computes 60 %, waits 39 %, most for b:0"; where there is little room, which of the
-  /// two matters.
+  /// Returns "stage 0.1: computes 60 %, waits 39 %, most for b:0"; where narrow, one of the two.
   std::string summary(std::size_t device) const {
     const DeviceTimes& times = shown_.times[device];
     const double all =
@@ -230,7 +226,7 @@ class Rows {
           each.step == shown_.step && each.bytes == 0)
         append(stretches, {x(each.begin), x(each.end), work_in(each)});
     if (!is_detailed_) return stretches;
-    // What is then narrower than a pixel goes with what is before it.
+    // A range narrower than a pixel joins the one before it.
     std::vector<Stretch> shown;
     for (Stretch& each : stretches) {
       if (each.end - each.begin < 1 && !shown.empty() && each.begin - shown.back().end < kGap)
@@ -241,9 +237,9 @@ class Rows {
     return shown;
   }
 
-  static constexpr double kGap = 0.6;  // pixels; smaller ones do not show
+  static constexpr double kGap = 0.6;  // pixels; smaller gaps are invisible
 
-  /// Another stretch or, where it follows and is of the same work, more of the last.
+  /// Appends a range, or extends the last one where it follows it with the same work.
   static void append(std::vector<Stretch>& stretches, Stretch next) {
     if (!stretches.empty() && next.begin - stretches.back().end < kGap &&
         stretches.back().work == next.work)
@@ -253,7 +249,7 @@ class Rows {
   }
 
   void draw_work(std::size_t row, std::size_t device) {
-    std::string forward, backward;  // where there is no room for more
+    std::string forward, backward;  // ranges too narrow for words
     bool is_odd = false;
     for (const Stretch& each : work_of(device)) {
       const double width = std::max(0.5, each.end - each.begin);
@@ -277,7 +273,7 @@ class Rows {
   }
 
   void draw_exchanges(std::size_t row, std::size_t device) {
-    // Below the bar or, where there is no room, what of it the work leaves free.
+    // Drawn below the bar; without room there, in the part that work leaves free.
     const double top = bar_y(row) + (is_detailed_ ? bar_ + 1 : 2);
     std::string path;
     double last = -1;
@@ -294,7 +290,7 @@ class Rows {
     if (!path.empty()) svg_.path(path, "exchange", "exchanges under way");
   }
 
-  /// From who is late to who waits, where it shows.
+  /// Draws an arrow from the late device to the waiting one, where it is visible.
   void draw_arrows() {
     if (!is_detailed_) return;
     constexpr double kShows = 0.015;  // of a step
@@ -343,7 +339,6 @@ struct Key {
   const char *classes, *says;
 };
 
-/// What stands for what in these steps.
 std::vector<Key> find_keys(const std::vector<ShownStep>& steps) {
   bool by_layer = false, by_pass = false;
   for (const ShownStep& each : steps) {
@@ -361,7 +356,7 @@ std::vector<Key> find_keys(const std::vector<ShownStep>& steps) {
   return keys;
 }
 
-/// Where the page's own legend is not there.
+/// Draws a legend where the page's own is absent.
 void draw_keys(Svg& svg, const std::vector<Key>& keys, double y) {
   double x = kGutter;
   for (const Key& each : keys) {
@@ -371,7 +366,7 @@ void draw_keys(Svg& svg, const std::vector<Key>& keys, double y) {
   }
 }
 
-/// `below` it are so many pixels for something else.
+/// `below`: pixels to leave below for something else.
 Svg draw_all(const std::vector<ShownStep>& steps, Frame frame, double below = 0) {
   double seconds = 0, height = 26 + below;
   for (const ShownStep& each : steps) {

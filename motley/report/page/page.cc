@@ -50,7 +50,7 @@ std::string print_table(const Table& table) {
 std::string print_picture(const Picture& picture) {
   if (picture.wide.empty())
     return fmt::format("<h2>{}</h2><p>{}</p>", escape(picture.title), escape(picture.says));
-  constexpr std::size_t kOpen = 12;  // rows up to which a table stands open
+  constexpr std::size_t kOpen = 12;  // rows up to which a table is open
   return fmt::format(
       "<h2>{}</h2><p>{}</p>{}<figure class=\"wide\">{}</figure><figure "
       "class=\"narrow\">{}</figure><details{}><summary>The same in numbers</summary>{}</details>",

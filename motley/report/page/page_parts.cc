@@ -63,8 +63,7 @@ const std::string_view kZoomScript = R"js(
 document.addEventListener('click',e=>{const f=e.target.closest&&e.target.closest('figure');if(f)f.classList.toggle('large')});
 )js";
 
-// The server sends what has changed, by sections, each with the one before it.
-// What the reader has opened or enlarged stays so.
+// Replaces changed sections, each with the id of the one before; keeps the reader's view.
 const std::string_view kLiveScript = R"js(
 const page=document.getElementById('page');
 const events=new EventSource('events');

@@ -4,12 +4,10 @@
 
 namespace motley::report {
 
-/// What every picture has, on a page or alone: its colors (light and dark) and styles, and the
-/// patterns that it is filled with, as `defs` of SVG.
+/// Common to all pictures: colors (light and dark) and styles, and fill patterns as SVG `defs`.
 extern const std::string_view kPictureStyle, kPatterns;
 
-/// What every page has beside these: styles (print, 390 pixels), and scripts: a click enlarges a
-/// picture; a live page takes what its server sends.
+/// Page styles (print, 390 pixels) and scripts: click to enlarge; live updates from the server.
 extern const std::string_view kPageStyle, kZoomScript, kLiveScript;
 
 }  // namespace motley::report

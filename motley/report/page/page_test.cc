@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-/// b:0 is late for the sum that both join, by 20 of 65.
+/// b:0 is late by 20 of 65 for the sum that both join.
 trace::Trace late_by_twenty() {
   return trace::parse_trace(R"(motley.trace/1
 source measured
@@ -38,7 +38,7 @@ transfer 0 ^1 60 65 bytes 8
       .value();
 }
 
-/// Something of everything.
+/// Fills every part of a report.
 ReportData full_report_data() {
   ReportData report_data{.title = "runs/x", .state = "failed", .verdict = "It failed."};
   report_data.samples = {{"a:0", 3}, {"b:0", 5}};
@@ -145,7 +145,7 @@ TEST(Page, OfManyStepsNoneThatStandsOutIsLost) {
   report_data.curves = {curve};
   const std::string wide = draw_curves(report_data)[0].wide;
   EXPECT_LT(wide.size(), 40000u);
-  // 9 is the largest value: 0.05 of the span of 8 below the upper end, of 182 pixels from 12 on.
+  // 9 is the largest value: 0.05 of the span of 8 below the upper end of 182 pixels from 12 on.
   EXPECT_THAT(wide, HasSubstr(" 20.3L"));
 }
 

@@ -30,17 +30,17 @@ std::string legend_entry(std::string_view classes, std::string_view text) {
 }
 
 std::string fit(std::string_view text, double width) {
-  constexpr double kCharacter = 6.6;  // pixels, of the page's font at 12 pixels
+  constexpr double kCharacter = 6.6;  // pixels per character at 12 pixels high
   const auto most = static_cast<std::size_t>(std::max(0.0, width / kCharacter));
   if (text.size() <= most) return std::string(text);
-  // Whole characters only: bytes that go on with one are taken off.
+  // Cuts between characters: removes the continuation bytes of UTF-8.
   std::size_t end = most > 3 ? most - 1 : 0;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
   return end == 0 ? "" : std::string(text.substr(0, end)) + "\u2026";
 }
 
 std::string fit_bold(std::string_view text, double width) {
-  constexpr double kWider = 0.88;  // so many characters fit for one that is not bold
+  constexpr double kWider = 0.88;  // characters that fit per regular one
   return fit(text, kWider * width);
 }
 

@@ -10,7 +10,7 @@
 
 namespace motley::report {
 
-/// A cell of a table: a text or, with its place in the JSON ("/links/0/bytes"), a number of it.
+/// A cell of a table: a text, or a number with its place in the JSON ("/links/0/bytes").
 struct Cell {
   std::string text;
   std::string place = {};
@@ -21,30 +21,30 @@ Cell bytes_cell(std::string place, Bytes bytes);
 Cell share_cell(std::string place, double share);
 Cell number_cell(std::string place, double number);
 
-/// A table that says in numbers what a picture shows.
+/// The numbers of a picture as a table.
 struct Table {
   std::vector<std::string> head;
   std::vector<std::vector<Cell>> rows;
 };
 
-/// One section of a page: the same picture for either width, and its table.
+/// One section of a page: the same picture in two widths, and its table.
 struct Picture {
   std::string id;            ///< "gantt"
   std::string title;         ///< "A step, device by device"
   std::string says;          ///< how to read it
-  std::string wide, narrow;  ///< empty: there is nothing to draw yet
+  std::string wide, narrow;  ///< empty: nothing to draw yet
   Table table;
   std::string legend = {};  ///< HTML
 };
 
-/// HTML of a swatch and what it stands for.
+/// Returns the HTML of a swatch and its meaning.
 std::string legend_entry(std::string_view classes, std::string_view text);
 
-/// As much of a text as fits so many pixels at 12 pixels high; "" where that is nothing.
+/// Returns as much of a text as fits `width` pixels at 12 pixels high; "" where nothing does.
 std::string fit(std::string_view text, double width);
 std::string fit_bold(std::string_view text, double width);
 
-/// The pictures of a report data; none where it has nothing to show.
+/// Draw the pictures of a report; none where there is nothing to show.
 std::optional<Picture> draw_timelines(const ReportData& report_data);
 std::optional<std::string> draw_timelines_alone(const ReportData& report_data,
                                                 std::string_view head);

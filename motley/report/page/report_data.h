@@ -13,57 +13,55 @@
 
 namespace motley::report {
 
-/// What an instruction is for, of a step in several micro-batches.
+/// An instruction's pass, in a step of several micro-batches.
 struct Pass {
   std::int64_t micro_batch = -1;  ///< -1: of none, or of all
   bool is_backward = false;
   bool operator==(const Pass&) const = default;
 };
 
-/// A step on a clock, simulated or measured.
+/// A simulated or measured step.
 struct Timeline {
   std::string name;     ///< "equal split", "plan", "predicted", "measured"
   std::string caption;  ///< "48:46:46"; may be empty
-  Seconds step;         ///< as the rest of the output has it
+  Seconds step;         ///< as in the rest of the output
   trace::Trace trace;
-  /// By device and instruction; nothing for devices, or of all, without several micro-batches.
+  /// By device and instruction; empty for a device, or all, without several micro-batches.
   std::vector<std::vector<Pass>> passes = {};
-  Peers peers = {};  ///< who sends what is received, and gets what is sent (waits.h)
+  Peers peers = {};  ///< who sends each receive and receives each send (waits.h)
 };
 
-/// What a device's memory is made of when it holds most.
+/// The parts of a device's memory at its peak.
 struct DeviceMemory {
   std::string device;
   std::optional<Bytes> limit, predicted, measured;
-  std::vector<std::pair<std::string, Bytes>> parts;  ///< "parameters", ...; those above 0
+  std::vector<std::pair<std::string, Bytes>> parts;  ///< "parameters", ...; only those above 0
 };
 
-/// What an exchange of a step puts on a link of the network.
+/// The load that an exchange of a step puts on a network link.
 struct LinkLoad {
   std::string name;  ///< "a>b"
   BytesPerSecond bandwidth;
-  Bytes bytes;            ///< a step
-  double busy_share = 0;  ///< of a step: exchanges that cross it are under way
+  Bytes bytes;            ///< per step
+  double busy_share = 0;  ///< part of a step with exchanges on it in flight
 };
 
-/// What one layer takes on each device of the first timeline that is not the equal split.
+/// One layer's cut and times on each device, of the first timeline that is not the equal split.
 struct LayerCut {
   std::string layer;
   std::string cut;                  ///< "samples 89:37:14", "weights in 3 parts", "on a:0"
-  std::vector<double> compute_s{};  ///< a step, by device
+  std::vector<double> compute_s{};  ///< per step, by device
 };
 
-/// A region of a replica.
 struct StageRow {
   std::int64_t replica = 0, stage = 0;
   std::vector<std::string> devices;
   std::int64_t operators = 0;  ///< of the graph; 0: all
   std::int64_t samples = 0, micro_batches = 1;
-  std::string layers = {};  ///< "wte to h.1"; empty: not known
-  double compute_s = 0;     ///< a step, of its device that computes longest; 0: not known
+  std::string layers = {};  ///< "wte to h.1"; empty: unknown
+  double compute_s = 0;     ///< per step, on its slowest device; 0: unknown
 };
 
-/// Another plan near this one.
 struct Neighbour {
   std::string label;
   Seconds step;
@@ -79,7 +77,7 @@ struct RankRow {
   std::string where;
 };
 
-/// Something that was logged by steps.
+/// A value that was logged by step.
 struct Curve {
   std::string name;  ///< "loss"
   std::string unit;  ///< "s", or "" for plain numbers
@@ -87,32 +85,31 @@ struct Curve {
   std::optional<double> expected;  ///< a level to compare with
 };
 
-/// All that a page tells of a plan or a run.
+/// Everything a page shows about a plan or a run.
 struct ReportData {
   std::string title;  ///< "runs/cnn"
   std::string state;  ///< "planned", or a run's: "running", "failed", ...
   std::string verdict;
   std::vector<std::string> remarks = {};
-  std::vector<std::pair<std::string, std::int64_t>> samples = {};  ///< a step, by device
-  std::vector<Timeline> timelines = {};                            ///< in the order to show them
+  std::vector<std::pair<std::string, std::int64_t>> samples = {};  ///< per step, by device
+  std::vector<Timeline> timelines = {};                            ///< in display order
   std::vector<DeviceMemory> memory = {};
   std::vector<LinkLoad> links = {};
   std::vector<LayerCut> layers = {};
   std::vector<StageRow> stages = {};       ///< where a replica has several
-  std::vector<Neighbour> neighbours = {};  ///< cheapest first, the plan among them as "this plan"
+  std::vector<Neighbour> neighbours = {};  ///< fastest first, with the plan itself as "this plan"
   std::vector<RankRow> ranks = {};
   std::vector<Curve> curves = {};
-  std::string command = {};  ///< to repeat it; empty: not known
+  std::string command = {};  ///< to repeat it; empty: unknown
 };
 
-/// What a neighbour is called that is the plan itself.
+/// Label of the neighbour that is the plan itself.
 inline constexpr const char* kThisPlan = "this plan";
 
-/// As `motley report --json` prints it; pages refer to these numbers by their place
-/// (docs/reports.md).
+/// Returns what `motley report --json` prints; pages name its numbers by place (docs/reports.md).
 Json report_data_to_json(const ReportData& report_data);
 
-/// Who waits longest for whom in the last timeline, as a sentence.
+/// Returns a sentence: which device waits longest for which in the last timeline.
 std::string waiting_sentence(const ReportData& report_data);
 
 }  // namespace motley::report

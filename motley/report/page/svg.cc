@@ -37,7 +37,7 @@ std::string escape(std::string_view text) {
         out += "&#39;";
         break;
       default:
-        // Control characters are no characters of HTML; a line break becomes a blank.
+        // HTML has no control characters; a line break becomes a blank.
         out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
     }
   }

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kCheckpointSchema = "motley.checkpoint/2";
 constexpr const char* kPrefix = "step-";
-// A folder of this name is never opened: whatever dies while writing leaves only that behind.
+// Never opened: a writer that dies leaves only a folder of this name behind.
 constexpr const char* kUnfinished = ".tmp";
 
 std::string step_name(std::int64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
@@ -38,7 +38,7 @@ bool is_there(const std::string& path) {
   return fs::exists(path, fault);
 }
 
-/// A rename is safe on disk only when the folder that holds the name is, too; of a file its bytes.
+/// Flushes a file or folder. A rename is durable only once the folder of the name is flushed too.
 Result<void> sync_path(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const bool synced = file >= 0 && ::fsync(file) == 0;
@@ -53,7 +53,7 @@ Result<std::string> hash_file(const std::string& path) {
   return hash_hex(file.text());
 }
 
-/// Names of whole checkpoints, oldest first.
+/// Returns the names of whole checkpoints, oldest first.
 std::vector<std::string> checkpoint_names(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code fault;
@@ -67,8 +67,7 @@ std::vector<std::string> checkpoint_names(const std::string& folder) {
   return names;
 }
 
-/// Makes folder/name a link to folder/target. A symbolic link cannot be changed in place, but a new
-/// one can be renamed over it at once.
+/// Makes folder/name a link to folder/target: renames a new link over it, which is atomic.
 Result<void> link_to(const std::string& folder, const std::string& target,
                      const std::string& name) {
   std::error_code fault, ignored;
@@ -90,7 +89,7 @@ struct StateFile {
   }
   Result<void> check(const std::string& where) const {
     const bool is_sound = state.step >= 0 && state.global_batch > 0 &&
-                          state.samples >= state.step;  // a step has one at least
+                          state.samples >= state.step;  // each step takes at least one
     if (!is_sound) return usage_error("run.checkpoint", where + ": a value is out of range");
     return files.check(where);
   }
@@ -118,7 +117,7 @@ Result<void> check_hash(const std::string& path, const std::string& wanted) {
                                                    path, hash, wanted));
 }
 
-/// Files that have come from elsewhere: whole, and on the disk.
+/// Checks the hashes of files that came from elsewhere and flushes them to disk.
 Result<void> settle_files(const std::string& folder, const WrittenFiles& files) {
   for (const auto* hashes : {&files.model, &files.optimizer})
     for (const auto& [name, hash] : *hashes) {
@@ -129,7 +128,6 @@ Result<void> settle_files(const std::string& folder, const WrittenFiles& files) 
   return {};
 }
 
-/// Hashes of the files in a folder.
 Result<WrittenFiles> hash_written(const std::string& folder, const std::string& model,
                                   const std::string& optimizer) {
   WrittenFiles files;
@@ -138,7 +136,7 @@ Result<WrittenFiles> hash_written(const std::string& folder, const std::string& 
   return files;
 }
 
-/// Opens the files of a model or of an optimizer's states, into `kept`.
+/// Opens the files of a model or of an optimizer's states; appends them to `kept`.
 Result<TensorFiles> open_files(const std::string& folder,
                                const std::map<std::string, std::string>& hashes,
                                TensorFiles::Extent extent, std::vector<Safetensors>& kept) {
@@ -155,7 +153,7 @@ Result<TensorFiles> open_files(const std::string& folder,
   return tensors;
 }
 
-/// "model.safetensors", or "model-00002-of-00003.safetensors" of the second of three ranks.
+/// Returns "model.safetensors", or "model-00002-of-00003.safetensors" for rank 1 of three.
 std::string file_name(const char* what, const RankTensors& tensors) {
   if (tensors.ranks == 1) return fmt::format("{}.safetensors", what);
   return fmt::format("{}-{:05}-of-{:05}.safetensors", what, tensors.rank + 1, tensors.ranks);
@@ -177,17 +175,16 @@ Result<void> write_state(const std::string& folder, const CheckpointState& state
   return sync_path(folder);
 }
 
-/// Puts a written folder in the place of another.
 Result<void> replace(const std::string& half, const std::string& target) {
   std::error_code fault;
   // A folder cannot be renamed over one that is not empty.
-  fs::remove_all(target, fault);  // of an earlier run with --resume never
+  fs::remove_all(target, fault);  // left by an earlier run with --resume never
   fs::rename(half, target, fault);
   if (fault) return runtime_error("run.checkpoint-write", target + ": " + fault.message());
   return {};
 }
 
-/// "host b has model-00002-of-00003.safetensors; ..."
+/// Returns "host b has model-00002-of-00003.safetensors; ..."
 std::string describe_held(const HeldFiles& held) {
   std::vector<std::string> hosts;
   for (const auto& [host, names] : names_by_host(held))
@@ -195,7 +192,6 @@ std::string describe_held(const HeldFiles& held) {
   return join(hosts, "; ");
 }
 
-/// What a person can do about a damaged checkpoint.
 std::string way_out(const std::vector<std::string>& names, const std::string& bad,
                     const std::string& folder) {
   std::string previous;
@@ -209,7 +205,7 @@ std::string way_out(const std::vector<std::string>& names, const std::string& ba
 }  // namespace
 
 Result<Safetensors> open_checked(const std::string& path, const std::string& wanted_hash) {
-  // Before anything is read from it: half-written or rotten weights would train on without a sign.
+  // Checked first: half-written or corrupt weights would train on unnoticed.
   MOTLEY_RETURN_IF_ERROR(check_hash(path, wanted_hash));
   return Safetensors::open(path);
 }
@@ -294,15 +290,14 @@ Result<std::string> CheckpointStore::finish(const CheckpointState& state,
   for (const auto* files : {&all.model, &all.optimizer})
     for (const auto& [name, hash] : *files)
       if (!all.held.contains(name) && !is_there(half + "/" + name))
-        // Without a shared file system each rank has written to its own disk, and what is there
-        // would be a checkpoint with holes.
+        // Without a shared file system each rank wrote to its own disk: files are missing here.
         return runtime_error("run.checkpoint-write",
                              fmt::format("{}/{}: not there for rank 0, though another rank wrote "
                                          "it; all ranks must see one run directory: put it on a "
                                          "file system that their hosts share",
                                          half, name));
-  // state.json last: with it the folder is whole. Then its name, then `latest`; at every moment
-  // `latest` names a whole checkpoint, the new one or the one before.
+  // state.json comes last and completes the folder. Then the folder gets its name, then `latest`
+  // moves: at every moment `latest` names a whole checkpoint, the new one or the one before.
   MOTLEY_RETURN_IF_ERROR(write_state(half, state, all));
   return put_in_place(state.step);
 }
@@ -365,7 +360,7 @@ void CheckpointStore::remove_others(const std::string& newest, const std::string
   std::vector<fs::path> old;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_, fault)) {
     const std::string name = entry.path().filename().string();
-    // Two are kept: should the newest turn out damaged, a person can go on from the other.
+    // Keeps two: if the newest is damaged, a person can resume from the other.
     const bool kept = entry.path() == newest || entry.path() == previous || entry.path() == best();
     const bool half = name.starts_with(kPrefix) && name.ends_with(kUnfinished);
     if (!kept && (half || is_checkpoint_name(name))) old.push_back(entry.path());
@@ -387,7 +382,7 @@ std::string CheckpointStore::latest() const {
   std::error_code fault;
   const fs::path target = fs::read_symlink(folder_ + "/latest", fault);
   if (!fault && fs::is_directory(folder_ / target, fault)) return (folder_ / target).string();
-  // Some file systems and copies drop symbolic links; the names tell the newest just as well.
+  // Some file systems and copies drop symbolic links; the names also tell which is the newest.
   const std::vector<std::string> names = checkpoint_names(folder_);
   return names.empty() ? "" : folder_ + "/" + names.back();
 }

@@ -62,7 +62,7 @@ Result<std::vector<WorkerEvent>> CheckpointCarrier::work() {
   return safe;
 }
 
-/// The best one first, which is not newer: so the newest becomes the latest at last.
+/// Takes the best one first, which is not newer: so the newest becomes the latest in the end.
 Result<void> CheckpointCarrier::begin() {
   if (!newest_ && !best_) return {};
   Carried next;
@@ -92,7 +92,7 @@ Result<void> CheckpointCarrier::receive() {
   MOTLEY_RETURN_IF_ERROR(coming.outcome());
   const bool is_gone = coming.files() == 0;
   link_.forget(current_->fetch);
-  if (is_gone) {  // two newer ones were there before it was asked for
+  if (is_gone) {  // two newer ones existed before it was requested
     std::error_code code;
     std::filesystem::remove_all(store_.half_written(current_->step), code);
     current_.reset();

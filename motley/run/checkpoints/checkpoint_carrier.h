@@ -16,32 +16,29 @@
 
 namespace motley::run {
 
-/// Brings checkpoints of a job whose rank 0 is on another machine into the run directory here while
-/// the job goes on, which does not wait for them: each that rank 0 has said is whole or, where they
-/// come faster than the cable carries them, the newest, and the best one. Here each is the latest
-/// once it is whole (CheckpointStore::adopt). One thread's; hashes and disks are waited for by
-/// another.
+/// Brings checkpoints from rank 0 on another machine into the local run directory without delaying
+/// the job. It brings every checkpoint that rank 0 reports as whole; if they come faster than the
+/// network carries them, the newest and the best one. Each becomes the latest here once it is whole
+/// (CheckpointStore::adopt). Used by one thread; another one hashes and writes to disk.
 class CheckpointCarrier {
  public:
-  /// `link`: to the agent that has rank 0's files; it outlives the object.
+  /// `link`: to the agent that has rank 0's files; outlives the object.
   CheckpointCarrier(HostLink& link, const std::string& run_dir);
-  /// What has come of one that is not whole is removed.
+  /// Removes what has arrived of an unfinished checkpoint.
   ~CheckpointCarrier();
   CheckpointCarrier(const CheckpointCarrier&) = delete;
   CheckpointCarrier& operator=(const CheckpointCarrier&) = delete;
 
-  /// Hears each event of the job. True: it is of a checkpoint, and not to be told before get_on
-  /// gives it.
+  /// Inspects each event. True: it announces a checkpoint; withhold it until get_on returns it.
   bool keeps_back(const WorkerEvent& event);
   void add_waits(std::vector<pollfd>& waits) const {
-    if (!is_idle()) waits.push_back({link_.descriptor(), POLLIN, 0});  // else nobody reads
+    if (!is_idle()) waits.push_back({link_.descriptor(), POLLIN, 0});  // otherwise nobody reads it
   }
-  /// Goes on with what there is to do, without waiting. Events of checkpoints that are safe now, of
-  /// which `path` is here and `note` says how they came. Errors, after which it is idle: the host
-  /// is gone or gives nothing for kMostQuiet; `run.checkpoint-write`: it cannot be written here, or
-  /// has come damaged.
+  /// Continues without waiting. Returns events of checkpoints that are safe here; `path` is local
+  /// and `note` describes the transfer. It is idle after an error: the host is gone or sends
+  /// nothing for kMostQuiet; `run.checkpoint-write`: it cannot be written here or arrived damaged.
   Result<std::vector<WorkerEvent>> get_on();
-  /// Bytes that have come of all checkpoints.
+  /// Returns the bytes received of all checkpoints.
   std::int64_t carried() const { return carried_; }
   bool is_idle() const { return !current_ && !newest_ && !best_; }
 
@@ -51,7 +48,7 @@ class CheckpointCarrier {
     WorkerEvent event;
     std::int64_t step = 0, bytes = 0;
     int fetch = 0;
-    Time begun, heard;  ///< since when nothing more has come
+    Time begun, heard;  ///< heard: when data last arrived
     std::future<Result<std::string>> adopted;
   };
 
@@ -62,7 +59,7 @@ class CheckpointCarrier {
 
   HostLink& link_;
   CheckpointStore store_;
-  std::optional<WorkerEvent> newest_, best_;  // that are still to be brought
+  std::optional<WorkerEvent> newest_, best_;  // not yet brought
   std::int64_t best_step_ = -1;
   std::optional<Carried> current_;
   std::int64_t carried_ = 0;

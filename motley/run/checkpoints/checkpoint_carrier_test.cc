@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// An agent of "host b", a process of this machine, with rank 0's run directory.
+/// An agent of "host b", a local process, with rank 0's run directory.
 class CheckpointCarrierTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -30,7 +30,7 @@ class CheckpointCarrierTest : public ::testing::Test {
     fs::remove_all(dir_);
   }
 
-  /// Rank 0 writes one, and says so.
+  /// Writes a checkpoint as rank 0 and reports it.
   void write(std::int64_t step, std::optional<Best> best = {}) {
     const std::vector<float> values(1 << 18, static_cast<float>(step));
     const std::vector<SavedTensor> tensors = {
@@ -46,7 +46,7 @@ class CheckpointCarrierTest : public ::testing::Test {
     EXPECT_TRUE(carrier_->keeps_back({"checkpoint", 0, {{"step", step}, {"path", *path}}}));
   }
 
-  /// Steps of those that have come, when there is no more to do.
+  /// Returns the steps that were brought, when there is no more to do.
   Result<std::vector<std::int64_t>> bring() {
     std::vector<std::int64_t> steps;
     while (!carrier_->is_idle()) {
@@ -96,10 +96,10 @@ TEST_F(CheckpointCarrierTest, WhereTheyComeFasterTheNewestAndTheBestAreBrought) 
   EXPECT_EQ(fs::path(CheckpointStore(dir_ + "/here").best()).filename(), "step-00000001");
 }
 
-// Rank 0 removes old ones, whatever the cable does.
+// Rank 0 removes old checkpoints, however slow the network is.
 TEST_F(CheckpointCarrierTest, OneThatIsRemovedOnItsWayComesWhole) {
   write(1);
-  ASSERT_TRUE(carrier_->get_on().has_value());  // it is asked for
+  ASSERT_TRUE(carrier_->get_on().has_value());  // it is requested
   agent_->settle();
   fs::remove_all(agent_->link().scratch() + "/run/checkpoint/step-00000001");
   EXPECT_EQ(bring().value(), Steps{1});

@@ -37,7 +37,7 @@ class CheckpointTest : public ::testing::Test {
     return CheckpointStore(dir_).write(state_, {0, 1, {&model, 1}, {&moment, 1}});
   }
 
-  /// What rank 0 or 1 of two writes of "w" = 0 1 2 3: three elements or one.
+  /// Writes the share of rank 0 or 1 of "w" = 0 1 2 3: three elements or one.
   Result<WrittenFiles> write_part(std::int64_t step, int rank) {
     values_ = {0, 1, 2, 3};
     const std::size_t begin = rank == 0 ? 0 : 3, count = rank == 0 ? 3 : 1;
@@ -201,7 +201,7 @@ TEST_F(CheckpointTest, DamagedFileIsNamedWithTheWayOut) {
                              "/checkpoint/step-00000020 and run again to go on from step-00000010";
   EXPECT_TRUE(message.starts_with(bad + ": found hash ")) << message;
   EXPECT_TRUE(message.ends_with("(state.json)" + ending)) << message;
-  // Doing what the message says helps.
+  // The message's advice works.
   fs::remove_all(dir_ + "/checkpoint/step-00000020");
   const auto opened = CheckpointStore(dir_).open_latest();
   ASSERT_TRUE(opened.has_value());

@@ -9,21 +9,19 @@
 
 namespace motley::run {
 
-/// Name of the folder in which a run's ranks keep their parts on their hosts: the run's own and,
-/// below it, one of how the program cuts parameters and which host has which rank. So ranks of the
-/// same cut find theirs again.
+/// Returns the folder name for parts that a run's ranks keep on their hosts: the run's name, then
+/// one made from cut and hosts, so that ranks with equal cuts find their parts.
 std::string kept_name(const std::string& run, const program::Program& program, const Job& job);
 
-/// Brings the files of a checkpoint that hosts keep into its folder, which then has all of it.
-/// Runtime error `run.held`: a host cannot be reached, or has a file no more, with what lies there.
+/// Brings the files of a checkpoint that hosts keep into its folder and completes it. Runtime error
+/// `run.held`: a host is unreachable or no longer has a file; it names the missing files.
 Result<void> gather_held(Hosts& hosts, const std::string& checkpoint);
 
-/// Before a run goes on from the latest checkpoint of its directory: what hosts keep of it is
-/// brought, but where each rank will find its own.
+/// Brings what hosts keep of the latest checkpoint, before a run resumes, unless each rank will
+/// find its own part in `kept`.
 Result<void> gather_for(Hosts& hosts, const Job& job, const std::string& kept);
 
-/// Tells the hosts of the job's ranks which checkpoints its run directory still has: of others they
-/// keep nothing.
+/// Tells hosts which checkpoints the run still has. They remove their parts of all others.
 Result<void> retain_held(Hosts& hosts, const Job& job);
 
 }  // namespace motley::run

@@ -23,7 +23,7 @@ constexpr const char* kConfigFile = "config.json";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr const char* kWeightsFile = "model.safetensors";
 constexpr const char* kHalfWritten = ".tmp";
-/// Ends of the files beside the weights: configuration, tokenizer, templates.
+/// Endings of the files that are copied: configuration, tokenizer, templates.
 constexpr std::array<std::string_view, 5> kCopied = {".json", ".txt", ".model", ".jinja",
                                                      ".tiktoken"};
 
@@ -37,7 +37,6 @@ std::int64_t bytes_of(const TensorView& tensor) {
   return bytes;
 }
 
-/// Names of all tensors in the source's safetensors.
 Result<std::set<std::string>> names_in_source(const std::string& source) {
   std::set<std::string> names;
   std::error_code fault;
@@ -49,7 +48,7 @@ Result<std::set<std::string>> names_in_source(const std::string& source) {
   return names;
 }
 
-/// Splits the names into those that are written and the tied ones that are left out.
+/// Splits the names into those to write and the tied ones to leave out.
 std::pair<std::vector<std::string>, std::vector<std::string>> split_tied(
     const TensorFiles& model, const std::set<std::string>& in_source) {
   std::vector<std::string> kept, absent, left_out;
@@ -65,7 +64,6 @@ std::pair<std::vector<std::string>, std::vector<std::string>> split_tied(
   return {std::move(kept), std::move(left_out)};
 }
 
-/// Names file by file: each takes the next ones while they fit.
 std::vector<std::vector<std::string>> make_shards(const TensorFiles& model,
                                                   std::span<const std::string> names,
                                                   std::int64_t most) {
@@ -83,7 +81,6 @@ std::vector<std::vector<std::string>> make_shards(const TensorFiles& model,
   return shards;
 }
 
-/// Writes the shards and, where there are several, their index.
 Result<std::vector<std::string>> write_weights(const TensorFiles& model,
                                                std::span<const std::vector<std::string>> shards,
                                                const std::string& folder) {
@@ -106,7 +103,7 @@ Result<std::vector<std::string>> write_weights(const TensorFiles& model,
   return files;
 }
 
-/// transformers' word for the dtype of all weights that are floating-point numbers; none if mixed.
+/// Returns transformers' word for the dtype of all floating-point weights; none if mixed.
 std::optional<std::string> dtype_word(const TensorFiles& model) {
   std::set<DType> found;
   for (const std::string& name : model.names())
@@ -124,8 +121,7 @@ std::optional<std::string> dtype_word(const TensorFiles& model) {
   }
 }
 
-/// The configuration with the dtype that the weights have: `from_pretrained` would round them to
-/// the one that it says.
+/// Returns the configuration with the weights' dtype, to which `from_pretrained` converts them.
 Result<std::string> make_config(const TensorFiles& model, const std::string& path) {
   MOTLEY_ASSIGN(std::string text, read_file(path));
   MOTLEY_ASSIGN(Json config, parse_json(text, path));

@@ -16,8 +16,8 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// A trained model of four tensors (a row of two floats each, 8 bytes): "embed" and "head" are
-/// tied, "norm" of another layer happens to be equal to "bias".
+/// A trained model of four tensors (one row of two floats each, 8 bytes): "embed" and "head" are
+/// tied; "norm" of another layer happens to be identical to "bias".
 class HuggingFaceTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -33,7 +33,6 @@ class HuggingFaceTest : public ::testing::Test {
   }
   std::string text(const std::string& name) const { return *read_file(dir_ + "/" + name); }
 
-  /// A file with these tensors.
   void write_tensors(const std::string& name, const std::vector<std::string>& names,
                      DType dtype = DType::kF32) {
     std::vector<NamedTensor> tensors;
@@ -77,7 +76,7 @@ TEST_F(HuggingFaceTest, LeavesOutTiedNamesThatTheSourceDoesNotHave) {
 }
 
 TEST_F(HuggingFaceTest, KeepsWhatTheSourceHasAndANewHead) {
-  // "norm" equals "bias", and the source has both; "head" is new, and equal to nothing there.
+  // "norm" equals "bias", and the source has both; "head" is new and equals nothing there.
   write_tensors("source/model.safetensors", {"bias", "norm"});
   write_tensors("model.safetensors", {"bias", "head", "norm"});
   const auto made = write();
@@ -122,7 +121,7 @@ TEST_F(HuggingFaceTest, CopiesTextsButNeitherCodeNorWeights) {
   EXPECT_EQ(found, (std::set<std::string>{"config.json", "model.safetensors", "tokenizer.json",
                                           "merges.txt", "spiece.model", "chat_template.jinja"}));
   EXPECT_EQ(text("made/merges.txt"), "merges.txt");
-  // The weights are bf16 now: from_pretrained takes the configuration's word for it.
+  // The weights are bf16 now: from_pretrained reads the dtype from the configuration.
   EXPECT_EQ(text("made/config.json"),
             "{\n  \"model_type\": \"gpt2\",\n  \"dtype\": \"bfloat16\"\n}\n");
 }

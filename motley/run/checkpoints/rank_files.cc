@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kModelFileKey = "motley.of";
 constexpr const char* kStepKey = "motley.step";
 
-/// What a rank cannot have of rank 0: its parts, and what evaluations keep beside the training.
+/// Returns the buffers that rank 0 cannot send: parts, and what only evaluations keep.
 std::vector<program::Buffer> own_buffers(const program::DeviceProgram& training,
                                          const std::vector<program::DeviceProgram>& evaluations) {
   std::vector<program::Buffer> wanted;
@@ -44,7 +44,7 @@ std::string RankFolder::evaluation(std::size_t which) const {
 
 namespace {
 
-/// Files of a checkpoint that this host keeps, as RankFiles::held says, which are added.
+/// Opens and appends the checkpoint files that this host keeps, as listed by RankFiles::held.
 Result<void> open_held(const std::string& path, std::vector<std::string>& paths,
                        std::vector<Safetensors>& files) {
   std::error_code code;
@@ -138,7 +138,7 @@ Result<void> RankFiles::write_weights(Rank rank, const std::string& path) const 
     original.name = buffer.tensor();
     const TensorFiles* source = newest_with(original.name);
     if (source == nullptr && program::may_be_new(buffer.kind))
-      continue;  // it begins as zeros, or as its parameter
+      continue;  // begins as zeros, or as its parameter
     if (source == nullptr)
       return usage_error("run.missing-tensor", fmt::format("no tensor '{}'", original.name));
     bytes[i].resize(static_cast<std::size_t>(buffer.bytes().value));

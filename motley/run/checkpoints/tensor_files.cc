@@ -17,14 +17,14 @@ using Shape = std::vector<std::int64_t>;
 
 constexpr const char* kKey = "motley.parts";
 
-/// Of a shape that is in memory or checked.
+/// For shapes in memory or already checked.
 std::int64_t elements(const Shape& shape) {
   std::int64_t count = 1;
   for (const std::int64_t size : shape) count *= size;
   return count;
 }
 
-/// Product of numbers from a file, 0 or more; empty on overflow.
+/// Returns the product of non-negative numbers from a file; empty on overflow.
 std::optional<std::int64_t> product(const Shape& numbers) {
   std::int64_t count = 1;
   for (const std::int64_t number : numbers)
@@ -36,7 +36,6 @@ std::string describe(DType dtype, const Shape& shape) {
   return fmt::format("{}[{}]", dtype_name(dtype), fmt::join(shape, ", "));
 }
 
-/// All of a tensor, seen as one row.
 Part whole_part(std::int64_t count) { return {1, 0, 1, count}; }
 
 bool is_same_view(const Part& a, const Part& b) {
@@ -47,7 +46,6 @@ tl::unexpected<Error> misfit(const std::string& what) {
   return usage_error("run.tensor-parts", what);
 }
 
-/// Whole numbers of 0 or more.
 Result<Shape> read_numbers(const Json& json, const std::string& where) {
   Shape numbers;
   for (const Json& number : json) {
@@ -71,7 +69,7 @@ Result<TensorPlace> read_place(const Json& json, const std::string& where) {
   return place;
 }
 
-/// By tensor name; empty for a file without parts.
+/// Returns the places by tensor name; empty for a file without parts.
 Result<std::map<std::string, TensorPlace>> read_places(const TensorFile& file) {
   std::map<std::string, TensorPlace> places;
   const auto found = file.tensors->metadata().find(kKey);
@@ -86,7 +84,7 @@ Result<std::map<std::string, TensorPlace>> read_places(const TensorFile& file) {
   return places;
 }
 
-/// Rows of `count` elements of `after` each; empty if that is no whole number or leaves the tensor.
+/// Returns the rows of `count` elements of `after` each; empty if not whole or out of range.
 std::optional<std::int64_t> count_rows(const TensorPlace& place, const Shape& local) {
   const Part& part = place.part;
   const auto whole = product(place.shape);
@@ -94,7 +92,7 @@ std::optional<std::int64_t> count_rows(const TensorPlace& place, const Shape& lo
       local.size() != place.shape.size())
     return std::nullopt;
   if (*whole == 0) return 0;
-  // Checked above to be at most `whole`, so it does not overflow.
+  // Checked above to be at most `whole`: cannot overflow.
   const std::int64_t row = part.before * part.after, here = elements(local);
   if (here % row != 0 || part.begin > part.extent || here / row > part.extent - part.begin)
     return std::nullopt;
@@ -156,7 +154,7 @@ Result<void> TensorFiles::add(const TensorFile& file) {
 }
 
 Result<void> TensorFiles::verify(const std::string& name, Tensor& tensor) {
-  // Empty parts first where several begin at a row: a device whose share is 0 keeps none.
+  // Sorts empty parts before others at the same row: a device whose share is 0 keeps none.
   std::stable_sort(tensor.rows.begin(), tensor.rows.end(), [](const Rows& a, const Rows& b) {
     return std::pair(a.part.begin, a.count) < std::pair(b.part.begin, b.count);
   });
@@ -193,8 +191,8 @@ std::vector<std::string> TensorFiles::names() const {
 
 namespace {
 
-/// Copies the rows that both have of a tensor which both see as [before, extent, after]. `begin`s
-/// are rows, `width` the bytes of after.
+/// Copies the rows that source and target have in common. Both view the tensor as [before, extent,
+/// after]. `begin` counts rows; `width` is the bytes of `after`.
 struct RowRange {
   std::int64_t begin = 0, count = 0;
 };
@@ -220,8 +218,7 @@ void TensorFiles::copy(const Tensor& tensor, const Part& part, std::int64_t coun
       copy_common(part, width, {rows.part.begin, rows.count}, rows.bytes.data(), wanted, target);
     return;
   }
-  // (A plan made anew may cut another dimension.)
-  // Cut in another way: by way of the whole tensor, if that is not there already.
+  // Cut along another dimension, as a new plan may do: copies from the whole tensor.
   std::vector<std::byte> whole;
   const std::byte* source = tensor.rows[0].bytes.data();
   if (tensor.rows.size() > 1) {
@@ -240,7 +237,7 @@ std::vector<std::byte> TensorFiles::join(const Tensor& tensor) {
   return whole;
 }
 
-/// In a file of some parts: are these rows among them?
+/// Tells whether a tensor with some parts has these rows.
 bool TensorFiles::has_rows(const Tensor& tensor, const Part& part, std::int64_t count) {
   const std::int64_t extent = tensor.rows[0].part.extent;
   std::int64_t all = 0, common = 0;

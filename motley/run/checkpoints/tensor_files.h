@@ -14,7 +14,7 @@
 
 namespace motley::run {
 
-/// Where a rank's part lies in its tensor.
+/// The place of a rank's part in its tensor.
 struct TensorPlace {
   std::vector<std::int64_t> shape;  ///< of the whole tensor
   program::Part part;
@@ -27,49 +27,45 @@ struct SavedTensor {
   std::optional<TensorPlace> place;
 };
 
-/// A safetensors file whose metadata (`motley.parts`, docs/formats/checkpoint.md) tells which of
-/// its tensors are parts; `metadata` is added.
+/// Writes a safetensors file. Its metadata key `motley.parts` lists the tensors that are parts
+/// (docs/formats/checkpoint.md); `metadata` is added.
 Result<void> write_tensor_file(const std::string& path, std::span<const SavedTensor> tensors,
                                std::map<std::string, std::string> metadata = {});
 
-/// An open file with its path, for messages.
 struct TensorFile {
   std::string path;
   const Safetensors* tensors = nullptr;
 };
 
-/// The tensors of some files together: whole ones, and those of which several files have parts, cut
-/// in any way. Reads any other part of each. Views of the files' memory, which must outlive it.
+/// Tensors of several files, whole or in parts cut in any way. Views the files, which outlive it.
 class TensorFiles {
  public:
-  /// Are the files all there is of their tensors, or may they have parts alone?
+  /// Whether the files hold all of their tensors or perhaps only parts.
   enum class Extent { kAll, kSome };
 
   TensorFiles() = default;
-  /// Usage errors (run.tensor-parts), which name file and tensor: metadata that does not fit, a
-  /// tensor twice, parts that do not make up the whole.
+  /// Opens files. Usage errors (run.tensor-parts), with file and tensor: inconsistent metadata, a
+  /// duplicate tensor, or parts that do not make up the whole.
   static Result<TensorFiles> make(std::span<const TensorFile> files, Extent extent = Extent::kAll);
 
   bool has(const std::string& name) const { return tensors_.contains(name); }
   std::vector<std::string> names() const;
-  /// Fills `target`, the memory of `buffer`, with the buffer's part of the tensor of its name.
-  /// Usage errors: there is none, or not all of that part (run.missing-tensor), another dtype or
-  /// shape (run.wrong-tensor).
+  /// Fills `target`, the memory of `buffer`, with the buffer's part of its tensor. Usage errors:
+  /// some of it is missing (run.missing-tensor); dtype or shape differs (run.wrong-tensor).
   Result<void> read(const program::Buffer& buffer, std::span<std::byte> target) const;
-  /// The same, but for those of which `others` has one that is called like it with `suffix`: they
-  /// are that one. `names`: what a tensor is called there, if not as here.
+  /// Replaces tensors by those of `others` of the same name plus `suffix`. `names`: names there.
   TensorFiles with_others(const TensorFiles& others, const std::string& suffix,
                           const std::map<std::string, std::string>& names) const;
-  /// Dtype and shape of a tensor that is there; its bytes, unless it is in parts.
+  /// Returns dtype and shape of an existing tensor; also its bytes, unless it is in parts.
   TensorView view(const std::string& name) const;
-  /// Those with `names` (default: all), in one file. Needs memory for the ones that are in parts.
+  /// Writes the tensors in `names` (default: all) into one file. Needs memory for those in parts.
   Result<void> write_whole(const std::string& path) const { return write_whole(path, names()); }
   Result<void> write_whole(const std::string& path, std::span<const std::string> names) const;
-  /// Are two tensors that are there the same to the bit, dtype and shape included?
+  /// Tells whether two existing tensors are identical, dtype and shape included.
   bool are_equal(const std::string& one, const std::string& other) const;
 
  private:
-  /// Some rows of a tensor seen as [before, extent, after].
+  /// Some rows of a tensor viewed as [before, extent, after].
   struct Rows {
     program::Part part;
     std::int64_t count = 0;
@@ -78,7 +74,7 @@ class TensorFiles {
   struct Tensor {
     DType dtype = DType::kF32;
     std::vector<std::int64_t> shape;
-    std::vector<Rows> rows;  ///< by begin; all of one view of the tensor
+    std::vector<Rows> rows;  ///< sorted by begin; all of one view of the tensor
   };
 
   Result<void> add(const TensorFile& file);
@@ -86,9 +82,8 @@ class TensorFiles {
   static bool has_rows(const Tensor& tensor, const program::Part& part, std::int64_t count);
   static void copy(const Tensor& tensor, const program::Part& part, std::int64_t count,
                    std::byte* target);
-  /// All rows together.
   static std::vector<std::byte> join(const Tensor& tensor);
-  /// A tensor with its bytes; `joined` keeps those of one that is in parts.
+  /// Returns a tensor with its bytes; `joined` holds the bytes of one that is in parts.
   TensorView whole(const std::string& name, std::vector<std::byte>& joined) const;
 
   std::map<std::string, Tensor> tensors_;

@@ -18,7 +18,6 @@ namespace fs = std::filesystem;
 using program::Part;
 using ::testing::ElementsAre;
 
-/// Files in a folder of their own.
 class Folder {
  public:
   Folder() {
@@ -27,7 +26,6 @@ class Folder {
   }
   ~Folder() { fs::remove_all(path_); }
 
-  /// One file of a tensor "w" of numbers.
   void write(const std::vector<float>& values, std::vector<std::int64_t> shape,
              std::optional<TensorPlace> place = {}) {
     const std::string path = path_ + "/" + std::to_string(files_.size()) + ".safetensors";
@@ -82,7 +80,7 @@ TEST(TensorFiles, ReadsPartsCutInAnyWay) {
   ASSERT_TRUE(files) << files.error().message;
   EXPECT_THAT(files->names(), ElementsAre("w"));
   EXPECT_THAT(read(*files, buffer_of({4, 3})), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
-  // Rows 2 and 3, one of each file.
+  // Rows 2 and 3, one from each file.
   EXPECT_THAT(read(*files, buffer_of({2, 3}, Part{1, 2, 4, 3})), ElementsAre(6, 7, 8, 9, 10, 11));
   // Column 1: [4, 3, 1].
   EXPECT_THAT(read(*files, buffer_of({4, 1}, Part{4, 1, 3, 1})), ElementsAre(1, 4, 7, 10));

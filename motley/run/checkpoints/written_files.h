@@ -8,20 +8,20 @@
 
 namespace motley::run {
 
-/// Where a file of a checkpoint lies that the host of its rank keeps (`--checkpoint hosts`).
+/// The place of a checkpoint file that its rank's host keeps (`--checkpoint hosts`).
 struct HeldFile {
   std::string host;
-  std::string folder;  ///< below what the host keeps (agent.h)
+  std::string folder;  ///< below the host's kept folder (agent.h)
   bool operator==(const HeldFile&) const = default;
   static void fields(auto& it, auto& field) { field("host", it.host)("folder", it.folder); }
 };
-/// By the file's name.
+/// Keyed by file name.
 using HeldFiles = std::map<std::string, HeldFile>;
 
 /// The files that ranks wrote, by name, with their hashes.
 struct WrittenFiles {
   std::map<std::string, std::string> model, optimizer;
-  HeldFiles held;  ///< those of them that do not lie in the checkpoint's folder
+  HeldFiles held;  ///< those that are not in the checkpoint's folder
   static void fields(auto& it, auto& field) {
     field("model_files", it.model)("optimizer_files", it.optimizer);
     field.when(!it.held.empty(), "held", it.held);
@@ -29,7 +29,6 @@ struct WrittenFiles {
   Result<void> check(const std::string& where) const;
 };
 
-/// Names of files by the host that has them.
 std::map<std::string, std::vector<std::string>> names_by_host(const HeldFiles& held);
 
 }  // namespace motley::run

@@ -17,12 +17,12 @@
 namespace motley::run {
 namespace {
 
-constexpr std::int64_t kLook = 50'000'000;  // ns between looks for what may have gone wrong
-constexpr std::int64_t kBatchesAhead = 2;   // that a ring holds, the one in use too
-constexpr std::int64_t kSlotsBeside = 16;   // what processes work at while the batches are full
+constexpr std::int64_t kLook = 50'000'000;  // ns between checks for failures
+constexpr std::int64_t kBatchesAhead = 2;   // batches that a ring holds, the current one included
+constexpr std::int64_t kSlotsBeside = 16;   // slots that processes fill while the batches are full
 constexpr std::int64_t kLeastSlot = 64;     // bytes
 constexpr double kStarting = 10;            // timeouts until the first sample: Python has to start
-constexpr double kMargin = 5;               // s; the leader, which knows more, speaks first
+constexpr double kMargin = 5;               // seconds; the leader, which knows more, reports first
 
 class FileFeed final : public Feed {
  public:
@@ -63,11 +63,11 @@ class FileFeed final : public Feed {
   std::optional<data::DatasetBatch> batch_;
 };
 
-/// What this machine needs of the batches of one kind.
+/// The samples that this machine needs from batches of one kind.
 struct HereOfKind {
-  std::vector<std::int64_t> places;  ///< that any of its ranks needs, ascending
-  std::vector<int> readers;          ///< by place: how many do
-  std::vector<std::int64_t> own;     ///< of this rank's samples, in order: which of the places
+  std::vector<std::int64_t> places;  ///< needed by any of its ranks, ascending
+  std::vector<int> readers;          ///< by place: number of ranks that need it
+  std::vector<std::int64_t> own;     ///< this rank's samples in order: indices into places
 };
 
 HereOfKind here_of(const BatchKind& kind, const FeedOptions& options) {
@@ -88,10 +88,9 @@ HereOfKind here_of(const BatchKind& kind, const FeedOptions& options) {
   return found;
 }
 
-/// A machine's items in order: of each batch, the samples that its ranks need.
+/// Enumerates a machine's items in order: from each batch, the samples that its ranks need.
 class HereSequence {
  public:
-  /// What it is given must outlive it.
   HereSequence(const BatchOrder& order, const std::vector<HereOfKind>& here, SampleNumbers numbers)
       : order_(&order), here_(&here), numbers_(std::move(numbers)), batch_(order.first_batch()) {}
   WantedSample next() {
@@ -112,7 +111,7 @@ class HereSequence {
   std::size_t at_ = 0;
 };
 
-/// Samples in a ring, this rank's by their items.
+/// A batch of this rank's samples in a ring, by item.
 class RingBatch final : public data::Batch {
  public:
   RingBatch(const SampleRing& ring, const std::vector<data::InputSpec>& inputs)
@@ -176,7 +175,7 @@ class RingFeed final : public Feed {
   }
 
   Result<void> lead() {
-    // The most samples that a batch has here: a batch is only used once it is there whole.
+    // A batch is used only once it is complete, so the ring must hold the largest one.
     std::size_t most = 0;
     for (const HereOfKind& here : here_) most = std::max(most, here.places.size());
     const auto ranks = std::count(options_.machines.begin(), options_.machines.end(), machine());
@@ -184,7 +183,7 @@ class RingFeed final : public Feed {
     const std::int64_t slots = kBatchesAhead * static_cast<std::int64_t>(most) + kSlotsBeside;
     MOTLEY_ASSIGN(ring_, SampleRing::create(slots, std::max(slot_bytes, kLeastSlot)));
     if (ranks > 1) MOTLEY_RETURN_IF_ERROR(options_.share(ring_->address()));
-    if (most == 0) return {};  // nobody here needs a sample: there is no sequence of them
+    if (most == 0) return {};  // no rank here needs a sample: the sequence is empty
     MOTLEY_ASSIGN(SampleNumbers numbers,
                   SampleNumbers::make(options_.source, options_.source.samples, options_.shuffle));
     sequence_.emplace(options_.order, here_, std::move(numbers));
@@ -232,7 +231,7 @@ class RingFeed final : public Feed {
   int leader_ = 0;
   std::unique_ptr<SampleRing> ring_;
   std::optional<HereSequence> sequence_;
-  std::unique_ptr<Loader> loader_;  // after what it uses
+  std::unique_ptr<Loader> loader_;  // destroyed before what it uses
   std::optional<RingBatch> batch_;
   std::int64_t next_;            // batch
   std::int64_t first_item_ = 0;  // of the next batch

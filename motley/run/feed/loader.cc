@@ -31,12 +31,12 @@ std::vector<std::string> loader_words(const LoaderQuestion& question, const char
   return {question.source.loading.python, "-m", "motley.loader", verb, json.dump()};
 }
 
-/// What it printed; what it said on stderr is the error.
+/// Returns what the loader printed; its stderr is the error.
 Result<std::string> ask_loader(const std::vector<std::string>& words, Seconds timeout) {
   auto answer = run_program(words[0], {words.begin() + 1, words.end()}, timeout.value);
   if (answer || (answer.error().code != "run.worker-lost" && answer.error().code != "run.spawn"))
     return answer;
-  // It said nothing itself: it is no Python, or has no motley.
+  // It printed nothing itself: it is not Python, or lacks motley.
   Error error = std::move(answer).error();
   error.message +=
       "; --python, or MOTLEY_PYTHON, names an interpreter with PyTorch, and PYTHONPATH "
@@ -73,7 +73,7 @@ Result<void> write_loaded_samples(const LoaderQuestion& question,
   Json json = loader_question_to_json(question);
   json["samples"] = samples;
   json["output"] = path;
-  const std::string asked = path + ".json";  // too long for a word of a command line
+  const std::string asked = path + ".json";  // too long for a command line
   MOTLEY_RETURN_IF_ERROR(write_file_atomic(asked, json.dump()));
   MOTLEY_RETURN_IF_ERROR(ask_loader(
       {question.source.loading.python, "-m", "motley.loader", "write", "@" + asked}, timeout));
@@ -91,7 +91,7 @@ Loader::~Loader() {
   thread_.join();
 }
 
-/// As asked, or the cores that the ranks of this machine leave.
+/// Returns the requested number, or the cores that the ranks of this machine leave free.
 int Loader::count_processes() const {
   const int asked = options_.question.source.loading.processes;
   const int cores = static_cast<int>(usable_processors().size());
@@ -99,7 +99,7 @@ int Loader::count_processes() const {
 }
 
 void Loader::work() {
-  use_all_processors();  // an emulated device keeps its threads to one
+  use_all_processors();  // an emulated device pins its threads to one
   processes_ = count_processes();
   if (const auto started = start(); !started) {
     ring_.fail(started.error().message);
@@ -114,7 +114,7 @@ void Loader::work() {
   wait_for_exit(child_.pid);
 }
 
-/// Python dies with the thread that started it, which is this one.
+/// Must run on this thread: Python dies with the thread that started it.
 Result<void> Loader::start() {
   Json json = loader_question_to_json(options_.question);
   json["memory"] = ring_.memory_path();
@@ -137,7 +137,6 @@ void Loader::fail(const std::string& message) {
   ring_.fail(message);
 }
 
-/// Requests of as many samples as there is room for.
 void Loader::ask() {
   while (is_open_ && asked_.size() < kMostAsked) {
     if (!next_) next_ = wanted_(next_item_);
@@ -165,7 +164,7 @@ void Loader::wait() {
     fail(fmt::format("{}: the loading process ended", name()));
 }
 
-/// A line of python/motley/loader.py.
+/// Handles a line of python/motley/loader.py.
 void Loader::take_line(const std::string& line) {
   since_ = Clock::now();
   const std::size_t first = line.find(' '), second = line.find(' ', first + 1);

@@ -55,7 +55,7 @@ Result<std::unique_ptr<SampleRing>> SampleRing::create(std::int64_t slots,
   const std::size_t bytes =
       in_pages(data + static_cast<std::size_t>(slots) * static_cast<std::size_t>(slot_bytes));
   Descriptor file(::memfd_create("motley-samples", MFD_CLOEXEC));
-  // Zeros: no slot has been filled, none is waited for.
+  // Zeros: no slot is filled and none is awaited.
   if (!file.is_open() || ::ftruncate(file.number(), static_cast<off_t>(bytes)) != 0)
     return ring_error(
         fmt::format("memory for {} samples of {}", slots, format_bytes(Bytes(slot_bytes))));

@@ -42,11 +42,10 @@ constexpr int kPollMs = 50;
 constexpr double kStatusEvery = 0.5;  // seconds
 constexpr std::size_t kMostWaiting = std::size_t{16} << 20;
 
-/// A file that comes in pieces.
 struct Incoming {
   std::ofstream stream;
   fs::path path;
-  bool has_failed = false;  ///< what else comes of it is let go by
+  bool has_failed = false;  ///< the remaining pieces are ignored
 };
 
 class Agent {
@@ -99,9 +98,9 @@ class Agent {
     return hello;
   }
 
-  /// What has come is done and what has happened is said. False: the coordinator is gone.
+  /// Handles requests and reports events. False: the coordinator is gone.
   Result<bool> turn() {
-    // Whatever took long here: only a coordinator of whom nothing waits to be read is silent.
+    // However long this process was busy: silence counts only if nothing is waiting to be read.
     if (wait()) {
       if (!reader_.read_some(input_)) return false;
       heard_at_ = Clock::now();
@@ -118,7 +117,7 @@ class Agent {
     return true;
   }
 
-  /// Waits for another coordinator. What processes say meanwhile waits with them.
+  /// Waits for another coordinator. Output of processes is kept meanwhile.
   Result<void> change_coordinator() {
     if (!coordinator_.is_open()) {
       ::close(input_);
@@ -140,12 +139,12 @@ class Agent {
     words["processes"] = Json::array();
     for (auto& [id, member] : members_) {
       words["processes"].push_back({id, member.rank});
-      member.status.clear();  // it is told anew
+      member.status.clear();  // reported anew
     }
     return say(std::move(words));
   }
 
-  /// Folders of agents that were killed: whoever lives has its folder locked.
+  /// Removes folders of agents that were killed: a live agent locks its folder.
   void remove_left_over() const {
     std::error_code code;
     for (const auto& each : fs::directory_iterator(options_.cache, code)) {
@@ -174,7 +173,7 @@ class Agent {
   Result<void> say(Json head, std::string_view bytes = {}) {
     said_at_ = Clock::now();
     outbox_.add(std::move(head), bytes);
-    // What a coordinator does not read is not remembered without bound.
+    // Bounds the memory for output that the coordinator does not read.
     if (outbox_.waiting() > kMostWaiting) return outbox_.write_all(output_, options_.most_silence);
     return outbox_.write_some(output_);
   }
@@ -187,8 +186,7 @@ class Agent {
                 {"message", error.message}});
   }
 
-  /// Until there is something of the coordinator or a process, or room for what is to be sent. Has
-  /// the lead something?
+  /// Waits for input, or for room to write. Returns whether the coordinator has sent something.
   bool wait() {
     const bool has_more = outbox_.waiting() > 0 || !outgoing_.empty();
     std::vector<pollfd> waits{{input_, POLLIN, 0},
@@ -276,7 +274,6 @@ class Agent {
     return {};
   }
 
-  /// Under its name only when it is whole.
   Result<void> keep(const Frame& frame) {
     const fs::path path = kept(frame), part = scratch_ / path.filename();
     MOTLEY_ASSIGN(const bool is_whole, add_piece(frame, part));
@@ -286,7 +283,7 @@ class Agent {
                 : Result<void>();
   }
 
-  /// Has the last one come, of a file of which all could be written?
+  /// Returns whether the last piece arrived of a file that could be written entirely.
   Result<bool> add_piece(const Frame& frame, const fs::path& path) {
     std::error_code code;
     if (!incoming_ || incoming_->path != path) {
@@ -302,7 +299,7 @@ class Agent {
     if (is_end) incoming_.reset();
     if (!has_failed) return is_end;
     fs::remove(path, code);
-    if (had_failed) return false;  // it was said
+    if (had_failed) return false;  // already reported
     return runtime_error("agent.write",
                          fmt::format("{}: cannot be written: {}; make room for it there, or leave "
                                      "the host out",
@@ -349,7 +346,7 @@ class Agent {
     return {};
   }
 
-  /// "word" is "": not any more.
+  /// "word" "": the agent no longer outlives its coordinator.
   Result<void> outlive(const Frame& frame) {
     standby_.reset();
     const std::string word = frame.head.at("word");
@@ -375,7 +372,7 @@ class Agent {
     return {};
   }
 
-  /// What was appended to is whole: it takes the place of all that is where it is to be.
+  /// Moves a completed file, in place of everything in its target's folder.
   Result<void> settle(const Frame& frame) {
     const fs::path from = scratch_ / fs::path(frame.head.at("path")).relative_path();
     const fs::path to = scratch_ / fs::path(frame.head.at("as")).relative_path();
@@ -387,11 +384,11 @@ class Agent {
                 : Result<void>();
   }
 
-  /// Folders below SCRATCH of checkpoints that are here, half-written ones too.
+  /// Returns the checkpoint folders below SCRATCH, half-written ones too.
   Json checkpoints() const {
     Json paths = Json::array();
     std::error_code code;
-    for (const char* folder : {"left/checkpoint", "run/checkpoints/checkpoint"})
+    for (const char* folder : {"left/checkpoint", "run/checkpoint"})
       for (const auto& each : fs::directory_iterator(scratch_ / folder, code))
         paths.push_back(std::string(folder) + "/" + each.path().filename().string());
     return paths;
@@ -407,7 +404,7 @@ class Agent {
     return say({{"is", "listening"}, {"port", wire_->port()}});
   }
 
-  /// In a thread: several may send at the same time, and the coordinator is heard meanwhile.
+  /// Measures in a thread: several may send at once, and the coordinator is heard meanwhile.
   Result<void> wire(const Frame& frame) {
     const std::string what = frame.head.at("what");
     WireAsk ask{.what = what == "ping"     ? WireAsk::What::kPing
@@ -452,7 +449,7 @@ class Agent {
     return say({{"is", "probe"}, {"host", std::move(host)}});
   }
 
-  /// It goes when there is room for it, and nothing waits for it.
+  /// Queues the files; they are sent when there is room, and nothing waits for them.
   Result<void> fetch(const Frame& frame) {
     const Json number = frame.head.value("number", 0);
     const bool is_kept = frame.head.contains("kept");
@@ -489,7 +486,7 @@ class Agent {
     return {};
   }
 
-  /// What the processes did, and that this one lives.
+  /// Reports the processes' events and, if nothing else is sent, a heartbeat.
   Result<void> report() {
     MOTLEY_RETURN_IF_ERROR(report_wires());
     std::vector<Heard> heard;
@@ -505,7 +502,7 @@ class Agent {
       MOTLEY_RETURN_IF_ERROR(say({{"is", "exit"}, {"id", each.id}, {"status", each.status}}));
       members_.erase(each.id);
     }
-    if (outbox_.waiting() > 0) return {};  // it says that this one lives, and the rest can wait
+    if (outbox_.waiting() > 0) return {};  // pending output is a sign of life; the rest can wait
     if (seconds_since(reported_at_) >= kStatusEvery) {
       reported_at_ = Clock::now();
       for (const auto& [id, member] : members_) {
@@ -517,7 +514,7 @@ class Agent {
     return {};
   }
 
-  /// The next coordinator may want what the last one heard, and could not tell anybody.
+  /// Keeps a line for the next coordinator, which may need what the last one could not pass on.
   void keep_line(const Heard& heard) {
     constexpr std::size_t kMostLines = 64;
     lines_.push_back(heard.line);
@@ -552,7 +549,6 @@ class Agent {
     return text.empty() ? Result<void>() : say({{"is", "log"}, {"id", id}}, text);
   }
 
-  /// A process, and what of it was sent.
   struct Member {
     int rank = 0;
     std::streamoff logged = 0;
@@ -562,21 +558,20 @@ class Agent {
   const AgentOptions& options_;
   LocalProcessSet process_set_;
   int input_, output_;                // to the coordinator
-  Descriptor coordinator_;            // the two, of one that came later
-  std::unique_ptr<Standby> standby_;  // null: it ends with its coordinator
+  Descriptor coordinator_;            // both, for a later coordinator
+  std::unique_ptr<Standby> standby_;  // null: the agent ends with its coordinator
   std::deque<std::string> lines_;     // the last that its processes printed
   fs::path scratch_;
   Descriptor lock_;  // of the folder
   std::optional<SignalPipe> signals_;
   FrameReader reader_;
-  std::string run_;          // directory of the job, of this agent or another
-  std::optional<int> code_;  // of the coordinator's end
+  std::string run_;          // the job's directory, of this agent or another
+  std::optional<int> code_;  // from the coordinator's "end"
   std::optional<Incoming> incoming_;
   FrameWriter outbox_;
   std::deque<OutgoingFiles> outgoing_;
   int fetches_ = 0;
   std::unique_ptr<WireServer> wire_;
-  /// A measuring under way.
   struct Measuring {
     Frame frame;
     std::future<Result<WireTimes>> times;

@@ -25,8 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// An agent on this machine, as a coordinator has it: at the other end of two pipes that `cat`
-/// keeps.
+/// An agent on this machine, connected to its coordinator by two pipes that `cat` keeps open.
 class AgentTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -64,7 +63,7 @@ class AgentTest : public ::testing::Test {
     ::_exit(serve_agent(options) ? 0 : 1);
   }
 
-  /// All that is heard of a process set until its last process has ended.
+  /// Collects events of a process set until its last process has ended.
   std::vector<Heard> hear(RemoteProcessSet& process_set, std::size_t processes) {
     std::vector<Heard> heard;
     std::size_t ended = 0;
@@ -133,7 +132,7 @@ TEST_F(AgentTest, FilesGoAndComeBackAndAreKept) {
   EXPECT_EQ(read_file(dir_ + "/got/sub/small").value(), "small");
   EXPECT_EQ(fs::read_symlink(dir_ + "/got/latest"), "sub");
   EXPECT_EQ(read_file(link_->scratch() + "/run/in/big").value(), big);
-  // The second time nothing is sent: who has it keeps it.
+  // The second time nothing is sent: the host keeps the file.
   const auto kept = fs::directory_iterator(dir_ + "/cache/files")->path();
   const auto written = fs::last_write_time(kept);
   ASSERT_TRUE(link_->share(dir_ + "/big", "run/in/again").has_value());
@@ -141,20 +140,20 @@ TEST_F(AgentTest, FilesGoAndComeBackAndAreKept) {
   EXPECT_EQ(fs::last_write_time(kept), written);
 }
 
-// A file that takes longer to send than the coordinator may be silent, which it is not.
+// The file takes longer to send than the coordinator may be silent; heartbeats keep it alive.
 TEST_F(AgentTest, ListensAndLivesWhileASlowReaderTakesAFile) {
   ASSERT_TRUE(link_->greet(10).has_value());
   ASSERT_TRUE(link_->send({{"do", "reset"}}).has_value());
   ASSERT_TRUE(link_->put_text(std::string(3 * kMostFrameBytes, 'x'), "run/big").has_value());
   ASSERT_TRUE(link_->send({{"do", "fetch"}, {"path", "run/big"}}).has_value());
-  ::usleep(200'000);  // it is at it
+  ::usleep(200'000);  // it is sending
   ASSERT_TRUE(link_
                   ->send({{"do", "start"},
                           {"id", link_->next_process()},
                           {"rank", 0},
                           {"arguments", {"touch", dir_ + "/there"}}})
                   .has_value());
-  for (int i = 0; i < 20 * kSilence; ++i) {  // nothing is read, and twice the silence passes
+  for (int i = 0; i < 20 * kSilence; ++i) {  // nothing is read for twice the silence
     link_->beat();
     ::usleep(100'000);
   }
@@ -293,7 +292,7 @@ TEST_F(AgentTest, ItOutlivesItsCoordinatorAndIsTheNextOnes) {
   RemoteProcessSet process_set(*link_, "");
   ASSERT_TRUE(process_set.start({7, {"sleep"}, "", true}));
   ASSERT_TRUE(link_->make_standby("b", "secret", 5));
-  // c comes before b: this agent starts nobody.
+  // c precedes b: this agent starts no coordinator.
   const std::string memory =
       R"({"view": ["a", "c", "b"], "lead": "a", "arguments": [], "name": "run"})";
   ASSERT_TRUE(link_->send({{"do", "remember"}, {"version", 3}}, memory));

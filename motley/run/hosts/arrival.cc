@@ -25,7 +25,7 @@ Result<void> Arrival::write(const Frame& frame) {
   if (!stream_.is_open()) fs::create_directories(path.parent_path(), code);
   if (frame.head.value("is", "") == "link") return make_link(path, frame.head.value("target", ""));
   if (!stream_.is_open()) {
-    fs::remove(path, code);  // another name of it keeps what it was
+    fs::remove(path, code);  // keeps the content under its other hard links
     stream_.open(path, std::ios::binary | std::ios::trunc);
   }
   stream_.write(frame.bytes.data(), static_cast<std::streamsize>(frame.bytes.size()));
@@ -50,7 +50,7 @@ Result<void> Arrival::make_link(const fs::path& path, const std::string& target)
   return {};
 }
 
-/// Never outside of the folder, whatever the host says.
+/// Maps a path into the folder, never outside of it, whatever the host sends.
 fs::path Arrival::place(const std::string& path) const {
   const fs::path inside = fs::path(path).lexically_normal().lexically_relative(root_);
   const bool is_inside = !inside.empty() && *inside.begin() != ".." && inside != ".";

@@ -10,20 +10,18 @@
 
 namespace motley::run {
 
-/// Files of another machine on their way into a folder here, a piece at a time: the other end of
-/// OutgoingFiles.
+/// Receives another machine's files into a local folder, piece by piece (see OutgoingFiles).
 class Arrival {
  public:
-  /// Of what lies below `root` there, below `into`.
+  /// Receives what lies below `root` there into `into`.
   Arrival(std::string root, std::string into) : root_(std::move(root)), into_(std::move(into)) {}
-  /// Takes its next frame. After a fault here the rest is let go by.
+  /// Takes the next frame. After a local failure it ignores the rest.
   void take(const Frame& frame);
   bool is_over() const { return is_over_; }
-  /// Errors: what the other end could not read (agent.read), `host.fetch`: what cannot be written
-  /// here.
+  /// Errors: agent.read: the other end could not read; `host.fetch`: it cannot be written here.
   const Result<void>& outcome() const { return outcome_; }
-  std::int64_t bytes() const { return bytes_; }  ///< that have come
-  std::int64_t files() const { return files_; }  ///< whole ones, and links
+  std::int64_t bytes() const { return bytes_; }  ///< received
+  std::int64_t files() const { return files_; }  ///< whole files, and links
 
  private:
   Result<void> write(const Frame& frame);
@@ -31,7 +29,7 @@ class Arrival {
   std::filesystem::path place(const std::string& path) const;
 
   std::string root_, into_;
-  std::ofstream stream_;  // of a file of which more comes
+  std::ofstream stream_;  // the file in progress
   std::int64_t bytes_ = 0, files_ = 0;
   bool is_over_ = false;
   Result<void> outcome_;

@@ -33,7 +33,7 @@ Result<Child> spawn(const SpawnOptions& options) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, output.write.number(), STDOUT_FILENO);
-  // It must not read what the user types or pipes into this process.
+  // The child must not read what the user types or pipes into this process.
   if (options.takes_input)
     posix_spawn_file_actions_adddup2(&actions, input.read.number(), STDIN_FILENO);
   else
@@ -43,7 +43,7 @@ Result<Child> spawn(const SpawnOptions& options) {
                                      O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0644);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  // What this process blocks or ignores must not be inherited: a worker stops on SIGTERM.
+  // Signals that this process blocks or ignores must not be inherited: a worker stops on SIGTERM.
   sigset_t defaults;
   sigemptyset(&defaults);
   sigaddset(&defaults, SIGTERM);

@@ -17,9 +17,9 @@
 namespace motley::run {
 namespace {
 
-constexpr int kMostCallers = 16;                 // that wait to be let in
+constexpr int kMostCallers = 16;                 // waiting to be accepted
 constexpr std::size_t kMostQuestion = 64 << 10;  // bytes
-constexpr double kMostSeconds = 5;               // that a question may take to come
+constexpr double kMostSeconds = 5;               // seconds in which a question must arrive
 
 }  // namespace
 

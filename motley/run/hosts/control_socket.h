@@ -13,9 +13,9 @@
 
 namespace motley::run {
 
-/// Where others ask something of a running job: a port of this machine's loopback interface and a
-/// word that only those know who can read the run directory. A question is a line of JSON with
-/// `word`, the answer a line of JSON; one each a connection. Never blocks whoever looks at it.
+/// Accepts questions about a running job: a port of the loopback interface and a word known only to
+/// those who can read the run directory. A question is a line of JSON with `word`, the answer a
+/// line of JSON; one of each per connection. Never blocks its owner.
 class ControlSocket {
  public:
   struct Question {
@@ -23,8 +23,8 @@ class ControlSocket {
     bool knows_word = false;
     std::string text;  ///< JSON; not checked
   };
-  /// `port` 0: any free one. Writes address and word into `file`, which is gone with the object.
-  /// Runtime error `run.port` where somebody else has it.
+  /// Opens a port (0: any free one). Writes address and word into `file`, which the destructor
+  /// removes. Runtime error `run.port`: the port is in use.
   static Result<std::unique_ptr<ControlSocket>> open(int port, const std::string& file,
                                                      Callers callers = Callers::kThisMachine);
   ~ControlSocket();
@@ -33,8 +33,8 @@ class ControlSocket {
 
   int port() const { return port_; }
   const std::string& word() const { return word_; }
-  /// Questions that have come since. What is too long or comes too slowly is dropped, and so is a
-  /// question that is not answered in time. A caller may shut its own end when it has asked.
+  /// Returns new questions. Drops a question that is too long, comes too slowly or is not answered
+  /// in time. A caller may shut its own end after asking.
   std::vector<Question> take();
   void answer(int caller, const std::string& text);
 
@@ -56,17 +56,15 @@ class ControlSocket {
   std::map<int, Caller> callers_;
 };
 
-/// Of a control socket: what its file says, or what somebody was told.
 struct ControlSocketAddress {
   std::string host = "127.0.0.1";
   int port = 0;
   std::string word;
 };
-/// Usage error `run.not-elastic`: nothing runs there that can be asked.
+/// Reads the address. Usage error `run.not-elastic`: no job there can be asked.
 Result<ControlSocketAddress> read_control_socket(const std::string& file);
 
-/// The answer to a question, to which the word is added; waits as long at most. Runtime error
-/// `run.control_socket` where nobody answers.
+/// Asks with the word, for at most `seconds`. Runtime error `run.control_socket`: no answer.
 Result<Json> ask_control_socket(const ControlSocketAddress& address, Json question, double seconds);
 
 }  // namespace motley::run

@@ -20,7 +20,6 @@
 namespace motley::run {
 namespace {
 
-/// All that is said until it is closed.
 std::string listen_to_end(const Descriptor& socket) {
   std::string heard;
   char bytes[4096];
@@ -39,7 +38,7 @@ class ControlSocketTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  /// Looks at the control socket until there is a question, for five seconds at most.
+  /// Polls the control socket until there is a question, for at most five seconds.
   ControlSocket::Question wait_for_question() {
     for (int i = 0; i < 5000; ++i) {
       for (ControlSocket::Question& question : control_socket_->take()) return std::move(question);
@@ -48,7 +47,6 @@ class ControlSocketTest : public ::testing::Test {
     ADD_FAILURE() << "nobody asked";
     return {};
   }
-  /// Looks at it for so long, and expects no question.
   void expect_silence(double seconds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     while (std::chrono::steady_clock::now() < end) {
@@ -56,7 +54,7 @@ class ControlSocketTest : public ::testing::Test {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
-  /// What somebody who asks is told; the control socket's answer is made of the question.
+  /// Asks and returns the answer, which `answer` makes from the question.
   Result<Json> ask(const ControlSocketAddress& address, const Json& question,
                    const std::function<std::string(const ControlSocket::Question&)>& answer) {
     Result<Json> heard = runtime_error("none", "");
@@ -93,7 +91,7 @@ TEST_F(ControlSocketTest, AQuestionIsAnswered) {
   EXPECT_EQ(Json::parse(heard.text)["do"], "state");
 }
 
-// Reading numbers changes errno, by which the control socket knows that all is heard.
+// Parsing numbers changes errno, by which the control socket detects the end of input.
 TEST_F(ControlSocketTest, AQuestionMayHaveNumbers) {
   const auto answer =
       ask(read_control_socket(file_).value(), {{"do", "state"}, {"since", 3}, {"of", 1.5}},
@@ -135,7 +133,7 @@ TEST_F(ControlSocketTest, TheFileIsForItsOwnerAloneAndGoneAtTheEnd) {
   EXPECT_EQ(read.error().kind, ErrorKind::kUsage);
 }
 
-// Somebody else's file that was there before may be open to all.
+// An existing file of somebody else's may be readable by all.
 TEST_F(ControlSocketTest, AFileThatWasThereIsClosedToOthersToo) {
   const std::string file = folder_ + "/old.json";
   ASSERT_TRUE(write_file_atomic(file, "old"));
@@ -189,7 +187,7 @@ TEST_F(ControlSocketTest, WhatIsTooLongIsDropped) {
   expect_silence(0.3);
   shouting.join();
   EXPECT_EQ(listen_to_end(caller), "");
-  // As much as is allowed is heard.
+  // The largest question allowed is answered.
   const Descriptor other = connect_here(control_socket_->port());
   const std::string text = R"({"pad": ")" + std::string(60 << 10, 'y') + R"("})";
   send_all(other, text + "\n");
@@ -206,7 +204,7 @@ TEST_F(ControlSocketTest, WhoIsTooSlowIsDroppedAndHoldsNobodyUp) {
   EXPECT_EQ(question.text, "{}");
   control_socket_->answer(question.caller, "yes");
   EXPECT_EQ(listen_to_end(quick), "yes\n");
-  expect_silence(5.2);  // seconds, of which a question has five
+  expect_silence(5.2);  // seconds; a question has five
   EXPECT_EQ(listen_to_end(slow), "");
 }
 

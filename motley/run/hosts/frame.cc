@@ -15,7 +15,7 @@ namespace motley::run {
 namespace {
 
 constexpr int kRoomWaitMs = 100;
-constexpr std::size_t kMostHead = std::size_t{64} << 20;  // a line: a whole program's job at most
+constexpr std::size_t kMostHead = std::size_t{64} << 20;  // one line: at most a whole program's job
 
 }  // namespace
 

@@ -10,50 +10,45 @@
 
 namespace motley::run {
 
-/// What goes over the pipe between the coordinator and a host's agent: a line of JSON and, where
-/// that has "bytes", so many bytes.
+/// A message between coordinator and agent: a line of JSON and, if that has "bytes", so many bytes.
 struct Frame {
   Json head;
   std::string bytes;
 };
 
-/// Bytes of files travel in pieces of at most this.
+/// The largest piece of a file that one frame carries.
 inline constexpr std::size_t kMostFrameBytes = std::size_t{4} << 20;
 
-/// Frames on their way into a pipe or socket that may be full, or stay so. The descriptor is made
-/// one that never blocks.
+/// Writes frames into a pipe or socket that may stay full. Makes the descriptor non-blocking.
 class FrameWriter {
  public:
   void add(Json head, std::string_view bytes = {});
-  /// Bytes that nobody has taken yet.
   std::size_t waiting() const { return text_.size() - begin_; }
   /// Writes what fits. Runtime error `run.pipe`: nobody reads any more.
   Result<void> write_some(int descriptor);
-  /// Writes all. Runtime error `run.timeout`: nothing was taken for `patience` seconds.
+  /// Writes everything. Runtime error `run.timeout`: nothing was taken for `patience` seconds.
   Result<void> write_all(int descriptor, double patience);
 
  private:
   std::string text_;
-  std::size_t begin_ = 0;  // of what was not written
+  std::size_t begin_ = 0;  // start of the unwritten bytes
 };
 
-/// Puts frames together from what a pipe gives.
+/// Assembles frames from what a pipe delivers.
 class FrameReader {
  public:
-  /// Reads what is there; false at the end, or when what came is no frame.
+  /// Reads available bytes. False: the end was reached, or the input is not a frame.
   bool read_some(int descriptor);
   void add(std::string_view bytes) { text_ += bytes; }
-  /// The next whole frame. Lines that are no JSON object, such as a login shell's greeting, are
-  /// skipped.
+  /// Returns the next whole frame. Skips lines that are not JSON objects, as a shell's greeting.
   std::optional<Frame> next();
-  /// The last line that was skipped.
   const std::string& chatter() const { return chatter_; }
 
  private:
   std::string text_, chatter_;
-  std::size_t begin_ = 0;  // of what was not given out
+  std::size_t begin_ = 0;  // start of the unread bytes
   std::optional<Json> head_;
-  std::size_t wanted_ = 0;  // bytes of it
+  std::size_t wanted_ = 0;  // bytes of its payload
 };
 
 }  // namespace motley::run

@@ -96,7 +96,7 @@ Result<Listening> listen_at(const sockaddr* address, socklen_t length, int backl
       Descriptor(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int yes = 1, no = 0;
   ::setsockopt(made.socket.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (address->sa_family == AF_INET6)  // those of IPv4 as well
+  if (address->sa_family == AF_INET6)  // accepts IPv4 too
     ::setsockopt(made.socket.number(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
   sockaddr_storage own{};
   socklen_t size = sizeof own;
@@ -118,7 +118,7 @@ Result<Listening> listen_here(int port, int backlog, Callers callers) {
   six.sin6_addr = in6addr_any;
   if (callers == Callers::kAll)
     if (auto made = listen_at(reinterpret_cast<sockaddr*>(&six), sizeof six, backlog)) return made;
-  sockaddr_in four{};  // where there is no other, too
+  sockaddr_in four{};  // for machines without IPv6 too
   four.sin_family = AF_INET;
   four.sin_port = htons(static_cast<std::uint16_t>(port));
   four.sin_addr.s_addr = htonl(callers == Callers::kAll ? INADDR_ANY : INADDR_LOOPBACK);
@@ -138,7 +138,7 @@ Result<Descriptor> connect_to(const std::string& host, int port, double seconds)
   for (const addrinfo* each = found; each != nullptr && !socket.is_open(); each = each->ai_next) {
     Descriptor made(::socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ::setsockopt(made.number(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    // The limit of sending holds for connecting, too.
+    // The send limit applies to connecting too.
     ::setsockopt(made.number(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     ::setsockopt(made.number(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
     if (::connect(made.number(), each->ai_addr, each->ai_addrlen) == 0)

@@ -52,7 +52,7 @@ Result<std::unique_ptr<HostLink>> HostLink::start(const std::string& host,
   options.takes_input = true;
   options.error_path = link->words_;
   sigemptyset(&options.mask);
-  // Ctrl-C reaches the whole foreground group; what it means is said through the pipe.
+  // Ctrl-C reaches the whole foreground group; the agent learns of it through the pipe.
   sigaddset(&options.mask, SIGINT);
   MOTLEY_ASSIGN(link->child_, spawn(options));
   return link;
@@ -71,7 +71,7 @@ HostLink::~HostLink() {
     if (child_.input.is_open()) ::shutdown(child_.input.number(), SHUT_WR);  // if it is a socket
     child_.input.reset();
   }
-  constexpr double kPatience = 3;  // for its processes and folder
+  constexpr double kPatience = 3;  // seconds; for its processes and folder
   const auto begin = Clock::now();
   while (!is_lost_ && child_.output.is_open() && seconds_since(begin) < kPatience)
     (void)read(kWaitMs);
@@ -194,7 +194,7 @@ Result<Frame> HostLink::ask(Json head, const std::string& is, double timeout_s) 
   return wait_for(is, timeout_s);
 }
 
-/// While much is sent: what the host could not do with it. Answers stay.
+/// Returns an error of the host during a long transfer. Keeps answers.
 Result<void> HostLink::check_refused() {
   MOTLEY_RETURN_IF_ERROR(read(0));
   for (const Frame& frame : waiting_)
@@ -306,7 +306,7 @@ Result<void> HostLink::await(int number, const std::string& path, double patienc
 Result<void> HostLink::listen() {
   MOTLEY_RETURN_IF_ERROR(read(0));
   if (const std::unique_lock lock(writing_, std::try_to_lock); lock && child_.input.is_open())
-    (void)outbox_.write_some(child_.input.number());  // what ends it is read, too
+    (void)outbox_.write_some(child_.input.number());  // a failure also shows up in reading
   if (!child_.output.is_open() && waiting_.empty()) return lost("connection ended");
   if (seconds_since(heard_at_) > most_silence_)
     return lost(fmt::format("nothing was heard for {:.0f} s", most_silence_));

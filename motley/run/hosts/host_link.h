@@ -20,90 +20,82 @@
 
 namespace motley::run {
 
-/// By which hosts keep a content.
+/// Returns the name by which hosts keep a content.
 std::string content_name(std::string_view bytes);
 
-/// The coordinator's end of the pipe to a host's agent (agent.h). Requests and answers by one
-/// thread; beats by any.
+/// The coordinator's end of the pipe to an agent (agent.h). Used by one thread, except `beat`.
 class HostLink {
  public:
-  /// Starts the command; the agent's hello is waited for by `greet`.
+  /// Starts the command. `greet` waits for the agent's hello.
   static Result<std::unique_ptr<HostLink>> start(const std::string& host,
                                                  std::vector<std::string> command);
-  /// By a socket to an agent that somebody else has started.
+  /// Wraps a socket to an agent that is already running.
   static std::unique_ptr<HostLink> over(const std::string& host, Descriptor socket);
-  /// The agent sees the end of its input, and ends.
+  /// Closes the agent's input, which ends it.
   ~HostLink();
   HostLink(const HostLink&) = delete;
   HostLink& operator=(const HostLink&) = delete;
 
   const std::string& host() const { return host_; }
   void rename(std::string host) { host_ = std::move(host); }
-  /// What the agent said first. Runtime error `host.unreachable`: it did not come, with what was
-  /// tried and what that said.
+  /// Returns the agent's hello. Runtime error `host.unreachable`, with the command and its output.
   Result<Json> greet(double timeout_s);
   const std::string& scratch() const { return scratch_; }
 
-  /// Runtime error `host.lost`: it is gone, or takes nothing for kMostSilence.
+  /// Sends a frame. Runtime error `host.lost`: it is gone, or takes nothing for kMostSilence.
   Result<void> send(Json head, std::string_view bytes = {});
-  /// The same without waiting: what does not fit is sent when the link is listened to.
+  /// Sends without waiting: what does not fit is sent when the link is listened to.
   Result<void> post(Json head, std::string_view bytes = {});
-  /// Is there something that has not been sent?
   bool has_more() const;
   int input_descriptor() const { return child_.input.number(); }
-  /// Sends and waits for the answer that `is` what was asked.
+  /// Sends a request and waits for the answer whose "is" equals `is`.
   Result<Frame> ask(Json head, const std::string& is, double timeout_s);
   Result<Frame> wait_for(const std::string& is, double timeout_s);
 
-  /// A file of this machine as SCRATCH/path.
+  /// Sends a local file as SCRATCH/path.
   Result<void> put(const std::string& from, const std::string& path);
   Result<void> put_text(std::string_view text, const std::string& path);
-  /// The same, which the host keeps by its content: sent only where it has it not.
+  /// Does the same by content: sends the file only if the host lacks it.
   Result<void> share(const std::string& from, const std::string& path);
-  /// Of a content that is known by its name.
+  /// Does the same with content whose name is known.
   Result<void> share_named(const std::string& name, std::string_view bytes,
                            const std::string& path);
-  /// What that is made of, where a name says what the content is. Does the host keep it?
+  /// Tells whether the host keeps a content. With keep and link_kept, it is share_named in steps.
   Result<bool> has(const std::string& name);
-  /// Gives it what `write` gives to a sink, piece by piece, to keep under a name.
+  /// Stores content under a name; `write` passes it piece by piece to a sink.
   using Sink = std::function<Result<void>(std::string_view piece)>;
   Result<void> keep(const std::string& name, const std::function<Result<void>(const Sink&)>& write);
-  /// A kept file as SCRATCH/path.
+  /// Makes stored content available as SCRATCH/path.
   Result<void> link_kept(const std::string& name, const std::string& path);
-  /// A symbolic link SCRATCH/path.
   Result<void> link(const std::string& path, const std::string& target);
-  /// What lies below SCRATCH/path there, as `into` here. Error: nothing of it came for `patience`
-  /// seconds, or of Arrival.
+  /// Brings files below SCRATCH/path to `into`. Error: none for `patience` seconds, or of Arrival.
   Result<void> fetch(const std::string& path, const std::string& into, double patience);
-  /// Begins the same: it comes whenever the link is read, until the arrival is over. It is the
-  /// link's until it is forgotten, by the number.
+  /// Begins the same; it proceeds whenever the link is read. The link keeps it until `forget`.
   Result<int> begin_fetch(const std::string& path, const std::string& into);
-  /// Of what the host keeps beyond the agent's time, below CACHE/kept.
+  /// Does the same for files that outlive the agent, below CACHE/kept.
   Result<void> fetch_kept(const std::string& path, const std::string& into, double patience);
   std::string kept_folder() const { return cache_ + "/kept"; }
   const Arrival& arrival(int number) const { return arrivals_.at(number); }
   void forget(int number) { arrivals_.erase(number); }
 
-  /// The agent is to outlive this coordinator (standby.h), which the job calls by that name: once
-  /// is enough. It is told without waiting.
+  /// Makes the agent outlive this coordinator (standby.h). `host`: its name in the job. No waiting.
   Result<void> make_standby(const std::string& host, const std::string& word, double patience);
-  /// Where another coordinator may ask for it; 0: not known yet.
+  /// Returns the port at which another coordinator can take over; 0: unknown yet.
   int standby_port() const { return standby_port_; }
-  /// The last version that it has said it remembers.
+  /// Returns the last version that the agent confirmed to remember.
   std::int64_t remembered() const { return remembered_; }
 
-  /// How long the agent may say, and take, nothing; for tests, else kMostSilence.
+  /// Sets how long the agent may send, and take, nothing; for tests, else kMostSilence.
   void set_most_silence(double seconds) { most_silence_ = seconds; }
-  /// A number that no process of the agent has had.
+  /// Returns a number that no process of the agent has had.
   int next_process() { return ++processes_; }
-  /// Another coordinator gave it this one.
   void know_process(int number) { processes_ = std::max(processes_, number); }
   int descriptor() const { return child_.output.number(); }
-  /// Reads what has come, without waiting, and keeps it. An error when the agent is gone or silent.
+  /// Reads and keeps what has arrived, without waiting. Error: the agent is gone or silent.
   Result<void> listen();
-  /// The same, and gives what is no arrival's.
+  /// Does the same. Returns the frames that belong to no arrival.
   Result<std::vector<Frame>> take();
-  /// That the coordinator lives. Does not wait: what is being sent says so, too.
+  /// Sends a heartbeat. Does not wait: data being sent is also a sign of life.
   void beat();
 
  private:
@@ -116,13 +108,13 @@ class HostLink {
 
   std::string host_;
   std::vector<std::string> command_;
-  std::string words_;  ///< file of what the command says on stderr
+  std::string words_;  ///< file with the command's stderr
   std::string scratch_, cache_;
   Child child_;
   double most_silence_;
   int processes_ = 0;
   FrameReader reader_;
-  std::vector<Frame> waiting_;  // that came while something else was waited for
+  std::vector<Frame> waiting_;  // arrived while something else was awaited
   std::map<int, Arrival> arrivals_;
   int fetches_ = 0;
   bool is_lost_ = false, is_standby_ = false;

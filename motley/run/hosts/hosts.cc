@@ -27,7 +27,7 @@ namespace motley::run {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr double kLeastPatience = 1;  // seconds: what has come in the meantime is yet to be read
+constexpr double kLeastPatience = 1;  // seconds; data that arrived meanwhile is still to be read
 
 }  // namespace
 
@@ -92,8 +92,7 @@ std::map<std::string, Error> Hosts::reach_some(const std::set<std::string>& host
     started.push_back(host);
   }
   if (!launched.empty()) missing.merge(find_launched(launched));
-  // From now on they are told that the coordinator lives: one that is slow to answer must not cost
-  // the others their agents.
+  // From now on they get heartbeats: a slow host must not cost the others their agents.
   add(std::move(fresh));
   const auto begin = Clock::now();
   for (const std::string& host : started) {
@@ -119,7 +118,7 @@ Result<Hosts::Reached> Hosts::start_agent(const std::string& host) const {
 
 namespace {
 
-/// The address of this machine by which the other end of a connection sees it.
+/// Returns this machine's address as seen from the other end of a connection.
 std::string own_address(int socket) {
   sockaddr_storage own{};
   socklen_t length = sizeof own;
@@ -128,7 +127,7 @@ std::string own_address(int socket) {
   if (::getsockname(socket, any, &length) == 0)
     ::getnameinfo(any, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
   const std::string address = text;
-  constexpr std::string_view kMapped = "::ffff:";  // an IPv4 address as one of IPv6
+  constexpr std::string_view kMapped = "::ffff:";  // an IPv4 address in IPv6 form
   return address.starts_with(kMapped) ? address.substr(kMapped.size()) : address;
 }
 
@@ -136,7 +135,7 @@ std::string own_address(int socket) {
 
 Result<Hosts::Reached> Hosts::take_over(const std::string& host, const std::string& address,
                                         int port, const std::string& word) const {
-  constexpr double kPatience = 2;  // seconds: it listens, or is gone
+  constexpr double kPatience = 2;  // seconds; it listens, or is gone
   MOTLEY_ASSIGN(Descriptor socket, connect_to(address, port, kPatience));
   const std::string coordinator = own_address(socket.number());
   Reached reached;
@@ -220,7 +219,7 @@ namespace {
 
 std::string rank_agent(int rank) { return fmt::format("rank {}", rank); }
 
-/// A folder that only this user may enter, with a socket that listens.
+/// A folder that only this user may enter, with a listening socket.
 struct Listener {
   std::string folder;
   Descriptor socket;
@@ -262,10 +261,9 @@ std::string missing_ranks(int ranks, const std::set<int>& there) {
 
 }  // namespace
 
-/// Each is told that the coordinator lives from when it is there: a launcher may take its time for
-/// others.
+/// Each gets heartbeats as soon as it is there: a launcher may take long for the others.
 Result<std::set<int>> Hosts::accept(int listener, int ranks, double patience) {
-  constexpr double kWord = 10;  // seconds for a rank's first word
+  constexpr double kWord = 10;  // seconds for a rank's first message
   const auto begin = Clock::now();
   std::set<int> there;
   while (static_cast<int>(there.size()) < ranks - 1) {
@@ -318,9 +316,9 @@ void Hosts::end(int code) {
     (void)links_.at(agent)->send({{"do", "end"}, {"code", code}});
 }
 
-/// A rank of each other machine says which of the hosts that is: all are asked at once.
+/// Asks a rank of each other machine, all at once, which of the hosts it is.
 std::map<std::string, Error> Hosts::find_launched(const std::vector<std::string>& hosts) {
-  constexpr double kPatience = 30;  // a name is asked of slow services
+  constexpr double kPatience = 30;  // seconds; slow services resolve names
   std::map<std::string, std::vector<std::string>> others;
   for (const std::string& agent : launched_)
     if (const std::string its = hellos_.at(agent).value("machine", ""); its != machine_identity())
@@ -372,7 +370,7 @@ Hosts::Way Hosts::way_to(const std::string& host) const { return way_to(host, he
 
 Hosts::Way Hosts::way_to(const std::string& host, const Json& hello) const {
   if (is_launched_) return {coordinator_address_, hello.value("address", coordinator_address_)};
-  // What sshd tells its sessions: "client port server port".
+  // sshd sets this for its sessions: "client port server port".
   std::istringstream words(hello.value("ssh_connection", ""));
   Way way;
   std::string port;

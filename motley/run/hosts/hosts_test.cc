@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Hosts whose agents are scripts of the shell.
+/// Hosts whose agents are shell scripts.
 class HostsTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -34,14 +34,13 @@ class HostsTest : public ::testing::Test {
           return std::vector<std::string>{"sh", "-c", scripts_.at(host)};
         },
         kVersions);
-    hosts_->set_patience(8);  // what hangs by mistake fails in time
+    hosts_->set_patience(8);  // a hang by mistake fails in time
   }
   void TearDown() override {
     hosts_.reset();
     fs::remove_all(dir_);
   }
 
-  /// A command that says hello as this version, with more members.
   static std::string says_hello(const Json& more = Json::object()) {
     Json hello{{"is", "hello"}, {"motley", "1.2"}, {"torch", "2.15"}, {"scratch", "/there"}};
     hello.update(more);
@@ -61,7 +60,7 @@ class HostsTest : public ::testing::Test {
   std::unique_ptr<Hosts> hosts_;
 };
 
-// Neither of b and c answers before the other was started.
+// Neither b nor c answers before the other is started.
 TEST_F(HostsTest, AgentsAreStartedSideBySideAndEachOnce) {
   scripts_["b"] = touches("b") + waits_for("c") + says_hello({{"machine", "1"}}) + kStays;
   scripts_["c"] = touches("c") + waits_for("b") + says_hello({{"machine", "2"}}) + kStays;
@@ -101,12 +100,12 @@ TEST_F(HostsTest, WhatIsNoHelloIsSaidAsWhatItSaid) {
                 "host b: the connection ended; it said: \"[1, 2]\"; tried: sh -c", 0),
             0U)
       << reached.error().message;
-  // A login shell's greeting in front of a hello is none of its faults.
+  // A login shell's greeting before the hello is accepted.
   scripts_["b"] = "echo Welcome to b\n" + says_hello() + kStays;
   EXPECT_TRUE(hosts_->reach({"b"}));
 }
 
-// A second is the least that anyone is given, as what came meanwhile is yet to be read.
+// Everyone gets at least a second, because data that arrived meanwhile is still to be read.
 TEST_F(HostsTest, AHostThatHangsIsGivenUpAfterThePatience) {
   hosts_->set_patience(1);
   scripts_["b"] = "exec sleep 60";
@@ -118,7 +117,7 @@ TEST_F(HostsTest, AHostThatHangsIsGivenUpAfterThePatience) {
   EXPECT_EQ(missing.at("b").code, "host.unreachable");
   EXPECT_EQ(missing.at("b").message.rfind("host b: no answer within 1 s; tried: sh -c exec", 0), 0U)
       << missing.at("b").message;
-  EXPECT_EQ(hosts_->agents_on("c").size(), 1U);  // that had answered long before
+  EXPECT_EQ(hosts_->agents_on("c").size(), 1U);  // it had answered long before
 }
 
 TEST_F(HostsTest, AnotherVersionIsStaleAndItsAgentEnds) {
@@ -159,7 +158,7 @@ TEST_F(HostsTest, ThoseThatWereMissingAreTriedAnew) {
   EXPECT_EQ(calls_, (std::map<std::string, int>{{"b", 1}, {"c", 2}}));
 }
 
-// c says hello once b has heard a beat, which is sent while c is waited for.
+// c says hello once b has received a heartbeat, which is sent while c is awaited.
 TEST_F(HostsTest, HostsThatHaveAnsweredAreToldThatTheCoordinatorLivesWhileOthersAreSlow) {
   scripts_["b"] = says_hello({{"machine", "1"}}) + "head -n 1 > " + dir_ + "/heard\n" +
                   touches("told") + kStays;
@@ -238,7 +237,7 @@ double calendar_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// Of five answers the third comes at once; the others take their time, and would tell another.
+// Of five answers the third is immediate; the others are slow and would differ.
 TEST_F(HostsTest, TheClockIsReadFromTheFastestAnswer) {
   int asked = 0;
   ScriptedAgent agent({}, {{"clock", [&](const Json&) {
@@ -255,7 +254,7 @@ TEST_F(HostsTest, TheClockIsReadFromTheFastestAnswer) {
   hosts_.reset();
 }
 
-// It is told at the beginning of a fifth of a second, and taken for that of its middle: 90 - 0.1.
+// The time is taken at the beginning of a fifth of a second and attributed to its middle: 90 - 0.1.
 TEST_F(HostsTest, TheClockIsToldInTheMiddleOfARoundTrip) {
   ScriptedAgent agent({}, {{"clock", [](const Json&) {
                               const double time = calendar_now() + 90;
@@ -280,7 +279,7 @@ TEST_F(HostsTest, TheWayToAHostIsThatOfItsLogin) {
   EXPECT_EQ(unsaid.host, "c");
 }
 
-/// An agent that outlives this coordinator, and may be asked for at a port.
+/// An agent that outlives this coordinator, and can be taken over at a port.
 class TakeOverTest : public HostsTest {
  protected:
   void SetUp() override {
@@ -327,7 +326,7 @@ TEST_F(TakeOverTest, AnAgentWhoseCoordinatorIsGoneIsTakenByWhoKnowsTheWord) {
   auto taken = take_over("the word");
   ASSERT_TRUE(taken) << taken.error().message;
   EXPECT_EQ(Json::parse(taken->hello["memory"].get<std::string>())["lead"], "a");
-  // By the connection itself it is known how they see each other.
+  // The connection itself tells how they see each other.
   const Hosts::Way way = next_->way_to("b", taken->hello);
   EXPECT_EQ(way.coordinator, "127.0.0.1");
   EXPECT_EQ(way.host, "127.0.0.1");
@@ -390,18 +389,18 @@ TEST_F(LaunchedTest, TheOtherRanksAreTheAgentsOfTheirMachines) {
   EXPECT_EQ(hosts_->agents_on(""), std::vector<std::string>{"rank 1"});
   EXPECT_EQ(hosts_->launched_hosts(), std::vector<std::string>{"m"});
   EXPECT_EQ(hosts_->at("rank 3").host(), "m (rank 3)");
-  // A host of the job is what a rank there takes for its machine: nothing is started.
+  // A host of the job is recognized by a rank there: nothing is started.
   const auto reached = hosts_->reach({"203.0.113.2"});
   ASSERT_TRUE(reached) << reached.error().message;
   EXPECT_EQ(hosts_->agents_on("203.0.113.2"), (std::vector<std::string>{"rank 2", "rank 3"}));
   EXPECT_EQ(&hosts_->on("203.0.113.2"), &hosts_->at("rank 2"));
   EXPECT_TRUE(calls_.empty());
-  // Only one rank of a machine is asked, and none of this one.
+  // Only one rank per machine is asked, and none on this one.
   EXPECT_EQ(second_->heard(),
             std::vector<Json>{(Json{{"do", "names"}, {"hosts", Json::array({"203.0.113.2"})}})});
   EXPECT_TRUE(first_->heard().empty() && third_->heard().empty());
   const Hosts::Way way = hosts_->way_to("203.0.113.2");
-  EXPECT_EQ(way.coordinator, "127.0.0.1");  // as the relay says
+  EXPECT_EQ(way.coordinator, "127.0.0.1");  // as the relay reports
   EXPECT_EQ(way.host, "10.1.0.m");
 }
 
@@ -433,7 +432,7 @@ TEST_F(LaunchedTest, AllEndWithTheLeadsCode) {
   start_three();
   ASSERT_TRUE(gather(4));
   hosts_->end(3);
-  hosts_.reset();  // what was said has been heard
+  hosts_.reset();  // everything sent has been received
   for (const ScriptedAgent* rank : {first_, second_, third_})
     EXPECT_EQ(rank->heard(), std::vector<Json>{(Json{{"do", "end"}, {"code", 3}})});
 }
@@ -443,7 +442,7 @@ TEST_F(LaunchedTest, ASingleRankNeedsNoRelay) {
   EXPECT_TRUE(hosts_->launched_hosts().empty());
 }
 
-// Rank 1 has spoken before others are waited for.
+// Rank 1 has spoken before others are awaited.
 TEST_F(LaunchedTest, RanksThatDoNotComeAreNamed) {
   start(waits_for("came") + LaunchedRanks::kReaches);
   ranks_->add("rank 1", hello_of("m", "machine m"));

@@ -52,7 +52,7 @@ std::vector<std::string> unpack_fields(const std::string& bytes) {
 }
 
 Result<std::unique_ptr<KeyServer>> KeyServer::start(Callers callers) {
-  constexpr int kMostClients = 1024;  // that wait to be let in
+  constexpr int kMostClients = 1024;  // waiting to be accepted
   auto listening = listen_here(0, kMostClients, callers);
   if (!listening)
     return runtime_error("run.port", "no port for the job's keys: " + listening.error().message);
@@ -91,7 +91,7 @@ void KeyServer::serve() {
   }
 }
 
-/// Reads what is there, answers what is whole, and writes what fits. False: it is gone.
+/// Reads input, answers whole requests and writes what fits. False: the client is gone.
 bool KeyServer::hear(Client& client) {
   char bytes[65536];
   ssize_t count = 0;
@@ -132,7 +132,7 @@ std::string KeyServer::answer(const std::string& request) {
     case 'a': {
       const std::int64_t before =
           found == keys_.end() ? 0 : find_integer(found->second).value_or(0);
-      // By unsigned numbers: these may overflow.
+      // Unsigned, because the sum may overflow.
       const std::uint64_t sum = static_cast<std::uint64_t>(before) +
                                 static_cast<std::uint64_t>(find_integer(fields[1]).value_or(0));
       return keys_[key] = std::to_string(static_cast<std::int64_t>(sum));

@@ -12,16 +12,15 @@
 
 namespace motley::run {
 
-/// A store of keys for the processes of a job, in a process that no loss of theirs ends: a file of
-/// keys is spoilt by one that dies while it writes, and a store in rank 0 goes with it. Serves in a
-/// thread of its own; each request is answered at once, waiting is asking again.
+/// A key-value store for the processes of a job, in a process that outlives their loss. A shared
+/// file would be corrupted by a process that dies while it writes, and a store in rank 0 would end
+/// with rank 0. Serves in its own thread. Answers each request at once; clients wait by polling.
 ///
-/// A connection begins with the word; then requests and answers, each a length of 4 bytes (little
-/// endian) and so many bytes: an operation of one byte and its fields, each with its length before
-/// it.
+/// A connection begins with the word. Requests and answers follow, each a length of 4 bytes (little
+/// endian) and so many bytes: an operation of one byte and its fields, each prefixed by its length.
 ///   s key value -> ""        g key -> 1 value, or 0     a key number -> number, the sum
 ///   d key -> 1 or 0          c key ... -> 1: all are there, or 0
-///   x key expected value -> what is there then
+///   x key expected value -> the value afterwards
 class KeyServer {
  public:
   static Result<std::unique_ptr<KeyServer>> start(Callers callers = Callers::kThisMachine);
@@ -51,9 +50,9 @@ class KeyServer {
   std::thread thread_;
 };
 
-/// Fields, each with its length before it, of a request or an answer.
+/// Packs fields of a request or an answer, each prefixed by its length.
 std::string pack_fields(const std::vector<std::string>& fields);
-/// None: it is not whole.
+/// Returns an empty list if the bytes are incomplete.
 std::vector<std::string> unpack_fields(const std::string& bytes);
 
 }  // namespace motley::run

@@ -17,13 +17,13 @@
 namespace motley::run {
 namespace {
 
-/// One that speaks to it by bytes; waits five seconds for an answer at most.
+/// A client that sends raw bytes; waits at most five seconds for an answer.
 class KeyClient {
  public:
   explicit KeyClient(int port) : socket_(connect_here(port)) {}
 
   void send(std::string_view bytes) { send_all(socket_, bytes); }
-  /// None: it was closed, or nothing came.
+  /// None: the connection was closed, or nothing came.
   std::optional<std::string> receive() {
     const auto head = take(4);
     if (!head) return std::nullopt;
@@ -105,8 +105,8 @@ TEST_F(KeyServerTest, DoesWhatIsAsked) {
   EXPECT_EQ(ask('g', {"k"}), "0");
 }
 
-// As torch's stores do: nothing expected puts a key that is not there; else what is there is said,
-// or, where nothing is, what was expected.
+// As torch's stores: an empty expectation sets a missing key. Otherwise returns the current value
+// or, if the key is missing, the expected one.
 TEST_F(KeyServerTest, ComparesBeforeItSets) {
   auto client = enter();
   const auto ask = [&](const std::vector<std::string>& fields) {
@@ -128,7 +128,7 @@ TEST_F(KeyServerTest, WhatMakesNoSenseIsAnsweredToo) {
   EXPECT_EQ(client->ask("s\xff\xff\xff\xff"), "");
   EXPECT_EQ(client->ask(key_request('s', {"n", "many"})), "");
   EXPECT_EQ(client->ask(key_request('a', {"n", "2"})), "2") << "no number counts as 0";
-  // 2^63 - 1 and 1 more: as two's complement has it.
+  // 2^63 - 1 plus 1 wraps in two's complement.
   EXPECT_EQ(client->ask(key_request('s', {"n", "9223372036854775807"})), "");
   EXPECT_EQ(client->ask(key_request('a', {"n", "1"})), "-9223372036854775808");
   EXPECT_EQ(client->ask(key_request('g', {"k"})), "0");
@@ -143,7 +143,7 @@ TEST_F(KeyServerTest, AWrongWordIsRefused) {
     bad.send(pack_fields({wrong, key_request('s', {"k", "stolen"})}));
     EXPECT_EQ(bad.receive(), std::nullopt) << wrong.size();
   }
-  // Nor is its beginning waited for where it is too long to be the word.
+  // A length that is too large for the word is rejected without waiting for the rest.
   KeyClient bad(server_->port());
   bad.send(std::string("\xff\xff\xff\x7f", 4));
   EXPECT_EQ(bad.receive(), std::nullopt);
@@ -168,7 +168,7 @@ TEST_F(KeyServerTest, SeveralRequestsMayComeAtOnce) {
   for (const char* expected : {"", "1", "2", "12"}) EXPECT_EQ(client.receive(), expected);
 }
 
-// Larger than what sockets buffer, in both directions.
+// Larger than socket buffers, in both directions.
 TEST_F(KeyServerTest, LargeValuesPass) {
   auto client = enter();
   const std::string value(16 << 20, 'v');

@@ -9,7 +9,7 @@ namespace motley::run {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::size_t kLeftPiece = std::size_t{128} << 10;  // bytes; what is urgent waits for one
+constexpr std::size_t kLeftPiece = std::size_t{128} << 10;  // bytes; urgent messages wait for one
 constexpr int kLeftPieces = 8;                              // at a time
 
 }  // namespace
@@ -32,7 +32,6 @@ void LeftFiles::go_on(HostLink& link) {
   }
 }
 
-/// Is there one?
 bool LeftFiles::begin() {
   if (wanted_.empty()) return false;
   Sending next;
@@ -41,12 +40,12 @@ bool LeftFiles::begin() {
   std::error_code code;
   for (const auto& each : fs::directory_iterator(next.folder.path, code))
     if (each.is_regular_file()) next.files.push_back(each.path());
-  if (next.files.empty()) return false;  // it has made room for a newer one
+  if (next.files.empty()) return false;  // removed to make room for a newer one
   sending_ = std::move(next);
   return true;
 }
 
-/// False: the agent takes nothing more, or the file is not there any more.
+/// Sends a piece. False: the agent takes no more, or the file is gone.
 bool LeftFiles::send_piece(HostLink& link) {
   Sending& now = *sending_;
   const fs::path& file = now.files.back();

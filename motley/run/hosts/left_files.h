@@ -12,15 +12,14 @@
 
 namespace motley::run {
 
-/// Folders of files on their way to an agent that is to outlive this coordinator: in pieces between
-/// which all else finds room, and which are sent as the cable takes them. There one is
-/// SCRATCH/left/WHAT/NAME once all of it has come, in place of the one before.
+/// Copies folders to an agent that is to outlive this coordinator. Sends pieces as the network
+/// takes them, so that other messages pass between them. A complete folder becomes
+/// SCRATCH/left/WHAT/NAME there and replaces the one before.
 class LeftFiles {
  public:
-  /// The folder `path` is to be there as WHAT/NAME. Of those that have not begun the newest counts.
+  /// Requests a copy of folder `path` as WHAT/NAME. Replaces an earlier request that has not begun.
   void want(const std::string& what, const std::string& name, const std::string& path);
-  /// Goes on with what there is to do, without waiting. One that cannot be read is left out; of an
-  /// agent that is gone it will be heard.
+  /// Continues without waiting. Skips folders that cannot be read; does not report a lost agent.
   void go_on(HostLink& link);
   bool is_idle() const { return wanted_.empty() && !sending_; }
 
@@ -31,9 +30,9 @@ class LeftFiles {
   };
   struct Sending {
     Folder folder;
-    std::string part;  ///< SCRATCH/part, until all has come
+    std::string part;  ///< SCRATCH/part, until all has arrived
     std::vector<std::filesystem::path> files;
-    std::ifstream stream;  ///< of the last of them
+    std::ifstream stream;  ///< of the last file
     bool is_open = false;
   };
 

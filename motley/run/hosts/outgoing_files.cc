@@ -9,7 +9,7 @@ namespace motley::run {
 namespace {
 
 namespace fs = std::filesystem;
-// Small: what else is to be said waits behind it.
+// bytes; small, because other messages wait behind it.
 constexpr std::size_t kFilePiece = std::size_t{256} << 10;
 
 }  // namespace
@@ -49,7 +49,7 @@ void OutgoingFiles::add(const fs::path& path, const Places& places) {
   } else if (fs::is_regular_file(path, code)) {
     const fs::path kept = aside_ / std::to_string(entries_.size());
     fs::create_hard_link(path, kept, code);
-    if (!code) entry.path = kept;  // else, on a file system without, as long as it is there
+    if (!code) entry.path = kept;  // else, without hard links, readable only while it exists
   } else {
     return;
   }

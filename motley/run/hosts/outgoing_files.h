@@ -12,12 +12,12 @@
 
 namespace motley::run {
 
-/// A file, or those of a folder, on their way to a coordinator (agent.h, "fetch"), a piece at a
-/// time: as they are when it is asked for, whatever becomes of them meanwhile.
+/// Sends a file or a folder's files to a coordinator (agent.h, "fetch"), piece by piece, in the
+/// state they had at the request even if they are replaced meanwhile.
 class OutgoingFiles {
  public:
-  /// What lies at `root`; the coordinator is told paths relative to `base`. `aside`: a folder of
-  /// this object's on the same file system, where it keeps further names of the files.
+  /// `root`: what is sent; paths are sent relative to `base`. `aside`: this object's own folder on
+  /// the same file system, for additional hard links to the files.
   struct Places {
     std::filesystem::path root, base, aside;
   };
@@ -26,14 +26,14 @@ class OutgoingFiles {
   OutgoingFiles(OutgoingFiles&& other) noexcept;
   OutgoingFiles& operator=(OutgoingFiles&&) = delete;
 
-  /// The next frame, "fetched" or "failed" as the last one; nothing after it.
+  /// Returns the next frame; the last one is "fetched" or "failed". None after it.
   std::optional<Frame> next();
 
  private:
   struct Entry {
     std::filesystem::path path;  ///< to read
     std::string name;            ///< for the coordinator
-    std::string target;          ///< of a symbolic link; "": it is a file
+    std::string target;          ///< of a symbolic link; "": a file
   };
   void add(const std::filesystem::path& path, const Places& places);
   Frame piece(const Entry& entry);
@@ -42,7 +42,7 @@ class OutgoingFiles {
   std::filesystem::path aside_;
   std::vector<Entry> entries_;
   std::size_t at_ = 0;
-  std::ifstream stream_;  // of the entry, once it was begun
+  std::ifstream stream_;  // of the current entry
   bool is_over_ = false;
 };
 

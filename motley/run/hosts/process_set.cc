@@ -28,7 +28,7 @@ Result<void> LocalProcessSet::start(const Hand& hand) {
   SpawnOptions options;
   options.arguments = {worker_};
   options.arguments.insert(options.arguments.end(), hand.arguments.begin(), hand.arguments.end());
-  // Workers end when we are gone, however we end.
+  // Workers end when this process is gone, however it ends.
   options.arguments.insert(options.arguments.end(), {"--parent", std::to_string(::getpid())});
   options.error_path = hand.log;
   options.mask = mask_;
@@ -48,14 +48,14 @@ Result<void> LocalProcessSet::tell(int id, const std::string& line) {
   return {};
 }
 
-/// What fits into the pipe; the rest when there is room again, at the next look.
+/// Writes what fits into the pipe; the rest follows when there is room.
 void LocalProcessSet::write_some(Member& member) {
   while (!member.unsaid.empty()) {
     const ssize_t written =
         ::write(member.child.input.number(), member.unsaid.data(), member.unsaid.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) return;
-    if (written < 0) {  // it has ended, or does not read: its exit will be heard
+    if (written < 0) {  // it has ended or does not read; its exit is reported later
       member.child.input.reset();
       member.unsaid.clear();
       return;
@@ -78,7 +78,7 @@ void LocalProcessSet::listen(std::vector<Heard>& heard) {
         heard.push_back({member.id, Heard::What::kLine, line, 0});
       });
     int status = 0;
-    // Its last lines first: an exit is judged when its output has ended.
+    // An exit is reported only after all output was read.
     if (child.pid < 0 || child.output.is_open() || ::waitpid(child.pid, &status, WNOHANG) <= 0)
       continue;
     child.pid = -1;

@@ -11,25 +11,25 @@
 
 namespace motley::run {
 
-/// What was heard of one of a process set's processes.
+/// An event of one process of a process set.
 struct Heard {
   enum class What {
-    kLine,  ///< that it printed
-    kExit,  ///< after all its lines
-    kLost,  ///< its host cannot be reached any more
+    kLine,  ///< it printed a line
+    kExit,  ///< it ended; follows all its lines
+    kLost,  ///< its host became unreachable
   };
   int id = 0;
   What what = What::kLine;
   std::string line;  ///< or why it is lost
-  int status = 0;    ///< as waitpid gives it
+  int status = 0;    ///< as waitpid returns it
 };
 
-/// A process to be started: motley-worker with these arguments.
+/// A process to start: motley-worker with these arguments.
 struct Hand {
-  int id = 0;  ///< its rank, where it is one
+  int id = 0;  ///< its rank, if it is one
   std::vector<std::string> arguments;
-  std::string log;           ///< where stderr goes, on this machine; "" = where ours goes
-  bool takes_lines = false;  ///< reads its standard input (Crew::tell)
+  std::string log;           ///< local path of its stderr; "": where ours goes
+  bool takes_lines = false;  ///< reads its standard input (ProcessSet::tell)
 };
 
 /// Processes of a job on one machine. None outlives the object.
@@ -37,28 +37,22 @@ class ProcessSet {
  public:
   virtual ~ProcessSet() = default;
   virtual Result<void> start(const Hand& hand) = 0;
-  /// One that its agent has started already, which it knows by this number. Of process sets
-  /// elsewhere.
+  /// Adopts a process that its agent already started under this number. Remote sets only.
   virtual void adopt(const Hand& /*hand*/, int /*number*/) {}
-  /// What poll may wait for before there is something to hear.
   virtual void add_waits(std::vector<pollfd>& waits) const = 0;
-  /// All that has come since. Does not wait.
+  /// Appends all new events. Does not wait.
   virtual void listen(std::vector<Heard>& heard) = 0;
-  /// Gives a process a line on its standard input, which it reads when it can. Of one that has
-  /// ended nothing happens. Of hands that take lines.
+  /// Sends a line to a process that takes lines, without waiting. Ignores one that has ended.
   virtual Result<void> tell(int id, const std::string& line) = 0;
-  /// To each that still runs.
   virtual void signal(int signal) = 0;
-  /// To one, if it runs.
   virtual void signal_one(int id, int signal) = 0;
-  /// Nothing more is heard of one that cannot be reached, and may go on where it is.
+  /// Stops reporting events of an unreachable process, which may still run.
   virtual void forget(int /*id*/) {}
 };
 
-/// Those of this machine. The programs die with this process.
+/// Processes of this machine. They die with this process.
 class LocalProcessSet : public ProcessSet {
  public:
-  /// `mask`: of their signals.
   LocalProcessSet(std::string worker, sigset_t mask) : worker_(std::move(worker)), mask_(mask) {}
   ~LocalProcessSet() override;
   LocalProcessSet(const LocalProcessSet&) = delete;
@@ -74,7 +68,7 @@ class LocalProcessSet : public ProcessSet {
   struct Member {
     int id = 0;
     Child child;
-    std::string unsaid = "";  ///< of what it is told, not read yet
+    std::string unsaid = "";  ///< lines that were not written yet
   };
   static void write_some(Member& member);
   std::string worker_;

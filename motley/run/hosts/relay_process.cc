@@ -12,7 +12,7 @@ namespace motley::run {
 namespace {
 
 constexpr int kLinePollMs = 100;
-constexpr double kReaching = 320;  // seconds; the relay's own patience speaks first
+constexpr double kReaching = 320;  // seconds; the relay's own timeout is shorter
 
 }  // namespace
 

@@ -13,12 +13,12 @@ struct RelayProcess {
   Child child;
   std::string address;  ///< by which other ranks see this one
 };
-/// Waits until it has reached the launcher's store; what comes then is in the pipe. `socket`: where
-/// the coordinator listens; "" for the others. Error: the relay's own.
+/// Starts the relay and waits until it has reached the launcher's store; later data is in the pipe.
+/// `socket`: where the coordinator listens; "" for the other ranks. Error: the relay's own.
 Result<RelayProcess> start_relay(const std::string& worker, const std::string& socket);
 
-/// A line of a pipe or socket, byte by byte: nothing after it is taken. Runtime error `run.timeout`
-/// after so many seconds, `run.pipe` at its end.
+/// Reads one line byte by byte and nothing beyond it. Runtime errors: `run.timeout` after
+/// `patience` seconds, `run.pipe` at the end of input.
 Result<std::string> read_one_line(int descriptor, double patience);
 
 }  // namespace motley::run

@@ -26,7 +26,7 @@ void RemoteProcessSet::adopt(const Hand& hand, int number) {
 }
 
 void RemoteProcessSet::add_waits(std::vector<pollfd>& waits) const {
-  if (hands_.empty()) return;  // as nothing is listened to
+  if (hands_.empty()) return;  // nothing is listened to
   if (link_.descriptor() >= 0) waits.push_back({link_.descriptor(), POLLIN, 0});
   if (link_.has_more()) waits.push_back({link_.input_descriptor(), POLLOUT, 0});
 }
@@ -49,7 +49,7 @@ void RemoteProcessSet::take_status(int rank, const Frame& frame) {
 
 void RemoteProcessSet::take(const Frame& frame, std::vector<Heard>& heard) {
   const std::string is = frame.head.value("is", "");
-  if (is == "failed")  // a start: nothing else that is asked of a process set fails
+  if (is == "failed")  // a start: no other request of a process set fails
     lose_all("host " + link_.host() + ": " + frame.head.value("message", ""), heard);
   const auto hand = hands_.find(frame.head.value("id", -1));
   if (hand == hands_.end()) return;  // of an earlier process set

@@ -11,11 +11,11 @@
 
 namespace motley::run {
 
-/// A process set on another machine, by its agent. What its processes say on stderr is put into
-/// their logs here, and where they are into the files of status of a run directory here.
+/// A process set on another machine, controlled through its agent. Copies the processes' stderr
+/// into local logs and their status into the status files of a local run directory.
 class RemoteProcessSet : public ProcessSet {
  public:
-  /// `run_dir` here; "": none. The link outlives the object.
+  /// `run_dir`: local; "": none. The link outlives the object.
   RemoteProcessSet(HostLink& link, std::string run_dir)
       : link_(link), run_dir_(std::move(run_dir)) {}
   ~RemoteProcessSet() override;
@@ -37,7 +37,7 @@ class RemoteProcessSet : public ProcessSet {
 
   HostLink& link_;
   std::string run_dir_;
-  std::map<int, Hand> hands_;  // that run, by the agent's number
+  std::map<int, Hand> hands_;  // running, by the agent's number
   std::map<int, StatusFile> statuses_;
 };
 

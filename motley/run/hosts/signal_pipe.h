@@ -8,9 +8,8 @@
 
 namespace motley::run {
 
-// A handler could do next to nothing safely; a descriptor is polled with the workers' output.
-/// SIGTERM, SIGINT and SIGUSR1, which batch systems send before the end, come through a descriptor
-/// while this object lives, not as signals.
+/// Delivers SIGTERM, SIGINT and SIGUSR1 (which batch systems send before the end) by a descriptor,
+/// polled with the workers' output, while it lives: a handler can do almost nothing safely.
 class SignalPipe {
  public:
   SignalPipe() {
@@ -27,7 +26,7 @@ class SignalPipe {
   SignalPipe& operator=(const SignalPipe&) = delete;
   int number() const { return descriptor_.number(); }
   const sigset_t& mask_before() const { return before_; }
-  /// Signals that have come since the last call: how many, and each to `visit`.
+  /// Passes each signal since the last call to `visit`. Returns how many there were.
   template <typename Visit>
   int take(const Visit& visit) {
     signalfd_siginfo signal;

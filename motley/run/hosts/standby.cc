@@ -19,9 +19,8 @@ namespace {
 constexpr int kLookMs = 50;
 constexpr double kTurn = 4;        // seconds that each host of the view has before the next one
 constexpr double kMostAlone = 60;  // seconds
-constexpr double kWord = 1;        // that somebody may take to say what he wants
+constexpr double kWord = 1;        // seconds for a caller's first message
 
-/// The first frame of a caller.
 std::optional<Frame> first_frame(int socket) {
   FrameReader reader;
   const auto begin = Clock::now();
@@ -62,7 +61,7 @@ void Standby::refuse() const {
   (void)words.write_some(caller.number());
 }
 
-/// Who asks, and knows the word.
+/// Accepts a caller that knows the word.
 std::optional<Descriptor> Standby::let_in() const {
   Descriptor caller(::accept4(socket_.number(), nullptr, nullptr, SOCK_CLOEXEC));
   if (!caller.is_open()) return std::nullopt;
@@ -72,7 +71,7 @@ std::optional<Descriptor> Standby::let_in() const {
   return caller;
 }
 
-/// After so many seconds alone this host is to lead on.
+/// Returns the seconds alone after which this host starts a coordinator.
 double Standby::turn() const {
   const auto own = std::find(view_.begin(), view_.end(), options_.host);
   const auto before = std::count_if(
@@ -80,8 +79,7 @@ double Standby::turn() const {
   return static_cast<double>(before) * kTurn;
 }
 
-/// What it prints outlives this agent.
-Result<void> Standby::coordinator_on() {
+Result<void> Standby::lead_on() {
   const std::string memory = options_.folder + "/memory.json";
   MOTLEY_ASSIGN(Json own, parse_json(text_, "memory"));
   own["own"] = options_.host;
@@ -102,14 +100,14 @@ Result<void> Standby::coordinator_on() {
 
 Result<Descriptor> Standby::await_coordinator() {
   const auto begin = Clock::now();
-  // Leads that it has started, and that failed, are no reason to keep others from it.
+  // After coordinators that failed, waits longer, so that other hosts get their turn.
   double turn = this->turn() + kTurn * kTurn * started_;
   while (seconds_since(begin) < kMostAlone) {
     alone_ = seconds_since(begin);
     if (alone_ >= turn) {
-      MOTLEY_RETURN_IF_ERROR(coordinator_on());
+      MOTLEY_RETURN_IF_ERROR(lead_on());
       ++started_;
-      turn = 2 * kMostAlone;  // it is there now, or will not be
+      turn = 2 * kMostAlone;  // it is there now, or never will be
     }
     pollfd wait{socket_.number(), POLLIN, 0};
     if (::poll(&wait, 1, kLookMs) <= 0) continue;

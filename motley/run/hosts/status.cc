@@ -25,7 +25,7 @@ Result<StatusRecord*> map_record(const std::string& path, int flags) {
     return runtime_error("run.status", fmt::format("{}: {}", path, std::strerror(errno)));
   struct stat state {};
   const bool writer = (flags & O_CREAT) != 0;
-  // Space is reserved now: a full disk must not become a SIGBUS at a later store.
+  // Reserves space now: a full disk must not cause a SIGBUS at a later store.
   int fault = writer ? ::posix_fallocate(file, 0, sizeof(StatusRecord)) : 0;
   if (!writer && (::fstat(file, &state) != 0 || state.st_size < off_t(sizeof(StatusRecord))))
     fault = EINVAL;
@@ -54,7 +54,7 @@ Result<StatusFile> StatusFile::create(const std::string& run_dir, int rank) {
   const std::string path = status_path(run_dir, rank);
   ::unlink(path.c_str());  // a reader of an earlier attempt keeps the old one
   MOTLEY_ASSIGN(StatusRecord * record, map_record(path, O_CREAT));
-  // The memory is shared with readers from here on; only atomics are in it.
+  // Readers share the memory from here on; it holds only atomics.
   new (record) StatusRecord{};
   record->compute_instruction = -1;
   record->transfer_instruction = -1;

@@ -10,18 +10,17 @@
 
 namespace motley::run {
 
-/// What a worker is doing, kept in a small shared-memory-mapped file run_dir/status/rank-N, so that
-/// others can say after its death where it was. Written with relaxed stores: costs nanoseconds.
+/// The position of a worker, kept in a small memory-mapped file run_dir/status/rank-N so that
+/// others can read it after the worker's death. Relaxed stores cost nanoseconds.
 struct StatusRecord {
   std::atomic<std::int64_t> pid;
   std::atomic<std::int64_t> step;
   std::atomic<std::int64_t> compute_instruction;   ///< -1: none
   std::atomic<std::int64_t> transfer_instruction;  ///< -1: none
-  std::atomic<std::int64_t> peer_instruction;  ///< the first send or receive under way; -1: none
-  std::atomic<std::int64_t> updated_ns;        ///< steady clock, at each step
+  std::atomic<std::int64_t> peer_instruction;      ///< first send or receive in flight; -1: none
+  std::atomic<std::int64_t> updated_ns;            ///< steady clock, at each step
 };
 
-/// Of a rank's file.
 std::string status_path(const std::string& run_dir, int rank);
 
 class StatusFile {
@@ -33,7 +32,7 @@ class StatusFile {
   StatusFile& operator=(StatusFile&&) noexcept;
   ~StatusFile();
   StatusRecord& record() const { return *record_; }
-  /// The record as numbers, for another machine; and from there.
+  /// Converts the record to and from numbers, for transfer between machines.
   std::vector<std::int64_t> numbers() const;
   void set(const std::vector<std::int64_t>& numbers);
 

@@ -5,15 +5,14 @@
 namespace motley::run {
 namespace {
 
-/// As one word for a shell.
 std::string shell_quoted(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";
 }
 
-// Each starts a shell with the script that is put behind it. A step, or a process of MPI, is bound
-// to one core unless told otherwise: the agent's workers are to have what the allocation has.
+// Each starts a shell with the script that follows. A step or an MPI process is bound to one core
+// unless told otherwise; the agent's workers need the whole allocation.
 std::vector<std::string> way_words(WayIn way, const std::string& host) {
   if (way == WayIn::kSlurm)
     return {"srun",    "--overlap",          "--nodes=1", "--ntasks=1", "--cpu-bind=none",

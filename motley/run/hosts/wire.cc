@@ -30,13 +30,13 @@ namespace {
 
 constexpr std::size_t kPings = 40, kLeastPings = 3;
 constexpr double kPinging = 0.5;  // seconds
-constexpr double kWindow = 0.2;   // seconds in which a rate is counted
+constexpr double kWindow = 0.2;   // seconds over which a rate is measured
 constexpr std::size_t kMostWindows = 6;
-constexpr double kSettled = 0.03;  // by which two windows in a row may differ
+constexpr double kSettled = 0.03;  // largest relative difference of two consecutive windows
 constexpr std::size_t kPiece = std::size_t{1} << 16;
 constexpr std::uint64_t kReportBytes = std::uint64_t{1} << 18;  // or
 constexpr double kReportEvery = 0.005;                          // seconds
-constexpr int kMostUnsent = 1 << 19;  // bytes in this host's buffers beyond what the wire takes
+constexpr int kMostUnsent = 1 << 19;  // bytes buffered on this host beyond what the network takes
 constexpr double kWirePatience = 5;
 constexpr char kPing = 'p', kBytes = 'b';
 
@@ -68,7 +68,6 @@ bool receive_all(int socket, char* bytes, std::size_t count) {
   return true;
 }
 
-/// Says now and then how many bytes have come.
 void count(int socket) {
   std::vector<char> piece(kPiece);
   std::uint64_t total = 0, said = 0;
@@ -84,7 +83,7 @@ void count(int socket) {
   }
 }
 
-/// Answers pings, and counts what comes after kBytes.
+/// Answers pings; after kBytes counts what arrives.
 void answer(int socket, const std::string& word) {
   set_up(socket);
   std::string told(word.size(), '\0');
@@ -119,7 +118,7 @@ Result<std::unique_ptr<WireServer>> WireServer::start(const std::string& address
   own.sin_family = AF_INET;
   socklen_t length = sizeof own;
   auto* name = reinterpret_cast<sockaddr*>(&own);
-  // A name, or an address that something on the way translates, is none of ours.
+  // A name, or an address that is translated on the way, is not one of ours.
   const bool is_bound = ::inet_pton(AF_INET, address.c_str(), &own.sin_addr) == 1 &&
                         ::bind(socket.number(), name, length) == 0;
   if (!is_bound) own.sin_addr = {};
@@ -165,7 +164,7 @@ void WireServer::serve() {
 
 namespace {
 
-/// Seconds of one ping, 0 where the other end is gone.
+/// Returns the seconds of one ping, 0 if the other end is gone.
 double ping(int socket) {
   const auto begin = Clock::now();
   char what = kPing;
@@ -173,8 +172,8 @@ double ping(int socket) {
   return is_there ? seconds_since(begin) : 0;
 }
 
-/// The lower quartile of many, of few where each takes long: a host that has other work answers
-/// late, which says nothing of the wire. 0 where the other end is gone.
+/// Returns the lower quartile of many pings, or of few if each is slow: a busy host answers late,
+/// which does not reflect the network. 0 if the other end is gone.
 double ping_for_a_while(int socket) {
   std::vector<double> pings;
   const auto begin = Clock::now();
@@ -187,19 +186,18 @@ double ping_for_a_while(int socket) {
   return pings[pings.size() / 4];
 }
 
-/// Bytes that are sent as fast as the wire takes them, and counted where they come.
+/// Sends bytes as fast as the network takes them; the receiver counts them.
 class Sending {
  public:
   explicit Sending(int socket) : socket_(socket), piece_(kPiece, '\0') {
-    // What was not sent when enough is known must not disturb what is measured next.
+    // Data still unsent at the end must not disturb the next measurement.
     const linger dropped{1, 0};
     ::setsockopt(socket, SOL_SOCKET, SO_LINGER, &dropped, sizeof dropped);
     ::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMostUnsent, sizeof kMostUnsent);
     is_there_ = send_all(socket, &kBytes, 1);
   }
 
-  /// For so long and until something came: bytes a second from one count to another, 0 where the
-  /// other end is gone.
+  /// Sends for `seconds` and until a count. Returns bytes per second; 0: the other end is gone.
   double go_on(double seconds) {
     const auto begin = counted_at_;
     const std::uint64_t before = counted_;
@@ -208,7 +206,7 @@ class Sending {
     return static_cast<double>(counted_ - before) / between(begin, counted_at_);
   }
 
-  /// Bytes that come from now on in so many seconds, if only few because of others.
+  /// Returns the bytes that arrive within `seconds`, even if others leave room for only few.
   std::optional<double> go_on_for(double seconds) {
     const auto begin = Clock::now();
     const std::uint64_t before = counted_;
@@ -222,7 +220,7 @@ class Sending {
     return std::chrono::duration<double>(end - begin).count();
   }
 
-  /// Waits for counts and for room, and takes what comes. False: nothing did.
+  /// Waits for counts and for room, and handles both. False: neither came.
   bool exchange(double seconds) {
     pollfd wait{socket_, POLLIN | POLLOUT, 0};
     if (!is_there_ || ::poll(&wait, 1, static_cast<int>(1000 * seconds) + 1) <= 0) return false;
@@ -256,15 +254,15 @@ class Sending {
   bool is_there_ = true;  // the other end
   std::vector<char> piece_;
   std::array<char, 512> said_;
-  std::size_t partial_ = 0;  // bytes of said_ that are none of a whole count
+  std::size_t partial_ = 0;  // bytes of said_ after its last whole count
   std::uint64_t counted_ = 0;
   Clock::time_point counted_at_ = Clock::now();
 };
 
-/// Of two windows in a row that agree, else the median: a receiver that was halted reads in the
-/// next window what came meanwhile, so that no single one says what the wire gives.
+/// Returns the rate of two consecutive windows that agree, else the median. A stalled receiver
+/// reads a backlog in the next window, so no single window is reliable.
 double send_until_settled(Sending& sending) {
-  if (sending.go_on(kWindow) == 0) return 0;  // it gets going
+  if (sending.go_on(kWindow) == 0) return 0;  // warms up
   std::vector<double> rates;
   while (rates.size() < kMostWindows) {
     rates.push_back(sending.go_on(kWindow));
@@ -276,7 +274,7 @@ double send_until_settled(Sending& sending) {
   return upper_median(std::move(rates));
 }
 
-/// The same time for all, also for those that others leave little.
+/// Measures for the same time at all hosts, even those that get little bandwidth.
 double send_beside_others(Sending& sending, double seconds) {
   if (!sending.go_on_for(seconds / 2)) return 0;
   const auto bytes = sending.go_on_for(seconds / 2);
@@ -291,7 +289,6 @@ Result<WireTimes> measure_wire(const std::string& address, int port, const std::
   WireTimes times;
   double found = 0;
   if (!send_all(socket.number(), word.data(), word.size())) {
-    // The other end is gone.
   } else if (ask.what == WireAsk::What::kPing) {
     times.latency = Seconds((found = ping_for_a_while(socket.number())) / 2);
   } else {

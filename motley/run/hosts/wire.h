@@ -12,28 +12,27 @@
 
 namespace motley::run {
 
-/// What a TCP connection between two hosts gives, as one end sees it.
+/// Measured properties of a TCP connection between two hosts, as one end sees it.
 struct WireTimes {
-  Seconds latency;           ///< half of a round trip of a byte, the lower quartile; 0 without
-  BytesPerSecond bandwidth;  ///< from here to there, of what is sent: without TCP's headers
+  Seconds latency;           ///< half the round trip of a byte, lower quartile; 0: not measured
+  BytesPerSecond bandwidth;  ///< outgoing, of payload: without TCP's headers
 };
 
-/// How a wire is measured.
+/// How a connection is measured.
 struct WireAsk {
   enum class What {
-    kPing,      ///< the latency alone
-    kSettle,    ///< the bandwidth, until it no longer changes: 0.6 to 1.4 s
-    kTogether,  ///< the mean bandwidth of the second half of `seconds`, beside others
+    kPing,      ///< latency only
+    kSettle,    ///< bandwidth, until it is stable: 0.6 to 1.4 s
+    kTogether,  ///< mean bandwidth over the second half of `seconds`, beside others
   };
   What what = What::kSettle;
   Seconds seconds{1.0};
 };
 
-/// The other end of measure_wire: answers those who know the word, each in a thread, and ends with
-/// the object.
+/// The other end of measure_wire. Answers callers that know the word, each in its own thread.
 class WireServer {
  public:
-  /// Listens at `address` where that is one of this host's, else at all of them.
+  /// Listens at `address` if it is one of this host's, else at all of them.
   static Result<std::unique_ptr<WireServer>> start(const std::string& address, std::string word);
   ~WireServer();
   WireServer(const WireServer&) = delete;
@@ -53,11 +52,11 @@ class WireServer {
   int port_;
   std::string word_;
   std::atomic<bool> is_over_ = false;
-  std::list<Peer> peers_;  // of the thread alone, while it runs
+  std::list<Peer> peers_;  // used by the thread alone while it runs
   std::thread thread_;
 };
 
-/// Runtime error `host.wire`: no connection, or it ended, with what was tried.
+/// Measures a connection. Runtime error `host.wire`: none, or it ended; includes the address.
 Result<WireTimes> measure_wire(const std::string& address, int port, const std::string& word,
                                const WireAsk& ask);
 

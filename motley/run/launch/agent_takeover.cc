@@ -20,9 +20,8 @@ namespace motley::run {
 namespace {
 
 constexpr double kSettling = 0.3;  // seconds that hosts have to answer before they count as gone
-constexpr std::size_t kMostOfLog = std::size_t{1} << 20;  // bytes at a time
+constexpr std::size_t kMostOfLog = std::size_t{1} << 20;  // bytes per message
 
-/// Of hosts that the job has at first.
 Views::View first_view(const Job& job, const std::string& coordinator) {
   Views::View view{first_hosts(job), coordinator};
   view.hosts.insert(coordinator);
@@ -53,7 +52,7 @@ AgentTakeover::AgentTakeover(Hosts& hosts, const Job& job, std::string host,
   version_ = inherited->memory.value("version", std::int64_t{0});
   std::error_code code;
   const auto size = std::filesystem::file_size(log_path(), code);
-  log_sent_ = code ? 0 : static_cast<std::int64_t>(size);  // they have it
+  log_sent_ = code ? 0 : static_cast<std::int64_t>(size);  // the agents have it
 }
 
 AgentTakeover::~AgentTakeover() {
@@ -63,7 +62,6 @@ AgentTakeover::~AgentTakeover() {
 
 std::string AgentTakeover::log_path() const { return job_.run_dir + "/log.jsonl"; }
 
-/// Hosts with an agent.
 std::set<std::string> AgentTakeover::reached() const {
   std::set<std::string> hosts;
   for (const std::string& host : remote_hosts(job_))
@@ -75,7 +73,7 @@ std::int64_t AgentTakeover::remembered(const std::string& host) const {
   return hosts_.agents_on(host).empty() ? 0 : hosts_.on(host).remembered();
 }
 
-/// The coordinator's, and those that remember what was left last.
+/// Returns the coordinator's host and those that confirmed the last memory.
 std::set<std::string> AgentTakeover::answering() const {
   std::set<std::string> hosts = {host_};
   for (const std::string& host : reached())
@@ -83,7 +81,7 @@ std::set<std::string> AgentTakeover::answering() const {
   return hosts;
 }
 
-bool AgentTakeover::may_coordinator() { return views_.is_quorum(answering()); }
+bool AgentTakeover::may_coordinate() { return views_.is_quorum(answering()); }
 
 void AgentTakeover::leave_checkpoint(const std::string& path, const std::string& writer) {
   checkpoint_ = path;
@@ -91,14 +89,14 @@ void AgentTakeover::leave_checkpoint(const std::string& path, const std::string&
   written_by_ = is_reached ? hosts_.on(writer).scratch() : "";
 }
 
-/// Who leads on when this host is gone; "": nobody can.
+/// Returns the host that takes over when this one is gone; "": none can.
 std::string AgentTakeover::first_standby() const {
   for (const std::string& host : views_.latest().hosts)
     if (host != host_ && !hosts_.agents_on(host).empty()) return host;
   return "";
 }
 
-/// Who is to have which.
+/// Requests the copies of files that each host is to have.
 void AgentTakeover::share_files() {
   const std::string standby = first_standby();
   for (const std::string& host : reached()) {
@@ -160,12 +158,11 @@ void AgentTakeover::look() {
   views_.settle([this](const std::string& host) { return remembered(host); });
   const std::set<std::string> now = answering();
   const bool is_time = seconds_since(sent_at_) > kSettling;
-  // Who answers is in the view, and all know by which ports they are asked.
+  // Hosts that answer join the view, and all learn each other's ports.
   if (is_time && (now != views_.latest().hosts || ports != std::exchange(known_ports_, ports)))
     send(now);
 }
 
-/// What the log has since. One that was begun anew is sent from its beginning.
 void AgentTakeover::send_log() {
   std::error_code code;
   const auto size = static_cast<std::int64_t>(std::filesystem::file_size(log_path(), code));
@@ -198,7 +195,6 @@ std::vector<Way> ways_of(const Json& memory) {
 
 using Reached = std::map<std::string, Result<Hosts::Reached>>;
 
-/// All at once.
 Reached ask_all(const Hosts& hosts, const std::vector<Way>& ways, const std::string& word) {
   std::map<std::string, std::future<Result<Hosts::Reached>>> asked;
   for (const Way& way : ways)
@@ -220,7 +216,7 @@ Result<TakeoverState> AgentTakeover::take_over(Hosts& hosts, const std::string& 
   }
 }
 
-/// Throws where what was left is not what it should be.
+/// Throws if the memory is malformed.
 Result<TakeoverState> AgentTakeover::take_all(Hosts& hosts, const std::string& memory_file) {
   constexpr std::chrono::milliseconds kAgain{100};
   MOTLEY_ASSIGN(const std::string text, read_file(memory_file));
@@ -255,15 +251,15 @@ Result<TakeoverState> AgentTakeover::take_all(Hosts& hosts, const std::string& m
       hosts.take_in(host, std::move(*reached));
       standby.hosts.insert(host);
     }
-    // With all that may lead, and a moment for those that have just lost their lead.
+    // Waits for all hosts of the view, or a quorum and a moment for agents that are only now alone.
     std::set<std::string> others = view_of(standby.memory).hosts;
     others.erase(standby.memory.value("lead", ""));
     const bool has_all =
         std::includes(standby.hosts.begin(), standby.hosts.end(), others.begin(), others.end());
-    const bool may_coordinator =
+    const bool may_coordinate =
         Views(standby.host, view_of(standby.memory)).is_quorum(standby.hosts);
     const double waited = seconds_since(begin);
-    if (has_all || (may_coordinator && waited > kSettling) || waited > patience) break;
+    if (has_all || (may_coordinate && waited > kSettling) || waited > patience) break;
     std::this_thread::sleep_for(kAgain);
   }
   if (!standby.hosts.contains(standby.host))

@@ -17,48 +17,45 @@
 
 namespace motley::run {
 
-/// What agents have of a coordinator that is gone (hosts/standby.h), for the one that goes on with
-/// it.
+/// What agents know of a lost coordinator's job (hosts/standby.h), for its successor.
 struct TakeoverState {
-  Json memory;                     ///< the newest that one of them has, as Succession wrote it
-  std::string host;                ///< of this process, as the job calls it
-  Seconds alone;                   ///< since when nobody leads
-  std::set<std::string> hosts;     ///< whose agents are this coordinator's now
-  std::string scratch;             ///< folder of the agent here
-  std::vector<WorkerEvent> steps;  ///< the last that its processes spoke of, some more than once
+  Json memory;                     ///< newest memory of any agent, as AgentTakeover wrote it
+  std::string host;                ///< name of this process's host in the job
+  Seconds alone;                   ///< time without a coordinator
+  std::set<std::string> hosts;     ///< hosts whose agents this coordinator has taken over
+  std::string scratch;             ///< folder of the local agent
+  std::vector<WorkerEvent> steps;  ///< last step events of its processes; may repeat
   std::map<std::string, std::vector<std::string>> checkpoints;  ///< by host: SCRATCH/path there
-  std::map<int, int> processes;  ///< that run: ranks, and numbers by which their agents know them
+  std::map<int, int> processes;  ///< running ranks, and their numbers at their agents
 };
 
-/// What a coordinator leaves with the agents of an elastic job on several hosts, so that another
-/// can lead on when it is lost; and whether it may lead itself (views.h).
+/// Prepares an elastic job's agents for failover, and decides whether this one may lead (views.h).
 class AgentTakeover {
  public:
-  /// `host`: what the job calls the coordinator's. All outlive it. `inherited`: from another
-  /// coordinator; null: this is the first.
+  /// `host`: the coordinator's name in the job. `inherited`: from a lost coordinator; null: this is
+  /// the first. All arguments outlive the object.
   AgentTakeover(Hosts& hosts, const Job& job, std::string host, const TakeoverState* inherited);
-  /// Agents end with this coordinator from now on.
+  /// Makes the agents end with this coordinator again.
   ~AgentTakeover();
   AgentTakeover(const AgentTakeover&) = delete;
   AgentTakeover& operator=(const AgentTakeover&) = delete;
 
-  /// A checkpoint of this machine is whole, which a process of that host has written: the first of
-  /// the other hosts is to have it.
+  /// Records a whole local checkpoint, written on host `writer`, to copy to the first other host.
   void leave_checkpoint(const std::string& path, const std::string& writer);
-  /// Leaves this with all agents that are there, in place of what they had: an object, to which
-  /// `view`, `coordinator`, `ways`, `word`, `epoch` and `version` are added; a folder of this
-  /// machine that it names as `profiles` goes with it. Does not wait.
+  /// Sends this memory to all reached agents in place of the previous one: an object, to which
+  /// `view`, `lead`, `ways`, `word`, `epoch`, `version` and `patience` are added. A local folder
+  /// that it names as `profiles` is sent too. Does not wait.
   void leave(Json what);
-  /// The job's files that grow are brought to them, and what they know is looked at.
+  /// Sends what the log has gained and takes the agents' confirmations into account.
   void look();
-  /// Goes on with files on their way, without waiting.
+  /// Continues file transfers without waiting.
   void send_files();
-  /// Have enough of them said, since the last `leave`, that this one leads them?
-  bool may_coordinator();
+  /// Tells whether a quorum has confirmed this coordinator since the last `leave`.
+  bool may_coordinate();
 
-  /// Takes all agents of the memory that another coordinator left, whom nobody leads: until there
-  /// are enough to lead by themselves, or no more come. Runtime error `takeover.none`: not even the
-  /// one of this host.
+  /// Takes over all agents in the memory of a lost coordinator that nobody leads, until they are
+  /// enough to lead or no more come. Runtime error `succession.none`: the agent of this host
+  /// refuses, or no process of the job runs any more.
   static Result<TakeoverState> take_over(Hosts& hosts, const std::string& memory_file);
 
  private:
@@ -84,11 +81,11 @@ class AgentTakeover {
   std::size_t known_ports_ = 0;
   std::int64_t log_sent_ = 0;  // bytes of the log
   struct Left {
-    std::string scratch;  // of the agent that has it: another one has nothing
+    std::string scratch;  // of the agent that has it; a new agent has nothing
     LeftFiles files;
   };
   std::map<std::string, Left> left_;                // by host
-  std::string profiles_, checkpoint_, written_by_;  // folders here; the scratch of who wrote it
+  std::string profiles_, checkpoint_, written_by_;  // local folders; scratch of the writer's agent
 };
 
 }  // namespace motley::run

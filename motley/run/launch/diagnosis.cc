@@ -28,7 +28,7 @@ const StatusFile* Diagnosis::status(int rank) {
 
 std::string Diagnosis::instruction(int rank, InstructionId id) {
   if (!program_read_) {
-    // Only when something went wrong, and once, whether it can be read or not.
+    // Read once, only after a failure, whether it can be read or not.
     program_read_ = true;
     const auto text = read_file(job_.program_path);
     if (text) {
@@ -45,7 +45,7 @@ std::string Diagnosis::instruction(int rank, InstructionId id) {
                      found.label.empty() ? "" : " " + quote(found.label));
 }
 
-/// A job whose plan changes has more ranks than its program, in an order of their own.
+/// Looks the rank up by name: a job whose plan changes has more ranks, in another order.
 const program::DeviceProgram* Diagnosis::own_program(int rank) const {
   const std::string& name = job_.devices[static_cast<std::size_t>(rank)].name;
   for (const program::DeviceProgram& device : program_.devices)
@@ -119,8 +119,7 @@ std::uint64_t Diagnosis::progress() {
          {record.pid.load(), record.step.load(), record.compute_instruction.load(),
           record.transfer_instruction.load(), record.peer_instruction.load(),
           record.updated_ns.load()})
-      // Asked only whether it has changed: any change of any part gives, but for a rare accident,
-      // another number.
+      // A hash: any change of any part almost certainly changes it.
       sum = (sum ^ static_cast<std::uint64_t>(part)) * 0x9e3779b97f4a7c15u + 1;
   }
   return sum;

@@ -10,7 +10,7 @@ namespace motley::run {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
-// A list such as [0-999999999] is a typing error, and must not fill memory.
+// A list such as [0-999999999] is a typing error and must not fill memory.
 constexpr std::size_t kMostNodes = 100'000;
 constexpr int kDefaultPort = 29500;
 
@@ -24,7 +24,7 @@ bool all_set(const Variables& variables, std::initializer_list<const char*> name
                      [&](const char* name) { return !value_of(variables, name).empty(); });
 }
 
-/// The first of `names` that is set, as a number in [0, 2^31); `otherwise` when none is.
+/// Returns the first of `names` that is set, as a number in [0, 2^31); else `otherwise`.
 Result<int> number_of(const Variables& variables, std::initializer_list<const char*> names,
                       int otherwise = 0) {
   for (const char* name : names) {
@@ -39,7 +39,7 @@ Result<int> number_of(const Variables& variables, std::initializer_list<const ch
   return otherwise;
 }
 
-/// Port of a job that names none: the same on all its ranks, unlikely to meet another job's.
+/// Returns a job's default port: equal on all its ranks, rarely that of another job.
 int port_of_job(int job_id) { return 20000 + job_id % 20000; }
 
 Result<void> read_master(const Variables& variables, RankPlace& place) {
@@ -94,7 +94,7 @@ Result<RankPlace> from_mpi(const Variables& variables, const MpiNames& names) {
   MOTLEY_ASSIGN(place.size, number_of(variables, {names.size}));
   MOTLEY_ASSIGN(place.local_rank, number_of(variables, {names.local_rank}));
   MOTLEY_ASSIGN(const int local_size, number_of(variables, {names.local_size}));
-  // All ranks on this host: the one case in which MPI's variables tell the address.
+  // All ranks are on this host: the only case in which MPI's variables imply the address.
   if (place.size == local_size || place.size == 1) place.master_address = "127.0.0.1";
   place.master_port = kDefaultPort;
   MOTLEY_RETURN_IF_ERROR(read_master(variables, place));
@@ -108,7 +108,6 @@ Result<RankPlace> from_mpi(const Variables& variables, const MpiNames& names) {
   return place;
 }
 
-/// Appends prefix + each number of "01-03,7".
 Result<void> expand_ranges(const std::string& prefix, std::string_view ranges,
                            std::vector<std::string>& names) {
   for (const std::string_view range : split(ranges, ',')) {
@@ -128,7 +127,7 @@ Result<void> expand_ranges(const std::string& prefix, std::string_view ranges,
   return {};
 }
 
-/// Expands one name; a bracket may be followed by more name ("rack[1-2]node[1-2]").
+/// Expands one name; more name may follow a bracket ("rack[1-2]node[1-2]").
 Result<void> expand_name(const std::string& prefix, std::string_view rest,
                          std::vector<std::string>& names) {
   const std::size_t open = rest.find('[');
@@ -171,7 +170,7 @@ Result<std::vector<std::string>> expand_node_list(std::string_view list) {
 
 Result<std::optional<RankPlace>> find_rank_place(const Variables& variables) {
   Result<RankPlace> place = RankPlace{};
-  // torchrun first: it may itself run under SLURM or MPI, and then counts the ranks.
+  // torchrun first: it may run under SLURM or MPI, and then its ranks count.
   if (all_set(variables, {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})) {
     place = from_torchrun(variables);
   } else if (all_set(variables, {"SLURM_PROCID", "SLURM_STEP_ID", "SLURM_JOB_NODELIST"})) {
@@ -190,7 +189,7 @@ Result<std::optional<RankPlace>> find_rank_place(const Variables& variables) {
     return usage_error("run.environment",
                        fmt::format("{}: found rank {} of {} ranks, wanted a rank below the size",
                                    place->source, place->rank, place->size));
-  // Keys of the store begin with it: who does not know it finds nothing there.
+  // The store's keys begin with it: they cannot be found without it.
   if (const std::string secret = value_of(variables, "MOTLEY_SECRET"); !secret.empty())
     place->attempt += "/" + secret;
   place->interface = value_of(variables, "GLOO_SOCKET_IFNAME");

@@ -11,7 +11,7 @@ void HostReturns::begin(const std::string& host, int rank) {
   Coming& coming = coming_[host];
   coming.ranks.push_back(rank);
   if (coming.placed.valid()) return;
-  // The job may be given further devices meanwhile.
+  // A copy: the job may gain devices meanwhile.
   coming.placed = std::async(std::launch::async, [this, host, job = job_]() -> Result<Placed> {
     Placed placed;
     MOTLEY_ASSIGN(placed.reached, hosts_->start_agent(host));

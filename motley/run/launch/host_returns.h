@@ -12,25 +12,25 @@
 
 namespace motley::run {
 
-/// Hosts of an elastic job that were lost, or were not there at the beginning, and their way back:
-/// an agent is started there and given the job's files, beside all else that goes on.
+/// Brings back hosts of an elastic job that were lost or absent at first: starts an agent there and
+/// sends it the job's files, without delaying anything else.
 class HostReturns {
  public:
-  /// Both outlive it. `hosts` may be null of a job of this machine.
+  /// Both outlive the object. `hosts` may be null for a local job.
   HostReturns(const Job& job, const Hosts* hosts) : job_(job), hosts_(hosts) {}
 
   void lose(const std::string& host) { lost_.insert(host); }
   bool is_lost(const std::string& host) const { return lost_.contains(host); }
-  /// The host is to come back, as this rank is to be started there.
+  /// Begins to bring the host back, so that this rank can be started there.
   void begin(const std::string& host, int rank);
 
   struct Return {
     std::string host;
-    std::vector<int> ranks;          ///< that wait for it
+    std::vector<int> ranks;          ///< waiting for it
     Result<Hosts::Reached> reached;  ///< or why it did not come
     std::string job;                 ///< path of the job's JSON there
   };
-  /// Those that have ended since. A host that is back is not lost any more.
+  /// Returns the attempts that have ended. A host that is back is no longer lost.
   std::vector<Return> take();
 
  private:

@@ -31,19 +31,19 @@ namespace motley::run {
 namespace {
 
 constexpr int kTickMs = 50;
-constexpr double kSilenceMargin = 5.0;  // workers' own timeouts speak first
-// Importing PyTorch from a cold disk, and the first use of a GPU, can take a minute.
-constexpr double kStartFactor = 10.0;  // loading may take this many timeouts
+constexpr double kSilenceMargin = 5.0;  // seconds; workers' own timeouts come first
+// Importing PyTorch from a cold disk, or the first use of a GPU, can take a minute.
+constexpr double kStartFactor = 10.0;  // timeouts that loading may take
 constexpr std::size_t kMostLogTail = 300;
-constexpr double kKillAfterLost = 3;  // a host that was silent for so long has cost enough time
-constexpr double kMostDying = 0.3;    // seconds; then nobody there hears that a process is to end
+constexpr double kKillAfterLost = 3;  // seconds; an unreachable host has already cost enough time
+constexpr double kMostDying = 0.3;    // seconds; then the host counts as unreachable
 
-/// The worker's last words on stderr, for a death without an error event.
+/// Returns the last line of a worker's stderr, for a death without an error event.
 std::string log_tail(const std::string& path) {
   const auto text = read_file(path);
   if (!text) return "";
   std::string_view rest = trim(*text);
-  // The last line: of a Python or C++ fault it is the one that says what happened.
+  // The last line of a Python or C++ fault says what happened.
   const std::size_t line = rest.rfind('\n');
   std::string_view last = line == std::string_view::npos ? rest : rest.substr(line + 1);
   return std::string(last.substr(0, kMostLogTail));
@@ -59,7 +59,6 @@ Error event_error(const WorkerEvent& event) {
                text("message")};
 }
 
-/// The state of one launch.
 class Launch {
  public:
   Launch(const Job& job, const LaunchOptions& options,
@@ -79,15 +78,15 @@ class Launch {
   JobOutcome run();
 
  private:
-  /// How likely a failure is the cause and not a consequence of another one.
-  // When one worker dies, the others report lost peers, often earlier than its death is seen. The
-  // outcome is the gravest that was heard until all have ended.
+  /// Orders failures by how likely each is the cause rather than a consequence.
+  // When one worker dies, the others report lost peers, often before its death is seen. So the
+  // outcome is the gravest failure reported until all have ended.
   enum class Blame { kNone, kConsequence, kError, kDeath };
 
   struct Carrying {
     Carrying(HostLink& link, const std::string& run_dir) : carrier(link, run_dir) {}
     CheckpointCarrier carrier;
-    std::int64_t told = 0;  // bytes that have come, of which was told
+    std::int64_t told = 0;  // bytes received, as last reported
   };
 
   Result<void> prepare_directory() const;
@@ -125,12 +124,12 @@ class Launch {
   SignalPipe signals_;
   std::vector<Seat> seats_;                                          // by rank
   std::map<std::string, std::unique_ptr<ProcessSet>> process_sets_;  // by agent
-  std::map<std::string, Carrying> carriers_;  // by host that has written some
+  std::map<std::string, Carrying> carriers_;                         // by host that wrote some
   HostReturns returns_;
-  std::map<int, Clock::time_point> dying_;  // ranks elsewhere: since when
-  std::set<int> joining_;                   // ranks that join what runs and are not ready yet
+  std::map<int, Clock::time_point> dying_;  // remote ranks: since when
+  std::set<int> joining_;                   // ranks that join the running job and are not ready yet
   std::vector<int> exit_codes_;             // by rank; -1: it runs
-  std::vector<bool> spoke_error_;           // rank sent an error event
+  std::vector<bool> spoke_error_;           // by rank: sent an error event
   std::vector<bool> is_ready_;              // by rank
   std::size_t stopped_ = 0;
   int interrupts_ = 0;
@@ -152,7 +151,7 @@ Result<void> Launch::prepare_directory() const {
   for (const char* folder : {"/log", "/status"})
     if (!fault) std::filesystem::create_directories(job_.run_dir + folder, fault);
   if (fault) return runtime_error("run.directory", job_.run_dir + ": " + fault.message());
-  // Of an attempt before: ranks would meet at its addresses and wait for the dead.
+  // Left by an earlier attempt: ranks would meet at its addresses and wait for dead processes.
   std::filesystem::remove(job_.run_dir + "/rendezvous", fault);
   for (std::size_t rank = 0; rank < job_.devices.size(); ++rank)
     std::filesystem::remove(fmt::format("{}/status/rank-{}", job_.run_dir, rank), fault);
@@ -162,7 +161,7 @@ Result<void> Launch::prepare_directory() const {
 ProcessSet& Launch::process_set_of(std::size_t rank) {
   const Seat& seat = seat_of(rank);
   std::unique_ptr<ProcessSet>& process_set = process_sets_[seat.agent];
-  // Beside this process the ranks of another agent have their files of status here by themselves.
+  // Ranks of another agent on this machine write their status files here themselves.
   if (!process_set && !seat.agent.empty())
     process_set = std::make_unique<RemoteProcessSet>(
         options_.hosts->at(seat.agent), job_.devices[rank].host.empty() ? "" : job_.run_dir);
@@ -187,7 +186,6 @@ Result<void> Launch::start_all() {
   return {};
 }
 
-/// One that runs, and is ready.
 void Launch::adopt(std::size_t rank, int number) {
   const int id = static_cast<int>(rank);
   exit_codes_[rank] = -1;
@@ -205,8 +203,7 @@ Result<void> Launch::start(std::size_t rank, std::vector<std::string> more) {
                                      log_path(static_cast<int>(rank)), job_.changes.has_value()});
 }
 
-/// A rank that the job has been given: of a host whose agent has not the job's files it is as one
-/// that comes back.
+/// Adds a rank that the job gained; if its host lacks the files, as one that returns.
 void Launch::take_in(int rank) {
   const auto at = static_cast<std::size_t>(rank);
   seats_.resize(std::max(seats_.size(), at + 1));
@@ -222,7 +219,7 @@ void Launch::take_in(int rank) {
   std::filesystem::remove(fmt::format("{}/status/rank-{}", job_.run_dir, rank), code);
 }
 
-/// Starts a rank that joins what runs, when its host is there.
+/// Starts a rank that joins the running job, once its host is there.
 void Launch::join(int rank) {
   const auto at = static_cast<std::size_t>(rank);
   const std::string& agent = seat_of(at).agent;
@@ -233,7 +230,7 @@ void Launch::join(int rank) {
       return;
     }
     if (agent.empty()) return lose(rank, started.error());
-    // It went while nothing of it was listened to, as nothing ran there.
+    // It was lost unnoticed: nothing ran there, so nothing was listened to.
     returns_.lose(agent);
   }
   exit_codes_[at] = kRuntimeFailure;
@@ -241,7 +238,7 @@ void Launch::join(int rank) {
   returns_.begin(agent, rank);
 }
 
-/// A rank that is not there any more, for a reason that no exit tells.
+/// Handles the loss of a rank without an exit.
 void Launch::lose(int rank, Error error) {
   exit_codes_[static_cast<std::size_t>(rank)] = kRuntimeFailure;
   is_ready_[static_cast<std::size_t>(rank)] = true;  // nobody waits for it
@@ -250,14 +247,14 @@ void Launch::lose(int rank, Error error) {
   blame(Blame::kDeath, std::move(error));
 }
 
-/// Do the others go on without it?
+/// Tells whether the others continue without it.
 bool Launch::outlives(int rank, const Error& error) {
   const bool ends = blame_ != Blame::kNone || told_to_end_ || interrupts_ > 1;
   return options_.on_loss && !ends && options_.on_loss(rank, error);
 }
 
 void Launch::blame(Blame blame, Error error) {
-  // The deadline counts from the first failure, whatever else fails because of it.
+  // The deadline counts from the first failure; later ones are its consequences.
   if (blame_ == Blame::kNone) failed_at_ = Clock::now();
   if (blame <= blame_) return;
   blame_ = blame;
@@ -267,7 +264,7 @@ void Launch::blame(Blame blame, Error error) {
 void Launch::take_line(int rank, const std::string& line) {
   progress_at_ = Clock::now();
   auto event = parse_event(line);
-  if (!event) return;  // not ours: a library's chatter
+  if (!event) return;  // not ours: a library's output
   if (event->event == "ready") {
     is_ready_[static_cast<std::size_t>(rank)] = true;
     joining_.erase(rank);
@@ -277,7 +274,7 @@ void Launch::take_line(int rank, const std::string& line) {
     spoke_error_[static_cast<std::size_t>(rank)] = true;
     Error error = event_error(*event);
     if (outlives(rank, error)) return;
-    // Who waits for whom is written down now, while the others still stand where they were.
+    // Records who waits for whom now, while the others are still in the same place.
     const bool consequence = error.code == "run.peer-lost" || error.code == "run.timeout";
     if (consequence) error.message += "; " + diagnosis_.all();
     blame(consequence ? Blame::kConsequence : Blame::kError, std::move(error));
@@ -288,18 +285,18 @@ void Launch::take_line(int rank, const std::string& line) {
   on_event_(*event);
 }
 
-/// That brings what the rank writes; null: it writes here.
+/// Returns the carrier for a rank's checkpoints; null: it writes here.
 CheckpointCarrier* Launch::carrier_of(int rank) {
   const std::string& host = job_.devices[static_cast<std::size_t>(rank)].host;
   if (host.empty() || options_.hosts == nullptr || returns_.is_lost(host)) return nullptr;
   return &carriers_.try_emplace(host, options_.hosts->on(host), job_.run_dir).first->second.carrier;
 }
 
-/// Checkpoints are told of when they are safe here.
+/// Reports checkpoints once they are safe here.
 void Launch::carry() {
   for (auto& [host, carrying] : carriers_) {
     const auto safe = carrying.carrier.get_on();
-    if (!safe && options_.on_loss && safe.error().code == "host.lost") continue;  // one is less
+    if (!safe && options_.on_loss && safe.error().code == "host.lost") continue;  // it is gone
     if (!safe) {
       blame(Blame::kError, safe.error());
       return signal_all(SIGTERM);
@@ -319,7 +316,7 @@ void Launch::give_orders() {
     for (std::size_t rank = 0; rank < commands->lines.size(); ++rank) {
       if (commands->lines[rank].empty() || exit_codes_[rank] >= 0) continue;
       const auto told = process_set_of(rank).tell(static_cast<int>(rank), commands->lines[rank]);
-      // Whose host is gone is heard of it.
+      // A lost host is reported by its link.
       if (!told && !options_.on_loss) blame(Blame::kError, told.error());
     }
     for (const int rank : commands->start) join(rank);
@@ -332,8 +329,7 @@ void Launch::give_orders() {
   }
 }
 
-/// Of a host that hears nothing: its agent kills what runs there when it has heard nothing for
-/// long.
+/// Gives up ranks whose hosts do not react to a kill; their agents kill them after a long silence.
 void Launch::check_dying() {
   for (auto each = dying_.begin(); each != dying_.end();) {
     const auto [rank, since] = *each;
@@ -352,7 +348,6 @@ void Launch::check_dying() {
   }
 }
 
-/// Hosts that have come back, or could not.
 void Launch::take_returns() {
   for (HostReturns::Return& each : returns_.take()) {
     if (each.reached)
@@ -361,7 +356,7 @@ void Launch::take_returns() {
         each.reached = tl::make_unexpected(named.error());
       }
     if (each.reached) {
-      carriers_.erase(each.host);  // of the agent before
+      carriers_.erase(each.host);  // of the previous agent
       process_sets_.erase(each.host);
       options_.hosts->take_in(each.host, std::move(*each.reached));
       for (std::size_t rank = 0; rank < seats_.size(); ++rank)
@@ -393,8 +388,8 @@ void Launch::take_lost(const Heard& heard) {
   if (options_.on_loss) {
     const std::string& host = job_.devices[static_cast<std::size_t>(heard.id)].host;
     returns_.lose(host);
-    carriers_.erase(host);  // what it was bringing is lost; the one before is here
-    if (joining_.erase(heard.id) > 0) return join(heard.id);  // by a way that was gone already
+    carriers_.erase(host);  // its transfer is lost; the previous checkpoint is here
+    if (joining_.erase(heard.id) > 0) return join(heard.id);  // its connection was already gone
   }
   lose(heard.id, Error{ErrorKind::kRuntime, "run.host-lost",
                        fmt::format("{}; {} was last seen: {}", heard.line,
@@ -409,7 +404,7 @@ void Launch::take_exit(int rank, int status) {
   const bool fine = exit_codes_[at] == 0 || exit_codes_[at] == kStopped;
   if (fine || spoke_error_[at] || (told_to_end_ && WIFSIGNALED(status))) return;
   if (interrupts_ > 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM) {
-    if (joins) return;  // it could not heed the signal yet; the others save and stop without it
+    if (joins) return;  // it could not handle the signal yet; the others save and stop without it
     blame(Blame::kError, Error{ErrorKind::kRuntime, "run.interrupted", "interrupted"});
     return;
   }
@@ -431,11 +426,11 @@ void Launch::check_signals() {
   });
   if (options_.stop != nullptr && !wish_heard_ && *options_.stop) {
     wish_heard_ = true;
-    if (interrupts_ == 0) ++count;  // who was interrupted has been told to stop already
+    if (interrupts_ == 0) ++count;  // after an interrupt they have already been told to stop
   }
   if (count == 0) return;
   interrupts_ += count;
-  // Once: let them finish the step and save. Twice: somebody is in a hurry.
+  // Once: workers finish the step and save. Twice: somebody is in a hurry.
   if (interrupts_ == 1) {
     signal_all(SIGTERM);
     return;
@@ -453,7 +448,7 @@ void Launch::check_silence() {
     progress_ = progress;
     progress_at_ = Clock::now();
   }
-  // Longer than the workers' own timeouts, which know better whom they wait for.
+  // Longer than the workers' own timeouts: they know better which peer they wait for.
   const bool all_ready = std::count(is_ready_.begin(), is_ready_.end(), false) == 0;
   const double limit = job_.timeout.value * (all_ready ? 1.0 : kStartFactor) + kSilenceMargin;
   if (blame_ != Blame::kNone || all_ended() || seconds_since(progress_at_) < limit) return;
@@ -474,7 +469,7 @@ bool Launch::all_ended() const {
   return std::count(exit_codes_.begin(), exit_codes_.end(), -1) == 0;
 }
 
-/// Does a worker run, or a checkpoint come? That of a job that failed is wanted, too.
+/// Tells whether a worker runs or a checkpoint is coming, even that of a failed job.
 bool Launch::goes_on() const {
   const bool is_carrying = std::any_of(carriers_.begin(), carriers_.end(), [](const auto& each) {
     return !each.second.carrier.is_idle();
@@ -496,7 +491,7 @@ JobOutcome Launch::run() {
     check_silence();
     check_deadlines();
   }
-  process_sets_.clear();  // nothing of them goes on
+  process_sets_.clear();  // stops what is left of them
   JobOutcome outcome;
   outcome.exit_codes = exit_codes_;
   outcome.error = error_;
@@ -504,7 +499,7 @@ JobOutcome Launch::run() {
   return outcome;
 }
 
-/// The error that a failing verb wrote as its last line, or its exit as an error.
+/// Returns the error that a failing verb wrote as its last line, or its exit as an error.
 Error verb_error(const std::string& worker, const std::string& output, int status) {
   const std::string_view text = trim(output);
   const std::size_t line = text.rfind('\n');
@@ -523,7 +518,7 @@ JobOutcome launch(const Job& job, const LaunchOptions& options,
 
 namespace {
 
-/// Workers of which each is to print one line. What still runs is killed with the object.
+/// Runs workers that each print one line. The destructor kills those that still run.
 class SideBySide {
  public:
   SideBySide(std::string worker, Hosts* hosts) : worker_(std::move(worker)), hosts_(hosts) {}
@@ -556,7 +551,7 @@ class SideBySide {
   }
 
  private:
-  /// Waits a tick for output. Error: a worker said one, or ended without a result.
+  /// Waits a tick for output. Error: a worker reported one, or ended without a result.
   Result<void> listen() {
     std::vector<pollfd> waits = {{signals_.number(), POLLIN, 0}};
     for (const auto& [host, process_set] : process_sets_) process_set->add_waits(waits);

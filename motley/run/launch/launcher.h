@@ -14,21 +14,20 @@
 
 namespace motley::run {
 
-/// How a job's workers ended.
 enum class JobEnd { kFinished, kStopped, kFailed };
 struct JobOutcome {
   JobEnd end = JobEnd::kFailed;
-  /// First failure: rank, device, what happened ("killed by signal 9"), step and last instruction.
+  /// The first failure: rank, device, cause ("killed by signal 9"), step and last instruction.
   Error error;
   std::vector<int> exit_codes;
 };
 
-/// What a running job's workers are told or made to do.
+/// Orders for the workers of a running job.
 struct Commands {
-  std::vector<std::string> lines;  ///< by rank; empty: nothing for that one
-  std::vector<int> start;          ///< ranks that have no process; theirs join what runs
+  std::vector<std::string> lines;  ///< by rank; empty: nothing for that rank
+  std::vector<int> start;          ///< ranks without a process; they join the running job
   std::vector<int> kill;
-  /// Ranks that the job has been given, or of which it says something else now.
+  /// Ranks that the job has gained, or whose description changed.
   std::vector<int> added;
 };
 
@@ -36,32 +35,28 @@ struct LaunchOptions {
   std::string worker;       ///< path of motley-worker
   std::string job_path;     ///< the job's JSON
   Hosts* hosts = nullptr;   ///< the agents of seats
-  std::vector<Seat> seats;  ///< by rank, as place_job gives them; empty: all are here
-  /// Ranks that run already, by another coordinator that is gone: the numbers by which their agents
-  /// know them. Then no other rank is started at first.
+  std::vector<Seat> seats;  ///< by rank, from place_job; empty: all are local
+  /// Running ranks of a lost coordinator, by their agents' numbers. No others start at first.
   std::map<int, int> adopted = {};
   std::string verb = "run";  ///< of the worker: "run" or "collectives"
-  double kill_after_s = 15;  ///< after a failure, survivors get this long, then SIGKILL
-  /// Once true, workers are told to stop as by SIGTERM. Null: only signals tell them.
+  double kill_after_s = 15;  ///< seconds for survivors of a failure, then SIGKILL
+  /// Once true, workers are stopped as by SIGTERM. Null: only signals stop them.
   const std::atomic<bool>* stop = nullptr;
-  /// Told of each signal that tells workers to stop.
   std::function<void(int signal)> on_signal = nullptr;
-  /// Of a job whose plan may change: asked for until there are no more, whenever something was
-  /// heard of workers, and every 50 ms.
+  /// If the plan may change: called until it returns none, after each event and every 50 ms.
   std::function<std::optional<Commands>()> orders = nullptr;
-  /// Of an elastic job: a worker has ended, or said an error and will. True: the others go on.
-  /// One whose host cannot be reached is lost as soon as it is to be killed; a rank that is started
-  /// on such a host has the host reached anew, beside all else.
+  /// For an elastic job: called when a worker ended or reported a fatal error. True: the others
+  /// continue. A rank whose host is unreachable is lost as soon as it is to be killed. Starting a
+  /// rank on such a host reaches the host again, without delaying anything else.
   std::function<bool(int rank, const Error& error)> on_loss = nullptr;
 };
 
-/// Starts one worker per device of the job, which may be given further ones by orders, here
-/// (posix_spawn; each dies with its parent) or by the agent of its host, reads their events and
-/// passes each to `on_event` in arrival order, forwards SIGTERM and SIGINT as SIGTERM, brings the
-/// checkpoints that are written elsewhere, and waits for all. When one fails, the others end within
-/// 30 s: they notice by themselves, or are killed. Never hangs: silence longer than the job's
-/// timeout is a failure that says which rank is in which instruction (from status files, see
-/// status.h).
+/// Starts one worker per device of the job, which orders may extend: locally (posix_spawn; each
+/// dies with its parent) or through the agent of its host. Reads their events and passes each to
+/// `on_event` in arrival order. Forwards SIGTERM and SIGINT as SIGTERM, brings checkpoints that are
+/// written elsewhere, and waits for all. When one worker fails, the others end within 30 s: they
+/// notice by themselves, or are killed. Never hangs: silence longer than the job's timeout is a
+/// failure that reports which rank is in which instruction (from status files, see status.h).
 JobOutcome launch(const Job& job, const LaunchOptions& options,
                   const std::function<void(const WorkerEvent&)>& on_event);
 
@@ -71,16 +66,14 @@ struct WorkerTask {
   std::string host;
 };
 
-/// Runs worker verbs side by side until each has printed a line,
-/// its result, and returns these lines in order. A worker that has printed its line may go on
-/// working, so that the others are not alone; at the end all are killed.
+/// Runs worker verbs in parallel until each has printed one line, its result. Returns these lines
+/// in order. Workers keep running until all are done, so that none is alone; then all are killed.
 Result<std::vector<std::string>> run_side_by_side(const std::string& worker,
                                                   const std::vector<WorkerTask>& tasks,
                                                   double timeout_s, Hosts* hosts = nullptr);
 
-/// Runs a program (found in PATH) such as the exporter to its end and returns its stdout. Exit code
-/// 75 (stopped) is no error. SIGTERM and SIGINT go to it as SIGTERM; its stderr goes where ours
-/// goes.
+/// Runs a program found in PATH, such as the exporter, to its end and returns its stdout. Exit code
+/// 75 (stopped) is no error. Forwards SIGTERM and SIGINT as SIGTERM. Shares this process's stderr.
 Result<std::string> run_program(const std::string& program,
                                 const std::vector<std::string>& arguments, double timeout_s);
 

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Workers are shell scripts here: $1 is the verb, $2 the job, $4 the rank.
+/// Workers are shell scripts: $1 is the verb, $2 the job, $4 the rank.
 class LauncherTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -102,7 +102,7 @@ while true; do sleep 0.1; done)");
   EXPECT_EQ(outcome.exit_codes, (std::vector<int>{75, 75}));
 }
 
-// Rank 0 trains, rank 1 is just being started: a signal kills it, as it does not heed signals yet.
+// Rank 0 trains; rank 1 is just starting and is killed by a signal that it cannot handle yet.
 TEST_F(LauncherTest, AJobStopsAlsoWhileARankJoins) {
   worker(R"(if [ $4 = 1 ]; then echo $$ > $2.joins; exec sleep 20; fi
 trap 'echo "{\"event\":\"done\",\"rank\":$4,\"reason\":\"stopped\"}"; exit 75' TERM

@@ -15,14 +15,13 @@ namespace {
 namespace fs = std::filesystem;
 constexpr double kMostPause = 10;  // seconds without a byte
 
-/// One that an agent has.
 struct LeftCheckpoint {
   std::int64_t step = 0;
   bool is_here = false;
   std::string host, path;  ///< SCRATCH/path there
 };
 
-/// By its folder's name; none: it is not a whole one's.
+/// Parses a checkpoint folder's step; none: it is not a whole checkpoint.
 std::optional<std::int64_t> step_of(const std::string& path) {
   constexpr std::string_view kPrefix = "step-";
   const std::string name = fs::path(path).filename();
@@ -33,7 +32,7 @@ std::optional<std::int64_t> step_of(const std::string& path) {
   return read.ec == std::errc() && read.ptr == end ? std::optional(step) : std::nullopt;
 }
 
-/// The newest first, and of these the one that is here.
+/// Returns all, newest first; of equal ones the local one first.
 std::vector<LeftCheckpoint> find_all(const TakeoverState& inherited) {
   std::vector<LeftCheckpoint> found;
   for (const auto& [host, paths] : inherited.checkpoints)

@@ -10,13 +10,12 @@
 
 namespace motley::run {
 
-/// What another coordinator's training was left as its last checkpoint: of all agents, the one of
-/// most steps that is whole becomes the latest in the run directory here. Its path; "": nobody has
-/// one.
+/// Brings a lost coordinator's last checkpoint: the whole one of most steps at any agent becomes
+/// the latest in the local run directory. Returns its path; "": there is none.
 Result<std::string> bring_left_checkpoint(Hosts& hosts, const TakeoverState& inherited,
                                           const std::string& run_dir);
 
-/// The newest of those of this host, by its path here. "": there is none.
+/// Returns the local path of the newest one on this host; "": there is none.
 std::string find_left_checkpoint(const TakeoverState& inherited);
 
 }  // namespace motley::run

@@ -13,8 +13,8 @@
 namespace motley::run {
 namespace {
 
-/// What stands behind a process's name in its file: state, parent, ... The name is in brackets and
-/// may hold any character, brackets and blanks too.
+/// Returns what follows a process's name in its stat file: state, parent, ... The name is in
+/// brackets and may contain any character, even brackets and blanks.
 std::string after_name(std::int64_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string text;
@@ -24,9 +24,9 @@ std::string after_name(std::int64_t pid) {
                                                                      : text.substr(name_end + 2);
 }
 
-/// Since 1970, in seconds; none where the system does not say.
+/// Returns when the process started, in seconds since 1970; none: unknown.
 std::optional<double> begin_of(std::int64_t pid) {
-  constexpr int kBegin = 19;  // fields after the name before it: state is the first
+  constexpr int kBegin = 19;  // fields between the name and the start time; the first is the state
   std::istringstream fields(after_name(pid));
   std::string field;
   for (int i = 0; i < kBegin; ++i) fields >> field;
@@ -50,7 +50,7 @@ bool is_alive(std::int64_t pid) {
 
 bool is_writer_alive(std::int64_t pid, const std::string& path) {
   if (!is_alive(pid)) return false;
-  constexpr double kRounding = 2;  // seconds: the machine's beginning is known to the second
+  constexpr double kRounding = 2;  // seconds: the machine's boot time is known to the second
   struct stat written {};
   const std::optional<double> begin = begin_of(pid);
   return !begin || ::stat(path.c_str(), &written) != 0 ||

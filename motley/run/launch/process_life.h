@@ -5,12 +5,10 @@
 
 namespace motley::run {
 
-/// Is there a process of that number on this machine? False for one that has ended, also when its
-/// parent has not collected it yet.
+/// Tells whether a process of that number runs on this machine; false for a zombie.
 bool is_alive(std::int64_t pid);
 
-/// The same of the process that wrote a file. One that began after the file was last written is
-/// another, which was given the number anew.
+/// Does the same for the writer of a file: a process that began after the last write is another.
 bool is_writer_alive(std::int64_t pid, const std::string& path);
 
 }  // namespace motley::run

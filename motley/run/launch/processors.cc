@@ -41,7 +41,7 @@ std::vector<int> place_on_processors(const std::vector<double>& speeds,
 
 namespace {
 
-/// The processors of the process before it kept to one.
+/// The process's processors before it was pinned to one.
 cpu_set_t& processors_before() {
   static cpu_set_t set;
   return set;
@@ -73,7 +73,7 @@ void keep_to_processor(int processor) {
   attributes.size = sizeof attributes;
   attributes.policy = SCHED_OTHER;
   attributes.nice = ::getpriority(PRIO_PROCESS, 0);
-  attributes.runtime_ns = 100'000;  // of a slice, since Linux 6.12
+  attributes.runtime_ns = 100'000;  // time slice, supported since Linux 6.12
   (void)::syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 

@@ -4,21 +4,20 @@
 
 namespace motley::run {
 
-/// Processors that this process may use, ascending.
+/// Returns the processors that this process may use, ascending.
 std::vector<int> usable_processors();
 
-/// A processor for each emulated device, so that none waits for another's work: devices on one
-/// processor together need at most all of its time. `speeds` are shares of a processor. The largest
-/// goes first to where most is left. Empty when they do not fit so.
+/// Assigns each emulated device a processor so that none waits for another: the devices of one need
+/// at most all of its time. `speeds`: shares of a processor. Places the largest first, where most
+/// is left. Empty: they do not fit.
 std::vector<int> place_on_processors(const std::vector<double>& speeds,
                                      const std::vector<int>& processors);
 
-/// Keeps the calling thread, and threads that it starts, to one processor, where it gives way after
-/// 0.1 ms to others that wait: with the kernel's 3 ms a device would wait long for its neighbour.
-/// What the kernel does not know or allow is left out.
+/// Pins the calling thread, and threads that it starts, to one processor, where it yields to others
+/// after 0.1 ms: with the kernel's 3 ms a neighbour would wait long. Skips what the kernel lacks.
 void keep_to_processor(int processor);
 
-/// Lets the calling thread, and what it starts, use the processors that the process came with.
+/// Lets the calling thread, and threads that it starts, use all processors of the process again.
 void use_all_processors();
 
 }  // namespace motley::run

@@ -30,15 +30,14 @@ namespace {
 namespace fs = std::filesystem;
 constexpr double kPatience = 60;  // seconds
 
-/// Where a file of this machine is to lie.
+/// Shares a local file with a host. Returns its path there.
 Result<std::string> place_file(HostLink& link, const std::string& from, const std::string& name) {
   const std::string path = fmt::format("run/in/{}/{}", name, fs::path(from).filename().string());
   MOTLEY_RETURN_IF_ERROR(link.share(from, path));
   return link.scratch() + "/" + path;
 }
 
-/// The files of samples that hosts are given what they read of; none of what is elsewhere, or
-/// loaded.
+/// Local sample files; hosts receive what they read. None if elsewhere or loaded by Python.
 struct DataFiles {
   std::optional<DataFile> training, evaluated;
 
@@ -62,7 +61,7 @@ struct DataFiles {
   }
 };
 
-/// Of a program those whose samples a host wants: where plans change, of any.
+/// Returns a program's ranks whose samples a host needs: all ranks if plans change.
 std::vector<int> ranks_on(const Job& job, const program::Program& program,
                           const std::string& host) {
   std::vector<int> ranks;
@@ -71,8 +70,7 @@ std::vector<int> ranks_on(const Job& job, const program::Program& program,
   return ranks;
 }
 
-/// Where batches change any device may come to have any sample of what is still to be taken, the
-/// last batch of which may be the largest.
+/// If the batch changes, any device may need any remaining sample; the last batch may be largest.
 std::vector<DataReads> changing_reads(const Job& job, const RankFiles& files,
                                       std::int64_t samples) {
   const std::int64_t size = job.batches->first;
@@ -90,7 +88,7 @@ std::vector<DataReads> changing_reads(const Job& job, const RankFiles& files,
   return choices;
 }
 
-/// Of the whole training, which a host may have from when it began, or of the rest of it.
+/// Returns the reads of the whole training, which a host may have from its start, or of the rest.
 std::vector<DataReads> training_reads(const Job& job, const RankFiles& files, std::int64_t samples,
                                       const std::string& host) {
   if (job.batches) return changing_reads(job, files, samples);
@@ -117,7 +115,7 @@ DataReads evaluation_reads(const Job& job, const RankFiles& files, std::int64_t 
           .samples = samples};
 }
 
-/// What is no file that is sent must be there.
+/// Checks that data which is not sent exists on the host.
 Result<void> find_data(HostLink& link, const data::DataSource& source) {
   MOTLEY_ASSIGN(const Frame found,
                 link.ask({{"do", "exists"}, {"path", source.path}}, "exists", kPatience));
@@ -128,7 +126,6 @@ Result<void> find_data(HostLink& link, const data::DataSource& source) {
                                  link.host(), source.path));
 }
 
-/// The latest checkpoint, as a run directory has it.
 Result<void> place_latest(HostLink& link, const std::string& run_dir) {
   std::error_code code;
   const fs::path folder = fs::canonical(run_dir + "/checkpoint/latest", code);
@@ -137,7 +134,7 @@ Result<void> place_latest(HostLink& link, const std::string& run_dir) {
   return link.link("run/checkpoint/latest", folder.filename().string());
 }
 
-/// By rank; "": this process. A host that was not reached is its own.
+/// Returns the agent of each rank; "": this process. An unreached host is its own agent.
 std::vector<std::string> choose_agents(const Hosts& hosts, const Job& job) {
   std::map<std::string, int> ranks_of;
   std::vector<std::string> chosen;
@@ -171,7 +168,7 @@ Result<void> choose_store(Hosts& hosts, const std::set<std::string>& remote, Job
   return {};
 }
 
-/// Can a host connect to the coordinator's machine, which it sees at this address?
+/// Checks that a host can connect to the coordinator's machine at this address.
 Result<void> check_way(HostLink& link, const std::string& coordinator) {
   const std::string word = random_word();
   MOTLEY_ASSIGN(const auto server, WireServer::start(coordinator, word));
@@ -186,8 +183,8 @@ Result<void> check_way(HostLink& link, const std::string& coordinator) {
   return {};
 }
 
-/// Can all hosts connect to the one where the ranks meet? Else its workers would try for minutes.
-/// Runtime error `host.wire`, with the host that cannot.
+/// Checks that all hosts can connect to the one where the ranks meet; otherwise workers would retry
+/// for minutes. Runtime error `host.wire` names the host that cannot.
 Result<void> check_ways(Hosts& hosts, const Job& job) {
   if (!job.store) return {};
   const std::string &first = job.devices[0].host, &address = job.store->address;
@@ -223,7 +220,7 @@ Result<void> check_ways(Hosts& hosts, const Job& job) {
   return {};
 }
 
-/// Files that are written to be sent, and then gone.
+/// A folder for files that are sent and then removed.
 class Outbox {
  public:
   Outbox() {
@@ -243,7 +240,7 @@ class Outbox {
   std::string folder_;
 };
 
-/// What each rank on the host needs alone. Where rank 0 is, the model file is whole.
+/// Sends what each rank on the host needs alone. Rank 0's host gets the whole model file.
 Result<void> place_rank_files(HostLink& link, const RankFiles& files, const std::string& host,
                               const Job& job) {
   const Outbox outbox;
@@ -266,7 +263,7 @@ Result<void> place_rank_files(HostLink& link, const RankFiles& files, const std:
   return link.put(outbox.file(), "run/in/model/model.safetensors");
 }
 
-/// Where any rank may come to be, as plans change: all programs, and the model file.
+/// Sends all programs and the model file, because changing plans may place any rank here.
 Result<void> place_whole_files(HostLink& link, const Job& job, Job& there) {
   MOTLEY_ASSIGN(there.model_path, place_file(link, job.model_path, "model"));
   there.program_path = there.run_dir + "/in/program.txt";
@@ -279,7 +276,7 @@ Result<void> place_whole_files(HostLink& link, const Job& job, Job& there) {
   return {};
 }
 
-/// The data of a job with a program, whose sources there are told to `there`.
+/// Sends the data of a job with a program, and records its sources there in `there`.
 Result<void> place_data(HostLink& link, const DataFiles& data, const RankFiles& files,
                         const std::string& host, const Job& job, Job& there) {
   const auto path = [](const char* name, const data::DataSource& source) {
@@ -300,13 +297,13 @@ Result<void> place_data(HostLink& link, const DataFiles& data, const RankFiles& 
   return {};
 }
 
-/// What hosts are given of a job with a program.
+/// What hosts receive of a job with a program.
 struct Given {
   RankFiles ranks;
   DataFiles data;
 };
 
-/// The job's path there. `given`: null for a job without a program. `way`: between it and here.
+/// Sends the job; returns its path there. `given`: null without a program. `way`: to the host.
 Result<std::string> place_files(HostLink& link, const Given* given, const std::string& host,
                                 const Hosts::Way& way, const Job& job) {
   MOTLEY_RETURN_IF_ERROR(link.send({{"do", "reset"}}));
@@ -331,7 +328,7 @@ Result<std::string> place_files(HostLink& link, const Given* given, const std::s
   }
   MOTLEY_RETURN_IF_ERROR(link.put_text(job_to_json(there).dump(), "run/job.json"));
   const std::string path = there.run_dir + "/job.json";
-  // The answer comes after what any of it failed of.
+  // The answer comes after any error of the transfers.
   MOTLEY_RETURN_IF_ERROR(link.ask({{"do", "exists"}, {"path", path}}, "exists", kPatience));
   return path;
 }
@@ -342,11 +339,10 @@ Result<Given> open_given(const Job& job, program::Program program) {
   return Given{std::move(ranks), std::move(data)};
 }
 
-/// What hosts are given of a job, with where ranks keep their parts of checkpoints; the latest
-/// one's are then where they are wanted.
+/// Prepares what hosts receive, chooses where ranks keep their parts, and moves the latest there.
 Result<Given> prepare_given(Hosts& hosts, Job& job) {
   MOTLEY_ASSIGN(program::Program program, read_program(job.program_path));
-  if (job.changes) job.kept.clear();  // whose part is where changes
+  if (job.changes) job.kept.clear();  // the owner of a part changes
   if (!job.kept.empty()) job.kept = kept_name(job.kept, program, job);
   MOTLEY_RETURN_IF_ERROR(gather_for(hosts, job, job.kept));
   return open_given(job, std::move(program));
@@ -370,7 +366,7 @@ std::string checkpoint_there(const std::string& folder) {
 Result<std::string> place_again(const Hosts& hosts, const std::string& host,
                                 const Hosts::Reached& reached, const Job& running) {
   Job job = running;
-  job.resume = false;  // it is given what the others have
+  job.resume = false;  // it receives what the others have
   const Hosts::Way way = hosts.way_to(host, reached.hello);
   MOTLEY_RETURN_IF_ERROR(check_way(*reached.link, way.coordinator));
   MOTLEY_ASSIGN(program::Program program, read_program(job.program_path));
@@ -381,7 +377,7 @@ Result<std::string> place_again(const Hosts& hosts, const std::string& host,
 Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& job) {
   std::set<std::string> remote = remote_hosts(job);
   MOTLEY_RETURN_IF_ERROR(hosts.reach(first_hosts(job)));
-  for (const auto& [host, why] : hosts.reach_some(remote)) remote.erase(host);  // they may come
+  for (const auto& [host, why] : hosts.reach_some(remote)) remote.erase(host);  // may come later
   MOTLEY_RETURN_IF_ERROR(choose_store(hosts, remote, job));
   for (const std::string& host : remote)
     if (job.changes)
@@ -415,7 +411,7 @@ Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& 
 
 namespace {
 
-/// Changes the job as a host has it: its places there stay.
+/// Changes the job as a host has it; its local paths stay.
 Result<void> change_job(HostLink& link, double patience, const std::function<void(Job&)>& change) {
   const Outbox outbox;
   const std::string name = fmt::format("host {}: job.json", link.host());
@@ -428,7 +424,6 @@ Result<void> change_job(HostLink& link, double patience, const std::function<voi
   return link.put_text(job_to_json(there).dump(), "run/job.json");
 }
 
-/// Devices that the job has got since a host was given it.
 void add_devices(const Job& job, Job& there) {
   for (std::size_t rank = there.devices.size(); rank < job.devices.size(); ++rank)
     there.devices.push_back(job.devices[rank]);
@@ -437,7 +432,7 @@ void add_devices(const Job& job, Job& there) {
 }  // namespace
 
 Result<void> place_device(Hosts& hosts, const Job& job, std::size_t rank) {
-  constexpr double kAnswer = 5;  // seconds; all else waits
+  constexpr double kAnswer = 5;  // seconds; everything else waits
   const std::string& host = job.devices[rank].host;
   if (host.empty() || hosts.agents_on(host).empty()) return {};
   return change_job(hosts.on(host), kAnswer, [&](Job& there) {
@@ -466,7 +461,7 @@ Result<std::vector<Seat>> find_job(Hosts& hosts, Job& job) {
 Result<void> bring_traces(Hosts& hosts, const Job& job) {
   const bool may_be_lost = job.changes && job.changes->is_elastic;
   for (const std::string& host : remote_hosts(job)) {
-    if (hosts.agents_on(host).empty()) continue;  // it was absent, and did not come
+    if (hosts.agents_on(host).empty()) continue;  // it was absent and did not come
     const auto come = hosts.on(host).fetch("run/trace", job.run_dir + "/trace", kPatience);
     if (!come && !may_be_lost) return come;
   }

@@ -15,42 +15,38 @@ struct Seat {
   std::string job;    ///< path of the job's JSON there; "": the host was not reached yet
 };
 
-/// Chooses an agent for each rank: on the host of its device, the one with the fewest, in the order
-/// of a launcher's ranks; and says in the job where the ranks meet, where they are on several
-/// machines. Gives each other machine all that its ranks read: programs, model, data and the
-/// checkpoint to go on from, each file only where it has not its like; and the job with their
-/// places there. `path`: of the job here, which is yet to be written. Empty where all ranks are
-/// started by this process. Errors: of Hosts::reach; runtime error `host.wire`: a host cannot
-/// connect to the one where the ranks meet; usage error `host.data`: what Python loads, and
-/// folders, must lie on each host at the same path.
+/// Places a job on its hosts. Chooses an agent for each rank: on the host of its device, the one
+/// with the fewest ranks, in the order of a launcher's ranks. Records in the job where ranks on
+/// several machines meet. Sends each other machine all that its ranks read (programs, model, data
+/// and the checkpoint to resume from; each file only if the host lacks it) and the job with the
+/// paths there. `path`: of the local job file, written later. Empty: this process starts all ranks.
+/// Errors: of Hosts::reach; runtime error `host.wire`: a host cannot connect to the one where the
+/// ranks meet; usage error `host.data`: folders and data loaded by Python must have the same path
+/// on each host.
 ///
-/// Where the plan may change each host gets all of programs, model and data, and must be able to
+/// If the plan may change, each host gets all programs, the model and the data, and must be able to
 /// connect to the coordinator's machine, where the ranks meet: the job has the key server's port
-/// and word, and is given its address. Hosts of an elastic job whose devices are all absent need
-/// not answer.
+/// and word, and receives its address. Hosts whose devices are all absent need not answer.
 Result<std::vector<Seat>> place_job(Hosts& hosts, const std::string& path, Job& job);
 
-/// The same of a job that another coordinator has placed, which is gone: hosts that were reached
-/// have it already, and are told where its processes meet now.
+/// Does the same for a lost coordinator's job: reached hosts only get the new meeting place.
 Result<std::vector<Seat>> find_job(Hosts& hosts, Job& job);
 
-/// The same for a host of a job that runs, which has come back. The job's path there. Any thread.
+/// Does the same for a host that returned to a running job. Returns the job's path. Any thread.
 Result<std::string> place_again(const Hosts& hosts, const std::string& host,
                                 const Hosts::Reached& reached, const Job& running);
 
-/// Tells the host of a device that the job has been given of it, where it has the job already: then
-/// it would not be placed again.
+/// Sends a new device of the job to its host, if the host already has the job.
 Result<void> place_device(Hosts& hosts, const Job& job, std::size_t rank);
 
-/// Gives a host a checkpoint of this machine, by its folder; where in the agent's folder it lies.
+/// Sends a local checkpoint folder to a host, to checkpoint_there(folder) below the agent's folder.
 Result<void> place_checkpoint(HostLink& link, const std::string& folder);
 std::string checkpoint_there(const std::string& folder);
 
-/// Brings the traces that the ranks of other machines left in their run directories into the job's.
+/// Brings the traces of ranks on other machines into the job's run directory.
 Result<void> bring_traces(Hosts& hosts, const Job& job);
 
-/// What rank 0 does in the end where it is on the coordinator's machine: models of the checkpoints
-/// here.
+/// Publishes the models of local checkpoints, as rank 0 does if it is on this machine.
 Result<void> publish_models(const Job& job);
 
 }  // namespace motley::run

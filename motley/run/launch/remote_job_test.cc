@@ -25,7 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of each rank its agent and the job's path there.
 using SeatPlaces = std::vector<std::pair<std::string, std::string>>;
 SeatPlaces seat_places(const std::vector<Seat>& seats) {
   SeatPlaces places;
@@ -49,7 +48,7 @@ class RemoteJobTest : public PlacedJob {
     EXPECT_FALSE(placed);
     return placed ? Error{} : placed.error();
   }
-  /// Samples that a host was given of a file, "data" or "eval-data".
+  /// Returns the samples that a host got of a file, "data" or "eval-data".
   std::set<std::int64_t> samples_there(const data::DataSource& source) {
     const auto opened = data::open_dataset(source, {{"x", DType::kF32, {4}}});
     EXPECT_TRUE(opened) << opened.error().message;
@@ -63,7 +62,6 @@ class RemoteJobTest : public PlacedJob {
     }
     return found;
   }
-  /// Rows of "w" of a rank that was given its own.
   std::vector<float> weights_there(const std::string& host, int rank, std::int64_t rows) {
     const auto weights = read_rank_weights(RankFolder(scratch(host) + "/run/ranks", rank));
     EXPECT_TRUE(weights) << weights.error().message;
@@ -76,11 +74,9 @@ class RemoteJobTest : public PlacedJob {
     EXPECT_TRUE(weights->tensors.read(buffer, std::as_writable_bytes(std::span(values))));
     return values;
   }
-  /// Plans may change: the coordinator has keys at a port.
   void let_plans_change(bool is_elastic = true) {
     job_.changes = Changes{.is_elastic = is_elastic, .keys = StoreAddress{"", 7777, "a word"}};
   }
-  /// What a host keeps by content, and since when.
   std::map<std::string, fs::file_time_type> kept_files(const std::string& host) {
     settle(host);
     std::map<std::string, fs::file_time_type> files;
@@ -104,7 +100,7 @@ TEST_F(RemoteJobTest, RanksOfThisMachineNeedNobody) {
 
 TEST_F(RemoteJobTest, EachRankIsSeatedOnItsHost) {
   job_.devices.push_back({.name = "b:1", .kind = "cpu", .host = "b"});
-  job_.program_path = "";  // they measure, say
+  job_.program_path = "";  // for example, they measure
   come("b");
   come("c");
   EXPECT_EQ(seat_places(placed()),
@@ -128,7 +124,7 @@ TEST_F(RemoteJobTest, AHostThatIsLostMeanwhileIsNamed) {
   EXPECT_EQ(error.message.rfind("host c: ", 0), 0U) << error.message;
 }
 
-// All but its places is as it is here. What it reads of the data is an excerpt.
+// Everything but its paths is as here. Its data is an excerpt.
 TEST_F(RemoteJobTest, AHostHasTheJobWithItsPlacesThere) {
   job_.seed = 5;
   job_.shuffle = 3;
@@ -155,7 +151,7 @@ TEST_F(RemoteJobTest, ARankElsewhereHasItsProgramItsRowsAndTheModelWithoutTensor
             program::print_program(program::own_program(program, Rank(2))));
   const auto weights = read_rank_weights(own);
   ASSERT_TRUE(weights) << weights.error().message;
-  EXPECT_EQ(weights->tensors.names(), std::vector<std::string>{"w"});  // all else comes of rank 0
+  EXPECT_EQ(weights->tensors.names(), std::vector<std::string>{"w"});  // all else comes from rank 0
   EXPECT_EQ(weights->step, 0);
   EXPECT_EQ(weights->model_file, hash_model_file(job_.model_path).value());
   // Rows 3 and 4 of four numbers each, and row 5.
@@ -168,7 +164,7 @@ TEST_F(RemoteJobTest, ARankElsewhereHasItsProgramItsRowsAndTheModelWithoutTensor
   EXPECT_TRUE(Safetensors::open(job_on("c").model_path)->tensors().empty());
 }
 
-// Of each of four batches of 6 rank 1 takes the places 3 and 4, and rank 2 the last one.
+// Of each of four batches of 6, rank 1 takes places 3 and 4, and rank 2 the last one.
 TEST_F(RemoteJobTest, EachHostHasTheSamplesThatItsRanksRead) {
   come("b");
   come("c");
@@ -177,7 +173,7 @@ TEST_F(RemoteJobTest, EachHostHasTheSamplesThatItsRanksRead) {
   EXPECT_EQ(samples_there(job_on("c").data), (std::set<std::int64_t>{5, 11, 17, 23}));
 }
 
-// From step 3 on, which alone is left of four.
+// From step 3 on, the only one left of four.
 TEST_F(RemoteJobTest, WhoGoesOnIsSentWhatIsLeftUnlessItHasAll) {
   write_checkpoint(3);
   come("b");
@@ -194,7 +190,7 @@ TEST_F(RemoteJobTest, WhoGoesOnIsSentWhatIsLeftUnlessItHasAll) {
 }
 
 TEST_F(RemoteJobTest, WhatAHostKeepsIsNotSentAgain) {
-  job_.devices[0].host = "b";  // whose model file is whole
+  job_.devices[0].host = "b";  // its model file is whole
   come("b");
   come("c");
   placed();
@@ -202,7 +198,7 @@ TEST_F(RemoteJobTest, WhatAHostKeepsIsNotSentAgain) {
   EXPECT_EQ(first.size(), 2U);  // the model and an excerpt
   placed();
   EXPECT_EQ(kept_files("b"), first);
-  // Of another content the like is missing.
+  // Different content is sent again.
   job_.model_path = dir_ + "/small.motley";
   write_model(job_.model_path, 1);
   placed();
@@ -233,8 +229,8 @@ TEST_F(RemoteJobTest, TheHostOfRankZeroHasTheModelAndTheCheckpoint) {
   EXPECT_EQ((*latest)->state.step, 2);
   EXPECT_EQ(fs::read_symlink(there.run_dir + "/checkpoint/latest"),
             fs::path(checkpoint).filename());
-  // The others go on from their rows of it.
-  EXPECT_FALSE(is_on("c", "run/checkpoints/checkpoint"));
+  // The others continue from their rows of it.
+  EXPECT_FALSE(is_on("c", "run/checkpoint"));
   EXPECT_EQ(weights_there("c", 2, 1), (std::vector<float>{120, 121, 122, 123}));
 }
 
@@ -245,7 +241,7 @@ TEST_F(RemoteJobTest, WhoBeginsAnewIsGivenNoCheckpoint) {
   come("b");
   come("c");
   placed();
-  EXPECT_FALSE(is_on("b", "run/checkpoints/checkpoint"));
+  EXPECT_FALSE(is_on("b", "run/checkpoint"));
   EXPECT_EQ(weights_there("c", 2, 1), (std::vector<float>{20, 21, 22, 23}));
 }
 
@@ -279,7 +275,7 @@ TEST_F(RemoteJobTest, ASingleRankMeetsNobody) {
   EXPECT_FALSE(job_.store);
 }
 
-/// `who` could not connect; the port is any.
+/// Expects that `who` could not connect, at any port.
 void expect_no_way(const Error& error, const std::string& who) {
   EXPECT_EQ(error.kind, ErrorKind::kRuntime);
   EXPECT_EQ(error.code, "host.wire");
@@ -291,7 +287,7 @@ void expect_no_way(const Error& error, const std::string& who) {
   EXPECT_EQ(message, ": Network is unreachable; a firewall may let ssh through and no other port");
 }
 
-// Nobody can connect to the address of all hosts of a network.
+// Nobody can connect to a broadcast address.
 TEST_F(RemoteJobTest, AHostThatCannotConnectToTheCoordinatorIsNamed) {
   come("b", "255.255.255.255");
   come("c");
@@ -329,7 +325,7 @@ TEST_F(RemoteJobTest, WhatIsNoFileMustBeThere) {
   fs::create_directory(dir_ + "/samples");
   placed();
   EXPECT_EQ(job_on("b").data, job_.data);
-  // A file, but of Python: it is not sent.
+  // A Python file is not sent.
   job_.data = {.path = dir_ + "/data.py", .function = "make"};
   EXPECT_EQ(place_error().code, "host.data");
   std::ofstream(job_.data.path) << "def make(): pass\n";
@@ -346,7 +342,7 @@ TEST_F(RemoteJobTest, WhatItIsEvaluatedWithMustBeThereToo) {
                                        "lie at the same path on every host");
 }
 
-// Twelve samples are two batches of 6: those of training, again and again.
+// Twelve samples are two batches of 6: those of training, repeated.
 TEST_F(RemoteJobTest, ARankHasItsEvaluationsAndTheirSamples) {
   write_data(dir_ + "/held-out.safetensors");
   job_.evaluation = EvaluationJob{.data = {.path = dir_ + "/held-out.safetensors"},
@@ -387,14 +383,14 @@ TEST_F(RemoteJobTest, WherePlansMayChangeAHostHasAllOfIt) {
   const auto latest = CheckpointStore(there.run_dir).open_latest();
   ASSERT_TRUE(latest && *latest);
   EXPECT_EQ((*latest)->state.step, 2);
-  // Any rank may come to be there: all samples of the two steps left, and of the evaluation.
+  // Any rank may be placed there: all samples of the two steps left, and of the evaluation.
   EXPECT_EQ(samples_there(there.data).size(), 12U);
   EXPECT_EQ(*samples_there(there.data).begin(), 12);
   EXPECT_EQ(samples_there(there.evaluation->data).size(), 12U);
 }
 
-// Two steps of 6 samples, the last of which may have 9: at most 2 * 6 + 9 = 21 samples are begun
-// with, in four batches of 6.
+// Two steps of 6 samples, the last of which may have 9: at most 2 * 6 + 9 = 21 samples are started,
+// in four batches of 6.
 TEST_F(RemoteJobTest, WhereBatchesChangeAHostHasWhatAnyOfThemMayTake) {
   let_plans_change();
   job_.steps = 2;
@@ -413,7 +409,7 @@ TEST_F(RemoteJobTest, AHostWhoseDevicesAreAbsentNeedNotAnswer) {
   come("b");
   EXPECT_EQ(seat_places(placed()),
             (SeatPlaces{{"", dir_ + "/run/job.json"}, seat_on("b"), {"c", ""}}));
-  come("c");  // where it answers it is given the job
+  come("c");  // once it answers it gets the job
   EXPECT_EQ(seat_places(placed())[2], seat_on("c"));
 }
 
@@ -470,7 +466,7 @@ TEST_F(RemoteJobTest, MissingPartsAreNamed) {
                                folder + "/" + name + " is missing");
 }
 
-/// A job whose plan may change, which is on hosts b and c.
+/// A job on hosts b and c whose plan may change.
 class ChangingJobTest : public RemoteJobTest {
  protected:
   void SetUp() override {
@@ -508,12 +504,12 @@ TEST_F(ChangingJobTest, AHostIsToldOfItsDevices) {
   job_.devices.push_back({.name = "b:1", .kind = "cpu", .host = "b"});
   job_.devices.push_back({.name = "c:1", .kind = "cpu", .host = "c", .threads = 2});
   ASSERT_TRUE(place_device(*hosts_, job_, 4));
-  EXPECT_EQ(job_on("c").devices, job_.devices);  // those between come along
+  EXPECT_EQ(job_on("c").devices, job_.devices);  // including those in between
   job_.devices[2].threads = 7;
   job_.devices[1].threads = 9;
   ASSERT_TRUE(place_device(*hosts_, job_, 2));
   EXPECT_EQ(job_on("c").devices[2].threads, 7);
-  EXPECT_EQ(job_on("c").devices[1].threads, 1);  // which is none of this one's
+  EXPECT_EQ(job_on("c").devices[1].threads, 1);  // another rank's device is unchanged
   EXPECT_EQ(job_on("c").data, before_.data);
   EXPECT_EQ(job_on("b").devices.size(), 3U);
 }
@@ -527,15 +523,15 @@ TEST_F(ChangingJobTest, WhoHasNotTheJobIsToldOfNoDevice) {
 
 TEST_F(ChangingJobTest, AHostThatHasComeBackIsGivenTheJobWithoutACheckpoint) {
   write_checkpoint(2);
-  hosts_->take_in("c", start("new").give());  // in the place of the agent that is gone
+  hosts_->take_in("c", start("new").give());  // replaces the lost agent
   Hosts::Reached reached = start("c").give("127.0.0.4");
   const auto path = place_again(*hosts_, "c", reached, job_);
   ASSERT_TRUE(path) << path.error().message;
   EXPECT_EQ(*path, reached.link->scratch() + "/run/job.json");
   hosts_->take_in("c", std::move(reached));
   const Job there = job_on("c");
-  EXPECT_FALSE(there.resume);  // it is given what the others have
-  EXPECT_FALSE(is_on("c", "run/checkpoints/checkpoint"));
+  EXPECT_FALSE(there.resume);  // it receives what the others have
+  EXPECT_FALSE(is_on("c", "run/checkpoint"));
   EXPECT_EQ(there.changes->keys->address, "127.0.0.4");
   EXPECT_EQ(there.changes->keys->port, 7777);
   EXPECT_EQ(read_file(there.program_path).value(), program_text());
@@ -557,11 +553,11 @@ TEST_F(ChangingJobTest, ACheckpointLiesThereByItsFolder) {
   const auto opened = open_checkpoint(scratch("c") + "/" + checkpoint_there(checkpoint));
   ASSERT_TRUE(opened) << opened.error().message;
   EXPECT_EQ(opened->state.step, 2);
-  ASSERT_TRUE(place_checkpoint(hosts_->on("c"), dir_ + "/none"));  // which gives it nothing
+  ASSERT_TRUE(place_checkpoint(hosts_->on("c"), dir_ + "/none"));  // sends nothing
 }
 
 TEST_F(ChangingJobTest, TracesOfAllHostsComeIntoTheJobs) {
-  job_.devices.push_back({.name = "d:0", .kind = "cpu", .host = "d"});  // which never came
+  job_.devices.push_back({.name = "d:0", .kind = "cpu", .host = "d"});  // it never came
   for (const std::string host : {"b", "c"}) {
     fs::create_directories(scratch(host) + "/run/trace");
     std::ofstream(scratch(host) + "/run/trace/" + host + ".json") << "of " << host;
@@ -621,8 +617,9 @@ TEST_F(RemoteJobTest, NoModelIsPublishedOfACheckpointWhosePartsHostsKeep) {
   EXPECT_FALSE(fs::exists(job_.run_dir + "/model.safetensors"));
 }
 
-// Two devices here, beside whose lead is rank 1, and three where ranks 2 and 3 are: each goes to
-// the one with the fewest. What comes first has the files, and the others its run directory.
+// Two devices here, where rank 1 is another agent, and three where ranks 2 and 3 are: each rank
+// goes to the agent with the fewest. A machine's first agent has the files; the others use its run
+// directory.
 TEST_F(RemoteJobTest, RanksOfALauncherShareTheDevicesOfTheirMachine) {
   const std::string there = "203.0.113.2";  // an address that nobody has (RFC 5737)
   job_.program_path = "";
@@ -658,7 +655,7 @@ TEST_F(RemoteJobTest, RanksOfALauncherShareTheDevicesOfTheirMachine) {
                                              {"rank 2", placed},
                                              {"rank 3", placed},
                                              {"rank 2", placed}}));
-  hosts_.reset();  // what was said has been heard
+  hosts_.reset();  // everything sent has been received
   const auto reset_to = [](const std::string& run) {
     return std::vector<Json>{(Json{{"do", "reset"}, {"run", run}})};
   };

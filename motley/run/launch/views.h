@@ -9,13 +9,13 @@
 
 namespace motley::run {
 
-/// Which hosts a job has, as those know it who decide who leads: so that a network that is cut
-/// never leaves two halves, each of which trains on.
+/// The membership of a job as known to the hosts that decide who leads. It ensures that a
+/// partitioned network never leaves two halves that both train on.
 ///
-/// A view is known by all its hosts before it alone counts: until then the ones before it count as
-/// well. Who leads, or wants to, must have a quorum of each of them: more than half of its hosts,
-/// or just half with the one that led when it was made. Each view is a quorum of those before it,
-/// so that whoever has a quorum of an old one meets somebody who knows the new one.
+/// A view alone counts only once all its hosts know it; until then the views before it count too. A
+/// coordinator, or a candidate, needs a quorum of each view that counts: more than half of its
+/// hosts, or exactly half including the coordinator that made it. Each view is a quorum of the
+/// views before it, so a quorum of an old view contains a host that knows the new one.
 class Views {
  public:
   struct View {
@@ -23,18 +23,17 @@ class Views {
     std::string coordinator;
     bool operator==(const View&) const = default;
   };
-  /// `self`: of the host that leads; `known`: the view that counts at first.
+  /// `self`: the leading host; `known`: the first view that counts.
   Views(std::string self, View known) : self_(std::move(self)), views_({{0, std::move(known)}}) {}
 
-  /// May who has these hosts lead?
+  /// Tells whether these hosts suffice to lead.
   bool is_quorum(const std::set<std::string>& hosts) const;
-  /// A view that is told of by this version of what hosts remember. False: it is no quorum.
+  /// Proposes a view under this version of the hosts' memory. False: it is not a quorum.
   bool propose(std::int64_t version, std::set<std::string> hosts);
-  /// What hosts are known to remember: a view that all its hosts know counts alone.
+  /// Updates which views count: one that all its hosts remember counts alone.
   void settle(const std::function<std::int64_t(const std::string& host)>& remembered);
-  /// That was proposed last.
   const View& latest() const { return views_.back().view; }
-  /// Is that the only one that counts?
+  /// Tells whether only that one counts.
   bool is_settled() const { return views_.size() == 1; }
 
  private:

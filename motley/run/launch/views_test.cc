@@ -29,7 +29,7 @@ TEST(Views, AViewCountsAloneOnceAllItsHostsKnowIt) {
   ASSERT_TRUE(views.propose(1, {"a", "b"}));
   views.settle([](const std::string&) { return 0; });
   EXPECT_FALSE(views.is_settled());
-  EXPECT_FALSE(views.is_quorum({"a"}));  // of the first it is none
+  EXPECT_FALSE(views.is_quorum({"a"}));  // not a quorum of the first view
   views.settle([](const std::string& host) { return host == "b" ? 1 : 0; });
   EXPECT_TRUE(views.is_settled());
   EXPECT_TRUE(views.is_quorum({"a"}));
@@ -39,10 +39,10 @@ TEST(Views, AHostThatComesCountsBeforeAllKnowIt) {
   Views views("a", {{"a", "b"}, "a"});
   EXPECT_TRUE(views.is_quorum({"a"}));
   ASSERT_TRUE(views.propose(1, {"a", "b", "c"}));
-  EXPECT_FALSE(views.is_quorum({"a"}));  // b and c may know it, and lead on
+  EXPECT_FALSE(views.is_quorum({"a"}));  // b and c may know it, and take over
 }
 
-/// Hosts, any of which may lead, in a network that is cut and mended at random.
+/// Hosts, any of which may lead, in a network that is partitioned and healed at random.
 class World {
  public:
   explicit World(std::uint64_t seed, int hosts) : random_(seed) {
@@ -55,7 +55,7 @@ class World {
 
   void act() {
     switch (draw(5)) {
-      case 0:  // a cut, of any two or three parts
+      case 0:  // a partition into at most three parts
         for (auto& [host, side] : side_) side = draw(3);
         break;
       case 1:
@@ -69,7 +69,7 @@ class World {
       default:
         take_over(names_[static_cast<std::size_t>(draw(static_cast<int>(names_.size())))]);
     }
-    // Who is cut off from his lead hears of no other before he asks.
+    // A host cut off from its coordinator learns of no other before it asks.
     for (auto& [host, agent] : agents_)
       if (!agent.coordinator.empty() && side_[agent.coordinator] != side_[host])
         agent.coordinator.clear();
@@ -84,7 +84,7 @@ class World {
   int changes() const { return changes_; }
 
  private:
-  using Version = std::pair<int, std::int64_t>;  // of which lead, and its own
+  using Version = std::pair<int, std::int64_t>;  // the coordinator's epoch, and its own version
   struct Agent {
     std::string coordinator;  // "": none
     Version version;
@@ -100,7 +100,7 @@ class World {
 
   int draw(int below) { return std::uniform_int_distribution<int>(0, below - 1)(random_); }
 
-  /// Its own host has an agent, too, of no weight where it leads.
+  /// A coordinator's own host has an agent too, without weight.
   Hosts led_by(const std::string& coordinator) const {
     Hosts hosts = {coordinator};
     for (const auto& [host, agent] : agents_)
@@ -115,7 +115,7 @@ class World {
     return &each->second;
   }
 
-  /// It proposes whom it has, of whom some hear it.
+  /// Proposes its view, which some of its hosts receive.
   void tell(Coordinator& coordinator) {
     if (!coordinator.views.propose(coordinator.version + 1, led_by(teller_))) return;
     ++coordinator.version;

@@ -24,7 +24,6 @@
 namespace motley::run {
 namespace {
 
-/// One ask, and what its waits have in common.
 struct Asking {
   const HttpAsk& ask;
   const HttpPatience& patience;
@@ -62,7 +61,7 @@ Found resolve(const std::string& host) {
   return found;
 }
 
-/// A resolver may take its time and cannot be told to stop: it is left alone in a thread.
+/// Resolves in a detached thread: a resolver may be slow and cannot be interrupted.
 Result<in_addr> find_address(const Asking& asking, const Deadline& deadline) {
   in_addr address{};
   if (::inet_pton(AF_INET, asking.ask.host.c_str(), &address) == 1) return address;

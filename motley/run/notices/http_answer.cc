@@ -12,12 +12,11 @@
 namespace motley::run {
 namespace {
 
-/// What was received, and how much of it was read.
 struct Received {
   std::string_view rest;
   Incoming incoming;
 
-  /// A line without its end; empty: it has not ended.
+  /// Returns a line without its end; empty: it is incomplete.
   std::optional<std::string_view> take_line() {
     const std::size_t end = rest.find('\n');
     if (end == std::string_view::npos) return std::nullopt;
@@ -38,7 +37,6 @@ tl::unexpected<Error> no_http(std::string why) {
   return runtime_error("run.http", "an answer that is no HTTP: " + std::move(why));
 }
 
-/// More has to come, or the answer is over too early.
 template <typename T>
 Result<std::optional<T>> wait_for_more(const Received& received) {
   if (received.incoming == Incoming::kMore) return std::optional<T>();
@@ -96,7 +94,7 @@ Result<std::optional<HttpHead>> take_head(Received& received) {
   }
 }
 
-/// Each chunk has a line with its length before it; one of length 0 is the last.
+/// Each chunk is preceded by a line with its length; length 0 ends the body.
 Result<std::optional<std::string>> take_chunks(Received& received) {
   std::string body;
   while (true) {

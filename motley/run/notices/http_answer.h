@@ -9,25 +9,22 @@
 
 namespace motley::run {
 
-/// What a server answered.
 struct HttpAnswer {
-  int status = 0;  ///< 200: what was asked for; 404: there is no such thing
+  int status = 0;  ///< 200: success; 404: no such thing
   std::string body;
   bool operator==(const HttpAnswer&) const = default;
 };
 
-/// Answers longer than this, head and body together, are refused: those of metadata servers have
-/// less than a page.
+/// Limit of an answer, head and body together. Answers of metadata servers are shorter than a page.
 inline constexpr std::size_t kMostAnswerBytes = std::size_t{1} << 20;
 
-/// Is what was received all that will come?
+/// Whether more input may follow.
 enum class Incoming { kMore, kOver };
 
-/// An answer of HTTP/1.0 or 1.1 from the bytes received so far; empty: more has to come. Reads
-/// bodies by their length, in chunks, and those that end with the connection; skips interim answers
-/// (100 to 199); takes lines that end without a carriage return. Runtime error `run.http`: no HTTP,
-/// too long, or over too early. Linear in the text, so reading piece by piece is quadratic: fine
-/// for such sizes.
+/// Parses an answer of HTTP/1.0 or 1.1 from the bytes so far; empty: more must come. Reads bodies
+/// by length, in chunks, or up to the connection's end. Skips interim answers (100 to 199). Accepts
+/// lines without a carriage return. Runtime error `run.http`: not HTTP, too long, or ended too
+/// early. Linear in the text, so parsing after each piece is quadratic: acceptable for such sizes.
 Result<std::optional<HttpAnswer>> parse_http_answer(std::string_view received, Incoming incoming);
 
 }  // namespace motley::run

@@ -41,7 +41,7 @@ TEST(HttpAnswer, AnswersOnTheWayAreSkipped) {
 
 TEST(HttpAnswer, MoreIsWaitedForUntilAllIsThere) {
   for (const Text& text : {kByLength, kInChunks}) {
-    // The line of the last chunk, of length 0, says that all is there.
+    // The last chunk's line, of length 0, completes the answer.
     const std::size_t all = text.find("\n0\r\n") == Text::npos ? text.size() : text.size() - 2;
     for (std::size_t size = 0; size < all; ++size) {
       EXPECT_EQ(http_answer(text.substr(0, size), Incoming::kMore), std::nullopt) << size;

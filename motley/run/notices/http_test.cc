@@ -74,7 +74,7 @@ TEST(Http, WhoNeverAnswersIsWaitedForSoLong) {
 TEST(Http, NobodyThere) {
   EXPECT_EQ(ask_fault({.host = "127.0.0.1", .port = 1, .headers = {}}, {}).message,
             "127.0.0.1 port 1: Connection refused");
-  // Names under .invalid are nobody's (RFC 2606); a resolver that is not there takes longer.
+  // Names under .invalid do not exist (RFC 2606); a missing resolver takes longer.
   const Text unknown = ask_fault({.host = "nobody.invalid", .headers = {}}, {}).message;
   EXPECT_TRUE(unknown.starts_with("nobody.invalid port 80: ")) << unknown;
 }

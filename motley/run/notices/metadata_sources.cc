@@ -13,7 +13,6 @@ namespace {
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
-/// What the three have in common.
 class MetadataSource : public NoticeSource {
  public:
   MetadataSource(MetadataPlace place, const NoticeSourceOptions& options)
@@ -43,7 +42,7 @@ class MetadataSource : public NoticeSource {
   NoticeSourceOptions options_;
 };
 
-/// Version 2 of its metadata service, which gives a token first; who gives none is asked without.
+/// Uses version 2 of the service, which issues a token first; falls back to requests without one.
 class AwsSource : public MetadataSource {
  public:
   using MetadataSource::MetadataSource;
@@ -61,7 +60,7 @@ class AwsSource : public MetadataSource {
     const bool is_new = !token_;
     if (is_new) MOTLEY_RETURN_IF_ERROR(ask_token(wake));
     MOTLEY_ASSIGN(HttpAnswer answer, get_by_token(item, wake));
-    // A token ends after its time.
+    // A token expires.
     if (answer.status != 401 || is_new) return answer;
     MOTLEY_RETURN_IF_ERROR(ask_token(wake));
     return get_by_token(item, wake);
@@ -72,7 +71,7 @@ class AwsSource : public MetadataSource {
     return ask({"GET", "/latest/meta-data/" + item, std::move(headers)}, wake);
   }
   Result<void> ask_token(int wake) {
-    constexpr const char* kSixHours = "21600";  // the most that it gives
+    constexpr const char* kSixHours = "21600";  // the maximum
     MOTLEY_ASSIGN(
         const HttpAnswer answer,
         ask({"PUT", "/latest/api/token", {{"X-aws-ec2-metadata-token-ttl-seconds", kSixHours}}},
@@ -87,7 +86,7 @@ class AwsSource : public MetadataSource {
 
   static constexpr std::string_view kTokenLetters =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=-_.~";
-  std::optional<std::string> token_;  // "": it gives none
+  std::optional<std::string> token_;  // "": the service issues none
 };
 
 class GcpSource : public MetadataSource {
@@ -110,7 +109,7 @@ class GcpSource : public MetadataSource {
   }
 };
 
-/// Its events are told to all machines of a scale set, so it is asked first which one this is.
+/// A scale set's machines all see the same events, so the source first asks for its own name.
 class AzureSource : public MetadataSource {
  public:
   using MetadataSource::MetadataSource;
@@ -132,7 +131,7 @@ class AzureSource : public MetadataSource {
   Result<void> ask_machine(int wake) {
     MOTLEY_ASSIGN(const HttpAnswer name,
                   get("/metadata/instance/compute/name?api-version=2021-02-01&format=text", wake));
-    // Who does not say it is believed to tell of this machine alone.
+    // Without a name, all events are taken to concern this machine.
     machine_ = name.status == 200 ? std::string(trim(name.body)) : "";
     return {};
   }

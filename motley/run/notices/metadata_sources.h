@@ -7,14 +7,13 @@
 
 namespace motley::run {
 
-/// Where a metadata server is, and whose answers it gives: "aws", "gcp" or "azure".
+/// Where a metadata server is, and whose protocol it has: "aws", "gcp" or "azure".
 struct MetadataPlace {
   std::string source;
-  std::string host = "169.254.169.254";  ///< that of all three
+  std::string host = "169.254.169.254";  ///< the address of all three
   int port = 80;
 };
 
-/// A source that asks a metadata server.
 std::unique_ptr<NoticeSource> make_metadata_source(MetadataPlace place,
                                                    const NoticeSourceOptions& options);
 

@@ -18,7 +18,7 @@ namespace {
 
 using MaybeNotice = std::optional<Notice>;
 
-/// What was asked for: "aws: spot/instance-action".
+/// What was requested: "aws: spot/instance-action".
 struct Asked {
   std::string source, item;
   std::string name() const { return source + ": " + item; }
@@ -31,7 +31,7 @@ tl::unexpected<Error> bad_answer(const Asked& asked, const HttpAnswer& answer,
                                    print_excerpt(answer.body), wanted));
 }
 
-/// JSON of an answer that says it is there; null: 404.
+/// Returns the JSON of a 200 answer; null: 404.
 Result<Json> read_object(const Asked& asked, const HttpAnswer& answer, const std::string& wanted) {
   if (answer.status == 404) return Json();
   if (answer.status != 200) return bad_answer(asked, answer, wanted);
@@ -40,7 +40,6 @@ Result<Json> read_object(const Asked& asked, const HttpAnswer& answer, const std
   return std::move(*json);
 }
 
-/// A member that is a text; empty: none.
 std::optional<std::string> find_text(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end() || !found->is_string()) return std::nullopt;
@@ -49,7 +48,6 @@ std::optional<std::string> find_text(const Json& object, const char* key) {
 
 Seconds until(Seconds time, Seconds now) { return std::max(time - now, Seconds(0)); }
 
-/// GCP's values are words.
 std::string_view word_of(const HttpAnswer& answer) {
   return answer.status == 404 ? "NONE" : trim(answer.body);
 }
@@ -60,7 +58,7 @@ bool is_equal_in_any_case(std::string_view a, std::string_view b) {
   });
 }
 
-/// Does an event of Azure concern the machine? Empty: it does not say which it concerns.
+/// Tells whether an Azure event concerns the machine. Empty: it names no resources.
 std::optional<bool> concerns(const Json& event, std::string_view machine) {
   const auto resources = event.find("Resources");
   if (resources == event.end() || !resources->is_array()) return std::nullopt;
@@ -72,7 +70,7 @@ std::optional<bool> concerns(const Json& event, std::string_view machine) {
   return is_meant;
 }
 
-/// Empty: the event lacks something.
+/// Returns an event's notice. Empty: the event lacks a member.
 MaybeNotice notice_of_event(const Json& event, Seconds now) {
   const auto type = find_text(event, "EventType"), id = find_text(event, "EventId");
   const auto not_before = find_text(event, "NotBefore");

@@ -11,16 +11,15 @@
 
 namespace motley::run {
 
-/// Somebody says that this machine, or devices of it, will be gone. Two that are equal but for
-/// `left` are the same one, asked for again: `what` never tells times that change.
+/// A warning that this machine, or some of its devices, will be gone. Two notices that differ only
+/// in `left` are the same one, seen again: `what` never contains a time that changes.
 struct Notice {
   std::string source;  ///< "aws", "gcp", "azure", "slurm", "kubernetes" or "file"
-  std::string what;    ///< for people: "terminate at 2026-09-18T08:22:00Z"; printable
-  Seconds left{0};     ///< until it is gone; what the source says, or what it usually gives
-  /// It will be gone. Else advice: it may be gone (a rebalance recommendation), or stands still for
-  /// some seconds and stays (a migration).
+  std::string what;    ///< printable, for people: "terminate at 2026-09-18T08:22:00Z"
+  Seconds left{0};     ///< time until it is gone, as reported or as usual for the source
+  /// False: advice; it may be gone (rebalance), or pauses for seconds and stays (migration).
   bool is_certain = true;
-  std::vector<std::string> devices;  ///< which of the cluster file's ("a:1"); none: all of here
+  std::vector<std::string> devices;  ///< in the cluster file ("a:1"); none: all of this machine
   bool is_whole_machine() const { return devices.empty(); }
   bool is_same(const Notice& other) const {
     return source == other.source && what == other.what && devices == other.devices;
@@ -28,7 +27,7 @@ struct Notice {
   bool operator==(const Notice&) const = default;
 };
 
-// How long a source's warning usually is, where its answer says nothing.
+// The usual warning time of each source, for answers that do not contain one.
 inline constexpr Seconds kAwsWarning{120};
 inline constexpr Seconds kGcpWarning{30};
 inline constexpr Seconds kGcpMaintenanceWarning{60};  // at least; an hour on machines with GPUs
@@ -36,34 +35,31 @@ inline constexpr Seconds kSlurmWarning{30};           // KillWait unless the sit
 inline constexpr Seconds kKubernetesWarning{30};      // terminationGracePeriodSeconds
 inline constexpr Seconds kFileWarning{30};
 
-// What the answers of metadata servers say; empty: nothing stands. `now`: seconds since 1970 in
-// UTC. Pure; any bytes give a notice, none or a runtime error `run.notice`, which names the source
-// and what was asked for, and quotes the answer.
+// Parsers of metadata servers' answers; empty: no notice. `now`: seconds since 1970, UTC. Pure. Any
+// bytes give a notice, none or a runtime error `run.notice` with source, request and answer.
 
-/// AWS, meta-data/spot/instance-action: 404, or an object of "action" (terminate, stop, hibernate)
-/// and "time". Hibernation begins with the notice: nothing is left.
+/// Parses AWS, meta-data/spot/instance-action: 404, or an object with "action" (terminate, stop,
+/// hibernate) and "time". Hibernation begins with the notice: no time is left.
 Result<std::optional<Notice>> parse_aws_action(const HttpAnswer& answer, Seconds now);
-/// AWS, meta-data/events/recommendations/rebalance: 404, or an object of "noticeTime". Advice: the
-/// machine's risk has risen.
+/// Parses AWS, meta-data/events/recommendations/rebalance: 404, or "noticeTime". Advice.
 Result<std::optional<Notice>> parse_aws_rebalance(const HttpAnswer& answer);
-/// GCP, instance/preempted: TRUE or FALSE. 404 is none, too.
+/// Parses GCP, instance/preempted: TRUE or FALSE. 404 counts as none.
 Result<std::optional<Notice>> parse_gcp_preempted(const HttpAnswer& answer);
-/// GCP, instance/maintenance-event: NONE, TERMINATE_ON_HOST_MAINTENANCE or, advice,
-/// MIGRATE_ON_HOST_MAINTENANCE. 404 is none, too.
+/// Parses GCP, instance/maintenance-event: NONE or 404, TERMINATE_ON_HOST_MAINTENANCE or, as
+/// advice, MIGRATE_ON_HOST_MAINTENANCE.
 Result<std::optional<Notice>> parse_gcp_maintenance(const HttpAnswer& answer);
-/// Azure, metadata/scheduledevents: of the events whose "Resources" hold `machine` (in whatever
-/// case; "": of all events) the certain one with the least time left; without one, advice. Freeze
-/// is advice, and so is a kind that is not known; Preempt, Terminate, Reboot and Redeploy are
-/// certain. An empty "NotBefore": it has begun.
+/// Parses Azure, metadata/scheduledevents. Of events whose "Resources" contain `machine` (ignoring
+/// case; "": all events) returns the certain one with the least time left, else advice. Preempt,
+/// Terminate, Reboot and Redeploy are certain, all others advice. Empty "NotBefore": it has begun.
 Result<std::optional<Notice>> parse_azure_events(const HttpAnswer& answer, std::string_view machine,
                                                  Seconds now);
 
-/// What a file says by being there. In its text a number, with a unit or without ("45", "2min"), is
-/// the time left, NODE:INDEX a device, and the rest a reason for people. Any text is a notice: not
-/// leaving costs more.
+/// Parses a notice file, whose existence is the notice. In its text a number, with or without a
+/// unit ("45", "2min"), is the time left, NODE:INDEX is a device, and the rest is a reason for
+/// people. Any text is a notice, because ignoring one costs more.
 Notice parse_notice_file(std::string_view text, const std::string& path);
 
-/// Printable ASCII of a text, at most 80 characters, for messages.
+/// Returns the printable ASCII of a text, at most 80 characters, for messages.
 std::string print_excerpt(std::string_view text);
 
 }  // namespace motley::run

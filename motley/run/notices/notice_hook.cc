@@ -54,8 +54,7 @@ Result<void> start_hook(const std::string& command, std::vector<std::string> var
   posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
-  // What this process blocks or ignores is its own; and what ends it by a terminal or a group is
-  // not to end the hook.
+  // The hook inherits no blocked or ignored signals, and gets none of this terminal or group.
   sigset_t none, all;
   sigemptyset(&none);
   sigfillset(&all);
@@ -71,7 +70,7 @@ Result<void> start_hook(const std::string& command, std::vector<std::string> var
   if (fault != 0)
     return runtime_error("run.notice-hook",
                          fmt::format("cannot start '{}': {}", command, std::strerror(fault)));
-  // Somebody has to take its end, or it stays a zombie until this process ends.
+  // Reaps the hook, which would otherwise stay a zombie until this process ends.
   start_quiet_thread([pid] {
     while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
     }

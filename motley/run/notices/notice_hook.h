@@ -9,18 +9,17 @@
 
 namespace motley::run {
 
-/// What a hook finds in its environment: MOTLEY_NOTICE_SOURCE, _WHAT, _LEFT_S (seconds), _CERTAIN
-/// (1 or 0) and _DEVICES (with blanks between; empty: all of this machine). "NAME=VALUE" each.
+/// Returns a hook's environment as "NAME=VALUE": MOTLEY_NOTICE_SOURCE, _WHAT, _LEFT_S (seconds),
+/// _CERTAIN (1 or 0) and _DEVICES (separated by blanks; empty: all of this machine).
 std::vector<std::string> hook_variables(const Notice& notice);
 
-/// Starts a command, by /bin/sh, that asks for a machine or tells somebody, with these variables
-/// ("NAME=VALUE") and, of this process's, those whose names begin otherwise. In a session of its
-/// own, with nothing to read; what it prints goes to this process's stderr. Nobody waits for it: it
-/// outlives this process, and how it ends is nobody's concern. Runtime error `run.notice-hook`: it
-/// cannot be started.
+/// Starts a command through /bin/sh, for example to rent a machine or notify somebody. Its
+/// environment has these variables ("NAME=VALUE") and this process's other ones, without names that
+/// begin with `prefix`. It has its own session, no input, and this process's stderr as output. It
+/// outlives this process; its status is ignored. Runtime error `run.notice-hook`: no start.
 Result<void> start_hook(const std::string& command, std::vector<std::string> variables,
                         std::string_view prefix);
-/// With those of a notice.
+/// Does the same with the variables of a notice.
 Result<void> start_notice_hook(const std::string& command, const Notice& notice);
 
 }  // namespace motley::run

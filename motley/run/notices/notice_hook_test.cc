@@ -27,7 +27,7 @@ class NoticeHook : public ::testing::Test {
     std::filesystem::remove(path_ + ".new");
   }
   void TearDown() override { SetUp(); }
-  /// What the hook's first commands print, when it is all there; `rest`: what it does then.
+  /// Returns the output of the hook's first commands once complete; `rest`: what it does then.
   Text written(const Text& body, const Text& rest = "") {
     EXPECT_TRUE(start_notice_hook(
         "{ " + body + "; } > " + path_ + ".new; mv " + path_ + ".new " + path_ + rest, kNotice));

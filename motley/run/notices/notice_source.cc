@@ -19,7 +19,7 @@
 namespace motley::run {
 namespace {
 
-/// A scheduler's signal to the process: it is told, nobody is asked.
+/// A scheduler's signal to the process: nothing is polled.
 class SignalSource : public NoticeSource {
  public:
   SignalSource(std::string name, std::vector<int> signals, Seconds warning)
@@ -59,7 +59,7 @@ class SignalSource : public NoticeSource {
   std::atomic<std::int64_t> came_ns_ = kNone;
 };
 
-/// A file whose being there is the notice.
+/// A file whose existence is the notice.
 class FileSource : public NoticeSource {
  public:
   explicit FileSource(std::string path) : path_(std::move(path)) {}
@@ -73,7 +73,7 @@ class FileSource : public NoticeSource {
     const bool is_there = status.type() != std::filesystem::file_type::not_found;
     const std::string text =
         status.type() == std::filesystem::file_type::regular ? begin_of_text() : "";
-    // A shell makes a file empty before it writes what it has to say.
+    // A shell creates an empty file before it writes the content.
     const bool may_be_unwritten = is_there && text.empty() && !was_empty_;
     was_empty_ = is_there && text.empty();
     if (!is_there || may_be_unwritten) return std::optional<Notice>();

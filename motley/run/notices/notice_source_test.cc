@@ -20,8 +20,8 @@ using MaybeNotice = std::optional<Notice>;
 
 constexpr Seconds kReplayed{1789719600};  // 2026-09-18T08:20:00Z
 
-/// Answers by "METHOD PATH"; others are 404. Nothing else asks, so what is changed between two
-/// looks is not being read.
+/// Answers by "METHOD PATH", else with 404. The source under test is the only client, so answers
+/// may change between two polls.
 class Replay {
  public:
   Text place() const { return server_.place(); }
@@ -75,7 +75,7 @@ TEST(NoticeSource, AwsIsAskedWithAToken) {
       ReplayServer::text_of(200, R"({"action": "terminate", "time": "2026-09-18T08:22:00Z"})");
   EXPECT_EQ(seen(*source),
             (Notice{"aws", "terminate at 2026-09-18T08:22:00Z", Seconds(120), true, {}}));
-  // The token was asked for once; the end makes the advice needless.
+  // The token was requested once; a certain end makes advice unnecessary.
   EXPECT_EQ(replay.requests().size(), 6U);
 }
 
@@ -156,7 +156,7 @@ TEST(NoticeSource, SignalsAreTold) {
   EXPECT_EQ(first->source, "slurm");
   EXPECT_LE(first->left, Seconds(60));
   EXPECT_GT(first->left, Seconds(30));
-  // A second signal is none of its own: the time goes on.
+  // A second signal does not restart the time.
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_TRUE(slurm->note_signal(SIGTERM));
   const MaybeNotice second = seen(*slurm);
@@ -181,7 +181,7 @@ TEST(NoticeSource, AFileIsANoticeWhileItIsThere) {
             (Notice{"file", print_excerpt(path + ": 45 a:1"), Seconds(45), true, {"a:1"}}));
   std::filesystem::remove(path);
   EXPECT_EQ(seen(*source), std::nullopt);
-  // What is empty may be about to be written.
+  // An empty file may be about to be written.
   std::ofstream{path};
   EXPECT_EQ(seen(*source), std::nullopt);
   EXPECT_EQ(seen(*source), (Notice{"file", print_excerpt(path), Seconds(30), true, {}}));

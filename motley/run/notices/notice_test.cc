@@ -43,11 +43,11 @@ TEST(AwsAction, LeavesTimeUntilItsTime) {
   EXPECT_EQ(notice_in(action_now, R"({"action": "terminate")" + at),
             (Notice{"aws", "terminate at 2026-09-18T08:21:30Z", Seconds(90), true, {}}));
   EXPECT_EQ(notice_in(action_now, R"({"action": "stop")" + at)->left, Seconds(90));
-  // Hibernation begins when it is told.
+  // Hibernation begins with the notice.
   EXPECT_EQ(notice_in(action_now, R"({"action": "hibernate")" + at)->left, Seconds(0));
   EXPECT_EQ(notice_in(action_now, R"({"action": "stop", "time": "2026-09-18T08:19:59Z"})")->left,
             Seconds(0));
-  // What is not known, or not said, is a notice all the same, with the usual warning.
+  // Unknown or missing values still give a notice, with the usual warning.
   EXPECT_EQ(notice_in(action_now, R"({"action": "evict\n"})"),
             (Notice{"aws", "evict ", Seconds(120), true, {}}));
 }
@@ -115,7 +115,7 @@ TEST(AzureEvents, AreTheMachinesOwn) {
   const Text own = event_of("e", "Preempt", R"("vm-2", "VM-3")", minutes_later("22"));
   const Notice notice{"azure", "Preempt (event e)", Seconds(120), true, {}};
   EXPECT_EQ(notice_in(events_now, document_of(other + "," + own)), notice);
-  // Without a name it is any machine's.
+  // Without a name it concerns any machine.
   EXPECT_EQ(parse_azure_events({200, document_of(other)}, "", kNow).value()->left, Seconds(60));
 }
 
@@ -128,7 +128,7 @@ TEST(AzureEvents, TheNearestEndComesFirst) {
             (Notice{"azure", "Freeze (event f)", Seconds(0), false, {}}));
   EXPECT_EQ(notice_in(events_now, document_of(freeze + "," + reboot + "," + redeploy)),
             (Notice{"azure", "Redeploy (event d)", Seconds(1200), true, {}}));
-  // One that has begun has no time any more.
+  // An event that has begun leaves no time.
   EXPECT_EQ(notice_in(events_now, document_of(event_of("t", "Terminate", own, "")))->left,
             Seconds(0));
   EXPECT_FALSE(notice_in(events_now, document_of(event_of("u", "Melt", own, "")))->is_certain);
@@ -155,7 +155,7 @@ TEST(NoticeFile, ItsTextSaysWhatItSays) {
   EXPECT_EQ(
       parse_notice_file("d:1 c-2:0\t5 a fan:stuck :1 d:", "/n"),
       (Notice{"file", "/n: d:1 c-2:0 5 a fan:stuck :1 d:", Seconds(5), true, {"d:1", "c-2:0"}}));
-  // The first number counts, and one below 0 is a word.
+  // The first number counts; a negative one is a word.
   EXPECT_EQ(parse_notice_file("-1 7 8", "/n").left, Seconds(7));
   EXPECT_TRUE(parse_notice_file("7", "/n").is_whole_machine());
   EXPECT_FALSE(parse_notice_file("d:1", "/n").is_whole_machine());
@@ -170,7 +170,7 @@ TEST(NoticeIdentity, IsAllButTheTime) {
   EXPECT_FALSE(one.is_same(other));
 }
 
-/// Bytes that begin as answers do come further than those drawn from nothing.
+/// Bytes that resemble answers get further than random ones.
 rc::Gen<Text> drawn_body() {
   static const std::vector<Text> kBodies = {
       "", "TRUE", R"({"action": "stop", "time": "2026-09-18T08:21:30Z"})",

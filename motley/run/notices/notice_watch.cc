@@ -64,7 +64,7 @@ bool NoticeWatch::note_signal(int signal) {
   if (!source_->note_signal(signal)) return false;
   const int fault = errno;
   ::eventfd_write(wake_.number(), 1);
-  errno = fault;  // of whom a handler interrupts
+  errno = fault;  // of the code that a handler interrupts
   return true;
 }
 
@@ -82,7 +82,7 @@ void NoticeWatch::run() {
 
 void NoticeWatch::hear(const Result<std::optional<Notice>>& seen) {
   if (!seen) {
-    // What stood may stand yet.
+    // Earlier notices may still be current.
     if (++failures_ < options_.most_failures || is_silent_) return;
     is_silent_ = true;
     return note(fmt::format("no notices from {}; asked every {} from now on: {}",

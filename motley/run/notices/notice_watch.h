@@ -19,33 +19,29 @@
 namespace motley::run {
 
 struct NoticeWatchOptions {
-  std::optional<Seconds> every;  ///< between two looks; none: as the source wants
-  /// So much is left at most when a notice is given. Azure tells of some a week before; such a one
-  /// is a note until then.
+  std::optional<Seconds> every;  ///< between two polls; none: the source's own interval
+  /// A notice with more time left is only a note until then. Azure announces some a week ahead.
   Seconds horizon{900};
-  int most_failures = 3;  ///< in a row, then it is said and asked less often
-  Seconds rarely{60};     ///< between two looks of a source that does not answer
+  int most_failures = 3;  ///< in a row, then a note is made and polling slows down
+  Seconds rarely{60};     ///< between two polls of a source that does not answer
 };
 
-/// Looks at a source in a thread of its own, so that whoever trains never waits for a metadata
-/// server. Its end takes no longer than a look takes to be woken: milliseconds.
+/// Polls a source in its own thread: training never waits for a server. Ends within milliseconds.
 class NoticeWatch {
  public:
-  /// The first look begins at once. Runtime error `run.notice`: no descriptor is left.
+  /// The first poll begins at once. Runtime error `run.notice`: no descriptor is left.
   static Result<std::unique_ptr<NoticeWatch>> start(std::unique_ptr<NoticeSource> source,
                                                     const NoticeWatchOptions& options = {});
   ~NoticeWatch();
   NoticeWatch(const NoticeWatch&) = delete;
   NoticeWatch& operator=(const NoticeWatch&) = delete;
 
-  /// A notice that has come and was not taken, with what is left of its time by now. Each is given
-  /// once; again only if it was taken back in between. Never waits.
+  /// Returns a new notice, with its time left as of now; again only if withdrawn. Never waits.
   std::optional<Notice> take();
-  /// What people may want to know, each once: that the source does not answer, and that it does
-  /// again; a notice that is far off.
+  /// Returns a new note for people: a source that stops or resumes answering, or a notice far off.
   std::optional<std::string> take_note();
-  /// Signals that mean a notice (NoticeSource), and that one came: the source is looked at at once.
-  /// True: it meant one. note_signal may be called from a signal's handler.
+  /// signals() are the signals that are a notice (NoticeSource). note_signal polls the source at
+  /// once; true: it was one of them. It may be called from a signal handler.
   std::vector<int> signals() const { return source_->signals(); }
   bool note_signal(int signal);
 
@@ -66,12 +62,12 @@ class NoticeWatch {
   NoticeWatchOptions options_;
   Descriptor wake_;
   std::atomic<bool> is_over_ = false;
-  // Of the thread alone.
+  // Used by the thread alone:
   int failures_ = 0;           // in a row
-  bool is_silent_ = false;     // and that was said
-  std::vector<Notice> given_;  // of those that stand
-  std::vector<Notice> far_;    // that were noted, of those that stand
-  std::mutex mutex_;           // of what follows
+  bool is_silent_ = false;     // and noted
+  std::vector<Notice> given_;  // delivered and still current
+  std::vector<Notice> far_;    // noted and still current
+  std::mutex mutex_;           // guards what follows
   std::deque<Coming> coming_;
   std::deque<std::string> notes_;
   std::thread thread_;

@@ -18,13 +18,13 @@ namespace {
 using Text = std::string;
 using MaybeNotice = std::optional<Notice>;
 
-constexpr auto kWatchPatience = std::chrono::seconds(30);  // of a test, on a busy machine
+constexpr auto kWatchPatience = std::chrono::seconds(30);  // for a busy machine
 
 Notice notice_of(const Text& what, double left = 100) {
   return {"fake", what, Seconds(left), true, {}};
 }
 
-/// Sees what a script says, look after look; its last line for ever.
+/// Plays a script, one line per poll; repeats the last line forever.
 class Scripted : public NoticeSource {
  public:
   explicit Scripted(std::vector<Result<MaybeNotice>> script) : script_(std::move(script)) {}
@@ -46,7 +46,6 @@ std::unique_ptr<NoticeWatch> watch_of(std::vector<Result<MaybeNotice>> script,
   return NoticeWatch::start(std::make_unique<Scripted>(std::move(script)), options).value();
 }
 
-/// The next one that comes, of notices or notes.
 template <typename T>
 std::optional<T> wait_for(const std::function<std::optional<T>()>& take) {
   const auto begin = std::chrono::steady_clock::now();
@@ -114,9 +113,9 @@ TEST(NoticeWatch, ASourceThatDoesNotAnswerIsSaidOnceAndAskedLessOften) {
             "no notices from a script; asked every 20 ms from now on: nobody there");
   EXPECT_EQ(next_note(*watch), "a script answers again");
   EXPECT_EQ(next_notice(*watch), "a");
-  EXPECT_EQ(next_notice(*watch), "b");  // a look that failed took nothing back
+  EXPECT_EQ(next_notice(*watch), "b");  // a failed poll withdrew nothing
   EXPECT_FALSE(watch->take_note());
-  // The first two failures were not three in a row; after the third in a row the next looks waited.
+  // The first two failures were not three in a row; after three in a row polling slows down.
   const auto begin = std::chrono::steady_clock::now();
   const auto rare =
       watch_of({fault, fault, fault, fault, fault, notice_of("a")}, {.rarely = Seconds(0.1)});
@@ -135,7 +134,7 @@ TEST(NoticeWatch, ItsEndWaitsForNoServer) {
 }
 
 TEST(NoticeWatch, ItsEndWaitsForNoConnection) {
-  // A socket whose queue is full lets nobody in, and does not say so.
+  // A socket with a full queue accepts nobody, silently.
   const Descriptor full(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in own{};
   own.sin_family = AF_INET;
@@ -184,7 +183,7 @@ TEST(NoticeWatch, ASignalIsHeardAtOnce) {
 }
 
 TEST(NoticeWatch, ItsThreadTakesNoSignals) {
-  // Blocked here, and by nobody else: a thread of the watch would be ended by it, and all with it.
+  // Blocked only here: a thread of the watch that took the signal would end the process.
   const auto watch = watch_of({MaybeNotice()});
   sigset_t used, before;
   sigemptyset(&used);

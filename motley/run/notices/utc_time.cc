@@ -14,7 +14,7 @@ namespace {
 constexpr std::array<std::string_view, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                                       "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
 
-/// A number of digits alone at the text's begin, which is taken off; -1: there is none.
+/// Removes exactly `digits` digits from the text's front. Returns their number; -1: there are none.
 int take_digits(std::string_view& text, std::size_t digits) {
   const std::string_view number = text.substr(0, digits);
   if (number.size() < digits || number.find_first_not_of("0123456789") != std::string_view::npos)
@@ -31,14 +31,14 @@ bool take_mark(std::string_view& text, std::string_view mark) {
 
 std::optional<Seconds> time_of(std::chrono::year_month_day day, std::span<const int, 3> clock,
                                double fraction) {
-  // 60 is the second that is put in now and then.
+  // 60 is a leap second.
   if (!day.ok() || clock[0] > 23 || clock[1] > 59 || clock[2] > 60) return std::nullopt;
   const std::int64_t days = std::chrono::sys_days(day).time_since_epoch().count();
   const std::int64_t seconds = days * 86400 + clock[0] * 3600 + clock[1] * 60 + clock[2];
   return Seconds(static_cast<double>(seconds) + fraction);
 }
 
-/// "08:22:00", taken off.
+/// Removes "08:22:00" from the front.
 std::optional<std::array<int, 3>> take_clock(std::string_view& text) {
   std::array<int, 3> clock{};
   for (std::size_t i = 0; i < clock.size(); ++i) {
@@ -54,7 +54,6 @@ std::chrono::year_month_day day_of(int year, int month, int day) {
          std::chrono::day(static_cast<unsigned>(day));
 }
 
-/// ISO 8601.
 std::optional<Seconds> find_iso_time(std::string_view text) {
   const int year = take_digits(text, 4);
   if (year < 0 || !take_mark(text, "-")) return std::nullopt;

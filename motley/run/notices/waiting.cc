@@ -9,7 +9,7 @@ namespace motley::run {
 
 Woke wait_on(int descriptor, short events, const Deadline& deadline, int wake) {
   while (true) {
-    // poll(2) passes over descriptors below 0.
+    // poll(2) ignores negative descriptors.
     std::array<pollfd, 2> waits = {pollfd{wake, POLLIN, 0}, pollfd{descriptor, events, 0}};
     const int count = ::poll(waits.data(), waits.size(), deadline.poll_ms());
     if (count < 0 && errno != EINTR) return Woke::kLate;

@@ -4,11 +4,11 @@
 
 namespace motley::run {
 
-/// Why wait_on came back.
+/// Why wait_on returned.
 enum class Woke { kReady, kLate, kTold };
 
-/// Waits until `descriptor` (-1: nothing) can do one of poll(2)'s `events`, until the deadline, or
-/// until something can be read from `wake` (-1: nobody wakes), which goes first.
+/// Waits until `descriptor` (-1: none) is ready for one of poll(2)'s `events`, until the deadline,
+/// or until `wake` (-1: none) is readable, which takes precedence.
 Woke wait_on(int descriptor, short events, const Deadline& deadline, int wake);
 
 }  // namespace motley::run

@@ -18,7 +18,7 @@ tl::unexpected<Error> no_cuda(const std::string& what, const std::string& advice
                        fmt::format("a cuda device was asked for, but {}; {}", what, advice));
 }
 
-/// Loads a library for good; empty on success, else what the loader said.
+/// Loads a library for good. Returns the loader's error; empty on success.
 std::string load(const std::string& name, int flags) {
   return ::dlopen(name.c_str(), flags) != nullptr ? "" : ::dlerror();
 }
@@ -33,7 +33,7 @@ Result<const CudaLibrary*> load_all() {
   if (!load("libcuda.so.1", RTLD_NOW).empty())
     return no_cuda("this host has no NVIDIA driver (libcuda.so.1)",
                    "install the driver, or use cpu devices");
-  // The bare name is found because the program's run path holds PyTorch's folder.
+  // The bare name is found because the program's run path contains PyTorch's folder.
   if (const std::string fault = load("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL); !fault.empty())
     return no_cuda("PyTorch's CUDA library does not load (" + fault + ")",
                    "install a PyTorch with CUDA");

@@ -44,8 +44,7 @@ TEST(CudaLibrary, FindsAGpuByItsUuidWhateverItsOrdinal) {
                    "again"}));
 }
 
-/// libmotley_cuda.so with what it needs, as load_cuda loads it, but for the driver: the compiler of
-/// kernels needs none. Null where it was left out of the build.
+/// Loads libmotley_cuda.so as load_cuda does, but without the driver. Null: not built.
 const CudaLibrary* load_without_driver() {
   const std::string kPath = testing::build_path("libmotley_cuda.so");
   if (!std::filesystem::exists(kPath)) return nullptr;
@@ -59,7 +58,7 @@ const CudaLibrary* load_without_driver() {
   return reinterpret_cast<Make>(::dlsym(library, "motley_cuda_library"))();
 }
 
-/// How often a word begins an instruction.
+/// Counts how often a word begins an instruction.
 int count_of(const std::string& code, const std::string& word) {
   int count = 0;
   for (std::size_t at = code.find(word); at != std::string::npos; at = code.find(word, at + 1))
@@ -83,9 +82,9 @@ TEST(CudaKernels, FuseNoProductWithASum) {
   const auto code = cuda->kernel_code("compute_80");
   ASSERT_TRUE(code.has_value()) << code.error().message;
   EXPECT_EQ(count_of(*code, "fma."), 0);
-  EXPECT_EQ(count_of(*code, ".approx"), 0);  // nor quotients by approximation
-  EXPECT_EQ(count_of(*code, ".ftz"), 0);     // nor small numbers as zeros
-  // Without a rounding of their own the assembler might fuse them.
+  EXPECT_EQ(count_of(*code, ".approx"), 0);  // no approximate quotients
+  EXPECT_EQ(count_of(*code, ".ftz"), 0);     // no flush of small numbers to zero
+  // Without an explicit rounding the assembler might fuse them.
   for (const char* word : {"mul.f", "add.f", "sub.f"}) EXPECT_EQ(count_of(*code, word), 0) << word;
   EXPECT_GT(count_of(*code, "mul.rn.f64"), 0);
   EXPECT_GT(count_of(*code, "div.rn.f64"), 0);

@@ -12,24 +12,24 @@
 
 namespace motley::run {
 
-/// What a rank goes on with by another program.
+/// What a rank takes over from one program to the next.
 struct Handover {
   std::shared_ptr<const graph::Model> model;
   std::shared_ptr<StatusFile> status;
-  std::unique_ptr<Executor> executor;  ///< of the session's program, with the tensors as they are
-  std::vector<std::unique_ptr<Executor>> evaluators;  ///< by program of the session's
+  std::unique_ptr<Executor> executor;  ///< of the session's program, with the current tensors
+  std::vector<std::unique_ptr<Executor>> evaluators;  ///< by program of the session
   double lr_factor = 1;                               ///< of all learning rates
-  bool some_have_parts = false;                       ///< has any rank parts of tensors?
-  bool stops = false;                                 ///< all that it does is a checkpoint
-  bool after_loss = false;  ///< what was due after the last step may not have been done
+  bool some_have_parts = false;                       ///< some rank has parts of tensors
+  bool stops = false;                                 ///< only a checkpoint is still to be written
+  bool after_loss = false;  ///< work due after the last step may be missing
   TrainingPoint point;
 };
 
-/// How a session's device runs programs, those that do nothing but move tensors, too.
+/// Returns the options for the session's device; `moves`: for a program that only moves tensors.
 ExecutorOptions executor_options(const WorkerSession& session, bool moves = false);
-/// Master copies of parameters: they begin as these, or are moved.
+/// Whether master copies start as the parameters or are moved.
 enum class Masters { kBegin, kMoved };
-/// Sets what a program keeps as the job's model file has it, but for what is shared.
+/// Loads a program's persistent tensors from the job's model file, except shared ones.
 Result<void> load_model(const Job& job, const graph::Model& model, Masters masters,
                         Executor& executor);
 

@@ -27,20 +27,19 @@ std::vector<std::string> names_of(const WrittenFiles& files) {
 JointCheckpoints::JointCheckpoints(const TrainedTensors& tensors)
     : tensors_(tensors), session_(tensors.session()), store_(session_.job.run_dir) {}
 
-/// For messages; of one on another machine than the coordinator's where it is.
+/// Names a rank for messages, with its host if it is not the coordinator's.
 std::string JointCheckpoints::name_of(int rank) const {
   const WorkerDevice& device = session_.job.devices[static_cast<std::size_t>(rank)];
   if (device.host.empty()) return fmt::format("rank {}", rank);
   return fmt::format("rank {} ({}, host {})", rank, device.name, device.host);
 }
 
-/// Does the rank's host keep its parts?
 bool JointCheckpoints::keeps_own() const {
   return !session_.job.kept.empty() && !session_.device().host.empty() &&
          session_.is_elsewhere(session_.rank);
 }
 
-/// Where this rank writes its files: rank 0's store, or one of its own on another machine.
+/// Returns the store that this rank writes to: rank 0's, or its own on another machine.
 CheckpointStore JointCheckpoints::own_store() const {
   if (!session_.is_elsewhere(session_.rank)) return store_;
   const std::string& folder = keeps_own() ? session_.job.kept : session_.job.run_dir;
@@ -55,7 +54,7 @@ Result<void> JointCheckpoints::receive_files(const WrittenFiles& files, int rank
   return {};
 }
 
-/// To rank 0; nothing of them is kept here.
+/// Sends the files to rank 0 and keeps none here.
 Result<void> JointCheckpoints::send_files(const WrittenFiles& files) const {
   const std::string folder = own_store().half_written(state_.step);
   for (const std::string& name : names_of(files))
@@ -63,15 +62,15 @@ Result<void> JointCheckpoints::send_files(const WrittenFiles& files) const {
                                      transfer_key(state_.step, session_.rank, name),
                                      folder + "/" + name, session_.patience()));
   std::error_code code;
-  // All of the store, which is this rank's alone.
+  // Removes the whole store, which belongs to this rank alone.
   std::filesystem::remove_all(std::filesystem::path(folder).parent_path().parent_path(), code);
   return {};
 }
 
-/// Under their last name here; what rank 0 has to know of where that is.
+/// Gives the files their final names here, and records where they are for rank 0.
 Result<void> JointCheckpoints::keep_files(WrittenFiles& files) const {
   MOTLEY_ASSIGN(const std::string folder, own_store().keep_part(state_.step));
-  // The job's folder is that of the run and the cut, below all that the host keeps.
+  // The job's folder is named after the run and the cut, below the host's kept folder.
   const std::filesystem::path root =
       std::filesystem::path(session_.job.kept).parent_path().parent_path();
   for (const std::string& name : names_of(files))
@@ -80,8 +79,8 @@ Result<void> JointCheckpoints::keep_files(WrittenFiles& files) const {
   return {};
 }
 
-/// Rank 0's way from the folder to a checkpoint. Ranks that keep parts wait for the folder, and
-/// say what they wrote, or why not; all have said so before anything is given up.
+/// Completes the folder as rank 0. Ranks that keep parts wait for the folder and report what they
+/// wrote, or why not. Nothing is given up before all have reported.
 Result<std::string> JointCheckpoints::finish_checkpoint() const {
   MOTLEY_RETURN_IF_ERROR(store_.begin(state_.step));
   const std::string key = fmt::format("checkpoint/{}/", state_.step);
@@ -113,14 +112,14 @@ Result<std::string> JointCheckpoints::write_checkpoint() const {
   auto written = finish_checkpoint();
   if (written) return written;
   Error error = store_.give_up(state_.step, written.error());
-  // Where others are lost meanwhile, that is what is wrong, and those that are left may go on.
+  // If others are lost meanwhile, that is the cause, and the remaining ranks may continue.
   const bool is_elastic = session_.job.changes && session_.job.changes->is_elastic;
   if (is_elastic) error.code = written.error().code;
   if (!session_.device().host.empty()) error.message = name_of(0) + ": " + error.message;
   return tl::make_unexpected(std::move(error));
 }
 
-/// Another rank's part in a checkpoint: its files, and waiting for rank 0 to end it.
+/// Takes part as another rank: writes its files and waits for rank 0 to finish.
 Result<std::string> JointCheckpoints::join() const {
   const std::string key = fmt::format("checkpoint/{}/", state_.step);
   Rendezvous& rendezvous = *session_.rendezvous;
@@ -145,7 +144,6 @@ Result<std::string> JointCheckpoints::join() const {
                                                     session_.rank, state_.step));
 }
 
-/// Rank 0's part in a checkpoint.
 Result<std::string> JointCheckpoints::lead() const {
   const auto written = write_checkpoint();
   if (session_.rendezvous) {
@@ -162,12 +160,12 @@ Result<std::string> JointCheckpoints::write(const CheckpointState& state) {
 }
 
 Result<void> JointCheckpoints::publish(const std::string& checkpoint, bool has_best) const {
-  // On another machine than the coordinator's: that publishes what it was brought.
+  // On another machine, the coordinator publishes what it received.
   if (has_own_directories(session_.job) && !session_.device().host.empty()) return {};
   MOTLEY_ASSIGN(const HeldFiles held, held_files(checkpoint));
-  if (!held.empty()) return {};  // `consolidate --hosts` puts it together
+  if (!held.empty()) return {};  // `consolidate --hosts` combines the files
   EndModels models{checkpoint, has_best, std::nullopt};
-  // Of states that ranks share this one need not have any.
+  // Optimizer states are sharded between ranks; this rank may have none.
   MOTLEY_ASSIGN(const bool has_average, has_averages(checkpoint));
   if (has_average) models.averages = canonical_names(tensors_.model()->graph);
   return store_.publish_all(models);

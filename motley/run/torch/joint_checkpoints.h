@@ -6,18 +6,18 @@
 
 namespace motley::run {
 
-/// A training's checkpoints, which its ranks write together: rank 0 what is whole, each its own
-/// parts. Those of ranks on other machines are sent to rank 0, or kept by their hosts (Job::kept).
+/// Writes a training's checkpoints by all ranks together: rank 0 what is whole, each its parts.
+/// Ranks on other machines send theirs to rank 0, or their hosts keep them (Job::kept).
 class JointCheckpoints {
  public:
   /// `tensors` outlives it.
   explicit JointCheckpoints(const TrainedTensors& tensors);
-  /// Rank 0's.
+  /// Returns rank 0's store.
   const CheckpointStore& store() const { return store_; }
-  /// Writes one of these steps. Its folder, on rank 0; else "". Collective.
+  /// Writes a checkpoint. Returns its folder on rank 0, else "". Collective.
   Result<std::string> write(const CheckpointState& state);
-  /// The models that the training ends with, of its latest checkpoint, where rank 0's host is to
-  /// have them. `has_best`: was it evaluated? By rank 0.
+  /// Publishes the final models from the latest checkpoint, if rank 0's host is to have them.
+  /// `has_best`: the training was evaluated. Called by rank 0.
   Result<void> publish(const std::string& checkpoint, bool has_best) const;
 
  private:
@@ -35,7 +35,7 @@ class JointCheckpoints {
   const TrainedTensors& tensors_;
   const WorkerSession& session_;
   CheckpointStore store_;
-  CheckpointState state_;  // of the one that is written
+  CheckpointState state_;  // of the checkpoint being written
 };
 
 }  // namespace motley::run

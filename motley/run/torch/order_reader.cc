@@ -42,7 +42,7 @@ Result<std::unique_ptr<WorkerSession>> open_part(const WorkerSession& process,
   if (part->is_idle) return part;
   part->rank = rank;
   WorkerDevice& here = part->job.devices[static_cast<std::size_t>(rank)];
-  here.local_index = own.local_index;  // as it was found here
+  here.local_index = own.local_index;  // as found here
   if (part->size == 1) return part;
   MOTLEY_ASSIGN(part->rendezvous,
                 process.rendezvous->branch(name, rank, part->size, std::move(cancelled)));
@@ -65,7 +65,7 @@ Result<std::unique_ptr<OrderReader>> OrderReader::start(const WorkerSession& pro
   return reader;
 }
 
-/// The thread may wait for ever, for orders: the process ends with it.
+/// The thread may wait forever for orders: the process ends with it.
 OrderReader::~OrderReader() { thread_.detach(); }
 
 void OrderReader::set_present(Present present) {
@@ -136,7 +136,7 @@ Result<Next> OrderReader::take(Seconds patience) {
                                      process_.process, patience.value));
   Result<Next> next = std::move(*next_);
   next_.reset();
-  // What it will find belongs to the program before until training says otherwise.
+  // The next order is prepared from new tensors, once training shows them.
   present_ = Present{};
   return next;
 }
@@ -162,7 +162,7 @@ void OrderReader::obey(ChangeOrder order) {
   const std::vector<int>& processes = order.processes;
   const bool is_meant =
       processes.empty() || std::count(processes.begin(), processes.end(), process_.process) > 0;
-  if (!is_meant) return;  // it was not there yet when that was decided
+  if (!is_meant) return;  // it had not joined yet when that was decided
   const std::lock_guard lock(mutex_);
   if (order.follows) {
     follows_ = order.follows;
@@ -189,7 +189,6 @@ void OrderReader::halt(int number) {
   reporter_.event("heard", Json{{"halt", number}});
 }
 
-/// Has the next order prepared, if there is one and none is under way.
 void OrderReader::begin_next(const std::lock_guard<std::mutex>&) {
   if (under_way_ || orders_.empty()) return;
   under_way_ = std::make_shared<Preparation>(Preparation{std::move(orders_.front())});
@@ -220,7 +219,7 @@ void OrderReader::prepare(const std::shared_ptr<Preparation>& preparation) {
   const std::lock_guard lock(mutex_);
   if (*preparation->cancelled) return;
   under_way_.reset();
-  if (agreed || given > 0 || is_recovery) {  // else it was said, and training goes on as it is
+  if (agreed || given > 0 || is_recovery) {  // else reported; training continues
     next_ = agreed ? Result<Next>(std::move(next)) : tl::make_unexpected(agreed.error());
     if (agreed && present_.leads && !is_given && !is_recovery && present_.request_change)
       present_.request_change();
@@ -249,7 +248,7 @@ Result<void> OrderReader::prepare_parts(const Preparation& preparation, const Pr
   return next.session->is_idle ? Result<void>() : prepare_program(preparation, present, next);
 }
 
-/// The program that brings tensors into their new forms, over both sets of them.
+/// Prepares the program that moves tensors, over both sets of them.
 Result<void> OrderReader::prepare_move(const Preparation& preparation, const Present& present,
                                        Next& next) const {
   const ChangeOrder& order = preparation.order;
@@ -269,13 +268,13 @@ Result<void> OrderReader::prepare_move(const Preparation& preparation, const Pre
   return {};
 }
 
-/// Its tensors are those that the move leaves as they are, and those that it will fill.
+/// Prepares the next program with tensors that the move leaves in place, or will fill.
 Result<void> OrderReader::prepare_program(const Preparation& preparation, const Present& present,
                                           Next& next) const {
   WorkerSession& session = *next.session;
   Handover& handover = next.handover;
   MOTLEY_RETURN_IF_ERROR(join_groups(session));
-  // The last that needs the others: where one of them fails with the rest, all hear why (agree).
+  // The last call that needs the others: if one fails after it, all learn why (agree).
   MOTLEY_ASSIGN(handover.some_have_parts, find_parts(session));
   const auto rank = static_cast<std::size_t>(session.rank);
   const program::DeviceProgram& program = session.program.devices[rank];
@@ -308,7 +307,6 @@ Result<void> OrderReader::prepare_program(const Preparation& preparation, const 
   return {};
 }
 
-/// Has any rank of the session parts of tensors?
 Result<bool> OrderReader::find_parts(const WorkerSession& session) {
   const auto& buffers = session.program.devices[static_cast<std::size_t>(session.rank)].buffers;
   const bool has_parts = std::any_of(buffers.begin(), buffers.end(),
@@ -320,7 +318,6 @@ Result<bool> OrderReader::find_parts(const WorkerSession& session) {
   return std::count(keepers.begin(), keepers.end(), "some") > 0;
 }
 
-/// From the checkpoint that all go on from.
 Result<void> OrderReader::load_kept(const Recovery& recovery, Next& next) const {
   if (recovery.from == "new") return {};
   MOTLEY_ASSIGN(const Checkpoint found, open_checkpoint(recovery.from, TensorFiles::Extent::kSome));
@@ -328,7 +325,7 @@ Result<void> OrderReader::load_kept(const Recovery& recovery, Next& next) const 
   return next.handover.executor->load(found.optimizer, false);
 }
 
-/// All are ready, or none goes on: the first process of those that live hears all and says so.
+/// All are ready, or none continues: the first live process collects all results and publishes one.
 Result<void> OrderReader::agree(const Preparation& preparation, const Result<void>& own) const {
   if (!process_.rendezvous) return own;
   const ChangeOrder& order = preparation.order;

@@ -18,7 +18,7 @@
 
 namespace motley::run {
 
-/// All that a process needs to go on by another program, made beside training.
+/// Everything a process needs to continue with another program; prepared during training.
 struct Next {
   int number = 0;
   int follows = 0;  ///< the program before
@@ -27,59 +27,55 @@ struct Next {
   std::unique_ptr<WorkerSession> moving;   ///< null: this device has no part in the move
   std::unique_ptr<Executor> mover;
   Handover handover;  ///< without its point
-  /// Ends the waits for others of all these sessions. Any thread.
+  /// Ends the waits for others in all these sessions. Any thread.
   void halt();
 };
 
-/// The part of a job that has this process's programs, one after the other: a session of the
-/// program's devices, with keys of its own. Idle where this device is none of them. `cancelled`:
-/// of all waits of the part for others (Rendezvous::cancel); null: one of its own.
+/// Opens a session for a program's devices within the process's job, with separate keys. Idle if
+/// this device is not among them. `cancelled`: flag that ends its waits for others; null: its own.
 Result<std::unique_ptr<WorkerSession>> open_part(
     const WorkerSession& process, const std::string& name, std::vector<WorkerDevice> devices,
     program::Program program, std::vector<program::Program> evaluations,
     std::shared_ptr<std::atomic<bool>> cancelled = nullptr);
 
-/// Reads orders (change.h), a line each, in a thread of its own, and has each prepared in another,
-/// one at a time, together with the other processes; asks for the change when all are ready. An
-/// order to halt drops what is being prepared - its thread may wait for one that died, and is left
-/// to itself - and ends what training waits for; then only a recovery is prepared.
+/// Reads orders (change.h), one per line, in its own thread. Prepares each in another thread, one
+/// at a time, together with the other processes, and requests the change when all are ready. A halt
+/// drops the current preparation (its thread may wait for a dead process and is abandoned) and ends
+/// the waits of training; then only a recovery is prepared.
 class OrderReader {
  public:
-  /// What training has at the moment, which stays as it is until `take`.
+  /// The current training's state, unchanged until `take`.
   struct Present {
     std::shared_ptr<const graph::Model> model;  ///< null: not read yet
     std::shared_ptr<StatusFile> status;
     std::map<std::string, at::Tensor> tensors;
-    bool leads = false;  ///< is this process the first of the program that runs?
+    bool leads = false;  ///< this process is the first of the running program
     std::function<void()> request_change;
   };
 
-  /// `process` outlives the object, or the process ends first, with a thread that waits for orders;
-  /// `orders` outlive both. A line that is no order ends the process.
+  /// `process` outlives the object, or the process ends first while a thread waits for orders;
+  /// `orders` outlives both. An invalid line ends the process.
   static Result<std::unique_ptr<OrderReader>> start(const WorkerSession& process,
                                                     const Reporter& reporter,
                                                     std::istream& orders = std::cin);
   ~OrderReader();
   void set_present(Present present);
-  /// What ends the waits of whatever this process now does, when it is told to halt; at once where
-  /// it was told already. Null: nothing waits.
+  /// Sets what ends the current waits on a halt; calls it if a halt already came. Null: no waits.
   void set_halt(std::function<void()> halt);
-  /// Waits for what all have prepared. Error: what went wrong with it here or elsewhere, or
-  /// run.halted: an order to halt came since the last call of await_halt.
+  /// Waits for what all have prepared. Errors: what failed here or elsewhere; run.halted: a halt.
   Result<Next> take(Seconds patience);
 
-  /// Waits for an order to halt that no call has returned yet: its number.
+  /// Waits for a halt that no call has returned yet. Returns its number.
   Result<int> await_halt(Seconds patience);
-  /// Waits for the recovery that follows. Error run.halted: there is another order to halt.
+  /// Waits for the recovery that follows. Error run.halted: another halt came.
   Result<Recovery> await_recovery(Seconds patience);
-  /// For one who has just come: the program that runs, or that the next change follows on; none:
-  /// nobody has said it.
+  /// For a new process: returns the running program, or the next change's `after`; none: unknown.
   std::optional<int> next_follows();
-  /// Has an order to halt come that no call has returned yet?
+  /// Tells whether a halt came that no call has returned yet.
   bool is_halted();
 
  private:
-  /// One order under way; what was dropped ends by itself, unheard.
+  /// One order in progress; a dropped one ends by itself, unheard.
   struct Preparation {
     ChangeOrder order;
     std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
@@ -111,7 +107,7 @@ class OrderReader {
   std::shared_ptr<Preparation> under_way_;
   std::optional<Result<Next>> next_;
   std::optional<int> follows_;
-  std::optional<Recovery> recovery_;  // that was not asked for yet
+  std::optional<Recovery> recovery_;  // not requested yet
   int halts_ = 0, known_halts_ = 0;   // ordered; returned by await_halt
   std::thread thread_;
 };

@@ -22,13 +22,12 @@ using ::testing::IsEmpty;
 
 constexpr Seconds kSoon{10};
 
-/// "CODE: MESSAGE", or "" of what went well.
 template <typename T>
 std::string said_of(const Result<T>& result) {
   return result ? "" : result.error().code + ": " + result.error().message;
 }
 
-/// Standard input of a worker: lines come when somebody says them.
+/// Standard input of a worker: lines arrive when a test says them.
 class OrderLines final : public std::streambuf {
  public:
   void say(const std::string& line) {
@@ -54,7 +53,6 @@ class OrderLines final : public std::streambuf {
   std::string now_;
 };
 
-/// Of a program that has no inputs.
 class EmptyBatch final : public data::Batch {
  public:
   std::int64_t samples() const override { return 0; }
@@ -62,11 +60,11 @@ class EmptyBatch final : public data::Batch {
   void read(std::size_t, std::int64_t, std::byte*) const override {}
 };
 
-/// One process of a job, told to by lines.
+/// One process of a job, commanded by lines.
 struct OrderedProcess {
   explicit OrderedProcess(int number) : voice(number) {}
 
-  /// From now on it has what orders are prepared from.
+  /// Shows the state that orders are prepared from.
   void show_present(bool leads) {
     OrderReader::Present present;
     present.status = status;
@@ -76,7 +74,7 @@ struct OrderedProcess {
   }
   void tell(const Change& change) { lines.say(order_of(change)); }
 
-  /// One that moves nothing has no program for it, as if tensors were loaded.
+  /// Returns the line of a change. One that moves nothing has no move, as if tensors were loaded.
   std::string order_of(const Change& change) const {
     const std::string& device = session->device().name;
     if (change.recovery || !change.moving.empty()) return print_order(change, device);
@@ -107,8 +105,7 @@ class OrderReaderTest : public TrainingTest {
     return job;
   }
 
-  /// A reader's threads may wait for ever: what they use stays until the program ends, as in a
-  /// worker.
+  /// Starts readers, whose threads may wait forever: what they use lives until the program ends.
   Processes start(const Job& job, const SmallPrograms& programs) {
     static auto& kept = *std::make_unique<std::vector<std::unique_ptr<OrderedProcess>>>().release();
     Processes processes;
@@ -127,7 +124,7 @@ class OrderReaderTest : public TrainingTest {
   }
   Processes start() { return start(job_of(whole_), whole_); }
 
-  /// Going on by a program whose tensors are the model file's.
+  /// Returns a change to a program whose tensors are the model file's.
   Change change_to(const SmallPrograms& programs, int number) const {
     Change change;
     change.number = number;
@@ -153,7 +150,7 @@ class OrderReaderTest : public TrainingTest {
 
 TEST_F(OrderReaderTest, APartHasRanksAndKeysOfItsOwn) {
   Job job = job_of(whole_);
-  job.devices[1].local_index = 3;  // as it was found here
+  job.devices[1].local_index = 3;  // as found here
   const auto process = session_of(job, whole_, 1);
   const WorkerDevice first{.name = "a:0"}, second{.name = "a:1"}, other{.name = "a:2"};
   const auto none = open_part(*process, "x", {first, other}, {}, {});
@@ -183,7 +180,7 @@ TEST_F(OrderReaderTest, APartHasRanksAndKeysOfItsOwn) {
   EXPECT_EQ((*part)->rendezvous->get("key", kSoon).error().code, "run.peer-lost");
 }
 
-/// A training that goes on by what was taken, as a process does it (rank_generations.cc).
+/// A training that continues with what was taken, as in rank_generations.cc.
 struct Generation {
   std::unique_ptr<WorkerSession> session, moving;
   std::unique_ptr<RankTraining> training;
@@ -245,7 +242,7 @@ TEST_F(OrderReaderTest, WhatAllPreparedIsTakenAndTrainsOn) {
                                     .tensors = (*training)->persistent(),
                                     .leads = leads});
       process->tell(first);
-      process->tell(second);  // after which it is prepared
+      process->tell(second);  // it is prepared afterwards
       ASSERT_EQ((*training)->run(3), RankTraining::End::kChanged);
       const Generation in_parts = enter_next(*process, (*training)->point(), leads);
       ASSERT_TRUE(in_parts.training);
@@ -276,7 +273,7 @@ TEST_F(OrderReaderTest, TheLeadAsksForTheChangeWhenAllAreReady) {
   const Processes processes = start();
   processes[0]->tell(change_to(parts_, 1));
   processes[0]->show_present(true);
-  // One that has nothing yet from which to prepare keeps all waiting.
+  // A process without a present to prepare from makes all wait.
   processes[1]->tell(change_to(parts_, 1));
   EXPECT_EQ(said_of(processes[0]->reader->take(Seconds(0.05))),
             "run.timeout: rank 0: the next program was not ready within 0.05 s");
@@ -293,7 +290,7 @@ TEST_F(OrderReaderTest, TheLeadAsksForTheChangeWhenAllAreReady) {
   }
 }
 
-// The second one needs what training has after the first. 0.3 s would do to prepare it too early.
+// The second needs the training's state after the first. In 0.3 s it could be prepared too early.
 TEST_F(OrderReaderTest, OrdersArePreparedOneAfterTheOther) {
   const Processes processes = start();
   for (const int number : {1, 2}) tell_all(processes, change_to(parts_, number));
@@ -314,7 +311,7 @@ TEST_F(OrderReaderTest, OrdersArePreparedOneAfterTheOther) {
 
 class RefusedOrders : public OrderReaderTest, public ::testing::WithParamInterface<int> {
  protected:
-  /// A program with an operator that one rank has not.
+  /// Returns a program with an operator that one rank lacks.
   Change with_fault(int number) const {
     Change change = change_to(parts_, number);
     auto& instructions = change.program.devices[static_cast<std::size_t>(GetParam())].instructions;
@@ -374,7 +371,7 @@ TEST_F(OrderReaderTest, WhoIsNotMeantNeitherPreparesNorIsWaitedFor) {
   EXPECT_EQ(processes[0]->reader->next_follows(), std::nullopt);
 }
 
-// a:0 has no part in the program and is ready all the same.
+// a:0 has no part in the program and is ready anyway.
 TEST_F(OrderReaderTest, WhoHasNoPartInAProgramTakesItToo) {
   const Processes processes = start();
   for (OrderedProcess* each : processes) each->show_present(false);
@@ -401,7 +398,7 @@ TEST_F(OrderReaderTest, WhoComesLearnsWhatTheNextChangeFollowsOn) {
   await_follows(4);
   Change change = recovery_to(lower_small(model_, {{4}, {"a:0"}}), 7, "new");
   change.processes = {0};
-  process.tell(change);  // under way, as it has nothing yet from which to prepare
+  process.tell(change);  // in progress: there is nothing to prepare from yet
   await_follows(6);
   process.show_present(false);
   ASSERT_TRUE(process.reader->take(kSoon));
@@ -444,7 +441,7 @@ TEST_F(OrderReaderTest, AHaltWakesWhoeverWaits) {
   EXPECT_EQ(recovered, kHalted);
   EXPECT_TRUE(process.reader->is_halted());
   EXPECT_EQ(halted, 1);
-  // Who begins to wait only now is told at once.
+  // A process that begins to wait now is notified at once.
   process.reader->set_halt([&] { halted += 10; });
   EXPECT_EQ(halted, 11);
   EXPECT_EQ(process.reader->await_halt(Seconds(0)), 3);
@@ -457,7 +454,7 @@ TEST_F(OrderReaderTest, AHaltWakesWhoeverWaits) {
   EXPECT_EQ(halted, 11);
 }
 
-// a:1 has died: the change is never ready. The recovery is without it.
+// a:1 has died: the change never becomes ready. The recovery excludes a:1.
 TEST_F(OrderReaderTest, AHaltDropsWhatIsPreparedAndARecoveryFollows) {
   OrderedProcess& process = *start()[0];
   process.show_present(true);
@@ -482,7 +479,6 @@ TEST_F(OrderReaderTest, AHaltDropsWhatIsPreparedAndARecoveryFollows) {
   EXPECT_EQ(process.changes_requested, 0) << "nobody trains";
   EXPECT_EQ(process.voice.events(),
             (std::vector<Json>{{{"event", "heard"}, {"rank", 0}, {"halt", 1}}}));
-  // It was heard once.
   EXPECT_EQ(said_of(process.reader->await_recovery(Seconds(0))),
             "run.timeout: rank 0: no plan came within 0 s");
 }
@@ -496,7 +492,7 @@ TEST_F(OrderReaderTest, AHaltDropsARecoveryThatWasNotHeard) {
             "run.timeout: rank 0: no plan came within 0 s");
 }
 
-// What was prepared and not entered can be halted, too.
+// A prepared change that was not entered can be halted too.
 TEST_F(OrderReaderTest, WaitsForTheOthersOfTheNextProgramCanBeEnded) {
   const Processes processes = start();
   for (OrderedProcess* each : processes) each->show_present(false);
@@ -508,7 +504,7 @@ TEST_F(OrderReaderTest, WaitsForTheOthersOfTheNextProgramCanBeEnded) {
   ASSERT_TRUE(processes[1]->reader->take(kSoon));
 }
 
-// Two ranks with whole copies saved step 2; a:0 in parts with a:1 goes on from there.
+// Two ranks with whole copies saved step 2; a:0 in parts with a:1 continues from there.
 TEST_F(OrderReaderTest, ARecoveryFromACheckpointHasItsTensors) {
   const Job job = job_of(whole_, 2);
   run_ranks(job, whole_, [](WorkerSession& session, const Reporter& reporter) {
@@ -549,7 +545,7 @@ TEST_F(OrderReaderTest, AfterTheLossOfTheLeadProcessesMeetWhereTheyAreTold) {
   const Processes processes = start();
   Change change = recovery_to(parts_, 1, "new");
   change.keys = StoreAddress{"127.0.0.1", (*server)->port(), (*server)->word()};
-  forget_meeting();  // it went with the coordinator
+  forget_meeting();  // it was lost with the coordinator
   for (OrderedProcess* each : processes) each->show_present(false);
   tell_all(processes, change);
   for (OrderedProcess* each : processes) {
@@ -559,7 +555,7 @@ TEST_F(OrderReaderTest, AfterTheLossOfTheLeadProcessesMeetWhereTheyAreTold) {
   }
 }
 
-// GoogleTest runs what is called so first, before there are threads that a fork would lose.
+// GoogleTest runs suites of this name first, before there are threads that a fork would lose.
 using OrderReaderDeathTest = OrderReaderTest;
 
 TEST_F(OrderReaderDeathTest, AnUnknownOrderEndsTheProcess) {

@@ -36,7 +36,7 @@ at::TensorOptions floats_on(const WorkerDevice& device) {
   return at::TensorOptions().dtype(at::kFloat).device(device.kind == "cuda" ? at::kCUDA : at::kCPU);
 }
 
-/// What layers do forward and backward, on tensors of 128 KiB and 1 MiB.
+/// Does a layer's forward and backward work on tensors of 128 KiB and 1 MiB.
 class ComputeLoop {
  public:
   explicit ComputeLoop(const at::TensorOptions& options)
@@ -66,8 +66,7 @@ class ComputeLoop {
   std::int64_t repeats_ = 1;
 };
 
-/// Exchanges one after the other until every rank has computed: the sum of the first elements tells
-/// all of them in the same exchange. For a thread of its own.
+/// Repeats exchanges until every rank has computed, which the sum of first elements tells all.
 Result<std::vector<Span>> keep_exchanging(WorkerSession& session, GroupId group, at::Tensor tensor,
                                           const std::atomic<bool>& has_computed) {
   const c10::InferenceMode no_autograd;
@@ -92,7 +91,7 @@ Result<std::vector<Span>> keep_exchanging(WorkerSession& session, GroupId group,
   return spans;
 }
 
-/// How many of the spans, which follow each other, lie in `compute`, parts of them as parts.
+/// Returns how many of the consecutive spans lie in `compute`, counting fractions.
 double count_within(const Span& compute, const std::vector<Span>& spans) {
   double count = 0;
   for (const Span& span : spans) {
@@ -127,7 +126,6 @@ Result<Beside> compute_beside_exchanges(WorkerSession& session, GroupId group,
   return beside;
 }
 
-/// Seconds of an exchange that nothing is beside: the median of a few.
 Result<double> time_exchange(WorkerSession& session, GroupId group, const at::Tensor& tensor) {
   std::atomic<bool> has_computed = true;
   std::vector<double> seconds;
@@ -138,7 +136,7 @@ Result<double> time_exchange(WorkerSession& session, GroupId group, const at::Te
   return median(std::move(seconds));
 }
 
-/// The largest exchange that is no larger than a bucket and not long on the emulated link.
+/// Returns the largest exchange up to a bucket that is not long on the emulated link.
 std::int64_t exchanged_bytes(const WorkerSession& session, GroupId group) {
   std::vector<int> members;
   for (const Rank rank : session.program.groups[group.index()].members)
@@ -157,7 +155,7 @@ Result<std::vector<OverlapTime>> measure_overlap(WorkerSession& session, GroupId
   const at::Tensor exchanged = at::zeros({exchanged_bytes(session, group) / 4}, options);
   const ComputeLoop loop(options);
   MOTLEY_ASSIGN(const double exchange, time_exchange(session, group, exchanged));
-  // Each rank fills its rows; summed, all have all.
+  // Each rank fills its rows; the sum gives all rows to all.
   at::Tensor times = at::zeros({session.size, kSamples, 3}, at::kDouble);
   at::Tensor meeting = at::zeros({1}, options);
   for (int sample = 0; sample < kSamples; ++sample) {

@@ -10,7 +10,6 @@
 namespace motley::run {
 namespace {
 
-/// What each rank calls its machine.
 Result<std::vector<std::string>> share_machines(const WorkerSession& session) {
   if (session.size == 1) return std::vector<std::string>{this_machine()};
   return session.rendezvous->share("machine", this_machine(), session.patience());

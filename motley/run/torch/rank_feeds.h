@@ -11,11 +11,11 @@ namespace motley::run {
 /// One rank's samples.
 struct RankFeeds {
   std::unique_ptr<Feed> training;
-  std::unique_ptr<Feed> evaluation;    ///< null: the job has none
-  std::int64_t batches_evaluated = 0;  ///< in one evaluation
+  std::unique_ptr<Feed> evaluation;    ///< null: the job does not evaluate
+  std::int64_t batches_evaluated = 0;  ///< per evaluation
 };
-/// Of a training that goes on from a point. `tensors` and `status`, which shows that something
-/// happens, outlive them. Collective where samples are loaded.
+/// Opens the feeds of a training that continues from a point. `tensors` and `status`, which shows
+/// progress, outlive them. Collective if samples are loaded.
 Result<RankFeeds> open_feeds(const TrainedTensors& tensors, StatusFile& status,
                              const TrainingPoint& point);
 

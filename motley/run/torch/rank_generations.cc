@@ -15,9 +15,8 @@
 namespace motley::run {
 namespace {
 
-constexpr int kUnknown = -1;  // number of the generation, to one who has just come
+constexpr int kUnknown = -1;  // number of the generation, in a process that has just joined
 
-/// Of a program that has no inputs.
 class NoSamples final : public data::Batch {
  public:
   std::int64_t samples() const override { return 0; }
@@ -32,7 +31,7 @@ Result<std::unique_ptr<RankGenerations>> RankGenerations::open(WorkerSession& pr
                                                                OnTraining on_training) {
   std::unique_ptr<RankGenerations> generations(
       new RankGenerations(process, reporter, std::move(on_training)));
-  // Who joins a job that runs has a part in a program of later on.
+  // A process that joins a running job first takes part in a later program.
   const auto devices = process.joins ? std::vector<WorkerDevice>()
                                      : devices_of(process.program, process.job.devices);
   MOTLEY_ASSIGN(generations->session_,
@@ -53,7 +52,6 @@ Result<std::unique_ptr<RankGenerations>> RankGenerations::open(WorkerSession& pr
   return generations;
 }
 
-/// What the next program is prepared from.
 void RankGenerations::show_present() {
   OrderReader::Present present;
   present.model = model_;
@@ -70,7 +68,7 @@ void RankGenerations::show_present() {
   on_training_(training_.get());
 }
 
-/// Before which step the next change begins, where that was given.
+/// Returns the step before which the next change begins, if it was given.
 std::optional<std::int64_t> RankGenerations::given_step() const {
   const std::vector<std::int64_t>& at = process_.job.changes->at;
   const auto next = static_cast<std::size_t>(number_);
@@ -78,23 +76,23 @@ std::optional<std::int64_t> RankGenerations::given_step() const {
   return at[next];
 }
 
-/// The first rank of a generation's program tells the others, idle ones too, what comes after it.
+/// As the first rank of a generation's program, tells the others, even idle ones, what follows.
 Result<void> RankGenerations::tell(const Json& word) {
   if (!is_lead() || !process_.rendezvous) return {};
   return process_.rendezvous->set(fmt::format("after/{}", number_), word.dump());
 }
 
-/// What the coordinator says of what comes after this generation.
+/// Waits for the first rank's word on what follows this generation.
 Result<Json> RankGenerations::wait_word() {
   constexpr Seconds kLook{0.1};
   while (!orders_->is_halted()) {
     if (number_ == kUnknown) number_ = orders_->next_follows().value_or(kUnknown);
-    // Where it is not known yet the key is nobody's.
+    // While the number is unknown, nobody sets this key.
     const std::string key = fmt::format("after/{}", number_);
     const auto text = process_.rendezvous->get(key, kLook);
     if (text) return parse_json(*text, key);
     if (text.error().code != "run.timeout") return tl::make_unexpected(text.error());
-    // The others may train for days; those who lead the job notice if they do not get on.
+    // The others may train for days; the coordinator notices if they make no progress.
     status_->record().updated_ns.store(monotonic_ns(), std::memory_order_relaxed);
   }
   return runtime_error("run.halted", "told to stop, as others were lost");
@@ -114,7 +112,7 @@ Result<RankTraining::End> RankGenerations::run() {
   }
 }
 
-/// One generation, and the way into the next. None: it goes on.
+/// Runs one generation and enters the next. None: continue with it.
 Result<std::optional<RankTraining::End>> RankGenerations::generation() {
   Json word;
   if (training_) {
@@ -135,7 +133,7 @@ Result<std::optional<RankTraining::End>> RankGenerations::generation() {
 
 Result<void> RankGenerations::change(const Json& word) {
   MOTLEY_ASSIGN(Next next, orders_->take(process_.patience()));
-  // The coordinator knows of the latest checkpoint.
+  // The first rank knows of the latest checkpoint.
   Json said = word;
   if (training_ && !is_lead() && process_.rendezvous) {
     MOTLEY_ASSIGN(said, wait_word());
@@ -163,7 +161,7 @@ Result<void> RankGenerations::go_on(Next given, TrainingPoint point, bool after_
       return fail(moved.error());
     }
   }
-  // Who writes the next checkpoints on another host has none yet.
+  // The writer of the next checkpoints is on another host and has none yet.
   const std::vector<WorkerDevice>& devices = next.session->job.devices;
   if (!devices.empty() && devices.front().host != point.saved_host) {
     point.saved_step = -1;
@@ -177,7 +175,7 @@ Result<void> RankGenerations::go_on(Next given, TrainingPoint point, bool after_
     if (!training) return fail(training.error());
     entering_->training = std::move(*training);
   }
-  // Who leaves the program keeps its tensors until all have theirs.
+  // A process that leaves the program keeps its tensors until all have theirs.
   const bool moves = next.moving && next.moving->rendezvous;
   const auto begun =
       moves ? next.moving->rendezvous->barrier("begun", process_.patience()) : Result<void>();
@@ -197,7 +195,7 @@ Result<void> RankGenerations::go_on(Next given, TrainingPoint point, bool after_
   return {};
 }
 
-/// The generation before is over.
+/// Completes the previous generation.
 void RankGenerations::enter() {
   on_training_(nullptr);  // a signal that comes now is kept for the next one
   orders_->set_halt(nullptr);
@@ -211,8 +209,7 @@ void RankGenerations::enter() {
   show_present();
 }
 
-/// Of sessions that nothing uses any more: closing what they exchanged by takes tens of
-/// milliseconds, for which nobody waits.
+/// Destroys unused sessions in a thread: closing connections takes tens of milliseconds.
 void RankGenerations::let_go(std::unique_ptr<WorkerSession> one,
                              std::unique_ptr<WorkerSession> other) {
   if (letting_go_.joinable()) letting_go_.join();
@@ -226,7 +223,7 @@ RankGenerations::~RankGenerations() {
   if (letting_go_.joinable()) letting_go_.join();
 }
 
-/// Is it the loss of others that stopped this one?
+/// Tells whether the loss of others stopped this process.
 bool RankGenerations::may_recover(const Error& error) const {
   static constexpr std::array<std::string_view, 8> kLosses = {
       "run.peer-lost", "run.timeout", "run.closed",     "run.stopped",
@@ -249,7 +246,7 @@ RecoveryState RankGenerations::recovery_state() const {
 }
 
 Result<void> RankGenerations::recover(const Error& error) {
-  if (training_) training_->halt();  // wakes those that wait for this one
+  if (training_) training_->halt();  // wakes those that wait for this process
   reporter_.event("stalled", Json{{"why", error.message}});
   MOTLEY_ASSIGN(const int halt, orders_->await_halt(process_.patience()));
   Json said = recovery_state_to_json(recovery_state());
@@ -262,7 +259,7 @@ Result<void> RankGenerations::recover(const Error& error) {
   return go_on(std::move(next), recovery.point, true);
 }
 
-/// Comes to where all go on from.
+/// Brings this process to the point from which all continue.
 Result<void> RankGenerations::settle(const Recovery& recovery) {
   if (recovery.from.empty()) {
     if (entering_ && entering_->next.number == recovery.generation) {
@@ -278,7 +275,7 @@ Result<void> RankGenerations::settle(const Recovery& recovery) {
   return {};
 }
 
-/// All processes leave together where one of them serves the store.
+/// All processes leave together if one of them serves the store.
 Result<RankTraining::End> RankGenerations::end(RankTraining::End end) {
   if (!training_)
     reporter_.event(

@@ -10,18 +10,17 @@
 
 namespace motley::run {
 
-/// A training whose plan may change: a generation by one program after another, as orders say
-/// (order_reader.h). In each this process is a rank of the program, or idle until the next. Between
-/// two generations tensors that are whole stay where they are, and a program of its own moves the
-/// rest; order of samples, random numbers and schedule go on as if nothing had been.
+/// A training whose plan may change: one generation after another, each with its own program, as
+/// ordered (order_reader.h). In each, this process is a rank of the program or idle. Between
+/// generations, tensors that are whole stay in place and a separate program moves the rest; the
+/// order of samples, random numbers and the schedule continue unchanged.
 ///
-/// Of an elastic job a process that loses others does not end: it says that it is stalled, is told
-/// to halt, says where it stands (recovery.h), is told from where all go on and by which program.
-/// Others may be lost in the middle of that: then it is told to halt once more.
+/// In an elastic job, a process that loses others does not end. It reports that it is stalled,
+/// receives a halt, reports its position (recovery.h), and receives the point and the program with
+/// which all continue. If others are lost meanwhile, it receives another halt.
 class RankGenerations {
  public:
-  /// `process`: with the job's first program. `on_training`: told which training runs now; null
-  /// while none does.
+  /// `process`: with the job's first program. `on_training`: gets the current training, or null.
   using OnTraining = std::function<void(RankTraining*)>;
   static Result<std::unique_ptr<RankGenerations>> open(WorkerSession& process,
                                                        const Reporter& reporter,
@@ -29,12 +28,12 @@ class RankGenerations {
   ~RankGenerations();
   RankGenerations(const RankGenerations&) = delete;
   RankGenerations& operator=(const RankGenerations&) = delete;
-  /// Events: those of RankTraining; `change` of the first rank of a new program; `refused`;
-  /// `stalled`, `heard` and `halted` of an elastic job.
+  /// Reports RankTraining's events, `refused`, and `change` from the first rank of a new program;
+  /// in an elastic job also `stalled`, `heard` and `halted`.
   Result<RankTraining::End> run();
 
  private:
-  /// The next generation, whose tensors lie here already, while not all are known to have theirs.
+  /// The next generation, whose tensors are here, while others may not have theirs yet.
   struct Entering {
     Next next;
     std::unique_ptr<RankTraining> training;
@@ -69,7 +68,7 @@ class RankGenerations {
   TrainingPoint point_;                     // where it began
   std::optional<Entering> entering_;
   std::thread letting_go_;
-  bool has_left_ = false;  // had a part in the move into this generation, in which it is idle
+  bool has_left_ = false;  // took part in the move into this generation, in which it is idle
 };
 
 }  // namespace motley::run

@@ -15,8 +15,7 @@
 namespace motley::run {
 namespace {
 
-/// Squared norms of the mean gradients of this rank's pieces of the batch and of all. None: not
-/// counted.
+/// Returns squared norms of mean gradients of this rank's pieces and the batch; none: not counted.
 std::optional<Json> mean_squares(const StepResult& result, std::int64_t global_batch) {
   if (!result.squares || !std::isfinite(result.squares->whole)) return std::nullopt;
   Json pieces = Json::array();
@@ -30,13 +29,13 @@ std::optional<Json> mean_squares(const StepResult& result, std::int64_t global_b
   return Json{{"pieces", std::move(pieces)}, {"whole", result.squares->whole}};
 }
 
-/// Of the event `step`. `samples`: that the step was fed by; null: by somebody else.
+/// Returns the fields of event `step`. `samples`: the step's feed; null: fed externally.
 Json step_fields(const WorkerSession& session, const StepResult& result, const StepPlace& place,
                  const Feed* samples) {
   Json fields{{"step", place.step}, {"loss", result.loss}, {"lr_factor", place.lr_factor}};
   if (result.gradient_norm) fields["gradient_norm"] = *result.gradient_norm;
   const double waited_s = samples != nullptr ? samples->waited_s() : 0;
-  fields["step_s"] = result.step_s + waited_s;  // waiting for data is part of what a step takes
+  fields["step_s"] = result.step_s + waited_s;  // waiting for data is part of a step's time
   if (samples != nullptr && samples->loaders() > 0) {
     fields["loading_s"] = samples->loading_s();
     fields["loaders"] = samples->loaders();
@@ -163,7 +162,7 @@ Result<RankTraining::End> RankTraining::run(std::optional<std::int64_t> change_a
   return end.value_or(End::kFinished);
 }
 
-/// What is due after a step, and how the training goes on: none, by the next one.
+/// Does what is due after a step. Returns how training ends; none: it continues.
 Result<std::optional<RankTraining::End>> RankTraining::close_step(const StepResult& result) {
   const std::int64_t every = session_.job.checkpoint_every;
   MOTLEY_RETURN_IF_ERROR(evaluate());
@@ -179,13 +178,13 @@ Result<std::optional<RankTraining::End>> RankTraining::close_step(const StepResu
 Result<void> RankTraining::leave(End end) {
   MOTLEY_RETURN_IF_ERROR(write_trace());
   if (end == End::kFinished) {
-    MOTLEY_RETURN_IF_ERROR(checkpoint());  // a training of no steps: the model as it came
+    MOTLEY_RETURN_IF_ERROR(checkpoint());  // a training of no steps: the unchanged model
     if (session_.rank == 0)
       MOTLEY_RETURN_IF_ERROR(checkpoints_.publish(at_.saved_path, at_.best.has_value()));
   }
   reporter_.event("done", Json{{"steps", at_.step},
                                {"reason", end == End::kFinished ? "finished" : "stopped"}});
-  // Rank 0 leaves last where it may serve the store; a file needs nobody.
+  // Rank 0 leaves last if it may serve the store; a file needs nobody.
   if (!session_.rendezvous || !session_.rendezvous->options().place) return {};
   const std::string here = fmt::format("end/{}", session_.rank);
   MOTLEY_RETURN_IF_ERROR(session_.rendezvous->set(here, "here"));
@@ -196,7 +195,6 @@ Result<void> RankTraining::leave(End end) {
 
 Result<void> RankTraining::end() { return leave(End::kFinished); }
 
-/// Executors of the programs that evaluate, over the tensors of the one that trains.
 Result<void> RankTraining::open_evaluation() {
   if (!session_.job.evaluation) return {};
   ExecutorOptions options = executor_options(session_);
@@ -211,7 +209,7 @@ Result<void> RankTraining::open_evaluation() {
   return {};
 }
 
-/// All samples once, in their order; what is left of them after whole batches by the last program.
+/// Evaluates all samples once, in order; the last program takes those left after whole batches.
 Result<Evaluation> RankTraining::run_evaluation() {
   EvaluationSums sums(session_.job.evaluation->outputs);
   for (std::int64_t b = 0; b < feeds_.batches_evaluated; ++b) {
@@ -224,7 +222,7 @@ Result<Evaluation> RankTraining::run_evaluation() {
   return sums.result();
 }
 
-/// Where it is time for it. All ranks come to the same numbers, so that they agree on what follows.
+/// Evaluates if it is due. All ranks compute the same numbers, and so agree on what follows.
 Result<void> RankTraining::evaluate() {
   if (!session_.job.evaluation) return {};
   const EvaluationJob& job = *session_.job.evaluation;
@@ -241,8 +239,7 @@ Result<void> RankTraining::evaluate_now() {
   const std::int64_t begin = monotonic_ns();
   auto evaluation = run_evaluation();
   if (!evaluation) {
-    // What was trained is not lost where the ranks still talk to each other: where a metric, which
-    // all of them have computed, is at fault.
+    // Saves the training if ranks can still communicate: if only a metric, known to all, failed.
     if (evaluation.error().code == "run.metric") (void)checkpoint();
     return with_context(fmt::format("evaluation after step {}", at_.step),
                         std::move(evaluation).error());
@@ -263,17 +260,15 @@ Result<void> RankTraining::evaluate_now() {
   return {};
 }
 
-/// Has patience come to its end?
+/// Tells whether patience has run out.
 bool RankTraining::is_over() const {
   const auto& job = session_.job.evaluation;
   return job && job->patience > 0 && at_.best && at_.best->worse_since >= job->patience;
 }
 
-/// Have all steps been done?
 bool RankTraining::is_last() const { return schedule_step() >= session_.job.steps; }
 
-/// Which step it is for the schedule: where batches change, of so many samples in steps of the
-/// first one.
+/// Returns the schedule's step: if batches change, the samples taken in units of the first batch.
 std::int64_t RankTraining::schedule_step() const {
   const auto& batches = session_.job.batches;
   return batches ? at_.samples / batches->first : at_.step;

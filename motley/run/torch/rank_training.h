@@ -13,57 +13,54 @@
 
 namespace motley::run {
 
-/// One rank's training from the first (or the checkpoint's) step to the last. All ranks go through
-/// the same stages.
+/// One rank's training from the first (or the checkpoint's) step to the last.
 class RankTraining {
  public:
-  /// `session`, `reporter` outlive it. Joins the groups.
+  /// Joins the groups. `session` and `reporter` outlive it.
   static Result<std::unique_ptr<RankTraining>> open(WorkerSession& session,
                                                     const Reporter& reporter);
 
-  /// Goes on where another program left off. All ranks of the session.
+  /// Continues where another program stopped. All ranks of the session.
   static Result<std::unique_ptr<RankTraining>> go_on(WorkerSession& session,
                                                      const Reporter& reporter, Handover handover);
 
   enum class End { kFinished, kStopped, kChanged };
-  /// Trains, until step `change_at` or what request_change asked for (kChanged), or to the end.
-  /// Every event of docs/formats/job.md but `error` and `change` is reported here.
+  /// Trains until step `change_at` or a change requested by request_change (kChanged), or to the
+  /// end. Reports every event of docs/formats/job.md except `error` and `change`.
   Result<End> run(std::optional<std::int64_t> change_at = {});
   TrainingPoint point() const;
-  /// Of a training that has stopped before its end.
+  /// For a training stopped before its end.
   bool may_end_step() const {
     return tensors_.executor().recovery_state() == Executor::RecoveryState::kReady;
   }
   bool is_in_step() const {
     return tensors_.executor().recovery_state() != Executor::RecoveryState::kBetween;
   }
-  /// Ends or undoes a step that was stopped, so that so many are done; then nothing more can be
-  /// done with it but going on from its tensors. Error `run.unsettled`.
+  /// Completes or undoes a stopped step; then only tensors can be used. Error `run.unsettled`.
   Result<void> settle(std::int64_t steps_done);
   const std::map<std::string, at::Tensor>& persistent() const { return tensors_.persistent(); }
   std::shared_ptr<const graph::Model> model() const { return tensors_.model(); }
   std::shared_ptr<StatusFile> status() const { return status_; }
 
-  // What a loop of somebody else's is made of (scripted_training.h). All ranks call the same.
+  // Steps for an external loop (scripted_training.h). All ranks make the same calls.
 
   const graph::Graph& graph() const { return tensors_.model()->graph; }
   std::int64_t steps_done() const { return at_.step; }
-  /// What `ready` says of how the training goes on.
+  /// Returns the fields of `ready` that describe where the training continues.
   Json ready_fields() const;
-  /// One step on samples of this rank; `lr_factor` of all learning rates. Reports it.
+  /// Runs and reports one step on this rank's samples; `lr_factor` multiplies all learning rates.
   Result<StepResult> step(const data::Batch& batch, double lr_factor);
-  /// By one of the session's programs.
   Result<StepResult> evaluate_batch(std::size_t program, const data::Batch& batch);
-  /// Of the steps done so far, unless there is one.
+  /// Writes a checkpoint of the steps done so far, unless one exists.
   Result<void> checkpoint();
-  /// Publishes the model, says `done`, and waits for the others.
+  /// Publishes the model, reports `done` and waits for the others.
   Result<void> end();
 
   /// Async-signal-safe: all ranks stop after the step in which they agree.
   void request_stop() { tensors_.executor().request_stop(); }
-  /// Ends what the training waits for, here and on the others: `run` fails soon. Any thread.
+  /// Ends the training's waits here and on the others: `run` fails soon. Any thread.
   void halt();
-  /// All ranks go on by another program after the step in which they learn of it. Any thread.
+  /// Makes all ranks change program after the step in which they learn of it. Any thread.
   void request_change() { tensors_.executor().request_change(); }
 
  private:
@@ -87,13 +84,13 @@ class RankTraining {
   std::shared_ptr<StatusFile> status_;
   TrainedTensors tensors_;
   JointCheckpoints checkpoints_;
-  std::vector<std::unique_ptr<Executor>> evaluators_;  // by program of the session's
+  std::vector<std::unique_ptr<Executor>> evaluators_;  // by program of the session
   RankFeeds feeds_;
-  TrainingPoint at_;        // where it stands, but for what point() adds
-  double lr_factor_ = 1;    // of the batch, where it changes
-  bool has_begun_ = false;  // said `ready`
+  TrainingPoint at_;        // its position, except for what point() adds
+  double lr_factor_ = 1;    // of the batch, if it changes
+  bool has_begun_ = false;  // reported `ready`
   bool stops_ = false;      // before the next step
-  bool owes_ = false;       // what is due after the last step may not have been done
+  bool owes_ = false;       // work due after the last step may be missing
   std::atomic<bool> is_halted_ = false;
   std::int64_t begun_ns_ = 0;  // when this job's first step began
   std::string resumed_from_;

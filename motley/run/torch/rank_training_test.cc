@@ -36,7 +36,6 @@ using ::testing::IsSupersetOf;
 using End = RankTraining::End;
 using FloatsByName = std::map<std::string, std::vector<float>>;
 
-/// "KIND CODE: MESSAGE", or "" of what went well.
 template <typename T>
 std::string fault_of(const Result<T>& result) {
   if (result) return "";
@@ -66,7 +65,7 @@ FloatsByName floats_of(const std::map<std::string, at::Tensor>& tensors) {
   return found;
 }
 
-/// Float32 and the order of sums leave a difference in the sixth digit.
+/// Float32 and the order of sums cause differences in the sixth digit.
 void expect_like(const std::vector<float>& found, const testing::Tensor& wanted,
                  const std::string& what) {
   ASSERT_EQ(found.size(), wanted.at.size()) << what;
@@ -93,7 +92,6 @@ std::string path_of(const std::string& run_dir, std::int64_t step) {
   return fmt::format("{}/checkpoint/step-{:08}", run_dir, step);
 }
 
-/// Until it is so; what happens soon or never.
 void await(const std::function<bool()>& is_so) {
   for (int look = 0; look < 10000 && !is_so(); ++look)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -102,7 +100,6 @@ void await(const std::function<bool()>& is_so) {
 
 class RankTrainingTest : public TrainingTest {
  protected:
-  /// Ranks train to the end.
   Voices train(const Job& job, const SmallPrograms& programs, End wanted = End::kFinished) {
     return run_ranks(job, programs, [&](WorkerSession& session, const Reporter& reporter) {
       const auto training = RankTraining::open(session, reporter);
@@ -116,7 +113,7 @@ class RankTrainingTest : public TrainingTest {
     const SmallPrograms programs = lower_small(model_, split);
     return train(small_job(dir_, programs, steps), programs);
   }
-  /// What went wrong, by rank, with a training that `prepare` had its hands on.
+  /// Returns errors by rank of a training that `prepare` modified.
   std::vector<std::string> faults(const Job& job, const SmallPrograms& programs,
                                   const std::function<void(WorkerSession&)>& prepare = nullptr) {
     std::vector<std::string> found(job.devices.size());
@@ -142,7 +139,7 @@ class RankTrainingTest : public TrainingTest {
 
 TEST_F(RankTrainingTest, OneRankTrainsWhatItsGraphSays) {
   const Voices voices = train({{4}}, 4);
-  // 16 samples: the last five are again the first ones of eleven.
+  // 16 samples: the last five are again the first of eleven.
   const DirectTraining wanted = direct().run(4, 4);
   expect_losses(voices[0]->losses(), wanted.losses);
   expect_weights(floats_of_file(published()), wanted);
@@ -205,7 +202,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Sharing{"WithCommits", {.samples = {3, 1}, .commits = true}}),
     [](const auto& info) { return info.param.name; });
 
-// The rates are those of the optimizer times the schedule's factor times the batch's.
+// Rates are the optimizer's times the factors of schedule and batch.
 TEST_F(RankTrainingTest, RatesFollowTheScheduleAndTheBatch) {
   const SmallPrograms programs = lower_small(model_, {{3, 1}});
   Job job = small_job(dir_, programs, 3);
@@ -223,7 +220,7 @@ TEST_F(RankTrainingTest, RatesFollowTheScheduleAndTheBatch) {
   EXPECT_THAT(factors, ElementsAre(0.5, 0.25, 0.125));
 }
 
-// Steps count samples, in units of the first batch: three of 4 samples are two of 4 and two of 2.
+// Steps count samples in units of the first batch: three of 4 samples are two of 4 and two of 2.
 TEST_F(RankTrainingTest, WhereTheBatchChangesStepsCountSamples) {
   const SmallPrograms first = lower_small(model_, {{3, 1}});
   Job job = small_job(dir_, first, 2);
@@ -238,7 +235,6 @@ TEST_F(RankTrainingTest, WhereTheBatchChangesStepsCountSamples) {
   expect_weights(floats_of_file(published()), wanted);
 }
 
-/// Squared norm of all gradients.
 double square_of(const testing::StepValues& values) {
   double sum = 0;
   for (const auto& [name, gradient] : values.gradients)
@@ -246,8 +242,8 @@ double square_of(const testing::StepValues& values) {
   return sum;
 }
 
-// Rank 0 has the first three samples of each four, rank 1 the last one; who counts in every second
-// step says nothing of the others.
+// Rank 0 has the first three samples of each four, rank 1 the last one; a rank that counts in every
+// second step reports nothing for the others.
 TEST_F(RankTrainingTest, SquaresOfGradientsAreThoseOfTheRanksSamples) {
   const SmallPrograms programs = lower_small(model_, {.samples = {3, 1}, .counts_squares = true});
   const Voices voices = run_ranks(small_job(dir_, programs, 3), programs,
@@ -290,7 +286,7 @@ TEST_F(RankTrainingTest, TheLastStepsAreKeptAsATrace) {
   }
 }
 
-// Of a loop of somebody else's: samples and rates are its own.
+// A loop outside: samples and rates are its own.
 TEST_F(RankTrainingTest, AScriptStepsSavesAndEnds) {
   const SmallPrograms programs = lower_small(model_, {{3, 1}});
   Job job = small_job(dir_, programs, 0);
@@ -442,7 +438,7 @@ TEST_F(RankTrainingTest, PartsThatEachRankWroteAreWholeAgain) {
   for (const std::string& name : kParameters)
     expect_like(states.at(name + "/momentum"), then.momenta.at(name), name);
   expect_weights(floats_of_file(published()), then);
-  // They are gone on from as they are, cut in another way, and whole.
+  // Training continues from them as they are, cut in another way, and whole.
   train(split, 4);
   train({.samples = {1, 3}, .in_parts = true}, 5);
   expect_weights(floats_of_file(published()), wanted);
@@ -467,7 +463,7 @@ TEST_F(RankTrainingTest, RanksThatKeepPartsMustSeeTheRunDirectory) {
   EXPECT_FALSE(fs::exists(run_dir() + "/checkpoint/step-00000001.tmp"));
 }
 
-/// A job whose second rank is on another machine, with a run directory of its own.
+/// Returns a job whose second rank is on another machine, with its own run directory.
 Job with_own_directories(Job job) {
   job.store = StoreAddress{};
   job.devices[1].host = "b";
@@ -506,7 +502,7 @@ TEST_F(RankTrainingTest, PartsAreKeptWhereTheirHostKeepsThem) {
   EXPECT_FALSE(fs::exists(published())) << "it is not all here";
 }
 
-/// What rank 1 alone needs, whose model file has no tensors.
+/// Gives rank 1 what it alone needs; its model file has no tensors.
 void give_rank_1(const Job& job, const SmallPrograms& programs, const std::string& folder) {
   const auto files = RankFiles::open(job, programs.training);
   ASSERT_TRUE(files) << fault_of(files);
@@ -527,7 +523,7 @@ TEST_F(RankTrainingTest, ARankIsGivenItsPartsAloneAndThoseOfThatStep) {
   };
   EXPECT_EQ(faults(job, programs, given), std::vector<std::string>(2));
   expect_weights(floats_of_file(published()), direct().run(2, 4));
-  // Now rank 0 goes on from step 2, rank 1 would begin.
+  // Now rank 0 resumes from step 2, but rank 1 would begin anew.
   job.steps = 3;
   run_ranks(job, programs, [&](WorkerSession& session, const Reporter& reporter) {
     given(session);
@@ -541,11 +537,11 @@ TEST_F(RankTrainingTest, ARankIsGivenItsPartsAloneAndThoseOfThatStep) {
     if (session.rank == 0) return;
     EXPECT_EQ(fault_of(training),
               "stale run.rank-files: rank 1 was given parts of step 0, rank 0 goes on from 2");
-    of_rank_0->cancel();  // which waits for rank 1
+    of_rank_0->cancel();  // it waits for rank 1
   });
 }
 
-// Rank 0 says that it resumes from a folder that is not there for rank 1.
+// Rank 0 resumes from a folder that does not exist for rank 1.
 TEST_F(RankTrainingTest, ARankThatDoesNotSeeTheCheckpointSaysSo) {
   const SmallPrograms programs = lower_small(model_, {.samples = {3, 1}, .in_parts = true});
   run_ranks(
@@ -592,7 +588,7 @@ TEST_F(RankTrainingTest, WhatCannotBeTrainedIsRefused) {
                                             ": holds no weights (exported with --graph-only)");
 }
 
-// Sample 9 is of the third step. It is rank 0's: the loss is all ranks'.
+// Sample 9 is in the third step, on rank 0; the loss is all ranks'.
 TEST_F(RankTrainingTest, ALossThatIsNotFiniteEndsAllRanks) {
   const SmallPrograms programs = lower_small(model_, {{3, 1}});
   Job job = small_job(dir_, programs, 5);
@@ -606,7 +602,7 @@ TEST_F(RankTrainingTest, ALossThatIsNotFiniteEndsAllRanks) {
                         path_of(run_dir(), 2) + end);
 }
 
-// Features of 1e25 give a loss near 1e25 and gradients whose squares are beyond float32.
+// Features of 1e25 give a loss near 1e25 and gradients whose squares exceed float32.
 TEST_F(RankTrainingTest, AGradientNormThatIsNotFiniteIsNamed) {
   const SmallPrograms programs = lower_small(model_, {.samples = {4}, .clip_norm = 1.0});
   const Job job = small_job(dir_, programs, 2);
@@ -617,12 +613,12 @@ TEST_F(RankTrainingTest, AGradientNormThatIsNotFiniteIsNamed) {
             "--lr");
   model_.write_data(job.data.path);
   const Voices voices = train(job, programs);
-  // Of the gradients before they are clipped.
+  // Of the gradients before clipping.
   const double norm = std::sqrt(square_of(direct().gradients(0, 4)));
   EXPECT_NEAR(voices[0]->events("step").at(0).at("gradient_norm").get<double>(), norm, 1e-5 * norm);
 }
 
-/// Rank 1 has a parameter that differs by what `change` does to its first element.
+/// Trains with a parameter of rank 1 whose first element is altered by `change`.
 std::string train_with_another_copy(const std::function<void(float&)>& change,
                                     const std::function<Result<End>(RankTraining&)>& run,
                                     WorkerSession& session, const Reporter& reporter) {
@@ -683,7 +679,6 @@ TEST_F(RankTrainingTest, LastBitsThatDifferAreMadeEqualAndSaid) {
 
 // --- evaluations ---------------------------------------------------------------------------------
 
-/// Steps after which there were evaluations.
 std::vector<std::int64_t> evaluated(const HeardReporter& voice) {
   std::vector<std::int64_t> steps;
   for (const Json& each : voice.events("evaluation")) steps.push_back(each.at("step"));
@@ -692,8 +687,7 @@ std::vector<std::int64_t> evaluated(const HeardReporter& voice) {
 
 class EvaluatedTraining : public RankTrainingTest, public ::testing::WithParamInterface<Sharing> {};
 
-// Eleven samples are two batches of four and one of three. The loss falls, so that the highest one
-// is the first.
+// Eleven samples are two batches of four and one of three. The loss falls, so the first is highest.
 TEST_P(EvaluatedTraining, IsEvaluatedWhenAskedAndKeepsTheBest) {
   const SmallPrograms programs = lower_small(model_, GetParam().split);
   Job job = small_job(dir_, programs, 5);
@@ -735,7 +729,6 @@ TEST_F(RankTrainingTest, PatienceEndsATrainingAndAResumedOneKnows) {
   EXPECT_THAT(evaluated(*rest[0]), ElementsAre(6));
   for (const auto& each : rest) EXPECT_EQ(each->events("done").at(0).at("steps"), 6);
   EXPECT_EQ(CheckpointStore(run_dir()).best(), path_of(run_dir(), 2));
-  // Nothing is left to do.
   EXPECT_THAT(train(job, programs)[1]->names(), ElementsAre("ready", "done"));
 }
 
@@ -820,8 +813,8 @@ TEST_F(RankTrainingTest, AStopInTheLastStepIsTheEnd) {
 
 class LostOthers : public RankTrainingTest {
  protected:
-  /// Rank 0 begins a step that rank 1 has no part in, and is halted while it waits for the first
-  /// exchange; then `see` is given its training.
+  /// Halts rank 0 in a step that rank 1 does not take part in, while it waits for the first
+  /// exchange; then passes its training to `see`.
   void see_halted(const SmallPrograms& programs, const std::function<void(RankTraining&)>& see) {
     std::atomic<bool> has_seen = false;
     run_ranks(small_job(dir_, programs, 3), programs,
@@ -867,14 +860,14 @@ TEST_F(LostOthers, WithoutACommitAStepIsNeitherEndedNorUndone) {
   });
 }
 
-/// Of rank 0: what it does, and the sum of the ballots.
+/// Rank 0's position, and the instruction that sums the ballots.
 struct Watched {
   std::atomic<const StatusRecord*> record = nullptr;
   std::atomic<std::int64_t> sum = 0;
 };
 Watched watched;
 
-/// Fails when rank 0 waits for the sum of the ballots.
+/// Fails once rank 0 waits for the sum of the ballots.
 at::Tensor fail_late(const at::Tensor&) {
   await([] {
     const StatusRecord* record = watched.record;
@@ -884,7 +877,7 @@ at::Tensor fail_late(const at::Tensor&) {
 }
 TORCH_LIBRARY(motley_test, library) { library.def("fail_late(Tensor x) -> Tensor", &fail_late); }
 
-/// Rank 1 fails before it casts its ballot: all that others need of it until then is done.
+/// Makes rank 1 fail before its ballot, after everything that others need from it.
 SmallPrograms failing_late(SmallPrograms programs) {
   watched.sum = static_cast<std::int64_t>(program::find_commit(programs.training.devices[0])->at);
   program::DeviceProgram& device = programs.training.devices[1];
@@ -903,7 +896,7 @@ SmallPrograms failing_late(SmallPrograms programs) {
   return programs;
 }
 
-// Rank 0 has voted when it hears of the loss: it may end the step, or undo it. Rank 1 has not.
+// Rank 0 has voted when it learns of the loss: it may complete or undo the step. Rank 1 has not.
 TEST_F(LostOthers, AStepThatOneIsReadyForIsEndedOrUndone) {
   const SmallPrograms programs =
       failing_late(lower_small(model_, {.samples = {3, 1}, .commits = true}));
@@ -951,7 +944,7 @@ TEST_F(RankTrainingTest, AWishForAChangeEndsAllAfterOneStepUnlessSomeStop) {
   }
 }
 
-/// What one goes on with by the same program of one device, from a training that ended.
+/// Returns the handover of an ended training to the same program on one device.
 Handover hand_over(RankTraining& training, WorkerSession& next) {
   Handover handover;
   handover.model = training.model();
@@ -993,8 +986,8 @@ TEST_F(RankTrainingTest, GoesOnByAnotherProgramWithTheTensorsAsTheyAre) {
   EXPECT_EQ(voice.events("step").at(3).at("stint"), 1);
 }
 
-// After a loss what was due after the last step is done first: here a checkpoint, and then, where
-// that is all that is still to be done, nothing more.
+// After a loss, work due after the last step comes first: here a checkpoint, and nothing more if
+// only that is left.
 TEST_F(RankTrainingTest, WhatIsDueAfterALossIsDoneFirst) {
   const SmallPrograms programs = lower_small(model_, {{4}});
   for (const bool stops : {false, true}) {

@@ -33,11 +33,10 @@ namespace {
 
 constexpr std::size_t kMostPiece = std::size_t{1} << 20;
 constexpr std::int64_t kMostUnderWay = 8;      // pieces that the other side has not taken
-constexpr std::chrono::seconds kRelayLook{1};  // at whether the other thread has failed
+constexpr std::chrono::seconds kRelayLook{1};  // between checks whether the other thread failed
 constexpr int kRelayTickMs = 20;
 constexpr int kInput = STDIN_FILENO;
 
-/// Writes all; false: nobody reads any more.
 bool write_all(int descriptor, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::write(descriptor, bytes.data(), bytes.size());
@@ -48,7 +47,7 @@ bool write_all(int descriptor, std::string_view bytes) {
   return true;
 }
 
-/// What is there, waiting for some; empty at the end.
+/// Waits for input and reads what is there; empty at the end.
 std::string read_piece(int descriptor) {
   std::string piece(kMostPiece, '\0');
   ssize_t count = 0;
@@ -76,7 +75,7 @@ class Post {
   void put(const std::string& key, std::string_view piece) {
     store().set(key, std::vector<std::uint8_t>(piece.begin(), piece.end()));
   }
-  /// Waits; nothing when it has not come after a while.
+  /// Waits; none if it does not come for a while.
   std::optional<std::string> take(const std::string& key) {
     try {
       store().wait({key}, kRelayLook);
@@ -94,7 +93,7 @@ class Post {
   std::unique_ptr<Rendezvous> rendezvous_;
 };
 
-/// A second connection of a process whose first may serve the store.
+/// Returns the place of a process's second connection, because its first may serve the store.
 RankPlace as_client(RankPlace place) {
   place.agent_store = true;
   return place;
@@ -160,7 +159,7 @@ class AgentRelay {
   int rank_, output_;
   Post &up_, &down_;
   std::atomic<bool> is_over_ = false;
-  std::mutex mutex_;  // of fault_
+  std::mutex mutex_;  // guards fault_
   std::exception_ptr fault_;
 };
 
@@ -178,12 +177,12 @@ class LeadRelay {
   }
 
  private:
-  /// A rank's socket. Its number never changes, and it is closed by nobody: both threads use it.
+  /// A rank's socket. Both threads use it: it is never replaced or closed.
   struct Line {
     int rank = 0;
     Descriptor socket;
     std::int64_t sent = 0, taken = 0;
-    bool is_ended = false;  // of what the coordinator says
+    bool is_ended = false;  // the coordinator's side
   };
 
   template <typename Work>
@@ -229,7 +228,7 @@ class LeadRelay {
     }
   }
 
-  /// Lines that have not ended and whose rank keeps up.
+  /// Returns lines that have not ended and whose rank keeps up.
   std::vector<Line*> open_lines() {
     const std::scoped_lock lock(mutex_);
     std::vector<Line*> open;
@@ -250,7 +249,7 @@ class LeadRelay {
       ::poll(waits.data(), waits.size(), kRelayTickMs);
       for (std::size_t i = 0; i < open.size(); ++i)
         if (waits[i + 1].revents != 0) send_down(*open[i]);
-      // The coordinator's end, after all that it had said.
+      // The coordinator's end, after everything that it sent.
       if (waits[0].revents != 0 && read_piece(kInput).empty()) return;
     }
   }
@@ -264,7 +263,7 @@ class LeadRelay {
   std::string path_;
   Post &up_, &down_;
   std::atomic<bool> is_over_ = false;
-  std::mutex mutex_;  // of lines_ (not of what is in them) and fault_
+  std::mutex mutex_;  // guards lines_ (but not their contents) and fault_
   std::map<int, std::unique_ptr<Line>> lines_;
   std::exception_ptr fault_;
 };

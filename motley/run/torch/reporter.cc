@@ -22,7 +22,7 @@ void Reporter::line(std::string text) const {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t count = ::write(output_, text.data() + done, text.size() - done);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;  // nobody listens any more
+    if (count <= 0) return;  // nobody reads any more
     done += static_cast<std::size_t>(count);
   }
 }

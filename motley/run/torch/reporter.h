@@ -8,20 +8,18 @@
 
 namespace motley::run {
 
-/// The worker's voice: events and results on the standard output it was started with. Whatever a
-/// library prints afterwards goes to standard error, so that the two never mix.
+/// Writes events and results to the standard output that the worker was started with. Later output
+/// of libraries goes to standard error, so that the two never mix.
 class Reporter {
  public:
-  /// Takes standard output over. Once a process.
+  /// Takes over standard output. Once per process.
   Reporter();
   void set_rank(int rank) { rank_ = rank; }
   int rank() const { return rank_; }
-  /// Where the lines go.
   int output() const { return output_; }
-  /// One line, written whole.
   void event(const std::string& name, Json fields) const;
   void error(const Error& error, const std::string& instruction) const;
-  /// Result of a verb that is no job.
+  /// Writes the result of a verb that is not a job.
   void result(const Json& json) const;
 
  private:

@@ -13,7 +13,7 @@
 namespace motley::run {
 namespace {
 
-/// Samples that lie in memory, an input after the other.
+/// Samples in memory, one input after another.
 class MemoryBatch final : public data::Batch {
  public:
   MemoryBatch(std::span<const std::byte> memory, std::vector<data::InputSpec> inputs,

@@ -4,19 +4,19 @@
 
 namespace motley::run {
 
-/// One rank of a training whose loop is somebody else's: python/motley/run.py, which gives the
-/// samples and says what to do, a line on standard input each, and reads what came of it as events:
+/// One rank of a training whose loop runs in python/motley/run.py. It provides the samples, sends
+/// one command per line on standard input, and reads the results as events:
 ///
 ///   memory PATH    a file to map, where this rank's samples will lie (SampleMemory)
 ///   step FACTOR    one step on the samples there; FACTOR of all learning rates -> step
 ///   evaluate I     the I-th program of evaluations on the samples there -> evaluated
-///   evaluation     what the evaluations since the last one gave -> evaluation
+///   evaluation     result of the evaluations since the last one -> evaluation
 ///   save           -> saved (path; of all ranks)
 ///   end            publishes the model -> done
 ///
-/// `ready`, the first event, has what is to be known: the step to go on from, and of training and
-/// each evaluation its samples, which of them are this rank's, and the bytes of each input.
-/// The end of standard input is the end, without a checkpoint.
+/// `ready`, the first event, contains the step to continue from and, for training and each
+/// evaluation, the samples, this rank's share of them, and the bytes of each input. The end of
+/// standard input ends the training without a checkpoint.
 class ScriptedTraining {
  public:
   static Result<std::unique_ptr<ScriptedTraining>> open(WorkerSession& session,

@@ -6,14 +6,12 @@
 
 namespace motley::run {
 
-/// Versions of PyTorch: of the headers at the build and of the library that is loaded. Neither asks
-/// ATen anything, so that a wrong library does no harm first.
+/// PyTorch's versions: of the headers at build time and of the loaded library. Neither asks ATen.
 std::string built_torch_version();   ///< "2.15.0"
 std::string loaded_torch_version();  ///< "2.15.0"
 
-/// Usage error unless both have the same minor version: others assert or crash later.
+/// Checks that both have the same minor version (usage error): others assert or crash later.
 Result<void> check_torch_version();
-/// The same for any two versions.
 Result<void> compare_torch_versions(const std::string& built, const std::string& loaded);
 
 }  // namespace motley::run

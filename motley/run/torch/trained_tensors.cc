@@ -42,7 +42,7 @@ class HostTensors {
   std::vector<SavedTensor> saved_;
 };
 
-/// Of parameters and buffers by every state_dict name, tied ones too.
+/// Returns shapes of parameters and buffers by every state_dict name, tied ones too.
 std::map<std::string, std::vector<std::int64_t>> parameter_shapes(const graph::Graph& graph) {
   std::map<std::string, std::vector<std::int64_t>> shapes;
   for (const graph::Value& value : graph.values) {
@@ -63,7 +63,7 @@ std::set<std::string> constant_names(const graph::Graph& graph) {
   return names;
 }
 
-/// What some device has in a step of the graph.
+/// Returns the tensors that a step of the graph uses on any device.
 std::set<std::string> used_names(const graph::Graph& graph) {
   const graph::Reach live = graph::find_live(graph);
   std::set<std::string> names;
@@ -83,7 +83,6 @@ std::set<std::string> buffer_names(const program::DeviceProgram& program,
   return names;
 }
 
-/// First name of `wanted` that `found` lacks.
 const std::string* find_missing(const std::set<std::string>& wanted,
                                 const std::set<std::string>& found) {
   for (const std::string& name : wanted)
@@ -101,7 +100,7 @@ Result<void> check_tensors(const Checkpoint& checkpoint, const program::DevicePr
   const std::vector<std::string> optimizer = checkpoint.optimizer.names();
   const std::set<std::string> saved(optimizer.begin(), optimizer.end());
   const auto* missing = find_missing(states, saved);
-  // Others may have parameters that are not here, and their states.
+  // Others may have parameters, and their states, that are not here.
   const bool has_all =
       std::none_of(program.buffers.begin(), program.buffers.end(), [](const Buffer& buffer) {
         return buffer.part && buffer.kind != BufferKind::kMirror && buffer.part->before == 1 &&
@@ -199,7 +198,7 @@ void TrainedTensors::take(Handover& handover) {
 }
 
 Result<void> TrainedTensors::load(const Checkpoint& checkpoint) {
-  // What hosts keep has names that are not known here; those of this rank are looked up anyway.
+  // Files that hosts keep have names unknown here; this rank's tensors are looked up anyway.
   if (checkpoint.written.held.empty()) MOTLEY_RETURN_IF_ERROR(check_tensors(checkpoint, program()));
   MOTLEY_RETURN_IF_ERROR(executor_->load(checkpoint.model, false));
   return executor_->load(checkpoint.optimizer, false);
@@ -228,7 +227,7 @@ Result<WrittenFiles> TrainedTensors::write(const CheckpointStore& store, std::in
                         const std::string& parameter) {
     const auto part = parts_.find(trained);
     if (part != parts_.end() && part->second.is_copy) return;
-    // A state of another shape than its parameter's, which others have none of.
+    // A state whose shape differs from its parameter's, held by this rank alone.
     const bool is_whole = part != parts_.end() &&
                           part->second.extent == persistent_.at(trained).numel() &&
                           persistent_.at(trained).sizes().vec() != shapes.at(parameter) &&
@@ -247,7 +246,7 @@ Result<WrittenFiles> TrainedTensors::write(const CheckpointStore& store, std::in
   if (session_.rank == 0) {
     const auto constants = constant_names(model_->graph);
     const auto used = used_names(model_->graph);
-    for (const auto& [name, view] : model_->weights->tensors())  // no part of a program: as it was
+    for (const auto& [name, view] : model_->weights->tensors())  // not in any program: as it was
       if (!constants.contains(name) && !persistent_.contains(trained_name(name)) &&
           !used.contains(trained_name(name)))
         weights.add(name, view);

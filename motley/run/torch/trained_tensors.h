@@ -15,8 +15,8 @@
 
 namespace motley::run {
 
-/// What one rank holds of a training: its model, and the tensors that outlive steps of the
-/// session's program. They are whole on all ranks and equal, or parts that this rank keeps.
+/// What one rank holds of a training: its model, and the tensors that outlive steps. They are whole
+/// and equal on all ranks, or parts that this rank keeps.
 class TrainedTensors {
  public:
   /// `session` outlives it.
@@ -25,7 +25,7 @@ class TrainedTensors {
   Result<void> open_model();
   /// Makes the executor, with the model's weights. `status`: of its lanes.
   Result<void> open_executor(StatusRecord& status);
-  /// Goes on with those of another program.
+  /// Takes over the tensors of another program.
   void take(Handover& handover);
 
   const WorkerSession& session() const { return session_; }
@@ -34,22 +34,20 @@ class TrainedTensors {
   Executor& executor() const { return *executor_; }
   const std::map<std::string, at::Tensor>& persistent() const { return persistent_; }
   const std::optional<RankWeights>& own_weights() const { return own_weights_; }
-  /// Has any rank parts of tensors?
+  /// Tells whether any rank has parts of tensors.
   bool some_have_parts() const { return some_have_parts_; }
 
-  /// Sets what a program keeps from the model file, or what it has in parts from the rank's own:
-  /// rank 0 sends the rest.
+  /// Loads tensors from the model file, or parts from own weights; rank 0 sends the rest.
   Result<void> load_weights(Executor& executor) const;
-  /// Usage error `run.checkpoint-other`: it is of another model or optimizer.
+  /// Loads a checkpoint. Usage error `run.checkpoint-other`: of another model or optimizer.
   Result<void> load(const Checkpoint& checkpoint);
-  /// Learns whether any rank has parts. Collective, of several ranks.
+  /// Determines whether any rank has parts. Collective among several ranks.
   Result<void> share_parts();
-  /// Makes what is whole equal to rank 0's, bit for bit. Collective, of several ranks.
+  /// Makes whole tensors identical to rank 0's. Collective among several ranks.
   Result<void> take_from_rank_0();
-  /// Writes what this rank keeps of the model and of the optimizer's states: its parts, and on rank
-  /// 0 also all that is whole.
+  /// Writes this rank's parts of model and optimizer states; rank 0 also all that is whole.
   Result<WrittenFiles> write(const CheckpointStore& store, std::int64_t step) const;
-  /// Compares what is whole with rank 0's and makes it equal; says what differed, "": nothing.
+  /// Compares whole tensors with rank 0's and makes them equal. Returns what differed, "": nothing.
   /// Runtime error `run.copies-differ`: by more than devices' kernels explain. Collective.
   Result<std::string> compare(std::int64_t step) const;
 

@@ -52,7 +52,7 @@ Result<void> Starting::resume() {
   return {};
 }
 
-/// Loads the parts that are kept here from what rank 0 resumed from; the rest it will send.
+/// Loads the local parts of the checkpoint that rank 0 resumed from; rank 0 sends the rest.
 Result<void> Starting::follow(const std::string& checkpoint) {
   std::error_code fault;
   if (!std::filesystem::exists(checkpoint, fault))
@@ -66,7 +66,7 @@ Result<void> Starting::follow(const std::string& checkpoint) {
   return load(found);
 }
 
-/// Parts come from the same files on all ranks.
+/// Verifies that all ranks took their parts from the same files.
 Result<void> Starting::agree_on_files(std::int64_t first_step) {
   Rendezvous& rendezvous = *session_.rendezvous;
   const std::optional<RankWeights>& own = tensors_.own_weights();
@@ -84,8 +84,7 @@ Result<void> Starting::agree_on_files(std::int64_t first_step) {
                                    session_.rank, own->step, first_step));
   const bool is_given = session_.rank == 0 || own.has_value();
   if (!is_given && !checkpoint.empty()) {
-    // The coordinator's ranks have the coordinator's run directory, of which rank 0 elsewhere was
-    // sent a copy.
+    // The coordinator's ranks use its run directory; a rank 0 elsewhere got a copy of it.
     MOTLEY_RETURN_IF_ERROR(
         follow(session_.is_elsewhere(session_.rank) ? checkpoints_.latest() : checkpoint));
     if (start_.point.step != first_step)
@@ -96,8 +95,7 @@ Result<void> Starting::agree_on_files(std::int64_t first_step) {
   return {};
 }
 
-/// Makes all replicas equal to rank 0, bit for bit, and tells them the step to begin with. Parts
-/// come from files, which must be the same ones.
+/// Makes replicas identical to rank 0 and tells them the first step. Parts: from equal files.
 Result<void> Starting::share_weights() {
   Rendezvous& rendezvous = *session_.rendezvous;
   if (session_.rank == 0) {

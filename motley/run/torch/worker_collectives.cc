@@ -29,9 +29,9 @@ constexpr std::int64_t kGrowth = 4;  // of sizes: 4 B, 16 B, ... 64 MiB
 constexpr std::int64_t kLeastParts = 4 << 10, kLargestParts = 16 << 20, kPartsGrowth = 16;
 constexpr std::int64_t kLeastWays = 64 << 10, kWaysGrowth = 64;
 
-/// After so long one who waits sleeps.
+/// After this time a waiting process sleeps.
 constexpr std::chrono::microseconds kUntilAsleep(500);
-/// Slower than this is not measured: the smaller sizes say the same. Seconds.
+/// Seconds above which a size is not measured: smaller sizes are representative.
 constexpr double kMostSum = 1.5, kMostParts = 0.5;
 
 int repeats(std::int64_t bytes, double expected_s) {
@@ -39,16 +39,15 @@ int repeats(std::int64_t bytes, double expected_s) {
   return bytes > (1 << 18) || expected_s > 0.01 ? 9 : 21;
 }
 
-/// What is timed: an operation of a group that holds or makes `bytes`.
+/// A measurement: an operation of a group that holds or makes `bytes`.
 struct Trial {
   std::string_view op;
   ExchangeMethod method;
   GroupId group;
   int ranks;
-  std::int64_t bytes;  ///< a multiple of 4 bytes for each rank
+  std::int64_t bytes;  ///< a multiple of 4 bytes per rank
 };
 
-/// The operation with even parts.
 Result<void> exchange(Communicator& communicator, const Trial& trial, at::Tensor& all,
                       at::Tensor& part) {
   const Counts counts(static_cast<std::size_t>(trial.ranks), part.numel());
@@ -66,15 +65,14 @@ Result<void> exchange(Communicator& communicator, const Trial& trial, at::Tensor
   return communicator.all_to_all(call, {counts, counts, part.numel()}, all, out);
 }
 
-/// Seconds of each of `count` operations, on this rank.
 Result<std::vector<double>> time_exchange(WorkerSession& session, const Trial& trial, int count) {
-  // As in a run: a GPU's tensors go through host memory where a CPU takes part.
+  // As in a run: a GPU's tensors go through host memory if a CPU takes part.
   const bool on_cuda = session.device().kind == "cuda";
   const auto options = at::TensorOptions().dtype(at::kFloat).device(on_cuda ? at::kCUDA : at::kCPU);
   at::Tensor all = at::zeros({trial.bytes / 4}, options);
   at::Tensor part = at::zeros({trial.bytes / 4 / trial.ranks}, options);
   const int warm_ups = count > 3 ? 2 : 1;
-  // A stage waits for what another is still computing, so a message comes to one who sleeps.
+  // A stage waits while another still computes, so a message finds its receiver asleep.
   const bool finds_asleep =
       trial.op == program::kSend && !on_cuda && session.communicator->rank() == 0;
   std::vector<double> seconds;
@@ -88,8 +86,7 @@ Result<std::vector<double>> time_exchange(WorkerSession& session, const Trial& t
   return seconds;
 }
 
-/// All-reduces at many sizes, the others at few, and in other ways than natively at two; between
-/// two sends.
+/// Returns all-reduces at many sizes, others at few, other methods at two; sends between two ranks.
 std::vector<Trial> trials(GroupId group, int ranks, bool has_levels) {
   std::vector<Trial> all;
   for (std::int64_t bytes = kLeastBytes; bytes <= kMostBytes; bytes *= kGrowth)
@@ -120,8 +117,8 @@ double emulated_seconds(const EmulatedLink& link, const Trial& trial) {
                                         : link.exchange_ns(trial.ranks, spread));
 }
 
-/// How long the trials of one group will take, the same on all its ranks: what the emulated link
-/// takes or, if longer, what the next smaller size took rank 0, which tells the others.
+/// Estimates, equally on all ranks, how long the trials of a group take: the emulated link's time
+/// or, if longer, rank 0's time for the next smaller size, which it shares.
 class Expectations {
  public:
   Expectations(const WorkerSession& session, const EmulatedLink& link)
@@ -176,8 +173,7 @@ CollectiveTime summarise(const Trial& trial, std::vector<double> seconds) {
   return time;
 }
 
-/// Groups of the first 2, 3, 4, 6, 8, 12, 16, ... and all ranks: cost/collective_times.h says what
-/// the numbers in between take.
+/// Returns groups of the first 2, 3, 4, 6, 8, 12, 16, ... and all ranks (cost/collective_times.h).
 std::vector<program::Group> prefix_groups(int size) {
   std::vector<int> counts;
   for (int power = 2; power < size; power *= 2)
@@ -205,7 +201,7 @@ Result<void> measure_collectives(WorkerSession& session, const Reporter& reporte
   const std::vector<std::string> hosts = session.hosts();
   for (std::size_t i = 0; i < session.program.groups.size(); ++i) {
     const auto ranks = static_cast<int>(session.program.groups[i].members.size());
-    // Whoever is in no smaller group waits here, with more patience than an exchange has.
+    // A rank outside all smaller groups waits here, longer than an exchange may.
     if (session.rendezvous)
       MOTLEY_RETURN_IF_ERROR(
           session.rendezvous->barrier(fmt::format("{} ranks", ranks), session.patience()));

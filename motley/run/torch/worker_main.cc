@@ -24,15 +24,15 @@
 #include "motley/run/torch/worker_collectives.h"
 #include "motley/run/torch/worker_profile.h"
 
-// motley-worker: one rank of a job, or one measurement. Started by `motley`, or by torchrun, srun,
-// mpirun (docs/formats/job.md). Its result is on standard output, one event a line.
+// motley-worker: one rank of a job, or one measurement. Started by `motley`, or by torchrun, srun
+// or mpirun (docs/formats/job.md). Writes its result to standard output, one event per line.
 
 extern char** environ;
 
 namespace motley::run {
 namespace {
 
-// What a signal handler can see.
+// Visible to signal handlers.
 std::atomic<RankTraining*> training_to_stop{nullptr};
 std::atomic<bool> stop_requested{false};
 
@@ -64,7 +64,7 @@ Result<int> read_number(const std::string& option, const std::string& text) {
   return usage_error("run.arguments", option + ": found '" + text + "', wanted a number");
 }
 
-/// Of a rank that an external launcher started.
+/// Tells whether the verb belongs to a rank that an external launcher started.
 bool is_launched(const std::string& verb) { return verb == "relay" || verb == "join-script"; }
 
 Result<CommandLine> read_command_line(const std::vector<std::string>& words) {
@@ -105,13 +105,13 @@ Result<CommandLine> read_command_line(const std::vector<std::string>& words) {
   return line;
 }
 
-/// Ends with its parent; a dead peer is an error of a call, not a signal; SIGTERM asks to stop.
+/// The process ends with its parent; a dead peer is an error, not a signal; SIGTERM asks to stop.
 void set_up_process(const CommandLine& line) {
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGXFSZ, SIG_IGN);  // a file too big is an error of the write
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that is too large is an error of the write
   struct sigaction stop {};
   stop.sa_handler = line.verb == "run" ? on_stop_signal : SIG_DFL;
-  // It ends when those whose words it carries have ended; a launcher tells all processes.
+  // A relay ends when its peers have ended; a launcher signals all processes.
   if (line.verb == "relay") stop.sa_handler = SIG_IGN;
   stop.sa_flags = SA_RESTART;
   ::sigaction(SIGTERM, &stop, nullptr);
@@ -120,7 +120,7 @@ void set_up_process(const CommandLine& line) {
   if (line.parent) ::signal(SIGINT, SIG_IGN);
   if (!line.parent) return;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != *line.parent) ::_exit(1);  // it died before the line above
+  if (::getppid() != *line.parent) ::_exit(1);  // the parent died before the line above
 }
 
 Result<void> report_version(const Reporter& reporter) {
@@ -145,7 +145,7 @@ Result<void> report_version(const Reporter& reporter) {
   return {};
 }
 
-/// Errors of a launcher's job name the ranks that are gone: nobody else would.
+/// Adds the lost ranks to errors of a launcher's job: nobody else would name them.
 Error explain(Error error, const WorkerSession& session, const WorkerArguments& arguments) {
   const bool lost = error.code == "run.peer-lost" || error.code == "run.timeout";
   if (!lost || !arguments.place || session.job.devices.empty()) return error;
@@ -163,15 +163,15 @@ int fail(const Reporter& reporter, const Error& error, const std::string& instru
   return exit_code(error);
 }
 
-/// Reports an error of a running job and ends the process before anything is destroyed: a lane may
-/// be blocked in a collective, and closing our sockets is what wakes the peers.
+/// Reports an error of a running job and exits without destroying anything: a lane may be blocked
+/// in a collective, and closing our sockets is what wakes the peers.
 [[noreturn]] void leave(const Reporter& reporter, const WorkerSession& session,
                         const WorkerArguments& arguments, const Error& error) {
   const std::string instruction = Diagnosis(session.job).where(session.rank);
   std::_Exit(fail(reporter, explain(error, session, arguments), instruction));
 }
 
-/// A signal that came while nothing trained is passed on to what trains now.
+/// Passes on a signal that came while no training ran.
 void stop_by_signal(RankTraining* training) {
   training_to_stop = training;
   if (stop_requested && training != nullptr) training->request_stop();

@@ -36,7 +36,7 @@ Result<std::vector<OpTime>> profile_file(std::size_t index, const ProfileJob& jo
   return std::vector<OpTime>{times.step, times.pause};
 }
 
-/// A program's times; of a GPU also what it holds beside tensors.
+/// Returns a program's times; for a GPU also what it holds beside tensors.
 Result<std::vector<OpTime>> profile_with_memory(std::size_t index, const ProfileJob& job) {
   if (job.device.kind != "cuda" || job.whole_steps) return profile_file(index, job);
   const c10::Device device(c10::DeviceType::CUDA,

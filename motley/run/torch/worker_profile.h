@@ -7,8 +7,7 @@
 
 namespace motley::run {
 
-/// Verb `profile`: times the compute instructions of each program of a ProfileJob (measure.h) in
-/// this process, alone, and reports the results.
+/// Verb `profile`: times each program's compute instructions (measure.h) in this process, alone.
 Result<void> run_profile(const std::string& job_path, const Reporter& reporter);
 
 }  // namespace motley::run

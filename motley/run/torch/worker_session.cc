@@ -31,7 +31,6 @@ struct JobTexts {
   std::vector<std::string> evaluations;  ///< programs
 };
 
-/// How many programs a job evaluates by.
 Result<std::size_t> count_evaluations(const std::string& job_text, const std::string& where) {
   MOTLEY_ASSIGN(const Json json, parse_json(job_text, where));
   MOTLEY_ASSIGN(const Job job, job_from_json(json, where));
@@ -89,7 +88,7 @@ Result<void> parse_texts(const JobTexts& texts, const std::string& where, Worker
   const std::string& path = session.job.program_path;
   MOTLEY_ASSIGN(session.program, program::parse_program(texts.program, path));
   const auto& devices = session.program.devices;
-  if (session.job.changes) return {};  // which of the job's devices they are is found by name
+  if (session.job.changes) return {};  // the job's devices are found by name
   const bool same = std::equal(
       devices.begin(), devices.end(), session.job.devices.begin(), session.job.devices.end(),
       [](const program::DeviceProgram& program, const WorkerDevice& device) {
@@ -142,7 +141,7 @@ Result<void> open_launched(const WorkerArguments& arguments, WorkerSession& sess
   return {};
 }
 
-/// Nobody else takes part, or will.
+/// Tells whether no other process takes part, or will.
 bool is_alone(const WorkerSession& session) {
   return session.size == 1 && !(session.job.changes && session.job.changes->is_elastic);
 }
@@ -161,7 +160,7 @@ Result<void> open_local(const WorkerArguments& arguments, WorkerSession& session
   return {};
 }
 
-/// The rank's own program, if it has one, and those by which it evaluates.
+/// Returns the rank's own program, if any, and its evaluation programs.
 std::vector<const program::DeviceProgram*> own_programs(const WorkerSession& session) {
   const auto rank = static_cast<std::size_t>(session.rank);
   std::vector<const program::DeviceProgram*> own;
@@ -171,7 +170,6 @@ std::vector<const program::DeviceProgram*> own_programs(const WorkerSession& ses
   return own;
 }
 
-/// Source and target of what this rank sends and receives.
 std::set<std::pair<int, int>> find_pairs(const WorkerSession& session) {
   std::set<std::pair<int, int>> pairs(session.measured_pairs.begin(), session.measured_pairs.end());
   for (const program::DeviceProgram* own : own_programs(session))
@@ -200,8 +198,8 @@ CommunicatorOptions communicator_options(const WorkerSession& session) {
   return options;
 }
 
-/// Does a member exchange so in its group? Then all do. One without instructions, which is
-/// measured, may do anything.
+/// Tells whether a member uses the hierarchical method in its group; then all do. A member without
+/// instructions is being measured and may use any.
 bool is_hierarchical(const program::Program& program, int rank, GroupId group) {
   const auto has_levels = [&](const program::Instruction& instruction) {
     return instruction.group == group &&
@@ -212,7 +210,7 @@ bool is_hierarchical(const program::Program& program, int rank, GroupId group) {
   return std::any_of(own.begin(), own.end(), has_levels);
 }
 
-/// The levels of the groups that exchange hierarchically; adds the groups that they need.
+/// Returns the levels of groups with hierarchical exchanges; adds the groups that they need.
 std::map<GroupId, Levels> add_levels(const WorkerSession& session, CommunicatorOptions& options) {
   const std::vector<std::string> hosts = session.hosts();
   std::map<GroupId, Levels> all;
@@ -222,7 +220,7 @@ std::map<GroupId, Levels> add_levels(const WorkerSession& session, CommunicatorO
     const std::vector<int> members = options.groups[i].members;
     Levels levels = find_levels(members, hosts, session.rank);
     if (levels.hosts.empty()) continue;
-    // Groups have the same number on all ranks, also on those that are told of no such exchange.
+    // Groups have the same numbers on all ranks, even on those without such exchanges.
     const bool is_used = is_hierarchical(session.program, session.rank, id);
     const auto next = static_cast<std::int64_t>(options.groups.size());
     for (std::vector<int>& group : make_level_groups(members, levels, next)) {
@@ -287,7 +285,7 @@ void add_sequences(const program::DeviceProgram& program, int rank, ExchangeSequ
     std::string& sequence = sequences[{instruction.group.value}];
     sequence += instruction.full_name();
     if (const auto parts = program::find_exchange_parts(instruction)) {
-      // Each has a part of its own; that they fit was verified on the program.
+      // Each rank has its own part; the program's check verified that they fit.
       sequence += fmt::format(" {}\n", dtype_name(program.buffer(parts->value).dtype));
       continue;
     }
@@ -327,7 +325,7 @@ Result<void> compare_sequences(const std::vector<ExchangeSequences>& of_rank,
 
 namespace {
 
-/// All ranks say what they exchange, by its hash, and all compare all of it.
+/// All ranks share a hash of their exchanges and compare all of them.
 Result<void> agree_on_exchanges(WorkerSession& session) {
   ExchangeSequences own;
   for (const program::DeviceProgram* program : own_programs(session))

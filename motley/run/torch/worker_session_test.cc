@@ -57,7 +57,7 @@ TEST(CanUseNccl, WantsAGpuOfItsOwnForEachRank) {
   EXPECT_TRUE(can_use_nccl({first, second, elsewhere}));
   EXPECT_FALSE(can_use_nccl({first, second, first}));
   EXPECT_FALSE(can_use_nccl({first, cpu}));
-  // One UUID is one GPU, also by another name of its host.
+  // One UUID is one GPU, even under another name of its host.
   WorkerDevice here = first, there = elsewhere;
   here.uuid = there.uuid = "GPU-a";
   EXPECT_FALSE(can_use_nccl({here, there}));

@@ -8,8 +8,8 @@
 namespace motley::search {
 namespace {
 
-/// Messages under this have no rate of their own (cost/layers/stage_network.h: the time of one of
-/// this size, an upper bound). A collective's parts follow each other, so they go at its rate.
+/// bytes; the measured rate is an upper bound below this size (cost/layers/stage_network.h). A
+/// collective's parts follow each other, so they move at the rate of this size.
 constexpr std::int64_t kLeastRated = 1'000'000;
 
 }  // namespace
@@ -26,8 +26,7 @@ LayerCost::LayerCost(std::shared_ptr<const cost::LayerProfile> profile, std::int
     for (const int direction : {0, 1}) {
       const auto next = static_cast<std::int32_t>(capacities_.size());
       const auto [known, is_new] = links_.try_emplace({seat.host, direction}, next);
-      // Pools of a host share its card: the fastest one's rate is taken for it. Where nothing is
-      // known nothing is sent.
+      // Pools of a host share its network card: the fastest pool's rate counts. 0: nothing is sent.
       const double rate = std::max(1.0, hops_->host_rate(seat.pool).value);
       if (is_new) capacities_.push_back(rate);
       double& capacity = capacities_[static_cast<std::size_t>(known->second)];
@@ -61,11 +60,11 @@ Result<Hop> LayerCost::hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) 
   return *found;
 }
 
-/// One of as many parts as devices send, or receive, whichever are fewer, all at once.
+/// Prices one of min(senders, receivers) parts, all sent at once.
 Result<cost::Transfer> LayerCost::send(Bytes bytes, const LayerSeat& from,
                                        const LayerSeat& to) const {
   const int parts = std::min(from.degree, to.degree);
-  // Members that send all of it, and not a part.
+  // Each member sends all of it.
   if (runtime_.sends_whole) bytes = bytes * parts;
   const bool is_same = from.host == to.host;
   MOTLEY_ASSIGN(const Hop found, hop({from.pool, from.degree}, {to.pool, to.degree},
@@ -78,17 +77,17 @@ Result<cost::Transfer> LayerCost::send(Bytes bytes, const LayerSeat& from,
   return cost::Transfer{{{found.delay, {std::move(flow)}}}};
 }
 
-/// `rounds` times (n - 1) / n of the bytes out of each device, host by host.
+/// Moves `rounds` times (n - 1) / n of the bytes out of each device, host by host.
 Result<cost::Transfer> LayerCost::ring(double rounds, Bytes bytes,
                                        const std::vector<HostMembers>& hosts, int degree) const {
   double count = 0;
   for (const HostMembers& each : hosts) count += each.members;
   const double moved = rounds * (count - 1) / count * static_cast<double>(bytes.value);
-  // A message goes from one to all, and back, in as many steps as doublings make them.
+  // Latency: a message reaches all members, and returns, in log2(n) steps each.
   const double steps = rounds * std::ceil(std::log2(count));
   cost::Flow flow{moved, {}, 0};
   Seconds delay;
-  // Inside a host each device sends at its share of what all of them reach together.
+  // Inside a host each device sends at its share of the combined rate.
   const auto inside = [&](const HostMembers& host) {
     return hop({host.pool, host.members * degree}, {host.pool, host.members * degree},
                HopReach::kSameHost, Bytes(std::max(kLeastRated * host.members, bytes.value)));
@@ -142,13 +141,13 @@ Result<cost::Transfer> LayerCost::transfer(std::string_view op, Bytes bytes,
     ++members[{each->host, each->pool}];
     degree = std::min(degree, each->degree);
   }
-  // Devices of one region exchange alone; of several regions as many groups do the same at once as
-  // each of them has devices, one after the other on those of a smaller one.
+  // Devices of one region exchange alone. Regions exchange in as many groups at once as their
+  // smallest degree, one after the other on the devices of a smaller region.
   const bool is_one_region = std::all_of(seats.begin(), seats.end(), [&](const LayerSeat* each) {
     return each->region == seats.front()->region;
   });
   if (is_one_region) degree = 1;
-  // What the readers of parts would exchange has come whole.
+  // The values were sent whole, so there is nothing to gather.
   if (is_one_region && runtime_.sends_whole && op == "motley::all_gather") return cost::Transfer{};
   std::vector<HostMembers> hosts;
   for (const auto& [place, count] : members) hosts.push_back({place.second, place.first, count});

@@ -17,35 +17,35 @@
 
 namespace motley::search {
 
-/// Where a device of a program is.
+/// The place of a program's device.
 struct LayerSeat {
   std::size_t pool = 0;
-  int host = 0;    ///< of the cluster
+  int host = 0;    ///< id in the cluster
   int degree = 1;  ///< devices of its region, which send and receive together
-  int region = 0;  ///< among those of all replicas
+  int region = 0;  ///< index over all replicas
 };
 
-/// Prices programs of a profile's layers (cost/layers/layer_graph.h): what search/stages prices
-/// plans by, at the interface that every program is simulated over.
+/// Prices programs of a profile's layers (cost/layers/layer_graph.h) with the costs of
+/// search/stages, as a cost model for the simulator. Compute times are those profiled
+/// (profiled_layers.h).
 ///
-/// What a program computes takes what the layers were profiled to take (profiled_layers.h).
-///
-/// A send goes beside those of the region's other devices, at their common rate (HopCosts), over
-/// the sending host's way out and the receiving host's way in. A collective goes along a ring of
-/// its hosts, each of which it enters once: a flow of (n - 1) / n bytes out of each, twice that of
-/// an all-reduce; inside one host n devices take n - 1 rounds, in each of which all send a part.
+/// A send runs beside those of the region's other devices, at their common rate (HopCosts), over
+/// the sending host's outgoing and the receiving host's incoming link. A collective follows a ring
+/// that enters each host once: a flow of (n - 1) / n bytes out of each, twice that for an
+/// all-reduce. Inside one host, n devices take n - 1 rounds, each of which sends a part from every
+/// device.
 class LayerCost : public cost::CostModel {
  public:
-  /// `rows`: of the graph. Seats by name of device.
+  /// `rows`: of the graph. `seats`: by device name.
   LayerCost(std::shared_ptr<const cost::LayerProfile> profile, std::int64_t rows,
             std::vector<DevicePool> pools, std::shared_ptr<const HopCosts> hops,
             const StageRuntime& runtime, std::map<std::string, LayerSeat> seats);
 
-  /// Errors of cost::ProfiledLayers::find.
+  /// Returns errors of cost::ProfiledLayers::find.
   Result<Times> times(const program::DeviceProgram& program) const override;
   Result<Seconds> collective_time(std::string_view op, Bytes bytes,
                                   const std::vector<std::string>& devices) const override;
-  /// Usage error (search.stages) where there is no link.
+  /// Usage error (search.stages) if there is no link.
   Result<cost::Transfer> transfer(std::string_view op, Bytes bytes,
                                   const std::vector<std::string>& devices) const override;
   std::vector<double> link_capacities() const override { return capacities_; }
@@ -67,7 +67,7 @@ class LayerCost : public cost::CostModel {
   std::shared_ptr<const HopCosts> hops_;
   StageRuntime runtime_;
   std::map<std::string, LayerSeat, std::less<>> seats_;
-  std::map<std::pair<int, int>, std::int32_t> links_;  // host, out of it or into it
+  std::map<std::pair<int, int>, std::int32_t> links_;  // by host and direction
   std::vector<double> capacities_;
 };
 

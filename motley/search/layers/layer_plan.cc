@@ -9,16 +9,17 @@
 #include "motley/base/random.h"
 #include "motley/graph/graph_text.h"
 #include "motley/graph/work.h"
+#include "motley/plan/pass_order.h"
 #include "motley/search/stages/stage_lag.h"
-#include "motley/synth/stages/stage_order.h"
 
 namespace motley::search {
 namespace {
 
-/// Factor of a layer's rule that devices split: behind samples and width of what it reads.
+/// Factor of a layer's rule that devices split; comes after samples and input width.
 constexpr int kRows = 2;
 
-/// Adam holds four times the weights with weights and gradients, sgd with momentum three times.
+/// Infers the optimizer: weights, gradients and states are four times the weights for Adam, three
+/// for sgd with momentum.
 plan::Optimizer find_optimizer(const cost::LayerProfile& profile) {
   double states = 0, gradients = 0;
   for (const cost::LayerSize& size : profile.sizes.begin()->second) {
@@ -66,7 +67,7 @@ class LayerPlanWriter {
  private:
   std::int64_t layers() const { return static_cast<std::int64_t>(costs_.layers()); }
 
-  /// As the graph has them (layer_graph.h).
+  /// Returns the stage's operators in the graph (layer_graph.h).
   std::vector<plan::OpRange> find_covers(const PlannedStage& stage) const {
     const auto first = static_cast<std::int64_t>(stage.first);
     const auto end = static_cast<std::int64_t>(stage.end);
@@ -97,7 +98,7 @@ class LayerPlanWriter {
     return region;
   }
 
-  /// Each layer's rows, and of its parameters those that have them.
+  /// Shares each layer's rows, and the parameters that have rows, over the devices.
   void share(plan::Region& region) const {
     const graph::Graph& graph = model_.layers.graph;
     std::map<std::string, graph::Form> kept;
@@ -116,13 +117,13 @@ class LayerPlanWriter {
     for (const auto& [name, form] : kept) region.parameters.push_back({name, form});
   }
 
-  /// By what its operators have to do beside what they take here, each device.
+  /// Returns the region's speed per device: its operators' work over their time.
   double find_speed(const StageReplica& replica, const PlannedStage& stage, int degree,
                     const std::vector<plan::OpRange>& covers) const {
     double work = 0, takes = 0;
     for (const plan::OpRange& range : covers)
       for (std::int64_t i = range.first; i < range.end; ++i)
-        work += synth::order_seconds(
+        work += plan::order_seconds(
             graph::op_work(model_.layers.graph, OpId(i), {{"batch", replica.micro_batch}}));
     const std::vector<LayerWork> times = costs_.work(stage.unit, replica.micro_batch);
     for (std::size_t layer = stage.first; layer < stage.end; ++layer)
@@ -130,7 +131,7 @@ class LayerPlanWriter {
     return work / (takes * degree);
   }
 
-  /// Beside the fastest, to four digits; without stages they say nothing.
+  /// Scales speeds to the fastest region's, with four digits; without stages clears them.
   static void compare_speeds(plan::Plan& plan) {
     double fastest = 0;
     for (const plan::Replica& replica : plan.replicas)

@@ -16,25 +16,23 @@
 
 namespace motley::search {
 
-/// What a plan of a layer profile is written and priced with.
+/// A layer profile prepared for writing and pricing plans.
 struct LayerModel {
   std::shared_ptr<const cost::LayerProfile> profile;
   cost::LayerGraph layers;
-  std::string hash;           ///< of the graph's text, as a plan names its model
-  plan::Optimizer optimizer;  ///< that holds about as much as the profile says
+  std::string hash;           ///< of the graph's text; names the model in plans
+  plan::Optimizer optimizer;  ///< one that needs about the profiled memory
 };
-/// The optimizer is adam, or sgd with momentum or without. Errors of make_layer_graph.
+/// Makes a layer model; its optimizer is adam or sgd. Errors of make_layer_graph.
 Result<LayerModel> make_layer_model(cost::LayerProfile profile);
 
-/// A plan of stages as any plan of the graph of layers: a region for each stage, whose devices
-/// share each layer; how many micro-batches are under way in a stage, how fast it is and how long
-/// its messages take are those that the plan was priced with. What is left over of a replica's
-/// samples is spread over its micro-batches.
+/// Writes a plan of stages as a plan of the layer graph: one region per stage, whose devices share
+/// each layer. Micro-batches in flight, speeds and message times are those that the plan was priced
+/// with. Samples that do not fill the last micro-batch are spread over all.
 Result<plan::Plan> write_layer_plan(const PricedStagePlan& priced, const StageCosts& costs,
                                     const ClusterPools& pools, const cluster::Cluster& cluster,
                                     const LayerModel& model);
 
-/// Where the plan's devices are.
 Result<std::map<std::string, LayerSeat>> find_layer_seats(const plan::Plan& plan,
                                                           const ClusterPools& pools,
                                                           const cluster::Cluster& cluster);

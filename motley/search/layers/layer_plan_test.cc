@@ -16,10 +16,10 @@ namespace motley::search {
 namespace {
 
 constexpr const char *kFast = "a100-40g", *kSlow = "v100-16g";
-constexpr std::int64_t kMessage = 8'000'000;  // bytes a sample
+constexpr std::int64_t kMessage = 8'000'000;  // bytes per sample
 
-/// Layers of 1 s forward and 2 s backward a sample on an A100, of twice as much on a V100, and half
-/// of it at degree 2. A layer keeps 1000 bytes a sample and has as many of weights.
+/// Layers that take 1 s forward and 2 s backward per sample on an A100, twice that on a V100, and
+/// half at degree 2. A layer keeps 1000 bytes per sample and has 1000 bytes of weights.
 cost::LayerProfile some_layers(std::size_t count, double update = 0) {
   cost::LayerProfile profile{.model = "some"};
   for (const auto& [kind, slower] : {std::pair(kFast, 1.0), std::pair(kSlow, 2.0)})
@@ -35,22 +35,21 @@ cost::LayerProfile some_layers(std::size_t count, double update = 0) {
   return profile;
 }
 
-/// A constant rate of so many devices at once.
+/// Returns a constant rate of this many devices together.
 cost::RateCurves constant(int devices, double bytes_per_second) {
   return {{devices, {{0, 0, bytes_per_second * 1e-9}, BytesPerSecond(bytes_per_second)}}};
 }
 
 class LayerPlanTest : public ::testing::Test {
  protected:
-  /// Hosts of two A100, of two A100 and of two V100, so many bytes a second between them; fast
-  /// inside.
+  /// Sets up hosts of two A100, two A100 and two V100, with `between` bytes/s between them.
   void open(double between, std::size_t layers = 2, double update = 0) {
     for (const char* kind : {kFast, kSlow})
       for (const char* other : {kFast, kSlow})
         network_.between[{kind, other}] = constant(1, between);
     open_as_it_is(layers, update);
   }
-  /// Between hosts as the network is.
+  /// Sets up the hosts with the measured network.
   void open_as_it_is(std::size_t layers, double update = 0) {
     profile_ = some_layers(layers, update);
     for (auto& [degree, sizes] : profile_.sizes)
@@ -98,7 +97,6 @@ memory = "1GiB"
     EXPECT_TRUE(price) << price.error().message;
     return {std::move(plan), price.value_or(StagePrice{})};
   }
-  /// Its program, verified.
   program::Program lower(const PricedStagePlan& found) {
     auto plan = write_layer_plan(found, *costs_, pools_, cluster_, model_);
     EXPECT_TRUE(plan) << plan.error().message;
@@ -125,7 +123,7 @@ memory = "1GiB"
   }
   double step(const StagePlan& plan) { return simulated(lower(priced(plan))); }
 
-  std::int64_t weights_ = 1000, message_ = kMessage;  // bytes of a layer
+  std::int64_t weights_ = 1000, message_ = kMessage;  // bytes per layer
   StageRuntime runtime_{.copies_gradients = false};
   cost::LayerProfile profile_;
   cost::StageNetwork network_;
@@ -137,8 +135,7 @@ memory = "1GiB"
   plan::Plan plan_;
 };
 
-// As stage_evaluator_test.cc derives for free messages, for messages of half a second that overlap,
-// and for such that block.
+// As derived in stage_evaluator_test.cc for free, overlapped and blocking half-second messages.
 TEST_F(LayerPlanTest, TwoStagesTakeWhatTheirPassesSay) {
   open(1e15);
   const StagePlan plan{{{{{0, 1, unit(kFast, 1), 0, 0}, {1, 2, unit(kFast, 1), 1, 0}}, 1, 2}}};
@@ -151,8 +148,7 @@ TEST_F(LayerPlanTest, TwoStagesTakeWhatTheirPassesSay) {
   EXPECT_NEAR(simulated(*blocking), 11, 1e-5);
 }
 
-// Three micro-batches through three stages, messages of half a second that block. The evaluator
-// derives when whom waits for whom by another way.
+// Three micro-batches, three stages, blocking half-second messages; the evaluator's own waits.
 TEST_F(LayerPlanTest, BlockingMessagesAreThoseOfTheEvaluator) {
   runtime_ = blocking_runtime();
   open(2 * kMessage, 3);
@@ -166,8 +162,8 @@ TEST_F(LayerPlanTest, BlockingMessagesAreThoseOfTheEvaluator) {
   EXPECT_NEAR(simulated(*blocking), found.price.step.value, 1e-3 * found.price.step.value);
 }
 
-// Layers that two devices share take half, and each sends a part of the message; receivers then
-// have a quarter of a second's part each. Inside a host nothing takes time here.
+// Two devices that share layers take half the time and send a part of the message each; receivers
+// take a quarter of a second for each part. Transfers inside a host are free here.
 TEST_F(LayerPlanTest, DevicesThatShareLayersHaveTheirTimesAndBytes) {
   open(1e15);
   EXPECT_NEAR(step({{{{{0, 1, unit(kFast, 2), 0, 0}, {1, 2, unit(kFast, 2), 1, 0}}, 1, 2}}}), 4.5,
@@ -175,8 +171,8 @@ TEST_F(LayerPlanTest, DevicesThatShareLayersHaveTheirTimesAndBytes) {
   open(2 * kMessage);
   const program::Program program =
       lower(priced({{{{{0, 1, unit(kFast, 2), 0, 0}, {1, 2, unit(kFast, 2), 1, 0}}, 1, 2}}}));
-  // One message at half the rate for each of two devices: half a second once more. Stage 0: F0
-  // 0-0.5, F1 0.5-1. Stage 1: F0 1-1.5, B0 1.5-2.5; F1 2.5-3, B1 3-4. Stage 0: B0 3-4, B1 4.5-5.5.
+  // One message at half the rate for each of two devices takes half a second. Stage 0: F0 0-0.5, F1
+  // 0.5-1. Stage 1: F0 1-1.5, B0 1.5-2.5; F1 2.5-3, B1 3-4. Stage 0: B0 3-4, B1 4.5-5.5.
   EXPECT_NEAR(simulated(program), 5.5, 1e-5);
   // Weights, gradients and both moments of half a layer.
   const program::MemoryPeak peak = program::find_memory_peak(program.devices[0]);
@@ -184,8 +180,8 @@ TEST_F(LayerPlanTest, DevicesThatShareLayersHaveTheirTimesAndBytes) {
   EXPECT_NEAR(static_cast<double>(peak.states.value), 1000, 32);
 }
 
-// Two replicas of 4 and 2 samples on unlike kinds: 12 s on both, then the sum of 2000 bytes, which
-// takes nothing here, and the update of both layers, a quarter of a second each.
+// Two replicas of 4 and 2 samples on different kinds: 12 s on both, then the free sum of 2000
+// bytes, and the update of both layers, a quarter of a second each.
 TEST_F(LayerPlanTest, ReplicasDifferAndUpdate) {
   open(1e15, 2, 0.25);
   const StagePlan plan{
@@ -195,7 +191,7 @@ TEST_F(LayerPlanTest, ReplicasDifferAndUpdate) {
   EXPECT_EQ(plan_.global_batch, 3);
 }
 
-// Twelve seconds of passes and, for a layer that is done again, its two forwards.
+// Twelve seconds of passes, and two forward passes of a recomputed layer.
 TEST_F(LayerPlanTest, StagesMayDoForwardsAgain) {
   runtime_.may_recompute = true;
   open(1e15);
@@ -214,9 +210,8 @@ TEST_F(LayerPlanTest, PartsThatNobodyProfiledAreRefused) {
               ::testing::HasSubstr("some on a100-40g was not profiled at tp 2"));
 }
 
-// Layers 0 and 1, 2 and 3 in one replica, 0, 1 and 2, 3 in the other: in the order of the layers
-// their sums, half a minute each, would follow each other in a chain of four. Two go on at a time,
-// as each device is in two at most.
+// One replica is cut into layers 0 and 1, 2 and 3, the other into 0, and 1, 2 and 3. In layer order
+// their sums of half a minute would form a chain of four; two at a time can run.
 TEST_F(LayerPlanTest, SumsOfReplicasThatAreCutDifferentlyGoOnSideBySide) {
   weights_ = 240'000'000;
   message_ = 800'000;
@@ -231,16 +226,16 @@ TEST_F(LayerPlanTest, SumsOfReplicasThatAreCutDifferentlyGoOnSideBySide) {
         1}}};
   const PricedStagePlan found = priced(plan);
   const double step = simulated(lower(found));
-  // The slow replica's passes end at 24 s, with layer 0, of which layer 1 is there at 20 s; the
-  // evaluator begins all sums behind the last pass.
+  // The slow replica's passes end at 24 s with layer 0; layer 1 is ready at 20 s. The evaluator
+  // starts all sums after the last pass.
   EXPECT_NEAR(step, 20 + 60, 0.3);
   EXPECT_NEAR(found.price.step.value, 24 + 60, 0.3);
 }
 
-/// A plan of all devices: cut anywhere, in one or two replicas, on one or two devices a stage.
+/// Draws a plan of all devices: any cuts, one or two replicas, one or two devices per stage.
 class DrawnLayers : public LayerPlanTest, public ::testing::WithParamInterface<int> {};
 
-// The evaluator is the search's estimate of programs: sums behind all passes, whole micro-batches.
+// The evaluator estimates programs: sums after all passes, whole micro-batches.
 TEST_P(DrawnLayers, ProgramsTakeWhatTheEvaluatorSays) {
   SplitMix64 random(static_cast<std::uint64_t>(GetParam()));
   const auto below = [&](std::uint64_t n) { return random.below(n); };
@@ -250,7 +245,7 @@ TEST_P(DrawnLayers, ProgramsTakeWhatTheEvaluatorSays) {
     StageReplica& replica = plan.replicas.emplace_back();
     replica.micro_batch = 1 + static_cast<std::int64_t>(below(2));
     replica.samples = replica.micro_batch * static_cast<std::int64_t>(1 + below(6));
-    // The first replica has the hosts of A100, the second that of V100.
+    // The first replica has the A100 hosts, the second the V100 host.
     const char* kind = r == 0 ? kFast : kSlow;
     for (int host = 0; host < (r == 0 ? 2 : 1); ++host)
       if (below(2) == 0)

@@ -14,7 +14,7 @@
 namespace motley::search {
 namespace {
 
-/// Its times of whole layers; null: it has none.
+/// Returns the kind's times of whole layers, or null.
 const cost::LayerTable* find_whole(const cost::LayerProfile& profile, const std::string& kind) {
   const auto degrees = profile.times.find(kind);
   if (degrees == profile.times.end()) return nullptr;
@@ -22,7 +22,6 @@ const cost::LayerTable* find_whole(const cost::LayerProfile& profile, const std:
   return whole == degrees->second.end() || whole->second.empty() ? nullptr : &whole->second;
 }
 
-/// At full speed.
 Result<cost::ProfileCost::DeviceTimes> kind_times(const LayerModel& model,
                                                   const CostOptions& options,
                                                   EqualPrograms& programs,

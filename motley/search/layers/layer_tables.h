@@ -10,20 +10,20 @@
 
 namespace motley::search {
 
-/// Where a layer profile says what whole layers take.
+/// The devices for which a layer profile has times of whole layers.
 struct LayerDevices {
-  std::vector<DeviceId> devices;  ///< whose kind it has without tensor parallelism
-  /// That a pass may have: twice the largest profiled micro-batch of the kind with the least.
+  std::vector<DeviceId> devices;  ///< kind profiled without tensor parallelism
+  /// Limit per pass: twice the largest profiled micro-batch of the kind with the least.
   std::int64_t most_samples = 0;
 };
-/// Usage error (search.layers) if it knows none of them.
+/// Finds the profiled devices. Usage error (search.layers) if there is none.
 Result<LayerDevices> find_layer_devices(const cost::LayerProfile& profile,
                                         const cluster::Cluster& cluster,
                                         const std::vector<DeviceId>& allowed);
 
-/// Times of the graph of a layer profile on those devices, at the profiled micro-batches: those of
-/// load_costs for a model that another tool timed (cost/layers/profiled_layers.h). What parts of a
-/// layer take it knows at profiled degrees alone, so there are no times of operators by their work.
+/// Loads times of a layer profile's graph on those devices at the profiled micro-batches, as
+/// load_costs does for a measured model (cost/layers/profiled_layers.h). Times of a layer's parts
+/// are known at profiled degrees only, so there are no operator times by work.
 Result<Costs> load_layer_costs(const LayerModel& model, const cluster::Cluster& cluster,
                                const CostOptions& options);
 

@@ -9,7 +9,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Two nodes of a device each.
 cluster::Cluster two_nodes(const std::string& first, const std::string& second) {
   auto cluster = cluster::parse_cluster(
       "schema = \"motley.cluster/1\"\nname = \"two\"\n"
@@ -26,7 +25,7 @@ cost::LayerTime layer(double forward, double backward, double update) {
   return {Seconds(forward), Seconds(backward), Seconds(update)};
 }
 
-/// Two layers on t4, at micro-batches of 1 and 4; of a100-40g only with two tensor-parallel ones.
+/// Two layers, on t4 at micro-batches of 1 and 4, on a100-40g only with degree 2.
 cost::LayerProfile two_layers_profile() {
   cost::LayerProfile profile;
   profile.model = "small";
@@ -45,8 +44,8 @@ TEST(LayerTables, SumTheLayersUp) {
   cluster.devices[1].speed = 0.5;
   const auto costs = load_layer_costs(model, cluster, {.devices = kBoth});
   ASSERT_TRUE(costs) << costs.error().message;
-  // Forward and backward: 1 + 2 + 2 + 4 s of one sample, 3 + 6 + 5 + 10 s of four; updates of 0.75
-  // and 1 s. Between them on a line, and on it up to twice as many.
+  // Forward and backward: 1 + 2 + 2 + 4 s for one sample, 3 + 6 + 5 + 10 s for four; updates of
+  // 0.75 and 1 s. Linear in between, and beyond up to twice the samples.
   for (const cost::ProfileCost::DeviceTimes& device :
        {costs->devices.at("a:0"), costs->devices.at("b:0")})
     for (const auto& table : {device.alone.table, device.shared.table})
@@ -54,8 +53,8 @@ TEST(LayerTables, SumTheLayersUp) {
            {std::pair(1, 9.75), {4, 25}, {2, 14.8333}, {8, 45.3333}})
         EXPECT_NEAR(table->total(samples).value, seconds, 1e-4) << samples;
   EXPECT_EQ(costs->devices.at("b:0").table_speed(), 0.5);
-  // A layer's backward pass wants again what it has kept, 400 bytes a sample of both; and of what
-  // is split, here nothing, a number in each of two rows.
+  // Scratch: a layer's backward pass needs a copy of what it kept, 400 bytes per sample for both
+  // layers, and a number in each of two rows of split values (none here).
   std::int64_t scratch = 0;
   for (const Bytes bytes : costs->devices.at("a:0").alone.table->scratch_bytes(4))
     scratch += bytes.value;
@@ -66,7 +65,7 @@ TEST(LayerTables, DevicesOfOtherKindsAreLeftOut) {
   const auto found =
       find_layer_devices(two_layers_profile(), two_nodes("a100-40g", "t4"), kBoth).value();
   EXPECT_THAT(found.devices, ElementsAre(DeviceId(1)));
-  EXPECT_EQ(found.most_samples, 8);  // twice what was profiled
+  EXPECT_EQ(found.most_samples, 8);  // twice the profiled micro-batch
 }
 
 TEST(LayerTables, TheKindWithTheLeastSaysHowManySamplesThereMayBe) {

@@ -9,20 +9,19 @@
 
 namespace motley::search {
 
-/// What pricing found out about a model's devices: the artifact of the phase `price`, for people
-/// and tests. It sums the operators up; planners read Costs.
+/// Result of the phase `price`: whole devices' times, for people and tests. Planners read Costs.
 struct CostTable {
-  /// A step of so many samples: all compute of the device, at its pace.
+  /// All compute of a step of this many samples, at the device's pace.
   struct Row {
     std::int64_t samples = 0;
-    Seconds alone, shared;  ///< as the only device; as one of several, less exchanges
+    Seconds alone, shared;  ///< as the only device; as one of several, without exchanges
     bool operator==(const Row&) const = default;
   };
   struct Device {
     std::string name, kind;
-    std::string grounds;                    ///< where the times come from ("measured")
-    std::vector<cost::Pace::Sample> paces;  ///< one: the same for all steps
-    std::vector<Row> rows;                  ///< by samples, those that were measured
+    std::string grounds;                    ///< origin of the times ("measured")
+    std::vector<cost::Pace::Sample> paces;  ///< one entry: the same for all steps
+    std::vector<Row> rows;                  ///< by samples, measured ones only
     bool operator==(const Device&) const = default;
   };
   std::vector<Device> devices;  ///< in cluster order
@@ -31,14 +30,15 @@ struct CostTable {
 
 CostTable build_cost_table(const Costs& costs, const cluster::Cluster& cluster);
 
-/// Text form "motley.costs/1":
+/// Prints the text form "motley.costs/1":
 ///
-///   motley.costs/1
-///   device "a:0" kind "cpu" from "measured"
-///     pace 0.4 of 0.010
-///     batch 8 alone 0.011 shared 0.012
+///  motley.costs/1
+///  device "a:0" kind "cpu" from "measured"
+///    pace 0.4 of 0.010
+///    batch 8 alone 0.011 shared 0.012
 ///
-/// Seconds; a pace is the part of full speed at which so many seconds of compute are done.
+/// Times are seconds. A pace is the fraction of full speed in a step with this many seconds of
+/// compute.
 std::string print_cost_table(const CostTable& table);
 
 }  // namespace motley::search

@@ -29,7 +29,7 @@ TEST(CostTable, IsPrinted) {
   EXPECT_EQ(print_cost_table(table), kText);
 }
 
-/// Seconds of all that a device computes for its samples, at full speed, as the profile says it.
+/// Returns the profiled seconds of a device's compute for its samples, at full speed.
 double invented_seconds(const InventedProfile& invented, std::int64_t samples, int ranks) {
   const auto program = synth::lower_first(invented.model().graph, {samples, ranks},
                                           {.bucket_bytes = Bytes(16 << 10)})
@@ -47,10 +47,9 @@ double invented_seconds(const InventedProfile& invented, std::int64_t samples, i
   return seconds;
 }
 
-// To a hundredth, as measurements that scatter are made nondecreasing over batches.
-// A device of its own machine computes as long as its speed of 0.2 says. Those that share one are
-// measured, too: whole steps are 10 % slower than their speed where they have much to do, 30 %
-// where they have little.
+// To a hundredth, as measurements are made non-decreasing over batches. A device alone on a machine
+// computes at its speed of 0.2. Devices that share one are measured, too: whole steps are 10 %
+// slower than their speed with much work, 30 % with little.
 TEST(CostTable, SumsUpAllComputeAtTheDevicesPace) {
   const InventedProfile invented(synth::read_graph("mlp"), three_devices("far"), 4);
   const CostTable table = build_cost_table(invented.costs(), invented.cluster());

@@ -28,7 +28,6 @@ namespace {
 using cost::DeviceKey;
 using cost::InstructionTimes;
 
-/// The largest batch a device may get.
 std::int64_t largest_batch(const graph::Graph& graph, std::int64_t global_batch) {
   return graph.sizes.empty() ? global_batch : std::min(global_batch, graph.sizes[0].max);
 }
@@ -42,32 +41,32 @@ tl::unexpected<Error> not_profiled(const graph::Model& model, const DeviceKey& k
                   model.graph.name, found, key.kind, key.threads, key.torch, wanted, wanted));
 }
 
-/// Times of one device key, and where they come from.
+/// Times of one device key, and their origin.
 struct Table {
   std::shared_ptr<const InstructionTimes> times;
   cost::Grounds grounds;
-  std::shared_ptr<const cost::TimeSource> source = nullptr;    // of any program of the model
-  std::shared_ptr<const cost::TimeSource> measured = nullptr;  // as far as it was measured
-  std::shared_ptr<const cost::WorkTimes> by_work = nullptr;    // none: too little was measured
-  std::shared_ptr<const cost::WorkTimes> least = nullptr;      // where there is by_work
+  std::shared_ptr<const cost::TimeSource> source = nullptr;    // for any program of the model
+  std::shared_ptr<const cost::TimeSource> measured = nullptr;  // measured times only
+  std::shared_ptr<const cost::WorkTimes> by_work = nullptr;    // null: too few measurements
+  std::shared_ptr<const cost::WorkTimes> least = nullptr;      // set if by_work is set
 
   cost::ProfileCost::SettingTimes of_setting() const { return {times, source, measured}; }
 };
 
-/// What the loading of all tables shares; remembers what it lowered.
+/// State shared by the loading of all tables; caches lowered programs.
 struct Loading {
   const graph::Model& model;
-  std::shared_ptr<const graph::Graph> graph;  // the model's, kept by what is loaded
+  std::shared_ptr<const graph::Graph> graph;  // the model's; shared with the loaded tables
   const cost::ProfileStore& store;
   const CostOptions& options;
-  /// Models lowered at some batches for a device alone or one of two, whatever its kind.
+  /// The model lowered at some batches, alone or as one of two; independent of the device kind.
   EqualPrograms& programs;
-  std::vector<EqualPrograms::Programs> lowered = {};  // that are pointed to
-  /// What the instructions of each of these do.
+  std::vector<EqualPrograms::Programs> lowered = {};  // programs that other members point to
+  /// by program: the work of its instructions
   std::map<const program::DeviceProgram*, std::vector<cost::OperatorWork>> works = {};
 };
 
-/// What is said of lowered programs by what they do, which is looked at once for all kinds.
+/// Times of lowered programs by work, which is computed once for all device kinds.
 class OfReferences : public cost::TimeSource {
  public:
   OfReferences(Loading& loading, const cost::WorkTimes& by_work)
@@ -83,7 +82,6 @@ class OfReferences : public cost::TimeSource {
   const cost::WorkTimes& by_work_;
 };
 
-/// Fills in the table by its source, at some batches.
 Result<EqualPrograms::Programs> load_times(Loading& loading, const DeviceKey& key,
                                            const std::vector<std::int64_t>& batches, int ranks,
                                            const cost::TimeSource& source, Table& table) {
@@ -95,8 +93,7 @@ Result<EqualPrograms::Programs> load_times(Loading& loading, const DeviceKey& ke
   return references;
 }
 
-/// What the table says of an instruction, the source says first, wherever that stands; and nothing
-/// less than `least`.
+/// Prefers the table's times for known instructions, in any program; none is below `least`.
 void prefer_table(const std::vector<program::DeviceProgram>& references, Table& table) {
   const auto at = [times = table.times](std::size_t instruction, double batch) {
     return cost::TimeSource::Answer{times->at(instruction, batch),
@@ -108,22 +105,22 @@ void prefer_table(const std::vector<program::DeviceProgram>& references, Table& 
   if (table.measured) table.measured = std::make_shared<cost::FirstKnown>(curves, table.measured);
 }
 
-/// Times by what was measured of some model's operators, and no more than those.
+/// Adds times by work, fitted to measured operators of any model, and their lower bounds.
 void model_operators(const Loading& loading, const cost::OperatorModel& fitted, Table& table) {
   using Estimate = cost::ModelledTimes::Estimate;
   table.by_work = std::make_shared<cost::ModelledTimes>(loading.graph, fitted);
   table.least = std::make_shared<cost::ModelledTimes>(loading.graph, fitted, Estimate::kLeast);
 }
 
-/// Among so many neighbours: "cpu beside 2" (cost::shared_key).
+/// Returns the key with this many neighbours: "cpu beside 2" (cost::shared_key).
 DeviceKey beside(const DeviceKey& key, const std::string& alone, int neighbours) {
   DeviceKey other = key;
   other.kind = neighbours == 0 ? alone : fmt::format("{} beside {}", alone, neighbours);
   return other;
 }
 
-/// Of an emulated device among so many neighbours as nobody measured it with: the same among the
-/// nearest number that somebody did; else what there is, too little.
+/// Returns the operators of an emulated device among its neighbours. If that number of neighbours
+/// was not measured, uses the nearest measured number; otherwise returns what there is, too little.
 Result<std::vector<cost::OpEntry>> ops_among_others(const cost::ProfileStore& store,
                                                     const DeviceKey& key) {
   constexpr std::string_view kBeside = " beside ";
@@ -143,7 +140,7 @@ Result<std::vector<cost::OpEntry>> ops_among_others(const cost::ProfileStore& st
   return store.ops(key);
 }
 
-/// By what other models' operators took there.
+/// Models a device by the times of other models' operators on it.
 Result<Table> model_device(Loading& loading, const DeviceKey& key,
                            const std::vector<std::int64_t>& batches, int ranks) {
   MOTLEY_ASSIGN(const auto entries, ops_among_others(loading.store, key));
@@ -191,7 +188,7 @@ Result<Table> load_device(Loading& loading, const DeviceKey& key, int ranks) {
   return table;
 }
 
-/// Where the model was profiled up to the wanted batch, and the kinds of these devices.
+/// The keys, batches and kinds of devices on which the model was profiled up to the wanted batch.
 struct ProfiledKinds {
   std::vector<DeviceKey> keys;
   std::vector<std::vector<std::int64_t>> batches;
@@ -216,7 +213,7 @@ Result<ProfiledKinds> profiled_kinds(const Loading& loading) {
   return profiled;
 }
 
-/// Of a device kind that is not here: by what was measured on another, else by its figures.
+/// Builds the table of a device kind not present here: from another kind, else its specifications.
 Result<Table> kind_table(Loading& loading, const cluster::PlanningKind& kind, const DeviceKey& key,
                          int ranks) {
   MOTLEY_ASSIGN(const ProfiledKinds profiled, profiled_kinds(loading));
@@ -248,16 +245,16 @@ Result<Table> kind_table(Loading& loading, const cluster::PlanningKind& kind, co
   return table;
 }
 
-/// The pace of a device among its neighbours (emulated devices that share a machine pay for it, by
-/// their own measure, a few percent), and how much its steps vary.
+/// A device's pace among its neighbours and the variation of its steps. Emulated devices that share
+/// a machine lose a few percent, as measured.
 struct Tempo {
   cost::Pace pace;
   Seconds pause;
   simulate::Jitter jitter;
 };
 
-/// What instructions vary by for themselves adds up to sd^2 sum t^2 / (sum t)^2 of a step; what
-/// whole steps vary by beyond that, all their instructions share.
+/// Independent variation of instructions adds up to sd^2 sum t^2 / (sum t)^2 of a step; the rest of
+/// whole steps' variation is common to all their instructions.
 simulate::Jitter find_jitter(const InstructionTimes& times, double step_spread) {
   double sum = 0, squares = 0;
   for (std::size_t i = 0; i < times.size(); ++i) {
@@ -296,9 +293,9 @@ Result<Tempo> find_tempo(const graph::Model& model, const cluster::Cluster& clus
   return Tempo{cost::Pace(std::move(samples)), pause, find_jitter(times, spread)};
 }
 
-/// A device's times, with its pace in them; devices of one pace for all share their tables. A pace
-/// was measured beside others, over what operators took beside others that were not slowed: it may
-/// be above the speed that is emulated (`most_alone`), and alone a device has no more than that.
+/// Returns a device's times at its pace; devices with one constant pace share tables. The pace was
+/// measured beside others relative to operators beside others that were not slowed. So it may
+/// exceed the emulated speed (`most_alone`), which still limits a device alone.
 cost::ProfileCost::DeviceTimes paced(const Table& alone, const Table& shared,
                                      const cost::Pace& pace, std::optional<double> most_alone) {
   cost::ProfileCost::DeviceTimes times;
@@ -314,23 +311,22 @@ cost::ProfileCost::DeviceTimes paced(const Table& alone, const Table& shared,
   return times;
 }
 
-/// For searches: the pace of the device's usual part.
+/// Returns times by work for searches, at the pace of the device's usual part.
 Costs::ByWork by_work(const Table& alone, const Table& shared, const cost::Pace& pace,
                       std::int64_t samples) {
   const Seconds compute = shared.times->total(static_cast<double>(samples));
   return {shared.by_work, pace.at(compute), shared.least, alone.least, pace.fastest()};
 }
 
-/// A group that exchanges in a way that nobody measured.
+/// A group whose exchange was not measured.
 struct UnknownExchange {
   std::string route, backend;
   std::vector<DeviceId> group;
   int ranks() const { return static_cast<int>(group.size()); }
 };
 
-/// What is taken for it, beside a ring among as many as were measured: what the cluster's links
-/// say; within a machine, of which they say nothing, the fastest way that was measured. Words on
-/// it; "" where nothing is known.
+/// Assumes a time unless a ring of the measured number of ranks gives one: by the cluster's links
+/// or, within a machine, by the fastest measured route. Returns a note, or "" if nothing is known.
 std::string assume_exchange(const UnknownExchange& unknown, const cost::ProfileCost& model,
                             cost::CollectiveTimes& times) {
   constexpr Bytes kUsual(1 << 20);
@@ -352,8 +348,7 @@ std::string assume_exchange(const UnknownExchange& unknown, const cost::ProfileC
   return "as long as by the fastest way that was measured";
 }
 
-/// Exchanges that plans may need and nobody measured, as far as something is known of them. What is
-/// not known stays an error of whoever asks.
+/// Models unmeasured exchanges that plans may need. Unknown ones fail when they are queried.
 void model_exchanges(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices,
                      Costs& costs) {
   const cost::ProfileCost model = costs.model(cluster);
@@ -377,7 +372,7 @@ void model_exchanges(const cluster::Cluster& cluster, const std::vector<DeviceId
   }
 }
 
-/// Devices whose times are modelled, by how; not named where all of them are.
+/// Notes devices whose times are modelled, by method; without names if all are.
 void say_modelled(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices,
                   Costs& costs) {
   std::map<std::string, std::vector<std::string>> by_grounds;
@@ -429,7 +424,7 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
   MOTLEY_ASSIGN(const auto interference, store.interference());
   for (const DeviceId id : options.devices) {
     const cluster::Device& device = cluster.device(id);
-    const auto known = cluster::find_kind(device.kind);  // "cpu" and "cuda" are none
+    const auto known = cluster::find_kind(device.kind);  // "cpu" and "cuda" have none
     const cluster::PlanningKind* kind = known ? &*known : nullptr;
     MOTLEY_ASSIGN(const Table* alone, find_table(cost::device_key(device, options.torch), kind, 1));
     MOTLEY_ASSIGN(const Table* shared,
@@ -440,7 +435,7 @@ Result<Costs> load_costs(const graph::Model& model, const cluster::Cluster& clus
     MOTLEY_ASSIGN(const Tempo tempo,
                   find_tempo(model, cluster, store, options, id, *shared->times));
     if (tempo.jitter != simulate::Jitter{}) costs.jitter[device.name] = tempo.jitter;
-    // A pace is of whole steps among busy neighbours.
+    // A pace describes whole steps among busy neighbours.
     const bool has_pace = cost::has_pace(cluster, id);
     auto times =
         paced(*alone, *shared, tempo.pace, has_pace ? std::optional(device.speed) : std::nullopt);

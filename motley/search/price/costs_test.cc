@@ -32,7 +32,7 @@ bandwidth = "10Gbps"
 latency = "50us"
 )";
 
-/// The golden MLP, two kinds that are not here, and a store.
+/// The golden MLP, two device kinds that are not present, and a store.
 class CostsTest : public ::testing::Test {
  protected:
   CostsTest() {
@@ -47,7 +47,7 @@ class CostsTest : public ::testing::Test {
                 .devices = {DeviceId(0), DeviceId(1)}};
   }
 
-  /// Every operator takes `seconds`.
+  /// Adds a profile in which every operator takes `seconds`.
   void profile(const cost::DeviceKey& key, double seconds, std::int64_t batch = kBatch) {
     const auto batches = profile_batches(batch, 4096);
     std::map<std::string, cost::OpEntry> entries;
@@ -72,7 +72,7 @@ class CostsTest : public ::testing::Test {
   }
 
   Costs costs() const { return load_costs(model_, cluster_, store_, options_).value(); }
-  /// Of the first device alone.
+  /// Returns the step of the first device alone.
   static Seconds step(const Costs& costs) {
     return costs.devices.at("a:0").alone.table->total(kBatch);
   }
@@ -96,7 +96,7 @@ TEST_F(CostsTest, AProfileIsCarriedToAnotherKindOfItsVendor) {
   EXPECT_EQ(costs.grounds.at("a:0").origin, cost::Origin::kCarried);
   EXPECT_EQ(costs.grounds.at("a:0").text, "carried from NVIDIA GeForce RTX 3090");
   EXPECT_EQ(costs.grounds.at("b:0").text, "figures of mi300x");
-  // All times are equal, so all of them are launch.
+  // All times are equal, so they are launch overhead.
   EXPECT_GT(step(costs).value, 10 * by_figures.value);
 }
 
@@ -114,8 +114,7 @@ TEST_F(CostsTest, OtherVersionsAndSmallerProfilesAreNotCarried) {
   EXPECT_EQ(costs().grounds.at("a:0").origin, cost::Origin::kKinds);
 }
 
-/// CPU devices at three and one quarters of full speed, of which everything takes 1 ms: on one
-/// host, or on one each.
+/// CPU devices at 3/4 and 1/4 of full speed, 1 ms per operator, on one or two hosts.
 class CpuCostsTest : public CostsTest {
  protected:
   explicit CpuCostsTest(bool is_one_host = true) {
@@ -141,7 +140,7 @@ class CpuCostsTest : public CostsTest {
       profile(cost::shared_key(cluster_, id, options_.torch), 1e-3, batch);
     }
   }
-  /// A whole step took so long on a device beside the other, so much scattered.
+  /// Adds a measured whole step of a device beside the other, with a spread.
   void measure_step(DeviceId id, double seconds, double spread = 0) {
     cost::OpEntry step = cost::step_entry(cost::emulated_key(cluster_, id, options_.torch),
                                           profile_subject(model_.hash, options_.lowering), kBatch);
@@ -150,7 +149,7 @@ class CpuCostsTest : public CostsTest {
     step.samples = 5;
     ASSERT_TRUE(store_.put(std::vector{step}));
   }
-  /// Instructions that a device of two computes.
+  /// Counts the instructions that one of two devices computes.
   double instructions() const {
     const auto program = synth::lower_first(model_.graph, {kBatch, 2}, options_.lowering).value();
     double count = 0;
@@ -169,8 +168,7 @@ TEST_F(CpuCostsTest, NamesWhatIsProfiledAndWhatIsWanted) {
             "wanted up to batch 64; run `motley profile -m MODEL -C CLUSTER --global-batch 64`");
 }
 
-// Three quarters of the batch are the usual part of the faster one: that is what its steps are
-// measured at.
+// The faster one's usual part is three quarters of the batch, so its steps are measured at that.
 TEST_F(CpuCostsTest, WholeStepsAreWantedOfDevicesThatShareAHost) {
   profile_all();
   EXPECT_EQ(message(),
@@ -179,8 +177,7 @@ TEST_F(CpuCostsTest, WholeStepsAreWantedOfDevicesThatShareAHost) {
             "48`");
 }
 
-// n instructions of 1 ms that took 4 n ms: a quarter of full speed, not the three that were asked
-// for.
+// n instructions of 1 ms took 4 n ms: a quarter of full speed, not the nominal three.
 TEST_F(CpuCostsTest, ThePaceIsThatOfWholeSteps) {
   profile_all();
   measure_step(DeviceId(0), 4e-3 * instructions());
@@ -192,8 +189,7 @@ TEST_F(CpuCostsTest, ThePaceIsThatOfWholeSteps) {
   EXPECT_NEAR(found.full_speed.at("a:0")->total(kBatch).value, 1e-3 * instructions(), 1e-12);
 }
 
-// b:0, of a quarter, goes at half of what operators take beside others that are not slowed: they
-// make it that slow. Alone it has its quarter.
+// b:0, nominally a quarter, reaches half of the speed beside slowed others; alone, its quarter.
 TEST_F(CpuCostsTest, AloneNoDeviceIsQuickerThanItsSpeed) {
   profile_all();
   measure_step(DeviceId(0), 2e-3 * instructions());
@@ -205,11 +201,10 @@ TEST_F(CpuCostsTest, AloneNoDeviceIsQuickerThanItsSpeed) {
     return setting.table->total(kBatch).value / times.table_speed();
   };
   EXPECT_NEAR(total("b:0", false), 2e-3 * instructions(), 1e-12);
-  EXPECT_NEAR(total("b:0", true) / total("a:0", true), 2, 1e-9);  // a:0 goes at its half
+  EXPECT_NEAR(total("b:0", true) / total("a:0", true), 2, 1e-9);  // a:0 runs at its half
 }
 
-// Whole steps that scatter by 0.2 beside instructions that do not: all that is shared, 1.4826 times
-// the median deviation.
+// Whole steps scatter by 0.2, instructions do not: all is common, 1.4826 median deviations.
 TEST_F(CpuCostsTest, WhatStepsVaryByIsShared) {
   profile_all();
   measure_step(DeviceId(0), 2e-3 * instructions(), 0.2);
@@ -226,7 +221,6 @@ class CpuCostsApart : public CpuCostsTest {
   CpuCostsApart() : CpuCostsTest(false) {}
 };
 
-// Alone on a host a device has the speed that it is given: no steps need be measured.
 TEST_F(CpuCostsApart, AloneOnAHostTheSpeedIsThePace) {
   profile_all();
   const Costs found = costs();
@@ -236,8 +230,8 @@ TEST_F(CpuCostsApart, AloneOnAHostTheSpeedIsThePace) {
   EXPECT_TRUE(found.jitter.empty());
 }
 
-// Where models may stand in: another model's operators say what this one's take. Without any, what
-// there is and what to do.
+// With models allowed, another model's operators give this one's times. Without any measurement,
+// the error names what exists and what to do.
 TEST_F(CpuCostsApart, OtherModelsMaySayWhatThisOneTakes) {
   options_.may_model = true;
   EXPECT_EQ(message(),
@@ -249,12 +243,12 @@ TEST_F(CpuCostsApart, OtherModelsMaySayWhatThisOneTakes) {
   const Costs found = costs();
   EXPECT_EQ(found.grounds.at("a:0").origin, cost::Origin::kModelled);
   EXPECT_EQ(found.grounds.at("a:0").text, "modelled from what other models took there");
-  // All that this model has was measured, with the other's name.
+  // All operators of this model were measured under the other's name.
   EXPECT_NEAR(found.devices.at("a:0").shared.table->total(kBatch).value, 1e-3 * instructions(),
               1e-9);
 }
 
-// Profiled beside one other; asked of three on the host, each beside two.
+// Profiled beside one other; asked about three on the host, each beside two.
 TEST_F(CpuCostsTest, TheNearestNumberOfNeighboursStandsIn) {
   options_.may_model = true;
   profile_all();

@@ -20,8 +20,8 @@ namespace {
 using cluster::Cluster;
 using cluster::Link;
 
-/// Bandwidth, latency with its sign turned, and 1 if no member is a CPU (groups with one exchange
-/// over another backend): larger is better in each, and a group has the worst of its pairs.
+/// Bandwidth, negated latency, and 1 if no member is a CPU (groups with one use another backend).
+/// Larger is better in each, and a group has the worst of its pairs.
 using PairRoute = std::array<double, 3>;
 
 PairRoute group_pair_route(const Cluster& cluster, const std::vector<DeviceId>& group) {
@@ -41,13 +41,12 @@ bool is_as_good(const PairRoute& route, const PairRoute& wanted) {
   return true;
 }
 
-/// The worse of two in each respect.
 PairRoute worse(PairRoute route, const PairRoute& other) {
   for (std::size_t i = 0; i < route.size(); ++i) route[i] = std::min(route[i], other[i]);
   return route;
 }
 
-/// Routes of all pairs. Nodes that the same links name are identical, so few pairs are looked up.
+/// Routes of all pairs. Nodes named by the same links are identical, so few pairs need a look-up.
 class PairRoutes {
  public:
   PairRoutes(const Cluster& cluster, const std::vector<DeviceId>& devices)
@@ -65,14 +64,14 @@ class PairRoutes {
     look_up_across();
   }
 
-  /// Devices of equal numbers are identical in their ways to all on other nodes, and on theirs.
+  /// Devices with equal signatures have identical routes on their node and to other nodes.
   int signature(std::size_t i) const { return signatures_[i]; }
   NodeId node(std::size_t i) const { return cluster_.device(devices_[i]).node; }
   std::size_t size() const { return devices_.size(); }
   PairRoute at(std::size_t i, std::size_t j) const {
     return known_.at(key(signatures_[i], signatures_[j], node(i) == node(j)));
   }
-  /// Of two devices by their signatures; null: there are none such.
+  /// Returns the route of two devices by signature; null if there is no such pair.
   const PairRoute* find(int a, int b, bool one_node) const {
     const auto found = known_.find(key(a, b, one_node));
     return found == known_.end() ? nullptr : &found->second;
@@ -89,12 +88,12 @@ class PairRoutes {
   struct Signature {
     // Links of this node alone: bandwidth, latency, capacity or 0.
     std::vector<std::tuple<double, double, double>> own;
-    std::vector<std::size_t> shared;  // links that name it beside others, the preferred first
+    std::vector<std::size_t> shared;  // links shared with other nodes, the preferred first
     double bandwidth = 0;             // of the node itself; 0: none
     bool is_cpu = false;
     auto operator<=>(const Signature&) const = default;
   };
-  /// What has a signature, and two nodes with devices of it.
+  /// A signature and up to two nodes with devices of it.
   struct Example {
     const Signature* signature;
     std::optional<NodeId> node, other;
@@ -133,7 +132,6 @@ class PairRoutes {
             -link.latency.value, backend};
   }
 
-  /// Pairs on one node: as all its own links.
   void look_up_inside() {
     std::map<NodeId, std::map<int, int>> counts;
     for (std::size_t i = 0; i < devices_.size(); ++i) ++counts[node(i)][signatures_[i]];
@@ -152,7 +150,7 @@ class PairRoutes {
       }
   }
 
-  /// Pairs on two nodes: by the preferred link that names both, at most as fast as their cards.
+  /// Finds routes of pairs on two nodes: the preferred link naming both, limited by their cards.
   void look_up_across() {
     for (int a = 0; a < signatures(); ++a)
       for (int b = a; b < signatures(); ++b) {
@@ -202,13 +200,13 @@ class PairRoutes {
 
 using Clique = std::vector<std::size_t>;  // positions, increasing
 
-/// Maximal cliques of the graph of pairs at least as good as a route.
+/// Enumerates maximal cliques of the graph of pairs at least as good as a route.
 class CliqueSearch {
  public:
   CliqueSearch(std::size_t size, std::vector<std::vector<bool>> joined)
       : size_(size), joined_(std::move(joined)) {}
 
-  /// Calls visit(clique) for each until it returns false.
+  /// Calls visit(clique) for each clique until it returns false.
   void run(const std::function<bool(const Clique&)>& visit) {
     Clique all(size_);
     for (std::size_t i = 0; i < size_; ++i) all[i] = i;
@@ -226,7 +224,7 @@ class CliqueSearch {
     return result;
   }
 
-  /// Bron-Kerbosch with the pivot that leaves fewest branches; islands need one branch each.
+  /// Bron-Kerbosch with the pivot that leaves the fewest branches; islands need one branch each.
   bool extend(Clique& chosen, Clique candidates, Clique excluded) {
     if (candidates.empty()) return !excluded.empty() || report(chosen);
     std::size_t pivot = candidates.front();
@@ -272,9 +270,9 @@ struct Bunch {
   Clique members;
 };
 
-/// What cliques are to be found among, for a route that pairs are to be as good as. Of devices and
-/// nodes that are identical and of which a clique can have but one only the first is there, as
-/// cliques with the others are identical; what is joined to the same others is one.
+/// Merges devices before the clique search for a wanted route. Of identical devices and nodes that
+/// exclude each other in a clique only the first is kept, since the other cliques are identical.
+/// Devices joined to the same others become one bunch.
 class Bunches {
  public:
   Bunches(const PairRoutes& routes, const std::vector<int>& likeness, const PairRoute& wanted)
@@ -298,7 +296,7 @@ class Bunches {
   /// Positions of devices by signature and likeness.
   using Places = std::map<std::pair<int, int>, Clique>;
 
-  /// None: there is no such pair that could be apart.
+  /// True also if there is no such pair.
   bool are_joined(int a, int b, bool one_node) const {
     const PairRoute* route = routes_.find(a, b, one_node);
     return route == nullptr || is_as_good(*route, wanted_);
@@ -321,7 +319,7 @@ class Bunches {
     return nodes;
   }
 
-  /// Is a node of these devices joined to none of its like?
+  /// Is a node of these devices joined to no node of the same devices?
   bool is_apart(const Places& places) const {
     for (const auto& [a, members] : places)
       for (const auto& [b, others] : places)
@@ -329,7 +327,7 @@ class Bunches {
     return true;
   }
 
-  /// Does it not matter on which nodes devices of this signature are?
+  /// Is the node of devices of this signature irrelevant?
   bool ignores_nodes(int signature) const {
     return are_joined(signature, signature, false) && are_joined(signature, signature, true) &&
            std::all_of(beside_.at(signature).begin(), beside_.at(signature).end(), [&](int other) {
@@ -356,12 +354,12 @@ class Bunches {
   const PairRoutes& routes_;
   const std::vector<int>& likeness_;
   const PairRoute wanted_;
-  std::map<int, std::set<int>> beside_;  // signatures on one node
+  std::map<int, std::set<int>> beside_;  // signatures that share a node
   std::vector<Bunch> bunches_;
 };
 
-/// Finds the fewest members of a clique that have its route: those of a pair with its bandwidth, of
-/// one with its latency, which may share a member or be one pair, and a CPU if it has any.
+/// Finds the fewest members of a clique that have its route: a pair with its bandwidth, one with
+/// its latency (they may share a member or be one pair), and a CPU if the clique has any.
 class FewestMembers {
  public:
   FewestMembers(const PairRoutes& routes, const Clique& clique)
@@ -370,7 +368,7 @@ class FewestMembers {
     for_each_pair([&](std::size_t, std::size_t, const PairRoute& route) {
       for (std::size_t i = 0; i < route.size(); ++i) worst_[i] = std::min(worst_[i], route[i]);
     });
-    // With a CPU all pairs are over its backend.
+    // With a CPU all pairs use its backend.
     is_cpu_.assign(*std::max_element(clique.begin(), clique.end()) + 1, 1);
     for_each_pair([&](std::size_t a, std::size_t b, const PairRoute& route) {
       if (route[2] > worst_[2]) is_cpu_[a] = is_cpu_[b] = 0;
@@ -378,7 +376,7 @@ class FewestMembers {
   }
 
   Clique find() {
-    Clique narrow, slow;  // pairs apart, with a CPU where there is such a pair
+    Clique narrow, slow;  // disjoint pairs, with a CPU if there is such a pair
     for (const std::size_t member : clique_) {
       const Clique by_bandwidth = partner(member, [](bool is_narrow, bool) { return is_narrow; });
       const Clique by_latency = partner(member, [](bool, bool is_slow) { return is_slow; });
@@ -403,7 +401,7 @@ class FewestMembers {
     return std::any_of(members.begin(), members.end(), [&](std::size_t m) { return is_cpu_[m]; });
   }
 
-  /// The first other member to which the way is as wanted, a CPU if there is one; or none.
+  /// Returns the first other member with a wanted route, preferably a CPU; or none.
   template <typename IsWanted>
   Clique partner(std::size_t member, const IsWanted& is_wanted) const {
     Clique found;
@@ -423,7 +421,7 @@ class FewestMembers {
     if (pair.empty() || has_cpu(made)) pair = made;
   }
 
-  /// All three together, and a CPU where none is among them.
+  /// Offers all three together, plus a CPU if none is among them.
   void offer(Clique members, const Clique& first, const Clique& second) {
     if (first.empty()) return;
     for (const Clique* part : {&first, &second})
@@ -451,12 +449,12 @@ class FewestMembers {
   const PairRoutes& routes_;
   const Clique& clique_;
   PairRoute worst_;
-  std::vector<char> is_cpu_;  // by member; all, where no CPU is needed
+  std::vector<char> is_cpu_;  // by member; all true if no CPU is needed
   Clique best_;
 };
 
-/// Enough of a clique for every pair that it has: of each signature two on a node, and two nodes of
-/// equal devices.
+/// Returns a subset of a clique that has every kind of its pairs: of each signature two on a node,
+/// and two nodes of equal devices.
 Clique examples_of(const PairRoutes& routes, const Clique& clique) {
   std::map<NodeId, std::vector<std::size_t>> on_node;
   std::map<std::pair<NodeId, int>, int> counts;
@@ -486,7 +484,7 @@ Clique fewest_first(const PairRoutes& routes, const Clique& clique) {
   return ordered;
 }
 
-/// Every combination of values that occur: what groups may be as good as.
+/// Returns every combination of occurring values, as thresholds for groups.
 std::vector<PairRoute> thresholds(const std::set<PairRoute>& routes) {
   std::array<std::set<double>, 3> values;
   for (const PairRoute& route : routes) {
@@ -544,7 +542,7 @@ DevicePools find_device_pools(const Cluster& cluster, const std::vector<DeviceId
 std::vector<std::vector<DeviceId>> groups_to_measure(const Cluster& cluster,
                                                      const std::vector<DeviceId>& devices) {
   std::map<std::pair<PairRoute, std::size_t>, std::vector<DeviceId>> groups;
-  // Only routes count, and these are identical on nodes that are.
+  // Only routes matter, and these are identical on identical nodes.
   const std::vector<int> likeness(devices.size(), 0);
   for (const auto& pool : find_device_pools(cluster, devices, likeness).pools) {
     const PairRoute route = group_pair_route(cluster, pool);

@@ -70,7 +70,7 @@ TEST(DevicePools, FastPairInASlowNetwork) {
   EXPECT_THAT(pools_of(cluster), ElementsAre(ElementsAre(0, 2, 1), ElementsAre(0, 1)));
 }
 
-// The same, as c's own card is slow: it is not like a and b, though the same link names them.
+// c's own card is slow, so it differs from a and b although the same link names them.
 TEST(DevicePools, ANodesOwnBandwidthTellsItApart) {
   auto cluster = parse(node("a", 1) + node("b", 1) + node("c", 1) +
                        link("between = [\"a\", \"b\", \"c\"]", "10Gbps", "10us"));
@@ -78,7 +78,7 @@ TEST(DevicePools, ANodesOwnBandwidthTellsItApart) {
   EXPECT_THAT(pools_of(cluster), ElementsAre(ElementsAre(0, 2, 1), ElementsAre(0, 1)));
 }
 
-// A chain of fast links a-b, b-c: neither end may be with the other.
+// A chain of fast links a-b, b-c: the ends do not form a fast pair.
 TEST(DevicePools, ChainGivesItsCliques) {
   const auto cluster =
       parse(node("a", 1) + node("b", 1) + node("c", 1) + link("all = true", "1Gbps", "1ms") +
@@ -88,14 +88,12 @@ TEST(DevicePools, ChainGivesItsCliques) {
               ElementsAre(ElementsAre(0, 2, 1), ElementsAre(0, 1), ElementsAre(1, 2)));
 }
 
-// Devices of another kind than cpu exchange over another backend when they are among themselves.
 TEST(DevicePools, GroupsWithoutCpuAreApart) {
   const auto cluster = parse(node("a", 1) + node("g", 2, "cuda"));
   EXPECT_THAT(pools_of(cluster), ElementsAre(ElementsAre(0, 1, 2), ElementsAre(1, 2)));
 }
 
-// Of nodes that are identical to who asks the first is enough: c, whose devices are of another
-// number, has a pool of its own.
+// One of identical nodes is enough; c, whose devices have another number, has a pool of its own.
 TEST(DevicePools, OfPoolsThatAreIdenticalTheFirstIsMade) {
   const auto cluster = parse(node("a", 2) + node("b", 2) + node("c", 2) + node("d", 2) +
                              link("all = true", "1Gbps", "100us"));
@@ -108,7 +106,7 @@ TEST(DevicePools, OfPoolsThatAreIdenticalTheFirstIsMade) {
   EXPECT_THAT(found.pools[2], ElementsAre(DeviceId(4), DeviceId(5)));
 }
 
-// 300 nodes of eight: two routes, each at its fewest and its most.
+// 300 nodes of eight: two routes, each with its smallest and its largest group.
 TEST(DevicePools, ManyIdenticalNodesAreMeasuredByFour) {
   std::string text = link("all = true", "1Gbps", "100us");
   for (int n = 0; n < 300; ++n) text = node(fmt::format("n{}", n), 8) + text;
@@ -128,7 +126,7 @@ TEST(DevicePools, GroupsToMeasureAreSmallestAndLargestOfEachRoute) {
                                   ElementsAre(DeviceId(0), DeviceId(1))));
 }
 
-/// Two to four nodes of one to three devices; some have a link of their own, or a slow card.
+/// Draws two to four nodes of one to three devices; some have a link of their own, or a slow card.
 cluster::Cluster drawn_nodes(SplitMix64& random) {
   std::string text;
   const std::size_t nodes = 2 + random.below(3);
@@ -153,7 +151,7 @@ cluster::Cluster drawn_nodes(SplitMix64& random) {
   return cluster;
 }
 
-/// Bandwidth, latency and backend of a group; less is worse.
+/// Returns bandwidth, latency and backend of a group; smaller is worse.
 std::tuple<double, double, bool> route_of(const cluster::Cluster& cluster,
                                           const std::vector<DeviceId>& group) {
   const bool has_cpu = std::any_of(group.begin(), group.end(),
@@ -174,7 +172,7 @@ std::vector<std::vector<DeviceId>> groups_of(const std::vector<DeviceId>& device
   return groups;
 }
 
-/// Nodes of one device each, on a fast network but for some narrow pairs and some far ones: "ab".
+/// Nodes of one device each on a fast network with some narrow pairs and some distant ones: "ab".
 cluster::Cluster with_bad_pairs(const std::string& nodes, const std::string& cpu,
                                 const std::vector<std::string>& narrow,
                                 const std::vector<std::string>& far) {
@@ -190,8 +188,8 @@ cluster::Cluster with_bad_pairs(const std::string& nodes, const std::string& cpu
   return parse(text);
 }
 
-// d and f are CPUs, a-c is far: of the narrow pairs a-b, a-f and d-e it is a-f that makes a, c and
-// f enough. Where c-f is far, and a-b and d-e are narrow, it takes two pairs: c-f and d-e.
+// d and f are CPUs, a-c is distant. Of the narrow pairs a-b, a-f and d-e, a-f makes a, c and f
+// sufficient. If c-f is distant and a-b and d-e are narrow, two pairs are needed: c-f and d-e.
 TEST(DevicePools, TheFewestWithThePoolsRouteComeFirst) {
   EXPECT_THAT(pools_of(with_bad_pairs("abcdef", "df", {"ab", "de", "af"}, {"ac"}))[0],
               ElementsAre(0, 2, 5, 1, 3, 4));
@@ -199,7 +197,6 @@ TEST(DevicePools, TheFewestWithThePoolsRouteComeFirst) {
               ElementsAre(2, 3, 4, 5, 0, 1));
 }
 
-// What the pools are for: whoever looks into each of them has seen a group of every route and size.
 TEST(DevicePools, EveryGroupIsInAPoolAsGoodAsItself) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SplitMix64 random(seed);
@@ -223,7 +220,7 @@ TEST(DevicePools, EveryGroupIsInAPoolAsGoodAsItself) {
   }
 }
 
-// The same where devices are of two sorts: some pool has as many of each as the group.
+// With two sorts of devices: some pool has as many of each as the group.
 TEST(DevicePools, EveryGroupIsLikeOneInAPoolAsGoodAsItself) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SplitMix64 random(seed);
@@ -252,8 +249,7 @@ TEST(DevicePools, EveryGroupIsLikeOneInAPoolAsGoodAsItself) {
   }
 }
 
-// Of every route that some group has: as few and as many ranks as have been measured are enough to
-// interpolate between.
+// For every route, the fewest and the most ranks are measured; others are interpolated.
 TEST(DevicePools, EveryRouteIsMeasuredAtItsFewestAndItsMost) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     SplitMix64 random(seed);
@@ -274,8 +270,7 @@ TEST(DevicePools, EveryRouteIsMeasuredAtItsFewestAndItsMost) {
   }
 }
 
-// 2^9 pairs of nodes, each of which has a fast link to all but its twin: a clique takes one of each
-// pair of twins.
+// 2^9 maximal cliques: each of 18 nodes has a fast link to all but its twin.
 TEST(DevicePools, SaysWhereItLeavesSomeOut) {
   std::string text = link("all = true", "1Gbps", "1ms");
   for (int n = 0; n < 18; ++n) text = node(fmt::format("n{}", n), 1) + text;

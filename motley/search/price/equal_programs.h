@@ -14,16 +14,15 @@
 
 namespace motley::search {
 
-/// Programs of the first of equal replicas (synth::lower_first), which depend on nothing but graph,
-/// samples, ranks and how it is lowered: made once, also where the same model is planned for
-/// several clusters, side by side. All graphs that it is asked about must be equal. For several
-/// threads; who asks for what another one makes waits for it.
+/// A cache of programs of the first of equal replicas (synth::lower_first). These depend only on
+/// graph, samples, ranks and lowering, so several clusters planned in parallel share them. All
+/// graphs passed in must be equal. Thread-safe: a caller waits for a program that another thread is
+/// lowering.
 class EqualPrograms {
  public:
   using Programs = std::shared_ptr<const std::vector<program::DeviceProgram>>;
 
-  /// One for each number of samples, which are lowered in parallel. Errors as of
-  /// synth::lower_first.
+  /// Returns one program per number of samples, lowered in parallel. Errors of synth::lower_first.
   Result<Programs> find(const graph::Graph& graph, const std::vector<std::int64_t>& samples,
                         int ranks, const synth::LowerOptions& lowering);
 

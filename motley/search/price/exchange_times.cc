@@ -14,8 +14,7 @@
 namespace motley::search {
 namespace {
 
-/// Of several groups only the curves count that are least at one of these sizes: curves are lines,
-/// or two.
+/// bytes; curves are one or two lines, and only those least at one of these sizes are kept
 constexpr double kSizes[] = {0,       1 << 10, 1 << 13, 1 << 16, 1 << 19,
                              1 << 22, 1 << 25, 1 << 28, 1e12};
 

@@ -13,33 +13,31 @@
 
 namespace motley::search {
 
-/// Bytes by which an exchange is priced (program::even_bytes): passed on around a ring, or given by
-/// each member to all others.
+/// Bytes by which an exchange is priced (program::even_bytes): method grouped, any other method.
 struct ExchangeBytes {
   double direct = 0, grouped = 0;
 };
 
-/// The fastest way to carry an exchange out.
 struct FastestExchange {
   double seconds = 0;
   ExchangeMethod method = ExchangeMethod::kNative;
 };
 
-/// Of what a group can choose from (ProfileCost::collective_curves) the least.
+/// Returns the least time over a group's curves (ProfileCost::collective_curves).
 double least_seconds(const std::vector<cost::CollectiveCurve>& curves, double bytes);
 
-/// Seconds of collectives among one group, or the least among some groups. A group of one takes 0,
-/// what nobody measured infinity. Remembers what the model says, so one object serves one thread.
+/// Seconds of collectives among one group, or the least over some groups: 0 for a group of one,
+/// infinity if not measured. Caches the model's curves, so one object serves one thread.
 class ExchangeTimes {
  public:
   /// The model must outlive it.
   ExchangeTimes(const cost::ProfileCost& model, std::vector<std::string> group)
       : model_(&model), group_(std::move(group)) {}
-  /// Of groups that must outlive it; one or more.
+  /// For one or more groups, which must outlive it.
   explicit ExchangeTimes(std::vector<ExchangeTimes*> groups) : groups_(std::move(groups)) {}
-  /// Of a collective by its name ("motley::all_gather.grouped"); an error if nobody measured it.
+  /// Finds a collective's time ("motley::all_gather.grouped"); an error if it was not measured.
   Result<double> find(std::string_view name, double bytes);
-  /// The same, infinity if nobody measured it.
+  /// The same, but infinity if it was not measured.
   double at(std::string_view name, double bytes);
   FastestExchange fastest(std::string_view op, const ExchangeBytes& bytes);
 
@@ -54,11 +52,10 @@ class ExchangeTimes {
   std::map<std::string, Result<Curves>, std::less<>> known_;
 };
 
-/// The fastest way of each exchange of a program.
 synth::ExchangeWays fastest_ways(const program::Program& program, ExchangeTimes& times);
 
-/// What the fastest ways of a step in several numbers of micro-batches (one or more) have in
-/// common; `lower` makes the programs.
+/// Returns the fastest ways that a step's programs in several numbers of micro-batches (one or
+/// more) have in common; `lower` makes the programs.
 Result<synth::ExchangeWays> fastest_ways(
     const std::vector<std::int64_t>& numbers,
     const std::function<Result<program::Program>(std::int64_t)>& lower, ExchangeTimes& times);

@@ -16,8 +16,7 @@ class ExchangeTimesTest : public ::testing::Test {
   const cost::ProfileCost model_ = invented_.costs().model(invented_.cluster());
 };
 
-// 50 us for each of two ranks and 8 ns a byte over the link. An all-gather that nobody measured
-// moves half as much a byte.
+// 50 us per rank and 8 ns per byte over the link. An unmeasured all-gather moves half per byte.
 TEST_F(ExchangeTimesTest, AreThoseOfTheGroupsRoute) {
   ExchangeTimes times(model_, {"a:0", "c:0"});
   EXPECT_NEAR(times.at("motley::all_reduce", 1e6), 100e-6 + 8e-3, 1e-8);
@@ -34,8 +33,7 @@ TEST_F(ExchangeTimesTest, WhatNobodyKnowsTakesForEver) {
   EXPECT_TRUE(std::isinf(times.at("motley::all_reduce", 1e6)));
 }
 
-// Native, which passes 3 MB on, against grouped, which gives 1 MB to all: half of 8 ns a byte each,
-// as nothing but all-reduces was measured.
+// Native prices 3 MB, grouped 1 MB, at half of 8 ns per byte: only all-reduces were measured.
 TEST_F(ExchangeTimesTest, TheFastestMethodIsTheOneThatMovesLeast) {
   ExchangeTimes times(model_, {"a:0", "b:0", "c:0"});
   const FastestExchange fastest = times.fastest("motley::all_gather", {3e6, 1e6});

@@ -5,7 +5,7 @@
 namespace motley::search {
 namespace {
 
-constexpr int kJitterRuns = 200;  // their median is good to a percent of what one step varies by
+constexpr int kJitterRuns = 200;  // runs; their median errs by a percent of a step's variation
 
 }  // namespace
 

@@ -10,7 +10,7 @@
 namespace motley::search {
 namespace {
 
-/// Devices a:0, b:0, ... that compute for 1 ms and then meet in a sum of no time.
+/// Devices a:0, b:0, ... that compute for 1 ms and then meet in a sum without cost.
 program::Program meeting_of(int devices) {
   std::string group = "group 0:", text;
   for (int rank = 0; rank < devices; ++rank) {
@@ -37,8 +37,7 @@ TEST(ExpectedStep, IsTheSimulatedOneWhereNothingVaries) {
   EXPECT_EQ(expected(2, {{"elsewhere:0", {.per_step = 0.5}}}), 1e-3);
 }
 
-// A factor of mean 1 and deviation 0.5 is exp(s z - s^2 / 2), s^2 = ln 1.25: its median, 0.894, is
-// below 1.
+// exp(s z - s^2 / 2), s^2 = ln 1.25, has mean 1, deviation 0.5, and median 0.894, below 1.
 TEST(ExpectedStep, IsNeverShorterThanTheSimulatedOne) {
   EXPECT_EQ(expected(1, {{"a:0", {.per_step = 0.5}}}), 1e-3);
 }

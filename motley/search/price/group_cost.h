@@ -10,10 +10,9 @@
 
 namespace motley::search {
 
-/// The costs of a program in which some devices stand for others like them: its exchanges are those
-/// of the whole group. An empty group: the program has all devices, and exchanges are as it says.
-/// `seconds`: those of instructions that are known, by device. Model and group
-/// must outlive it.
+/// The costs of a program in which some devices represent others: its exchanges are those of the
+/// whole group. An empty group: the program has all devices. `seconds`: known instruction times, by
+/// device. Model and group must outlive it.
 class GroupCost : public cost::CostModel {
  public:
   using KnownTimes = std::map<std::string, std::vector<Seconds>, std::less<>>;
@@ -49,7 +48,7 @@ class GroupCost : public cost::CostModel {
   const KnownTimes seconds_;
 };
 
-/// Of a program's devices, as the model says (CostModel::all_times).
+/// Returns the instruction times of a program's devices (CostModel::all_times).
 inline GroupCost::KnownTimes known_times(const program::Program& program,
                                          const std::vector<cost::CostModel::Times>& times) {
   GroupCost::KnownTimes seconds;

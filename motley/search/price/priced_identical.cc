@@ -11,7 +11,7 @@
 namespace motley::search {
 namespace {
 
-/// How much of what one thread does at full speed.
+/// Rate of a device's work, in threads at full speed.
 double work_rate(const cluster::Device& device) { return device.speed * device.threads; }
 
 }  // namespace
@@ -44,7 +44,7 @@ void price_identical(Costs& costs, const cluster::Cluster& cluster, DeviceId dev
   for (cost::Pace::Sample& sample : samples) sample.speed *= ratio;
   times.pace = cost::Pace(std::move(samples));
   if (times.most_alone) *times.most_alone *= ratio;
-  if (times.is_paced)  // their tables have it in them
+  if (times.is_paced)  // their tables include the pace
     for (cost::ProfileCost::SettingTimes* each : {&times.alone, &times.shared})
       each->table =
           std::make_shared<const cost::InstructionTimes>(each->table->slowed(cost::Pace(ratio)));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr auto kShared = SplitEvaluator::Setting::kShared;
 
-/// Three emulated devices that were measured, and some that were not.
+/// Three measured emulated devices, and some unmeasured ones.
 class PricedIdenticalTest : public ::testing::Test {
  protected:
   PricedIdenticalTest()
@@ -57,8 +57,8 @@ TEST_F(PricedIdenticalTest, TheMostIdenticalIsOfTheSameThreadsAndTheNearestSpeed
 TEST_F(PricedIdenticalTest, AStepTakesLongerByTheSpeeds) {
   const DeviceId same = add(0.4), half = add(0.2, 2), quick = add(0.8);
   price_identical(costs_, cluster_, same, DeviceId(1));
-  price_identical(costs_, cluster_, half, DeviceId(1));   // 0.2 on two threads: as 0.4
-  price_identical(costs_, cluster_, quick, DeviceId(1));  // twice as fast as that
+  price_identical(costs_, cluster_, half, DeviceId(1));   // 0.2 on two threads equals 0.4
+  price_identical(costs_, cluster_, quick, DeviceId(1));  // twice as fast
   const auto evaluator = this->evaluator();
   const auto end = [&](DeviceId id) { return evaluator->curves(id, kShared).end.at(16); };
   EXPECT_NEAR(end(same), end(DeviceId(1)), 1e-12);

@@ -25,7 +25,7 @@ constexpr int kTries = 20;
 constexpr std::uint64_t kLargestShare = 8;
 constexpr std::int64_t kMostMicroBatches = 4;
 
-/// Devices and shares; one device in eight has no share.
+/// Draws devices and shares; one device in eight gets share 0.
 synth::Sharding draw_shares(const plan::Problem& problem, SplitMix64& random) {
   std::vector<DeviceId> devices = problem.devices;
   for (std::size_t i = devices.size(); i > 1; --i)
@@ -43,7 +43,7 @@ synth::Sharding draw_shares(const plan::Problem& problem, SplitMix64& random) {
   return sharding;
 }
 
-/// Micro-batches of a step: often one, else a divisor of the batch that the model can be done in.
+/// Draws the micro-batches of a step: often one, else a divisor that the model supports.
 std::int64_t draw_micro_batches(const plan::Problem& problem, const graph::Graph& graph,
                                 SplitMix64& random) {
   if (random.below(2) == 0) return 1;
@@ -53,11 +53,11 @@ std::int64_t draw_micro_batches(const plan::Problem& problem, const graph::Graph
   return fits.empty() ? 1 : fits[random.below(fits.size())];
 }
 
-/// What the region's program needs; draws how it exchanges, hierarchically only over levels.
+/// Fills in the region's memory and draws its exchange methods, hierarchical only with two levels.
 Result<void> complete(const plan::Problem& problem, const graph::Graph& graph, SplitMix64& random,
                       RegionChoice& choice) {
   plan::Region& region = choice.region;
-  const std::vector<int> one_class(region.devices.size());  // tensors are as large on any device
+  const std::vector<int> one_class(region.devices.size());  // tensors have one size on all devices
   MOTLEY_ASSIGN(const synth::RankKinds kinds,
                 synth::lower_kinds(
                     graph, make_region_plan(problem, region, choice.micro_batches, choice.turns),
@@ -79,7 +79,6 @@ Result<void> complete(const plan::Problem& problem, const graph::Graph& graph, S
   return {};
 }
 
-/// "b:0 needs 3.0 GiB, has 2.0 GiB" of devices that are too small.
 std::string describe(const synth::Sharding& sharding, const plan::Region& region) {
   const auto split =
       std::count_if(region.operators.begin(), region.operators.end(),

@@ -9,30 +9,28 @@
 
 namespace motley::search {
 
-/// A region of several devices that runs the whole graph, and the peak memory of each.
+/// A region of several devices that runs the whole graph.
 struct RegionChoice {
   plan::Region region;
-  std::vector<Bytes> peaks;  ///< by device, what PyTorch holds beside the tensors included
+  std::vector<Bytes> peaks;  ///< by device, including PyTorch's own memory
   std::int64_t micro_batches = 1, turns = 1;
 };
 
-/// Draws by the problem's seed: two or more of its devices in any order, a share from 0 to 8 for
-/// each, not all 0, in how many micro-batches a step is done (often one, at most four; how many of
-/// them take turns), how every
-/// operator is split (draw_sharding), and how every kind of exchange is carried out. Draws again,
-/// at most 20 times, what does not fit into the devices' memory. Empty: nothing fitted, or the
-/// graph does not run at the global batch; `why` then has the arithmetic, else what was drawn.
-/// Needs two devices.
+/// Draws a region with the problem's seed: two or more of its devices in any order, shares from 0
+/// to 8, not all 0, the number of micro-batches (often one, at most four) and of interleaved ones,
+/// the split of every operator (draw_sharding) and the method of every kind of exchange. Draws
+/// again, at most 20 times, if it does not fit in memory. Returns empty if none fits or the graph
+/// does not run at the global batch; then `why` has the arithmetic, otherwise a description. Needs
+/// two devices.
 Result<std::optional<RegionChoice>> draw_region(const plan::Problem& problem,
                                                 const graph::Graph& graph,
                                                 std::vector<std::string>& why);
 
-/// "a:0 needs 17.9 GiB, has 14.8 GiB" of each of the devices that lacks memory.
+/// Returns "a:0 needs 17.9 GiB, has 14.8 GiB" for each device that lacks memory.
 std::vector<std::string> find_lacking(const cluster::Cluster& cluster,
                                       const std::vector<DeviceId>& devices,
                                       const std::vector<Bytes>& peaks);
 
-/// The problem's plan of one region.
 plan::Plan make_region_plan(const plan::Problem& problem, const plan::Region& region,
                             std::int64_t micro_batches = 1, std::int64_t turns = 1);
 

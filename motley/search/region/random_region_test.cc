@@ -28,7 +28,6 @@ ToyProblem four_for_regions() {
   return toy;
 }
 
-// Everything that is said of what is drawn, of 60 draws; and that all of it occurs.
 TEST(RandomRegion, DrawsWhatItSays) {
   ToyProblem toy = four_for_regions();
   const graph::Graph& graph = synth::read_graph("mlp");
@@ -54,7 +53,7 @@ TEST(RandomRegion, DrawsWhatItSays) {
     ASSERT_TRUE(plan::verify_plan(plan, toy.problem.model_hash, *toy.cluster));
     const auto program = synth::lower(graph, plan, *toy.cluster);
     ASSERT_TRUE(program) << program.error().message;
-    // How exchanges are carried out changes no tensor that is held.
+    // The method of an exchange changes no tensor.
     for (std::size_t rank = 0; rank < program->devices.size(); ++rank)
       EXPECT_EQ((*drawn)->peaks[rank],
                 cost::with_framework(toy.cluster->device(region.devices[rank]),
@@ -67,7 +66,7 @@ TEST(RandomRegion, DrawsWhatItSays) {
   EXPECT_GT(orders.size(), 20u);
 }
 
-// Three devices of one node each have no two levels, so nothing is exchanged hierarchically.
+// Three nodes of one device each have one level, so no exchange is hierarchical.
 TEST(RandomRegion, LevelsNeedNodesOfSeveralDevices) {
   ToyProblem flat;
   flat.group = no_exchange;

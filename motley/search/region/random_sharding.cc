@@ -12,8 +12,7 @@ using graph::Form;
 using graph::FormKind;
 using graph::Strategy;
 
-/// Fates of an operator, in hundredths: go on with what its operands are; begin a split; else
-/// whole.
+/// percent of operators that continue an operand's split, or begin one; the rest runs whole
 constexpr std::uint64_t kGoesOn = 75, kBegins = 20;
 
 class Lottery {
@@ -59,7 +58,7 @@ class Lottery {
     }
   }
 
-  /// None, all or about half of what is kept in parts.
+  /// Draws which sharded parameters are gathered again: none, all or about half.
   void draw_gathered_again() {
     sharding_.gathered_again.clear();
     const std::uint64_t how = random_.below(3);
@@ -84,7 +83,7 @@ class Lottery {
       choices.push_back(*std::move(strategy));
   }
 
-  /// Splits that an operand is in, and sums of terms that all its partial operands allow.
+  /// Returns splits that continue an operand's, and sums of terms that all partial operands allow.
   std::vector<Strategy> going_on(std::size_t op) const {
     std::vector<Strategy> choices;
     const graph::ShardingRule& rule = rules_[op];
@@ -112,7 +111,7 @@ class Lottery {
   synth::Sharding& sharding_;
   const std::vector<graph::ShardingRule> rules_;
   SplitMix64 random_;
-  std::vector<char> is_decided_;  // by value: a parameter's form
+  std::vector<char> is_decided_;  // by value: a parameter's form is decided
   std::vector<Form> homes_;       // by value
 };
 

@@ -7,11 +7,10 @@
 
 namespace motley::search {
 
-/// Draws how operators are split, for `devices`, `shares` and `global_batch` of `sharding`, which
-/// it completes. Most operators follow an operand that is sharded already or pass terms on, so that
-/// plans hang together; some begin a split of their own or run whole. A parameter is kept as its
-/// first operator wants it, or, one in five, whole. Same seed, same result. Everything that
-/// lowering has can come.
+/// Draws the splits of operators for `devices`, `shares` and `global_batch` of `sharding`, and
+/// completes it. Most operators continue an operand's split or pass terms on, so that plans are
+/// coherent; some begin a split or run whole. A parameter is kept as its first reader needs it or,
+/// one in five, whole. Deterministic by seed. Every lowering can occur.
 void draw_sharding(const graph::Graph& graph, std::uint64_t seed, synth::Sharding& sharding);
 
 }  // namespace motley::search

@@ -32,7 +32,7 @@ name = "a"
                                  "lab.toml");
 }
 
-/// Some of the devices in any order, shares from 0 to 4, at least one above 0.
+/// Draws some devices in any order with shares from 0 to 4, at least one above 0.
 Sharding draw(const graph::Graph& graph, std::uint64_t seed) {
   SplitMix64 random(seed);
   Sharding sharding;
@@ -99,7 +99,7 @@ TEST_P(ShardedPlan, LowersAsItsSharding) {
 INSTANTIATE_TEST_SUITE_P(Models, ShardedPlan, ::testing::Values("mlp", "cnn", "gpt"),
                          [](const auto& info) { return info.param; });
 
-/// The error after a change of a plan for the MLP that splits nothing.
+/// Returns the error after changing a plan for the MLP that splits nothing.
 Error error_after(const std::function<void(plan::Region&)>& change) {
   const graph::Graph& graph = read_graph("mlp");
   const cluster::Cluster cluster = four_devices();
@@ -153,8 +153,7 @@ TEST(ShardedPlanErrors, NameTheParameter) {
             fmt::format("plan: parameter '{}' cannot be cut as S(7: 4); plan again", name));
 }
 
-// However a step is shared out, it is the step of one device: of the small MLP each operator is
-// split somehow, over unequal devices, with parameters in parts.
+// Any split of the small MLP's operators over unequal devices gives the step of one device.
 TEST(DrawnShardings, GiveTheStepOfOneDevice) {
   const auto graph =
       graph::parse_graph(read_text(testing::source_path("tests/golden/graph/mlp.txt")), "mlp");

@@ -40,7 +40,7 @@ class StageDrawer {
       replicas_ = {{range_.global_batch, {}, 1}};
     std::size_t next = 0;
     for (std::size_t r = 0; r < replicas_.size(); ++r) {
-      // Each has a device at least.
+      // Each replica has at least one device.
       const std::size_t left = devices.size() - next, after = replicas_.size() - r - 1;
       const std::size_t count = after == 0 ? left : 1 + below(left - after);
       const auto begin = devices.begin() + static_cast<std::ptrdiff_t>(next);
@@ -111,7 +111,7 @@ class StageDrawer {
     return shares;
   }
 
-  /// Nothing, all or about half of what the region covers.
+  /// Recomputes nothing, everything or about half of the region.
   void draw_recomputes(plan::Region& region) {
     const std::size_t how = below(4);
     for (const plan::OpRange& range : region.covers)
@@ -119,11 +119,10 @@ class StageDrawer {
         if (how == 0 || below(2) == 0) plan::append(region.recomputes, op);
   }
 
-  /// By operator its region.
   std::vector<std::size_t> draw_assignment(std::size_t regions) {
     std::vector<std::size_t> of(graph_.ops.size(), 0);
     switch (below(3)) {
-      case 0: {  // by stretches of the graph
+      case 0: {  // by ranges of the graph
         std::size_t at = 0;
         for (std::size_t i = 0; i < of.size(); ++i) {
           if (below(std::max<std::size_t>(2, of.size() / (2 * regions))) == 0) at = below(regions);
@@ -159,7 +158,7 @@ class StageDrawer {
     region.devices = {devices[below(2) == 0 ? g % devices.size() : below(devices.size())]};
     region.shares = {1.0};
     if (devices.size() < 2 || below(3) != 0) return;
-    // Several: none of them is in another region, so that none has a parameter twice.
+    // Several devices, none of them in another region, so that none has a parameter twice.
     std::vector<DeviceId> free;
     for (const DeviceId device : devices) {
       bool is_used = false;
@@ -175,7 +174,7 @@ class StageDrawer {
     share(replica, region, free);
   }
 
-  /// If the larger micro-batches can be cut as the smaller ones are.
+  /// Shares the region if the larger micro-batches can be cut as the smaller ones.
   void share(const plan::Replica& replica, plan::Region& region,
              const std::vector<DeviceId>& devices) {
     synth::Sharding sharding;

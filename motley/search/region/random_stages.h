@@ -13,12 +13,11 @@
 
 namespace motley::search {
 
-/// What may be drawn.
 struct StageRange {
-  const cluster::Cluster* cluster = nullptr;  ///< for names of devices
+  const cluster::Cluster* cluster = nullptr;  ///< for device names
   std::vector<DeviceId> devices;              ///< two or more
   std::int64_t global_batch = 0;
-  std::int64_t min_samples = 1;  ///< the least batch of the model
+  std::int64_t min_samples = 1;  ///< the model's least batch
   plan::BatchNormSpan batch_norm_span = plan::BatchNormSpan::kStep;
 };
 
@@ -28,27 +27,24 @@ struct DrawnStages {
   bool operator==(const DrawnStages&) const = default;
 };
 
-/// Draws replicas that are cut into regions: how many, their devices, samples and micro-batches;
-/// each replica's operators by stretches of the graph, by modules (a pipeline: what belongs to the
-/// backward pass goes with the forward pass of its module), or one by one; regions of one device or
-/// of several that split operators at random; how many micro-batches may be under
-/// way; which operators are done again; whether gradients of weights are done late, and tasks of
-/// two micro-batches together; and half of the
-/// time shares of states, 0 to 3 of each device. Devices may
-/// be in several regions of a replica. A model that needs all samples at once stays one replica and
-/// one micro-batch. Same seed, same result; everything that lowering has can come.
+/// Draws replicas cut into regions: their number, devices, samples and micro-batches. Operators are
+/// assigned by ranges of the graph, by modules (a pipeline: backward operators go with the forward
+/// pass of their module), or one by one. Regions have one device, or several that split operators
+/// at random. Also draws micro-batches in flight, recomputed operators, delayed weight gradients,
+/// paired tasks of two micro-batches, and half of the time shares of states, 0 to 3 per device.
+/// Devices may be in several regions of a replica. A model that needs all samples at once stays one
+/// replica and one micro-batch. Deterministic by seed; every lowering can occur.
 DrawnStages draw_stages(const graph::Graph& graph, const StageRange& range, std::uint64_t seed);
 
-/// A drawn plan and the peak memory of each of its devices (plan::members), what PyTorch holds
-/// included.
+/// A drawn plan and the peak memory of its devices (plan::members), including PyTorch's own.
 struct StagesChoice {
   plan::Plan plan;
   std::vector<Bytes> peaks;
 };
 
-/// Draws by the problem's seed, again, at most 20 times, what does not fit into the devices'
-/// memory. Empty: nothing fitted; `why` then has the arithmetic of the last, else what was drawn.
-/// Needs two devices.
+/// Draws with the problem's seed, again, at most 20 times, if the plan does not fit in memory.
+/// Returns empty if none fits; then `why` has the last arithmetic, otherwise a description. Needs
+/// two devices.
 Result<std::optional<StagesChoice>> draw_fitting_stages(const plan::Problem& problem,
                                                         const graph::Graph& graph,
                                                         std::vector<std::string>& why);

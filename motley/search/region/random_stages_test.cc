@@ -13,7 +13,6 @@
 namespace motley::search {
 namespace {
 
-/// Is the program another one for tasks that are done in pairs?
 bool change_program(const graph::Graph& graph, const plan::Plan& plan,
                     const plan::Problem& problem) {
   plan::Plan without = plan;
@@ -24,8 +23,7 @@ bool change_program(const graph::Graph& graph, const plan::Plan& plan,
   return program && other && *program != *other;
 }
 
-/// Every drawn plan verifies, becomes a program that verifies, and that program comes to its end on
-/// the simulator's clock: no devices wait for each other.
+/// Every drawn plan verifies and becomes a verified program without deadlock.
 TEST(DrawStages, PlansAreLoweredAndComeToTheirEnd) {
   bool has_uneven = false, has_shared = false, has_overlap = false, has_pairs = false;
   for (const char* model : {"mlp", "gpt"}) {

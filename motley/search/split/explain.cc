@@ -13,12 +13,11 @@ namespace {
 
 using Setting = SplitEvaluator::Setting;
 
-/// A device within this share of the last one binds.
+/// fraction of the step; a device that ends this close to the last one binds
 constexpr double kBinding = 0.02;
-/// Types of devices that get a sentence of their own.
+/// device types that get a sentence each
 constexpr std::size_t kMaxTypes = 8;
 
-/// Devices of one type within a split.
 struct Part {
   std::vector<DeviceId> devices;
   std::int64_t least = 0, most = 0;
@@ -46,7 +45,7 @@ std::string describe_share(const SplitSpace& space, const Part& part) {
   return fmt::format("{} get {} of {} samples each", names, each, space.batch());
 }
 
-/// What each type gets; its speed beside the slowest at the mean share.
+/// Adds each type's samples, and its speed relative to the slowest at the mean share.
 void add_shares(const SplitSpace& space, const BatchSplit& split, std::vector<std::string>& why) {
   const auto parts = parts_of(space, split);
   const double share =
@@ -138,7 +137,7 @@ void add_idle_devices(const SplitSpace& space, const BatchSplit& split,
   }
 }
 
-/// What the last devices spend their time on.
+/// Describes what the last devices spend their time on.
 std::string describe_binding(const SplitSpace& space, const BatchSplit& split) {
   if (split.devices.size() == 1) {
     return fmt::format("binding: compute on {}, which works alone", space.name(split.devices[0]));
@@ -151,7 +150,7 @@ std::string describe_binding(const SplitSpace& space, const BatchSplit& split) {
   }
   const std::vector<double> tails = exchange_tails(times.exchange, slowest);
   std::vector<double> seconds;
-  std::vector<bool> waits;  // for exchanges, rather than computes to the end
+  std::vector<bool> waits;  // waits for exchanges after its own compute
   for (std::size_t i = 0; i < split.devices.size(); ++i) {
     const DeviceType& type = space.types()[space.type_of(split.devices[i])];
     const auto samples = static_cast<double>(split.samples[i]);

@@ -7,8 +7,8 @@
 
 namespace motley::search {
 
-/// Why a split looks as it does, in sentences for people: what each type of device gets and how
-/// fast it is, who is at the limit of its memory, what each idle device would cost, and what binds.
+/// Explains a split in sentences: samples and speed of each device type, devices whose memory is
+/// full, the cost of using each idle device, and the bottleneck.
 ///
 ///   a:0 gets 23 of 40 samples: it is 4.0x as fast as c:0
 ///   b:0 is full: 12 samples need 511 MiB of 512 MiB

@@ -11,7 +11,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// `count` devices of so many seconds a sample; kinds differ in their times.
 void add_identical(ToyProblem& toy, int count, double seconds) {
   for (int i = 0; i < count; ++i) toy.add_device(linear_device(seconds));
 }
@@ -32,8 +31,8 @@ BatchSplit split_of(const std::vector<std::int64_t>& samples) {
   return split;
 }
 
-// 1 s a sample on two devices and 4 s on three: 7, 8 and 1 each. The last are the pair, after 8 s,
-// of which one is 1 s before; the slow ones take 4 s.
+// 1 s per sample on two devices and 4 s on three: 7, 8 and 1 samples. The fast pair ends last, at 8
+// s, one of them 1 s earlier; the slow ones take 4 s.
 TEST(ExplainSplit, DevicesOfAKindShareASentence) {
   ToyProblem toy;
   toy.group = no_exchange;
@@ -47,7 +46,7 @@ TEST(ExplainSplit, DevicesOfAKindShareASentence) {
                   "n2:0, n3:0 and n4:0 get 1 of 18 samples each", "binding: compute on n1:0"));
 }
 
-// 8 and 8 s beside 7.9 s, which is within 2 % of the last: 1.25 % before it.
+// 8, 8 and 7.9 s, which is within 2 % of the last: 1.25 % earlier.
 TEST(ExplainSplit, WhoIsAlmostLastBindsToo) {
   ToyProblem toy;
   toy.group = no_exchange;
@@ -58,7 +57,7 @@ TEST(ExplainSplit, WhoIsAlmostLastBindsToo) {
               "binding: compute on all devices, balanced to 1.2 %");
 }
 
-// Ten kinds, of which eight are told of; then the same where they stay idle.
+// Ten kinds, eight of which get a sentence; then the same with idle kinds.
 TEST(ExplainSplit, TellsOfEightKinds) {
   ToyProblem toy;
   toy.group = no_exchange;
@@ -74,7 +73,7 @@ TEST(ExplainSplit, TellsOfEightKinds) {
   EXPECT_EQ(alone[9], "1 more kinds of devices stay idle");
 }
 
-// Alone 4 samples take 4 s; with a device like it 2 s, which the planner that asked did not want.
+// Alone 4 samples take 4 s; with an identical device 2 s, which the asking planner did not want.
 TEST(ExplainSplit, AnIdleDeviceMightHelp) {
   ToyProblem toy;
   toy.group = no_exchange;
@@ -86,7 +85,7 @@ TEST(ExplainSplit, AnIdleDeviceMightHelp) {
                           "binding: compute on n0:0, which works alone"));
 }
 
-// One sample each, and nothing for a third device; both are at work to the end.
+// One sample each and none for a third device; both work to the end.
 TEST(ExplainSplit, NoSampleIsLeft) {
   ToyProblem toy;
   toy.group = no_exchange;
@@ -98,8 +97,7 @@ TEST(ExplainSplit, NoSampleIsLeft) {
                           "binding: compute on all devices, balanced to 0.0 %"));
 }
 
-// Gradients are ready after 1 s a sample, the exchange takes 3 s: 2 + 3 s on both, of which compute
-// is 2 s.
+// Gradients are ready after 1 s per sample, the exchange takes 3 s: 2 + 3 s, 2 s of it compute.
 TEST(ExplainSplit, AnExchangeMayBind) {
   ToyProblem toy = pair_with_exchange(3);
   toy.finish(4);
@@ -107,8 +105,7 @@ TEST(ExplainSplit, AnExchangeMayBind) {
             "binding: exchange of gradients with all devices, balanced to 0.0 %");
 }
 
-// Two devices that hold 3 samples of a GiB each; the batch's limit of 3 for each is no lack of
-// memory.
+// Two devices hold 3 samples of a GiB each; the batch's limit of 3 per device is no lack.
 TEST(ExplainSplit, FullDevicesAreTold) {
   ToyProblem toy;
   toy.group = no_exchange;

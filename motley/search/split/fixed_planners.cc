@@ -15,7 +15,7 @@
 namespace motley::search {
 namespace {
 
-constexpr std::uint64_t kStages = 0x57a9e5;  // of a sequence of its own
+constexpr std::uint64_t kStages = 0x57a9e5;  // seed of a separate sequence
 
 using plan::Problem;
 using Setting = SplitEvaluator::Setting;
@@ -24,7 +24,6 @@ SplitChoice no_split(std::string why) { return SplitChoice{.why = {std::move(why
 
 SplitChoice one_split(BatchSplit split) { return SplitChoice{.split = std::move(split)}; }
 
-/// Leaves out devices without samples.
 BatchSplit drop_idle(const std::vector<DeviceId>& devices,
                      const std::vector<std::int64_t>& samples) {
   BatchSplit split;
@@ -36,7 +35,7 @@ BatchSplit drop_idle(const std::vector<DeviceId>& devices,
   return split;
 }
 
-/// Draws splits; each that is allowed can come.
+/// Draws splits; every allowed one can occur.
 class SplitLottery {
  public:
   explicit SplitLottery(const SplitSpace& space) : space_(space), random_(space.problem().seed) {
@@ -67,7 +66,7 @@ class SplitLottery {
     return total;
   }
 
-  /// Numbers of devices that some split has; more devices hold more, so only the batch ends them.
+  /// Returns the sizes of allowed groups. More devices hold more, so only the batch limits them.
   std::vector<std::size_t> allowed_sizes() const {
     std::vector<std::size_t> sizes;
     if (!alone_.empty()) sizes.push_back(1);
@@ -82,7 +81,7 @@ class SplitLottery {
     return sizes;
   }
 
-  /// A group that holds the batch, in random order; the largest one when luck fails.
+  /// Draws a group that holds the batch, in random order; falls back to the largest.
   std::vector<DeviceId> draw_group(std::size_t size) {
     std::vector<DeviceId> devices = shared_;
     for (int attempt = 0; attempt < kTries; ++attempt) {
@@ -102,7 +101,7 @@ class SplitLottery {
     }
   }
 
-  /// Gives each device a number of samples that leaves a possible rest for those after it.
+  /// Draws each device's samples such that the rest fits on the devices after it.
   BatchSplit fill(const std::vector<DeviceId>& group) {
     std::vector<std::pair<DeviceId, std::int64_t>> drawn;
     std::int64_t left = space_.batch(), held = total_cap(group);
@@ -190,7 +189,7 @@ Result<SplitChoice> ManualPlanner::choose(const Study& study) const {
 Result<SplitChoice> RandomPlanner::choose(const Study& study) const {
   const Problem& problem = study.space.problem();
   const bool can_split_operators = inputs().graph != nullptr && problem.devices.size() > 1;
-  // Other sequences than those that draw the plan itself.
+  // Separate sequences from those that draw the plan.
   if (can_split_operators && SplitMix64(~problem.seed ^ kStages).below(3) == 0) {
     SplitChoice choice;
     MOTLEY_ASSIGN(choice.stages, draw_fitting_stages(problem, *inputs().graph, choice.why));

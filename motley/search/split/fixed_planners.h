@@ -4,7 +4,7 @@
 
 namespace motley::search {
 
-/// The planners that stand for one rule each (planners.h).
+/// Planners of one rule each (planners.h).
 class EqualPlanner : public SplitPlanner {
  public:
   using SplitPlanner::SplitPlanner;
@@ -41,7 +41,7 @@ class RandomPlanner : public SplitPlanner {
   Result<SplitChoice> choose(const Study& study) const override;
 };
 
-/// An outcome with the equal split's baselines, and what it lacks, without a plan.
+/// Returns an outcome without a plan, with the equal split's baselines and shortages.
 Result<plan::PlanOutcome> find_baselines(const PlannerInputs& inputs, const plan::Problem& problem);
 
 }  // namespace motley::search

@@ -19,7 +19,6 @@ plan::PlanOutcome outcome_of(const ToyProblem& toy) {
   return *std::move(outcome);
 }
 
-/// Samples by device of the cluster.
 std::vector<std::int64_t> given_by(const plan::PlanOutcome& outcome, const ToyProblem& toy) {
   std::vector<std::int64_t> given(toy.cluster->devices.size(), 0);
   EXPECT_TRUE(outcome.plan);
@@ -42,8 +41,7 @@ TEST(FixedPlanners, EqualGivesTheFirstOneMoreEach) {
   EXPECT_THAT(given_by(outcome_of<EqualPlanner>(toy), toy), ElementsAre(3, 3, 2));
 }
 
-// At the equal share of 4 samples both take 12 s: 8 + 4 * 1 and 4 * 3. At one sample it would be 9
-// s against 3 s.
+// At the equal share of 4 both take 12 s: 8 + 4 * 1 and 4 * 3. At one sample: 9 s and 3 s.
 TEST(FixedPlanners, ProportionalAsksForTheSpeedAtTheEqualShare) {
   const ToyProblem toy = devices_of({linear_device(1, 8), linear_device(3)}, 8);
   EXPECT_THAT(given_by(outcome_of<ProportionalPlanner>(toy), toy), ElementsAre(4, 4));
@@ -57,14 +55,12 @@ TEST(FixedPlanners, ProportionalLeavesOutWhoGetsNothing) {
   EXPECT_THAT(outcome.idle, ElementsAre(DeviceId(1)));
 }
 
-// Fewer samples than devices: speeds at one sample, and no device gets less than one.
 TEST(FixedPlanners, ProportionalOfFewSamplesAsksForTheSpeedAtOne) {
   const ToyProblem toy =
       devices_of({linear_device(1), linear_device(1), linear_device(9), linear_device(9)}, 2);
   EXPECT_THAT(given_by(outcome_of<ProportionalPlanner>(toy), toy), ElementsAre(1, 1, 0, 0));
 }
 
-/// Rooms of samples.
 ToyProblem with_rooms(const std::vector<std::int64_t>& rooms, std::int64_t batch) {
   ToyProblem toy;
   toy.group = no_exchange;
@@ -84,8 +80,7 @@ std::set<std::vector<std::int64_t>> drawn_splits(ToyProblem toy) {
   return seen;
 }
 
-// 3, 5 and 2 samples of room, 6 samples in twos at least: all that is allowed comes, by hand, and
-// nothing else.
+// Room for 3, 5 and 2 samples, 6 samples, at least two each: exactly the allowed splits occur.
 TEST(FixedPlanners, RandomDrawsEverySplitThatFits) {
   ToyProblem toy = with_rooms({3, 5, 2}, 6);
   toy.problem.min_samples = 2;
@@ -93,7 +88,7 @@ TEST(FixedPlanners, RandomDrawsEverySplitThatFits) {
             (std::set<std::vector<std::int64_t>>{{2, 4, 0}, {3, 3, 0}, {0, 4, 2}, {2, 2, 2}}));
 }
 
-// Room for all on the first alone, or for 3 on each of two others, which is just enough.
+// Room for all on the first alone, or for 3 on each of two others, which just suffices.
 TEST(FixedPlanners, RandomMayDrawOneDevice) {
   const auto seen = drawn_splits(with_rooms({6, 3, 3}, 6));
   EXPECT_TRUE(seen.contains({6, 0, 0}));

@@ -12,30 +12,29 @@
 
 namespace motley::search {
 
-/// Steps in equal micro-batches.
 struct MicroBatches {
   const graph::Graph* graph = nullptr;
   synth::LowerOptions lowering;
   std::int64_t times = 1;  ///< micro-batches of a step
 };
 
-/// Those of a plan that has as many everywhere.
+/// Returns those of a plan with the same number everywhere.
 MicroBatches micro_batches_of(const plan::Plan& plan, const graph::Graph& graph);
-/// Are batch norm's statistics those of each of them?
+/// Does each micro-batch exchange its own batch norm statistics?
 bool repeats_statistics(const MicroBatches& steps);
 
-/// Tensors of a device at their peak, with `samples` in all of its micro-batches, alone or beside
-/// another one. What cannot be lowered fits nowhere. One lowering.
+/// Returns a device's peak tensor bytes with `samples` over all micro-batches, alone or beside
+/// another. A graph that cannot be lowered fits nowhere. Costs one lowering.
 Bytes peak_of_tensors(const MicroBatches& steps, std::int64_t samples,
                       SplitEvaluator::Setting setting);
 
-/// What planners that split the batch ask, answered for steps in several micro-batches by the
-/// prices of steps at once; all is by the samples of *one micro-batch*, as a planner splits that:
-///   curves     what adds gradients up is left out: passes to the end of the backward pass, and a
-///              step behind them
-///   exchanges  once a step; where batch norm's statistics are of each micro-batch, what holds up
-///              everybody each time
-///   memory     of one micro-batch, and what programs of all of them have more
+/// Answers batch-splitting planners for steps in several micro-batches from prices of steps at
+/// once. All arguments are samples of *one micro-batch*, which a planner splits:
+///  curves     passes to the end of the backward pass, then a step; gradient accumulation is left
+///  out exchanges  once per step; blocking exchanges once per micro-batch if batch norm's
+///  statistics are per
+///             micro-batch
+///  memory     of one micro-batch, plus what the whole program needs in addition
 /// Prices of whole plans are those of `once`.
 class MicroBatchSteps : public SplitEvaluator {
  public:
@@ -53,9 +52,9 @@ class MicroBatchSteps : public SplitEvaluator {
  private:
   const SplitEvaluator& once_;
   const MicroBatches steps_;
-  double blocking_ = 1;  // how often what holds up everybody is exchanged
+  double blocking_ = 1;  // exchanges of each blocking one
   mutable std::map<std::pair<DeviceId, Setting>, StepCurves> curves_;
-  mutable std::map<std::pair<std::int64_t, Setting>, Bytes> more_;  // of programs, by samples
+  mutable std::map<std::pair<std::int64_t, Setting>, Bytes> more_;  // additional bytes, by samples
 };
 
 }  // namespace motley::search

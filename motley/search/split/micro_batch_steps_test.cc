@@ -10,8 +10,8 @@ namespace {
 
 using Setting = SplitEvaluator::Setting;
 
-/// One device of 1 s + 0.1 s a sample, half of which comes before its exchange, and an update of
-/// 0.2 s; a group sums for 0.3 s, and waits for 0.01 s.
+/// One device of 1 s + 0.1 s per sample, with half of it before its exchange, and an update of 0.2
+/// s; a group sums for 0.3 s and blocks for 0.01 s.
 TableEvaluator once() {
   const Curve end{{{0, 1}, {100, 11}}};
   const StepCurves shared{{{{{0, 0.5}, {100, 5.5}}}}, end, {0.2}};
@@ -23,8 +23,8 @@ TableEvaluator once() {
 
 MicroBatches in_three(const char* model) { return {&synth::read_graph(model), {}, 3}; }
 
-// Two passes of 1 s + 0.1 s a sample, and a step: of 10 samples each 2 * 2 + 2 s, the exchange may
-// begin at 2 * 2 + 1 s; alone the update is once in it.
+// Two passes of 1 s + 0.1 s per sample, and a step: for 10 samples each 2 * 2 + 2 s; the exchange
+// may start at 2 * 2 + 1 s. Alone, the update is included once.
 TEST(MicroBatchSteps, PassAndThenStep) {
   const TableEvaluator one = once();
   const MicroBatchSteps all(one, in_three("mlp"));
@@ -36,7 +36,6 @@ TEST(MicroBatchSteps, PassAndThenStep) {
   EXPECT_EQ(all.group_times({DeviceId(0), DeviceId(1)}).exchange, std::vector<double>{0.3});
 }
 
-// Statistics of each micro-batch are exchanged three times, those of a step are once.
 TEST(MicroBatchSteps, ExchangeStatisticsEachTime) {
   const TableEvaluator one = once();
   MicroBatches steps = in_three("cnn");
@@ -51,7 +50,7 @@ TEST(MicroBatchSteps, ExchangeStatisticsEachTime) {
   EXPECT_FALSE(repeats_statistics(steps));
 }
 
-// Beside what one needs, inputs of the others and sums of gradients; less than all at once.
+// One micro-batch's memory plus the others' inputs and sums of gradients; less than all at once.
 TEST(MicroBatchSteps, NeedLessMemoryThanAtOnceAndMoreThanOne) {
   const TableEvaluator one = once();
   const MicroBatches steps = in_three("mlp");
@@ -62,7 +61,7 @@ TEST(MicroBatchSteps, NeedLessMemoryThanAtOnceAndMoreThanOne) {
   const Bytes first = peak(1, 1000), three = peak(3, 3000);
   EXPECT_LT(first, three);
   EXPECT_LT(three, peak(1, 3000));
-  // By hand: 1 MiB and 1000 bytes a sample, and the difference.
+  // Derived: 1 MiB and 1000 bytes per sample, and the difference.
   EXPECT_EQ(all.peak_bytes(DeviceId(0), 1000, Setting::kShared),
             Bytes((1 << 20) + 1000 * 1000) + (three - first));
 }

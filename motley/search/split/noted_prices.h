@@ -8,8 +8,8 @@
 
 namespace motley::search {
 
-/// Another's prices, with a note of each plan that was priced: for who chooses among what planners
-/// looked at by something that they do not know. Serves one thread.
+/// Prices by another evaluator and records each priced plan, for callers that choose among a
+/// planner's plans by another criterion. Serves one thread.
 class NotedPrices : public SplitEvaluator {
  public:
   /// `exact` must outlive it.
@@ -17,9 +17,9 @@ class NotedPrices : public SplitEvaluator {
 
   struct Noted {
     plan::Plan plan;
-    plan::Price price;  ///< without peaks: just its step was asked for
+    plan::Price price;  ///< without peaks if only the step was asked for
   };
-  /// Each plan once, the fastest first; of equal steps the one that was priced first.
+  /// Returns each plan once, fastest first; equal steps in the order of pricing.
   std::vector<Noted> noted() const {
     std::vector<Noted> plans = noted_;
     std::stable_sort(plans.begin(), plans.end(),

@@ -6,12 +6,12 @@
 
 namespace motley::search {
 
-/// What planners know beside the problem; must outlive them.
+/// Inputs of planners besides the problem; must outlive them.
 struct PlannerInputs {
   const SplitEvaluator* evaluator = nullptr;  ///< prices plans; never null
-  /// For plans that split operators; null: there are only splits of the batch.
+  /// For plans that split operators; null: only splits of the batch.
   const graph::Graph* graph = nullptr;
-  /// Of the graph's operators, for planners that choose how they are split; null: those do not.
+  /// Costs of the graph's operators, for planners that split them; null: no such splits.
   const Costs* costs = nullptr;
 };
 

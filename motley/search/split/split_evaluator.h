@@ -12,18 +12,18 @@ using cost::Curve;
 using cost::GroupExchanges;
 using cost::StepCurves;
 
-/// What planners that split the batch ask beside the price of a plan: a step as a function of the
-/// samples. Implemented over cost tables and the simulator; tests use small tables. All times in
-/// seconds. Const and deterministic.
+/// Prices plans and gives steps, in seconds, as functions of the samples, for planners that split
+/// the batch. Implemented over cost tables and the simulator, or small tables in tests. Const and
+/// deterministic.
 class SplitEvaluator : public plan::Evaluator {
  public:
-  /// Curves of a device in a group of more than one (shared) or alone (not shared: no exchanges,
-  /// ready and update empty, end includes the update).
+  /// Whether a device is in a group of more than one (shared) or alone (no exchanges, ready and
+  /// update empty, end includes the update).
   enum class Setting { kAlone, kShared };
   virtual const StepCurves& curves(DeviceId device, Setting setting) const = 0;
   virtual GroupExchanges group_times(const std::vector<DeviceId>& group) const = 0;
-  /// What any 2, 3, ..., `most` devices of a pool (device_pools.h) spend at least. Here: what its
-  /// first ones do, as where times depend on route and number alone.
+  /// Lower bounds for any 2, 3, ..., `most` devices of a pool (device_pools.h). The default takes
+  /// the pool's first ones, which is right if times depend only on route and number.
   virtual std::vector<GroupExchanges> least_times(const std::vector<DeviceId>& pool,
                                                   std::size_t most) const {
     std::vector<GroupExchanges> times;
@@ -31,9 +31,8 @@ class SplitEvaluator : public plan::Evaluator {
       times.push_back(group_times({pool.begin(), pool.begin() + static_cast<std::ptrdiff_t>(k)}));
     return times;
   }
-  /// Peak memory of a device with `samples` samples.
   virtual Bytes peak_bytes(DeviceId device, std::int64_t samples, Setting setting) const = 0;
-  /// Step time of a plan that splits the batch, as `price` says, without making its program.
+  /// Returns the step time of a plan that splits the batch, as `price` does, without lowering it.
   virtual Result<Seconds> step_time(const plan::Plan& plan) const = 0;
 };
 

@@ -18,7 +18,7 @@ using plan::Problem;
 using plan::Reason;
 using Setting = SplitEvaluator::Setting;
 
-/// The device that is fastest alone; those that fit come before those that do not.
+/// Returns the fastest device alone, preferring those that fit.
 DeviceId find_best_single(const SplitSpace& space) {
   const DeviceType* best = nullptr;
   const auto batch = static_cast<double>(space.batch());
@@ -33,7 +33,7 @@ DeviceId find_best_single(const SplitSpace& space) {
   return best->members.front();
 }
 
-/// A baseline, priced by the simulator where it fits and by the step model where not.
+/// Makes a baseline, priced by the simulator if it fits and otherwise by the step model.
 Result<Baseline> make_baseline(const SplitSpace& space, const BatchSplit& split, std::string label,
                                std::optional<PricedSplit>& priced) {
   Baseline baseline;
@@ -52,7 +52,7 @@ Result<void> add_baselines(Study& study, PlanOutcome& outcome) {
   const BatchSplit equal = equal_split(space.problem());
   MOTLEY_ASSIGN(outcome.equal_split,
                 make_baseline(space, equal, plan::samples_text(equal.samples), study.equal));
-  if (equal.devices.size() < space.problem().devices.size()) {  // no equal split, only the nearest
+  if (equal.devices.size() < space.problem().devices.size()) {  // only a nearly equal split
     outcome.equal_split.label += " (too few samples for all)";
   }
   const BatchSplit single{{find_best_single(space)}, {space.batch()}};
@@ -61,16 +61,15 @@ Result<void> add_baselines(Study& study, PlanOutcome& outcome) {
   return {};
 }
 
-/// Searches again with lower caps while the best split turns out not to fit, which happens only
-/// where peak memory does not grow with the samples.
+/// Searches again with lower caps while the best split does not fit, which happens only if peak
+/// memory does not grow with the samples.
 SplitSearch search_within_memory(SplitSpace& space) {
   SplitSearch search = find_best_split(space);
   while (search.best && space.lower_caps(*search.best)) search = find_best_split(space);
   return search;
 }
 
-/// A choice of how operators are split, or replicas cut, is shown as it is: no bound holds for all
-/// of them.
+/// Adds a drawn sharding or stage plan as it is: no bound covers all of them.
 Result<void> add_drawn(const Study& study, const SplitChoice& choice, PlanOutcome& outcome) {
   outcome.plan = choice.stages
                      ? choice.stages->plan
@@ -84,7 +83,7 @@ Result<void> add_drawn(const Study& study, const SplitChoice& choice, PlanOutcom
     outcome.rounding = price->rounding;
     ++outcome.considered;
   }
-  outcome.lower_bound = Seconds(0);  // that of splits says nothing of it
+  outcome.lower_bound = Seconds(0);  // the bound of splits does not apply
   outcome.reason = Reason::kFeasible;
   std::vector<DeviceId> used;
   for (const plan::Member& member : plan::members(*outcome.plan)) {

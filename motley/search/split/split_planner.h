@@ -13,34 +13,31 @@
 
 namespace motley::search {
 
-/// A split and its simulated step.
 struct PricedSplit {
   BatchSplit split;
   double seconds = 0;
 };
 
-/// What a planner of splits decides; everything around it is the same for all.
 struct SplitChoice {
-  std::optional<BatchSplit> split;     ///< empty: there is none, and `why` has the arithmetic
+  std::optional<BatchSplit> split;     ///< empty: none, `why` has the arithmetic
   std::optional<RegionChoice> region;  ///< instead of a split: operators split over devices
   std::optional<StagesChoice> stages;  ///< instead of a split: replicas cut into regions
-  std::optional<double> seconds;       ///< its simulated step, where already known
+  std::optional<double> seconds;       ///< its simulated step, if already known
   std::vector<std::string> why;
-  std::int64_t considered = 0;  ///< plans priced beside those of the search
+  std::int64_t considered = 0;  ///< plans priced besides those of the search
 };
 
-/// What is known before a planner decides.
 struct Study {
   SplitSpace space;
   SplitSearch search;                        ///< best and bound under the step model
   std::optional<PricedSplit> equal, single;  ///< the baselines that fit
 };
 
-/// A planner whose plans are splits of the batch: prepares the study, asks `choose`, checks the
-/// split against memory, prices it, and writes the outcome with bound, baselines and reasons.
+/// Base of planners of batch splits: prepares the study, calls `choose`, checks memory, prices the
+/// split, and writes the outcome with bound, baselines and reasons.
 class SplitPlanner : public plan::Planner {
  public:
-  /// What the inputs point to must outlive it.
+  /// All that the inputs point to must outlive it.
   explicit SplitPlanner(const PlannerInputs& inputs) : inputs_(inputs) {}
   Result<plan::PlanOutcome> plan(const plan::Problem& problem) const final;
 
@@ -54,26 +51,24 @@ class SplitPlanner : public plan::Planner {
   PlannerInputs inputs_;
 };
 
-/// Data-parallel plan of a split.
 plan::Plan make_split_plan(const plan::Problem& problem, const BatchSplit& split);
 
-/// After so many equal micro-batches the next number to try: the least that divides the batch and
-/// is at least twice as many; 0: there is none. Example: of 12 samples 1, 2, 4, 12.
+/// Returns the next number of equal micro-batches to try: the least divisor of the batch that is at
+/// least twice `times`, or 0. Example for 12 samples: 1, 2, 4, 12.
 std::int64_t next_micro_batches(std::int64_t global_batch, std::int64_t times);
 
-/// Step of a split by the evaluator's simulator.
+/// Returns the step of a split by the evaluator's simulator.
 Result<double> price(const SplitSpace& space, const BatchSplit& split);
 
-/// The same number of samples everywhere, one more on the first devices where it does not divide;
-/// devices that would get none are left out.
+/// Splits the batch equally; the first devices get the remainder, others may get none.
 BatchSplit equal_split(const plan::Problem& problem);
 
-/// Claims a bound for the outcome's plan. One above the plan's step is our fault and an error
-/// (search.bound), but for the whole nanoseconds to which a simulator rounds instructions.
+/// Sets the outcome's lower bound. A bound above the plan's step is an internal error
+/// (search.bound), except for the simulator's rounding to nanoseconds.
 Result<void> claim_bound(Seconds bound, plan::PlanOutcome& outcome);
 
-/// Two predictions that differ by no more than this share are equal: the simulator rounds each
-/// instruction to whole nanoseconds, the step model does not.
+/// relative; predictions this close are equal, as the simulator rounds instructions to nanoseconds
+/// and the step model does not
 inline constexpr double kSameStep = 1e-4;
 
 }  // namespace motley::search

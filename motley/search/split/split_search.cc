@@ -25,8 +25,8 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct Crew {
   const DeviceType* type = nullptr;
   std::vector<DeviceId> members;  // in cluster order
-  std::vector<DeviceId> spread;   // the same, one of each node after the other
-  std::size_t number = 0;         // in the team of all
+  std::vector<DeviceId> spread;   // the same, round-robin over nodes
+  std::size_t number = 0;         // index in the team of all
 };
 using Team = std::vector<Crew>;
 
@@ -38,7 +38,7 @@ std::int64_t size_of(const Team& team) {
   return size;
 }
 
-/// f of each crew's devices for one W. What it refers to must outlive it.
+/// Returns f of each crew's devices for one W. References must outlive it.
 std::vector<StepRamp> make_ramps(const Team& team, const std::vector<double>& tails) {
   std::vector<StepRamp> ramps;
   ramps.reserve(team.size());
@@ -49,7 +49,7 @@ std::vector<StepRamp> make_ramps(const Team& team, const std::vector<double>& ta
   return ramps;
 }
 
-/// Crews as the water is filled in. What it refers to must outlive it.
+/// Returns the crews for water-filling. References must outlive it.
 std::vector<Filling::Crew> make_crews(const SplitSpace& space, const Team& team,
                                       const std::vector<StepRamp>& ramps) {
   std::vector<Filling::Crew> crews;
@@ -62,7 +62,7 @@ std::vector<Filling::Crew> make_crews(const SplitSpace& space, const Team& team,
 std::vector<DeviceId> spread_over_nodes(const SplitSpace& space,
                                         const std::vector<DeviceId>& devices) {
   std::map<NodeId, int> counts;
-  std::vector<std::pair<int, DeviceId>> places;  // of each on its node
+  std::vector<std::pair<int, DeviceId>> places;  // index of each on its node
   for (const DeviceId device : devices)
     places.emplace_back(counts[space.problem().cluster->device(device).node]++, device);
   std::sort(places.begin(), places.end());
@@ -81,7 +81,7 @@ Team make_team(const SplitSpace& space, std::vector<DeviceId> devices) {
   return team;
 }
 
-/// The best split of a group, all of it, if it takes less than `limit`.
+/// Returns the best split of a whole group if it takes less than `limit`.
 std::optional<BatchSplit> split_group(const SplitSpace& space, const Team& team, double limit) {
   const Filling::Goal goal{space.batch(), size_of(team)};
   if (goal.devices * space.least() > goal.batch) return std::nullopt;
@@ -114,8 +114,7 @@ void take_minimum(std::vector<double>& least, const std::vector<double>& other) 
   for (std::size_t k = 0; k < least.size(); ++k) least[k] = std::min(least[k], other[k]);
 }
 
-/// Ramps of a team for the W that was asked last: numbers of devices side by side often have the
-/// same.
+/// Caches a team's ramps for the last W: adjacent numbers of devices often share it.
 class LastRamps {
  public:
   const std::vector<StepRamp>& of(const Team& team, const std::vector<double>& tails) {
@@ -132,7 +131,6 @@ class LastRamps {
   std::vector<StepRamp> ramps_;
 };
 
-/// Searches one pool; the result is shared by all of them.
 class PoolSearch {
  public:
   PoolSearch(const SplitSpace& space, const std::vector<DeviceId>& pool, SplitSearch& result)
@@ -144,7 +142,7 @@ class PoolSearch {
 
   void run() {
     if (most_ < 2) return;
-    // Slowest updaters first, so that the first case has all devices.
+    // The slowest updaters come first, so the first case has all devices.
     std::vector<std::vector<double>> updaters;
     for (const Crew& crew : team_) updaters.push_back(crew.type->update_tails);
     std::sort(updaters.begin(), updaters.end(), std::greater<>());
@@ -183,8 +181,7 @@ class PoolSearch {
     }
   }
 
-  /// A good first answer, which rules out most numbers of devices: from all devices downhill in
-  /// halving steps.
+  /// Finds a first answer that rules out most numbers of devices: hill climbing with halving steps.
   void descend(const Team& team, std::int64_t most, LastRamps& ramps) {
     (void)solve(team, most, ramps);
     std::int64_t k = most;
@@ -197,7 +194,7 @@ class PoolSearch {
     }
   }
 
-  /// W for each number of devices, and the least W for that many or more.
+  /// Computes W for each number of devices, and the least W of that many or more.
   void prepare_tails(const std::vector<double>& slowest, std::int64_t most) {
     tails_.clear();
     least_blocking_.clear();
@@ -212,7 +209,7 @@ class PoolSearch {
     }
   }
 
-  /// Does some split over at most k devices of the team beat the best so far?
+  /// Does a split over at most k devices of the team beat the best so far?
   bool solve(const Team& team, std::int64_t k, LastRamps& ramps) {
     const Filling filling(make_crews(space_, team, ramps.of(team, tails_[index(k)])), goal(k));
     const double blocking = times_[index(k)].blocking;
@@ -220,13 +217,12 @@ class PoolSearch {
     if (!solution) return false;
     ++result_.considered;
     result_.lower_bound = std::min(result_.lower_bound, blocking + solution->seconds);
-    // Devices that are identical may lie on few nodes or on many, which exchanges may tell apart.
+    // Identical devices may be on few or on many nodes, which exchanges may distinguish.
     const bool is_better = take(team, solution->loads, k, &Crew::members);
     return take(team, solution->loads, k, &Crew::spread) || is_better;
   }
 
-  /// Is the best split of the first of these devices, k in all, the best so far? Each group is
-  /// priced once.
+  /// Is the split over the crews' first k devices in all the best so far? Prices each group once.
   bool take(const Team& team, const std::vector<Filling::Load>& loads, std::int64_t k,
             std::vector<DeviceId> Crew::*order) {
     std::vector<std::int32_t> counts(team_.size() + 1, 0);
@@ -258,11 +254,11 @@ class PoolSearch {
   SplitSearch& result_;
   std::int64_t most_ = 0;
   std::vector<GroupExchanges> times_;       // of 2, 3, ... devices
-  std::vector<std::vector<double>> tails_;  // the same
+  std::vector<std::vector<double>> tails_;  // likewise
   std::vector<std::vector<double>> least_tails_;
   std::vector<double> least_blocking_;
-  std::set<std::vector<std::int32_t>>
-      priced_;  // devices of each crew; 1: on as many nodes as can be
+  // Priced groups: devices per crew, then 1 if spread over as many nodes as possible.
+  std::set<std::vector<std::int32_t>> priced_;
 };
 
 void try_alone(const SplitSpace& space, SplitSearch& result) {
@@ -277,7 +273,7 @@ void try_alone(const SplitSpace& space, SplitSearch& result) {
   }
 }
 
-/// Equal for devices that neither their times nor their exchanges tell apart.
+/// Returns equal numbers for devices with equal times and exchanges.
 std::vector<int> likeness_of(const SplitSpace& space) {
   std::map<std::tuple<std::size_t, std::string_view, std::string_view>, int> numbers;
   std::vector<int> likeness;
@@ -290,7 +286,7 @@ std::vector<int> likeness_of(const SplitSpace& space) {
   return likeness;
 }
 
-/// A bound that holds whatever exchanges cost: as if they cost nothing.
+/// Returns a bound for any exchange costs: with free exchanges.
 double bound_without_exchange(const SplitSpace& space, const SplitSearch& result) {
   const Team team = make_team(space, space.problem().devices);
   const std::vector<double> tails(space.types()[0].update_tails.size(), 0.0);

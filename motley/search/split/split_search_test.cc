@@ -23,7 +23,7 @@ SplitSpace space_of(const ToyProblem& toy) {
 
 bool is_near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::max(1.0, std::abs(b)); }
 
-/// Tries every split. Returns the least model step; infinity if no split is allowed.
+/// Finds the least model step by trying every split; infinity if none is allowed.
 class Exhaustive {
  public:
   explicit Exhaustive(const ToyProblem& toy) : problem_(toy.problem), evaluator_(*toy.evaluator) {}
@@ -95,8 +95,8 @@ TEST(SplitSearch, EqualsExhaustiveSearch) {
   }
 }
 
-// Where update times of the kinds are not ordered, or few devices cannot have the route of their
-// pool, the bound may be below the best; it may never be above.
+// If kinds order differently by update times, or few devices cannot have their pool's route, the
+// bound may be below the best, but never above.
 TEST(SplitSearch, BoundHoldsInEveryCase) {
   int exact = 0, total = 0;
   for (std::uint64_t seed = 1; seed <= 1500; ++seed) {
@@ -117,7 +117,7 @@ TEST(SplitSearch, BoundHoldsInEveryCase) {
   EXPECT_GE(exact, 0.95 * total);
 }
 
-/// Minimises over at most k devices by trying every value that f takes, smallest first.
+/// Minimises over at most k devices by trying every value of f, smallest first.
 double slow_step_of(const ToyProblem& toy, std::size_t k) {
   const plan::Problem& problem = toy.problem;
   const SplitEvaluator& evaluator = *toy.evaluator;
@@ -193,9 +193,9 @@ TEST(SplitSearch, EqualsSlowSolverOnRandomClusters) {
   }
 }
 
-// 4, 4 and 8 devices at speeds 4 : 2.2 : 1, compute only. The optimum is the mean speed, the equal
-// split the least: (4*4 + 4*2.2 + 8*1) / 16 / 1 = 2.05. With 3280 samples the optimum is whole:
-// 400, 220 and 100 samples take 100 s each, the equal 205 take 205 s on the slow ones.
+// 4, 4 and 8 devices at speeds 4 : 2.2 : 1, compute only. The optimum runs at the mean speed, the
+// equal split at the least: (4*4 + 4*2.2 + 8*1) / 16 / 1 = 2.05. With 3280 samples the optimum is
+// integer: 400, 220 and 100 samples take 100 s each, the equal 205 take 205 s on the slow ones.
 TEST(SplitSearch, EvenToOptimalOfThreeKinds) {
   ToyProblem toy;
   toy.group = no_exchange;
@@ -213,7 +213,7 @@ TEST(SplitSearch, EvenToOptimalOfThreeKinds) {
   EXPECT_NEAR(model_step(*toy.evaluator, even) / search.model_seconds, 2.05, 1e-9);
 }
 
-// Two devices, 1 s and 3 s a sample, 8 samples: 6 and 2 samples take 6 s on both.
+// Two devices, 1 s and 3 s per sample, 8 samples: 6 and 2 take 6 s on both.
 TEST(SplitSearch, SplitsBySpeed) {
   ToyProblem toy;
   toy.group = no_exchange;
@@ -226,7 +226,7 @@ TEST(SplitSearch, SplitsBySpeed) {
   EXPECT_DOUBLE_EQ(search.model_seconds, 6);
 }
 
-// Together 8 samples take 4 s and the exchange; alone 8 s.
+// Together 8 samples take 4 s plus the exchange; alone 8 s.
 TEST(SplitSearch, LeavesADeviceIdleWhenTheExchangeCostsMore) {
   ToyProblem cheap = pair_with_exchange(3.5);
   cheap.finish(8);
@@ -240,8 +240,7 @@ TEST(SplitSearch, LeavesADeviceIdleWhenTheExchangeCostsMore) {
   EXPECT_DOUBLE_EQ(alone.model_seconds, 8);
 }
 
-// Times three times as long: the same split, three times the step. Twice the devices and twice the
-// batch without exchange: the same step.
+// Threefold times: the same split, threefold step. Twice the devices and the batch: the same step.
 TEST(SplitSearch, ScalingLaws) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -268,7 +267,6 @@ TEST(SplitSearch, ScalingLaws) {
   }
 }
 
-// A device more, or more memory, never makes the answer slower.
 TEST(SplitSearch, MoreIsNeverWorse) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -15,12 +15,12 @@ namespace {
 using plan::Problem;
 using Setting = SplitEvaluator::Setting;
 
-/// Largest batch in [least, most] whose peak is within the limit, 0 if even the least is not. A
-/// peak is about a line of the samples: the next batch asked is where that of the last two crosses
-/// the limit, or the middle where that does not halve what is left.
+/// Finds the largest batch in [least, most] whose peak is within the limit; 0 if there is none.
+/// Peaks are nearly linear in the samples: the next try is where the line through the last two
+/// crosses the limit, or the middle if that does not halve the range.
 std::int64_t find_cap(const SplitEvaluator& evaluator, DeviceId device, Setting setting,
                       Bytes limit, std::int64_t least, std::int64_t most) {
-  // Bytes beyond the limit; what cannot be lowered is far beyond.
+  // bytes above the limit; a graph that cannot be lowered is far above
   const auto excess = [&](std::int64_t samples) {
     return static_cast<double>(evaluator.peak_bytes(device, samples, setting).value) -
            static_cast<double>(limit.value);
@@ -169,8 +169,8 @@ std::vector<std::string> SplitSpace::explain_infeasible() const {
     return {fmt::format("global batch {} is smaller than the least batch of the model, {}", batch(),
                         least())};
   }
-  // A group is allowed when its caps hold the batch and the batch feeds all its members; taking
-  // the largest caps first, with as few members as hold the batch, is the easiest group.
+  // A group is allowed if its caps hold the batch and the batch feeds all members. The easiest
+  // group has the largest caps and the fewest members that hold the batch.
   std::vector<std::int64_t> caps;
   for (const DeviceType& type : types_) {
     if (type.alone_cap >= batch()) return {};

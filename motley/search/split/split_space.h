@@ -12,24 +12,24 @@
 
 namespace motley::search {
 
-/// Of a device alone that does not hold the batch: how much it holds is rarely asked.
+/// cap of a device that cannot hold the batch alone; the exact cap is rarely needed
 inline constexpr std::int64_t kNotAll = -1;
 
-/// Devices that no planner can tell apart: equal curves and equal memory.
+/// Devices that no planner can distinguish: equal curves and equal memory.
 struct DeviceType {
   const StepCurves* alone = nullptr;
   const StepCurves* shared = nullptr;
   std::vector<double> update_tails;  ///< of the shared curves
-  bool shares_points = false;        ///< the same (cost/step/step_ramp.h)
-  std::optional<Bytes> memory;       ///< limit of each
-  std::int64_t shared_cap = 0;       ///< most samples that fit in a group; 0 = none
+  bool shares_points = false;        ///< do they share points (cost/step/step_ramp.h)?
+  std::optional<Bytes> memory;       ///< limit per device
+  std::int64_t shared_cap = 0;       ///< most samples that fit in a group; 0: none
   std::int64_t alone_cap = 0;        ///< the same alone; kNotAll: less than the batch
   std::vector<DeviceId> members;     ///< in cluster order
 };
 
 /// The splits that a problem allows: each device gets nothing, or at least `least` samples and at
-/// most what fits into its memory. Peak memory is taken to grow with the samples; where it does
-/// not, a planner finds out through `lower_caps` and asks again.
+/// most what fits in its memory. Peak memory is assumed to grow with the samples; if a planner
+/// finds that it does not, it calls `lower_caps` and searches again.
 class SplitSpace {
  public:
   /// Problem and evaluator must outlive the space. Usage errors: no devices, a batch below 1.
@@ -41,21 +41,21 @@ class SplitSpace {
   std::int64_t least() const { return problem_->min_samples; }
   const std::vector<DeviceType>& types() const { return types_; }
   std::size_t type_of(DeviceId device) const { return type_of_.at(device); }
-  /// Most samples of a device: alone, or in a group.
+  /// Returns the most samples of a device, alone or in a group.
   std::int64_t cap(DeviceId device, SplitEvaluator::Setting setting) const;
 
-  /// Peak memory of each device of a split, in its order.
+  /// Returns the peak memory of each device, in the split's order.
   std::vector<Bytes> peaks(const BatchSplit& split) const;
-  /// Why a split is not allowed, one clause a device ("b:0 needs 3.0 GiB for 20 samples, has
-  /// 2.0 GiB"); empty when it is.
+  /// Returns why a split is not allowed, one clause per device ("b:0 needs 3.0 GiB for 20 samples,
+  /// has 2.0 GiB"); empty if it is allowed.
   std::vector<std::string> find_faults(const BatchSplit& split) const;
-  /// Lowers the caps of types whose peak in this split is above their limit; false if none is.
+  /// Lowers caps of types whose peak in this split exceeds their limit; false if there are none.
   bool lower_caps(const BatchSplit& split);
-  /// The arithmetic of why no split at all is allowed, one sentence each; empty if there is one.
+  /// Explains with numbers why no split is allowed, one sentence each; empty if one is.
   std::vector<std::string> explain_infeasible() const;
 
   const std::string& name(DeviceId device) const { return problem_->cluster->device(device).name; }
-  /// "a:0", "a:0 and a:1", "a:0, a:1 and 14 more".
+  /// Returns "a:0", "a:0 and a:1" or "a:0, a:1 and 14 more".
   std::string name_members(const std::vector<DeviceId>& devices) const;
 
  private:
@@ -71,7 +71,6 @@ class SplitSpace {
   std::map<DeviceId, std::size_t> type_of_;
 };
 
-/// kAlone for a split of one device.
 SplitEvaluator::Setting setting_of(const BatchSplit& split);
 
 }  // namespace motley::search

@@ -11,7 +11,7 @@ namespace {
 
 using Peak = std::function<std::int64_t(std::int64_t samples)>;
 
-/// Peaks by a function, which counts how often it is asked.
+/// Computes peaks by a function and counts its calls.
 class CountingEvaluator : public TableEvaluator {
  public:
   explicit CountingEvaluator(Peak peak)
@@ -26,7 +26,7 @@ class CountingEvaluator : public TableEvaluator {
   Peak peak_;
 };
 
-/// The most of 1024 samples that fit into 1000 bytes, found by asking `asked` times.
+/// The most of 1024 samples that fit in 1000 bytes, found with `asked` calls.
 struct Cap {
   std::int64_t samples;
   int asked;
@@ -39,7 +39,7 @@ Cap cap_of(const Peak& peak) {
   const plan::Problem& problem = toy.finish(1024);
   const CountingEvaluator evaluator(peak);
   const SplitSpace space = SplitSpace::make(problem, evaluator).value();
-  // Once it was asked whether it holds all of them alone.
+  // Without the first call, whether it holds all samples alone.
   return {space.cap(problem.devices[0], SplitEvaluator::Setting::kShared), evaluator.asked - 1};
 }
 
@@ -49,17 +49,17 @@ TEST(SplitSpace, FindsTheLargestBatchThatFits) {
   EXPECT_EQ(cap_of([](std::int64_t n) { return n / 2; }).samples, 1024);
   EXPECT_EQ(cap_of([](std::int64_t) { return 1001; }).samples, 0);
   EXPECT_EQ(cap_of([](std::int64_t n) { return n * n; }).samples, 31);  // 961, 1024
-  // A step, as where what holds the most changes: a line through the ends says nothing.
+  // A jump, as where another buffer becomes the largest: interpolation fails.
   EXPECT_EQ(cap_of([](std::int64_t n) { return n <= 700 ? 10 : 1'000'000; }).samples, 700);
 }
 
-// Of a line the crossing is the answer: the ends, it, the middle of the long rest, and the one
-// beyond it. Halving asks twelve times.
+// For a line the crossing is the answer. Calls: both ends, the crossing, the middle of the long
+// rest, and the next one. Bisection needs twelve.
 TEST(SplitSpace, AsksOfALineFiveTimes) {
   EXPECT_EQ(cap_of([](std::int64_t n) { return 37 + 9 * n; }).asked, 5);
 }
 
-// Every second time the rest is halved: at most twice as often as by halving alone.
+// Every second call halves the rest: at most twice as many calls as bisection.
 TEST(SplitSpace, AsksOfNoCurveMoreThanTwiceAsOftenAsHalving) {
   for (const std::int64_t jump : {2, 3, 511, 700, 1022})
     EXPECT_LE(cap_of([&](std::int64_t n) { return n < jump ? 1 : 1'000'000'000; }).asked, 2 + 20);

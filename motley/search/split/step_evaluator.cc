@@ -36,14 +36,13 @@ Result<Seconds> simulate_step(const program::Program& program, const GroupCost& 
   return trace::median_step(trace);
 }
 
-/// Micro-batches of the three steps by which longer ones are priced: the first ones, and what goes
-/// before and after all, are over in them.
+/// micro-batches of the steps to extrapolate from; they include the start and the end of a step
 constexpr std::int64_t kLine[] = {3, 4, 5};
-constexpr std::int64_t kWholeStep =
-    12;  // in so many, the whole step is not longer than those three
-/// Planned groups whose times are remembered: what a search asks again it asks soon.
+// Micro-batches; up to this many, the whole step is no longer than those three together.
+constexpr std::int64_t kWholeStep = 12;
+/// cached times of planned groups; a search soon repeats its queries
 constexpr std::size_t kKeptGroups = 64;
-/// Prices that are remembered: what is answered was priced, and then some others.
+/// cached prices; an answer was priced shortly before
 constexpr std::size_t kKeptPrices = 32;
 
 }  // namespace
@@ -118,7 +117,7 @@ Result<StepEvaluator::Durations> StepEvaluator::measured_times(const Joining& jo
 }
 
 Result<StepEvaluator::Durations> StepEvaluator::planned_times(std::vector<DeviceId> group) const {
-  // A ring goes from rank to rank: in cluster order, as in plans, it comes to each node once.
+  // A ring goes from rank to rank: in cluster order, as in plans, it enters each node once.
   std::sort(group.begin(), group.end());
   if (const auto found = planned_.find(group); found != planned_.end()) return found->second;
   std::map<std::string, std::vector<cost::CollectiveCurve>> curves;
@@ -192,7 +191,7 @@ std::vector<GroupExchanges> StepEvaluator::least_times(const std::vector<DeviceI
           least ? least_planned(*least, k) : Durations(shared_.exchanges.size(), 0.0), slack));
     return times;
   }
-  // From some number on, the first ones are joined as the whole pool is.
+  // From some number on, the first devices are joined as the whole pool is.
   const Joining whole = joining_of(pool);
   for (std::size_t k = 2, is_whole = 0; k <= most; ++k) {
     Joining joining{whole.backend, whole.route, k};
@@ -224,7 +223,7 @@ StepEvaluator::Group StepEvaluator::find_group(const plan::Plan& plan) const {
   for (const plan::Member& member : plan::members(plan)) {
     group.names.push_back(cluster_->device(member.device).name);
     const auto next = static_cast<int>(classes.size());
-    // Of several devices that vary, the slowest counts: none stands for another.
+    // The slowest of several varying devices counts, so none represents another.
     const bool varies = costs_.jitter.contains(group.names.back());
     group.classes.push_back(
         varies ? -static_cast<int>(group.names.size())
@@ -233,9 +232,9 @@ StepEvaluator::Group StepEvaluator::find_group(const plan::Plan& plan) const {
   return group;
 }
 
-/// By a program of all devices, where each may do something else.
+/// Prices by a program of all devices, which may all differ.
 Result<PlanPrice> StepEvaluator::price_stages(const plan::Plan& plan) const {
-  if (costs_.jitter.empty()) {  // of several devices that vary none stands for another
+  if (costs_.jitter.empty()) {  // none of several varying devices represents another
     MOTLEY_ASSIGN(auto by_kinds,
                   price_stage_kinds(*graph_, plan, *cluster_, find_group(plan).classes, model_));
     if (by_kinds) return *std::move(by_kinds);
@@ -267,7 +266,7 @@ Result<PlanPrice> StepEvaluator::price_whole(const plan::Plan& plan) const {
 
 Result<std::optional<PlanPrice>> StepEvaluator::price_by_line(const plan::Plan& plan) const {
   const std::int64_t times = plan.replicas.front().micro_batches;
-  const std::int64_t together = plan.replicas.front().turns;  // it repeats itself after these
+  const std::int64_t together = plan.replicas.front().turns;  // the program repeats after this many
   if (times <= kWholeStep * together || !costs_.jitter.empty() || plan::has_stages(plan))
     return std::nullopt;
   std::vector<StepPrice> shorter;

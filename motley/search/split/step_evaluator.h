@@ -22,34 +22,34 @@ namespace motley::search {
 
 /// Prices plans over measured cost tables. Curves are sums of instruction times along the compute
 /// lane, group times come from the collectives' fits, peak memory from the lowered program, and
-/// step_time from the simulator on the whole lowered plan; a step in many micro-batches is on the
-/// line through shorter ones, where they are on one (continue_line). Only one device program per
-/// setting is lowered for the curves. Remembers what it computed, so one object serves one thread.
+/// step_time from simulating the whole lowered plan. A step in many micro-batches is extrapolated
+/// from shorter ones if they are on a line (continue_line). Curves need only one lowered device
+/// program per setting. Caches results, so one object serves one thread.
 class StepEvaluator : public SplitEvaluator {
  public:
-  /// Prices the devices that `costs` has. Graph and cluster must outlive the evaluator; `lowering`
-  /// is what `costs` was loaded with. Usage errors: a collective that a group of these devices
-  /// needs was not measured (names it, see groups_to_measure); unsupported operators.
+  /// Prices the devices of `costs`. Graph and cluster must outlive the evaluator; `lowering` must
+  /// be that of `costs`. Usage errors: a collective that a group of these devices needs was not
+  /// measured (named; see groups_to_measure); unsupported operators.
   static Result<std::unique_ptr<StepEvaluator>> make(const graph::Graph& graph,
                                                      const cluster::Cluster& cluster,
                                                      const synth::LowerOptions& lowering,
                                                      const Costs& costs);
 
   const StepCurves& curves(DeviceId device, Setting setting) const override;
-  /// A group whose collectives were not measured takes for ever.
+  /// Infinite for a group whose collectives were not measured.
   GroupExchanges group_times(const std::vector<DeviceId>& group) const override;
-  /// Of all-reduces among planning kinds what no layout takes less than (least_all_reduce.h); their
-  /// other exchanges, and all among planning and other kinds, count as if they took nothing.
+  /// For all-reduces among planning kinds, a bound over all layouts (least_all_reduce.h). Their
+  /// other exchanges, and all exchanges of planning and other kinds together, count as free.
   std::vector<GroupExchanges> least_times(const std::vector<DeviceId>& pool,
                                           std::size_t most) const override;
   /// A size that cannot be lowered fits nowhere.
   Bytes peak_bytes(DeviceId device, std::int64_t samples, Setting setting) const override;
   Result<Seconds> step_time(const plan::Plan& plan) const override;
   Result<plan::Price> price(const plan::Plan& plan) const override;
-  /// What the price is made of; those of the last plans are remembered.
+  /// Returns the price with its parts; caches those of the last plans.
   Result<PlanPrice> price_parts(const plan::Plan& plan) const;
-  /// All that planners need, of this evaluator, which must outlive it. Of layers that another tool
-  /// timed nobody knows what their parts take.
+  /// Returns the inputs of planners, based on this evaluator, which must outlive them. Layers timed
+  /// by another tool have no operator costs.
   PlannerInputs inputs() const {
     return {this, graph_, cost::is_layer_graph(*graph_) ? nullptr : &costs_};
   }
@@ -59,7 +59,6 @@ class StepEvaluator : public SplitEvaluator {
     StepCurves alone, shared;
     std::vector<double> slack;  // of each blocking exchange
   };
-  /// What measured exchanges depend on.
   struct Joining {
     std::string backend, route;
     std::size_t ranks = 0;
@@ -74,10 +73,9 @@ class StepEvaluator : public SplitEvaluator {
         sharing_(synth::replicas_that_share(graph, lowering.batch_norm)),
         costs_(costs),
         model_(costs.model(cluster)) {}
-  /// Of one program.
   Result<EqualPrograms::Programs> lower(std::int64_t samples, Setting setting) const;
   void price_device(DeviceId device, const StepShape& alone);
-  /// The devices of a plan by rank: their names, and which have the same times (a number each).
+  /// A plan's devices by rank: their names, and a class number for equal times.
   struct Group {
     std::vector<std::string> names;
     std::vector<int> classes;
@@ -85,10 +83,9 @@ class StepEvaluator : public SplitEvaluator {
   Group find_group(const plan::Plan& plan) const;
   Result<PlanPrice> price_stages(const plan::Plan& plan) const;
   Result<PlanPrice> price_whole(const plan::Plan& plan) const;
-  /// None: the step is short, its devices vary, or it is not on a line.
+  /// Returns none if the step is short, devices vary, or the prices are not on a line.
   Result<std::optional<PlanPrice>> price_by_line(const plan::Plan& plan) const;
-  /// Seconds of all exchanges of a step, in lane order; planned ones of a group depend on how it
-  /// lies on its nodes.
+  /// Seconds of a step's exchanges, in lane order; planned ones depend on the group's layout.
   using Durations = std::vector<double>;
   Joining joining_of(const std::vector<DeviceId>& group) const;
   Result<Durations> exchange_times(const std::vector<DeviceId>& group) const;
@@ -96,19 +93,19 @@ class StepEvaluator : public SplitEvaluator {
   Result<Durations> planned_times(std::vector<DeviceId> group) const;
   Durations least_planned(const cost::LeastAllReduce& least, std::size_t ranks) const;
   Durations never() const;
-  /// The most that devices have to spare for each exchange that blocks.
+  /// Returns the largest slack of the devices for each blocking exchange.
   std::vector<double> slack_of(const std::vector<DeviceId>& devices) const;
   GroupExchanges sort_times(const Durations& seconds, const std::vector<double>& slack) const;
 
   const graph::Graph* graph_;
   const cluster::Cluster* cluster_;
   synth::LowerOptions lowering_;
-  int sharing_;  // ranks of the programs that stand for a shared step
+  int sharing_;  // ranks of the programs that represent a shared step
   Costs costs_;
   cost::ProfileCost model_;
   StepShape shared_;
   std::map<DeviceId, std::shared_ptr<const Prices>> prices_;
-  /// Of the first device of each kind.
+  /// of the first device of each kind
   std::vector<std::pair<const cost::ProfileCost::DeviceTimes*, std::shared_ptr<const Prices>>>
       distinct_;
   mutable std::map<Joining, Durations> measured_;

@@ -30,8 +30,8 @@ std::string text_of(const std::string& path) {
   return read_file(testing::source_path(path)).value();
 }
 
-/// A golden model on three emulated devices, with a store of made-up times: an instruction takes
-/// 20 us and 2 ns for each byte it writes, a sum 300 us and 5 ns a byte.
+/// A golden model on three emulated devices, with a store of invented times: an instruction takes
+/// 20 us plus 2 ns per byte that it writes, a sum 300 us plus 5 ns per byte.
 class Bench {
  public:
   explicit Bench(const std::string& model, double latency = 300e-6) {
@@ -138,7 +138,7 @@ name = "a"
     }
   }
 
-  /// A whole step that takes `slow` times what its instructions say, at the device's speed.
+  /// Adds a whole step of `slow` times its instructions' time, at the device's speed.
   void add_step(DeviceId id, std::int64_t batch, std::vector<cost::OpEntry>& entries) const {
     std::vector<cost::OpEntry> parts;
     add_entries(batch, 2, {}, parts);
@@ -158,7 +158,6 @@ name = "a"
   double latency_ = 0;
 };
 
-/// Positive splits over every subset, drawn at random.
 BatchSplit draw_split(SplitMix64& random, const plan::Problem& problem) {
   BatchSplit split;
   std::int64_t left = problem.global_batch;
@@ -176,8 +175,8 @@ BatchSplit draw_split(SplitMix64& random, const plan::Problem& problem) {
   return split;
 }
 
-// The count of labels is exchanged at the start and has the forward pass as slack, so nothing
-// blocks and the closed form is what the simulator finds, but for whole nanoseconds.
+// The count of labels is exchanged at the start with the forward pass as slack, so nothing blocks
+// and the closed form equals the simulator's result up to whole nanoseconds.
 TEST(StepEvaluator, ModelEqualsTheSimulator) {
   Bench bench("mlp");
   bench.profile();
@@ -235,7 +234,6 @@ TEST(StepEvaluator, PeakIsThatOfTheLoweredProgram) {
             program::find_memory_peak(bench.lower(24, 1)).total);
 }
 
-// Twice the speed, half the time; equal devices would share their curves.
 TEST(StepEvaluator, CurvesFollowSpeed) {
   Bench bench("mlp");
   bench.profile();

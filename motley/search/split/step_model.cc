@@ -8,10 +8,9 @@
 namespace motley::search {
 namespace {
 
-/// A device's curves and samples.
 using Duty = std::pair<const StepCurves*, std::int64_t>;
 
-/// Of devices that are identical and have as many samples one.
+/// Returns one duty for identical devices with the same number of samples.
 std::vector<Duty> distinct_duties(const SplitEvaluator& evaluator, const BatchSplit& split) {
   std::vector<Duty> duties;
   for (std::size_t i = 0; i < split.devices.size(); ++i) {

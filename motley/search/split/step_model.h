@@ -8,7 +8,7 @@
 
 namespace motley::search {
 
-/// Who computes how much of a global batch. `samples` are positive.
+/// The devices and their samples of a global batch. `samples` are positive.
 struct BatchSplit {
   std::vector<DeviceId> devices;
   std::vector<std::int64_t> samples;
@@ -19,8 +19,8 @@ using cost::exchange_tails;
 using cost::step_seconds;
 using cost::update_tails;
 
-/// Step of a whole split: blocking exchanges plus max_i f_i. Exact when nothing blocks and
-/// communication does not slow compute, a lower bound otherwise.
+/// Returns the step of a whole split: blocking exchanges plus max_i f_i. Exact if nothing blocks
+/// and communication does not slow compute, otherwise a lower bound.
 double model_step(const SplitEvaluator& evaluator, const BatchSplit& split);
 
 }  // namespace motley::search

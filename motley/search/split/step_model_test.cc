@@ -11,7 +11,7 @@ namespace {
 
 using Setting = SplitEvaluator::Setting;
 
-/// The lanes themselves, event by event.
+/// Simulates the lanes event by event.
 double run_lanes(const ToyProblem& toy, const BatchSplit& split) {
   const GroupExchanges times = toy.group(split.devices);
   std::vector<double> finished;  // of each exchange

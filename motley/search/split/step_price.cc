@@ -14,7 +14,7 @@
 namespace motley::search {
 namespace {
 
-/// "fc.weight", or the operator that makes it: "aten::mm (h.0.attn)".
+/// Returns "fc.weight", or the operator that makes it: "aten::mm (h.0.attn)".
 std::string tensor_name(const program::DeviceProgram& device, BufferId id) {
   const program::Buffer& buffer = device.buffer(id);
   if (!buffer.name.empty()) return buffer.name;
@@ -34,7 +34,7 @@ DevicePrice price_device(const program::DeviceProgram& device, const std::vector
   return price;
 }
 
-/// All that grows with the micro-batches, in nanoseconds, bytes and instructions.
+/// Visits all figures that grow with the micro-batches, in nanoseconds, bytes and instructions.
 template <typename Price, typename Visit>
 void for_each_figure(Price& price, const Visit& visit) {
   visit(price.instructions);

@@ -8,7 +8,6 @@
 namespace motley::search {
 namespace {
 
-/// `figure` nanoseconds, bytes and instructions.
 StepPrice price_of(std::int64_t figure) {
   StepPrice price{Seconds(static_cast<double>(figure) / 1e9), figure, {DevicePrice()}};
   price.devices[0].memory.total = Bytes(figure);
@@ -34,7 +33,7 @@ TEST(ContinueLine, ThereIsNoneWhereTheLastAddsAByteMore) {
   EXPECT_FALSE(continue_line(three, 10));
 }
 
-// Of 3, 4 and 5 micro-batches it waits 21, 11 and 1: of 6 the others will wait for it.
+// With 3, 4 and 5 micro-batches it waits 21, 11 and 1: with 6 the others will wait for it.
 TEST(ContinueLine, ThereIsNoneWhereADeviceHasEverLessToWait) {
   std::vector<StepPrice> three{price_of(100), price_of(130), price_of(160)};
   for (std::size_t i = 0; i < 3; ++i)
@@ -50,8 +49,7 @@ TEST(ContinueLine, ThereIsNoneWhereThePeakMoves) {
 
 using StepPriceTest = WideMlpTest;
 
-// What an evaluator says of 16 micro-batches by three, four and five of them is what their program
-// takes and needs, to the nanosecond and the byte.
+// 16 micro-batches priced from 3, 4 and 5 equal their program, to the nanosecond and the byte.
 TEST_F(StepPriceTest, ALineIsThePriceOfTheWholeProgram) {
   set_up(256, "", 128);
   plan::Plan plan = make_split_plan(problem_, {problem_.devices, {96, 32}});

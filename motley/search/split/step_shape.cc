@@ -7,7 +7,7 @@
 namespace motley::search {
 namespace {
 
-/// Seconds of all compute instructions before each position, at one batch.
+/// Returns the seconds of all compute instructions before each position, at one batch.
 std::vector<double> sum_before(const StepShape& shape, const cost::InstructionTimes& times,
                                double batch, double speed) {
   std::vector<double> sums(times.size() + 1, 0.0);
@@ -27,11 +27,10 @@ StepCurves build_curves(const StepShape& shape, const cost::InstructionTimes& ti
   }
   std::vector<double> batches = times.batches();
   curves.update.assign(curves.ready.size(), 0.0);
-  double before_updates = 0.0;  // tail instructions that wait for nobody
+  double before_updates = 0.0;  // tail instructions without waits
   for (const auto& [position, exchange] : shape.updates) {
     double seconds = times.at(position, batches.back()).value / speed;
-    // Of a device whose pace depends on its step, no update takes less than its least: curves
-    // bound.
+    // If a device's pace depends on its step, the least update time counts: curves are bounds.
     for (const double batch : batches)
       seconds = std::min(seconds, times.at(position, batch).value / speed);
     (exchange < 0 ? before_updates : curves.update[static_cast<std::size_t>(exchange)]) += seconds;

@@ -14,12 +14,12 @@ namespace motley::search {
 using program::find_step_shape;
 using program::StepShape;
 
-/// Curves of a device of that speed: points at the batches of `times` and one beyond, which fixes
-/// the slope behind the last. O(exchanges * batches + instructions * batches).
+/// Builds the curves of a device of that speed: points at the batches of `times` and one beyond,
+/// which fixes the last slope. O(exchanges * batches + instructions * batches).
 StepCurves build_curves(const StepShape& shape, const cost::InstructionTimes& times, double speed);
 
-/// Compute seconds between a blocking exchange being ready and its waiter, for each blocking one,
-/// at the largest batch of `times`: the most slack it can have.
+/// Returns, for each blocking exchange, the compute seconds between its readiness and its waiter at
+/// the largest batch of `times`: the most slack it can have.
 std::vector<double> blocking_slack(const StepShape& shape, const cost::InstructionTimes& times,
                                    double speed);
 

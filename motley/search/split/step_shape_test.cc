@@ -20,7 +20,7 @@ program::DeviceProgram lowered(const std::string& model, Bytes bucket,
   return *synth::lower_first(synth::read_graph(model), {samples, 2}, options);
 }
 
-/// Every instruction takes a second for each so many samples.
+/// Every instruction takes samples / samples_a_second.
 class EqualTimes : public cost::TimeSource {
  public:
   explicit EqualTimes(double samples_a_second) : samples_a_second_(samples_a_second) {}
@@ -56,7 +56,6 @@ TEST(StepShape, TheTailUnpacksAndUpdatesOnly) {
   }
 }
 
-// A batch norm's sums are waited for in the middle of the step, buckets of gradients after it.
 TEST(StepShape, StatisticsOfBatchNormBlock) {
   const auto blocking = [](const std::string& model) {
     const StepShape shape = find_step_shape(lowered(model, Bytes(64 << 10)));
@@ -66,8 +65,8 @@ TEST(StepShape, StatisticsOfBatchNormBlock) {
   EXPECT_GT(blocking("cnn"), blocking("mlp"));
 }
 
-// At a second an instruction, an exchange is ready after as many seconds as instructions compute
-// before it, and all compute is in the end and the updates together.
+// At a second per instruction, an exchange is ready after as many seconds as compute instructions
+// precede it, and the end and the updates together contain all compute.
 TEST(StepShape, CurvesCountWhatComputesBefore) {
   const program::DeviceProgram program = lowered("mlp", Bytes(1));
   const StepShape shape = find_step_shape(program);
@@ -92,9 +91,9 @@ TEST(StepShape, CurvesCountWhatComputesBefore) {
   EXPECT_THAT(curves.update, Each(::testing::Ge(0)));
 }
 
-// An update takes what it takes at any number of samples, but a device that goes at .8 of full
-// speed where it does little and at .2 where it does much takes more for it with more samples: 1 /
-// .8 s an instruction with 8, 2 / .2 with 16. What bounds all splits is the least.
+// An update takes the same at any number of samples, but a device that runs at .8 of full speed
+// with little work and at .2 with much takes longer with more samples: 1 / .8 s per instruction
+// with 8, 2 / .2 with 16. The bound of all splits uses the least.
 TEST(StepShape, AnUpdateIsTheLeastThatAPacedDeviceTakesForIt) {
   const program::DeviceProgram few = lowered("mlp", Bytes(1)),
                                many = lowered("mlp", Bytes(1), 2 * kShapedSamples);

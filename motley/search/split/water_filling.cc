@@ -13,12 +13,12 @@ namespace {
 
 using Setting = SplitEvaluator::Setting;
 
-/// Simulations that the search after the model may spend.
+/// simulations allowed in the search after the model
 constexpr std::int64_t kMaxPricings = 64;
 
-/// Hill climbing by moving samples from one device to another, priced by the simulator; steps
-/// halve from an eighth of the batch to one sample. Of moves that are identical one is priced, and
-/// none after which a device computes for longer than the best split takes.
+/// Hill climbing by moving samples between devices, priced by the simulator; steps halve from an
+/// eighth of the batch to one sample. Of identical moves one is priced; none is that makes a device
+/// compute longer than the best split's step.
 class Climb {
  public:
   Climb(const SplitSpace& space, PricedSplit start) : space_(space), best_(std::move(start)) {}
@@ -37,14 +37,14 @@ class Climb {
   std::int64_t pricings() const { return pricings_; }
 
  private:
-  /// When a device would have computed so many samples.
+  /// Returns when a device ends computing this many samples.
   double end(std::size_t device, std::int64_t samples) const {
     return space_.evaluator()
         .curves(best_.split.devices[device], Setting::kShared)
         .end.at(static_cast<double>(samples));
   }
 
-  /// Devices by the end of their own compute, latest first.
+  /// Returns devices by the end of their own compute, latest first.
   std::vector<std::size_t> latest_first() const {
     std::vector<std::size_t> order(best_.split.devices.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -54,7 +54,7 @@ class Climb {
     return order;
   }
 
-  /// Type, node and samples: of two devices that have these alike one is like the other.
+  /// Type, node and samples; devices equal in these are interchangeable.
   using Likeness = std::tuple<std::size_t, NodeId, std::int64_t>;
   Likeness likeness(std::size_t device) const {
     const DeviceId id = best_.split.devices[device];
@@ -101,7 +101,7 @@ class Climb {
   std::int64_t pricings_ = 0;
 };
 
-/// The step model bounds all splits over these devices: one that takes no more is their best.
+/// Is the split slower than the step model's bound over its devices, so that moves may help?
 bool may_climb(const SplitSpace& space, const PricedSplit& split) {
   const auto bound = find_best_split_of(space, split.split.devices);
   return bound && split.seconds > model_step(space.evaluator(), *bound) * (1 + kSameStep);

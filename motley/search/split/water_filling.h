@@ -4,7 +4,6 @@
 
 namespace motley::search {
 
-/// The planner "split" (planners.h).
 class WaterFilling : public SplitPlanner {
  public:
   using SplitPlanner::SplitPlanner;

@@ -12,7 +12,7 @@
 namespace motley::search {
 namespace {
 
-/// The simulator says something else than the model: `seconds` of a plan's members.
+/// A simulator that differs from the model: `seconds` of a plan's members.
 class SaidEvaluator : public TableEvaluator {
  public:
   using Say = std::function<double(const std::vector<plan::Member>&)>;
@@ -28,7 +28,7 @@ class SaidEvaluator : public TableEvaluator {
   Say say_;
 };
 
-/// Devices of so many seconds a sample by the model; `say` by the simulator.
+/// Devices with model times in seconds per sample, and simulated times by `say`.
 struct SaidProblem {
   ToyProblem toy;
   SaidEvaluator* evaluator = nullptr;
@@ -54,7 +54,7 @@ std::vector<std::int64_t> samples_of_plan(const plan::PlanOutcome& outcome) {
   return samples;
 }
 
-/// The last device's seconds, at so many for each sample.
+/// Returns the last device's seconds, at these per sample.
 SaidEvaluator::Say last_of(std::vector<double> seconds) {
   return [seconds = std::move(seconds)](const std::vector<plan::Member>& members) {
     double last = 0;
@@ -64,8 +64,7 @@ SaidEvaluator::Say last_of(std::vector<double> seconds) {
   };
 }
 
-// By the model 8 : 8; truly the first takes three times as long, so that 4 : 12 take 12 s each.
-// From 24 s: 12 s less.
+// By the model 8 : 8; simulated, the first is three times slower: 4 : 12 take 12 s, 12 s less.
 TEST(WaterFilling, ClimbsFromTheModelsSplit) {
   const SaidProblem said({1, 1}, 16, last_of({3, 1}));
   const plan::PlanOutcome outcome = said.plan();
@@ -78,7 +77,6 @@ TEST(WaterFilling, ClimbsFromTheModelsSplit) {
                   "devices up; the best is [0-9.]+ % faster$")));
 }
 
-// One sample more or less helps nowhere, at any place where it stops.
 TEST(WaterFilling, EndsWhereNoSampleIsBetterMoved) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SplitMix64 random(seed);
@@ -100,9 +98,9 @@ TEST(WaterFilling, EndsWhereNoSampleIsBetterMoved) {
   }
 }
 
-// Where the simulator finds one of the simple splits better, it is that one that is improved.
+// If the simulator prefers a baseline, that one is improved.
 TEST(WaterFilling, IsNeverWorseThanTheBaselines) {
-  // 12 : 4 by the model; the simulator holds everybody up for 100 s but where all have as much.
+  // 12 : 4 by the model; the simulator adds 100 s unless the split is equal.
   const SaidProblem said({1, 3}, 16, [](const std::vector<plan::Member>& members) {
     const bool is_equal = members.size() == 2 && members[0].samples == members[1].samples;
     return is_equal ? 50.0 : 100.0;
@@ -112,11 +110,10 @@ TEST(WaterFilling, IsNeverWorseThanTheBaselines) {
   EXPECT_DOUBLE_EQ(outcome.predicted_step.value, 50);
 }
 
-// The simulator is asked for the three that there always are and for 64 more.
 TEST(WaterFilling, AsksTheSimulatorSoOftenAndNoMore) {
   double less = 1e6;
   const SaidProblem said({1, 1, 1, 1}, 1024, [&](const std::vector<plan::Member>&) {
-    return less -= 1;  // whatever is tried is better
+    return less -= 1;  // every try is better
   });
   const plan::PlanOutcome outcome = said.plan();
   EXPECT_LE(said.evaluator->asked, 3 + 64 + 1);  // and the price of the answer
@@ -124,7 +121,6 @@ TEST(WaterFilling, AsksTheSimulatorSoOftenAndNoMore) {
   EXPECT_GE(outcome.considered, 64);
 }
 
-// What the model says exactly needs no further simulations.
 TEST(WaterFilling, AsksNoMoreWhereTheModelIsExact) {
   const SaidProblem said({1, 3}, 16, last_of({1, 3}));
   const plan::PlanOutcome outcome = said.plan();
@@ -133,7 +129,6 @@ TEST(WaterFilling, AsksNoMoreWhereTheModelIsExact) {
   EXPECT_LE(said.evaluator->asked, 4);
 }
 
-// The slower device holds 2 samples: the climb stays within.
 TEST(WaterFilling, ClimbsWithinMemory) {
   ToyProblem toy;
   toy.group = no_exchange;
@@ -148,7 +143,7 @@ TEST(WaterFilling, ClimbsWithinMemory) {
   EXPECT_EQ(samples_of_plan(*outcome), (std::vector<std::int64_t>{10, 6}));
 }
 
-/// Nine samples on the second device need all the memory there is and more.
+/// Nine samples on the second device exceed its memory.
 class NineIsTooMuch : public SaidEvaluator {
  public:
   using SaidEvaluator::SaidEvaluator;
@@ -157,7 +152,7 @@ class NineIsTooMuch : public SaidEvaluator {
   }
 };
 
-// 1.28 s and 1 s a sample: of 16 samples 7 : 9 would take 9 s, 6 : 10 takes 10 s, 8 : 8 10.24 s.
+// 1.28 s and 1 s per sample: of 16 samples 7 : 9 would take 9 s, 6 : 10 takes 10 s, 8 : 8 10.24 s.
 TEST(WaterFilling, ClimbsAroundWhatDoesNotFit) {
   ToyProblem toy;
   toy.group = no_exchange;

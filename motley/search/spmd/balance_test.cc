@@ -44,7 +44,7 @@ TEST(Balance, NoSharesAreBetter) {
     EXPECT_NEAR(std::accumulate(best.begin(), best.end(), 0.0), 1, 1e-12);
     const double least = variable_seconds(shared, padded, best, speeds);
     for (int other = 0; other < 500; ++other) {
-      // Near the answer and far from it.
+      // near the answer and far from it
       const double distance = other % 2 == 0 ? 1 : 0.05;
       Shares shares;
       for (const double share : best)

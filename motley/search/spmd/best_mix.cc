@@ -8,7 +8,7 @@
 namespace motley::search {
 namespace {
 
-constexpr double kTiny = 1e-12;  // of numbers of size 1
+constexpr double kTiny = 1e-12;  // for numbers of magnitude 1
 constexpr int kMostPivots = 1000;
 
 double mean(const std::vector<double>& weights, const std::vector<double>& row) {
@@ -26,7 +26,7 @@ Mix best_mix(const std::vector<std::vector<double>>& rows) {
   for (const std::vector<double>& row : rows)
     largest = std::max(largest, *std::max_element(row.begin(), row.end()));
   MOTLEY_CHECK(largest > 0);
-  // max sum y such that for each column sum over rows of entry * y <= 1: a slack a column.
+  // max sum y such that for each column the sum over rows of entry * y <= 1; one slack per column.
   std::vector<std::vector<double>> table(columns + 1, std::vector<double>(all + 1, 0));
   std::vector<std::size_t> basis(columns);
   for (std::size_t c = 0; c < columns; ++c) {
@@ -38,7 +38,7 @@ Mix best_mix(const std::vector<std::vector<double>>& rows) {
   std::vector<double>& gain = table[columns];
   for (std::size_t r = 0; r < variables; ++r) gain[r] = -1;
   for (int pivot = 0; pivot < kMostPivots; ++pivot) {
-    // The first that gains, and of the rows that limit it the one of the first (Bland).
+    // Bland's rule: the first variable that gains, and the limiting row of the first variable.
     const auto entering = static_cast<std::size_t>(
         std::find_if(gain.begin(), gain.begin() + static_cast<std::ptrdiff_t>(all),
                      [](double each) { return each < -kTiny; }) -

@@ -15,14 +15,13 @@ TEST(BestMix, EvensOutTwoRows) {
   EXPECT_NEAR(mix.least, 2, 1e-12);
 }
 
-// The second column is the larger one in the row that is least in it.
+// Both rows are larger in the second column, also the one that is the least there.
 TEST(BestMix, OneColumnMayBeBest) {
   const Mix mix = best_mix({{1, 4}, {2, 5}});
   EXPECT_NEAR(mix.weights[1], 1, 1e-12);
   EXPECT_NEAR(mix.least, 4, 1e-12);
 }
 
-// Of three columns, against all weights of a grid of tenths.
 TEST(BestMix, IsNoWorseThanAnyWeightsOfAGrid) {
   SplitMix64 random(7);
   for (int draw = 0; draw < 200; ++draw) {

@@ -20,39 +20,37 @@
 namespace motley::search {
 namespace {
 
-constexpr double kMostCounted = 4096;  // sets of devices; with more, one bound holds for all
+constexpr double kMostCounted = 4096;  // sets of devices; for more, only one bound over all
 constexpr double kFewSets = 40;
-constexpr int kMostOfFew = 16;          // choices of ways, in all, of so few sets
-constexpr int kMostOfMany = 40;         // of more
-constexpr int kMostOfSets = 2;          // of a part that has several sets
-constexpr int kMostCuts = 10;           // choices of weights of a part of the space
-constexpr double kCloseEnough = 0.005;  // of the bound that better weights could still give
-constexpr int kHalvings = 12;           // of a range of shares
-constexpr double kStep = 0.6;  // of the way from the best weights so far to those that seem best
-constexpr double kLeastWidth = 0.05;  // of a range of shares that is cut
+constexpr int kMostOfFew = 16;          // solved choices, in total, for up to kFewSets sets
+constexpr int kMostOfMany = 40;         // for more sets
+constexpr int kMostOfSets = 2;          // for a part with several sets
+constexpr int kMostCuts = 10;           // choices of weights for a part of the space
+constexpr double kCloseEnough = 0.005;  // fraction of the bound that better weights may add
+constexpr int kHalvings = 12;           // bisection steps in a range of shares
+constexpr double kStep = 0.6;           // of the way from the best weights to the estimated optimum
+constexpr double kLeastWidth = 0.05;    // of a range of shares that is cut
 constexpr double kGolden = 0.6180339887498949;
-constexpr int kSections = 6;  // of a search for the best weight of a kind
+constexpr int kSections = 6;  // steps of the search for a kind's best weight
 
-/// Weights of bounds to begin with.
 constexpr double kFirst[kBounds] = {0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0, 0};
 
 using Weights = std::vector<double>;
 
-/// Weights of kinds and of bounds, and what ways take at them at least.
+/// Weights of kinds and of bounds, and the least that any ways take with them.
 struct Choice {
   Weights kinds, bounds;
   double least = 0;
 };
 
-/// A part of the space: of each kind of device from so many to so many, and what is known of the
-/// share of the fullest of them.
+/// A part of the space: numbers of devices per kind, and known shares of the fullest of each.
 struct SpacePart {
   std::vector<int> least, most;
   std::vector<ShareRange> shares;
   double bound = 0;
   int solved = 0;          ///< choices of ways
-  bool is_solved = false;  ///< better weights would give little
-  Choice best;             ///< that gave the bound
+  bool is_solved = false;  ///< better weights would gain little
+  Choice best;             ///< gave the bound
 };
 
 bool is_set(const SpacePart& part) { return part.least == part.most; }
@@ -80,13 +78,13 @@ class Bound {
       count *= all_.back() + 1;
     }
     if (count > kMostCounted) {
-      double least = std::min(known, busy(all_, false));  // of those that exchange
+      double least = std::min(known, busy(all_, false));  // for devices that exchange
       for (std::size_t k = 0; k < kinds_.size(); ++k)
         least = std::min(least, whole(k, Estimate::kLeastAlone).total);
       return least;
     }
     add_subsets();
-    // The least bound of all parts is the bound; so the part that has it is cut or bounded better.
+    // The least bound over all parts is the bound, so that part is cut or bounded better.
     const int most = count > kFewSets ? kMostOfMany : kMostOfFew;
     while (!parts_.empty()) {
       SpacePart part = pop();
@@ -106,7 +104,7 @@ class Bound {
   const Deadline& deadline() const { return study_.question().deadline; }
   std::int64_t batch() const { return study_.space().global_batch; }
 
-  /// By which a set's programs are priced: one device alone exchanges nothing.
+  /// Returns the estimate for pricing a set: one device alone exchanges nothing.
   static Estimate estimate_of(const std::vector<int>& counts) {
     return std::accumulate(counts.begin(), counts.end(), 0) == 1 ? Estimate::kLeastAlone
                                                                  : Estimate::kLeast;
@@ -116,7 +114,7 @@ class Bound {
     return study_.whole_step(static_cast<int>(kind), estimate);
   }
 
-  /// By kind what its devices weigh together: in proportion to speed.
+  /// Returns the weight of each kind's devices together, proportional to their speed.
   Weights weights(const std::vector<int>& counts) const {
     Weights weights;
     double sum = 0;
@@ -126,9 +124,8 @@ class Bound {
     return weights;
   }
 
-  /// The busy bound of a set with so many devices of each kind, as if all operators were split.
-  /// Without launches it holds for every smaller set, too: devices that are not used compute
-  /// nothing.
+  /// Returns the busy bound of these devices of each kind, as if all operators were split. Without
+  /// launches it holds for every smaller set, too: unused devices compute nothing.
   double busy(const std::vector<int>& counts, bool has_launches = true) const {
     const Weights weight = weights(counts);
     const Estimate estimate = estimate_of(counts);
@@ -145,7 +142,7 @@ class Bound {
     return sum;
   }
 
-  /// What a step has once counts by the micro-batch.
+  /// Returns the objective; what a step has once counts per micro-batch.
   SpmdObjective objective() const {
     SpmdObjective objective;
     objective.states = plan::count_states(study_.question().lowering.recipe);
@@ -153,8 +150,8 @@ class Bound {
     return objective;
   }
 
-  /// Of micro-batches that take turns one computes while another waits for an exchange: nothing
-  /// holds but that each lane does all that it has to do.
+  /// Does the bound hold? With interleaved micro-batches one computes while another waits for an
+  /// exchange, so only each lane's total work bounds the step.
   bool holds(std::size_t bound) const {
     return study_.question().turns == 1 || ((kLane | kWork) >> bound & 1) != 0;
   }
@@ -166,7 +163,7 @@ class Bound {
     push(std::move(part));
   }
 
-  /// Each choice of kinds that are used; each device alone, which has prices of its own.
+  /// Adds each subset of used kinds, and each device alone, which has its own prices.
   void add_subsets() {
     for (std::size_t used = 1; used < std::size_t{1} << kinds_.size(); ++used) {
       std::vector<int> least(kinds_.size(), 0), most(kinds_.size(), 0);
@@ -215,22 +212,21 @@ class Bound {
     return *problem;
   }
 
-  /// What parts of the space with equal devices share.
+  /// State shared by parts of the space with the same devices.
   struct Devices {
-    std::unique_ptr<ExchangeTimes> exchanges;  // of all of their sets
+    std::unique_ptr<ExchangeTimes> exchanges;  // over all their sets
     const SpmdSpace* space = nullptr;
     std::unique_ptr<SpmdPrices> prices;
-    /// What a plan computes that splits all that it can in the first way, the samples first: by
-    /// operators that take equally long, how many.
+    /// Compute of a plan that splits all it can, samples first: numbers of operators by time.
     struct Work {
       std::vector<PartTime> times;
       std::int64_t extent = 0;  // 0: whole
       double count = 0;
     };
     std::vector<Work> works;
-    /// By operators that are identical, how many, and what each of their ways takes.
+    /// By group of identical operators: their number, and the work of each way.
     std::vector<std::pair<double, std::vector<Work>>> ways;
-    std::vector<WaysTaken> seen;  // what the problem's take among these devices
+    std::vector<WaysTaken> seen;  // the problem's seen choices, priced for these devices
   };
 
   std::vector<DeviceId> first_devices(const std::vector<int>& counts) const {
@@ -245,8 +241,7 @@ class Bound {
     std::unique_ptr<Devices>& known = devices_[{part.least, part.most}];
     if (known) return *known;
     known = std::make_unique<Devices>();
-    // The most ways are there at even shares among the fewest: no others leave fewer devices
-    // without a part.
+    // Even shares of the fewest devices allow the most ways: the fewest lack a part.
     const std::vector<DeviceId> devices = first_devices(part.least);
     const std::vector<double> even(devices.size(), 1.0);
     known->space = &study_.choices(even).space;
@@ -259,8 +254,7 @@ class Bound {
     return *known;
   }
 
-  /// So many devices of each kind in the ways they may be joined: of each pool that has them those
-  /// on the fewest nodes.
+  /// Returns devices in all possible connections: from each pool, those on the fewest nodes.
   std::vector<std::vector<DeviceId>> groups_of(const std::vector<int>& counts) {
     std::vector<DeviceId> first = first_devices(counts);
     std::sort(first.begin(), first.end());
@@ -279,7 +273,7 @@ class Bound {
     return {groups.begin(), groups.end()};
   }
 
-  /// Devices that are joined equally well, those of the fullest nodes first.
+  /// Returns pools of equally connected devices, the fullest nodes first.
   const std::vector<std::vector<DeviceId>>& pools() {
     if (pools_) return *pools_;
     std::vector<int> kinds;
@@ -299,7 +293,7 @@ class Bound {
     return *pools_;
   }
 
-  /// The exchanges of each set of a part, however its devices are joined.
+  /// Returns the exchanges of each set of a part, for all connections of its devices.
   std::vector<ExchangeTimes*> sets_of(const SpacePart& part) {
     std::vector<ExchangeTimes*> sets;
     std::vector<int> counts = part.least;
@@ -360,14 +354,14 @@ class Bound {
     }
     if (rows.empty()) return {weights, last_, 0};
     Mix mix = best_mix(rows);
-    // What does not hold may have been given weight only where all rows are 0.
+    // Bounds that do not hold may have weight only if all rows are 0.
     for (std::size_t b = 0; b < mix.weights.size(); ++b)
       if (!holds(b)) mix.weights[b] = 0;
     return {weights, std::move(mix.weights), mix.least};
   }
 
-  /// The weights that are nearly best for the ways seen: one kind against all others after the
-  /// other, and for each of these weights of kinds the best of bounds.
+  /// Searches nearly optimal weights for the seen ways: each kind in turn against all others, and
+  /// for these the best weights of bounds.
   Choice best_choice(const Devices& devices, const SpacePart& part, const Weights& start) const {
     Choice best = best_of_bounds(devices, part, start);
     std::vector<std::size_t> used;
@@ -403,7 +397,7 @@ class Bound {
     return best;
   }
 
-  /// What the fullest device of a class computes at least that has such a share.
+  /// Returns the least compute of the fullest device of a class that has this share.
   double least_work(const Devices& devices, std::size_t device_class, double share) const {
     double sum = 0;
     for (const auto& [count, ways] : devices.ways) {
@@ -421,8 +415,8 @@ class Bound {
     return sum;
   }
 
-  /// In a plan that takes less than the known one no share is so large that its device computes for
-  /// as long, and none so small that the others' shares are too large.
+  /// Narrows shares: in a plan faster than the known one, no share is so large that its device
+  /// computes for longer, and none so small that the others' shares are too large.
   void narrow(SpacePart& part, const Devices& devices, double known) const {
     if (batches_ == BoundedBatches::kAny || !std::isfinite(known)) return;
     const auto all = static_cast<double>(batch());
@@ -450,9 +444,9 @@ class Bound {
     }
   }
 
-  /// One cutting plane: for given weights of kinds the bound is concave in those of bounds, and
-  /// every choice of ways bounds it from above by its own mean; the next weights are the best ones
-  /// for the choices seen, or between those and the best so far.
+  /// Runs one cutting plane. For fixed weights of kinds the bound is concave in those of bounds,
+  /// and the mean of every choice of ways is an upper bound. The next weights are optimal for the
+  /// seen choices, or between those and the best so far.
   void solve(SpacePart& part, double known) {
     Devices& devices = devices_of(part);
     Problem& problem = problem_of(*devices.space);
@@ -494,10 +488,10 @@ class Bound {
     if (std::find(problem.seen.begin(), problem.seen.end(), sharding) == problem.seen.end())
       problem.seen.push_back(std::move(sharding));
     else if (part.solved > 2)
-      part.is_solved = true;  // what is left is what small tables leave open
+      part.is_solved = true;  // the rest is lost in small tables
   }
 
-  /// Cuts a part in two; false: nothing is left to cut.
+  /// Cuts a part in two; returns false if nothing can be cut.
   bool cut(const SpacePart& part) {
     SpacePart low = part, high = part;
     for (SpacePart* each : {&low, &high}) {
@@ -520,8 +514,8 @@ class Bound {
     return true;
   }
 
-  /// Between the samples next to those that would be even, of the kind that has fewest; where there
-  /// is one number of samples, at the share that would be.
+  /// Cuts between the samples around the even ones, for the kind with the fewest; if each kind has
+  /// one number of samples, cuts at the even share.
   bool cut_shares(const SpacePart& part, SpacePart& low, SpacePart& high) {
     if (std::accumulate(part.most.begin(), part.most.end(), 0) < 2) return false;
     const Devices& devices = devices_of(part);
@@ -538,7 +532,7 @@ class Bound {
       below.most_samples = std::clamp(static_cast<std::int64_t>(std::floor(even[best])),
                                       range.least_samples, range.most_samples - 1);
       above.least_samples = below.most_samples + 1;
-      // Shares are rounded to samples that are less than one away.
+      // Rounding moves a share by less than one sample.
       below.most = std::min(below.most, static_cast<double>(below.most_samples + 1) / all);
       above.least = std::max(above.least, static_cast<double>(above.least_samples - 1) / all);
       return true;
@@ -558,7 +552,7 @@ class Bound {
     return true;
   }
 
-  /// By kind the samples of a device at which all would be busy as long.
+  /// Returns by kind the samples per device at which all would be busy equally long.
   std::vector<double> even_samples(const Devices& devices, const SpacePart& part) const {
     std::vector<double> fixed(kinds_.size(), 0), grows(kinds_.size(), 0);
     for (const Devices::Work& work : devices.works)
@@ -598,7 +592,7 @@ class Bound {
   std::vector<SpacePart> parts_;  // a heap, the least bound first
   std::map<const SpmdSpace*, std::unique_ptr<Problem>> problems_;
   std::map<std::pair<std::vector<int>, std::vector<int>>, std::unique_ptr<Devices>> devices_;
-  Weights last_ = Weights(kBounds);  // the best of bounds, as a start
+  Weights last_ = Weights(kBounds);  // the best weights of bounds, as a start
   int solved_ = 0;
 };
 

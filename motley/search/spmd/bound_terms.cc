@@ -10,8 +10,8 @@
 namespace motley::search {
 namespace {
 
-constexpr double kMostDropped = 0.01;    // of the seconds, for the sake of waists
-constexpr std::size_t kMostReaders = 4;  // of a waist
+constexpr double kMostDropped = 0.01;  // fraction of the seconds that may be dropped to gain waists
+constexpr std::size_t kMostReaders = 4;  // per waist
 constexpr int kNever = std::numeric_limits<int>::max();
 
 class Terms {
@@ -29,7 +29,7 @@ class Terms {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (space_.is_needed[i]) terms_.inner[i] |= kLane;
     const int end = static_cast<int>(chain_.size()) - 1;
-    int turn = 0;  // the last of forward
+    int turn = 0;  // the last forward operator
     for (int k = 0; k <= end; ++k)
       if (graph_.op(chain_[at(k)]).direction == graph::Direction::kForward) turn = k;
     const auto all = [](std::size_t) { return true; };
@@ -40,7 +40,7 @@ class Terms {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
       if (!space_.is_needed[i]) continue;
       terms_.compute[i] |= kWork;
-      // No waist of forward is exchanged any more.
+      // No waist of the forward pass is exchanged after this.
       if (after_[i] < turn) continue;
       for (const ValueId value : graph_.ops[i].outputs) terms_.copies[value.index()] |= kBusy;
     }
@@ -52,7 +52,7 @@ class Terms {
   }
 
  private:
-  /// What a place of the chain waits for, and the exchanges of what waits for it.
+  /// Adds what a place of the chain waits for, and the exchanges of everything that waits for it.
   void add_after(Bounds bound, int place) {
     const auto is_before = [&](std::size_t op) { return before_[op] <= place; };
     add(bound, is_before, place);
@@ -63,7 +63,7 @@ class Terms {
     }
   }
 
-  /// The place on the chain by which half of the seconds from `turn` on are over.
+  /// Returns the place on the chain where half of the seconds after `turn` are over.
   int find_half(int turn) const {
     double left = 0;
     for (std::size_t k = at(turn); k < chain_.size(); ++k) left += seconds_[chain_[k].index()];
@@ -74,7 +74,7 @@ class Terms {
     return place;
   }
 
-  /// What the end of forward waits for, by one reader of each value.
+  /// Adds what the end of the forward pass waits for, with one reader per value.
   void add_before(int turn) {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
       if (!space_.is_needed[i]) continue;
@@ -123,7 +123,7 @@ class Terms {
     std::reverse(chain_.begin(), chain_.end());
   }
 
-  /// By operator: the last of the chain that it waits for or is, and the first that waits for it.
+  /// Finds by operator the last chain place that it is or waits for, and the first that waits.
   void find_places() {
     std::vector<int> own(graph_.ops.size(), -1);
     for (std::size_t k = 0; k < chain_.size(); ++k) own[chain_[k].index()] = static_cast<int>(k);
@@ -148,11 +148,10 @@ class Terms {
     }
   }
 
-  /// May the operator be at work while the k-th of the chain has its result exchanged?
+  /// May the operator run while the result of the k-th chain operator is exchanged?
   bool is_beside(std::size_t op, int k) const { return before_[op] > k && after_[op] < k; }
 
-  /// Adds the compute of some operators, and waists of the chain before the place `end`; of the
-  /// seconds so much may be dropped for their sake.
+  /// Adds some operators' compute, and waists before `end`; may drop a fraction of the seconds.
   template <typename Counts>
   void add(Bounds bound, const Counts& counts, int end, double dropped_most = kMostDropped) {
     std::vector<std::size_t> counted;
@@ -188,7 +187,7 @@ class Terms {
     }
   }
 
-  /// Places on the chain, those first at which the least is at work beside it.
+  /// Returns places on the chain, ordered by the seconds that may run beside them.
   std::vector<int> by_others(const std::vector<std::size_t>& counted, int end) const {
     std::vector<double> beside(chain_.size() + 1, 0);  // differences
     for (const std::size_t op : counted) {
@@ -205,8 +204,8 @@ class Terms {
     return places;
   }
 
-  /// Everything that counts between an operator and the next waist waits for one of the readers of
-  /// its results that come before that. Is there one result that they all read?
+  /// Adds a waist if one result is read by all first readers. Everything that counts between an
+  /// operator and the next waist waits for one of the readers of its results before that.
   bool add_waist(OpId op, int next, Bounds bound) {
     ValueId value;
     std::vector<std::size_t> readers;
@@ -225,13 +224,13 @@ class Terms {
     return true;
   }
 
-  /// Of some readers of a value those that wait for no other of them.
+  /// Removes readers of a value that wait for other readers.
   void drop_later(ValueId value, std::vector<std::size_t>& readers) const {
     if (readers.size() < 2) return;
     const std::vector<Reader>& all = space_.readers[value.index()];
     std::set<std::size_t> ops;
     for (const std::size_t r : readers) ops.insert(all[r].op.index());
-    // What waits for one of them: up to the last, as operators stand in order.
+    // Finds what waits for one of them, up to the last; operators are in order.
     std::set<std::size_t> later;
     std::vector<char> waits(*ops.rbegin() + 1, 0);
     for (std::size_t i = *ops.begin(); i < waits.size(); ++i) {
@@ -249,8 +248,8 @@ class Terms {
   const SpmdSpace& space_;
   const std::vector<double>& seconds_;
   std::vector<OpId> chain_;
-  std::vector<int> after_, before_;  // by operator; places on the chain
-  std::map<std::pair<ValueId, std::vector<std::size_t>>, std::size_t> changes_;  // positions
+  std::vector<int> after_, before_;  // places on the chain, by operator
+  std::map<std::pair<ValueId, std::vector<std::size_t>>, std::size_t> changes_;  // indices
   BoundTerms terms_;
 };
 

@@ -8,40 +8,40 @@
 
 namespace motley::search {
 
-/// Bounds of a step that are sums over operators, values and parameters (bound.h), as bits.
+/// Lower bounds of a step (bound.h), each a sum over operators, values and parameters, as bits.
 enum Bounds : unsigned {
-  kBusy = 1,     ///< all compute, and the waists of forward
-  kPath = 2,     ///< what waits for each other, and the waists of forward and backward
+  kBusy = 1,     ///< all compute, and the waists of the forward pass
+  kPath = 2,     ///< a path of dependent work, and the waists of both passes
   kLane = 4,     ///< all exchanges
-  kAfter = 8,    ///< forward with its waists, and the exchanges of what depends on its end
-  kBefore = 16,  ///< exchanges that the end of forward waits for, and compute that waits for it
-  kWork = 32,    ///< all compute, and all copies that changes of form make
-  kChain = 64,   ///< the chain alone, and all of its values as waists
-  kLate = 128,   ///< as kAfter, of half of what is left of the chain then
-  kEnd = 256,    ///< as kAfter, of the end of the chain
+  kAfter = 8,    ///< the forward pass with its waists, and exchanges that depend on its end
+  kBefore = 16,  ///< exchanges that the end of the forward pass waits for, and compute after it
+  kWork = 32,    ///< all compute, and all copies of changes of form
+  kChain = 64,   ///< the chain alone, with all its values as waists
+  kLate = 128,   ///< as kAfter, for half of the remaining chain
+  kEnd = 256,    ///< as kAfter, for the end of the chain
 };
 inline constexpr std::size_t kBounds = 9;
 
-/// What counts in which of the bounds.
+/// Which bounds each part of a step counts in.
 struct BoundTerms {
-  /// A change of form that counts for itself, as the reader of these has it that waits least. A
-  /// waist is one that all operators that count come before or wait for: nothing that counts is
-  /// done meanwhile.
+  /// A change of form that counts by itself, with the form of its reader that waits least. A waist
+  /// is a value that all counted operators come before or wait for, so none of them runs during its
+  /// exchange.
   struct Change {
     ValueId value;
-    std::vector<std::size_t> readers;  ///< positions in the space's readers of the value
+    std::vector<std::size_t> readers;  ///< indices in the space's readers of the value
     unsigned bounds = 0;
   };
   std::vector<unsigned> compute;  ///< by operator: its compute
-  std::vector<unsigned> inner;    ///< by operator: exchanges within it
+  std::vector<unsigned> inner;    ///< by operator: its inner exchanges
   std::vector<unsigned> lanes;    ///< by value: exchanges of its changes of form
-  std::vector<unsigned> copies;   ///< by value: copies of these
+  std::vector<unsigned> copies;   ///< by value: copies of these changes
   std::vector<Change> changes;
 };
 
-/// Follows the chain of operators that is longest by seconds. An operator counts beside a value of
-/// the chain if it comes before or after it; where the many branches of a layer would not, the
-/// value is no waist, and where few do not (1 % of the seconds in all), they do not count.
+/// Follows the longest chain of operators by seconds. An operator counts beside a value of the
+/// chain if it comes before or after it. If many branches of a layer do not, the value is no waist;
+/// if few do not (1 % of the seconds in total), these do not count.
 BoundTerms find_bound_terms(const graph::Graph& graph, const SpmdSpace& space,
                             const std::vector<double>& seconds);
 

@@ -29,7 +29,7 @@ class BoundTermsTest : public ::testing::Test {
       if (of[i] & bound) found.push_back(i);
     return found;
   }
-  /// "%4 0: after before", by value and its readers.
+  /// Returns "%4 0: after before", by value and its readers.
   static std::vector<std::string> changes_of(const BoundTerms& terms) {
     const char* const names[] = {"busy", "path",  "lane", "after", "before",
                                  "work", "chain", "late", "end"};
@@ -49,9 +49,8 @@ class BoundTermsTest : public ::testing::Test {
 };
 
 // The chain is 0, 1, 9, 11: 12 + 1 + 1 + 12 s, longer than 0, 1, 2, 3 (24 s) and 4, 8, 9, 11 (24
-// s). Its turn is relu, the last of forward. 4, 7, 8 and 10 may be at work until 9 and 11 wait for
-// them, 10 s of which are too many for a waist at the places 0 and 1; at 9 there is 10 alone, of no
-// time.
+// s). Its last forward operator is relu. 4, 7, 8 and 10 may run until 9 and 11 wait for them; their
+// 10 s are too much for a waist at the places 0 and 1. At 9 only 10 remains, which takes no time.
 TEST_F(BoundTermsTest, FollowsTheLongestChain) {
   const BoundTerms found = terms({12, 1, 10, 1, 1, 0, 10, 0, 10, 1, 0, 12});
   EXPECT_THAT(with(found.compute, kBusy), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
@@ -62,7 +61,7 @@ TEST_F(BoundTermsTest, FollowsTheLongestChain) {
   EXPECT_THAT(with(found.inner, kPath), ElementsAre(9));
   EXPECT_THAT(with(found.inner, kAfter), ElementsAre(0, 2, 3, 5, 6, 9, 11));
   EXPECT_THAT(with(found.inner, kBefore), ElementsAre(0, 1));
-  // Half of what is left of the chain at its turn ends with it.
+  // Half of the remaining chain ends with the chain.
   EXPECT_THAT(changes_of(found),
               ElementsAre("%13 0: path chain late end", "%5 2: chain", "%4 0: after before chain",
                           "%0 0: before", "%1 0: before"));
@@ -70,20 +69,19 @@ TEST_F(BoundTermsTest, FollowsTheLongestChain) {
   EXPECT_THAT(with(found.lanes, kEnd), ElementsAre(15));
 }
 
-// What comes after the turn: results of relu and of all that waits for it.
 TEST_F(BoundTermsTest, ExchangesOfWhatDependsOnTheTurnComeAfterIt) {
   const BoundTerms found = terms({12, 1, 10, 1, 1, 0, 10, 0, 10, 1, 0, 12});
   EXPECT_THAT(with(found.lanes, kAfter), ElementsAre(5, 6, 7, 9, 10, 13, 15));
   EXPECT_EQ(with(found.lanes, kLane).size(), graph_.values.size());
 }
 
-// Where what may be at work beside is a hundredth of all, it is left out and the places are waists:
-// here of 4, 7, 8 and 10 only 0.1 s of 47.
+// If a hundredth of all may run beside the chain, it is left out and the places are waists: here 4,
+// 7, 8 and 10 have only 0.1 s of 47.
 TEST_F(BoundTermsTest, LittleBesideTheChainIsLeftOut) {
   const BoundTerms found = terms({12, 1, 10, 1, 0, 0, 10, 0, 0.1, 1, 0, 12});
   EXPECT_THAT(with(found.compute, kPath), ElementsAre(0, 1, 9, 11));
   EXPECT_THAT(with(found.compute, kBusy), ElementsAre(0, 1, 2, 3, 5, 6, 9, 11));
-  // relu's result is read by three, of which all that busy counts waits for one.
+  // relu's result has three readers; everything in busy waits for one of them.
   EXPECT_THAT(changes_of(found), ::testing::Contains(::testing::HasSubstr("%5 2: path")));
   EXPECT_THAT(changes_of(found), ::testing::Contains(::testing::StartsWith("%4 0: busy path")));
 }

@@ -44,10 +44,10 @@ TEST_F(BoundTest, HoldsForRandomWaysAndShares) {
       ASSERT_TRUE(plan) << plan.error().message;
       EXPECT_GE(plan->step.value, bound.value * (1 - 1e-6)) << width;
     }
-    if (width < 8192) continue;  // one device alone, which is in the bound, is much faster
+    if (width < 8192) continue;  // one device alone, which the bound includes, is much faster
     const auto answer = find_spmd_plan(*study);
     ASSERT_TRUE(answer && answer->best);
-    EXPECT_LE(answer->best->step.value, 2 * bound.value) << width;  // it says something
+    EXPECT_LE(answer->best->step.value, 2 * bound.value) << width;  // the bound is not trivial
   }
 }
 
@@ -62,8 +62,8 @@ SpmdQuestion question_of(const InventedProfile& invented, const plan::Problem& p
           {}};
 }
 
-// One t4 apart and two on a node, behind a link so slow that nothing is worth sending over it: the
-// pair's plan is there to be had, though the first two devices of the kind are joined worse.
+// One t4 on one node and two on another, with a link too slow to use. The pair's plan must be
+// covered, although the first two devices of the kind have a worse connection.
 TEST(Bound, HoldsForDevicesOfAKindThatAreJoinedUnequally) {
   const auto cluster = cluster::parse_cluster(
       "schema = \"motley.cluster/1\"\nname = \"uneven\"\n" + node_text("a", "h1", "kind = \"t4\"") +
@@ -84,7 +84,7 @@ TEST(Bound, HoldsForDevicesOfAKindThatAreJoinedUnequally) {
   EXPECT_GE(bound.value, 0.8 * found->best->step.value);
 }
 
-/// Two to five unlike devices, of planning kinds or measured here at different speeds.
+/// Draws two to five different devices, of planning kinds or measured at different speeds.
 cluster::Cluster draw_cluster(SplitMix64& random) {
   constexpr const char* kKinds[] = {"a100-40g", "v100-16g", "t4", "rtx3090", "rtx4090"};
   const bool is_planned = random.below(2) == 0;
@@ -102,7 +102,7 @@ cluster::Cluster draw_cluster(SplitMix64& random) {
   return *cluster::parse_cluster(text, "drawn");
 }
 
-/// Two to five unlike devices behind links that are worth it.
+/// Draws two to five different devices with fast links.
 cluster::Cluster fast_cluster(SplitMix64& random) {
   constexpr const char* kKinds[] = {"a100-40g", "v100-16g", "rtx4090"};
   std::string text = "schema = \"motley.cluster/1\"\nname = \"fast\"\n";
@@ -115,7 +115,7 @@ cluster::Cluster fast_cluster(SplitMix64& random) {
       text + "[[link]]\nall = true\nbandwidth = \"800Gbps\"\nlatency = \"1us\"\n", "fast");
 }
 
-// What simulated instructions are rounded to is all that a step may be below its bound.
+// A step may be below its bound only by the rounding of simulated instructions.
 TEST(Bound, HoldsForDrawnPlansOfEveryFamilyOnDrawnDevices) {
   for (const char* model : {"mlp", "cnn", "gpt"}) {
     for (std::uint64_t seed = 1; seed <= testing::rounds(1, 8); ++seed) {
@@ -147,9 +147,9 @@ TEST(Bound, HoldsForDrawnPlansOfEveryFamilyOnDrawnDevices) {
   }
 }
 
-/// How near a bound the best plan comes of those that are found, and that have the best ways for
-/// drawn shares, priced for drawn opinions of what exchanges cost: none is below it. `turns`: in as
-/// many micro-batches, which take turns.
+/// Returns the least ratio of a plan to its bound, over found plans and the best ways for drawn
+/// shares, priced for drawn opinions of exchange costs; none is below 1. `turns`: number of
+/// interleaved micro-batches.
 double nearest_to_bound(const std::vector<std::string>& models, std::uint64_t seeds,
                         std::int64_t turns) {
   double nearest = std::numeric_limits<double>::infinity();
@@ -211,9 +211,8 @@ double nearest_to_bound(const std::vector<std::string>& models, std::uint64_t se
   return nearest;
 }
 
-// In one micro-batch the bound knows shares and whole samples, and of plans below a known one that
-// none of their shares is too large for that. How near the best comes shows that a bound too high
-// by as much would be found.
+// With one micro-batch the bound knows shares and whole samples, and plans below a known one have
+// no larger share. The nearest plan's ratio shows that a bound too high by as much would be found.
 TEST(Bound, HoldsForTheBestWaysAtManyShares) {
   EXPECT_LT(nearest_to_bound({"cnn", "gpt", "wide"}, testing::rounds(3, 30), 1), 1.1);
 }
@@ -222,7 +221,7 @@ TEST(Bound, HoldsForMicroBatchesThatTakeTurns) {
   EXPECT_LT(nearest_to_bound({"gpt", "wide"}, testing::rounds(3, 30), 2), 1.15);
 }
 
-/// As many small operators after each other: all launches.
+/// Builds a chain of small operators that cost only launches.
 graph::Graph launches_graph(int operators) {
   std::string text =
       "motley.graph/1\nname \"launches\"\nsize batch 1 4096\ninput %0: f32[batch, 8] \"x\"\n"
@@ -240,9 +239,9 @@ graph::Graph launches_graph(int operators) {
   return *graph::parse_graph(text, "launches");
 }
 
-// Beside neighbours everything takes twice as long. So one device alone, which has none, is better
-// than its part of any group, and the bound is of programs in either setting: it is not above the
-// step of the one device, priced by the same model in one batch and in micro-batches.
+// Everything takes twice as long beside neighbours. So one device alone is faster than its part of
+// any group, and the bound covers both settings: it is not above the step of one device, priced by
+// the same model, with or without micro-batches.
 TEST(Bound, HoldsForOneDeviceWhereNeighboursSlowTheOthers) {
   const InventedProfile invented(launches_graph(40), three_devices("emulated"), 4, 2.0);
   const plan::Problem problem = invented.problem();
@@ -257,7 +256,7 @@ TEST(Bound, HoldsForOneDeviceWhereNeighboursSlowTheOthers) {
   ASSERT_TRUE(whole && in_two);
   EXPECT_GE(whole->step + whole->rounding, bound);
   EXPECT_GE(in_two->step + in_two->rounding, bound);
-  EXPECT_LT(whole->step.value, 2 * bound.value);  // it says something
+  EXPECT_LT(whole->step.value, 2 * bound.value);  // the bound is not trivial
 }
 
 }  // namespace

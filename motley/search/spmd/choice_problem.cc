@@ -17,11 +17,11 @@ using graph::Strategy;
 
 namespace {
 
-/// Forms up to which a value of four readers or more has two that are made ready.
+/// With up to this many forms, a value of four or more readers has two ready forms.
 constexpr std::size_t kMostReadyTwice = 4;
 constexpr std::size_t kMostBoundEntries = 4096;
 
-/// Marks in keys, which no number of a kind, an operand or a form equals.
+/// Marks in keys; no kind, operand or form has these numbers.
 enum Mark {
   kReader = -1,
   kOutput = -2,
@@ -38,8 +38,7 @@ std::size_t result_of(const graph::Graph& graph, OpId producer, ValueId value) {
                                   outputs.begin());
 }
 
-/// Does lowering make both forms of the whole value, which it exchanges once? Terms are summed once
-/// for all forms.
+/// Does lowering make both from the whole value, exchanged once? So it does with summed terms.
 bool are_made_of_one(const Form& from, const Form& a, const Form& b) {
   const auto is_over_whole = [&](const Form& to) {
     return to == graph::kWholeForm || synth::goes_over_whole(from, to);
@@ -47,7 +46,7 @@ bool are_made_of_one(const Form& from, const Form& a, const Form& b) {
   return from.kind == FormKind::kPartial || (is_over_whole(a) && is_over_whole(b));
 }
 
-/// All choices of one form of each, the last fastest.
+/// Visits all choices of one form per list, the last fastest.
 template <typename Do>
 void for_each_choice(const std::vector<std::vector<Form>>& choices, const Do& act) {
   std::vector<Form> chosen;
@@ -62,10 +61,9 @@ void for_each_choice(const std::vector<std::vector<Form>>& choices, const Do& ac
   choose(choose);
 }
 
-/// A count, which may be a part of one: what several micro-batches have once.
+/// Rounds a count for a key. It may be a fraction: what several micro-batches have once.
 int count_key(double count) { return static_cast<int>(std::lround(count * 4096)); }
 
-/// Of each of some forms or ways.
 template <typename T, typename Cost>
 std::vector<double> costs_of(const std::vector<T>& choices, const Cost& cost) {
   std::vector<double> costs;
@@ -75,14 +73,13 @@ std::vector<double> costs_of(const std::vector<T>& choices, const Cost& cost) {
 
 }  // namespace
 
-/// Prices for an objective.
 class ChoiceProblem::Pricing {
  public:
   Pricing(const graph::Graph& graph, const SpmdSpace& space, SpmdPrices& prices,
           const SpmdObjective& objective)
       : graph_(graph), space_(space), prices_(prices), objective_(objective) {}
 
-  /// For a bound: that operators which are split by samples have the same parts.
+  /// For a bound: makes operators that are split by samples have the same parts.
   void share_samples(const BoundTerms& terms) {
     const std::size_t classes = prices_.classes().size();
     if (classes < 2) return;
@@ -120,7 +117,7 @@ class ChoiceProblem::Pricing {
            copies_price(id, form, update);
   }
 
-  /// A part is sent in about the time in which one of all parts is, as all are gathered.
+  /// Sending a part takes about as long as one of the parts in a gather.
   double copies_price(ValueId id, const Form& form, double update) {
     if (objective_.copies == 0 || form.kind != FormKind::kSharded) return 0;
     int devices = 0;
@@ -139,7 +136,7 @@ class ChoiceProblem::Pricing {
 
   bool is_bound() const { return !objective_.bounds.empty(); }
 
-  /// Of a value that is wanted by no operator, by others too, or by none but operators.
+  /// The readers of a value: only gradients, gradients and operators, or only operators.
   enum class Wanted { kByGradientsAlone, kByGradients, kByOperators };
 
   double change_cost(ValueId value, const Form& from, const Form& to, Wanted wanted,
@@ -163,7 +160,7 @@ class ChoiceProblem::Pricing {
     return least;
   }
 
-  /// What a reader of many pays of a form that others may share (for a bound).
+  /// For a bound: returns what one of many readers pays for a form that others may share.
   double shared(double cost, std::size_t most_sharing) const {
     return is_bound() && most_sharing > 1 ? cost / static_cast<double>(most_sharing) : cost;
   }
@@ -178,7 +175,7 @@ class ChoiceProblem::Pricing {
     const LeastChange& change = prices_.least_change(value, from, to, in_bucket);
     const double count = space_.value_count[value.index()] * (in_bucket ? objective_.once : 1);
     const double exchange = count * weight(lanes_and_copies.first) * change.exchange;
-    // What an operator wants in the same form is exchanged by itself, and not packed.
+    // A form that an operator also needs is exchanged separately, without packing.
     const double copies = wanted == Wanted::kByGradients ? 0 : weight(lanes_and_copies.second);
     if (copies == 0) return exchange;
     double sum = 0;
@@ -189,7 +186,6 @@ class ChoiceProblem::Pricing {
     return exchange + count * copies * sum;
   }
 
-  /// Of some bounds together.
   double weight(unsigned bounds) const {
     double sum = 0;
     for (std::size_t b = 0; b < kBounds; ++b)
@@ -201,7 +197,7 @@ class ChoiceProblem::Pricing {
     return *std::max_element(by_class.begin(), by_class.end());
   }
 
-  /// The mean over classes of parts of an extent.
+  /// Returns the mean over classes of parts of an extent.
   MeanTime mean(const std::vector<PartTime>& times, std::int64_t extent) const {
     MeanTime mean;
     for (std::size_t c = 0; c < times.size(); ++c)
@@ -217,7 +213,7 @@ class ChoiceProblem::Pricing {
     return way.factor >= 0 && extent_of(space_, op, way) == space_.global_batch;
   }
 
-  /// By class, what a part of 1 of the samples weighs.
+  /// Returns, by class, the weight of a part of 1 of the samples.
   std::vector<double> sample_slopes(OpId op, unsigned compute) {
     std::vector<double> slopes;
     for (const Strategy& way : space_.ways[op.index()]) {
@@ -231,8 +227,8 @@ class ChoiceProblem::Pricing {
     return slopes;
   }
 
-  /// What an operator takes in a way, with the prices of its part of the samples. Where it is not
-  /// split by samples, these are paid for whatever parts there are.
+  /// Returns an operator's time with a way, with the prices of its part of the samples. If it is
+  /// not split by samples, it pays them for the parts there are.
   double mean_compute(OpId op, const Strategy& way, double weight) {
     const std::vector<PartTime>& times = prices_.part_times(op, way);
     const std::vector<double> none;
@@ -266,8 +262,8 @@ class ChoiceProblem::Pricing {
   const SpmdSpace& space_;
   SpmdPrices& prices_;
   const SpmdObjective& objective_;
-  /// For a bound, by operator and class: prices of parts of the samples, which sum to 0 over all
-  /// operators (empty: none), so that parts that are the same for all cost nothing.
+  /// For a bound, by operator and class: prices of parts of the samples. They sum to 0 over all
+  /// operators (empty: none), so that equal parts cost nothing.
   std::vector<std::vector<double>> slopes_;
 };
 
@@ -293,7 +289,7 @@ int ChoiceProblem::add_variable(std::size_t domain) {
   return static_cast<int>(tables_.domains.size()) - 1;
 }
 
-/// What depends on no variable (-1) costs the same always.
+/// Adds a table; one without variables (-1) has a constant cost and is dropped.
 void ChoiceProblem::add_table(std::vector<int> variables, int costs) {
   variables.erase(std::remove(variables.begin(), variables.end(), -1), variables.end());
   if (variables.empty()) return;
@@ -371,7 +367,7 @@ ChoiceProblem::Formed ChoiceProblem::reader_of(const Reader& reader) const {
   return formed;
 }
 
-/// Made in forward and read in backward, so that it lies in memory at the peak.
+/// Is it made in the forward and read in the backward pass, so that it counts at the memory peak?
 bool ChoiceProblem::is_saved(ValueId value) const {
   const OpId producer = graph_.value(value).producer;
   if (producer.is_none() || graph_.op(producer).direction != graph::Direction::kForward)
@@ -416,7 +412,7 @@ void ChoiceProblem::add_saved(ValueId value, const Formed& holder) {
       }));
 }
 
-/// Tables between who makes the value and each form made ready, and between these and each reader.
+/// Adds tables between the value's producer and each ready form, and between these and each reader.
 void ChoiceProblem::add_changes(Changes changes) {
   std::vector<int> shared = {changes.holder.variable};
   std::vector<std::vector<int>> tables;
@@ -464,7 +460,7 @@ void ChoiceProblem::fill_changes(const Changes& changes, Pricing& pricing, Costs
       for (const Form& each : ready) costs.push_back(change_to(form, each));
     }
   }
-  std::size_t combinations = 1;  // of what is made ready
+  std::size_t combinations = 1;  // of ready forms
   for (std::size_t m = 0; m < made; ++m) combinations *= ready.size() + 1;
   const auto is_ready = [&, &ready = ready, made = made](std::size_t combination,
                                                          const Form& form) {
@@ -498,7 +494,7 @@ void ChoiceProblem::fill_changes(const Changes& changes, Pricing& pricing, Costs
   }
 }
 
-/// A table between who makes the value and all the readers that may start first.
+/// Adds a table between the value's producer and all readers that may start first.
 void ChoiceProblem::add_bound_change(const BoundTerms::Change& change) {
   const ValueId value = change.value;
   const Formed holder = holder_of(value);
@@ -508,7 +504,7 @@ void ChoiceProblem::add_bound_change(const BoundTerms::Change& change) {
   for (const std::size_t r : change.readers) {
     const Formed reader = reader_of(space_.readers[value.index()][r]);
     if (std::find(variables.begin(), variables.end(), reader.variable) != variables.end())
-      return;  // it reads the value twice
+      return;  // reads the value twice
     variables.push_back(reader.variable);
     wanted.push_back(reader.forms);
     entries *= reader.forms.size();
@@ -530,7 +526,7 @@ void ChoiceProblem::add_bound_change(const BoundTerms::Change& change) {
   add_table(std::move(variables), costs);
 }
 
-/// Equal for parameters and inputs of the same shape that may be kept in the same forms.
+/// Returns equal keys for parameters and inputs of the same shape with the same possible forms.
 ChoiceProblem::Key ChoiceProblem::source_key(ValueId source) const {
   Key key = {space_.value_kind[source.index()], of_source_[source.index()] >= 0};
   for (const Form& form : space_.kept[source.index()])
@@ -539,7 +535,7 @@ ChoiceProblem::Key ChoiceProblem::source_key(ValueId source) const {
   return key;
 }
 
-/// Says which forms and prices a value's tables have: its own kind, who makes it, who reads it.
+/// Returns a key of a value's forms and prices: its kind, producer and readers.
 ChoiceProblem::Key ChoiceProblem::value_key(ValueId value) const {
   const OpId producer = graph_.value(value).producer;
   Key key = {kValue, space_.value_kind[value.index()],

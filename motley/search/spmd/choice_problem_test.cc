@@ -20,8 +20,7 @@ namespace {
 
 using graph::Form;
 
-/// A graph of up to 12 operators: products with parameters, additions, activations, a loss, and
-/// gradients made by products over the batch.
+/// Builds up to 12 operators: products, additions, activations, a loss, gradients over the batch.
 std::string random_graph(SplitMix64& random) {
   const std::int64_t width = std::int64_t{256} << random.below(4);
   std::string head = "motley.graph/1\nname \"toy\"\nsize batch 1 65536\n", ops, outputs;
@@ -65,7 +64,7 @@ std::string random_graph(SplitMix64& random) {
   return head + ops + outputs;
 }
 
-/// Three devices of different kinds behind links of a random rate.
+/// Three devices of different kinds, with links of a random rate.
 struct ChoiceSetting {
   graph::Graph graph;
   cluster::Cluster cluster;
@@ -100,7 +99,7 @@ struct ChoiceSetting {
   }
 };
 
-/// What a choice costs, counted directly: every form of a value is made once.
+/// Counts the cost of a choice directly: every form of a value is made once.
 class AllChoices {
  public:
   AllChoices(const graph::Graph& graph, const SpmdSpace& space, SpmdPrices& prices)
@@ -109,7 +108,7 @@ class AllChoices {
     made_.resize(graph.values.size());
   }
 
-  /// The least cost below `known`, or `known`.
+  /// Returns the least cost below `known`, or `known`.
   double best_below(double known) {
     best_ = known;
     choose_source(0, 0);
@@ -220,10 +219,9 @@ TEST(ChoiceProblem, EqualsExhaustiveSearchOnSmallGraphs) {
                     [](const auto& way) { return way.factor >= 0; }))
       ++split;
   }
-  EXPECT_GT(split, rounds / 10);  // whole operators alone are not always best here
+  EXPECT_GT(split, rounds / 10);  // whole operators are not always best here
 }
 
-/// A drawn setting with its prices.
 struct PricedSetting {
   const ChoiceSetting setting;
   const SpmdSpace space{find_space(setting.graph, setting.batch, setting.shares)};
@@ -242,7 +240,6 @@ struct PricedSetting {
   }
 };
 
-// What is forbidden is not chosen, which costs no less; other costs stay as they are.
 TEST(ChoiceProblem, RestrictsAnOperatorsWays) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     PricedSetting drawn(seed);
@@ -267,7 +264,7 @@ TEST(ChoiceProblem, RestrictsAnOperatorsWays) {
   }
 }
 
-// Memory that costs a second a byte is worth any exchange: what can be kept in parts is.
+// At a second per byte of memory any exchange pays: everything possible is sharded.
 TEST(ChoiceProblem, DearMemoryKeepsParametersInParts) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     PricedSetting drawn(seed);
@@ -281,8 +278,7 @@ TEST(ChoiceProblem, DearMemoryKeepsParametersInParts) {
   }
 }
 
-// Exchanges of nothing but gradients are dear, or exchanges of all but these: the dear kind is less
-// than in the other answer, or as much.
+// Either gradient exchanges are expensive, or all others; the expensive kind never grows.
 TEST(ChoiceProblem, GradientsAreWeighedForThemselves) {
   const auto exchanged = [](PricedSetting& drawn, const SpmdObjective& objective) {
     const synth::Sharding best = drawn.best(drawn.problem.costs(drawn.prices, objective));

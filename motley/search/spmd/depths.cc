@@ -23,7 +23,7 @@ synth::Sharding restate(const synth::Sharding& sharding, const graph::ShortGraph
   made.ops.assign(to.graph.ops.size(), {});
   made.sources.assign(to.graph.values.size(), graph::kWholeForm);
   made.gathered_again.clear();
-  // The first of those that one stands for says what it does.
+  // The first operator represented by one determines its way.
   for (std::size_t i = to.of_op.size(); i-- > 0;)
     made.ops[to.of_op[i].index()] = sharding.ops[from.of_op[i].index()];
   for (std::size_t v = to.of_value.size(); v-- > 0;)

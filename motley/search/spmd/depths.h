@@ -8,24 +8,23 @@
 
 namespace motley::search {
 
-/// What is searched in place of a graph of many identical layers: all of them get the same ways. A
-/// graph with three of them, in which one stands for those that were left out, and one with two:
-/// a step of all takes what the line through both says.
+/// Short graphs searched instead of one of many identical layers, which all get the same ways. One
+/// has three layers, one of which represents those left out, the other two. The whole step is
+/// extrapolated from both.
 struct Depths {
   graph::ShortGraph searched, shorter;
 };
 
-/// Null where layers are few or not alike. O(graph).
+/// Returns null if there are few layers, or they differ. O(graph).
 std::shared_ptr<const Depths> find_depths(const graph::Graph& graph);
 
-/// A sharding of the one short graph for another one of the same whole graph, with the ways of
-/// exchanges as they are.
+/// Translates a sharding between short graphs of the same whole graph; exchange ways stay.
 synth::Sharding restate(const synth::Sharding& sharding, const graph::ShortGraph& from,
                         const graph::ShortGraph& to);
-/// The same for the whole graph.
+/// Translates a sharding to the whole graph.
 synth::Sharding spread_over_whole(const synth::Sharding& sharding, const graph::ShortGraph& from);
 
-/// Origins of instructions in the whole graph, by which costs know them.
+/// Sets instructions' origins to those of the whole graph, which costs use.
 void set_origins(const graph::ShortGraph& from, program::Program& program);
 
 }  // namespace motley::search

@@ -27,13 +27,12 @@ TEST(DeviceKinds, PutsDevicesOfEqualCostsTogether) {
   ASSERT_EQ(kinds->all().size(), 2u);
   EXPECT_EQ(kinds->at(0).devices, (std::vector{DeviceId(0), DeviceId(1)}));
   EXPECT_EQ(kinds->of(DeviceId(2)), 1);
-  // Equal shares: one class of two. Unequal ones: a class each.
+  // Equal shares give one class of two, unequal ones a class each.
   EXPECT_THAT(kinds->classes(devices, {2, 2, 1}).of_rank, ::testing::ElementsAre(0, 0, 1));
   EXPECT_THAT(kinds->classes(devices, {2, 1, 1}).of_rank, ::testing::ElementsAre(0, 1, 2));
   EXPECT_EQ(kinds->classes(devices, {2, 2, 1}).all[0], (DeviceClass{0, 0, 2}));
 }
 
-// Emulated devices of one kind have paces of their own; nothing takes less than the least.
 TEST(DeviceKinds, TellsEmulatedDevicesApart) {
   const InventedProfile invented(synth::read_graph("mlp"), three_devices("emulated"), 4);
   const auto kinds =

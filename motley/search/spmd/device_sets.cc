@@ -11,7 +11,7 @@
 namespace motley::search {
 namespace {
 
-/// Speeds that differ by less are of one kind.
+/// ratio; speeds closer than this are of one kind
 constexpr double kSameSpeed = 0.99;
 
 class DeviceSets {
@@ -68,7 +68,7 @@ class DeviceSets {
     }
   }
 
-  /// Those with the first devices first.
+  /// Adds all sets, those with the first devices first.
   void add_all() {
     const std::size_t last = devices_.size() - 1;
     for (unsigned chosen = (2U << last) - 1; chosen > 0; --chosen)
@@ -106,7 +106,7 @@ class DeviceSets {
     return likeness;
   }
 
-  /// Of each pair of few; of more the set's own.
+  /// Returns the routes of each pair of few devices, or of a larger set as a whole.
   std::vector<Way> ways_between(const std::vector<DeviceId>& devices) const {
     const auto way = [&](const std::vector<DeviceId>& group) {
       const auto route = cluster::group_route(cluster_, group);

@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAre;
 
-/// Nodes of so many t4 each, behind one link.
+/// Nodes with these numbers of t4 behind one link.
 cluster::Cluster nodes_of(const std::vector<int>& counts) {
   std::string text = "schema = \"motley.cluster/1\"\nname = \"nodes\"\n";
   for (std::size_t i = 0; i < counts.size(); ++i)
@@ -23,7 +23,6 @@ cluster::Cluster nodes_of(const std::vector<int>& counts) {
       text + "[[link]]\nall = true\nbandwidth = \"1Gbps\"\nlatency = \"20us\"\n", "nodes");
 }
 
-/// Of each set, in the words of its devices' places.
 std::vector<std::vector<std::int64_t>> places(const std::vector<DeviceSet>& sets) {
   std::vector<std::vector<std::int64_t>> found;
   for (const DeviceSet& set : sets) {
@@ -40,13 +39,13 @@ std::vector<std::vector<std::int64_t>> find(const cluster::Cluster& cluster,
   return places(find_device_sets(cluster, cluster::all_devices(cluster), speeds));
 }
 
-// The kinds and the node first; of a:0 with b:0 and a:1 with b:0 one.
+// The kinds and the node come first; a:0 with b:0 and a:1 with b:0 are the same.
 TEST(DeviceSets, OfFewDevicesAreAllThatAreUnlike) {
   EXPECT_THAT(find(nodes_of({2, 1}), {4, 4, 1}),
               ElementsAre(ElementsAre(0, 1, 2), ElementsAre(0, 1), ElementsAre(0, 2)));
-  // Four unlike devices: 1 of four, 4 of three, 6 of two.
+  // Four different devices: 1 set of four, 4 of three, 6 of two.
   EXPECT_EQ(find(nodes_of({1, 1, 1, 1}), {1, 2, 3, 4}).size(), 11u);
-  // Four alike on two nodes: all four, three, a pair of one node, a pair of two.
+  // Four identical ones on two nodes: all four, three, a pair on one node, a pair on two.
   EXPECT_EQ(find(nodes_of({2, 2}), {1, 1, 1, 1}).size(), 4u);
 }
 
@@ -56,8 +55,9 @@ TEST(DeviceSets, SharesAreSpeeds) {
   EXPECT_THAT(sets, ElementsAre(DeviceSet{{DeviceId(1), DeviceId(2)}, {3, 2}}));
 }
 
-// Nodes of three, two and one of speeds 2, 3 and 1: the kinds (all, without the slowest, the
-// fastest), the nodes, then without a node and without the slowest 1, 2 and 4, the fastest first.
+// Nodes of three, two and one device with speeds 2, 3 and 1: the kinds (all, without the slowest,
+// the fastest), the nodes, then without a node and without the slowest 1, 2 and 4; the fastest
+// first.
 TEST(DeviceSets, OfManyDevicesLeaveOutNodesAndTheSlowest) {
   EXPECT_THAT(find(nodes_of({3, 2, 1}), {2, 2, 2, 3, 3, 1}),
               ElementsAre(ElementsAre(0, 1, 2, 3, 4, 5), ElementsAre(0, 1, 2, 3, 4),

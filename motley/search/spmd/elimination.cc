@@ -15,28 +15,27 @@
 namespace motley::search {
 
 struct Elimination::Steps {
-  /// How the tables of a step meet: over the variables that are left of them, and the one that
-  /// goes. The tables of a level have the variables of it and of those before alone.
+  /// How the tables of a step combine, over the variables that remain and the removed one. Tables
+  /// of a level have only its variable and earlier ones.
   struct Pattern {
-    int domain = 0;            // of the variable that goes
-    std::vector<int> domains;  // of those that are left, the last fastest
+    int domain = 0;            // of the removed variable
+    std::vector<int> domains;  // of the remaining ones, the last fastest
     struct Input {
-      std::vector<std::size_t> strides;  // by variable that is left; 0 if it lacks it
-      std::size_t own = 0;               // stride of the variable that goes
+      std::vector<std::size_t> strides;  // by remaining variable; 0 if absent
+      std::size_t own = 0;               // stride of the removed variable
     };
     std::vector<Input> inputs;
-    /// By number of variables: inputs of which the last of so many is the last.
+    /// By number n of fixed variables: inputs whose last variable is the n-th.
     std::vector<std::vector<std::size_t>> levels;
   };
 
-  /// Removing a variable from some tables, or from one group of them.
   struct Step {
     int variable = 0;
-    bool is_first = true;  // of the variable's groups
-    int groups = 1;        // of it, one after the other
+    bool is_first = true;  // first group of the variable
+    int groups = 1;        // number of its groups
     int pattern = 0;
-    std::vector<int> inputs;  // tables: those of the layout, then what steps gave, by step
-    std::vector<int> left;    // variables of what it gives
+    std::vector<int> inputs;  // table indices: the layout's, then the steps' results
+    std::vector<int> left;    // variables of the result
   };
 
   std::vector<Step> steps;
@@ -56,9 +55,8 @@ std::uint64_t hash_of(const std::vector<T>& of) {
   return hash_bytes({reinterpret_cast<const char*>(of.data()), of.size() * sizeof(T)});
 }
 
-/// Finds the order of elimination: the variable first whose removal joins the fewest that did not
-/// meet before, each pair weighed by the logarithms of its domains (weighted min-fill); of equals
-/// the one whose removal is least work.
+/// Finds the elimination order (weighted min-fill): next is the variable whose removal joins the
+/// fewest new pairs, weighted by the logarithms of their domains, then with the least work.
 class Ordering {
  public:
   Ordering(const TableLayout& layout, std::size_t most_entries)
@@ -91,7 +89,7 @@ class Ordering {
       is_gone[at(v)] = 1;
       const std::vector<int> touched = neighbours_[at(v)];
       eliminate(v);
-      std::vector<int> again = touched;  // and theirs, which may have met
+      std::vector<int> again = touched;  // their neighbours may have met
       for (const int u : touched)
         again.insert(again.end(), neighbours_[at(u)].begin(), neighbours_[at(u)].end());
       std::sort(again.begin(), again.end());
@@ -137,7 +135,7 @@ class Ordering {
     return sum;
   }
 
-  /// Variables of some tables but v, in order of first occurrence.
+  /// Returns the variables of some tables except v, in order of first occurrence.
   std::vector<int> others(const std::vector<int>& tables, int v) const {
     std::vector<int> found;
     for (const int t : tables)
@@ -187,8 +185,8 @@ class Ordering {
       add_step(v, {g == 0, count}, std::move(groups[g]));
   }
 
-  /// What is left of a step's tables. Those that most tables have come first, so that few tables
-  /// have the last, of which there are most combinations.
+  /// Returns the remaining variables of a step. Those of the most tables come first, so that few
+  /// tables have the last one, which has the most combinations.
   std::vector<int> left_of(const std::vector<int>& tables, int v) const {
     std::vector<int> left = others(tables, v);
     const auto times = [&](int u) {
@@ -263,13 +261,13 @@ class Ordering {
   const TableLayout& layout_;
   const std::size_t most_entries_;
   std::vector<double> logs_;                   // of domains, by variable
-  std::vector<std::vector<int>> tables_;       // the layout's first; variables of each
-  std::vector<std::vector<int>> of_variable_;  // tables that are left
-  std::vector<std::vector<int>> neighbours_;   // by variable: those it meets; ascending
+  std::vector<std::vector<int>> tables_;       // variables by table; the layout's first
+  std::vector<std::vector<int>> of_variable_;  // remaining tables
+  std::vector<std::vector<int>> neighbours_;   // by variable: those it meets, ascending
   std::map<std::vector<int>, int> pattern_ids_;
 };
 
-/// Gives equal costs the same number.
+/// Assigns equal costs the same number.
 class Contents {
  public:
   int add(std::vector<double> costs) {
@@ -288,9 +286,8 @@ class Contents {
   std::unordered_multimap<std::uint64_t, int> by_hash_;
 };
 
-/// The least over the variable that goes of the sum of tables, for all combinations of the others.
-/// Goes through these variable by variable and adds to the sums, which it has for each value of the
-/// one that goes, the tables that are then determined.
+/// Minimises the sum of tables over the removed variable, for all combinations of the others. It
+/// recurses over these and adds each table that becomes determined.
 class Minimum {
  public:
   Minimum(const Pattern& pattern, const std::vector<const double*>& tables)
@@ -310,7 +307,7 @@ class Minimum {
   }
 
  private:
-  /// The first `level` variables are chosen.
+  /// The first `level` variables are fixed.
   void go(std::size_t level) {
     const std::size_t tables = tables_.size();
     const std::size_t* places = &places_[level * tables];
@@ -330,7 +327,7 @@ class Minimum {
     }
   }
 
-  /// All but the last are chosen, if there is one.
+  /// Only the last variable, if any, is free.
   void finish(const std::size_t* places, const double* sums) {
     const std::size_t last = pattern_.domains.size();
     if (last == 0) {
@@ -357,7 +354,7 @@ class Minimum {
     }
   }
 
-  /// A table at the value of the last variable, by that of the one that goes.
+  /// A table by values of the last and the removed variable.
   struct Column {
     const double* costs;
     std::size_t stride, own;
@@ -377,14 +374,13 @@ class Minimum {
   const Pattern& pattern_;
   const std::vector<const double*>& tables_;
   const std::size_t domain_;
-  std::vector<std::size_t> places_;  // [variables chosen][table]
-  std::vector<double> sums_;         // [variables chosen][value of the one that goes]
-  std::vector<Column> columns_;      // that the last variable determines
+  std::vector<std::size_t> places_;  // [fixed variables][table]
+  std::vector<double> sums_;         // [fixed variables][value of the removed one]
+  std::vector<Column> columns_;      // determined by the last variable
   std::vector<double> least_;
 };
 
-/// What a step gives: the least costs, less the lowest of them, so that what many equal layers add
-/// up to does not make them differ.
+/// A step's least costs minus their minimum, so that equal layers' results are equal.
 struct Message {
   int content = 0;
   double least = 0;
@@ -408,7 +404,7 @@ const std::vector<double>& costs_of(const TableCosts& costs, std::size_t table) 
   return costs.costs[static_cast<std::size_t>(costs.of_table[table])];
 }
 
-/// Each variable in turn takes its best value, until nothing improves.
+/// Sets each variable to its best value in turn, until nothing improves.
 void improve(const TableLayout& layout, const TableCosts& costs, std::vector<int>& choice) {
   constexpr int kMostRounds = 20;
   std::vector<std::vector<std::size_t>> tables_of(layout.domains.size());
@@ -436,7 +432,6 @@ void improve(const TableLayout& layout, const TableCosts& costs, std::vector<int
   }
 }
 
-/// Solves for some costs.
 class Solver {
  public:
   Solver(const TableLayout& layout, const Elimination::Steps& steps, const TableCosts& costs,
@@ -465,9 +460,8 @@ class Solver {
     return contents_.at(content_of_[static_cast<std::size_t>(table)]);
   }
 
-  /// Groups that are minimised apart each choose a value of their variable. So that they agree,
-  /// what a value costs at least is shared out evenly among them: each group's costs are shifted by
-  /// the mean of the groups' less its own, which sums to nothing.
+  /// Shifts the costs of a variable's groups, which are minimised separately, so that they agree on
+  /// its value: each by the mean of the groups' least costs less its own, which sums to zero.
   void find_shifts(std::size_t first) {
     const auto groups = static_cast<std::size_t>(plan_.steps[first].groups);
     std::vector<std::vector<double>> least;
@@ -483,7 +477,7 @@ class Solver {
     next_shift_ = 0;
   }
 
-  /// By value of the variable, what the tables cost at least one by one.
+  /// Returns, by value of the variable, the sum of the tables' least costs.
   std::vector<double> least_of(const Step& step) const {
     const Pattern& pattern = plan_.patterns[static_cast<std::size_t>(step.pattern)];
     const auto domain = static_cast<std::size_t>(pattern.domain);
@@ -525,7 +519,7 @@ class Solver {
     return message;
   }
 
-  /// Values of the variables, the last that went first.
+  /// Finds the values of the variables, the last removed first.
   void decode() {
     std::vector<int>& choice = solution_.choice;
     choice.assign(layout_.domains.size(), 0);
@@ -554,10 +548,10 @@ class Solver {
   const Elimination::Steps& plan_;
   const bool has_shifts_;
   Contents contents_;
-  std::vector<int> content_of_;                                  // by table, as far as there
+  std::vector<int> content_of_;                                  // by table, as far as known
   std::unordered_map<std::vector<int>, Message, HashKey> done_;  // by pattern and contents
   std::vector<int> key_;
-  std::vector<int> shifts_;  // contents, by group of the variable that goes
+  std::vector<int> shifts_;  // contents, by group of the removed variable
   std::size_t next_shift_ = 0;
   TableSolution solution_;
 };

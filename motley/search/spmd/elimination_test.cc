@@ -35,7 +35,7 @@ double brute_force(const TableProblem& problem) {
   }
 }
 
-/// Up to eight variables of up to three values, tables over up to three of them.
+/// Draws up to eight variables of up to three values, with tables over up to three of them.
 TableProblem random_problem(std::uint64_t seed) {
   SplitMix64 random(seed);
   TableProblem problem;
@@ -83,7 +83,6 @@ RC_GTEST_PROP(Elimination, SmallTablesBoundFromBothSides, (std::uint64_t seed)) 
 }
 
 TEST(Elimination, SolvesRepeatedLayersOnce) {
-  // A chain of 200 equal links.
   TableLayout layout{std::vector<int>(200, 4), {}};
   for (int v = 0; v + 1 < 200; ++v) layout.tables.push_back({v, v + 1});
   TableCosts costs{std::vector<int>(199, 0), {{}}};
@@ -94,7 +93,7 @@ TEST(Elimination, SolvesRepeatedLayersOnce) {
   EXPECT_LT(solution.solved, 200u);
 }
 
-/// Some combinations of a problem are forbidden, and its tables share costs.
+/// Forbids some combinations, and makes tables share costs.
 TableProblem with_forbidden(TableProblem problem, SplitMix64& random) {
   for (std::vector<double>& costs : problem.costs.costs)
     for (double& cost : costs)
@@ -110,8 +109,6 @@ RC_GTEST_PROP(Elimination, ForbiddenCombinationsAreNotChosen, (std::uint64_t see
   RC_ASSERT(solution.cost == cost_of(problem.layout, problem.costs, solution.choice));
 }
 
-// What is found with small tables is a choice, whose cost is said, and which no single variable
-// betters.
 RC_GTEST_PROP(Elimination, NoVariableAloneIsBetterChosenOtherwise, (std::uint64_t seed)) {
   const TableProblem problem = random_problem(seed);
   const TableSolution solution = Elimination(problem.layout, 8).solve(problem.costs);
@@ -124,7 +121,6 @@ RC_GTEST_PROP(Elimination, NoVariableAloneIsBetterChosenOtherwise, (std::uint64_
     }
 }
 
-// The same layout for other costs: what was remembered of the first is not taken for the second.
 TEST(Elimination, SolvesALayoutAgainForOtherCosts) {
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {
     TableProblem problem = random_problem(seed);
@@ -138,12 +134,12 @@ TEST(Elimination, SolvesALayoutAgainForOtherCosts) {
   }
 }
 
-// Three variables that all meet would need a table of 27; of 9 entries each at most the bound is
-// the sum of what pairs cost at least, each 0, while no choice is below 1: of three that are 0 to 2
-// and all different in pairs by tables that want them equal, different, different by one.
+// Three variables that all meet need a table of 27 entries. With at most 9 the bound is the sum of
+// the pairs' least costs, each 0, but no choice costs less than 1: the values are 0 to 2, two pairs
+// must be equal and one different.
 TEST(Elimination, SaysWhereItIsNotExact) {
   const TableLayout layout{{3, 3, 3}, {{0, 1}, {1, 2}, {0, 2}}};
-  // Equal costs nothing in the first two, and unequal nothing in the last: not all at once.
+  // Equal values are free in the first two tables, unequal ones in the last: not all at once.
   TableCosts costs{{0, 0, 1}, {{}, {}}};
   for (int a = 0; a < 3; ++a)
     for (int b = 0; b < 3; ++b) {

@@ -23,10 +23,9 @@ using graph::FormKind;
 using graph::Strategy;
 
 constexpr const char* kWhole = "whole";
-constexpr std::size_t kMostParts = 8;  // that are named one by one
-constexpr std::size_t kMostNamed = 4;  // kinds of split, or of exchange, named of a layer
+constexpr std::size_t kMostParts = 8;  // parts that are named individually
+constexpr std::size_t kMostNamed = 4;  // kinds of split or exchange named per layer
 
-/// Is the operator split by samples?
 bool is_by_samples(const Strategy& way, std::int64_t batch) {
   const auto by_samples = [&](const Form& form) {
     return form.kind == FormKind::kSharded && form.extent == batch && form.outer == 1;
@@ -81,7 +80,7 @@ class Explainer {
   }
 
  private:
-  /// By layer, whose place it takes.
+  /// Returns, by layer, the names of the layers that it represents.
   std::vector<std::vector<std::string>> find_names(const SpmdQuestion& question) const {
     std::vector<std::size_t> of_op(graph_.ops.size(), 0);
     for (std::size_t l = 0; l < layers_.size(); ++l)
@@ -95,7 +94,7 @@ class Explainer {
     return names;
   }
 
-  /// What stands for so many counts as them, of each layer whose place this one takes.
+  /// Returns a count of a represented layer, from the sum over all of them.
   double of_each(double count, std::size_t layer) const {
     return count / static_cast<double>(names_[layer].size());
   }
@@ -119,7 +118,7 @@ class Explainer {
     return fmt::format("samples {} on {}{}", parts_text(space_.global_batch), who, often);
   }
 
-  /// "samples", "columns 16:12:4 of 32", "sums over 5:4:3 of 12".
+  /// Returns "samples", "columns 16:12:4 of 32", "sums over 5:4:3 of 12".
   std::string way_text(std::size_t op) const {
     const Strategy& way = sharding_.ops[op];
     if (way.factor < 0) {
@@ -139,7 +138,7 @@ class Explainer {
                        form->extent);
   }
 
-  /// How the operators of the layer that work most are split.
+  /// Describes how the layer's most expensive operators are split.
   std::string splits_text(std::size_t layer) {
     std::map<std::string, double> seconds;  // by text
     double all = 0;
@@ -178,7 +177,7 @@ class Explainer {
     return texts.empty() ? "" : "; parameters kept: " + join(texts, ", ");
   }
 
-  /// An exchange that conversions of one layer's values make.
+  /// An exchange by conversions of one layer's values.
   struct Exchange {
     double times = 0;
     double bytes = 0, seconds = 0;
@@ -200,7 +199,7 @@ class Explainer {
     }
   }
 
-  /// "grouped all-gather", "all-reduce of gradients".
+  /// Returns "grouped all-gather", "all-reduce of gradients".
   static std::string name_of(const FormChange& change, const ConversionTime& time) {
     std::string name(time.op.substr(time.op.find("::") + 2));
     std::replace(name.begin(), name.end(), '_', '-');
@@ -226,7 +225,7 @@ class Explainer {
     return (splits.empty() ? "moves data only" : splits) + kept_text(layer) + exchanges_text(layer);
   }
 
-  /// The search's least sum when a layer may only be split by samples, or only be whole.
+  /// Returns the search's least cost if a layer may only be split by samples, or only be whole.
   double least_cost(const graph::Layer* layer, bool by_samples) {
     TableCosts costs = costs_;
     if (layer != nullptr)

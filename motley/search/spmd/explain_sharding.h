@@ -7,10 +7,10 @@
 
 namespace motley::search {
 
-/// A sharding in words, for people: how the samples and other extents are shared out; then layer by
-/// layer (layers that are run alike together) how its operators are split, how its parameters are
-/// kept, what it exchanges with bytes and seconds, and what the step would cost, by the search's
-/// own sum, if this layer were split by samples only, or not at all.
+/// Explains a sharding in sentences: shares of samples and other extents; then by layer (identical
+/// layers together) the splits of its operators, the forms of its parameters, its exchanges with
+/// bytes and seconds, and the cost of the step, in the search's own sum, if this layer were split
+/// by samples only, or not at all.
 std::vector<std::string> explain_sharding(SpmdStudy& study, const SpmdPlan& plan);
 
 }  // namespace motley::search

@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-/// The wide MLP of 1024 columns, so 4 MiB a weight, and 64 samples.
+/// The wide MLP of 1024 columns, i.e. 4 MiB per weight, and 64 samples.
 class ExplainShardingTest : public WideMlpTest {
  protected:
   void ask(std::int64_t micro_batches = 1) {
@@ -45,8 +45,7 @@ class ExplainShardingTest : public WideMlpTest {
   SpmdPlan plan_;
 };
 
-// A layer has its weight and exchanges its gradient; what it costs otherwise is said of `whole`
-// only, as it is by samples already.
+// A layer exchanges its gradient. Only `whole` has a cost: it is already split by samples.
 TEST_F(ExplainShardingTest, OfDataParallelism) {
   ask();
   SpmdPrices prices = study_->prices(study_->space(), problem_.devices, {3, 1});
@@ -62,7 +61,7 @@ TEST_F(ExplainShardingTest, OfDataParallelism) {
   EXPECT_THAT(line, Not(HasSubstr("instead by samples")));
 }
 
-// The first product by columns of its weight, of which 3 : 1 have 768 and 256, and so its result.
+// Split by columns of the weight: shares 3 : 1 have 768 and 256, also of the result.
 TEST_F(ExplainShardingTest, OfColumns) {
   ask();
   const auto& rules = study_->space().rules;
@@ -78,7 +77,7 @@ TEST_F(ExplainShardingTest, OfColumns) {
   EXPECT_THAT(line, HasSubstr(", whole "));
 }
 
-// By rows of the weight: sums over 768 and 256 of the 1024 columns of x.
+// Split by rows of the weight: sums over 768 and 256 of the 1024 columns of x.
 TEST_F(ExplainShardingTest, OfSums) {
   ask();
   plan_.sharding.ops[0] =
@@ -92,7 +91,7 @@ TEST_F(ExplainShardingTest, OfWhatRunsWhole) {
     plan_.sharding.ops[op] = whole_strategy(study_->space().rules[op]);
   EXPECT_EQ(line_of("second: "),
             "second: run whole on each device; parameters kept: 4 MiB whole; exchanges nothing");
-  // The first layer needs all samples, of 256 KiB, which lie in parts.
+  // The first layer needs all samples, 256 KiB in parts.
   EXPECT_THAT(line_of("first: "), HasSubstr("; exchanges 1 all-gather (256 KiB, "));
 }
 

@@ -8,14 +8,14 @@
 
 namespace motley::search {
 
-/// A value that is brought from the form in which it is made into another.
+/// A change of a value from the form in which it is made.
 struct FormChange {
   ValueId value;
   graph::Form from, to;
-  Reader reader;  ///< the first that wants it so
+  Reader reader;  ///< the first that needs this form
 };
 
-/// All that a sharding changes: each form of a value once, whoever wants it.
+/// Finds all changes of a sharding; each form of a value once, for any number of readers.
 std::vector<FormChange> find_changes(const graph::Graph& graph, const SpmdSpace& space,
                                      const synth::Sharding& sharding);
 

@@ -14,7 +14,7 @@ using graph::FormKind;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// x w, of which two operators are made, and the gradient of w by its samples.
+/// x w, two operators on it, and the gradient of w by samples.
 class FormChangesTest : public ::testing::Test {
  protected:
   FormChangesTest() {
@@ -43,14 +43,14 @@ class FormChangesTest : public ::testing::Test {
     run(6, {FormKind::kSharded, 1, 1, 8, 1});  // samples are columns there
   }
 
-  /// Has an operator split so that its first operand is in this form.
+  /// Splits an operator so that its first operand has this form.
   void run(std::size_t op, const Form& form) {
     const auto way = follow(space_.rules[op], 0, form);
     ASSERT_TRUE(way) << op;
     sharding_.ops[op] = *way;
   }
 
-  /// "%2 S(0: 8) -> R for 3.0" of operator 3's operand 0; "out.1" of the second output.
+  /// Returns "%2 S(0: 8) -> R for 3.0" for operator 3's operand 0; "out.1" for the second output.
   std::vector<std::string> changes() const {
     std::vector<std::string> texts;
     for (const FormChange& each : find_changes(graph_, space_, sharding_))
@@ -67,25 +67,22 @@ class FormChangesTest : public ::testing::Test {
   synth::Sharding sharding_;
 };
 
-// All by samples: the loss is summed, and the gradient.
 TEST_F(FormChangesTest, DataParallelismSumsLossAndGradients) {
   EXPECT_THAT(changes(), ElementsAre("%6 P -> R for out.0", "%8 P -> R for out.1"));
 }
 
-// A gradient ends as its parameter is kept, which is then gathered for its reader.
 TEST_F(FormChangesTest, GradientsEndAsTheirParametersAreKept) {
   sharding_.sources[1] = {FormKind::kSharded, 0, 1, 4, 1};
   EXPECT_THAT(changes(), ElementsAre("%1 S(0: 4) -> R for 0.1", "%6 P -> R for out.0",
                                      "%8 P -> S(0: 4) for out.1"));
 }
 
-// Two readers that want the product by columns: it is brought there once, for the first.
 TEST_F(FormChangesTest, EachFormIsMadeOnce) {
   for (const std::size_t op : {1, 2, 3}) run(op, kColumns);
   run(4, kColumns);
   EXPECT_THAT(changes(), ElementsAre("%2 S(0: 8) -> S(1: 4) for 1.0", "%6 P -> R for out.0",
                                      "%8 P -> R for out.1"));
-  // A further form is one more.
+  // Another form is another conversion.
   sharding_.ops[2] = whole_strategy(space_.rules[2]);
   EXPECT_THAT(changes(),
               ElementsAre("%2 S(0: 8) -> S(1: 4) for 1.0", "%2 S(0: 8) -> R for 2.0",

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMostRounds = 10;
 
-/// What the shares mean to a plan: the part of a step's compute that is split, and the seconds of
+/// The dependence of a plan on shares: the part of compute that is split, and the seconds of
 /// exchanges that move as much as if every device had the largest part.
 struct ShareTerms {
   double shared = 0, padded = 0;
@@ -39,7 +39,7 @@ Result<SpmdPlan> find_hap_plan(SpmdStudy& study) {
   const std::vector<DeviceId>& devices = study.question().devices;
   SpmdPrices even = study.prices(study.space(), devices, std::vector<double>(devices.size(), 1.0));
   const std::vector<double> speeds = study.speeds();
-  std::vector<double> shares = balance(speeds, 1, 0);  // in proportion to speed
+  std::vector<double> shares = balance(speeds, 1, 0);  // proportional to speed
   synth::Sharding best;
   double least = std::numeric_limits<double>::infinity();
   SpmdObjective objective;

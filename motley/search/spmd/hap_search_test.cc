@@ -19,7 +19,7 @@ class HapSearchTest : public WideMlpTest {
     return *std::move(made);
   }
 
-  /// HAP's cost of the best ways for shares, and what these are.
+  /// Returns HAP's cost of the best ways for shares, and these ways.
   std::pair<double, synth::Sharding> best_ways(SpmdStudy& study,
                                                const std::vector<double>& shares) {
     const SpmdChoices& choices = study.choices(shares);
@@ -31,13 +31,12 @@ class HapSearchTest : public WideMlpTest {
   SpmdQuestion question_;
 };
 
-// Ways are the best for the shares, which cost no more than those in proportion to speed.
 TEST_F(HapSearchTest, EndsNoWorseThanItBegins) {
   for (const int width : {64, 1024, 4096}) {
     SpmdStudy made = study(width, 64);
     const auto found = find_hap_plan(made);
     ASSERT_TRUE(found) << found.error().message;
-    EXPECT_EQ(found->devices, problem_.devices);  // all of them
+    EXPECT_EQ(found->devices, problem_.devices);
     const std::vector<double>& shares = found->sharding.shares;
     EXPECT_NEAR(std::accumulate(shares.begin(), shares.end(), 0.0), 1, 1e-9);
     const auto [cost, ways] = best_ways(made, shares);
@@ -49,7 +48,6 @@ TEST_F(HapSearchTest, EndsNoWorseThanItBegins) {
   }
 }
 
-// Where there is next to nothing to exchange, shares stay in proportion to speed.
 TEST_F(HapSearchTest, SharesFollowSpeedWhereComputeIsAll) {
   SpmdStudy made = study(256, 65536);
   const auto found = find_hap_plan(made);

@@ -36,7 +36,7 @@ void MeanTime::add(int count, double weight, const PartTime& time, const PartRan
   for (const Piece& piece : {Piece{many, free - range.least, price, range.least},
                              Piece{many, range.most - free, rate + price, free}}) {
     if (piece.length <= 0) continue;
-    if (piece.rate < 0) {  // it saves
+    if (piece.rate < 0) {  // a saving
       least_ += piece.rate * piece.length;
       left_ -= piece.count * piece.length;
     } else {
@@ -47,12 +47,12 @@ void MeanTime::add(int count, double weight, const PartTime& time, const PartRan
 
 double MeanTime::split(std::int64_t extent) const {
   std::vector<Piece> pieces = pieces_;
-  std::sort(pieces.begin(), pieces.end());  // of a kind, the first piece is no dearer
+  std::sort(pieces.begin(), pieces.end());  // a kind's first piece is its cheapest
   double sum = least_, left = left_;
   for (const Piece& piece : pieces) {
     if (left <= kSlack) return sum;
     double more = std::min(piece.length, left / piece.count);
-    // No other kind can have more, so this one's part is the next whole number.
+    // No other kind can take more, so this one's part is rounded up to a whole number.
     if (open_ == 1 && extent > 0 && piece.rate > 0) {
       const auto all = static_cast<double>(extent);
       const double part = std::ceil((piece.from + more) * all - kSlack * all) / all;

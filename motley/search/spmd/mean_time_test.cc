@@ -7,19 +7,19 @@
 namespace motley::search {
 namespace {
 
-// Two devices of weight 1/2 together, 4 s each for the whole, nothing fixed, no launch: of a split
-// operator the mean is 1/2 of 4 s times the parts, which sum to 1, over two devices: 1/2 * 4 / 2.
+// Two devices of total weight 1/2, 4 s each for the whole, nothing fixed, no launch. The mean of a
+// split operator is 1/2 of 4 s times the parts, which sum to 1, over two devices: 1/2 * 4 / 2.
 TEST(MeanTime, SplitsWholeWorkWhereItWeighsLeast) {
   MeanTime mean;
   mean.add(2, 0.5, {.whole = 4});
   mean.add(1, 0.5, {.whole = 8});
   EXPECT_DOUBLE_EQ(mean.whole(), 0.5 * 4 + 0.5 * 8);
-  // All of it goes to the pair, at 0.25 a device: 4 s * 0.25; at the other it would weigh 4.
+  // All goes to the pair, at 0.25 per device: 4 s * 0.25; on the other it would weigh 4.
   EXPECT_DOUBLE_EQ(mean.split(), 1);
 }
 
-// A launch of 1 s is paid by both; within it each does a quarter of the 4 s, so half is free and
-// the other half adds 1/2 * 4 * 1/2.
+// Both pay a launch of 1 s, within which each does a quarter of the 4 s. So half is free and the
+// other half adds 1/2 * 4 * 1/2.
 TEST(MeanTime, WithinALaunchPartsAreFree) {
   MeanTime mean;
   mean.add(1, 0.5, {.whole = 4, .least = 1});
@@ -27,7 +27,7 @@ TEST(MeanTime, WithinALaunchPartsAreFree) {
   EXPECT_DOUBLE_EQ(mean.split(), 1 + 0.5 * 4 * 0.5);
 }
 
-// 1 s of 4 is for operands of which each has all: both pay it, and 3 s are split.
+// 1 s of 4 is for operands that each device has whole: both pay it, and 3 s are split.
 TEST(MeanTime, WhatIsFixedIsPaidByAll) {
   MeanTime mean;
   mean.add(1, 0.5, {.whole = 4, .fixed = 1});
@@ -35,7 +35,7 @@ TEST(MeanTime, WhatIsFixedIsPaidByAll) {
   EXPECT_DOUBLE_EQ(mean.split(), 1 + 0.5 * 3);
 }
 
-// What takes no longer than a launch is done whole for the launch.
+// Work shorter than a launch is free.
 TEST(MeanTime, ALaunchIsNoLongerThanTheWhole) {
   MeanTime mean;
   mean.add(1, 1, {.whole = 2, .least = 5});
@@ -43,7 +43,7 @@ TEST(MeanTime, ALaunchIsNoLongerThanTheWhole) {
   EXPECT_DOUBLE_EQ(mean.split(), 2);
 }
 
-// The first has a half at most, at 1/2 * 4 s; the rest goes to the other, at 1/2 * 8 s.
+// The first takes at most half, at 1/2 * 4 s; the rest goes to the other, at 1/2 * 8 s.
 TEST(MeanTime, PartsStayWithinTheirRanges) {
   MeanTime mean;
   mean.add(1, 0.5, {.whole = 4}, {0, 0.5});
@@ -55,7 +55,7 @@ TEST(MeanTime, PartsStayWithinTheirRanges) {
   EXPECT_EQ(too_little.split(), std::numeric_limits<double>::infinity());
 }
 
-// Of 3 rows the first has just one: of the other two devices the fuller one has 1, of 8 s each.
+// Of 3 rows the first has exactly one; the fuller of the other two devices has 1, at 8 s each.
 TEST(MeanTime, WhereOneKindIsLeftItsPartsAreWholeNumbers) {
   MeanTime mean;
   mean.add(1, 0.5, {.whole = 3}, {1.0 / 3, 1.0 / 3});
@@ -69,8 +69,7 @@ TEST(MeanTime, WhereOneKindIsLeftItsPartsAreWholeNumbers) {
   EXPECT_DOUBLE_EQ(four.split(4), 0.5 * 1 + 0.5 * 4);
 }
 
-// Prices of 1 and -1 of a part: all of it is better off on the second, though it takes longer, and
-// what saves is taken even within a launch.
+// Prices of 1 and -1: all goes to the slower second; a saving is used even within a launch.
 TEST(MeanTime, PricesMovePartsAbout) {
   MeanTime mean;
   mean.add(1, 0.5, {.whole = 4}, {}, 1);
@@ -79,12 +78,12 @@ TEST(MeanTime, PricesMovePartsAbout) {
   MeanTime launches;
   launches.add(1, 0.5, {.whole = 4, .least = 2}, {}, 1);
   launches.add(1, 0.5, {.whole = 4, .least = 2}, {}, -1);
-  // 1 + 1 for the launches; a half of the second for nothing, less its price; of the rest, at 1 on
-  // the first or at 2 - 1 on the second, either.
+  // 1 + 1 for the launches; half on the second for free, less its price; the rest costs 1 on the
+  // first or 2 - 1 on the second.
   EXPECT_DOUBLE_EQ(launches.split(), 2 - 0.5 + 0.5);
 }
 
-// A share of 0.3 is 3 of 9 heads or 2 of them, and 10 of 32 samples or 9, of which 10 is known.
+// A share of 0.3 is 2 or 3 of 9 heads, and 9 or 10 of 32 samples, where 10 is known.
 TEST(MeanTime, PartsAreSharesRoundedEitherWay) {
   const ShareRange share{0.3, 0.3, 10, 10};
   EXPECT_DOUBLE_EQ(part_range(share, 32, 9).least, 2.0 / 9);

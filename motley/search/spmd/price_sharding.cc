@@ -12,13 +12,12 @@
 namespace motley::search {
 namespace {
 
-/// Of its memory, by which a plan lacks most of all devices.
+/// Records the largest lack of memory over all devices.
 void note_lack(const SpmdStudy& study, std::size_t rank, SpmdPlan& plan) {
   const auto memory = study.device(plan.devices[rank]).room();
   if (memory) plan.lack = std::max(plan.lack, plan.peaks[rank] - *memory);
 }
 
-/// By the program of all its micro-batches.
 Result<SpmdPlan> price_lowered(SpmdStudy& study, const SpmdStudy::Programs& programs,
                                const std::vector<DeviceId>& devices, synth::Sharding sharding) {
   const synth::Accumulation* accumulation = nullptr;
@@ -50,9 +49,9 @@ Result<SpmdPlan> price_lowered(SpmdStudy& study, const SpmdStudy::Programs& prog
   return plan;
 }
 
-/// Goes on by the line through a plan priced in one micro-batch (or as many as take turns) or layer
-/// less, or through nothing where that lacked memory already. A step lasts no less than any device
-/// computes, also where the shorter one waited for longer.
+/// Extrapolates from a plan with one micro-batch less (or one round of interleaved ones) or one
+/// layer less, or from the origin if that lacked memory. A step takes at least any device's
+/// compute, even if the shorter one waited longer.
 void go_on(const SpmdStudy& study, std::int64_t more, const std::optional<SpmdPlan>& shorter,
            SpmdPlan& plan) {
   const double added = static_cast<double>(more);
@@ -68,7 +67,7 @@ void go_on(const SpmdStudy& study, std::int64_t more, const std::optional<SpmdPl
   }
 }
 
-/// By programs of all its micro-batches or, of many, of fewer and the line through them.
+/// Prices by programs of all micro-batches or, if there are many, extrapolates from fewer.
 Result<SpmdPlan> price_all(SpmdStudy& study, const SpmdStudy::Programs& programs,
                            const std::vector<DeviceId>& devices, synth::Sharding sharding) {
   if (programs.accumulations.empty())
@@ -79,7 +78,7 @@ Result<SpmdPlan> price_all(SpmdStudy& study, const SpmdStudy::Programs& programs
     shorter = std::exchange(plan, std::nullopt);
     sharding.micro_batches = each.micro_batches;
     MOTLEY_ASSIGN(plan, price_lowered(study, programs, devices, sharding));
-    if (!plan->fits()) break;  // nor will more of them
+    if (!plan->fits()) break;  // more lack memory, too
   }
   const std::int64_t more = (times - sharding.micro_batches) / sharding.turns;
   if (more > 0) {
@@ -131,12 +130,11 @@ Result<synth::ExchangeWays> choose_ways(SpmdStudy& study, const std::vector<Devi
 
 namespace {
 
-/// Parameters that are kept in parts and, as they are or as operators turn them, wanted whole; in
-/// the order of their first use.
+/// Returns sharded parameters needed whole, directly or after operators, in order of first use.
 std::vector<ValueId> find_gathered(const graph::Graph& graph, const synth::Sharding& sharding,
                                    const std::vector<graph::ShardingRule>& rules) {
   std::vector<ValueId> found;
-  std::vector<ValueId> made_of(graph.values.size());  // a parameter in parts, alone
+  std::vector<ValueId> made_of(graph.values.size());  // the one sharded parameter it is made of
   std::vector<graph::Form> homes = sharding.sources;
   homes.resize(graph.values.size());
   for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter))
@@ -162,7 +160,7 @@ std::vector<ValueId> find_gathered(const graph::Graph& graph, const synth::Shard
 }  // namespace
 
 Result<SpmdPlan> gather_again(SpmdStudy& study, SpmdPlan plan) {
-  constexpr double kMore = 1.05;  // of what a line says
+  constexpr double kMore = 1.05;  // than extrapolated
   const graph::Graph& graph = study.graph();
   const std::vector<ValueId> gathered =
       find_gathered(graph, plan.sharding, study.programs().back().rules);
@@ -177,7 +175,7 @@ Result<SpmdPlan> gather_again(SpmdStudy& study, SpmdPlan plan) {
   MOTLEY_ASSIGN(SpmdPlan all, with(gathered.size()));
   if (!all.is_better_than(plan)) return plan;
   if (!all.fits()) return all;
-  // What is lacking beside what all together save, of the device that lacks most of that.
+  // The largest fraction, over devices, of what gathering all saves that is needed to fit.
   double part = 0;
   for (std::size_t rank = 0; rank < plan.devices.size(); ++rank) {
     const auto memory = study.device(plan.devices[rank]).room();

@@ -16,9 +16,9 @@ namespace {
 
 class ManyMicroBatches : public WideMlpTest, public ::testing::WithParamInterface<std::int64_t> {};
 
-// Split by samples, which no micro-batch exchanges: three are the first, one in between, as all but
-// two of eight are, and the last. Where two take turns, so are three pairs, and two of them show it
-// as well where nothing is exchanged.
+// Split by samples, which micro-batches do not exchange. Three micro-batches are the first, one in
+// between, like all but two of eight, and the last. With two interleaved, three pairs suffice, or
+// two if nothing is exchanged.
 TEST_P(ManyMicroBatches, AreOnALineThroughFewer) {
   constexpr std::int64_t kTimes = 8;
   set_up(256, "", 64);
@@ -49,8 +49,7 @@ TEST_P(ManyMicroBatches, AreOnALineThroughFewer) {
 
 INSTANTIATE_TEST_SUITE_P(Turns, ManyMicroBatches, ::testing::Values(1, 2));
 
-// What was found in fewer layers is a plan of all of them: buckets of more layers are of other
-// kinds, whose ways are their own.
+// A plan found in fewer layers is one of all; buckets of more layers have their own methods.
 TEST(FewerLayers, HaveOtherExchangesThanAll) {
   const auto graph = graph::parse_graph(deep_text(8, 64), "deep");
   ASSERT_TRUE(graph) << graph.error().message;

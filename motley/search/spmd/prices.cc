@@ -19,9 +19,9 @@ using graph::Form;
 using graph::FormKind;
 using graph::Strategy;
 
-/// Parts of an operator at which its curve is looked at. Where it is convex the last would do.
+/// Parts of an operator at which its curve is evaluated. If it is convex, the last suffices.
 constexpr double kParts[] = {1.0 / 16, 1.0 / 8, 1.0 / 4, 1.0 / 2, 1023.0 / 1024};
-constexpr int kBucketHalvings = 30;  // of the most bytes of a bucket, down to next to nothing
+constexpr int kBucketHalvings = 30;  // from the largest bucket down to almost nothing
 
 double product(const std::vector<std::int64_t>& shape) {
   double elements = 1;
@@ -178,7 +178,7 @@ PartTime SpmdPrices::part_time(const Seconds& seconds, std::int64_t extent, doub
   return time;
 }
 
-/// As one of two devices runs them.
+/// Prices as on one of two devices.
 std::vector<PartTime> SpmdPrices::rewritten_parts(OpId op, const Strategy& way) {
   const std::int64_t extent = extent_of(space_, op, way);
   std::map<double, std::vector<double>> at;  // by part
@@ -198,7 +198,7 @@ const std::vector<PartTime>& SpmdPrices::part_times(OpId op, const Strategy& way
   const auto [known, is_new] = part_times_.try_emplace(key_of(op, way));
   if (!is_new) return known->second;
   if (is_rewritten(op, way)) {
-    compute(op, way);  // which notes what it exchanges among all
+    compute(op, way);  // records its exchanges over all devices
     const double inner = inner_.at(key_of(op, way));
     known->second = rewritten_parts(op, way);
     inner_.at(key_of(op, way)) = inner;
@@ -255,7 +255,7 @@ const ConversionTime& SpmdPrices::conversion(ValueId value, const Form& from, co
     const auto& parts = parts_of(step.travels.extent);
     const double width = whole / static_cast<double>(step.travels.extent);
     const auto moved = [&](ExchangeMethod method) {
-      constexpr std::int64_t kFine = 4096;  // as even_bytes rounds
+      constexpr std::int64_t kFine = 4096;  // even_bytes rounds to whole numbers
       return width * static_cast<double>(program::even_bytes(method, parts, kFine).value) / kFine;
     };
     return ExchangeBytes{moved(ExchangeMethod::kNative), moved(ExchangeMethod::kGrouped)};
@@ -320,7 +320,7 @@ const LeastChange& SpmdPrices::least_change(ValueId value, const Form& from, con
     }
     return change;
   }
-  // Of all buckets that it may be in, its part of the one that takes least for a byte.
+  // Its part of the bucket with the least time per byte, over all buckets it may be in.
   const double most = std::max(bytes, bucket_);
   const auto share = [&](const auto& seconds) {
     double least = std::numeric_limits<double>::infinity();
@@ -346,7 +346,7 @@ std::vector<double> SpmdPrices::update(ValueId parameter, const Form& kept, int 
       updates_ == plan::Updates::kNative ? "motley::update" : "motley::update.portable";
   const DType dtype = graph_.value(parameter).dtype;
   for (std::size_t c = 0; c < classes_.size(); ++c) {
-    // The share of one parameter in an update of many: its bytes, without a launch of its own.
+    // The share of one parameter in an update of many: its bytes, without a launch.
     const double read = bytes(parameter, kept, c) * (2.0 + states);
     const double both = seconds(c, name, dtype, {read, 2 * read, 1});
     const double none = seconds(c, name, dtype, {0, 0, 1});

@@ -23,7 +23,7 @@ using graph::kWholeForm;
 
 constexpr std::int64_t kWidth = 1024, kRowsOfBatch = 64;
 
-/// The wide MLP on an rtx4090 and an rtx3090, whose figures say what an operator takes.
+/// The wide MLP on an rtx4090 and an rtx3090, with operator times from their specifications.
 class SpmdPricesTest : public WideMlpTest {
  protected:
   SpmdPricesTest() {
@@ -37,7 +37,6 @@ class SpmdPricesTest : public WideMlpTest {
   SpmdPrices prices(const std::vector<double>& shares) {
     return study_->prices(study_->space(), problem_.devices, shares);
   }
-  /// Seconds on the first or second device.
   static double on(std::size_t device, double flops, double bytes) {
     const auto kind = cluster::find_kind(device == 0 ? "rtx4090" : "rtx3090");
     return cost::kind_seconds(*kind, DType::kF32, {flops, bytes, 1}).value;
@@ -52,7 +51,7 @@ class SpmdPricesTest : public WideMlpTest {
   std::optional<SpmdStudy> study_;
 };
 
-// x [64, 1024] times a [1024, 1024]: shares 3 : 1 have 48 and 16 of the samples.
+// x [64, 1024] times a [1024, 1024]: shares 3 : 1 give 48 and 16 samples.
 TEST_F(SpmdPricesTest, AnOperatorTakesWhatItsPartsWorkTakes) {
   SpmdPrices found = prices({3, 1});
   ASSERT_EQ(found.classes().size(), 2u);
@@ -65,7 +64,7 @@ TEST_F(SpmdPricesTest, AnOperatorTakesWhatItsPartsWorkTakes) {
       found.compute(OpId(0), whole_strategy(study_->space().rules[0]));
   for (const std::size_t device : {0u, 1u})
     EXPECT_NEAR(whole[device], on(device, 2 * 64 * w * w, 4 * (64 * w + w * w + 64 * w)), 1e-15);
-  // By columns of x, 768 and 256: the result is a term of all of it.
+  // Split by columns of x, 768 and 256: the result is a term of the whole.
   const std::vector<double>& terms = found.compute(OpId(0), way(0, by_columns_));
   EXPECT_NEAR(terms[1], on(1, 2 * 64 * 256 * w, 4 * (64 * 256 + 256 * w + 64 * w)), 1e-15);
   EXPECT_EQ(found.inner_exchanges(OpId(0), way(0, by_samples_)), 0);
@@ -75,8 +74,8 @@ TEST_F(SpmdPricesTest, ChangesOfFormCopyAndExchange) {
   SpmdPrices found = prices({3, 1});
   ExchangeTimes& exchanges = study_->exchanges(problem_.devices);
   const double all = 4.0 * kRowsOfBatch * kWidth;
-  // Samples in parts become whole: each device reads and writes its part; the largest part of 3/4
-  // goes to the other, or 3/4 of all is passed on. Parts of rows lie as they should.
+  // Samples in parts become whole: each device reads and writes its part; native sends the largest
+  // part of 3/4 to the other, grouped passes on 3/4 of all. Row parts are already in place.
   const ConversionTime& gathered = found.conversion(ValueId(4), by_samples_, kWholeForm);
   EXPECT_EQ(gathered.op, program::kAllGather);
   EXPECT_NEAR(gathered.before[0], on(0, 0, 2 * all * 3 / 4), 1e-15);
@@ -85,16 +84,16 @@ TEST_F(SpmdPricesTest, ChangesOfFormCopyAndExchange) {
   EXPECT_NEAR(gathered.exchange,
               exchanges.fastest(program::kAllGather, {1.5 * all, 1.5 * all}).seconds, 1e-12);
   EXPECT_NEAR(gathered.copies(), std::max(gathered.before[0], gathered.before[1]), 1e-15);
-  // Columns in parts do not, which is one more copy of all.
+  // Column parts are not: one more copy of everything.
   const ConversionTime& columns = found.conversion(ValueId(4), by_columns_, kWholeForm);
   EXPECT_NEAR(columns.after[1], on(1, 0, 2 * all), 1e-15);
-  // Terms: a copy of all, which is then summed in place.
+  // Terms: a copy of everything, summed in place.
   const ConversionTime& summed = found.conversion(ValueId(4), kPartialForm, kWholeForm);
   EXPECT_EQ(summed.op, program::kAllReduce);
   EXPECT_NEAR(summed.before[0], on(0, 0, 2 * all), 1e-15);
   EXPECT_NEAR(summed.exchange, exchanges.fastest(program::kAllReduce, {all, all}).seconds, 1e-12);
-  // The own part of a whole value needs nobody; from one dimension to another the larger of what
-  // a device has before and after counts, 3/4.
+  // Taking the own part of a whole value needs no exchange. Between dimensions the larger of a
+  // device's parts before and after counts, 3/4.
   const ConversionTime& taken = found.conversion(ValueId(4), kWholeForm, by_samples_);
   EXPECT_EQ(taken.exchange, 0);
   EXPECT_NEAR(taken.after[1], on(1, 0, 2 * all / 4), 1e-15);
@@ -105,8 +104,8 @@ TEST_F(SpmdPricesTest, ChangesOfFormCopyAndExchange) {
   EXPECT_EQ(found.conversion(ValueId(4), by_samples_, by_samples_).exchange, 0);
 }
 
-// A gradient is exchanged with others, up to a bucket of them: at least its part, by bytes, of what
-// the bucket takes, or itself alone where it is larger. It is packed, reading and writing all.
+// A gradient is exchanged in a bucket: at least its part, by bytes, of the bucket's time, or alone
+// if it is larger. Packing reads and writes everything.
 TEST_F(SpmdPricesTest, OfABucketAGradientTakesItsPart) {
   SpmdPrices found = prices({1, 1});
   ExchangeTimes& exchanges = study_->exchanges(problem_.devices);
@@ -127,8 +126,7 @@ TEST_F(SpmdPricesTest, OfABucketAGradientTakesItsPart) {
   EXPECT_EQ(alone.whole[0], 0);  // a sum may overwrite its terms
 }
 
-// Momentum beside a parameter: it, its gradient and a state are read, two of three written; without
-// a launch, as many parameters share one.
+// Momentum reads parameter, gradient and state and writes two of them; no launch of its own.
 TEST_F(SpmdPricesTest, AnUpdateTakesItsBytes) {
   SpmdPrices found = prices({3, 1});
   const double all = 4.0 * kWidth * kWidth;
@@ -143,7 +141,6 @@ TEST_F(SpmdPricesTest, AnUpdateTakesItsBytes) {
   EXPECT_GE(found.update(ValueId(1), by_rows, 0)[1], 0);
 }
 
-// What is said to be the least that a part takes is no more than the part takes, at any shares.
 TEST_F(SpmdPricesTest, NoPartTakesLessThanIsSaid) {
   SpmdPrices even = prices({1, 1});
   const SpmdSpace& space = study_->space();
@@ -167,8 +164,7 @@ TEST_F(SpmdPricesTest, NoPartTakesLessThanIsSaid) {
   }
 }
 
-// Samples split, weights whole: the sum over operators of their halves, and of exchanges those of
-// the loss and of two gradients.
+// Samples split, weights whole: half of each operator; the loss and two gradients exchanged.
 TEST_F(SpmdPricesTest, ATotalAddsUpAllOperatorsAndChanges) {
   const SpmdSpace& space = study_->space();
   SpmdPrices found = prices({1, 1});

@@ -18,7 +18,7 @@ using graph::Form;
 using graph::FormKind;
 using graph::Strategy;
 
-constexpr std::size_t kMostForms = 8;    // of a value, beside whole and partial
+constexpr std::size_t kMostForms = 8;    // of a value, besides whole and partial
 constexpr std::size_t kMostSumWays = 4;  // of an operator: ways to pass terms on
 
 bool has_empty_part(const std::vector<double>& shares, std::int64_t extent) {
@@ -26,8 +26,7 @@ bool has_empty_part(const std::vector<double>& shares, std::int64_t extent) {
   return std::find(parts.begin(), parts.end(), 0) != parts.end();
 }
 
-/// Operators at which splits begin, in the order in which they do: those that fix a cut for their
-/// neighbours first.
+/// Operators at which splits begin, in order: first those that fix their neighbours' cuts.
 constexpr std::array<std::string_view, 16> kOrigins = {"motley::attention",
                                                        "motley::attention_backward",
                                                        "aten::bmm",
@@ -131,7 +130,7 @@ class SpaceBuilder {
     news_.emplace_back(value, form);
   }
 
-  /// Lets all neighbours of values in new forms follow them.
+  /// Makes all neighbours of values in new forms follow them.
   void spread() {
     while (!news_.empty()) {
       const auto [value, form] = news_.front();
@@ -175,7 +174,7 @@ class SpaceBuilder {
     }
   }
 
-  /// Ways to pass terms on, where an operand can be a sum of terms.
+  /// Adds ways to pass terms on where an operand can be a sum of terms.
   void add_sums() {
     std::vector<char> can_be_partial(graph_.values.size(), 0);
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
@@ -197,7 +196,8 @@ class SpaceBuilder {
     news_.clear();
   }
 
-  /// Inputs lie as the samples do; a parameter may be kept as any reader wants it; all else whole.
+  /// Finds forms of sources: inputs are split by samples, a parameter may be kept as any reader
+  /// needs it, all else is whole.
   void find_kept() {
     for (std::size_t v = 0; v < graph_.values.size(); ++v) {
       const ValueId id(static_cast<std::int64_t>(v));

@@ -34,7 +34,7 @@ graph::Graph product_and(const std::string& op, const std::string& more = "") {
 
 Form cut(int dim, std::int64_t extent) { return {FormKind::kSharded, dim, 1, extent, 1}; }
 
-/// "S(0: 8) S(1: 4) -> P" of each way of an operator.
+/// Returns "S(0: 8) S(1: 4) -> P" for each way of an operator.
 std::vector<std::string> ways_of(const SpmdSpace& space, std::size_t op) {
   std::vector<std::string> texts;
   for (const graph::Strategy& way : space.ways[op]) {
@@ -46,8 +46,8 @@ std::vector<std::string> ways_of(const SpmdSpace& space, std::size_t op) {
   return texts;
 }
 
-// A product (a b) (b c) -> (a c) has three factors, of which the activation goes on with those that
-// cut its operand: samples and columns. The sum over either gives terms.
+// A product (a b) (b c) -> (a c) has three factors. The activation continues those that cut its
+// operand: samples and columns. The sum over either gives terms.
 TEST(SpmdSpace, HasAllWaysThatHangTogether) {
   const SpmdSpace space = find_space(product_and("aten::relu(%2)"), 8, {1, 1});
   EXPECT_THAT(ways_of(space, 0),
@@ -59,7 +59,6 @@ TEST(SpmdSpace, HasAllWaysThatHangTogether) {
   for (const auto& ways : space.ways) EXPECT_EQ(ways[0].factor, -1);  // the first is whole
 }
 
-// A linear operator passes the product's terms on, and the sum takes them.
 TEST(SpmdSpace, LinearOperatorsPassTermsOn) {
   const SpmdSpace space = find_space(product_and("aten::neg(%2)"), 8, {1, 1});
   EXPECT_THAT(ways_of(space, 1), ::testing::Contains("P -> P"));
@@ -68,7 +67,7 @@ TEST(SpmdSpace, LinearOperatorsPassTermsOn) {
   EXPECT_THAT(ways_of(other, 2), ::testing::Not(::testing::Contains("P -> P")));
 }
 
-// The input lies as its samples do; w as any way of the product wants it.
+// The input is split by samples; w may be kept as any way of the product needs it.
 TEST(SpmdSpace, SourcesAreKeptAsTheirReadersWantThem) {
   graph::Graph graph = product_and("aten::relu(%2)");
   EXPECT_THAT(find_space(graph, 8, {1, 1}).kept[0], ElementsAre(cut(0, 8)));
@@ -113,8 +112,8 @@ TEST(SpmdSpace, EqualOperatorsAreOfAKind) {
   EXPECT_EQ(space.value_kind[6], space.value_kind[7]);
 }
 
-// At shares 9 : 1 extents of 4 leave the second device without a part (0.4), those of 6 and 8 do
-// not (0.6 and 0.8 are rounded to 1); at 20 : 1 none of them gives it any.
+// Shares 9 : 1 leave the second device without a part of extents of 4 (0.4), but not of 6 and 8
+// (0.6 and 0.8 are rounded to 1); 20 : 1 gives it no part of any.
 TEST(SpmdSpace, HoldsWhereTheSamePartsAreEmpty) {
   const SpmdSpace space = find_space(product_and("aten::relu(%2)"), 8, {1, 1});
   EXPECT_THAT(space.has_empty,

@@ -27,12 +27,12 @@ using plan::Problem;
 using plan::Reason;
 
 constexpr double kNoStep = std::numeric_limits<double>::infinity();
-constexpr double kLeastGain = 0.02;  // of the step, for which more micro-batches are tried
-constexpr double kForetold = 0.01;   // within which the program of all layers is what few said
-constexpr std::int64_t kTurns = 2;   // micro-batches under way at a time, where they take turns
-constexpr double kProven = 1e-3;     // within which of the bound a plan is optimal
+constexpr double kLeastGain = 0.02;  // of the step; less gain is not worth more micro-batches
+constexpr double kForetold = 0.01;   // accepted excess of the whole program over its estimate
+constexpr std::int64_t kTurns = 2;   // micro-batches in flight at once when interleaved
+constexpr double kProven = 1e-3;     // relative gap to the bound within which a plan is optimal
 
-/// "a:0 needs 17.9 GiB, has 14.8 GiB" of each device that lacks memory.
+/// Returns "a:0 needs 17.9 GiB, has 14.8 GiB" for each device that lacks memory.
 std::vector<std::string> lack_of_memory(const Problem& problem, const SpmdPlan& nearest) {
   const std::int64_t times = nearest.sharding.micro_batches;
   const std::string often = times == 1 ? "" : fmt::format(" and {} micro-batches", times);
@@ -51,7 +51,7 @@ std::vector<std::string> lack_of_memory(const Problem& problem, const SpmdPlan& 
 
 constexpr const char* kEnded = "the time limit ended the search: more time may find a better plan";
 
-/// The samples of a split, by device that may be used.
+/// Returns a split's samples by allowed device.
 std::vector<double> samples_of(const Problem& problem, const plan::Plan& split) {
   std::vector<double> samples(problem.devices.size(), 0.0);
   for (const plan::Member& member : plan::members(split)) {
@@ -62,7 +62,7 @@ std::vector<double> samples_of(const Problem& problem, const plan::Plan& split) 
   return samples;
 }
 
-/// A question, what its searches share, and what they found.
+/// A question, the study shared by its searches, and their answer.
 struct Inquiry {
   SpmdQuestion question;
   std::optional<SpmdStudy> study;  // of `question`, so an inquiry does not move
@@ -87,20 +87,20 @@ const SpmdPlan& shown(const SpmdAnswer& answer) {
   return answer.best ? *answer.best : *answer.nearest;
 }
 
-/// A search in ever more micro-batches.
+/// A search over increasing numbers of micro-batches.
 struct Inquiries {
   std::unique_ptr<Inquiry> best;
-  plan::Price price;    // of its answer's best plan, if there is one
-  std::string refused;  // why there are no more micro-batches, if more could help
+  plan::Price price;    // of the answer's best plan, if any
+  std::string refused;  // why more micro-batches are impossible, if they could help
 };
 
-/// Did some plan lack memory that takes clearly less than what fits, if anything does?
+/// Does a plan that lacks memory take clearly less than the best that fits, if any?
 bool may_gain(const SpmdAnswer& tried, const std::optional<SpmdPlan>& best, Seconds known) {
   const double step = best ? std::min(best->step, known).value : known.value;
   return tried.lacking_step.value < step * (1 - kLeastGain);
 }
 
-/// What was said of one micro-batch need not hold for more.
+/// Widens a bound for one micro-batch to any number.
 void bound_any(Inquiry& inquiry) {
   SpmdAnswer& answer = inquiry.answer;
   if (answer.bounded == BoundedBatches::kAny || inquiry.question.micro_batches > 1) return;
@@ -111,8 +111,9 @@ void bound_any(Inquiry& inquiry) {
   answer.bounded = BoundedBatches::kAny;
 }
 
-/// Where plans lack memory: twice as many micro-batches, which hold fewer activations at a time,
-/// or the next number that divides the batch; while what lacks memory takes less than what fits.
+/// Doubles micro-batches while plans lack memory, or takes the next divisor of the batch, as fewer
+/// activations are then held at a time; stops when plans that lack memory are no faster than those
+/// that fit.
 Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& found) {
   bool goes_on = method != SpmdMethod::kHap &&
                  may_gain(found.best->answer, found.best->answer.best, question.known_step);
@@ -129,7 +130,7 @@ Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& foun
     }
     if (!next) return tl::make_unexpected(next.error());
     SpmdAnswer &answer = (*next)->answer, &known = found.best->answer;
-    if (!answer.best && !answer.nearest) break;  // all takes longer than what is known
+    if (!answer.best && !answer.nearest) break;  // everything is slower than a known plan
     bound_any(*found.best);
     const bool is_better =
         (!known.best && !known.nearest) || shown(answer).is_better_than(shown(known));
@@ -145,7 +146,6 @@ Result<void> search_on(SpmdMethod method, SpmdQuestion question, Inquiries& foun
   return {};
 }
 
-/// A sharding as the problem's plan.
 plan::Plan make_plan(const Problem& problem, const Inquiry& inquiry, const SpmdPlan& found) {
   const SpmdQuestion& question = inquiry.question;
   const synth::Sharding sharding =
@@ -158,7 +158,7 @@ plan::Plan make_plan(const Problem& problem, const Inquiry& inquiry, const SpmdP
   return plan;
 }
 
-/// Has the exchanges of a plan carried out as is best in the program of all layers.
+/// Sets the exchange methods of a plan to the best ones in the program of all layers.
 Result<void> set_ways(Inquiry& inquiry, SpmdPlan& plan) {
   const std::shared_ptr<const Depths>& depths = inquiry.question.depths;
   if (!depths) return {};
@@ -168,9 +168,9 @@ Result<void> set_ways(Inquiry& inquiry, SpmdPlan& plan) {
   return {};
 }
 
-/// An inquiry's best plan with the price of its program, in place of an estimate. Searched in fewer
-/// layers (depths.h), its layers may fit each other worse than was seen, as what one gives the next
-/// changes its form: where all of them take clearly longer than was said, all are searched.
+/// Prices an inquiry's best plan by its program instead of the estimate. If it was searched in
+/// fewer layers (depths.h), layers may fit together worse than estimated, as values change their
+/// form between them. If the step is clearly longer than estimated, all layers are searched.
 Result<plan::Price> price_best(SpmdMethod method, const PlannerInputs& inputs,
                                const Problem& problem, std::unique_ptr<Inquiry>& inquiry) {
   const auto take_price = [&](Inquiry& from) -> Result<plan::Price> {
@@ -188,7 +188,7 @@ Result<plan::Price> price_best(SpmdMethod method, const PlannerInputs& inputs,
     return price;
   question.depths = nullptr;
   question.known_step = std::min(question.known_step, price.step);
-  // The bound is known, unless it was sharpened no more as it came up to the estimate.
+  // The bound is known, unless the search stopped improving it close to the estimate.
   const bool is_bounded = inquiry->answer.lower_bound.value < estimate.value * (1 - kProven);
   if (is_bounded) question.enough_bound = Seconds(0);
   MOTLEY_ASSIGN(auto whole, inquire(method, question));
@@ -210,8 +210,7 @@ Result<plan::Price> price_best(SpmdMethod method, const PlannerInputs& inputs,
   return other;
 }
 
-/// The inquiry's best plan with the largest buckets allowed, if that is quicker: fewer exchanges,
-/// each of which waits once, that begin later.
+/// Tries the largest allowed buckets: fewer exchanges, with one wait each, but later starts.
 Result<void> try_larger_buckets(const PlannerInputs& inputs, const Problem& problem,
                                 Inquiry& inquiry, plan::Price& price) {
   Bytes& bucket = inquiry.question.lowering.bucket_bytes;
@@ -232,20 +231,20 @@ Result<void> try_larger_buckets(const PlannerInputs& inputs, const Problem& prob
   return {};
 }
 
-/// What of the step the device that computes most does not compute: what taking turns could hide.
+/// Returns the step time beyond the busiest device's compute: what interleaving could hide.
 double exposed(const SpmdPlan& plan) {
   return plan.step.value - *std::max_element(plan.compute.begin(), plan.compute.end());
 }
 
-/// As many samples at a time, but in two micro-batches that take turns (of those that were asked
-/// for, two at a time): where the best plan waits for exchanges, which these then hide. What is
-/// found is taken where its program is quicker; the bound holds for such plans, too.
+/// Tries the same samples at a time in two interleaved micro-batches (or interleaves requested ones
+/// in pairs) if the best plan waits for exchanges, which these may hide. Keeps the result if its
+/// program is faster; the bound covers such plans, too.
 Result<void> try_turns(const PlannerInputs& inputs, const Problem& problem, bool may_go_on,
                        Inquiries& found) {
   SpmdAnswer& known = found.best->answer;
   SpmdQuestion question = found.best->question;
   if (may_go_on) question.micro_batches *= kTurns;
-  // Nothing was found that takes less than a plan that is known: what it waits for was not seen.
+  // If nothing beats a known plan, its waits are unknown.
   const bool may_gain = !known.best || exposed(*known.best) >= kLeastGain * known.best->step.value;
   if (known.was_ended || !may_gain || question.micro_batches % kTurns != 0 ||
       question.global_batch % question.micro_batches != 0)
@@ -254,8 +253,7 @@ Result<void> try_turns(const PlannerInputs& inputs, const Problem& problem, bool
   question.lowering.bucket_bytes = problem.bucket_bytes;
   if (known.best) question.known_step = std::min(question.known_step, found.price.step);
   auto next = inquire(SpmdMethod::kSpmd, question);
-  if (!next && next.error().code == "synth.accumulation")
-    return {};  // it needs all samples at once
+  if (!next && next.error().code == "synth.accumulation") return {};  // needs all samples at once
   if (!next) return tl::make_unexpected(next.error());
   Seconds step = question.known_step;
   std::optional<plan::Price> price;
@@ -281,7 +279,7 @@ Result<void> try_turns(const PlannerInputs& inputs, const Problem& problem, bool
   return {};
 }
 
-/// What was found, priced as its plan is. `may_go_on`: to more micro-batches.
+/// Searches and prices the best plan. `may_go_on`: to more micro-batches.
 Result<Inquiries> search(SpmdMethod method, const PlannerInputs& inputs, const Problem& problem,
                          const SpmdQuestion& question, bool may_go_on) {
   Inquiries found;
@@ -310,7 +308,6 @@ Result<Inquiries> search(SpmdMethod method, const PlannerInputs& inputs, const P
   }
 }
 
-/// Puts a sharding in the place of what the outcome has.
 Result<void> take(const Problem& problem, const Inquiries& found, PlanOutcome& outcome) {
   Inquiry& inquiry = *found.best;
   const plan::Price& price = found.price;

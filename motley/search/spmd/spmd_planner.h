@@ -11,14 +11,14 @@
 
 namespace motley::search {
 
-/// How shardings of operators are found: by the search of spmd_search.h, or by HAP's algorithm on
-/// the same graph, rules and costs (hap_search.h).
+/// The search method for shardings of operators: spmd_search.h, or HAP's algorithm on the same
+/// graph, rules and costs (hap_search.h).
 enum class SpmdMethod { kSpmd, kHap };
 
-/// Planners of operator-level sharding, "spmd" and "hap" (planners.h).
+/// Planners "spmd" and "hap" of operator-level sharding (planners.h).
 class SpmdPlanner : public plan::Planner {
  public:
-  /// What the inputs point to must outlive it.
+  /// All that the inputs point to must outlive it.
   SpmdPlanner(SpmdMethod method, const PlannerInputs& inputs) : method_(method), inputs_(inputs) {}
   std::string_view name() const override { return method_ == SpmdMethod::kSpmd ? "spmd" : "hap"; }
   Result<plan::PlanOutcome> plan(const plan::Problem& problem) const override;
@@ -28,33 +28,33 @@ class SpmdPlanner : public plan::Planner {
   PlannerInputs inputs_;
 };
 
-/// The batch at once, on all of the problem's devices, without a deadline.
+/// Returns the question of the whole batch on all of the problem's devices, without a deadline.
 SpmdQuestion spmd_question(const PlannerInputs& inputs, const plan::Problem& problem);
 
-/// Is there more to choose from than splits of the batch? Not without costs of operators, on one
-/// device, or with batch norm over local samples.
+/// Can operators be split other than by the batch? Not without operator costs, on one device, or
+/// with batch norm over local samples.
 bool may_shard(const plan::Problem& problem, const PlannerInputs& inputs);
 
-/// What a search over shardings starts from.
+/// The start of a search over shardings.
 struct SpmdStart {
   const plan::PlanOutcome* split = nullptr;  ///< the best split of the batch
   Deadline deadline;
-  std::int64_t micro_batches = 0;  ///< that somebody asked for; 0: as few as are best
-  /// Of another plan: what takes longer is of no use, nor is a bound above that of other plans.
+  std::int64_t micro_batches = 0;  ///< requested number; 0: the best one
+  /// From another plan: slower plans, and bounds above those of other plans, are useless.
   Seconds known_step{std::numeric_limits<double>::infinity()};
   Seconds enough_bound{std::numeric_limits<double>::infinity()};
 };
 
-/// What it found. The outcome's baselines are those of splits; its bound holds for all shardings
-/// and splits, and is there also where no sharding fits. 0: none is known (hap).
+/// A search's result. The baselines are those of splits. The bound covers all shardings and splits,
+/// and exists even if no sharding fits; 0: unknown (hap).
 struct SpmdOutcome {
   plan::PlanOutcome outcome;
-  bool was_ended = false;  ///< by the deadline
+  bool was_ended = false;
 };
 Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs,
                                   const plan::Problem& problem, const SpmdStart& start);
 
-/// Claims a bound for the outcome's plan (claim_bound), and says what that means for the plan.
+/// Sets a bound for the outcome's plan (claim_bound), and the resulting reason.
 Result<void> set_bound(Seconds bound, bool was_ended, plan::PlanOutcome& outcome);
 
 }  // namespace motley::search

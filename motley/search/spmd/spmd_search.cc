@@ -15,24 +15,24 @@
 namespace motley::search {
 namespace {
 
-/// An opinion of what part of exchanges is not hidden.
+/// An assumption about the parts of exchanges that are not hidden.
 struct Opinion {
   double others = 1, gradients = 1;
 };
 constexpr Opinion kOpinions[] = {{1, 0.25}, {0.5, 0.25}, {1, 1}, {1, 0}};
-constexpr std::size_t kLater = 2;  // of these, once there is a plan to compare with
-/// The others are tried, too, where these come so near to the best plan.
+constexpr std::size_t kLater = 2;  // number of these tried once there is a plan to compare with
+/// Ratio to the best plan; closer results make the search try the others, too.
 constexpr double kNear = 1.1;
-constexpr int kMostLeftOut = 8;       // sets of devices, of many
+constexpr int kMostLeftOut = 8;       // sets of devices, if there are many
 constexpr int kRounds = 6;            // of ways and shares
-constexpr double kSpare = 0.97;       // of a memory that a plan is fitted to
-constexpr double kLeastMove = 0.002;  // of the step, to go on
-/// Seconds for each byte held: from what outweighs nothing to what outweighs all, times ten each.
+constexpr double kSpare = 0.97;       // fraction of a memory to which plans are fitted
+constexpr double kLeastMove = 0.002;  // of the step, to continue
+/// Seconds per byte held, from negligible to dominant, in powers of ten.
 constexpr double kLeastPrice = 1e-12;
 constexpr int kPrices = 12;
 constexpr int kFree = -1;  // no price
-/// Ways of which compute alone, as priced one by one, takes as long as the best step are not
-/// simulated; nor those of which exchanges take so much of it: buckets do not save as much.
+/// Ratio. Ways are not simulated if their compute alone exceeds the best step, or their exchanges
+/// exceed it by this much, more than buckets save.
 constexpr double kHopeless = 1.25;
 
 class Search {
@@ -60,7 +60,7 @@ class Search {
   }
 
  private:
-  /// Is there something to give, and no time for more? Then the answer says so.
+  /// Is there an answer, and no time left? Then marks the answer as ended.
   bool must_end() {
     const bool ends = answer_.considered > 0 && question_.deadline.has_passed();
     answer_.was_ended = answer_.was_ended || ends;
@@ -86,7 +86,7 @@ class Search {
     return {};
   }
 
-  /// The best plan's devices but one, while that is quicker.
+  /// Leaves out devices of the best plan one by one, while that is faster.
   Result<void> leave_out() {
     for (int tried = 0; answer_.best && tried < kMostLeftOut;) {
       const DeviceSet all{answer_.best->devices, answer_.best->sharding.shares};
@@ -109,18 +109,18 @@ class Search {
       if (!found) break;
       const SpmdPlan& plan = found->plan;
       const bool is_better = !best_here || plan.is_better_than(best_here->plan, kLeastMove);
-      // What lacks memory may lack more before it lacks less: heads and channels are few.
+      // The lack of memory may grow before it falls: heads and channels are few.
       if (!is_better && (plan.fits() || best_here->plan.fits())) break;
       if (plan.fits() && plan.step.value > known_step() * kHopeless) break;
       shares = plan.fits() ? evened(shares, plan.compute) : fitted(shares, plan);
-      opinions = {found->opinion};  // the same will be best for shares nearby
+      opinions = {found->opinion};  // also the best for nearby shares
       if (is_better) best_here = std::move(found);
     }
     return {};
   }
 
   using Cut = std::vector<std::vector<std::int64_t>>;
-  /// How shares cut what some way cuts, and who keeps what is whole: all that a plan depends on.
+  /// Returns how shares cut every extent, and the keeper of whole values: all a plan depends on.
   Cut cut_of(const std::vector<double>& shares) const {
     const auto most = std::max_element(shares.begin(), shares.end());
     Cut cut = {{most - shares.begin()}};
@@ -129,16 +129,16 @@ class Search {
     return cut;
   }
 
-  /// A plan, and the opinion and the price of memory under which its ways are the best.
+  /// A plan with the opinion and the memory price for which its ways are optimal.
   struct Ways {
     SpmdPlan plan;
     Opinion opinion;
     int price = kFree;  // power of ten above the least
   };
 
-  /// The best of the ways for some shares, if any is worth a simulation; keeps it if it is the best
-  /// of all. `before`: for shares before these; if it lacked memory, and so do its like, that is
-  /// all.
+  /// Returns the best ways for some shares, if any are worth a simulation; keeps the best overall.
+  /// `before`: result for earlier shares; if that lacked memory and similar ones do, nothing else
+  /// is tried.
   Result<std::optional<Ways>> best_ways(const std::vector<DeviceId>& devices,
                                         const std::vector<double>& shares,
                                         const std::vector<Opinion>& opinions,
@@ -151,7 +151,7 @@ class Search {
     SpmdObjective objective;
     objective.states = plan::count_states(question_.lowering.recipe);
     objective.copies = question_.copies;
-    // Does it fit, as far as it is worth knowing? What is hopeless counts as if it did.
+    // Returns whether it fits, as far as that matters; hopeless ways count as fitting.
     const auto consider = [&](const Opinion& opinion, int price) -> Result<bool> {
       objective.exchange = opinion.others;
       objective.gradient_exchange = opinion.gradients;
@@ -185,7 +185,7 @@ class Search {
       fits_freely = fits_freely || fits;
     }
     if (!best || fits_freely || must_end()) return best;
-    // The least price of memory at which something fits, if at the highest one anything does.
+    // Finds the least memory price at which something fits, if it does at the highest.
     int too_low = kFree, enough = kPrices - 1;
     MOTLEY_ASSIGN(const bool may_fit, consider(opinions[0], enough));
     while (may_fit && too_low + 1 < enough && !must_end()) {
@@ -199,15 +199,14 @@ class Search {
     return best;
   }
 
-  /// With parameters gathered again for each pass, if it lacks memory else.
+  /// Prices a sharding; gathers parameters again for each pass if it lacks memory.
   Result<SpmdPlan> priced(const std::vector<DeviceId>& devices, synth::Sharding sharding) {
     MOTLEY_ASSIGN(SpmdPlan plan, price_sharding(study_, devices, std::move(sharding)));
     if (!plan.fits()) return gather_again(study_, std::move(plan));
     return plan;
   }
 
-  /// By how much all devices together lack memory: where they do, neither other shares nor fewer
-  /// devices help.
+  /// Returns the total lack of memory: if positive, neither other shares nor fewer devices help.
   Bytes lack_in_all(const SpmdPlan& plan) const {
     Bytes lack;
     for (std::size_t rank = 0; rank < plan.devices.size(); ++rank) {
@@ -218,23 +217,23 @@ class Search {
     return lack;
   }
 
-  /// Seconds of a step that is known; infinity: none is.
+  /// Returns the least known step; infinity if none is known.
   double known_step() const {
     const double before = question_.known_step.value;
     return answer_.best ? std::min(before, answer_.best->step.value) : before;
   }
 
-  /// How long these devices would compute, if all of it were split in proportion to their speeds.
+  /// Returns the compute seconds of these devices if everything were split in proportion to speed.
   double least_compute(const std::vector<DeviceId>& devices) const {
-    double speed = 0;  // steps a second
+    double speed = 0;  // steps per second
     for (const DeviceId id : devices) speed += 1 / study_.whole_step(study_.kinds().of(id)).total;
     return times() / speed;
   }
 
-  /// Gradients are exchanged once, all else as often.
+  /// Number of repetitions; gradients are exchanged only once.
   double times() const { return static_cast<double>(question_.micro_batches); }
 
-  /// Too slow to be worth a simulation?
+  /// Is it too slow to be worth a simulation?
   bool is_hopeless(const SpmdPrices::Totals& totals) const {
     const double compute = *std::max_element(totals.compute.begin(), totals.compute.end());
     const double exchange = times() * (totals.exchange - totals.once) + totals.once;
@@ -248,8 +247,7 @@ class Search {
     if (!best || plan.is_better_than(*best)) best = plan;
   }
 
-  /// Less for devices whose memory is too small, as if all of it grew with the share; by so much
-  /// that something is cut in another way.
+  /// Reduces shares of devices that lack memory, in proportion, until a cut changes.
   std::vector<double> fitted(std::vector<double> shares, const SpmdPlan& plan) const {
     constexpr int kMostTimes = 20;
     const Cut cut = cut_of(shares);
@@ -261,7 +259,7 @@ class Search {
     return shares;
   }
 
-  /// Shares at which all would compute as long, if compute grew with the share.
+  /// Returns shares that equalise compute, if it grew with the share.
   static std::vector<double> evened(std::vector<double> shares,
                                     const std::vector<double>& compute) {
     const double total = std::accumulate(shares.begin(), shares.end(), 0.0);
@@ -273,7 +271,7 @@ class Search {
   SpmdStudy& study_;
   const SpmdQuestion& question_;
   SpmdAnswer answer_;
-  std::set<std::pair<std::vector<DeviceId>, Cut>> cuts_;  // that were tried
+  std::set<std::pair<std::vector<DeviceId>, Cut>> cuts_;  // already tried
   bool lacks_in_all_ = false;
 };
 

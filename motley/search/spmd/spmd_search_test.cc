@@ -13,7 +13,7 @@
 namespace motley::search {
 namespace {
 
-/// Two t4 on each of two nodes, behind a link.
+/// Two nodes with two t4 each, behind a link.
 cluster::Cluster two_pairs(const std::string& bandwidth) {
   return *cluster::parse_cluster("schema = \"motley.cluster/1\"\nname = \"pairs\"\n" +
                                      node_text("a", "h1", "kind = \"t4\"\ncount = 2") +
@@ -51,8 +51,7 @@ class SpmdSearchTest : public ::testing::Test {
   std::optional<SpmdStudy> study_;
 };
 
-// At a kilobyte or so a second nothing may cross between nodes: a pair of one node is the best
-// there is, the first of two alike.
+// Nothing may cross the slow link: a pair on one node is best, the first of two.
 TEST_F(SpmdSearchTest, StaysOnANodeWhereLinksAreSlow) {
   set_up(two_pairs("1Mbps"));
   const SpmdAnswer found = answer();
@@ -63,8 +62,7 @@ TEST_F(SpmdSearchTest, StaysOnANodeWhereLinksAreSlow) {
   EXPECT_LE(found.lower_bound, found.best->step);
 }
 
-// Shares that somebody knows to be good are where it begins, devices without samples left out; the
-// answer is no worse than what they lead to, nor than HAP's.
+// The search starts from known good shares; the answer is no worse than theirs or HAP's.
 TEST_F(SpmdSearchTest, IsNoWorseThanWhatItIsGiven) {
   set_up(two_pairs("10Gbps"));
   const SpmdAnswer alone = answer();
@@ -85,7 +83,6 @@ TEST_F(SpmdSearchTest, IsNoWorseThanWhatItIsGiven) {
   EXPECT_LE(given.best->step, priced->step);
 }
 
-// No memory for the model anywhere: the plan that lacks least, and by how much on the worst device.
 TEST_F(SpmdSearchTest, NothingFitsSoItShowsTheNearest) {
   set_up(three_devices("kinds", "1MiB"));
   const SpmdAnswer found = answer();
@@ -109,8 +106,8 @@ TEST(SpmdPlan, WhatFitsIsBetter) {
   EXPECT_FALSE(plan(1, 1).is_better_than(plan(9, 0)));
   EXPECT_TRUE(plan(1, 0).is_better_than(plan(2, 0)));
   EXPECT_FALSE(plan(2, 0).is_better_than(plan(2, 0)));
-  EXPECT_TRUE(plan(9, 1).is_better_than(plan(1, 2)));  // of what lacks memory that which lacks less
-  // By a tenth: of 2 s 1.8 s are not enough, 1.7 s are.
+  EXPECT_TRUE(plan(9, 1).is_better_than(plan(1, 2)));  // both lack memory; this one less
+  // By a tenth: 1.8 s is not enough against 2 s, 1.7 s is.
   EXPECT_FALSE(plan(1.8, 0).is_better_than(plan(2, 0), 0.1));
   EXPECT_TRUE(plan(1.7, 0).is_better_than(plan(2, 0), 0.1));
   EXPECT_FALSE(plan(1, 18).is_better_than(plan(1, 20), 0.1));

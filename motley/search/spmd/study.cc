@@ -91,9 +91,8 @@ const SpmdChoices& SpmdStudy::choices(const std::vector<double>& shares) {
   return *choices_.back();
 }
 
-/// What a step of several micro-batches has once counts 1 / micro_batches of it: operators that
-/// work on no samples, what they make, and sums of inputs, which are made for all micro-batches
-/// first.
+/// Counts what a step of several micro-batches has once as 1 / micro_batches: operators without
+/// samples, their results, and sums of inputs, which are made for all micro-batches first.
 void SpmdStudy::count_once(SpmdSpace& space) const {
   const Programs& programs = programs_.back();
   if (programs.accumulations.empty()) return;

@@ -24,8 +24,8 @@
 
 namespace motley::search {
 
-/// The question: how to run the graph on some of the devices, each operator cut as is best. What it
-/// points to must outlive it.
+/// The question: the best way to run the graph on some of the devices, with a split per operator.
+/// All that it points to must outlive it.
 struct SpmdQuestion {
   const graph::Graph* graph = nullptr;
   const cluster::Cluster* cluster = nullptr;
@@ -33,31 +33,30 @@ struct SpmdQuestion {
   synth::LowerOptions lowering;
   std::int64_t global_batch = 0;
   std::vector<DeviceId> devices;  ///< two or more
-  /// Splits that are known to be good, as samples of `devices`: searched beside the others.
+  /// Known good splits, as samples of `devices`; searched besides the others.
   std::vector<std::vector<double>> shares;
   std::int64_t micro_batches = 1;  ///< of a step, one after the other
-  std::int64_t turns = 1;          ///< of these, how many take turns; divides them
-  /// Of a plan that is known: what takes longer is not searched.
+  std::int64_t turns = 1;          ///< interleaved ones; divides micro_batches
+  /// Of a known plan: slower ones are not searched.
   Seconds known_step{std::numeric_limits<double>::infinity()};
-  /// A larger lower bound is of no use.
+  /// A larger lower bound is useless.
   Seconds enough_bound{std::numeric_limits<double>::infinity()};
-  int copies = 0;     ///< as the problem's (plan/planner.h)
-  Deadline deadline;  ///< of the search
-  /// Plans may have larger buckets than the lowering's, up to this: the bound holds for them, too.
+  int copies = 0;  ///< mirrors, as in the problem (plan/planner.h)
+  Deadline deadline;
+  /// Plans may have larger buckets than the lowering's, up to this: the bound covers them, too.
   Bytes most_bucket_bytes{0};
-  /// Of the graph, to search in its place: shardings are then of depths->searched, prices of all of
-  /// the graph. Null: the graph itself.
+  /// Short graphs to search instead: shardings are then of depths->searched, prices of the whole
+  /// graph. Null: the graph itself.
   std::shared_ptr<const Depths> depths;
 
   std::int64_t micro_batch() const { return global_batch / micro_batches; }
 };
 
-/// Of a step in more micro-batches than this, plans are priced by steps in so many and in one less:
-/// the program repeats itself, so time and memory go on in a line. Where micro-batches take turns,
-/// by once and twice as many as do.
+/// micro-batches; steps of more are extrapolated from this many and one less, as the program
+/// repeats itself and time and memory grow linearly. With interleaving, from one and two rounds of
+/// them.
 inline constexpr std::int64_t kPricedMicroBatches = 3;
 
-/// The ways of a graph and the choice among them.
 struct SpmdChoices {
   SpmdChoices(const graph::Graph& graph, SpmdSpace found)
       : space(std::move(found)), problem(graph, space) {}
@@ -65,52 +64,49 @@ struct SpmdChoices {
   const ChoiceProblem problem;
 };
 
-/// A whole step on one device of a kind.
 struct WholeStep {
-  std::vector<double> seconds, launch;  ///< by operator: of all of it, and at least
+  std::vector<double> seconds, launch;  ///< by operator: in all, and at least
   double total = 0;
 };
 
-/// What all searches for one question share, each found once. It serves one thread.
+/// Results shared by all searches for one question, each computed once. Serves one thread.
 class SpmdStudy {
  public:
-  /// Usage errors: nothing is known of a device's operators (search.missing-profile); a step of the
-  /// graph cannot be done in micro-batches (synth.accumulation).
+  /// Usage errors: a device's operators are unknown (search.missing-profile), or the graph's step
+  /// cannot run in micro-batches (synth.accumulation).
   static Result<SpmdStudy> make(const SpmdQuestion& question);
 
   const SpmdQuestion& question() const { return *question_; }
-  /// What shardings are of.
+  /// The graph of the shardings.
   const graph::Graph& graph() const { return *programs_.back().graph; }
   const cluster::Device& device(DeviceId id) const { return question_->cluster->device(id); }
   const DeviceKinds& kinds() const { return kinds_; }
   const cost::ProfileCost& model() const { return *model_; }
-  /// A graph by whose programs plans are priced.
+  /// A graph whose programs price plans.
   struct Programs {
     const graph::Graph* graph = nullptr;
-    const graph::ShortGraph* shortened = nullptr;  ///< whose graph it is; null: the question's
+    const graph::ShortGraph* shortened = nullptr;  ///< source of the graph; null: the question's
     std::vector<graph::ShardingRule> rules;        ///< at a micro-batch
-    /// For one micro-batch none, for up to kPricedMicroBatches that, for more the two that the line
-    /// goes through.
+    /// Empty for one micro-batch; else up to kPricedMicroBatches, or the two to extrapolate from.
     std::vector<synth::Accumulation> accumulations;
   };
-  /// The graph that is searched last; of depths, before it the shorter one.
+  /// The searched graph is last; with depths, the shorter one is before it.
   const std::vector<Programs>& programs() const { return programs_; }
   /// Of a micro-batch.
   const WholeStep& whole_step(int kind, Estimate estimate = Estimate::kUsual) const {
     return whole_.at(estimate)[static_cast<std::size_t>(kind)];
   }
-  /// Whole steps a second of each of the question's devices alone.
+  /// Returns whole steps per second of each of the question's devices alone.
   std::vector<double> speeds() const;
-  /// Which extents leave a device without a part decides what lowering has, so there are several.
+  /// Returns the choices for shares; they differ by which extents leave a device without a part.
   const SpmdChoices& choices(const std::vector<double>& shares);
-  /// For even shares.
   const SpmdSpace& space() const { return choices_[0]->space; }
   ExchangeTimes& exchanges(const std::vector<DeviceId>& devices);
-  /// Of all of the graph, in one micro-batch unless they take turns; itself if it is that.
+  /// Returns the study of the whole graph in one micro-batch, or as interleaved; maybe itself.
   Result<SpmdStudy*> whole();
   SpmdPrices prices(const SpmdSpace& space, const std::vector<DeviceId>& devices,
                     std::vector<double> shares, Estimate estimate = Estimate::kUsual);
-  /// By other times of exchanges than those of the devices, which must outlive them.
+  /// With exchange times other than the devices', which must outlive the result.
   SpmdPrices prices(const SpmdSpace& space, ExchangeTimes& exchanges,
                     const std::vector<DeviceId>& devices, std::vector<double> shares,
                     Estimate estimate);

@@ -41,7 +41,7 @@ TEST_F(SpmdStudyTest, AWholeStepIsTheSumOfItsOperators) {
   }
 }
 
-// Half the samples at a time; at so many of them a product takes half as long.
+// Half the samples at a time; at this size a product takes half as long.
 TEST_F(SpmdStudyTest, StepsAreOfAMicroBatch) {
   const SpmdStudy whole = study(65536);
   EXPECT_TRUE(whole.programs().back().accumulations.empty());
@@ -53,7 +53,7 @@ TEST_F(SpmdStudyTest, StepsAreOfAMicroBatch) {
   EXPECT_NEAR(half.whole_step(0).total, all / 2, 0.02 * all);
 }
 
-// Of shares it matters who gets nothing of which extent: 64 samples and 256 columns.
+// Only empty parts of extents (64 samples, 256 columns) distinguish shares.
 TEST_F(SpmdStudyTest, ChoicesAreMadeOnceForSharesIdentical) {
   SpmdStudy made = study(64);
   const SpmdChoices* even = &made.choices({1, 1});
@@ -62,7 +62,7 @@ TEST_F(SpmdStudyTest, ChoicesAreMadeOnceForSharesIdentical) {
   const SpmdChoices* uneven = &made.choices({200, 1});  // 64 / 201 is rounded to 0
   EXPECT_NE(uneven, even);
   EXPECT_EQ(&made.choices({190, 1}), uneven);
-  EXPECT_NE(&made.choices({1, 0}), uneven);  // of 256, too
+  EXPECT_NE(&made.choices({1, 0}), uneven);  // also of 256
   EXPECT_EQ(&made.choices({1, 2}), even);
 }
 

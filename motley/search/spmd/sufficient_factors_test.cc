@@ -9,13 +9,12 @@
 namespace motley::search {
 namespace {
 
-/// Sufficient factors are ways like others: a gradient of weights that every device makes whole,
-/// of rows that it gathers, is not exchanged.
+/// Sufficient factors: every device makes a whole weight gradient from gathered rows.
 class SufficientFactorsTest : public WideMlpTest {
  protected:
-  static constexpr std::size_t kGradients[] = {6, 11};  // operators that make them
+  static constexpr std::size_t kGradients[] = {6, 11};  // operators that make weight gradients
 
-  /// The best ways where all but the gradients of weights is split by samples.
+  /// Returns the best ways if all but weight gradients is split by samples.
   synth::Sharding best_of_data_parallelism(std::int64_t batch) {
     set_up(1024, "", batch);
     const SpmdQuestion question{&model_.graph, &cluster_, &costs_, {}, batch, problem_.devices};

@@ -10,9 +10,8 @@ namespace {
 
 using WaysTakenTest = WideMlpTest;
 
-// Of the ways that the tables of a bound choose, for each of the bounds alone and for all together:
-// what they take is what the tables say, less launches that are longer than the work of one
-// operator and not than that of all which are split alike.
+// Ways chosen by a bound's tables, for each bound alone and for all: their times match the tables,
+// less launches longer than one operator's work but not than that of all equally split.
 TEST_F(WaysTakenTest, IsAboutWhatTheTablesSay) {
   set_up(1024, "", 512);
   const SpmdQuestion question{&model_.graph, &cluster_, &costs_, {}, 512, problem_.devices, {}};
@@ -28,7 +27,6 @@ TEST_F(WaysTakenTest, IsAboutWhatTheTablesSay) {
     SpmdObjective objective;
     objective.bounds.assign(kBounds, only < kBounds ? 0 : 1.0 / kBounds);
     if (only < kBounds) objective.bounds[only] = 1;
-    // Each has half of everything.
     objective.kinds.assign(2, {1, 0.5, {0.5, 0.5, 256, 256}});
     const TableSolution solution = problem.solve(problem.costs(prices, objective));
     synth::Sharding sharding;

@@ -50,7 +50,7 @@ class Placer {
       return used_[part.pool][host] + part.devices <= size_[part.pool][host];
     });
   }
-  /// Is there one before it that is as empty and has as many devices of each pool?
+  /// Is an earlier host equally empty, with the same devices of each pool?
   bool is_repeated(std::size_t pool, std::size_t host) const {
     const std::size_t first = static_cast<std::size_t>(costs_.pools()[pool].first_host);
     const auto contents = content(first + host);
@@ -59,7 +59,7 @@ class Placer {
       if (content(first + before) == contents) return true;
     return false;
   }
-  /// Devices of a host of the cluster, by pool; absent if some are used.
+  /// Returns a cluster host's devices by pool; absent if some are used.
   std::optional<std::vector<int>> content(std::size_t cluster_host) const {
     std::vector<int> sizes;
     for (std::size_t p = 0; p < size_.size(); ++p) {

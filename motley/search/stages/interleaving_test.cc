@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Stages of one layer each, `turns` rounds over the seats.
+/// Stages of one layer each, `turns` rounds over the device slots.
 StageReplica rounds(std::size_t seats, std::size_t turns, std::int64_t micro_batches) {
   StageReplica replica{{}, 1, micro_batches, StageSchedule::kInterleaved};
   for (std::size_t s = 0; s < seats * turns; ++s) {
@@ -32,8 +32,8 @@ TableStageCosts two_devices_of_four_layers() {
   return costs;
 }
 
-// S devices of V stages, each 1 s forward and 2 s backward: (m + (S - 1) / V) 3 V seconds, where
-// one stage each takes (m + S - 1) 3 V (Narayanan et al., SC 2021).
+// S devices with V stages each, of 1 s forward and 2 s backward: (m + (S - 1) / V) 3 V seconds;
+// with one stage each (m + S - 1) 3 V (Narayanan et al., SC 2021).
 TEST(Interleaving, FillsInAPartOfTheTime) {
   for (const std::size_t seats : {2, 3, 4})
     for (const std::size_t turns : {2, 3})
@@ -49,8 +49,8 @@ TEST(Interleaving, FillsInAPartOfTheTime) {
       }
 }
 
-// Of two micro-batches one device does F0a F1a F0c F1c B0c B1c B0a B1a, the other F0b F1b F0d B0d
-// F1d B1d B0b B1b, from 1 s on: 15 s. One stage each takes 3 * 6, a wave of 1, 2 and 1 layers 16.
+// Two micro-batches: one device runs F0a F1a F0c F1c B0c B1c B0a B1a, the other F0b F1b F0d B0d F1d
+// B1d B0b B1b from 1 s on: 15 s. One stage each takes 3 * 6, a wave of 1, 2 and 1 layers 16.
 TEST(Interleaving, IsFoundWhereItIsFastest) {
   const TableStageCosts costs = two_devices_of_four_layers();
   const auto apart = find_stage_plan({.costs = &costs, .global_batch = 2, .interleaves = false});
@@ -64,13 +64,13 @@ TEST(Interleaving, IsFoundWhereItIsFastest) {
   EXPECT_THAT(replica.seats, ElementsAre(0, 1, 0, 1));
   EXPECT_THAT(used_devices(found->best->plan, costs), ElementsAre(2));
   EXPECT_EQ(found->best->price.peak, Bytes(600));
-  // 24 s of work on two devices; one stage each takes 18.
+  // 24 s of work on two devices; one stage each takes 18 s.
   EXPECT_NEAR(found->lower_bound.value, 12, 1e-6);
   EXPECT_NEAR(found->apart_bound->value, 18, 1e-3);
   EXPECT_EQ(found->reason, StageReason::kFeasible);
 }
 
-// Each device keeps 100 bytes of each micro-batch and stage: four of them on the first at 4 s.
+// Each device keeps 100 bytes per micro-batch and stage: four of them on the first at 4 s.
 TEST(Interleaving, HoldsWhatItsStagesHoldTogether) {
   TableStageCosts costs = two_devices_of_four_layers();
   for (LayerBytes& layer : costs.layer_bytes) layer.kept = Bytes(100);
@@ -82,7 +82,7 @@ TEST(Interleaving, HoldsWhatItsStagesHoldTogether) {
   EXPECT_EQ(price->spans[0][2].peak, Bytes(600 + 400));
   EXPECT_EQ(price->spans[0][0].in_flight, 2);
   EXPECT_TRUE(price->fits);
-  // 110 each would be 1,040 of 1,000: one fewer is under way, which takes longer.
+  // 110 each would need 1,040 of 1,000 bytes: one fewer is in flight, which is slower.
   for (LayerBytes& layer : costs.layer_bytes) layer.kept = Bytes(110);
   const StageSums more(costs);
   const auto less = StageEvaluator(more).price({{rounds(2, 2, 2)}});
@@ -91,8 +91,7 @@ TEST(Interleaving, HoldsWhatItsStagesHoldTogether) {
   EXPECT_GT(less->step.value, 15);
 }
 
-// A weight of the first and the last layer is held once by a device that has both, and nothing is
-// summed.
+// A device with the first and the last layer holds their shared weight once, without a sum.
 TEST(Interleaving, TiedWeightsOfOneDeviceAreHeldOnce) {
   TableStageCosts costs = two_devices_of_four_layers();
   costs.layer_bytes[0].gradients = costs.layer_bytes[3].gradients = Bytes(1'000'000);
@@ -128,7 +127,6 @@ TEST(Interleaving, SaysWhatIsNoPlan) {
             "replica 1, stage 0: device 0 of a is in replica 0, too");
 }
 
-// With it no plan is worse than without, whatever the instance; all are plans within memory.
 TEST(Interleaving, IsNeverWorse) {
   std::mt19937_64 random(8);
   std::size_t better = 0;

@@ -6,7 +6,6 @@
 namespace motley::search {
 namespace {
 
-/// Are they on identical devices, cut at the same layers?
 bool are_cut_identical(const StageReplica& one, const StageReplica& other) {
   return one.seats == other.seats &&
          std::equal(one.stages.begin(), one.stages.end(), other.stages.begin(), other.stages.end(),
@@ -29,7 +28,7 @@ std::vector<std::vector<std::size_t>> group_identical(const StagePlan& plan) {
   return groups;
 }
 
-/// Cuts behind stages [from, to]; false where a stage would have no layer left.
+/// Moves the cuts after stages [from, to]; returns false if a stage would be empty.
 bool move(std::vector<PlannedStage>& stages, std::size_t from, std::size_t to, int by) {
   for (std::size_t s = from; s <= to; ++s)
     stages[s].end = stages[s + 1].first =

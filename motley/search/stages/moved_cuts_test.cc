@@ -11,7 +11,6 @@
 namespace motley::search {
 namespace {
 
-/// Stages on one device each of the kinds, in their order.
 StagePlan cut_at(const std::vector<std::size_t>& cuts, int host = 0) {
   StageReplica replica{{}, 1, 6};
   for (std::size_t s = 0; s + 1 < cuts.size(); ++s)
@@ -19,7 +18,7 @@ StagePlan cut_at(const std::vector<std::size_t>& cuts, int host = 0) {
   return {{replica}};
 }
 
-// Against all cuts: of kinds that are unlike, from a cut at the edge.
+// Compared with all cuts, for different kinds, starting at an extreme cut.
 TEST(MovedCuts, AreTheBestOfAll) {
   constexpr std::size_t kLayers = 12;
   const TableStageCosts costs = even_stage_costs(kLayers, 3, 1);
@@ -38,7 +37,6 @@ TEST(MovedCuts, AreTheBestOfAll) {
   EXPECT_DOUBLE_EQ(moved.price.step.value, best);
 }
 
-// On any costs none is worse, all fit, and no single move is left that helps.
 TEST(MovedCuts, NoSingleMoveIsLeft) {
   std::mt19937_64 random(7);
   int moved_some = 0;
@@ -68,7 +66,7 @@ TEST(MovedCuts, NoSingleMoveIsLeft) {
   EXPECT_GT(moved_some, 5);
 }
 
-// One of two replicas alone would help nobody.
+// Moving a cut of one of two replicas alone would not help.
 TEST(MovedCuts, ReplicasThatAreCutIdenticalMoveTogether) {
   const TableStageCosts costs = even_stage_costs(8, 2, 2);
   const StageSums sums(costs);

@@ -21,7 +21,7 @@ std::vector<DevicePool> pools_of(const cost::PipelinePlan& plan, int devices_per
     }
   int host = 0;
   for (DevicePool& pool : pools) {
-    // Groups that do not divide a host leave devices over.
+    // Groups that do not divide a host leave devices idle.
     pool.devices = (2 * pool.devices + 2 * pool.per_host - 1) / pool.per_host * pool.per_host;
     pool.first_host = host;
     host += pool.hosts();

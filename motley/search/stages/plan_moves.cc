@@ -42,7 +42,7 @@ class Mover {
            });
   }
 
-  /// Adds the plan that `change` makes of replica r.
+  /// Adds the plan with replica r changed by `change`.
   template <typename Change>
   void add(std::size_t r, const Change& change) {
     MovedPlan moved{plan_, {r}};
@@ -85,7 +85,7 @@ class Mover {
         add(r, [&](StageReplica& replica) { replica.micro_batch = batch; });
   }
 
-  /// To another replica or a new one; all of them: the replica is given up.
+  /// Moves samples to another replica or a new one; if it moves all, the replica is removed.
   void give_samples(std::size_t r) {
     const StageReplica& from = plan_.replicas[r];
     std::vector<std::int64_t> amounts = {1, from.micro_batch, from.samples};
@@ -135,7 +135,7 @@ class Mover {
 
   const StagePlan& plan_;
   const StageCosts& costs_;
-  std::vector<std::size_t> idle_;  // units of which there are devices left
+  std::vector<std::size_t> idle_;  // units with free devices
   std::vector<MovedPlan> moves_;
 };
 

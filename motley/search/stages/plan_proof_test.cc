@@ -16,15 +16,15 @@
 namespace motley::search {
 namespace {
 
-/// The fastest of all plans of a batch by the simulator: every set of replicas of every shape,
-/// ways to share the samples, places in hosts and schedules. Left out is what cannot be quicker
-/// than `known`: replicas that are not by the model, or that the simulator says are not alone.
+/// Finds the fastest of all plans of a batch in the simulator: every set of replica configurations,
+/// division of samples, placement and schedule. It skips plans with a replica that cannot be faster
+/// than `known`.
 class EveryPlan {
  public:
   EveryPlan(const StageCosts& costs, std::int64_t batch, double known)
       : costs_(costs), batch_(batch), known_(known) {}
 
-  /// Infinite if none is quicker.
+  /// Returns the best step; infinity if none is faster.
   double find_best() {
     for (const DevicePool& pool : costs_.pools()) left_.push_back(pool.devices);
     for (const std::int64_t micro : costs_.micro_batches()) list_replicas({{}, micro, micro});
@@ -32,7 +32,7 @@ class EveryPlan {
     return best_;
   }
   std::int64_t priced() const { return priced_; }
-  /// Of priced plans: the largest of the model's time over the step.
+  /// Returns the largest ratio of the model's time to the step, over priced plans.
   double closest() const { return closest_; }
 
  private:
@@ -72,7 +72,7 @@ class EveryPlan {
       shape.stages.push_back({stage.first, stage.end, stage.unit});
     return search_.seconds(shape, replica.samples);
   }
-  /// 1F1B's micro-batches in flight.
+  /// Do 1F1B's micro-batches in flight fit?
   bool fits(const StageReplica& replica) const {
     const auto count = static_cast<std::int64_t>(micro_batch_sizes(replica).size());
     for (std::size_t s = 0; s < replica.stages.size(); ++s) {
@@ -94,7 +94,7 @@ class EveryPlan {
       return;
     }
     for (std::size_t i = from; i < replicas_.size(); ++i) {
-      // The last one does all that is left.
+      // The last replica does the rest.
       const bool is_last =
           std::accumulate(left_.begin(), left_.end(), std::size_t{0}) == replicas_[i].stages.size();
       if (replicas_[i].samples > samples || (is_last && replicas_[i].samples < samples)) continue;
@@ -162,7 +162,7 @@ class EveryPlan {
   std::int64_t priced_ = 0;
 };
 
-/// What is found is a plan of the batch, says that it is the best, and lies over its bound.
+/// Checks that the result is a plan of the batch, reported as optimal, and not below its bound.
 double verified_step(const StageOutcome& outcome, const StageCosts& costs, std::int64_t batch) {
   const double step = outcome.best->price.step.value;
   EXPECT_TRUE(verify_stage_plan(outcome.best->plan, costs));
@@ -174,8 +174,8 @@ double verified_step(const StageOutcome& outcome, const StageCosts& costs, std::
   return step;
 }
 
-/// The plan found is the best of all, in what `every` was asked for nothing is left out, and the
-/// model is a bound of every plan. Adds how many were priced.
+/// Checks that the found plan is the best of all, without omissions for `every`, and that the model
+/// bounds every plan. Adds the number of priced plans.
 StageOutcome expect_best_of_all(TableStageCosts& costs, std::int64_t batch, int instance,
                                 std::int64_t& priced) {
   costs.batches = {1, 2};
@@ -203,7 +203,6 @@ TEST(PlanProof, EqualsAllPlansOfThreeLayers) {
   EXPECT_GT(priced, 10'000);
 }
 
-// The same where devices of a host are of two or three kinds and may share a stage.
 TEST(PlanProof, EqualsAllPlansOfMixedHosts) {
   std::mt19937_64 random(7);
   std::int64_t priced = 0;
@@ -220,7 +219,6 @@ TEST(PlanProof, EqualsAllPlansOfMixedHosts) {
   EXPECT_GT(mixed, 10);
 }
 
-// Up to five devices of three kinds: no plan is quicker than what is found.
 TEST(PlanProof, NothingIsQuickerOfSixLayers) {
   std::mt19937_64 random(6);
   std::size_t compared = 0;

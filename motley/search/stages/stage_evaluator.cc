@@ -48,13 +48,13 @@ tl::unexpected<Error> no_link(const StageCosts& costs, const Seat& from, const S
 /// A replica's costs: what its passes and messages take.
 struct ReplicaCosts {
   std::vector<std::int64_t> sizes;  // samples by micro-batch
-  PipelineWork work;
+  plan::PipelineWork work;
   std::vector<double> update;  // by stage
 };
 
 /// What a stage does where messages block: passes, and messages with a neighbour.
 struct StageOp {
-  StagePass pass;
+  plan::StagePass pass;
   bool is_message = false;
   std::size_t edge =
       0;  // between stages edge and edge + 1; a backward pass's message is a gradient
@@ -63,20 +63,20 @@ struct StageOp {
 /// A stage's passes with its messages in between. `next`: passes of the next stage, whose order
 /// both ends of their edge follow; empty for the last. A stage takes part in a message only when it
 /// must, so nobody waits in a circle.
-std::vector<StageOp> with_messages(std::size_t stage, const PassOrder& order,
-                                   const PassOrder& next) {
+std::vector<StageOp> with_messages(std::size_t stage, const plan::PassOrder& order,
+                                   const plan::PassOrder& next) {
   std::vector<StageOp> all;
   std::size_t passed = 0;      // messages to and from the next stage
   std::int32_t gradients = 0;  // of them
-  const auto exchange_up_to = [&](const StagePass& wanted) {
+  const auto exchange_up_to = [&](const plan::StagePass& wanted) {
     for (bool is_done = false; !is_done;) {
-      const StagePass& pass = next[passed++];
+      const plan::StagePass& pass = next[passed++];
       if (pass.is_backward) ++gradients;
       all.push_back({pass, true, stage});
       is_done = pass.is_backward == wanted.is_backward && pass.micro == wanted.micro;
     }
   };
-  for (const StagePass& pass : order) {
+  for (const plan::StagePass& pass : order) {
     if (!pass.is_backward && stage > 0) all.push_back({pass, true, stage - 1});
     if (pass.is_backward && !next.empty() && pass.micro >= gradients) exchange_up_to(pass);
     all.push_back({pass});
@@ -144,18 +144,18 @@ class StepGraph {
   Result<void> add_replica(std::size_t r);
   void begin_replica(const StageReplica& replica);
   void set_most_in_flight(const StageReplica& replica, std::int64_t largest,
-                          PipelineWork& work) const;
+                          plan::PipelineWork& work) const;
   StageBytes seat_bytes(const StageReplica& replica, const std::vector<std::size_t>& stages) const;
   /// Bytes of a sample under way in the stage.
   std::int64_t kept(const PlannedStage& stage) const {
     return sums_.bytes(stage.unit, stage.first, stage.end).per_sample;
   }
   Bytes peak(const StageReplica& replica, std::int64_t largest,
-             const std::vector<std::size_t>& stages, const PassOrder& order) const;
+             const std::vector<std::size_t>& stages, const plan::PassOrder& order) const;
   Result<void> add_overlapping(std::size_t r, const ReplicaCosts& priced,
-                               const std::vector<PassOrder>& orders);
+                               const std::vector<plan::PassOrder>& orders);
   Result<void> add_blocking(std::size_t r, const ReplicaCosts& priced,
-                            const std::vector<PassOrder>& orders);
+                            const std::vector<plan::PassOrder>& orders);
   Result<TaskId> add_message(LaneId lane, const Seat& from, const Seat& to, Bytes bytes);
   Result<simulate::TransferId> message(const Seat& from, const Seat& to, Bytes bytes);
   Result<double> message_time(const Seat& from, const Seat& to, Bytes bytes);
@@ -297,7 +297,7 @@ StageBytes StepGraph::seat_bytes(const StageReplica& replica,
 /// Of stages that share devices: all micro-batches, and as many fewer as memory says, first of
 /// those that have most beside what 1F1B has of them.
 void StepGraph::set_most_in_flight(const StageReplica& replica, std::int64_t largest,
-                                   PipelineWork& work) const {
+                                   plan::PipelineWork& work) const {
   for (const std::vector<std::size_t>& stages : stages_by_seat(replica)) {
     const StageBytes held = seat_bytes(replica, stages);
     std::int64_t left =
@@ -323,11 +323,11 @@ void StepGraph::set_most_in_flight(const StageReplica& replica, std::int64_t lar
 
 /// What the devices of some stages hold at once, as they do their passes in an order.
 Bytes StepGraph::peak(const StageReplica& replica, std::int64_t largest,
-                      const std::vector<std::size_t>& stages, const PassOrder& order) const {
+                      const std::vector<std::size_t>& stages, const plan::PassOrder& order) const {
   std::vector<std::int64_t> each(replica.stages.size(), 0);
   for (const std::size_t s : stages) each[s] = kept(replica.stages[s]);
   std::int64_t now = 0, most = 0;
-  for (const StagePass& pass : order) {
+  for (const plan::StagePass& pass : order) {
     const std::int64_t bytes = each[static_cast<std::size_t>(pass.stage)];
     now += pass.is_backward ? -bytes : bytes;
     most = std::max(most, now);
@@ -381,8 +381,8 @@ Result<void> StepGraph::add_replica(std::size_t r) {
                        fmt::format("replica {}: stages that share devices, where messages stop "
                                    "both stages until they have passed",
                                    r));
-  const std::vector<PassOrder> orders =
-      order_passes(priced.work, blocks && is_listed ? StageSchedule::k1F1B : replica.schedule);
+  const std::vector<plan::PassOrder> orders = plan::order_passes(
+      priced.work, blocks && is_listed ? StageSchedule::k1F1B : replica.schedule);
   begin_replica(replica);
   const std::int64_t largest = *std::max_element(priced.sizes.begin(), priced.sizes.end());
   const std::vector<std::vector<std::size_t>> by_seat = stages_by_seat(replica);
@@ -394,14 +394,14 @@ Result<void> StepGraph::add_replica(std::size_t r) {
     for (const double time : priced.work.forward[s]) sum += time;
     for (const double time : priced.work.backward[s]) sum += time;
     compute_.back().push_back(sum);
-    in_flight_.back().push_back(in_flight(orders[seat_of(r, s)], s));
+    in_flight_.back().push_back(plan::in_flight(orders[seat_of(r, s)], s));
   }
   priced_.push_back(priced);
   return blocks ? add_blocking(r, priced, orders) : add_overlapping(r, priced, orders);
 }
 
 Result<void> StepGraph::add_overlapping(std::size_t r, const ReplicaCosts& priced,
-                                        const std::vector<PassOrder>& orders) {
+                                        const std::vector<plan::PassOrder>& orders) {
   const StageReplica& replica = plan_.replicas[r];
   const std::size_t stages = replica.stages.size(), count = priced.sizes.size();
   Tasks forward(stages), backward(stages);
@@ -410,7 +410,7 @@ Result<void> StepGraph::add_overlapping(std::size_t r, const ReplicaCosts& price
     backward[s].resize(count);
   }
   for (std::size_t seat = 0; seat < orders.size(); ++seat)
-    for (const StagePass& pass : orders[seat]) {
+    for (const plan::StagePass& pass : orders[seat]) {
       const auto s = static_cast<std::size_t>(pass.stage);
       const auto micro = static_cast<std::size_t>(pass.micro);
       const double time = (pass.is_backward ? priced.work.backward : priced.work.forward)[s][micro];
@@ -447,13 +447,13 @@ Result<void> StepGraph::add_overlapping(std::size_t r, const ReplicaCosts& price
 }
 
 Result<void> StepGraph::add_blocking(std::size_t r, const ReplicaCosts& priced,
-                                     const std::vector<PassOrder>& orders) {
+                                     const std::vector<plan::PassOrder>& orders) {
   const StageReplica& replica = plan_.replicas[r];
   const std::size_t stages = replica.stages.size();
   // A message is one task in the lanes of both stages; the first of them to come to it adds it.
   std::map<std::tuple<std::size_t, bool, std::int32_t>, TaskId> messages;
   for (std::size_t s = 0; s < stages; ++s) {
-    const PassOrder none;
+    const plan::PassOrder none;
     bool has_begun = false;
     for (const auto& [pass, is_message, edge] :
          with_messages(s, orders[s], s + 1 < stages ? orders[s + 1] : none)) {

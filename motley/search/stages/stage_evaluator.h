@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "motley/base/result.h"
+#include "motley/plan/pass_order.h"
 #include "motley/search/stages/costs/stage_sums.h"
-#include "motley/search/stages/pipeline_order.h"
 #include "motley/search/stages/stage_plan.h"
 
 namespace motley::search {

@@ -19,7 +19,7 @@ class StageEvaluatorTest : public ::testing::Test {
     return priced ? priced->step.value : 0;
   }
 
-  /// Two layers, 1 s forward and 2 s backward a sample on `a`, twice that on `b`.
+  /// Two layers, 1 s forward and 2 s backward per sample on `a`, twice that on `b`.
   TableStageCosts costs_ = even_stage_costs(2, 2, 2);
   const StageReplica two_stages_{{{0, 1, 0, 0, 0}, {1, 2, 0, 1, 0}}, 1, 2};
 };
@@ -35,14 +35,14 @@ TEST_F(StageEvaluatorTest, RunsOneForwardOneBackward) {
   EXPECT_EQ(priced->spans[0][1].in_flight, 1);
 }
 
-// A byte a sample at 2 B/s: 0.5 s a message, which overlaps. Stage 0: F0 0-1, F1 1-2. Stage 1:
-// F0 1.5-2.5, B0 2.5-4.5, F1 4.5-5.5, B1 5.5-7.5. Stage 0: B0 5-7, B1 8-10.
+// A byte per sample at 2 B/s: 0.5 s per message, overlapped. Stage 0: F0 0-1, F1 1-2. Stage 1: F0
+// 1.5-2.5, B0 2.5-4.5, F1 4.5-5.5, B1 5.5-7.5. Stage 0: B0 5-7, B1 8-10.
 TEST_F(StageEvaluatorTest, MessagesOverlap) {
   costs_.between = 2;
   EXPECT_NEAR(step({{two_stages_}}), 10, 1e-6);
 }
 
-// The same where they block: stage 0: F0 0-1, send 1-1.5, F1 1.5-2.5. Stage 1: F0 1.5-2.5, B0
+// The same with blocking messages. Stage 0: F0 0-1, send 1-1.5, F1 1.5-2.5. Stage 1: F0 1.5-2.5, B0
 // 2.5-4.5. Gradient 0 4.5-5, activation 1 5-5.5. Stage 0: B0 5.5-7.5; stage 1: F1 5.5-6.5, B1
 // 6.5-8.5. Gradient 1 8.5-9. Stage 0: B1 9-11.
 TEST_F(StageEvaluatorTest, MessagesBlockWhereTheRuntimeDoes) {
@@ -51,8 +51,8 @@ TEST_F(StageEvaluatorTest, MessagesBlockWhereTheRuntimeDoes) {
   EXPECT_NEAR(step({{two_stages_}}), 11, 1e-6);
 }
 
-// What follows the passes alone: 12 s of passes, 8 bytes at 2 B/s, the update of both layers; of
-// replicas that end at 12 and 13 s a second more.
+// The part after the passes: 12 s of passes, 8 bytes at 2 B/s, the update of both layers; with
+// replicas that end at 12 and 13 s one second more.
 TEST_F(StageEvaluatorTest, WhatFollowsThePassesIsPricedAlone) {
   costs_.between = 2;
   costs_.update_seconds = 0.25;
@@ -66,7 +66,7 @@ TEST_F(StageEvaluatorTest, WhatFollowsThePassesIsPricedAlone) {
   EXPECT_NEAR(evaluator.least_step(plan, {Seconds(12), Seconds(13)})->value, 17.5, 1e-6);
 }
 
-// Two replicas of one stage on hosts of their own, 4 bytes of gradients a layer: 2 (2 - 1) / 2 * 8
+// Two replicas of one stage on separate hosts, 4 bytes of gradients per layer: 2 (2 - 1) / 2 * 8
 // bytes at 2 B/s, after 12 s (two samples of 6 s), then the update of both layers.
 TEST_F(StageEvaluatorTest, GradientsAreSummedThenWeightsUpdated) {
   costs_.between = 2;
@@ -79,8 +79,7 @@ TEST_F(StageEvaluatorTest, GradientsAreSummedThenWeightsUpdated) {
   EXPECT_NEAR(priced->step.value, 12 + 4 + 0.5, 1e-6);
 }
 
-// The same two in one host, whose devices send 2 B/s together: each round of the ring, two of them,
-// moves half of 8 bytes out of both.
+// In one host, which sends 2 B/s in all, each of the ring's two rounds moves half of 8 bytes twice.
 TEST_F(StageEvaluatorTest, GradientsInsideAHostShareItsRate) {
   costs_.inside = 2;
   for (LayerBytes& layer : costs_.layer_bytes) layer.gradients = Bytes(4);
@@ -90,8 +89,8 @@ TEST_F(StageEvaluatorTest, GradientsInsideAHostShareItsRate) {
   EXPECT_NEAR(priced->exchange.value, 8, 1e-6);
 }
 
-// A stage of layers 0 and 1 sums layer 1 with one of the others and layer 0 with the other, one
-// after the other: 4 bytes each at 2 B/s, though the second host's links are free.
+// A stage of layers 0 and 1 sums layer 1 with one replica and then layer 0 with another: 4 bytes
+// each at 2 B/s, although the second host's links are free.
 TEST_F(StageEvaluatorTest, AStageDoesOneSumAfterTheOther) {
   costs_.between = 2;
   costs_.device_pools[0].devices = 4;
@@ -103,9 +102,9 @@ TEST_F(StageEvaluatorTest, AStageDoesOneSumAfterTheOther) {
   EXPECT_NEAR(priced->step.value, 12 + 2 + 2, 1e-6);
 }
 
-// Replicas that differ in kind, depth, and samples: the layers of the two stages meet those of the
-// single one. 3 samples of 6 s on the pair's clock: F0 0-1 F1 1-2, ... ends at 9 for two samples;
-// the slow single one takes 12 s a sample.
+// Replicas that differ in kind, depth, and samples: the layers of two stages meet those of a single
+// one. 3 samples of 6 s on the pair's clock: F0 0-1 F1 1-2, ... ends at 9 for two samples; the slow
+// single one takes 12 s per sample.
 TEST_F(StageEvaluatorTest, UnlikeReplicasMeetLayerByLayer) {
   for (LayerBytes& layer : costs_.layer_bytes) layer.gradients = Bytes(1);
   const StageReplica slow{{{0, 2, 1, 0, 0}}, 1, 1};
@@ -115,9 +114,10 @@ TEST_F(StageEvaluatorTest, UnlikeReplicasMeetLayerByLayer) {
   EXPECT_NEAR(priced->spans[0][1].last.value, 7, 1e-6);
 }
 
-// Tied weights in stages of different kinds are summed: 1 byte to and fro between two members is
-// 2 (2 - 1) / 2 = 1 byte at 1 B/s after the last backward of both, at 15 s: the second stage takes
-// 6 s a sample. Stage 0: F0 0-1; stage 1: F0 1-3, B0 3-7, F1 7-9, B1 9-13; stage 0: B1 13-15.
+// Tied weights in stages of different kinds are summed: 1 byte there and back between two members
+// is 2 (2 - 1) / 2 = 1 byte at 1 B/s after both last backward passes, at 15 s: the second stage
+// takes 6 s per sample. Stage 0: F0 0-1; stage 1: F0 1-3, B0 3-7, F1 7-9, B1 9-13; stage 0: B1
+// 13-15.
 TEST_F(StageEvaluatorTest, TiedWeightsMayLieInUnlikeStages) {
   costs_.inside = 1e12;
   costs_.layer_bytes[1].gradients = Bytes(1);
@@ -126,8 +126,8 @@ TEST_F(StageEvaluatorTest, TiedWeightsMayLieInUnlikeStages) {
   replica.stages[1] = {1, 2, 1, 0, 0};
   EXPECT_NEAR(step({{replica}}), 15, 1e-6);
   costs_.between = 1;
-  // Messages of a byte take 1 s now: F0 0-1, message 1-2, F0 2-4, B0 4-8, F1 8-10, B1 10-14,
-  // message 14-15, B1 15-17, sum 17-18.
+  // Messages of a byte take 1 s: F0 0-1, message 1-2, F0 2-4, B0 4-8, F1 8-10, B1 10-14, message
+  // 14-15, B1 15-17, sum 17-18.
   EXPECT_NEAR(step({{replica}}), 18, 1e-6);
 }
 
@@ -150,8 +150,8 @@ TEST_F(StageEvaluatorTest, SaysWhatIsMissing) {
             "replica 0, stage 0: nobody knows what 8 samples take on a at degree 1");
 }
 
-// Whatever the stages: the chosen order is never slower than 1F1B or H-1F1B, nor keeps more in
-// flight than memory allows, and no order waits in a circle (checked inside).
+// For any stages, the chosen order is never slower than 1F1B or H-1F1B, needs no more in flight
+// than fits in memory, and has no deadlock (checked inside).
 TEST(StageSchedule, TheChosenOneIsNeverWorse) {
   std::mt19937_64 random(3);
   for (int i = 0; i < 200; ++i) {
@@ -174,7 +174,7 @@ TEST(StageSchedule, TheChosenOneIsNeverWorse) {
       replica.schedule = schedule;
       EXPECT_LE(best, evaluator.pipeline(replica)->value) << i;
     }
-    // What any order takes at least (shape_search.h), but for what waits behind the last backward.
+    // The lower bound of any order (shape_search.h), without waits after the last backward pass.
   }
 }
 

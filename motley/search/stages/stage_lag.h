@@ -7,8 +7,8 @@
 
 namespace motley::search {
 
-/// The longer of a stage's messages from both neighbours beside its work on a micro-batch, to two
-/// digits: what a plan calls a region's `lag`. Between stages of the same devices nothing is sent.
+/// Returns a stage's longer message, from either neighbour, relative to its work on a micro-batch,
+/// with two decimals: a region's `lag` in plans. Stages on the same devices send nothing.
 double find_lag(const StageSums& sums, const StageReplica& replica, std::size_t stage);
 
 }  // namespace motley::search

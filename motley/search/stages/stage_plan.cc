@@ -15,10 +15,9 @@ tl::unexpected<Error> stage_fault(const std::string& message) {
   return usage_error("search.stages", message);
 }
 
-/// By pool and device who has it: a replica and its seat (find_seats).
+/// By pool and device: the replica and device slot (find_seats) that use it.
 using Takers = std::vector<std::vector<std::optional<std::pair<std::size_t, std::size_t>>>>;
 
-/// `taker`: of the stage; `number`: of the part of its unit.
 Result<void> verify_part(const PlannedStage& stage, std::size_t number, const StageCosts& costs,
                          Takers& taken, const std::pair<std::size_t, std::size_t>& taker,
                          const std::string& where) {
@@ -44,7 +43,7 @@ Result<void> verify_part(const PlannedStage& stage, std::size_t number, const St
   return {};
 }
 
-/// Units exist; stages of one seat name the same devices.
+/// Checks that units exist, and that stages of one device slot name the same devices.
 Result<void> verify_seats(const StageReplica& replica, const StageCosts& costs,
                           const std::string& where) {
   for (std::size_t s = 0; s < replica.stages.size(); ++s)
@@ -59,7 +58,7 @@ Result<void> verify_seats(const StageReplica& replica, const StageCosts& costs,
     const StageUnit& unit = costs.units()[stage.unit];
     return std::tuple(unit.parts, stage.host, stage.slot, stage.more_slots);
   };
-  std::vector<std::size_t> first;  // stage of each seat
+  std::vector<std::size_t> first;  // by slot: its first stage
   for (std::size_t s = 0; s < replica.seats.size(); ++s) {
     const std::size_t seat = replica.seats[s];
     if (seat > first.size())
@@ -73,7 +72,7 @@ Result<void> verify_seats(const StageReplica& replica, const StageCosts& costs,
   return {};
 }
 
-/// Devices of a pool's hosts that are free; units go into the first host that has room.
+/// Free devices of a pool's hosts; units go into the first host with room.
 class FreeDevices {
  public:
   explicit FreeDevices(const DevicePool& pool) : pool_(&pool) {
@@ -81,7 +80,6 @@ class FreeDevices {
       used_.push_back(std::max(0, pool.per_host - left));
   }
   std::size_t hosts() const { return used_.size(); }
-  /// The first that is not full.
   std::size_t first() {
     while (first_ < used_.size() && used_[first_] == pool_->per_host) ++first_;
     return first_;
@@ -89,7 +87,6 @@ class FreeDevices {
   bool has_room(std::size_t host, int devices) const {
     return used_[host] + devices <= pool_->per_host;
   }
-  /// The first of them.
   int take(std::size_t host, int devices) {
     // A last host with fewer devices has its first ones.
     const int missing =
@@ -103,8 +100,8 @@ class FreeDevices {
   std::size_t first_ = 0;
 };
 
-/// Wider units come first, so hosts fill in order but for what does not fit any more. `free`: by
-/// pool.
+/// Places a stage in the first host with room. Wider units come first, so hosts fill in order
+/// except for units that no longer fit. `free`: by pool.
 bool place_stage(PlannedStage& stage, const StageUnit& unit, std::vector<FreeDevices>& free) {
   const std::size_t hosts = free[unit.pool()].hosts();
   for (std::size_t host = free[unit.pool()].first(); host < hosts; ++host) {
@@ -127,26 +124,6 @@ bool place_stage(PlannedStage& stage, const StageUnit& unit, std::vector<FreeDev
 }
 
 }  // namespace
-
-std::string_view schedule_name(StageSchedule schedule) {
-  switch (schedule) {
-    case StageSchedule::k1F1B:
-      return "1f1b";
-    case StageSchedule::kH1F1B:
-      return "h-1f1b";
-    case StageSchedule::kList:
-      return "list";
-    case StageSchedule::kWide:
-      return "wide 1f1b";
-    case StageSchedule::kDeepList:
-      return "deep list";
-    case StageSchedule::kGPipe:
-      return "gpipe";
-    case StageSchedule::kInterleaved:
-      return "interleaved";
-  }
-  return "";
-}
 
 bool has_full_ends(const StageReplica& replica) {
   const std::int64_t full = replica.samples / replica.micro_batch;
@@ -252,7 +229,7 @@ Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs) {
 bool place_stages(StagePlan& plan, const StageCosts& costs, StagePlacing placing) {
   std::vector<FreeDevices> free;
   for (const DevicePool& pool : costs.pools()) free.emplace_back(pool);
-  // Wide units, which may need whole hosts, then (by stage) equal stretches of layers together.
+  // Wide units first: they may need whole hosts; then (by stage) equal ranges of layers.
   std::vector<std::tuple<int, std::size_t, std::size_t, std::size_t, std::size_t>> order;
   for (std::size_t r = 0; r < plan.replicas.size(); ++r)
     for (std::size_t s = 0; s < plan.replicas[r].stages.size(); ++s) {

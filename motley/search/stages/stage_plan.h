@@ -3,22 +3,22 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "motley/base/result.h"
+#include "motley/plan/pass_order.h"
 #include "motley/search/stages/costs/stage_costs.h"
 
 namespace motley::search {
 
 /// Layers [first, end) on a unit's devices: those of its pool in a host from `slot` on. Stages of
-/// one replica may be on the same devices (StageReplica::seats), all of them or none.
+/// one replica may share devices (StageReplica::seats), with identical devices or none in common.
 struct PlannedStage {
   std::size_t first = 0, end = 0;
-  std::size_t unit = 0;  ///< of StageCosts::units()
-  int host = 0;          ///< among those of the unit's pools
+  std::size_t unit = 0;  ///< in StageCosts::units()
+  int host = 0;          ///< among the unit's pools' hosts
   int slot = 0;          ///< the unit's first device in the host
-  /// The same of its further pools; fewer than there are: 0.
+  /// The first devices of its further pools; 0 for missing ones.
   std::vector<int> more_slots = {};
   int slot_of(std::size_t part) const {
     if (part == 0) return slot;
@@ -27,52 +27,36 @@ struct PlannedStage {
   bool operator==(const PlannedStage&) const = default;
 };
 
-/// In which order a stage runs forwards and backwards (pipeline_order.h).
-enum class StageSchedule {
-  k1F1B,   ///< stage s of S starts min(m, S - s) micro-batches, then one backward, one forward
-  kH1F1B,  ///< more of them in front of slow messages
-  kWide,   ///< twice as many as 1F1B, if memory allows: unequal stages need not wait for each other
-  kList,   ///< whatever is ready, backward first, with as many in flight as kWide
-  kDeepList,     ///< the same with as many as memory allows
-  kGPipe,        ///< all forwards, then all backwards
-  kInterleaved,  ///< as kList, with as many in flight as 1F1B: of stages that share devices
-};
-/// GPipe holds most and gains nothing over the others.
-inline constexpr StageSchedule kTriedSchedules[] = {StageSchedule::k1F1B, StageSchedule::kH1F1B,
-                                                    StageSchedule::kWide, StageSchedule::kList,
-                                                    StageSchedule::kDeepList};
-/// Of stages that share devices.
-inline constexpr StageSchedule kInterleavedSchedules[] = {
-    StageSchedule::kInterleaved, StageSchedule::kList, StageSchedule::kDeepList};
-std::string_view schedule_name(StageSchedule schedule);
+using plan::kInterleavedSchedules;
+using plan::kTriedSchedules;
+using plan::schedule_name;
+using plan::StageSchedule;
 
-/// One copy of the model. Its samples go through it in micro-batches of `micro_batch`; what is left
-/// over is a smaller one, which runs before the last if there are three or more.
+/// One copy of the model. Its samples run in micro-batches of `micro_batch`; the rest forms a
+/// smaller one, which runs before the last if there are three or more.
 struct StageReplica {
   std::vector<PlannedStage> stages;  ///< cover the layers in order
   std::int64_t micro_batch = 1;
   std::int64_t samples = 0;
   StageSchedule schedule = StageSchedule::k1F1B;
-  /// By stage the number of its devices, from 0 in the order of first use: 0, 1, 0, 1 where two
-  /// units have two stages each (interleaved). Empty: each stage has devices of its own.
+  /// By stage: its device slot, from 0 in the order of first use; 0, 1, 0, 1 if two units have two
+  /// stages each (interleaved). Empty: each stage has separate devices.
   std::vector<std::size_t> seats = {};
   bool operator==(const StageReplica&) const = default;
 };
 
-/// Replicas that may differ in everything; devices that none names are idle.
+/// Replicas that may differ in everything; unnamed devices are idle.
 struct StagePlan {
   std::vector<StageReplica> replicas;
   bool operator==(const StagePlan&) const = default;
 };
 
-/// Are its first and last micro-batch full, or is it of one stage and has a full one? The planner's
-/// space is of such replicas, as its bound is (shape_search.h).
+/// Are its first and last micro-batch full, or does it have one stage and a full micro-batch? The
+/// planner's space and bound cover only these replicas (shape_search.h).
 bool has_full_ends(const StageReplica& replica);
-/// Of micro-batches through stages, there and back.
 std::int64_t count_passes(const StageReplica& replica);
 
-/// Moves the cut behind stage s of PlannedStage or ShapeStage by so many layers; false, and all is
-/// as it was, where a stage would have none left.
+/// Moves the cut after stage s by `by` layers. Returns false, unchanged, if a stage would be empty.
 template <typename Stage>
 bool move_cut(std::vector<Stage>& stages, std::size_t s, int by) {
   const auto cut = static_cast<std::size_t>(static_cast<std::int64_t>(stages[s].end) + by);
@@ -81,31 +65,31 @@ bool move_cut(std::vector<Stage>& stages, std::size_t s, int by) {
   return true;
 }
 
-/// StageReplica::seats, where they are not said, too.
+/// Returns StageReplica::seats, filled in if empty.
 std::vector<std::size_t> find_seats(const StageReplica& replica);
 inline bool is_interleaved(const StageReplica& replica) { return !replica.seats.empty(); }
 bool is_interleaved(const StagePlan& plan);
-/// The stages of each seat, in order.
+/// Returns the stages of each device slot, in order.
 std::vector<std::vector<std::size_t>> stages_by_seat(const StageReplica& replica);
 
-/// Samples of each micro-batch, in order.
 std::vector<std::int64_t> micro_batch_sizes(const StageReplica& replica);
-/// The size of a micro-batch of the replica of which nobody knows what it takes on a unit, if any.
+/// Returns a micro-batch size of the replica whose time on a unit is unknown, if any.
 std::optional<std::int64_t> find_unknown_size(const StageReplica& replica, std::size_t unit,
                                               const StageCosts& costs);
-/// Kinds of a unit's devices: "a100-40g", "a100-40g + v100-16g".
+/// Returns the kinds of a unit's devices: "a100-40g", "a100-40g + v100-16g".
 std::string kinds_text(const StageUnit& unit, const StageCosts& costs);
-/// Devices used of each pool, each once.
+/// Returns the number of used devices of each pool, each counted once.
 std::vector<int> used_devices(const StagePlan& plan, const StageCosts& costs);
-/// The first thing that is wrong: "replica 1, stage 0: layers 3 to 2, wanted a start at 0". A
-/// device is in one replica, hosts and slots exist, each replica has samples.
+/// Returns the first fault: "replica 1, stage 0: layers 3 to 2, wanted a start at 0". A device is
+/// in one replica, hosts and slots exist, and each replica has samples.
 Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs);
 
-/// Gives places to stages: in each pool stage by stage of replicas that are identical, so that
-/// hosts hold copies of the same layers (kByStage), or replica by replica (kByReplica). Wider units
-/// come first, so degrees that divide the hosts' devices leave no gaps. kInOrder: stage by stage,
-/// whatever their width. Of plans that are not interleaved. False if some do not fit.
+/// How place_stages() orders stages: stage by stage over identical replicas, so that hosts hold
+/// copies of the same layers (kByStage), or replica by replica (kByReplica). Both start with wide
+/// units, so degrees that divide the hosts' devices leave no gaps. kInOrder: by stage, for any
+/// width.
 enum class StagePlacing { kByStage, kByReplica, kInOrder };
+/// Places the stages of a plan without interleaving. Returns false if some do not fit.
 bool place_stages(StagePlan& plan, const StageCosts& costs, StagePlacing placing);
 
 }  // namespace motley::search

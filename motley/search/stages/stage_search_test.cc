@@ -15,7 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Two devices of `a` at 6 s a sample, one of `b` at 12 s: 4, 4 and 2 of 10 samples take 24 s.
+// Two devices of `a` at 6 s per sample, one of `b` at 12 s: 4, 4 and 2 of 10 samples take 24 s.
 TEST(FindStagePlan, SharesSamplesBySpeed) {
   TableStageCosts costs = even_stage_costs(2, 2, 2);
   costs.device_pools[1].devices = 1;
@@ -25,7 +25,7 @@ TEST(FindStagePlan, SharesSamplesBySpeed) {
   EXPECT_GT(outcome->lower_bound.value, 23.8);
 }
 
-// Without a bound the plan is as good, and what is said of others is no more than rates tell.
+// Without a proof the plan is as good, but the bound is only that of rates.
 TEST(FindStagePlan, ABoundNeedNotBeProved) {
   TableStageCosts costs = even_stage_costs(6, 2, 5);
   costs.forward[0] = {3, 2, 1, 3, 2, 1};
@@ -37,7 +37,7 @@ TEST(FindStagePlan, ABoundNeedNotBeProved) {
   EXPECT_LE(found->programs, bounded->programs);
 }
 
-// Beside a step that nothing here reaches no plan is timed.
+// No plan is timed if none can reach a known step.
 TEST(FindStagePlan, WhatIsKnownToBeSlowerIsNotTimed) {
   const TableStageCosts costs = even_stage_costs(6, 2, 12);
   const StageQuestion free{.costs = &costs, .global_batch = 48};
@@ -54,7 +54,6 @@ TEST(FindStagePlan, WhatIsKnownToBeSlowerIsNotTimed) {
   EXPECT_LE(same->simulated, found->simulated);
 }
 
-// A device that cannot be reached stays idle, and a batch that nothing divides is done whole.
 TEST(FindStagePlan, LeavesOutWhatCannotBeReached) {
   TableStageCosts costs = even_stage_costs(2, 2, 1);
   costs.between = 0;
@@ -67,7 +66,7 @@ TEST(FindStagePlan, LeavesOutWhatCannotBeReached) {
   EXPECT_NEAR(outcome->best->price.step.value, 42, 1e-3);
 }
 
-// One giant layer: it sets the pace, the others share a device, before and behind it.
+// A giant layer is the bottleneck; the layers before and after it share a device.
 TEST(FindStagePlan, AGiantLayerHasADeviceOfItsOwn) {
   TableStageCosts costs = even_stage_costs(4, 1, 2);
   costs.forward[0] = {1, 10, 1, 1};
@@ -90,7 +89,7 @@ TEST(FindStagePlan, MoreDevicesThanLayersAreReplicasOrIdle) {
   EXPECT_EQ(outcome->reason, StageReason::kOptimal);
 }
 
-// 400 bytes a sample of one layer beside 500 of states: micro-batches of 2 do not fit 1,000 bytes.
+// 400 bytes per sample besides 500 of states: micro-batches of 2 do not fit in 1,000 bytes.
 TEST(FindStagePlan, MemoryMayForceMicroBatchesOfOne) {
   TableStageCosts costs = even_stage_costs(1, 1, 1);
   costs.launch = 1;
@@ -115,7 +114,7 @@ TEST(FindStagePlan, SaysWhyNothingFits) {
   EXPECT_EQ(find_stage_plan({&costs, 0}).error().message, "a batch of 0 samples, wanted 1 or more");
 }
 
-// Of one sample nobody knows what it takes on two devices together: no move puts a stage there.
+// The time of one sample on two devices together is unknown: no move puts a stage there.
 TEST(FindMoves, LeavesOutUnitsThatDoNotKnowTheMicroBatch) {
   TableStageCosts costs = even_stage_costs(2, 1, 3);
   costs.device_pools[0].per_host = 3;
@@ -131,16 +130,15 @@ TEST(FindMoves, LeavesOutUnitsThatDoNotKnowTheMicroBatch) {
     return std::count_if(moves.begin(), moves.end(), is_wide);
   };
   EXPECT_EQ(count(1), 0);
-  EXPECT_EQ(count(2), 3);  // all layers there, or those in front of or behind a cut
+  EXPECT_EQ(count(2), 3);  // all layers there, or those before or after a cut
 }
 
-// 7 devices: two replicas of 3 do 10 each; one of 2 does 7; 3 + 3 leaves one idle, 3 + 2 + 2
-// does 24.
+// Two replicas of 3 devices do 10 each, one of 2 does 7: of 7 devices 3 + 2 + 2 do 24.
 TEST(ChooseReplicas, FillsDevicesWithWholeReplicas) {
   EXPECT_THAT(choose_replicas({{10, {3}}, {7, {2}}}, {7}), ElementsAre(1, 2));
   EXPECT_THAT(choose_replicas({{10, {3, 0, 0}}, {7, {2, 0, 0}}, {5, {0, 1, 1}}}, {7, 2, 2}),
               ElementsAre(1, 2, 2));
-  // A set that is larger than its pool counts for nothing.
+  // A set larger than its pool is ignored.
   EXPECT_THAT(choose_replicas({{9, {4, 1, 0}}, {2, {1, 1, 0}}, {1, {0, 0, 1}}}, {3, 2, 2}),
               ElementsAre(0, 2, 2));
 }

@@ -20,8 +20,8 @@ using program::ArgumentList;
 using program::DeviceProgram;
 using program::Instruction;
 
-/// Buffers that depend on sums over all devices' samples in the backward pass, by id: what batch
-/// norm over the global batch gives back, and all that is made of it.
+/// Finds, by buffer id, the buffers that depend on sums over all devices' samples in the backward
+/// pass: the results of global batch norm's backward pass and everything computed from them.
 std::vector<char> find_mixed(const DeviceProgram& program) {
   std::vector<char> mixed(program.buffers.size(), 0);
   const std::vector<BufferId> storages = program::storages_of(program);
@@ -41,12 +41,12 @@ std::vector<char> find_mixed(const DeviceProgram& program) {
   return mixed;
 }
 
-/// A bucket that all ranks sum: where it is packed and unpacked.
+/// The instructions that pack and unpack a bucket that all ranks sum.
 struct SummedBucket {
   std::optional<std::size_t> packed, unpacked;
 };
 
-/// By the flat tensor.
+/// Finds summed buckets, by flat tensor.
 std::map<BufferId, SummedBucket> find_buckets(const program::Program& whole,
                                               const DeviceProgram& program) {
   std::map<BufferId, SummedBucket> buckets;
@@ -100,7 +100,7 @@ Result<void> count_on(const program::Program& whole, DeviceProgram& program) {
   return {};
 }
 
-/// `pieces`: of a device alone.
+/// `pieces`: samples of each micro-batch, used for a device alone.
 Result<program::Program> count(program::Program program, std::vector<std::int64_t> pieces) {
   if (program.devices.size() == 1)
     MOTLEY_RETURN_IF_ERROR(count_pieces(std::move(pieces), program.devices.front()));

@@ -28,7 +28,7 @@ std::size_t size_of_list(const program::Instruction& instruction, std::size_t po
   return std::get<program::ArgumentList>(instruction.arguments.at(position).value).size();
 }
 
-/// How many tensors instructions of an operator have in all, in that argument.
+/// Counts the tensors in that argument of all instructions of an operator.
 std::size_t count_tensors(const program::DeviceProgram& device, const std::string& op,
                           std::size_t position) {
   std::size_t count = 0;
@@ -39,8 +39,7 @@ std::size_t count_tensors(const program::DeviceProgram& device, const std::strin
 
 class Squares : public ::testing::TestWithParam<std::tuple<const char*, plan::OptimizerKind>> {};
 
-// Each gradient is counted twice: before its terms are summed, and after. Nothing else changes, and
-// nothing more is exchanged.
+// Gradients are counted before and after their sum. Nothing else changes or is exchanged.
 TEST_P(Squares, CountEachGradientBeforeAndAfterItIsSummed) {
   const auto& [model, optimizer] = GetParam();
   const program::Program lowered = lower_unequal(model, uneven_split(optimizer));
@@ -52,7 +51,7 @@ TEST_P(Squares, CountEachGradientBeforeAndAfterItIsSummed) {
     const program::DeviceProgram &device = made->devices[rank], &plain = lowered.devices[rank];
     const std::size_t updated =
         count_tensors(plain, "motley::update", 2) + count_tensors(plain, "motley::direction", 2);
-    // Of what is in front of batch norm none.
+    // Nothing before batch norm is counted.
     const std::size_t counted = count_tensors(device, op, 0) - count_tensors(plain, op, 0);
     if (std::string(model) == "cnn") {
       EXPECT_TRUE(counted > 0 && counted % 2 == 0 && counted < 2 * updated) << counted;
@@ -84,8 +83,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Squares,
                                                               plan::OptimizerKind::kAdamW,
                                                               plan::OptimizerKind::kLamb)));
 
-// Several micro-batches on each device: what a device has added up over them is counted, once, and
-// the sum of all; the rest stays as it was.
+// With several micro-batches per device, the accumulated gradient is counted once, and the sum over
+// devices once; the rest stays as it was.
 TEST(Squares, OfDevicesInMicroBatchesAreOfAllThatADeviceAddsUp) {
   for (const char* model : {"mlp", "cnn", "gpt"}) {
     plan::Plan plan = uneven_split(plan::OptimizerKind::kSgd);
@@ -116,7 +115,6 @@ TEST(Squares, OfDevicesInMicroBatchesAreOfAllThatADeviceAddsUp) {
   }
 }
 
-/// One device with these micro-batches.
 plan::Plan alone_in(std::int64_t micro_batches, std::int64_t samples,
                     plan::OptimizerKind optimizer = plan::OptimizerKind::kSgd) {
   plan::Plan plan = uneven_split(optimizer);
@@ -133,8 +131,8 @@ struct Alone {
 };
 class SquaresAlone : public ::testing::TestWithParam<Alone> {};
 
-// Each gradient, and what each micro-batch adds to it, is counted once, before any update. The rest
-// stays as it was. Terms of a weight that is used twice (gpt) are added first in unequal ones.
+// Each gradient, and each micro-batch's contribution to it, is counted once, before any update. The
+// rest is unchanged. The unequal terms of a weight that is used twice (gpt) are added first.
 TEST_P(SquaresAlone, CountWhatEachMicroBatchAdds) {
   const auto& [model, micro_batches, samples, optimizer] = GetParam();
   const plan::Plan plan = alone_in(micro_batches, samples, optimizer);
@@ -193,7 +191,7 @@ TEST(Squares, SayWhatCannotBeCounted) {
   EXPECT_NE(why_not_counted(shared).find("states are kept in parts"), std::string::npos);
 }
 
-// A step that is timed alone or among two has what such steps count; else it stays as it is.
+// A step timed alone or between two counts squares, if it can; otherwise it is unchanged.
 TEST(Squares, AreInWhatIsTimed) {
   const plan::Plan plan = uneven_split(plan::OptimizerKind::kAdamW);
   for (const int ranks : {1, 2}) {

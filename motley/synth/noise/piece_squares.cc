@@ -17,7 +17,7 @@ using program::Instruction;
 
 constexpr std::size_t kUnmade = SIZE_MAX;
 
-/// Tensors are counted together until they have so many bytes.
+/// bytes; tensors up to this total are counted together
 constexpr std::int64_t kMostKept = 1 << 20;
 
 class PieceCounter {
@@ -58,7 +58,7 @@ class PieceCounter {
   }
 
  private:
-  /// What is counted: a term of a piece or, behind the last one, a gradient.
+  /// A tensor to count: a term of a piece or, if `piece` is past the last one, a gradient.
   struct Counted {
     BufferId id;
     Updated updated;
@@ -67,7 +67,7 @@ class PieceCounter {
 
   std::size_t pieces() const { return squares_.samples.size(); }
 
-  /// What a gradient is the sum of, in order: operands of additions that are not the model's.
+  /// Finds the terms of a gradient's sum, in order: operands of additions that are not the model's.
   void find_terms(BufferId sum, std::vector<BufferId>& terms) const {
     const std::size_t at = made_at_[sum.index()];
     const Instruction* made = at == kUnmade ? nullptr : &program_.instructions[at];
@@ -79,14 +79,14 @@ class PieceCounter {
     find_terms(buffer_of(made->arguments[1]), terms);
   }
 
-  /// A gradient is a sum over micro-batches or, over the uses of its parameter, of such sums.
+  /// Adds a gradient: a sum over micro-batches, or of one such sum per use of its parameter.
   void add_gradient(BufferId gradient, const Updated& updated) {
     std::vector<BufferId> terms;
     find_terms(gradient, terms);
     const bool are_made = std::all_of(terms.begin(), terms.end(), [&](BufferId term) {
       return made_at_[term.index()] != kUnmade;
     });
-    // Else samples have no part in it.
+    // Otherwise the gradient does not depend on samples.
     if (!are_made || terms.size() % pieces() != 0) return;
     for (std::size_t piece = 0; piece < pieces(); ++piece) {
       BufferId term = terms[piece];
@@ -97,7 +97,7 @@ class PieceCounter {
     counted_.emplace(made_at_[gradient.index()], Counted{gradient, updated, pieces()});
   }
 
-  /// The sum of two terms, behind the later one.
+  /// Adds two terms right after the later one.
   BufferId add_up(BufferId a, BufferId b) {
     const std::size_t at = std::max(made_at_[a.index()], made_at_[b.index()]);
     program::Buffer buffer = program_.buffer(a);
@@ -115,11 +115,11 @@ class PieceCounter {
     return sum.outputs[0];
   }
 
-  /// A tensor that `user`, put before a position, needs as well.
+  /// Keeps a tensor alive for `user`, which is inserted before a position.
   void keep_until(std::size_t position, BufferId id, Instruction& user) {
     std::size_t& freed = freed_at_[id.index()];
     const bool is_given = id.index() < given_;
-    if (is_given && freed >= position) return;  // or nowhere
+    if (is_given && freed >= position) return;  // or never freed
     if (is_given) std::erase(program_.instructions[freed].frees, id);
     if (freed == position) return;
     user.frees.push_back(id);

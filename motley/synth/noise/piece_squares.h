@@ -8,14 +8,14 @@
 
 namespace motley::synth {
 
-/// Has a device alone count squares (gradient_squares.h) of what each of its micro-batches, with so
-/// many samples, adds to a gradient, and of the gradient.
+/// Makes a device alone count squares (gradient_squares.h) of each micro-batch's contribution to a
+/// gradient, and of the gradient. `samples` has one entry per micro-batch.
 ///
-/// A term is counted behind the instruction that makes it, with those that follow until they have
-/// a mebibyte: as much is kept longer for it. Of a parameter that is used several times the terms
-/// of a micro-batch are added first, where the program does not do so itself.
+/// Terms are counted after the instruction that makes them, in groups of up to a mebibyte, which
+/// therefore stay alive longer. If a parameter is used several times, its terms of a micro-batch
+/// are added first unless the program already does so.
 ///
-/// Usage error `synth.squares`: no gradient is a sum over them.
+/// Usage error `synth.squares`: no gradient is a sum over the micro-batches.
 Result<void> count_pieces(std::vector<std::int64_t> samples, program::DeviceProgram& program);
 
 }  // namespace motley::synth

@@ -10,7 +10,7 @@
 namespace motley::synth {
 namespace {
 
-/// Position of the first of them among the report's arguments.
+/// Position of the first square sum among the report's arguments.
 constexpr std::size_t kReportSquares = 4;
 
 }  // namespace
@@ -36,7 +36,7 @@ tl::unexpected<Error> refuse_squares(const DeviceProgram& program, const std::st
                                                   program.device, what));
 }
 
-// docs/formats/program.md has the arguments of updates.
+// docs/formats/program.md lists the arguments of updates.
 Result<std::map<BufferId, Updated>> find_updated(const DeviceProgram& program) {
   std::map<BufferId, Updated> found;
   for (const Instruction& each : program.instructions) {

@@ -1,4 +1,4 @@
-// Batch norm of the samples of all devices: channel sums of what is here, their exchange, the rest.
+// Batch norm over the samples of all devices: local channel sums, their exchange, the rest.
 
 #include "motley/synth/operators/batch_norm.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kWithUpdate = "aten::_batch_norm_with_update_functional";
 
-/// Sums of a channel each, over all devices, and how many elements each channel has.
+/// Returns per-channel sums over all devices, and the elements of each channel.
 BufferId channel_sums(RankOperator& op, std::string_view name, Arguments arguments,
                       std::int64_t channels) {
   const BufferId sums = op.call(name, std::move(arguments), DType::kF64, {2, channels});
@@ -23,7 +23,7 @@ BufferId channel_sums(RankOperator& op, std::string_view name, Arguments argumen
 }
 
 struct Channels {
-  std::int64_t count, elements;  ///< elements of each, over all devices
+  std::int64_t count, elements;  ///< elements per channel, over all devices
 };
 
 Channels channels_of(RankOperator& op, ValueId x) {
@@ -31,15 +31,15 @@ Channels channels_of(RankOperator& op, ValueId x) {
   return {count, count == 0 ? 0 : op.rank().whole_elements(x) / count};
 }
 
-/// By the statistics of the own samples; the running ones become terms of the weighted mean.
+/// Normalises by local statistics; the running ones become terms of the weighted mean.
 void write_batch_norm_local(RankOperator& op) {
   if (op.part() == 0) return write_nothing(op);
   write_weighed(op, op.part(),
                 [&](std::size_t r) { return op.result_form(r) == graph::kPartialForm; });
 }
 
-/// (x, weight, bias, running mean, running variance, training, momentum, eps); without running
-/// statistics these two are not there. Results: y, mean, rstd, the running ones.
+/// (x, weight, bias, running mean, running variance, training, momentum, eps); both running
+/// statistics are absent in "no_stats". Results: y, mean, rstd, the running ones.
 void write_batch_norm(RankOperator& op) {
   if (op.rank().step().options.batch_norm == plan::BatchNormMode::kLocal)
     return write_batch_norm_local(op);
@@ -49,7 +49,7 @@ void write_batch_norm(RankOperator& op) {
   const BufferId sums = channel_sums(op, "motley::batch_norm_sums", {given[0]}, channels.count);
   std::vector<BufferId> outputs;
   for (std::size_t r = 0; r < op.op().outputs.size(); ++r)
-    if (op.op().name != kWithUpdate || r != 3) outputs.push_back(op.define(r));  // 3: its reserve
+    if (op.op().name != kWithUpdate || r != 3) outputs.push_back(op.define(r));  // 3: the reserve
   while (outputs.size() < 5) outputs.push_back(op.builder().add_temporary(DType::kNone, {}));
   op.write("motley::batch_norm",
            {given[0],

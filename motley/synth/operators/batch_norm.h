@@ -4,7 +4,7 @@
 
 namespace motley::synth {
 
-/// Training batch norm that normalises by the samples it sees, and its backward pass.
+/// Is it training batch norm, normalised by the statistics of its samples, or its backward pass?
 bool trains_batch_norm(const graph::Op& op);
 bool is_batch_norm_backward(const graph::Op& op);
 

@@ -61,7 +61,7 @@ TEST(SplitBatchNorm, WithGivenStatisticsItStaysAsItIs) {
 }
 
 TEST(SplitBatchNorm, LocalStatisticsAreWeighedTerms) {
-  // With own statistics only the running mean and variance become terms: 3 of 4 samples count 3/4.
+  // Local statistics: only the running mean and variance become terms: 3 of 4 samples weigh 3/4.
   const program::DeviceProgram device =
       lower_samples(batch_norm("true"), {.shares = {3, 1}, .batch = 4}, 0,
                     {.batch_norm = plan::BatchNormMode::kLocal});

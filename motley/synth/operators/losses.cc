@@ -1,5 +1,5 @@
-// Negative log-likelihoods (x, target, weight, reduction, ignore_index) -> loss, total weight, of
-// which each device has some samples or some classes.
+// nll_loss (x, target, weight, reduction, ignore_index) -> loss, total weight; split by samples or
+// by classes.
 
 #include "motley/synth/operators/losses.h"
 
@@ -39,7 +39,7 @@ bool takes_samples(const Graph&, const Op&, const Strategy& strategy) {
   return splits_samples(strategy.operands[0]);
 }
 
-/// `X`: which argument and operand x is.
+/// `X`: position of x among arguments and operands.
 template <std::size_t X>
 bool takes_classes(const Graph& graph, const Op& op, const Strategy& strategy) {
   const auto x = std::get<ValueId>(op.arguments[X].value);
@@ -47,7 +47,7 @@ bool takes_classes(const Graph& graph, const Op& op, const Strategy& strategy) {
          graph.value(x).shape.size() > 1 && is_single_or_double(graph, x);
 }
 
-/// loss = local sum / count over all devices; the count serves the backward pass.
+/// loss = local sum / count over all devices; the backward pass uses the count as well.
 void write_mean(RankOperator& op) {
   Arguments given = op.arguments();
   const BufferId counted = count_labels(op, Labels::kSpread);
@@ -60,7 +60,7 @@ void write_mean(RankOperator& op) {
   op.give(0, "aten::div.Tensor", {{sum}, {count}});
 }
 
-/// -x at the targets that are here, 0 for the others.
+/// Returns -x at the local targets, 0 for the others.
 BufferId negative_picks(RankOperator& op, BufferId x, const LocalIds& local) {
   const DType dtype = op.builder().buffer(x).dtype;
   const BufferId index = unsqueezed(op, local.rows, kClassDim);
@@ -72,7 +72,7 @@ BufferId negative_picks(RankOperator& op, BufferId x, const LocalIds& local) {
   return op.call_like(here, "aten::neg", {{here}});
 }
 
-/// Weights of the targets that are here, 0 for the others.
+/// Returns the weights of the local targets, 0 for the others.
 BufferId target_weights(RankOperator& op, BufferId weights, const LocalIds& local) {
   const BufferId picked =
       op.call("aten::index.Tensor", {{weights}, {buffer_list({local.rows})}},
@@ -84,8 +84,8 @@ BufferId sum_of_all(RankOperator& op, BufferId x) {
   return op.call("aten::sum", {{x}, none()}, op.dtype(0), {});
 }
 
-/// The log-probabilities of targets that are here; a term of the loss. Without weights all devices
-/// count all targets; with them each has those of the targets that are here.
+/// Writes a term of the loss from the log-probabilities of local targets. Without weights all
+/// devices count all targets; with weights each device sums those of its local targets.
 void write_classes(RankOperator& op) {
   const Arguments given = op.arguments();
   const Range own = op.rank().own_range(op.operand_form(0));
@@ -118,7 +118,7 @@ void write_classes(RankOperator& op) {
 }
 
 /// (grad, x, target, weight, reduction, ignore_index, total_weight): -grad (over the total weight,
-/// for a mean) at the targets that are here, times their weights.
+/// for a mean) at the local targets, times their weights.
 void write_classes_backward(RankOperator& op) {
   const Arguments given = op.arguments();
   const Range own = op.rank().own_range(op.operand_form(1));

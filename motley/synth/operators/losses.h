@@ -5,12 +5,12 @@
 namespace motley::synth {
 
 enum class Labels : std::uint8_t {
-  kSpread,  ///< each device has its own ones
-  kWhole,   ///< all devices have all
+  kSpread,  ///< each device has its own labels
+  kWhole,   ///< all devices have all labels
 };
 
-/// What the labels of a negative log-likelihood are worth over all devices: how many count, or
-/// their classes' weights; f32. Losses over the same labels share it.
+/// Returns the number of counting labels, or the sum of their class weights, over all devices; f32.
+/// Losses over the same labels share it.
 BufferId count_labels(RankOperator& op, Labels kind);
 
 }  // namespace motley::synth

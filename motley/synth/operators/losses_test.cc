@@ -12,7 +12,7 @@ using ::testing::IsEmpty;
 
 const Cut kSamples{.extent = 4}, kClasses{.dim = 1, .extent = 5};
 
-/// Of 4 samples and 5 classes; `rest`: class weights, reduction (1: mean, 2: sum), ignored class.
+/// 4 samples and 5 classes; `rest`: class weights, reduction (1: mean, 2: sum), ignored class.
 graph::Graph nll(const std::string& rest) {
   return small_graph(
       "param %0: f32[4, 5] \"x\"\nparam %1: i64[4] \"y\"\nparam %2: f32[5] \"worth\"\n"
@@ -30,7 +30,7 @@ TEST(SplitLosses, AMeanOverSamplesIsTheSumByTheLabelsOfAll) {
 }
 
 TEST(SplitLosses, OverClassesEachDeviceHasTheTargetsThatAreHere) {
-  // Classes 3 and 4 on the second device; class 2 counts nowhere.
+  // The second device has classes 3 and 4; class 2 is ignored.
   const SplitLines lines = split_first(nll("none, 1, 2"), kClasses, {3, 2}, 1);
   EXPECT_THAT(
       lines.instructions,
@@ -41,16 +41,16 @@ TEST(SplitLosses, OverClassesEachDeviceHasTheTargetsThatAreHere) {
                   "aten::gather(1, false) f32[4, 1]", "aten::squeeze.dim(1) f32[4]",
                   "aten::masked_fill.Scalar(number(0.0)) f32[4]", "aten::neg f32[4]",
                   "aten::sum f32[]", "motley::label_count(2) f32[]", "aten::div.Tensor f32[]"));
-  // All devices have all labels, and count them alike.
+  // All devices have all labels and compute the same count.
   EXPECT_THAT(lines.exchanges, IsEmpty());
 }
 
 TEST(SplitLosses, ClassWeightsAreThoseOfTheTargetsHere) {
   const SplitLines lines = split_first(nll("%2, 1, -100"), kClasses, {3, 2}, 1);
-  EXPECT_THAT(lines.exchanges, ElementsAre("motley::all_reduce 4"));  // what the targets are worth
+  EXPECT_THAT(lines.exchanges, ElementsAre("motley::all_reduce 4"));  // the targets' weights
   EXPECT_THAT(lines.instructions,
               ::testing::Not(::testing::Contains(::testing::HasSubstr("label_count"))));
-  // A device without classes adds nothing to either.
+  // A device without classes adds zero to both.
   EXPECT_THAT(split_first(nll("%2, 1, -100"), kClasses, {1, 0}, 1).instructions,
               ElementsAre("aten::zeros([], dtype(f32), device(local)) f32[]",
                           "aten::zeros([], dtype(f32), device(local)) f32[]"));

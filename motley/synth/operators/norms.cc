@@ -1,5 +1,4 @@
-// Layer, RMS and group norms over dimensions of which each device has a part: sums of what is here,
-// their exchange, the rest.
+// Layer, RMS and group norms over split dimensions: local sums, their exchange, the rest.
 
 #include <algorithm>
 #include <iterator>
@@ -14,8 +13,8 @@ namespace {
 
 constexpr int kNone = -1;
 
-/// Places of a norm's arguments; kNone: it has none. Results: y, mean, rstd, or the gradients of x,
-/// weight, bias; without a mean there are no biases either.
+/// Positions of a norm's arguments; kNone: absent. Results: y, mean, rstd, or the gradients of x,
+/// weight, bias. A norm without a mean has no bias.
 struct Norm {
   std::string_view name;
   int grad, x, mean, rstd, weight, bias, eps;
@@ -37,10 +36,10 @@ const Norm& norm_of(const RankOperator& op) {
   return *found;
 }
 
-/// x seen as [rows, elements of a row here], a row for each mean.
+/// x viewed as [rows, local elements of a row], one row per mean.
 struct Rows {
   BufferId x;
-  std::int64_t count, here, all;  ///< rows; elements of each here, and over all devices
+  std::int64_t count, here, all;  ///< rows; elements of each, locally and over all devices
 };
 Rows rows_of(RankOperator& op, BufferId x, ValueId x_value, ValueId statistic) {
   const std::int64_t rows = op.rank().whole_elements(statistic);
@@ -49,7 +48,7 @@ Rows rows_of(RankOperator& op, BufferId x, ValueId x_value, ValueId statistic) {
           op.rank().whole_elements(x_value) / std::max<std::int64_t>(1, rows)};
 }
 
-/// Weights as they are multiplied with x: those of group norms belong to dimension 1.
+/// Shapes weights for multiplication with x: those of group norms belong to dimension 1.
 BufferId along_x(RankOperator& op, BufferId weight, std::size_t rank) {
   if (!norm_of(op).is_grouped) return weight;
   Shape shape(rank - 1, 1);
@@ -68,7 +67,7 @@ void give_weighed(RankOperator& op, BufferId normal, BufferId weight, BufferId b
   op.give(0, "aten::addcmul", {{biases}, {seen}, {weights}, {std::int64_t{1}}});
 }
 
-/// rstd = 1 / sqrt(spread + eps), of which a norm without eps takes its dtype's.
+/// rstd = 1 / sqrt(spread + eps). A norm without eps uses its dtype's epsilon.
 BufferId find_rstd(RankOperator& op, BufferId spread, const program::Argument& eps, DType dtype) {
   const double least = dtype == DType::kF64 ? std::numeric_limits<double>::epsilon()
                                             : std::numeric_limits<float>::epsilon();
@@ -104,7 +103,7 @@ void write_norm(RankOperator& op) {
   give_weighed(op, normal, buffer_at(given, norm.weight), buffer_at(given, norm.bias));
 }
 
-/// Sums of grad * normal and of grad over the dimensions that weights do not have.
+/// Sums grad * normal and grad over the dimensions that weights do not have.
 void give_weight_gradients(RankOperator& op, BufferId grad, BufferId normal) {
   const bool is_grouped = norm_of(op).is_grouped;
   const std::size_t rank = op.builder().buffer(grad).shape.size();

@@ -10,13 +10,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
-const Cut kNormColumns{.dim = 1, .extent = 6};  // 4 and 2 of them
+const Cut kNormColumns{.dim = 1, .extent = 6};  // 4 and 2 columns
 
 SplitLines split_norm(const std::string& lines, const Cut& cut = kNormColumns) {
   return split_first(small_graph(lines), cut, {2, 1}, 0);
 }
 
-/// Mean and variance of [2, 4] here, [2, 6] in all, as [2, 1] in double precision.
+/// Mean and variance of [2, 4] local elements, [2, 6] in all, as [2, 1] in double precision.
 const std::vector<std::string> kMoments = {
     "aten::var_mean.correction([1], number(0), true) f32[2, 1] f32[2, 1]",
     "aten::_to_copy(dtype(f64), false) f64[2, 1]",
@@ -31,7 +31,7 @@ const std::vector<std::string> kMoments = {
     "aten::clamp_min(number(0.0)) f64[2, 1]",
 };
 
-/// Without what names buffers.
+/// Removes buffer names.
 std::vector<std::string> unnamed(std::vector<std::string> lines) {
   for (std::string& line : lines)
     if (const auto at = line.find("[%"); at != std::string::npos)
@@ -62,7 +62,7 @@ TEST(SplitNorms, AnRmsNormNeedsNoMean) {
   const SplitLines lines = split_norm(
       "param %0: f32[2, 6] \"x\"\nparam %1: f32[6] \"weight\"\n"
       "op %2: f32[2, 6], %3: f32[2, 1] = aten::_fused_rms_norm(%0, [6], %1, none) fwd \"\"\n");
-  // Without eps that of f32, 2^-23.
+  // Without eps: the epsilon of f32, 2^-23.
   EXPECT_THAT(
       lines.instructions,
       ElementsAre("aten::view([2, 4]) f32[2, 4]", "aten::mul.Tensor f32[2, 4]",
@@ -81,13 +81,13 @@ TEST(SplitNorms, TheBackwardPassExchangesTwoSumsOfARow) {
       "op %6: f32[2, 6], %7: f32[6], %8: f32[6] = aten::native_layer_norm_backward(%0, %1, [6], "
       "%2, %3, %4, %5, [true, true, true]) bwd \"\"\n");
   EXPECT_THAT(lines.exchanges, ElementsAre("motley::all_reduce 16"));  // [2, 2, 1] f32
-  // Gradients of weight and bias are sums over the rows, of the columns here.
+  // Gradients of weight and bias are sums over the rows, for the local columns.
   const std::vector<std::string>& made = lines.instructions;
   EXPECT_EQ(std::count(made.begin(), made.end(), "aten::sum.dim_IntList([0], false) f32[4]"), 2);
 }
 
 TEST(SplitNorms, AGroupNormHasAMeanForEachGroupOfASample) {
-  // 2 samples, 4 channels of 3 in 2 groups; cut along the 3: rows of 2 * 2 here, 2 * 3 in all.
+  // 2 samples, 4 channels of 3 in 2 groups; cut along the 3: rows of 2 * 2 locally, 2 * 3 in all.
   const SplitLines lines = split_norm(
       "param %0: f32[2, 4, 3] \"x\"\n"
       "op %1: f32[2, 4, 3], %2: f32[2, 2], %3: f32[2, 2] = aten::native_group_norm(%0, none, none, "
@@ -119,7 +119,7 @@ TEST(SplitNorms, AVarianceTakesTheCorrectionOffAllElements) {
                           "aten::_to_copy(dtype(f32), false) f32[2, 1]", "aten::view([2]) f32[2]"));
 }
 
-// Their mean is complex, their variance real.
+// Their mean is complex, their variance real, so they run whole.
 TEST(SplitNorms, OfComplexNumbersRunWhole) {
   const graph::Graph graph = small_graph(
       "param %0: f32[2, 6, 2] \"x\"\nop %1: c64[2, 6] = aten::view_as_complex(%0) fwd \"\"\n"

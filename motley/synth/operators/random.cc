@@ -1,5 +1,5 @@
-// What is drawn at random: by the number of the draw and the element's place in the whole batch,
-// however that is split over devices and micro-batches.
+// Random draws depend on the draw's number and the element's place in the whole batch, however the
+// batch is split over devices and micro-batches.
 
 #include "motley/synth/operators/plain.h"
 #include "motley/synth/operators/rewrite.h"
@@ -11,11 +11,11 @@ using graph::Form;
 using graph::FormKind;
 using graph::Slab;
 
-/// Where the elements of a result that are here stand in all (docs/formats/program.md).
+/// Places of a result's local elements among all (docs/formats/program.md).
 struct DrawnPlace {
-  Slab slab;  ///< of a micro-batch, of whose middle a part is here
+  Slab slab;  ///< local part of the micro-batch's middle dimension
   std::int64_t first = 0;
-  std::int64_t run = 1, skip = 0, stride = 1;  ///< the micro-batch's in the whole batch
+  std::int64_t run = 1, skip = 0, stride = 1;  ///< of the micro-batch in the whole batch
 };
 
 DrawnPlace place_of(RankOperator& op) {
@@ -30,7 +30,7 @@ DrawnPlace place_of(RankOperator& op) {
   if (rank.step().copies == nullptr) return place;
   const Copy& copy = (*rank.step().copies)[op.id().index()];
   if (copy.samples.kind != FormKind::kSharded) return place;
-  // Of the whole batch's samples the micro-batch has a stretch, in each of `before` rows.
+  // A micro-batch has a range of the whole batch's samples, in each of `before` rows.
   Form here = copy.samples;
   here.extent = copy.stretch.count;
   const Slab samples = slab_of(shape, here);

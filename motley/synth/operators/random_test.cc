@@ -8,9 +8,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// motley::dropout(x, p, draw, outer, inner, first, global, run, skip, stride): the
-/// element at [o, e, i] here is number (o * global + first + e) * inner + i of the micro-batch's,
-/// which its draw belongs to.
+/// motley::dropout(x, p, draw, outer, inner, first, global, run, skip, stride): the local element
+/// at [o, e, i] is number (o * global + first + e) * inner + i of its micro-batch.
 graph::Graph dropout() {
   return small_graph(
       "input %0: f32[batch, 6, 4] \"x\"\n"
@@ -28,7 +27,7 @@ std::vector<std::string> lines(const Cut& cut) {
 
 TEST(SplitRandom, DrawsByThePlaceOfEachElementInAll) {
   const std::string whole = ", number(1), number(0), number(1)) ";
-  // Samples 0 and 1 are elsewhere: one sample of 3, in 1 block of 24 elements a sample.
+  // Samples 0 and 1 are remote: one local sample of 3, in 1 block of 24 elements per sample.
   EXPECT_THAT(lines({.extent = 3}),
               ElementsAre("motley::dropout(0.5, number(7), 1, 24, number(2), number(3)" + whole +
                           "f32[1, 6, 4] bool[1, 6, 4]"));
@@ -40,7 +39,7 @@ TEST(SplitRandom, DrawsByThePlaceOfEachElementInAll) {
   EXPECT_THAT(lines({.dim = 2, .extent = 4}),
               ElementsAre("motley::dropout(0.5, number(7), 18, 1, number(3), number(4)" + whole +
                           "f32[3, 6, 1] bool[3, 6, 1]"));
-  // 6 places as two blocks of 3, of which the second device has the last one each.
+  // 6 places as two blocks of 3; the second device has the last one of each.
   EXPECT_THAT(lines({.dim = 1, .extent = 3, .outer = 2}),
               ElementsAre("motley::dropout(0.5, number(7), 6, 4, number(2), number(3)" + whole +
                           "f32[3, 2, 4] bool[3, 2, 4]"));
@@ -53,7 +52,7 @@ TEST(SplitRandom, MakesItsPartOutOfNothing) {
                           "number(1), number(0), number(1)) f32[3, 2]"));
 }
 
-/// Arguments of what draws, from the number of the draw on, in the device's order.
+/// Returns the arguments of drawing instructions from the draw's number on, in program order.
 std::vector<std::string> places_of(const graph::Graph& graph, const Sharding& sharding,
                                    std::size_t rank) {
   const program::DeviceProgram device = lower_samples(graph, sharding, rank);
@@ -68,8 +67,8 @@ std::vector<std::string> places_of(const graph::Graph& graph, const Sharding& sh
 }
 
 TEST(SplitRandom, MicroBatchesDrawAsOneBatch) {
-  // 6 samples in two micro-batches of 3, of which the devices have 2 and 1: the second device's are
-  // samples 2 and 5. A micro-batch has 3 * 24 elements in one stretch.
+  // 6 samples in two micro-batches of 3; the devices have 2 and 1 of each. The second device's are
+  // samples 2 and 5. A micro-batch has 3 * 24 elements in one range.
   const Sharding sharding{.shares = {2, 1}, .batch = 3, .micro_batches = 2};
   EXPECT_THAT(places_of(dropout(), sharding, 1),
               ElementsAre("number(7) 1 24 number(2) number(3) number(72) number(0) number(144)",
@@ -80,7 +79,7 @@ TEST(SplitRandom, MicroBatchesDrawAsOneBatch) {
 }
 
 TEST(SplitRandom, MicroBatchesOfColumnsAreStretchesOfEachRow) {
-  // [4, batch] of 6 samples: rows of 3 elements a micro-batch, of which the second device has one.
+  // [4, batch] of 6 samples: rows of 3 elements per micro-batch; the second device has one of each.
   const graph::Graph graph = small_graph(
       "input %0: f32[batch, 4] \"x\"\nop %1: f32[4, batch] = aten::t(%0) fwd \"\"\n"
       "op %2: f32[4, batch], %3: bool[4, batch] = motley::dropout(%1, 0.5, 0) fwd \"\"\n");

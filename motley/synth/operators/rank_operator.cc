@@ -73,7 +73,7 @@ Arguments RankOperator::arguments() const {
   made.reserve(op_.arguments.size());
   for (const graph::SymbolicArgument& argument : op_.arguments)
     made.push_back(make_argument(argument, operand));
-  if (strategy_.factor < 0) return made;  // sizes are those of the whole
+  if (strategy_.factor < 0) return made;  // sizes are global
   const std::vector<std::int64_t> sizes = local_factors();
   for (const graph::SizeSlot& slot : rule_.slots) {
     std::int64_t size = slot.multiple;

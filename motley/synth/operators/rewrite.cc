@@ -3,7 +3,7 @@
 #include "motley/base/check.h"
 #include "motley/synth/operators/plain.h"
 
-// A word a family; NAME_rewrites() is in the file of its name.
+// One word per family; NAME_rewrites() is in the file of that name.
 #define MOTLEY_FAMILIES(ADD) \
   ADD(batch_norm)            \
   ADD(losses)                \
@@ -42,7 +42,7 @@ void write_operator(RankStep& rank, OpId id) {
   MOTLEY_CHECK(!is_rewritten || rewrite != nullptr);
   if (rewrite != nullptr && (is_rewritten || rewrite->when == Rewrite::When::kAlways))
     return rewrite->write(op);
-  // A term that is added to a product counts without a part of the product, too.
+  // A term added to a product counts even without a part of the product.
   const bool has_term = (op.op().name == "aten::addmm" || op.op().name == "aten::baddbmm") &&
                         op.strategy().operands.front() == graph::kPartialForm;
   if (op.part() == 0 && !has_term) return write_nothing(op);

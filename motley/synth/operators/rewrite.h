@@ -8,34 +8,33 @@
 
 namespace motley::synth {
 
-/// An operator that runs as other instructions when a factor is split that its rule calls rewritten
-/// (graph::Split::kRewritten).
+/// An operator that runs as other instructions if it is split (graph::Split::kRewritten).
 struct Rewrite {
-  std::string_view name;  ///< "aten::embedding", of any overload
-  /// Can it be done for this split?
+  std::string_view name;  ///< "aten::embedding"; any overload
+  /// Can this split be rewritten?
   bool (*takes)(const graph::Graph& graph, const graph::Op& op, const graph::Strategy& strategy);
   void (*write)(RankOperator& op);
-  /// When its instructions are other ones.
+  /// When the operator is rewritten.
   enum class When : std::uint8_t { kSplit, kAlways } when = When::kSplit;
 };
 
-/// Those of a family; the first one that takes a split does it.
+/// The rewrites of a family; the first one that takes a split is used.
 using Rewrites = std::span<const Rewrite>;
 
-/// Has lowering instructions for a split that the operator's rule calls rewritten?
+/// Can lowering rewrite a split that the operator's rule marks as rewritten?
 bool can_rewrite(const graph::Graph& graph, const graph::Op& op, const graph::Strategy& strategy);
 
-/// Writes an operator's instructions: rewritten, or plain with its local arguments.
+/// Writes an operator's instructions: rewritten, or plain with local arguments.
 void write_operator(RankStep& rank, OpId id);
 
-// ---- what splits are taken of
+// ---- conditions on splits
 
 inline bool takes_any(const graph::Graph&, const graph::Op&, const graph::Strategy&) {
   return true;
 }
-/// A dimension in consecutive parts.
+/// Is a dimension split in consecutive parts?
 bool is_consecutive(const graph::Form& form);
-/// Can its statistics and sums be taken in its own dtype?
+/// Is the dtype precise enough for statistics and sums?
 bool is_single_or_double(const graph::Graph& graph, ValueId value);
 bool is_true(const graph::SymbolicArgument& argument);
 

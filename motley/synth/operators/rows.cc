@@ -1,4 +1,4 @@
-// Row numbers: those that are here begin later, and with 0 in the part that is here.
+// Row numbers: the local ones begin later; indices into local rows begin with 0.
 
 #include "motley/synth/operators/plain.h"
 #include "motley/synth/operators/rewrite.h"
@@ -6,7 +6,7 @@
 namespace motley::synth {
 namespace {
 
-/// (end), (start, end), (start, end, step): the part that is here, by ones.
+/// (end), (start, end), (start, end, step): the local part, with step 1.
 void write_arange(RankOperator& op) {
   const Range here = op.rank().own_range(op.result_form(0));
   Arguments made = op.arguments();
@@ -19,7 +19,7 @@ void write_arange(RankOperator& op) {
           std::move(made));
 }
 
-/// (x, [numbers], ...): rows by their own numbers.
+/// (x, [numbers], ...): indexes local rows by local numbers.
 void write_index(RankOperator& op) {
   if (op.part() == 0) return write_nothing(op);
   const graph::Form& rows = op.operand_form(0);

@@ -28,7 +28,7 @@ TEST(SplitRows, NumbersBeginWithTheFirstRowHere) {
       split_rows("op %0: i64[8] = aten::arange.start(2, 10, none, none, none, none) fwd \"\"\n",
                  eight, {5, 3}, 1),
       ElementsAre("aten::arange.start(7, 10) i64[3]"));
-  // By whole samples of two rows: 3 and 1 of 4 samples, so the second device's are rows 6 and 7.
+  // By whole samples of two rows: 3 and 1 of 4 samples, so the second device has rows 6 and 7.
   EXPECT_THAT(split_rows("op %0: i64[8] = aten::arange(8, none, none, none, none) fwd \"\"\n",
                          {.of = Cut::Of::kResult, .extent = 4, .inner = 2}, {3, 1}, 1),
               ElementsAre("aten::arange.start(6, 8) i64[2]"));
@@ -47,8 +47,7 @@ TEST(SplitRows, AreIndexedByTheirPlaceHere) {
                                    shares, {1}))
         .instructions;
   };
-  // Numbers 5, 6, 7 less 5 are rows 0, 1, 2 of the three that are here. Tensors are x %0, numbers
-  // %1, y %2; what is subtracted gives %3.
+  // Numbers 5, 6, 7 less 5 are local rows 0, 1, 2. Tensors: x %0, numbers %1, y %2, difference %3.
   EXPECT_THAT(lines({5, 3}), ElementsAre("aten::sub.Scalar(number(5), 1) i64[3]",
                                          "aten::index.Tensor([%3, %2]) f32[3]"));
   EXPECT_THAT(lines({1, 0}), IsEmpty());

@@ -1,5 +1,4 @@
-// var, std, var_mean (x, dims, correction, keepdim) over dimensions of which each device has a
-// part.
+// var, std, var_mean (x, dims, correction, keepdim) over dimensions that are split over devices.
 
 #include <algorithm>
 #include <numeric>
@@ -10,7 +9,7 @@
 namespace motley::synth {
 namespace {
 
-/// Dimensions that a reduction's argument names; all, if none.
+/// Returns the dimensions that a reduction's argument names, or all if it names none.
 Shape named_dims(const graph::SymbolicArgument& argument, std::size_t rank) {
   Shape dims;
   const auto add = [&](const graph::SymbolicArgument& each) {
@@ -27,7 +26,7 @@ Shape named_dims(const graph::SymbolicArgument& argument, std::size_t rank) {
   return dims;
 }
 
-/// What is taken off the number of elements: 1, if the argument is none.
+/// Returns the number subtracted from the element count: 1 if the argument is none.
 double correction_of(const graph::SymbolicArgument& argument) {
   if (const auto* whole = std::get_if<std::int64_t>(&argument.value))
     return static_cast<double>(*whole);

@@ -1,5 +1,4 @@
-// Operators over a vocabulary (rows of a table, classes of a softmax) of which each device has a
-// part.
+// Operators over a vocabulary (rows of a table, classes of a softmax) that is split over devices.
 
 #include "motley/synth/operators/vocabulary.h"
 
@@ -40,8 +39,7 @@ bool reads_part_of_table(const Graph&, const Op&, const Strategy& strategy) {
   return is_consecutive(strategy.operands[0]);
 }
 
-/// (table, ids, ...): rows of the own part of the table, zeros for ids outside it: a term of the
-/// result.
+/// (table, ids, ...): a term of the result: own rows of the table, zeros for other ids.
 void write_embedding(RankOperator& op) {
   const Range own = op.rank().own_range(op.operand_form(0));
   if (own.count == 0) return write_nothing(op);
@@ -58,8 +56,7 @@ bool gives_part_of_table(const Graph&, const Op& op, const Strategy& strategy) {
   return is_consecutive(strategy.results[0]) && !is_true(op.arguments[4]);  // scale_grad_by_freq
 }
 
-/// (grad, ids, rows, padding_idx, ...): what belongs elsewhere goes to one more row, which is left
-/// out.
+/// (grad, ids, rows, padding_idx, ...): ids of other devices go to one extra row, cut off later
 void write_embedding_backward(RankOperator& op) {
   const Range own = op.rank().own_range(op.result_form(0));
   const Arguments given = op.arguments();
@@ -75,19 +72,18 @@ void write_embedding_backward(RankOperator& op) {
           {{wide}, {std::int64_t{0}}, {std::int64_t{0}}, {own.count}, {std::int64_t{1}}});
 }
 
-/// Softmax sums in its own dtype: not where it reads half precision and gives single
-/// (half_to_float).
+/// Takes softmax that sums in its own dtype: no half input with single output (half_to_float).
 bool takes_softmax(const Graph& graph, const Op& op, const Strategy&) {
   return is_single_or_double(graph, op.outputs[0]) &&
          (op.name != "aten::_log_softmax" || !is_true(op.arguments[2]));
 }
 
-/// The largest of each device's own largest along a dimension, of shape `thin`.
+/// Returns the maximum over all devices' maxima along a dimension, of shape `thin`.
 BufferId most_of_all(RankOperator& op, BufferId x, std::int64_t dim, const Shape& thin) {
   RankStep& rank = op.rank();
   const std::string& label = op.op().module;
   const DType dtype = op.builder().buffer(x).dtype;
-  Arguments lowest = zeros_arguments(thin, dtype);  // aten::full has one argument more
+  Arguments lowest = zeros_arguments(thin, dtype);  // aten::full has one more argument
   lowest.insert(lowest.begin() + 1, program::Argument{-std::numeric_limits<double>::infinity()});
   const bool has_any = rank.own(op.operand_form(0).extent) > 0;
   const BufferId own = has_any
@@ -105,7 +101,7 @@ BufferId most_of_all(RankOperator& op, BufferId x, std::int64_t dim, const Shape
   return op.builder().unpack(most, {thin}, label).front();
 }
 
-/// y = x - m - log(sum exp(x - m)), m the largest over all parts.
+/// y = x - m - log(sum exp(x - m)); m is the maximum over all parts.
 void write_log_softmax(RankOperator& op) {
   const BufferId x = buffer_at(op.arguments(), 0);
   const std::int64_t dim = op.operand_form(0).dim;

@@ -27,7 +27,7 @@ TEST(SplitVocabulary, AnEmbeddingPicksItsOwnRowsAndZerosForTheOthers) {
                   "aten::masked_fill.Scalar(number(0)) i64[4]",
                   "aten::embedding(-1, false, false) f32[4, 3]", "aten::unsqueeze(-1) bool[4, 1]",
                   "aten::masked_fill.Scalar(number(0.0)) f32[4, 3]"));
-  // Each id's row is on one device: the result is the sum, which is not part of the operator.
+  // Each id's row is on one device, so the result is the sum, which is not part of the operator.
   EXPECT_THAT(lines.exchanges, IsEmpty());
 }
 
@@ -40,8 +40,7 @@ TEST(SplitVocabulary, GradientsOfOtherRowsGoToOneMoreRow) {
   const graph::Graph graph = small_graph(
       "input %0: i64[batch] \"ids\"\nparam %1: f32[4, 3] \"grad\"\n"
       "op %2: f32[5, 3] = aten::embedding_dense_backward(%1, %0, 5, 2, false) bwd \"\"\n");
-  // The first device has rows 0 to 2; the padding row 2 gets nothing, either: row 3 of 4 takes all
-  // of that and is cut off.
+  // The first device has rows 0 to 2. Row 3 of 4 collects the rest, also of padding row 2.
   const SplitLines lines = split_first(graph, {.of = Cut::Of::kResult, .extent = 5}, {3, 2}, 0, 4);
   EXPECT_THAT(
       lines.instructions,
@@ -63,8 +62,8 @@ TEST(SplitVocabulary, LogSoftmaxSharesTheLargestAndTheSum) {
   // Three and two of five classes, of two rows.
   const SplitLines lines = split_first(log_softmax(), {.dim = 1, .extent = 5}, {3, 2}, 1);
   EXPECT_THAT(lines.instructions,
-              ElementsAre("aten::amax([1], true) f32[2, 1]",  // of the own classes
-                          "aten::amax([0], false) f32[2]",    // of the devices
+              ElementsAre("aten::amax([1], true) f32[2, 1]",  // local maxima
+                          "aten::amax([0], false) f32[2]",    // over the devices
                           "aten::sub.Tensor(1) f32[2, 2]", "aten::exp f32[2, 2]",
                           "aten::sum.dim_IntList([1], true) f32[2, 1]", "aten::log f32[2, 1]",
                           "aten::sub.Tensor(1) f32[2, 2]"));

@@ -27,10 +27,10 @@ TEST(Accumulation, CopiesWhatWorksOnSamplesAndAddsItUp) {
   EXPECT_EQ(made->copies.size(), made->graph.ops.size());
   for (const char* product : {"aten::addmm", "aten::mm"})
     EXPECT_EQ(count(made->graph, product), 3 * count(graph, product)) << product;
-  // Views of weights are there once.
+  // Views of weights occur once.
   EXPECT_GT(count(graph, "aten::t"), 0);
   EXPECT_LT(count(made->graph, "aten::t"), 3 * count(graph, "aten::t"));
-  // Loss and gradients of three micro-batches, and their labels; other outputs go.
+  // Loss and gradients of three micro-batches, and their labels; other outputs are dropped.
   const std::int64_t wanted = std::count_if(
       graph.outputs.begin(), graph.outputs.end(),
       [](const graph::Output& output) { return output.kind != graph::OutputKind::kExtra; });
@@ -39,7 +39,7 @@ TEST(Accumulation, CopiesWhatWorksOnSamplesAndAddsItUp) {
             2 * sums);
   EXPECT_EQ(static_cast<std::int64_t>(made->graph.outputs.size()), wanted);
   const auto read = graph::parse_graph(graph::print_graph(made->graph), "made");
-  // A graph but for its inputs, which have all samples.
+  // A valid graph except for its inputs, which have all samples.
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().message,
             "made: input %0 \"x\": found dimension 0 batch*3, wanted batch\n"
@@ -108,9 +108,9 @@ constexpr const char* kSummedLayer =
     "op %11: f32[3, 3] = aten::mm(%10, %9) bwd \"l\"\n"
     "output loss %7\noutput gradient %11 of \"w\"\n";
 
-/// Of what differs between a micro-batch and the batch each has something: a mean and the number by
-/// which its gradient is divided; the samples' own mean, which all need before they begin; what is
-/// added once to a sum of samples; a mean over labels that count.
+/// Each step has a difference between a micro-batch and the batch: a mean and the divisor of its
+/// gradient; a mean over the samples, needed before any micro-batch; a term added once to a sum
+/// over samples; a mean over labels that count.
 const std::vector<std::string> kSteps = {
     kSummedLayer,
     "op %5: f32[batch, 3] = aten::mm(%0, %2) fwd \"\"\n"
@@ -160,8 +160,8 @@ TEST(Accumulation, GivesWhatTheWholeBatchGives) {
   }
 }
 
-// Rows 0 to 3 of 8 in the first micro-batch, 4 to 7 in the second, where rows are taken by their
-// own numbers less 4; of two rows a sample, from 5 on, 5 to 12 and 13 to 20.
+// Rows 0 to 3 of 8 are in the first micro-batch, 4 to 7 in the second, where local rows are numbers
+// less 4. With two rows per sample, from 5 on: 5 to 12 and 13 to 20.
 TEST(Accumulation, CountsRowsThroughTheMicroBatches) {
   const auto made = accumulate(
       step_of(
@@ -190,7 +190,7 @@ TEST(Accumulation, CountsRowsThroughTheMicroBatches) {
   EXPECT_EQ(less, std::vector<std::int64_t>{4});
 }
 
-/// What has another batch's size would fail there: the same over devices, one of which has nothing.
+/// Values of a wrong batch size would fail here; one device has nothing.
 TEST(Accumulation, RunsOverDevicesAsTheWholeBatchDoesAlone) {
   for (const std::string& text : kSteps) {
     const graph::Graph graph = step_of(text);
@@ -213,8 +213,8 @@ TEST(Accumulation, RunsOverDevicesAsTheWholeBatchDoesAlone) {
   }
 }
 
-// The cut of x: a view and two selects. Then each micro-batch's operators from first to last before
-// the next one's, so that its activations are gone; in the second one the sums after what they add.
+// The cut of x: a view and two selects. Each micro-batch's operators run before the next one's, so
+// that its activations are freed; in the second one the sums follow their terms.
 TEST(Accumulation, DoesOneMicroBatchAfterTheOther) {
   const auto made = accumulate(step_of(kSummedLayer), 4, 2);
   ASSERT_TRUE(made) << made.error().message;
@@ -230,8 +230,8 @@ TEST(Accumulation, DoesOneMicroBatchAfterTheOther) {
             " 0.1 1.1 2.1 add 3.1 4.1 5.1 6.1 add");
 }
 
-// What a whole step keeps until backward, %5 and the relu's input alike, is [64, 3]; in 8
-// micro-batches [8, 3] at a time.
+// A whole step keeps %5 and the relu's input, [64, 3], until the backward pass; in 8 micro-batches
+// it keeps [8, 3] at a time.
 TEST(Accumulation, HoldsTheActivationsOfOneMicroBatch) {
   const graph::Graph graph = step_of(kSummedLayer);
   const auto activations = [&](std::int64_t times) {
@@ -250,7 +250,7 @@ TEST(Accumulation, HoldsTheActivationsOfOneMicroBatch) {
   EXPECT_LT(activations(8), whole / 4);
 }
 
-// The greatest of all samples, which nobody reads.
+// The maximum of all samples, which is not read.
 TEST(Accumulation, WhatNothingWantedDependsOnIsNotThere) {
   const auto made = accumulate(step_of("op %5: f32[3] = aten::amax(%0, [0], false) fwd \"\"\n"
                                        "op %6: f32[] = aten::sum(%0, none) fwd \"\"\n"
@@ -262,7 +262,7 @@ TEST(Accumulation, WhatNothingWantedDependsOnIsNotThere) {
 
 constexpr plan::BatchNormSpan kEachByItself = plan::BatchNormSpan::kMicroBatch;
 
-/// Of all of a step's samples those of a micro-batch.
+/// Takes a micro-batch's samples out of a step's.
 testing::NamedTensors stretch(testing::NamedTensors given, std::int64_t m, std::int64_t times) {
   for (const char* name : {"x", "y"}) {
     testing::Tensor& all = given.at(name);
@@ -274,7 +274,7 @@ testing::NamedTensors stretch(testing::NamedTensors given, std::int64_t m, std::
   return given;
 }
 
-// PyTorch's loop: each micro-batch as a batch, of whose loss 1 / times counts; of a sum all.
+// PyTorch's loop: each micro-batch as a batch; its loss counts 1 / times, or fully if it is a sum.
 TEST(Accumulation, ALoopGivesWhatItsMicroBatchesGiveOneByOne) {
   const std::vector<bool> is_sum = {true, false, false, true, false};
   for (std::size_t s = 0; s < kSteps.size(); ++s) {
@@ -304,7 +304,7 @@ TEST(Accumulation, ALoopGivesWhatItsMicroBatchesGiveOneByOne) {
   }
 }
 
-/// Batch norm of %5, whose statistics %10 and %11 become, and a count of batches.
+/// Batch norm of %5, which updates the statistics %10 and %11 and a count of batches.
 graph::Graph normed(const std::string& rest) {
   auto graph = graph::parse_graph(
       "motley.graph/1\nname \"s\"\nsize batch 1 64\n"
@@ -328,7 +328,6 @@ constexpr const char* kNormedOutputs =
     "output loss %12\noutput gradient %15 of \"w\"\noutput update %10 of \"mean\"\n"
     "output update %11 of \"var\"\noutput update %6 of \"seen\"\n";
 
-/// Copies of an operator, in order.
 std::vector<graph::Op> copies_of(const Accumulation& made, std::int64_t op) {
   std::vector<graph::Op> found;
   for (std::size_t i = 0; i < made.copies.size(); ++i)
@@ -367,7 +366,7 @@ TEST(Accumulation, BatchNormOfEachMicroBatchGoesOnFromTheOneBefore) {
   }
 }
 
-// As terms over three devices, of which the second has no samples.
+// As terms over three devices; the second has no samples.
 TEST(Accumulation, BatchNormOfEachMicroBatchIsOverAllDevices) {
   const graph::Graph graph = normed(kNormedOutputs);
   Sharding sharding;
@@ -411,7 +410,7 @@ TEST(Accumulation, NamesWhatNeedsAllSamplesAtOnce) {
     return made ? "" : made.error().message;
   };
   const std::string start = "s: a step cannot be done in 2 micro-batches: ";
-  // The greatest of all samples; what is made of a sum of products, before it is there.
+  // The maximum of all samples; a value made of a sum of products before the sum is complete.
   EXPECT_EQ(refused("op %5: f32[3] = aten::amax(%0, [0], false) fwd \"top\"\n"
                     "op %6: f32[] = aten::sum(%5, none) fwd \"\"\noutput loss %6\n"),
             start + "operator aten::amax in module 'top' needs all samples at once");
@@ -425,7 +424,7 @@ TEST(Accumulation, NamesWhatNeedsAllSamplesAtOnce) {
                     "op %7: f32[3] = aten::add.Tensor(%5, %6, 1) fwd \"\"\n"
                     "op %8: f32[] = aten::sum(%7, none) fwd \"\"\noutput loss %8\n"),
             start + "operator aten::amax in module 'top' needs all samples at once, and 1 more");
-  // A buffer's new value is not added up; nor is what is no sum.
+  // A buffer's new value is not accumulated; nor is anything but a sum.
   const auto updated = graph::parse_graph(
       "motley.graph/1\nname \"s\"\nsize batch 1 64\ninput %0: f32[batch, 3] \"x\"\n"
       "buffer %1: f32[3] \"seen\"\n"

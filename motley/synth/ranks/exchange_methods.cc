@@ -16,7 +16,7 @@ using program::Instruction;
 
 constexpr double kLeastGain = 0.01;
 
-/// By device: its exchanges, of which the n-th ones belong together.
+/// Finds exchanges by device; the n-th ones of all devices belong together.
 template <typename Program>
 auto find_exchanges(Program& program) {
   using Item = decltype(&program.devices[0].instructions[0]);
@@ -28,13 +28,13 @@ auto find_exchanges(Program& program) {
   return exchanges;
 }
 
-/// One exchange, seen from all members.
+/// One exchange as all members run it.
 struct Joint {
   const program::Program& program;
   std::vector<const Instruction*> members;  // by rank
 };
 
-/// The most elements that a member gives another; at least 1.
+/// Returns the most elements that one member sends another; at least 1.
 std::int64_t largest_part(const Joint& joint) {
   std::int64_t largest = 1;
   for (const Instruction* instruction : joint.members)
@@ -54,7 +54,7 @@ ExchangeWay kind_of(const Joint& joint) {
   return kind;
 }
 
-/// The way of a kind; end: it is not there.
+/// Finds the way of a kind, or `end`.
 template <typename Ways>
 auto find_way(Ways& ways, const ExchangeWay& kind) {
   const auto key = [](const ExchangeWay& way) { return std::tie(way.op, way.bytes, way.largest); };
@@ -80,7 +80,7 @@ void set_method(Instruction& instruction, const ExchangeWay& way) {
     instruction.arguments.push_back({way.largest});
 }
 
-/// The largest over the members: what the simulator prices an exchange by.
+/// Returns the largest bytes over the members, by which the simulator prices an exchange.
 std::int64_t most_bytes(const Joint& joint, const ExchangeWay& way) {
   std::int64_t most = 0;
   for (std::size_t rank = 0; rank < joint.members.size(); ++rank) {
@@ -124,7 +124,7 @@ Result<void> check_way(const ExchangeWay& way, bool is_there) {
 
 Result<void> set_methods(program::Program& program, const ExchangeWays& ways) {
   if (ways.empty()) return {};
-  std::vector<std::size_t> places;  // by exchange, in `ways`
+  std::vector<std::size_t> places;  // by exchange: index in `ways`
   std::vector<char> is_there(ways.size() + 1, 0);
   for_each_exchange(program, [&](const ExchangeWay& kind, const Joint&) {
     places.push_back(static_cast<std::size_t>(find_way(ways, kind) - ways.begin()));

@@ -10,27 +10,26 @@
 
 namespace motley::synth {
 
-/// By kind of exchange of programs whose devices are one group.
+/// One way per kind of exchange, for programs whose devices are one group.
 using ExchangeWays = std::vector<plan::ExchangeWay>;
 
-/// Has the exchanges of a lowered program carried out so. The result is the same but for the order
-/// in which sums are added up. Stale error where the program has no exchange of a kind, usage error
-/// where an operator has no such way.
+/// Sets the methods of a lowered program's exchanges. Only the order of summation changes. Stale
+/// error if the program has no exchange of a kind, usage error if an operator has no such method.
 Result<void> set_methods(program::Program& program, const ExchangeWays& ways);
 
-/// The kinds of exchange of a lowered program, native, as they come first.
+/// Returns the kinds of exchange of a lowered program, as native, in program order.
 ExchangeWays find_exchange_kinds(const program::Program& program);
 
-/// Seconds of a collective ("motley::all_gather.grouped") of as many bytes
-/// (program::priced_bytes); infinite if it cannot be done or nobody knows.
+/// Returns the seconds of a collective ("motley::all_gather.grouped") of these bytes
+/// (program::priced_bytes); infinite if it is impossible or unknown.
 using ExchangeSeconds = std::function<double(std::string_view name, double bytes)>;
 
-/// The fastest way for each kind of exchange of a lowered program, which is native, but for those
-/// that stay so: where the gain is less than a percent.
+/// Chooses the fastest method for each kind of exchange of a lowered, native program. Kinds that
+/// gain less than a percent stay native and are left out.
 ExchangeWays choose_methods(const program::Program& program, const ExchangeSeconds& seconds);
 
-/// Those that two numbers of micro-batches have in common, so that all have them: what is exchanged
-/// of the whole batch is of another kind in each.
+/// Returns the ways that two numbers of micro-batches have in common. Exchanges of the whole batch
+/// are of a different kind for each number.
 ExchangeWays common_ways(ExchangeWays ways, const ExchangeWays& others);
 
 }  // namespace motley::synth

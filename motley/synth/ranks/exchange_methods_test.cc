@@ -13,7 +13,7 @@
 namespace motley::synth {
 namespace {
 
-/// Parameters in parts: all-gathers and reduce-scatters, and an all-reduce of the loss.
+/// Sharded parameters: all-gathers and reduce-scatters, and an all-reduce of the loss.
 program::Program mlp() {
   return lower_spread(read_graph("mlp"), {3, 1}, Kept::kInParts, Bytes(4 << 20));
 }
@@ -93,10 +93,10 @@ TEST(ExchangeMethods, InCommonIsWhatBothCarryOutInTheSameWay) {
 }
 
 TEST(ExchangeMethods, TheFastestIsChosenForWhatItMoves) {
-  // All ways take a second a byte. Of two members the larger part moves, in any way.
+  // Every method takes a second per byte. With two members each method moves the larger part.
   const auto per_byte = [](std::string_view, double bytes) { return bytes; };
   EXPECT_TRUE(choose_methods(mlp(), per_byte).empty());
-  // Of parts 6 : 1 : 1 the largest goes to two others (12/8), or all but one is passed on (7/8).
+  // Parts 6 : 1 : 1: native sends the largest to two others (12/8), grouped passes on 7/8.
   const program::Program skewed =
       lower_spread(read_graph("mlp"), {6, 1, 1}, Kept::kInParts, Bytes(4 << 20));
   const ExchangeWays chosen = choose_methods(skewed, per_byte);
@@ -106,7 +106,7 @@ TEST(ExchangeMethods, TheFastestIsChosenForWhatItMoves) {
     EXPECT_EQ(std::count(chosen.begin(), chosen.end(), grouped),
               kind.op == program::kAllReduce ? 0 : 1);
   }
-  // Not where it cannot be done, nor for half a percent.
+  // Not if it is impossible, nor for half a percent.
   const auto unknown = [](std::string_view name, double bytes) {
     return name.ends_with(".grouped") ? std::numeric_limits<double>::infinity() : bytes;
   };

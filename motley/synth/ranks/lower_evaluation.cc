@@ -12,7 +12,7 @@
 namespace motley::synth {
 namespace {
 
-/// Parameters of one graph as another keeps those of the same names.
+/// Keeps the evaluation graph's parameters in the forms of the training graph's of the same names.
 void keep_as_trained(const TrainedAndEvaluated& graphs, const Sharding& trained,
                      Sharding& sharding) {
   std::map<std::string, graph::Form> forms;

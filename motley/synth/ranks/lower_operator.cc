@@ -16,7 +16,7 @@ namespace {
 
 using graph::Value;
 
-/// A graph whose only operator has parameters for operands: those may lie in any form.
+/// A graph of one operator whose operands are parameters, since these may have any form.
 class AloneGraph {
  public:
   AloneGraph(const graph::Graph& graph, OpId id, std::int64_t batch)
@@ -46,7 +46,7 @@ class AloneGraph {
     return add(std::move(value), OpId());
   }
 
-  /// With shapes of this batch: what is exchanged together must have fixed ones.
+  /// Adds a value with its shape at this batch: values exchanged together need fixed shapes.
   ValueId add(Value value, OpId producer) {
     for (graph::SizeExpr& size : value.shape) size = graph::SizeExpr(size.evaluate_integer(sizes_));
     value.producer = producer;
@@ -59,7 +59,7 @@ class AloneGraph {
   std::map<ValueId, ValueId> ids_;
 };
 
-/// Exchanges that the operator's own instructions wait for: results change their forms behind them.
+/// Finds exchanges that the operator's own instructions wait for, without result conversions.
 std::vector<InnerExchange> find_inner(const program::DeviceProgram& device) {
   const auto last = std::find_if(
       device.instructions.rbegin(), device.instructions.rend(),
@@ -77,7 +77,7 @@ LoweredOperator lower_operator(const graph::Graph& graph, OpId op, const graph::
                                std::int64_t batch, const std::vector<double>& shares,
                                const std::vector<std::size_t>& ranks) {
   LoweredOperator made{AloneGraph(graph, op, batch).take(), {}, {}};
-  // As in its graph: what makes its operands may count.
+  // The rule comes from the operator's own graph, since the producers of its operands may matter.
   const std::vector<graph::ShardingRule> rules{
       rule_like(graph::find_rule_or_whole(graph, op, {{"batch", batch}}), made.graph.ops[0])};
   Sharding sharding;

@@ -12,7 +12,7 @@
 namespace motley::synth {
 namespace {
 
-/// What an operator's instructions are and give, in order of text.
+/// Returns an operator's instructions and results as text, in order.
 std::vector<std::string> own_instructions(const program::DeviceProgram& device, OpId op) {
   std::vector<std::string> made;
   for (const program::Instruction& instruction : device.instructions) {
@@ -44,7 +44,7 @@ TEST(LowerOperator, RunsWhatItRunsWithinAStep) {
       ASSERT_EQ(alone.ranks.size(), 2U);
       for (const auto& [rank, made] : {std::pair{2, &alone.ranks[0]}, {0, &alone.ranks[1]}}) {
         const auto within = own_instructions(whole->devices[static_cast<std::size_t>(rank)], op);
-        if (within.empty()) continue;  // nothing wanted depends on it
+        if (within.empty()) continue;  // no output depends on it
         EXPECT_EQ(own_instructions(*made, OpId(0)), within)
             << model << " " << graph.op(op).full_name();
         ++compared;

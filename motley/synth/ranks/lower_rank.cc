@@ -27,7 +27,6 @@ std::string gather_label(const RankStep& rank, std::size_t bucket) {
   return fmt::format("{}{}", is_again ? kGatherAgain : kGather, bucket);
 }
 
-/// An input, parameter, buffer or constant of the graph.
 void add_source(RankStep& rank, ValueId id) {
   static const std::map<ValueRole, BufferKind> kKinds = {
       {ValueRole::kInput, BufferKind::kInput},
@@ -46,7 +45,7 @@ void add_source(RankStep& rank, ValueId id) {
   }
 }
 
-/// The tangent and the inputs that operators use.
+/// Loads the tangent and the inputs that operators use.
 void load_inputs(RankStep& rank, Update& update) {
   const graph::Graph& graph = rank.graph();
   std::vector<char> used(graph.values.size(), 0);
@@ -94,8 +93,7 @@ void RankWriter::begin() {
   load_inputs(rank_, update_);
 }
 
-/// Has parameters whole that are kept in parts, for the operator at this position: what the next
-/// bucket brings is on its way while this one is used.
+/// Gathers sharded parameters for this position, with the next bucket already in flight.
 void RankWriter::gather_parameters(std::int64_t position) {
   const std::vector<Bucket>& gathers = rank_.step().gathers;
   while (gathering_.size() < gathers.size() &&
@@ -111,7 +109,7 @@ void RankWriter::gather_parameters(std::int64_t position) {
   }
 }
 
-/// Starts the exchanges of outputs that are there after the operator at this position.
+/// Starts the exchanges of outputs that are ready after the operator at this position.
 void RankWriter::exchange_outputs(std::int64_t position) {
   const std::vector<Bucket>& buckets = rank_.step().schedule.buckets;
   while (exchanged_.size() < buckets.size() && buckets[exchanged_.size()].ready <= position)
@@ -187,14 +185,13 @@ std::vector<BufferId> RankWriter::metrics() const {
 
 namespace {
 
-/// First what needs no exchange, then each bucket when it is over; last the new values of buffers
-/// and the report.
+/// Writes updates without exchanges, each bucket after its exchange, new buffers, the report.
 void finish_outputs(RankWriter& writer) {
   RankStep& rank = writer.rank();
   Update& update = writer.update();
   for (const RankWriter::Given& given : writer.direct_outputs()) writer.add_output(given);
   update.write("update");
-  BufferId stop;  // whether anybody wants to
+  BufferId stop;  // whether any rank requests it
   for (std::size_t b = 0; b < writer.buckets(); ++b) {
     for (const RankWriter::Given& given : writer.exchanged_outputs(b))
       if (given.output == RankWriter::kStop)
@@ -205,7 +202,7 @@ void finish_outputs(RankWriter& writer) {
   }
   update.finish();
   writer.assign_buffers();
-  if (stop.is_none()) stop = request_stop(rank);  // nobody else is there
+  if (stop.is_none()) stop = request_stop(rank);  // a device alone
   rank.builder().compute(
       "motley::report",
       {{writer.loss()}, {stop}, buffer_or_none(update.norm()), {buffer_list(writer.metrics())}}, {},

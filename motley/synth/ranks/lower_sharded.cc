@@ -37,7 +37,7 @@ tl::unexpected<Error> unsupported(const graph::Graph& graph, const graph::Op& op
                   op.full_name(), op.module, reason));
 }
 
-/// Can devices hold terms of it?
+/// Can terms of this dtype be summed over devices?
 bool is_summable(DType dtype) {
   return is_floating(dtype) || is_complex(dtype) || dtype == DType::kI32 || dtype == DType::kI64;
 }
@@ -46,7 +46,6 @@ tl::unexpected<Error> refuse(const graph::Graph& graph, const std::string& what)
   return usage_error("synth.sharding", fmt::format("{}: {}", graph.name, what));
 }
 
-/// Is the strategy one of the rule's?
 bool is_of_rule(const ShardingRule& rule, const Strategy& strategy) {
   if (strategy.factor >= 0) {
     if (strategy.factor >= static_cast<int>(rule.factors.size()) || strategy.outer < 1 ||
@@ -93,7 +92,7 @@ bool can_lower(const graph::Graph& graph, OpId op, const ShardingRule& rule,
   if (strategy.factor < 0) return true;
   const graph::Factor& factor = rule.factors[static_cast<std::size_t>(strategy.factor)];
   if (factor.split == graph::Split::kRewritten) return can_rewrite(graph, about, strategy);
-  // A result that does not depend on the split must be computed where no part of it is, too.
+  // A result independent of the split must also be computed on devices without a part of it.
   if (std::none_of(strategy.results.begin(), strategy.results.end(),
                    [](const Form& form) { return form == graph::kWholeForm; }))
     return true;
@@ -123,10 +122,9 @@ Result<void> check_devices(const graph::Graph& graph, std::size_t devices,
 
 namespace {
 
-/// The lowering of one sharding, rank by rank.
 class RankLowering {
  public:
-  /// What is passed by reference must outlive it; `accumulation` as in lower_some_ranks.
+  /// References must outlive it; `accumulation` as in lower_some_ranks.
   RankLowering(const graph::Graph& graph, const Sharding& sharding,
                const std::vector<ShardingRule>& rules, const LowerOptions& options,
                const Accumulation* accumulation)
@@ -142,7 +140,7 @@ class RankLowering {
     MOTLEY_CHECK(accumulation == nullptr || accumulation->micro_batches == sharding.micro_batches);
   }
 
-  /// The program's next device; a copy where one that was lowered before is identical.
+  /// Lowers the program's next device; copies the program of an identical one lowered before.
   void lower(std::size_t rank) {
     const std::int64_t batch = step_.sharding.batch;
     for (const auto& [device, place] : places_)
@@ -163,12 +161,12 @@ class RankLowering {
     devices_.push_back(std::move(program));
   }
 
-  /// Does a rank that was lowered stand for another one's times?
+  /// Does a lowered rank have the times of another rank?
   bool stands_for(std::size_t rank, std::size_t other) const {
     return places_.at(place_of_.at(rank)).answers_identical(other, Place::Identical::kTimes);
   }
 
-  /// What was lowered, as a program whose devices are one group. Call last.
+  /// Returns the lowered devices as a program with one group. Call last.
   program::Program put_together() {
     program::Program program;
     program.global_batch = step_.sharding.batch * micro_batches_;
@@ -195,7 +193,7 @@ class RankLowering {
   const ShardedStep step_;
   Parts parts_;
   std::vector<program::DeviceProgram> devices_;
-  std::map<std::size_t, Place> places_;          // by position in devices_, of no copies
+  std::map<std::size_t, Place> places_;          // by position in devices_, without copies
   std::map<std::size_t, std::size_t> place_of_;  // by rank
 };
 

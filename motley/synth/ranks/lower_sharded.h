@@ -12,57 +12,53 @@
 
 namespace motley::synth {
 
-/// Whether lowering can run the operator so: not if that needs other instructions which it does not
-/// have, or if a term would be no number that can be summed.
+/// Can lowering run the operator with this strategy? Not if that needs instructions that it lacks,
+/// or if a term is no number that can be summed.
 bool can_lower(const graph::Graph& graph, OpId op, const graph::ShardingRule& rule,
                const graph::Strategy& strategy, const std::vector<double>& shares);
 
-/// Lowers the graph for all devices (docs/algorithms.md, "Lowering"): each operator with its local
-/// arguments on its operands in the forms that its strategy wants; between them conversions
-/// (step/conversion.h), each made once.
+/// Lowers the graph for all devices (docs/algorithms.md, "Lowering"): each operator with local
+/// arguments and with operands in the forms that its strategy wants. Conversions between them
+/// (step/conversion.h) are made once each.
 ///
-/// With several micro-batches it is the accumulated graph that is lowered (accumulation.h).
-/// Gradients take the form of their parameter, of which each device keeps and updates its part. One
-/// device has all of everything and exchanges nothing. Errors: strategies that are not those of the
-/// operators' rules, or that lowering does not have (synth.sharding); those of check_devices,
-/// accumulate and set_methods.
+/// With several micro-batches, the accumulated graph is lowered (accumulation.h). Gradients take
+/// the form of their parameter; each device keeps and updates its part. A device alone has
+/// everything and exchanges nothing. Errors: strategies that the operators' rules or lowering do
+/// not have (synth.sharding); those of check_devices, accumulate and set_methods.
 Result<program::Program> lower_sharded(const graph::Graph& graph, const Sharding& sharding,
                                        const LowerOptions& options);
 
-/// Whether several devices can run the graph at all. Usage error (synth.unsupported), naming the
-/// operator that reads statistics which each device has of its own samples (local batch norm).
-/// O(graph).
+/// Can several devices run the graph? Usage error (synth.unsupported) that names the operator which
+/// reads statistics of each device's own samples (local batch norm). O(graph).
 Result<void> check_devices(const graph::Graph& graph, std::size_t devices,
                            plan::BatchNormMode batch_norm);
 
-/// The same for some ranks only, in this order: not a program that can be run, as its group lacks
-/// the others, but enough to price a step where the others are like one of these. `rules`: those of
-/// find_rules_of; `accumulation` as find_accumulation gives it, null for none. All exchanges are
-/// native. Not verified.
+/// Lowers some ranks only, in this order. The result cannot run, as its group lacks the other
+/// ranks, but prices a step if the others are like one of these. `rules`: from find_rules_of;
+/// `accumulation`: from find_accumulation, or null. All exchanges are native. Not verified.
 program::Program lower_some_ranks(const graph::Graph& graph, const Sharding& sharding,
                                   const std::vector<graph::ShardingRule>& rules,
                                   const std::vector<std::size_t>& ranks,
                                   const LowerOptions& options,
                                   const Accumulation* accumulation = nullptr);
 
-/// What pricing a step needs: one program for each kind of rank.
+/// The programs needed to price a step: one for each kind of rank.
 struct RankKinds {
-  program::Program program;          ///< of the first rank of each kind; as lower_some_ranks gives
-  std::vector<std::size_t> of_rank;  ///< its position there
+  program::Program program;          ///< the first rank of each kind; see lower_some_ranks
+  std::vector<std::size_t> of_rank;  ///< index of its kind's device in `program`
 };
-/// Ranks of one class (by rank: devices with the same times) whose programs take the same times are
-/// one kind.
+/// Groups ranks of one class (by rank; equal device times) whose programs take the same times.
 RankKinds lower_kinds(const graph::Graph& graph, const Sharding& sharding,
                       const std::vector<graph::ShardingRule>& rules,
                       const std::vector<int>& classes, const LowerOptions& options,
                       const Accumulation* accumulation = nullptr);
 
-/// None for one micro-batch in which nothing is done again.
+/// Returns none for one micro-batch without recomputation.
 Result<std::optional<Accumulation>> find_accumulation(const graph::Graph& graph,
                                                       const Sharding& sharding,
                                                       plan::BatchNormSpan batch_norm);
 
-/// The same of the graph itself, accumulated if need be; errors of accumulate.
+/// Lowers the graph's ranks, accumulated if needed; errors of accumulate.
 Result<program::Program> lower_ranks(const graph::Graph& graph, const Sharding& sharding,
                                      const std::vector<graph::ShardingRule>& rules,
                                      const std::vector<std::size_t>& ranks,

@@ -45,7 +45,7 @@ TEST(LowerSharded, GathersOneBucketAhead) {
   ASSERT_EQ(begun.size(), used.size());
   ASSERT_GT(begun.size(), 5U);
   for (std::size_t k = 0; k + 1 < begun.size(); ++k) EXPECT_LT(begun[k + 1], used[k]) << k;
-  // And not all of them at the start: each waits until the one before last is used.
+  // Not all start at once: each waits until the one before last is used.
   for (std::size_t k = 2; k < begun.size(); ++k) EXPECT_GT(begun[k], used[k - 2]) << k;
 }
 
@@ -67,7 +67,7 @@ TEST(LowerSharded, EachBucketLeavesBeforeTheBackwardPassIsOver) {
             static_cast<std::size_t>(scattered));
 }
 
-/// x [batch, 4] by its samples, a weight [4], their product, which is sorted, and its sum.
+/// x [batch, 4] split by samples, a weight [4], their product, sorted, and its sum.
 graph::Graph sorted_product() {
   auto graph = graph::parse_graph(R"(motley.graph/1
 name "g"
@@ -115,7 +115,7 @@ TEST(LowerSharded, RefusesASharingOfAnotherGraph) {
   }
 }
 
-// A way of another operator, a factor that the rule does not have, and one cut into no whole parts.
+// Another operator's strategy, a missing factor, and one that cannot be cut into whole parts.
 TEST(LowerSharded, NamesTheOperatorThatCannotBeSplitSo) {
   const graph::Graph graph = sorted_product();
   const Sharding sound = spread_over_two(graph);
@@ -133,8 +133,8 @@ TEST(LowerSharded, NamesTheOperatorThatCannotBeSplitSo) {
   }
 }
 
-// Ranks 0 and 2 have 3 of 8 samples, 1 and 3 one; the largest share keeps what counts once, but
-// nothing here does. Devices of unlike times are kinds of their own.
+// Ranks 0 and 2 have 3 of 8 samples, 1 and 3 one. The largest share keeps whatever counts once, but
+// nothing here does. Devices with different times are kinds of their own.
 TEST(LowerSharded, IdenticalRanksAreLoweredOnce) {
   const graph::Graph graph = sorted_product();
   Sharding sharding;

@@ -15,7 +15,7 @@ namespace {
 
 using graph::Op;
 
-/// Elements of a value without samples; none: it has some.
+/// Counts the elements of a value; none if its size depends on samples.
 std::optional<std::int64_t> count_elements(const graph::Value& value) {
   std::int64_t elements = 1;
   for (const graph::SizeExpr& size : value.shape) {
@@ -40,14 +40,14 @@ class Recomputation {
     if (gathers_again_) find_made_of_parameters();
   }
 
-  /// Values keep the numbers of their operators of before until all are there, and in their order.
+  /// Values keep the numbers of their original operators until all are there in order.
   void run() {
     ops_ = std::exchange(graph_.ops, {});
     copies_ = std::exchange(from_.copies, {});
     for (std::size_t i = 0; i < ops_.size(); ++i) {
       Op op = ops_[i];
       const Reader reader = reader_of(i);
-      // What is made of parameters is made anew for each pass; the first is for whoever shares it.
+      // Values made of parameters are made anew for each pass; the first is for any other reader.
       const bool is_made_anew = !op.outputs.empty() && is_gathered(op.outputs[0], reader);
       const bool may_want =
           reader.region != nullptr || reader.pass.direction == graph::Direction::kBackward;
@@ -64,7 +64,7 @@ class Recomputation {
   }
 
  private:
-  /// Where an operator reads: in a pass of a micro-batch.
+  /// The pass of a micro-batch in which an operator reads.
   struct Pass {
     std::int64_t micro_batch = -1;
     graph::Direction direction = graph::Direction::kForward;
@@ -77,7 +77,7 @@ class Recomputation {
 
   bool is_done_again(std::size_t op) const {
     const Copy& copy = from_.copies[op];
-    // What micro-batches share is kept for the next one.
+    // Values shared by micro-batches are kept for the next one.
     const bool is_shared = from_.micro_batches > 1 && copy.samples == graph::kWholeForm;
     if (copy.of.is_none() || copy.micro_batch < 0 || is_shared ||
         graph_.ops[op].direction != graph::Direction::kForward)
@@ -95,8 +95,7 @@ class Recomputation {
     });
   }
 
-  /// Values that parameters alone make by operators whose results are as large, by operators that
-  /// do the same wherever they stand.
+  /// Finds values made of parameters alone by deterministic operators whose results are as large.
   void find_made_of_parameters() {
     is_of_parameters_.assign(graph_.values.size(), 0);
     for (std::size_t v = 0; v < graph_.values.size(); ++v)
@@ -115,7 +114,7 @@ class Recomputation {
     }
   }
 
-  /// Of an operator of before.
+  /// The reader that an original operator is.
   Reader reader_of(std::size_t op) const {
     const Copy& copy = copies_[op];
     Reader reader{{copy.micro_batch, ops_[op].direction}};
@@ -146,7 +145,7 @@ class Recomputation {
     return is_of_one;
   }
 
-  /// In which pass the reader's value is made again; none: it reads the one that is kept.
+  /// Returns the pass in which the reader's value is made again; none if it reads the kept one.
   std::optional<Pass> pass_of(ValueId value, const Reader& reader) const {
     if (value.index() >= values_) return std::nullopt;
     if (is_gathered(value, reader)) return reader.pass;
@@ -157,11 +156,11 @@ class Recomputation {
     return Pass{copies_[producer.index()].micro_batch, graph::Direction::kBackward};
   }
 
-  /// Makes again what the operator reads and is not made yet, in the order of before: in front of
-  /// it, what is made of parameters in front of the operator before that wanted such, so that an
-  /// exchange on the way is hidden.
+  /// Makes again what the operator reads and does not exist yet, in the original order, before it.
+  /// What is made of parameters goes before the previous operator that wanted such values, so that
+  /// an exchange for it is hidden.
   void make_wanted(std::size_t op, const Reader& reader) {
-    std::map<std::size_t, Reader> wanted;  // by operator of before
+    std::map<std::size_t, Reader> wanted;  // by original operator
     std::vector<std::pair<const Op*, Reader>> readers{{&ops_[op], reader}};
     while (!readers.empty()) {
       const auto [next, at] = readers.back();
@@ -214,7 +213,7 @@ class Recomputation {
     });
   }
 
-  // Places, ascending: of copies in front of an operator of before, and its own.
+  // Positions, ascending: of copies before an original operator, and its own.
   static std::size_t in_front_of(std::size_t op) { return 2 * op; }
   static std::size_t behind(std::size_t op) { return 2 * op + 1; }
 
@@ -245,15 +244,15 @@ class Recomputation {
   Accumulation& from_;
   const Recomputed& recomputed_;
   graph::Graph& graph_;
-  const std::size_t values_;            // how many there were before
-  std::vector<Op> ops_;                 // of before
-  std::vector<Copy> copies_;            // of these
-  std::vector<char> is_marked_;         // by operator of before: done again in backward passes
-  bool gathers_again_ = false;          // anything
-  std::vector<char> is_of_parameters_;  // by value of before: find_made_of_parameters
-  std::map<std::pair<ValueId, Pass>, ValueId> again_;  // by value of before
-  std::vector<std::size_t> places_;                    // by operator added
-  /// By pass and region: the operator of before that last wanted what is made of parameters.
+  const std::size_t values_;            // number of original values
+  std::vector<Op> ops_;                 // original operators
+  std::vector<Copy> copies_;            // of original operators
+  std::vector<char> is_marked_;         // by original operator: recomputed in backward passes
+  bool gathers_again_ = false;          // whether any parameter is gathered again
+  std::vector<char> is_of_parameters_;  // by original value: find_made_of_parameters
+  std::map<std::pair<ValueId, Pass>, ValueId> again_;  // by original value
+  std::vector<std::size_t> places_;                    // by added operator
+  /// By pass and region: the original operator that last wanted values made of parameters.
   std::map<std::pair<Pass, const GatheredAgain*>, std::size_t> last_wanted_;
 };
 

@@ -14,7 +14,7 @@
 namespace motley::synth {
 namespace {
 
-/// y = exp(exp(exp(x))), whose backward pass reads all three results.
+/// y = exp(exp(exp(x))); the backward pass reads all three results.
 constexpr const char* kChain =
     "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
     "op %1: f32[batch, 4] = aten::exp(%0) fwd \"\"\n"
@@ -26,7 +26,7 @@ constexpr const char* kChain =
     "op %7: f32[batch, 4] = aten::mul.Tensor(%6, %1) bwd \"\"\n"
     "op %8: f32[] = aten::sum(%7, none) bwd \"\"\noutput loss %4\noutput metric %8 \"m\"\n";
 
-/// "exp exp ..." of a step in which these operators are done again.
+/// Returns "exp exp ..." for a step in which these operators are recomputed.
 std::string names(const std::vector<plan::OpRange>& again) {
   const auto graph = graph::parse_graph(kChain, "g");
   EXPECT_TRUE(graph) << graph.error().message;
@@ -49,17 +49,17 @@ std::string names(const std::vector<plan::OpRange>& again) {
 TEST(Recompute, NothingAndWhatNobodyWants) {
   EXPECT_EQ(names({}), "exp exp exp sum neg' mul' mul' sum'");
   EXPECT_EQ(names({{3, 4}}), "exp exp exp sum neg' mul' mul' sum'");
-  EXPECT_EQ(names({{4, 8}}), "exp exp exp sum neg' mul' mul' sum'");  // of the backward pass
+  EXPECT_EQ(names({{4, 8}}), "exp exp exp sum neg' mul' mul' sum'");  // backward operators
 }
 
 TEST(Recompute, AsLateAsCanBeAndOnce) {
   EXPECT_EQ(names({{0, 1}}), "exp exp exp sum neg' mul' exp' mul' sum'");
   EXPECT_EQ(names({{1, 2}}), "exp exp exp sum neg' exp' mul' mul' sum'");
-  // The last needs the ones before, which then are there for what reads them.
+  // The last needs the earlier ones, whose copies then serve their own readers as well.
   EXPECT_EQ(names({{0, 3}}), "exp exp exp sum exp' exp' exp' neg' mul' mul' sum'");
 }
 
-// In several micro-batches each does its own again; what is before or behind all of them stays.
+// With several micro-batches each recomputes its own; operators before or after all of them stay.
 TEST(Recompute, OfEachMicroBatch) {
   const graph::Graph graph = read_graph("mlp");
   auto made = accumulate(graph, 8, 2);
@@ -80,7 +80,7 @@ TEST(Recompute, OfEachMicroBatch) {
   }
 }
 
-/// y = x w' with its gradients: both passes read the transpose, the backward pass of a copy of it.
+/// y = x w' with gradients: both passes read the transpose, the backward pass a copy of it.
 constexpr const char* kProduct =
     "motley.graph/1\nname \"g\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
     "param %1: f32[4, 4] \"w\"\n"
@@ -91,8 +91,8 @@ constexpr const char* kProduct =
     "op %6: f32[batch, 4] = aten::mm(%3, %5) bwd \"\"\n"
     "op %7: f32[] = aten::sum(%6, none) bwd \"\"\noutput loss %4\noutput metric %7 \"m\"\n";
 
-// Two micro-batches, each with a forward and a backward pass: w is there four times more, and what
-// is made of it stands in front of who reads it.
+// Two micro-batches, each with a forward and a backward pass: w has four more copies, and values
+// made of it stand before their readers.
 TEST(Recompute, ParametersAreGatheredForEachPass) {
   const auto graph = graph::parse_graph(kProduct, "g");
   ASSERT_TRUE(graph) << graph.error().message;
@@ -103,7 +103,7 @@ TEST(Recompute, ParametersAreGatheredForEachPass) {
   };
   const Accumulation step = step_of({{}, {"w"}});
   ASSERT_EQ(step.again.size(), 4u);
-  std::map<ValueId, std::string> reads;  // by source: its readers, and theirs
+  std::map<ValueId, std::string> reads;  // by source: its readers and their readers
   std::map<ValueId, ValueId> source_of;
   for (const auto& [again, parameter] : step.again) {
     EXPECT_EQ(step.graph.value(parameter).name, "w");
@@ -120,7 +120,7 @@ TEST(Recompute, ParametersAreGatheredForEachPass) {
     });
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_EQ(reads[step.again[i].first], i % 2 == 0 ? "t mm " : "t t mm ") << i;
-  // A region of the forward pass alone gathers for that; one that is given the transpose nothing.
+  // A region gathers for its own pass alone; one that receives the transpose gathers nothing.
   EXPECT_EQ(step_of({{{0, 2}}, {"w"}}).again.size(), 2u);
   EXPECT_TRUE(step_of({{{3, 5}}, {"w"}}).again.empty());
   EXPECT_TRUE(step_of({{}, {}}).again.empty());

@@ -14,7 +14,7 @@ using graph::FormKind;
 using graph::ShardingRule;
 using graph::Strategy;
 
-/// Conversions that a strategy needs; those that tear samples from their devices count most.
+/// Counts conversions of a strategy; those that move samples between devices cost most.
 int cost_of(const ShardingRule& rule, const Held& held, const Strategy& strategy) {
   int total = 0;
   for (std::size_t o = 0; o < strategy.operands.size(); ++o) {
@@ -22,7 +22,7 @@ int cost_of(const ShardingRule& rule, const Held& held, const Strategy& strategy
     const Form &from = held.homes[value], &to = strategy.operands[o];
     if (is_same(from, to, held.identical[value]) || is_ignored(rule, o)) continue;
     total += from.kind == FormKind::kSharded ? 10000 : from.kind == FormKind::kPartial ? 100 : 1;
-    if (to.kind == FormKind::kPartial) ++total;  // what is gathered may as well stay whole
+    if (to.kind == FormKind::kPartial) ++total;  // a gathered operand may as well stay whole
   }
   return total;
 }
@@ -69,7 +69,7 @@ class Spreader {
     return is_better ? *made : best;
   }
 
-  /// The split of what an operator makes out of nothing for each sample.
+  /// Splits an operator that creates values for each sample without reading any.
   std::optional<Strategy> by_result(std::size_t op) const {
     const std::vector<graph::SizeExpr>& shape = graph_.value(graph_.ops[op].outputs[0]).shape;
     for (std::size_t d = 0; d < shape.size(); ++d) {

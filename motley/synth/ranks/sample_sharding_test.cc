@@ -36,7 +36,7 @@ tangent %5: f32[]
 
 struct Case {
   std::string ops;
-  std::string forms;  ///< of the values from %6 on
+  std::string forms;  ///< forms of the values from %6 on
 };
 
 /// "R", "P", "S(0)", "S(0, 3*batch)" of outer 3, "S(0, batch*64)" of inner 64.
@@ -49,11 +49,10 @@ std::string text_of(const graph::Form& form) {
                      form.inner == 1 ? "" : fmt::format("*{}", form.inner));
 }
 
-/// Forms of the values from %6 on; then what is summed, and what is gathered, before it is read:
-/// "P S(0) sums %6 gathers %7".
+/// Returns forms from %6 on, then values summed or gathered first: "P S(0) sums %6 gathers %7".
 std::string forms_of(const std::string& text,
                      plan::BatchNormMode mode = plan::BatchNormMode::kGlobal) {
-  // Definitions are the only places where an id is followed by a colon.
+  // An id is followed by a colon only in its definition.
   int next = 6;
   for (std::size_t at = text.find('%'); at != std::string::npos; at = text.find('%', at + 1)) {
     const std::size_t end = text.find_first_not_of("0123456789", at + 1);
@@ -86,7 +85,7 @@ void check(const std::vector<Case>& cases) {
   for (const Case& c : cases) EXPECT_EQ(forms_of(c.ops), c.forms) << c.ops;
 }
 
-// A partial sum to start from: the column sums of x.
+// A partial sum: the column sums of x.
 #define PARTIAL "op %6: f32[4] = aten::sum.dim_IntList(%0, [0], false, none) fwd \"\"\n"
 
 TEST(SampleSharding, ElementwiseKeepsRowsAndSumsPartialOperands) {

@@ -35,7 +35,7 @@ OperatorSplit describe(const Strategy& strategy) {
 std::optional<Strategy> find_strategy(const ShardingRule& rule, const OperatorSplit& split) {
   if (split.factor >= static_cast<int>(rule.factors.size())) return std::nullopt;
   if (split.factor >= 0) {
-    // Their product must not overflow.
+    // Prevents overflow of their product.
     const std::int64_t size = rule.factors[static_cast<std::size_t>(split.factor)].size;
     if (split.outer > size || split.inner > size) return std::nullopt;
     return split_strategy(rule, split.factor, split.outer, split.inner);
@@ -79,7 +79,7 @@ Result<std::set<std::string>> read_kept_parameters(const graph::Graph& graph,
   std::map<std::string, const plan::KeptParameter*> kept;
   for (const plan::KeptParameter& each : region.parameters) kept.emplace(each.name, &each);
   std::set<std::string> known;
-  // One that is gathered again is there several times.
+  // A parameter that is gathered again occurs several times.
   for (const ValueId id : values_with_role(graph, graph::ValueRole::kParameter)) {
     const auto found = kept.find(graph.value(id).name);
     if (found == kept.end()) continue;

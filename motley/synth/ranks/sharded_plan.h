@@ -14,31 +14,30 @@
 
 namespace motley::synth {
 
-/// The strategy of an operator's rule that a plan's split means; empty: none.
+/// Returns the strategy of an operator's rule that a plan's split names; empty if there is none.
 std::optional<graph::Strategy> find_strategy(const graph::ShardingRule& rule,
                                              const plan::OperatorSplit& split);
-/// Sets how parameters of the graph are kept that a region keeps in parts, by name; those that the
-/// graph lacks are left out; the names of the others. Stale error where one cannot be cut so.
+/// Sets the forms of the graph's parameters that a region shards. Returns the names that the graph
+/// lacks. Stale error if a parameter cannot be cut so.
 Result<std::set<std::string>> read_kept_parameters(const graph::Graph& graph,
                                                    const plan::Region& region, Sharding& sharding);
 tl::unexpected<Error> stale_plan(const std::string& what);
 
-/// Stale error where a region does an operator again that the graph does not have.
+/// Stale error if a region recomputes an operator that the graph lacks.
 Result<void> check_recomputed(const graph::Graph& graph, const plan::Plan& plan);
 
-/// A sharding as a plan writes it: of each operator's strategy only what its rule does not say
-/// already. The sharding's devices are the cluster's, and its strategies their rules' (checked).
+/// Writes a sharding as a plan's region. A strategy keeps only what its rule does not determine.
+/// The sharding's devices must be the cluster's, and its strategies their rules' (checked).
 plan::Region make_region(const graph::Graph& graph, const Sharding& sharding,
                          const cluster::Cluster& cluster);
 
-/// The sharding that a verified plan describes: of a shared region the inverse, by the rules at the
-/// plan's batch; of replicas of one device each their samples spread (sample_sharding.h); of one
-/// device all of everything. Stale errors (plan.stale): another number of operators than the graph
-/// has, a parameter that it does not have or that cannot be cut so, and an operator that cannot be
-/// split so, by name.
+/// The sharding of a verified plan: for a shared region the inverse of make_region, with rules at
+/// the plan's batch; for replicas of one device each, their samples spread (sample_sharding.h); for
+/// one device, everything. Stale errors (plan.stale): a number of operators other than the graph's,
+/// a parameter that is missing or cannot be cut so, an operator, by name, that cannot be split so.
 struct RuledSharding {
   Sharding sharding;
-  std::vector<graph::ShardingRule> rules;  ///< that its strategies are of (find_rules_of)
+  std::vector<graph::ShardingRule> rules;  ///< rules of its strategies (find_rules_of)
 };
 Result<RuledSharding> find_ruled_sharding(const graph::Graph& graph, const plan::Plan& plan,
                                           const cluster::Cluster& cluster);

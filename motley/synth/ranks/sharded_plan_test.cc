@@ -15,7 +15,7 @@ using graph::FormKind;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// x [batch, 6] times w [6, 6], to which b [6] is added.
+/// x [batch, 6] times w [6, 6], plus b [6].
 class SharedPlanTest : public ::testing::Test {
  protected:
   SharedPlanTest()
@@ -52,7 +52,7 @@ TEST_F(SharedPlanTest, OneDeviceHasAllOfEverything) {
   for (const graph::ShardingRule& rule : found->rules) EXPECT_THAT(rule.factors, IsEmpty());
 }
 
-// Replicas of 8 and 4 samples, in two micro-batches each: 6 samples at a time, shared as they are.
+// Replicas of 8 and 4 samples in two micro-batches each: 6 samples at a time in the same shares.
 TEST_F(SharedPlanTest, ReplicasSpreadTheSamplesOfAMicroBatch) {
   auto replicas = plan::make_replicas({DeviceId(0), DeviceId(2)}, {8, 4});
   for (plan::Replica& replica : replicas) replica.micro_batches = 2;
@@ -79,7 +79,7 @@ TEST_F(SharedPlanTest, ARegionSaysWhatTheRulesDoNot) {
   sharding.sources.assign(graph_.values.size(), graph::kWholeForm);
   sharding.sources[0] = input_form(graph_, ValueId(0), 12);
   sharding.sources[1] = pairs;
-  graph::Strategy terms;  // those of x w, with b on one device
+  graph::Strategy terms;  // strategy of x w plus b, with b on one device
   for (const graph::Strategy& way : linear_strategies(rules[1]))
     if (way.operands[0] == graph::kPartialForm) terms = way;
   sharding.ops = {*follow(rules[0], 1, pairs), terms, whole_strategy(rules[2])};
@@ -97,8 +97,7 @@ TEST_F(SharedPlanTest, ARegionSaysWhatTheRulesDoNot) {
   EXPECT_EQ(*found, sharding);
 }
 
-// Parts of w of which the shape does not admit: too many, of another number, and a dimension that
-// is not there; 2 * 3 of 6 is one.
+// Cuts of w that its shape does not admit: too many parts, a wrong number, a missing dimension.
 TEST_F(SharedPlanTest, ParametersAreCutAsTheirShapesAre) {
   plan::Region region;
   region.devices = {DeviceId(0), DeviceId(1)};
@@ -147,7 +146,7 @@ TEST_F(SharedPlanTest, SaysWhatIsNotOfThisModel) {
               region.recomputes = {{1, 4}};
             }),
             "plan: operator 3 is to be done again, the model has 3; plan again");
-  // A factor that there is not; one of 6 in fours; a product's terms of both its operands.
+  // A missing factor; one of 6 in fours; terms of both operands of a product.
   for (const char* split : {"factor 3", "factor 2: 4*_*1", "terms 0 1"})
     EXPECT_EQ(
         error_of([&](plan::Region& region) { region.operators[0] = *plan::parse_split(split); }),

@@ -15,7 +15,7 @@ using graph::ShardingRule;
 
 namespace {
 
-/// Adds an argument's text, with tensors as the place of the first operand that is the same one.
+/// Appends an argument's text; a tensor is written as the index of its first occurrence.
 void append_kind(const graph::SymbolicArgument& argument, std::vector<ValueId>& operands,
                  std::string& text) {
   if (const auto* list = std::get_if<graph::SymbolicArguments>(&argument.value)) {
@@ -31,13 +31,13 @@ void append_kind(const graph::SymbolicArgument& argument, std::vector<ValueId>& 
   }
 }
 
-/// What an operator's rule depends on. Operators of equal layers are identical but for the names of
-/// their tensors, and so are their rules. Empty: what makes its operands counts, too.
+/// Returns a key of what an operator's rule depends on. Operators of equal layers differ only in
+/// tensor names, and share their rules. Empty if the producers of the operands matter too.
 std::string kind_of(const graph::Graph& graph, const graph::Op& op) {
   if (op.name.starts_with("aten::index") || op.name.starts_with("aten::_unsafe_index")) return {};
   std::string text = op.full_name() + ' ';
   std::vector<ValueId> values;
-  // Draws are identical but for their number, which comes last.
+  // Draws differ only in their number, which is the last argument.
   const std::size_t count = op.arguments.size() - (graph::is_draw(op) ? 1 : 0);
   for (std::size_t i = 0; i < count; ++i) append_kind(op.arguments[i], values, text);
   values.insert(values.end(), op.outputs.begin(), op.outputs.end());
@@ -58,7 +58,7 @@ std::vector<ShardingRule> find_rules(const graph::Graph& graph, std::int64_t bat
                                                                     : graph::Statistics::kOfAll;
   std::vector<ShardingRule> rules;
   rules.reserve(graph.ops.size());
-  std::unordered_map<std::string, std::size_t> known;  // by kind, the first one
+  std::unordered_map<std::string, std::size_t> known;  // by kind: its first operator
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
     const OpId id(static_cast<std::int64_t>(i));
     const std::string kind = kind_of(graph, graph.ops[i]);

@@ -21,8 +21,7 @@ TEST(ShardingRules, OfIdenticalOperatorsAreThoseOfEachAlone) {
 }
 
 TEST(ShardingRules, OfOperatorsThatDifferAreTheirOwn) {
-  // Each of these differs from the one before it in one thing: the shape of an operand, the
-  // dimension, its keeping.
+  // Each differs from the one before in one thing: an operand's shape, the dimension, keepdim.
   const graph::Graph graph = small_graph(
       "param %0: f32[4, 4] \"a\"\nparam %1: f32[4, 5] \"b\"\n"
       "op %2: f32[4, 4] = aten::mm(%0, %0) fwd \"\"\n"

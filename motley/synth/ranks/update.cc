@@ -14,7 +14,7 @@ using graph::Form;
 using graph::FormKind;
 using program::BufferKind;
 
-/// What an optimizer's instructions are told beside rate and decay.
+/// Returns the arguments of an optimizer's instructions besides rate and decay.
 Arguments optimizer_constants(const plan::Optimizer& optimizer) {
   using Kind = plan::OptimizerKind;
   const double nesterov = optimizer.nesterov ? 1 : 0;
@@ -37,12 +37,12 @@ Arguments optimizer_constants(const plan::Optimizer& optimizer) {
   return {};
 }
 
-/// Does a step of it depend on norms or on other elements, so that it has a direction first?
+/// Does a step depend on norms or on other elements, so that a direction is computed first?
 bool has_direction(plan::OptimizerKind kind) {
   return plan::needs_whole(kind) || kind == plan::OptimizerKind::kLamb;
 }
 
-/// Of a state or a parameter of so many dimensions the own rows alone.
+/// Returns the shape of the own rows of a state or parameter with this many dimensions.
 Shape piece_shape(std::size_t dims, const Update::OwnRows& rows) {
   Shape shape(dims, 1);
   shape.back() = rows.elements();
@@ -168,7 +168,7 @@ void Update::write_waiting() {
   for (const auto& [label, gradients] : waiting_) write_updates(gradients, label);
 }
 
-/// By tensor the square of its norm, over all devices where they are parts.
+/// Returns the squared norm of each tensor, over all devices if they have parts.
 BufferId Update::sum_squares(const std::vector<BufferId>& tensors, Extent extent,
                              const std::string& label) {
   const auto count = static_cast<std::int64_t>(tensors.size());
@@ -253,7 +253,7 @@ void Update::write_batch(const Batch& batch, const std::string& label) {
                                {optimizer.weight_decay},
                                {optimizer_constants(optimizer)}};
   if (!has_direction(optimizer.kind)) {
-    // Of a part of a larger step others may have the parameter, too.
+    // Others may have a parameter of a part of a larger step, too.
     const bool is_portable =
         rank_.step().is_portable() ||
         (rank_.step().part != nullptr && rank_.step().options.updates == plan::Updates::kPortable);
@@ -316,7 +316,6 @@ void Update::apply_directions(const Batch& batch, std::vector<BufferId> directio
                   {}, label);
 }
 
-/// Terms become their sum, by one exchange.
 void Update::sum_together(std::vector<BufferId>& terms, const std::string& label) {
   ProgramBuilder& builder = rank_.builder();
   std::vector<Shape> shapes;
@@ -326,8 +325,8 @@ void Update::sum_together(std::vector<BufferId>& terms, const std::string& label
   terms = builder.unpack(flat, shapes, label);
 }
 
-/// Adafactor's means depend on the order of sums: states, and directions that are not cut into
-/// parts anyway, become those of one device.
+/// Replaces adafactor's states, and directions that are not sharded anyway, by those of one device:
+/// its means depend on the order of summation.
 void Update::share_states(const Batch& batch, std::vector<BufferId>& directions,
                           const std::string& label) {
   std::vector<BufferId> states = batch.state1;
@@ -343,7 +342,7 @@ void Update::share_states(const Batch& batch, std::vector<BufferId>& directions,
   std::copy(end_of_states, shared.end(), directions.begin());
 }
 
-/// Parts of tensors like the batch's parameters become whole on all devices.
+/// Gathers parts of tensors like the batch's parameters on all devices.
 void Update::gather_whole(const Batch& batch, std::vector<BufferId>& parts,
                           const std::string& label) {
   ProgramBuilder& builder = rank_.builder();

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "motley/graph/work.h"
-#include "motley/synth/stages/stage_order.h"
+#include "motley/plan/pass_order.h"
 
 namespace motley::synth {
 namespace {
@@ -21,9 +21,9 @@ struct Spot {
   bool is_free = false;  // backward, of what forward passes made alone, or of parameters
   bool is_late = false;  // backward, and nothing that others wait for depends on it
 
-  StageTask::Pass kind() const {
-    if (!is_backward) return StageTask::Pass::kForward;
-    return is_late ? StageTask::Pass::kWeights : StageTask::Pass::kBackward;
+  plan::StageTask::Pass kind() const {
+    if (!is_backward) return plan::StageTask::Pass::kForward;
+    return is_late ? plan::StageTask::Pass::kWeights : plan::StageTask::Pass::kBackward;
   }
 };
 
@@ -154,13 +154,13 @@ void find_late(const StageNeeds& needs, Spots& spots) {
 
 /// Tasks, and the operators of each.
 struct Tasks {
-  std::vector<StageTask> tasks;
+  std::vector<plan::StageTask> tasks;
   std::vector<std::vector<StagedOp>> operators;
 };
 
 Tasks find_tasks(const StageNeeds& needs, Spots& spots) {
   /// Micro-batch, stage, pass, level.
-  using Key = std::tuple<std::int64_t, std::size_t, StageTask::Pass, std::int64_t>;
+  using Key = std::tuple<std::int64_t, std::size_t, plan::StageTask::Pass, std::int64_t>;
   std::map<Key, std::size_t> known;
   Tasks found;
   std::vector<std::set<std::size_t>> needed;  // by task
@@ -173,8 +173,8 @@ Tasks find_tasks(const StageNeeds& needs, Spots& spots) {
         &known = copy.of.is_none() ? none : seconds[copy.of.index()];
     if (known.first != copy.stretch.count)
       known = {copy.stretch.count,
-               order_seconds(graph::op_work(needs.all.graph, OpId(static_cast<std::int64_t>(op)),
-                                            graph::Sizes{}))};
+               plan::order_seconds(graph::op_work(
+                   needs.all.graph, OpId(static_cast<std::int64_t>(op)), graph::Sizes{}))};
     return known.second;
   };
   for (const auto& [at, spot] : spots.entries()) {
@@ -200,11 +200,11 @@ Tasks find_tasks(const StageNeeds& needs, Spots& spots) {
   return found;
 }
 
-std::vector<TaskPlace> find_places(const StageNeeds& needs, const plan::Plan& plan,
-                                   const std::vector<StageTask>& tasks) {
-  std::vector<TaskPlace> places;
+std::vector<plan::TaskPlace> find_places(const StageNeeds& needs, const plan::Plan& plan,
+                                         const std::vector<plan::StageTask>& tasks) {
+  std::vector<plan::TaskPlace> places;
   std::vector<double> work(needs.stages.size(), 0);  // of all micro-batches
-  for (const StageTask& task : tasks) work[task.region] += task.work;
+  for (const plan::StageTask& task : tasks) work[task.region] += task.work;
   for (std::size_t s = 0; s < needs.stages.size(); ++s) {
     const StageGraph& stage = needs.stages[s];
     const plan::Region& region = *stage.region;
@@ -236,12 +236,12 @@ OperatorOrder find_operator_order(const StageNeeds& needs, const plan::Plan& pla
   put_off(needs, plan, spots);
   find_late(needs, spots);
   const Tasks found = find_tasks(needs, spots);
-  const std::vector<TaskPlace> places = find_places(needs, plan, found.tasks);
+  const std::vector<plan::TaskPlace> places = find_places(needs, plan, found.tasks);
   OperatorOrder order;
-  for (const TaskPlace& place : places) order.lags.push_back(place.lag);
+  for (const plan::TaskPlace& place : places) order.lags.push_back(place.lag);
   append(spots.first(), 0, 0, order);
   double end = 0;
-  for (const OrderedTask& each : order_tasks(found.tasks, places)) {
+  for (const plan::OrderedTask& each : plan::order_tasks(found.tasks, places)) {
     std::vector<StagedOp> together;
     for (const std::size_t task : each.tasks)
       together.insert(together.end(), found.operators[task].begin(), found.operators[task].end());

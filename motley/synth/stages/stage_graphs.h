@@ -44,14 +44,15 @@ struct BoundaryValue {
 /// two wait for each other.
 ///
 ///   first, what has no samples and what is summed over all samples before they are worked on;
-///   then tasks (stage_order.h): of a micro-batch in a region the operators that come between two
-///   values of other regions; last, sums of each region's terms.
+///   then tasks (plan/pass_order.h): of a micro-batch in a region the operators that come between
+///   two values of other regions; last, sums of each region's terms.
 struct StagedStep {
   Passes passes;
   std::vector<StageGraph> stages;              ///< replica after replica
   std::vector<BoundaryValue> boundary_values;  ///< by position
   std::int64_t tasks = 0;                      ///< how many, with the first and the last
-  /// By position: when its operator ends on the clock by which tasks are ordered (stage_order.h).
+  /// By position: when its operator ends on the clock by which tasks are ordered
+  /// (plan/pass_order.h).
   std::vector<double> times;
 };
 

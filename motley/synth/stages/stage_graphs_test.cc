@@ -14,7 +14,7 @@
 
 #include "motley/base/random.h"
 #include "motley/graph/work.h"
-#include "motley/synth/stages/stage_order.h"
+#include "motley/plan/pass_order.h"
 #include "motley/testing/drawn_stages.h"
 #include "motley/testing/golden.h"
 #include "motley/testing/layered_step.h"
@@ -333,7 +333,7 @@ TEST(StageGraphs, TheRateIsThatOfWhatComesInAMicroBatch) {
   const StageGraph& second = step.stages[1];
   for (std::size_t i = 0; i < second.graph.ops.size(); ++i)
     if (second.tasks[i] > 0 && !second.origins[i].is_none())
-      work += order_seconds(
+      work += plan::order_seconds(
           graph::op_work(second.graph, OpId(static_cast<std::int64_t>(i)), graph::Sizes{}));
   EXPECT_NEAR(second.rate, 24 / (3 * work / 2), 1e-6 * second.rate);
 }

@@ -17,7 +17,7 @@ namespace {
 using program::DeviceProgram;
 using program::Instruction;
 
-/// That of all ranks, added where there is none.
+/// Returns the group of all ranks, added if missing.
 GroupId group_of_all(program::Program& program) {
   program::Group all;
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank)
@@ -27,9 +27,8 @@ GroupId group_of_all(program::Program& program) {
   return GroupId(found - program.groups.begin());
 }
 
-/// By instruction: is it an exchange, or does one need it, by itself or through what is computed
-/// from it? What has to be over before that is needed, too: what it reads or writes is written, or
-/// what it writes is read.
+/// Finds, by instruction, whether it or a later exchange needs it: exchanges, their inputs, and
+/// what must finish before these because of a write.
 std::vector<bool> find_needed(const DeviceProgram& program, const std::vector<BufferId>& storages) {
   const auto& all = program.instructions;
   std::vector<bool> needed(all.size(), false);
@@ -58,8 +57,8 @@ std::vector<bool> find_needed(const DeviceProgram& program, const std::vector<Bu
   return needed;
 }
 
-/// By instruction: does it come behind the commit? From the first compute instruction on that
-/// writes what is kept, those that no exchange needs.
+/// Finds, by instruction, whether it comes after the commit: from the first compute instruction
+/// that writes persistent state, those that no exchange needs.
 std::vector<bool> find_rest(const DeviceProgram& program) {
   const std::vector<BufferId> storages = program::storages_of(program);
   const auto& all = program.instructions;
@@ -77,11 +76,10 @@ std::vector<bool> find_rest(const DeviceProgram& program) {
   return rest;
 }
 
-/// Puts frees where they are due in the new order: what the rest uses is freed by the rest, which
-/// begins when all else is over.
+/// Moves frees to the new order: the rest frees what it uses, since it begins after all else.
 void move_frees(std::size_t rest, DeviceProgram& program) {
   const std::vector<BufferId> storages = program::storages_of(program);
-  std::vector<std::size_t> last(program.buffers.size(), 0);  // use in the rest, by buffer
+  std::vector<std::size_t> last(program.buffers.size(), 0);  // last use in the rest, by buffer
   const auto touch = [&](std::size_t at, BufferId id) {
     last[id.index()] = at;
     last[storages[id.index()].index()] = at;
@@ -100,7 +98,7 @@ void move_frees(std::size_t rest, DeviceProgram& program) {
   for (const auto& [at, id] : moved) program.instructions[at].frees.push_back(id);
 }
 
-/// The last sends and receives of each peer, by their places in the list.
+/// Returns the last send and receive of each peer, as positions in `order`.
 std::vector<InstructionId> ends_of_messages(const DeviceProgram& program,
                                             const std::vector<std::size_t>& order) {
   const program::Strands strands = program::find_strands(program);
@@ -112,7 +110,7 @@ std::vector<InstructionId> ends_of_messages(const DeviceProgram& program,
   return ends;
 }
 
-/// What comes to stand in front of the rest may have counted on what that waited for.
+/// Passes on waits: instructions moved before the rest may have relied on waits of the rest.
 void pass_waits_on(const std::vector<bool>& rest, DeviceProgram& program) {
   std::set<InstructionId> passed;
   for (std::size_t i = 0; i < rest.size(); ++i) {
@@ -137,7 +135,7 @@ void commit_rank(GroupId group, DeviceProgram& program) {
   const auto first = static_cast<std::size_t>(middle - order.begin());
   const std::vector<std::size_t> front(order.begin(), middle);
   std::vector<InstructionId> ends = ends_of_messages(program, front);
-  // Two instructions come between the two pieces: the ballot and its sum.
+  // The ballot and its sum come between the two pieces.
   std::vector<InstructionId> places(order.size());
   for (std::size_t place = 0; place < order.size(); ++place)
     places[order[place]] =
@@ -164,7 +162,7 @@ void commit_rank(GroupId group, DeviceProgram& program) {
   sum.op = program::kAllReduce;
   sum.arguments = {{number}};
   sum.group = group;
-  // Behind the other transfers in their lane, and behind all messages.
+  // After the other transfers in their lane, and after all messages.
   ends.push_back(InstructionId(static_cast<std::int64_t>(first)));
   std::sort(ends.begin(), ends.end());
   sum.waits = std::move(ends);

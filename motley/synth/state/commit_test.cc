@@ -26,9 +26,8 @@ plan::Plan split_plan(plan::OptimizerKind optimizer) {
   return plan;
 }
 
-/// What the commit promises, said once more from the program: all exchanges and all that they need
-/// have surely finished when its sum begins, and nothing that is kept is written before it but what
-/// find_commit names.
+/// Checks the commit's promise against the program: all exchanges and everything they need have
+/// finished when its sum begins, and before it only the state that find_commit names is written.
 void expect_all_or_nothing(const program::DeviceProgram& device) {
   const auto commit = program::find_commit(device);
   ASSERT_TRUE(commit) << device.device;
@@ -69,7 +68,7 @@ TEST_P(Commits, NothingIsWrittenBeforeAllExchangesAreOver) {
               lowered->devices[rank].instructions.size() + 2);
   }
   EXPECT_EQ(program::parse_program(program::print_program(*made), "again").value(), *made);
-  // A second commit would be one sum too many.
+  // A second commit would add a second sum.
   EXPECT_EQ(with_commit(*made).value(), *made);
 }
 
@@ -79,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Commits,
                                                               plan::OptimizerKind::kAdamW,
                                                               plan::OptimizerKind::kMuon)));
 
-/// All that a commit promises of a program of several ranks.
+/// Checks a commit of a program of several ranks.
 void expect_commits(const program::Program& lowered) {
   const auto made = with_commit(lowered);
   ASSERT_TRUE(made) << made.error().message;
@@ -98,7 +97,7 @@ cluster::Cluster more_devices(std::size_t count) {
   return cluster;
 }
 
-/// The operators of a part of the layers, in fractions of all, on one device.
+/// Returns a region of a part of the layers, as fractions of all, on one device.
 plan::Region part_of(const graph::Graph& graph, std::int64_t device, double from, double to) {
   const graph::LayerChain chain = graph::find_layer_chain(graph);
   std::size_t layers = 0;
@@ -126,12 +125,12 @@ TEST_P(StageCommits, MessagesOfAPipelineAreOverToo) {
   }
 }
 
-// Gradients are summed by sets of holders, in buckets, and rows of states are owned by some: who
-// updates a parameter sends what it made of it to the others, before the commit.
+// Gradients are summed by sets of holders, in buckets, and some devices own rows of states: the
+// owner of a parameter's rows sends their new values to the others, before the commit.
 TEST_P(StageCommits, WhatIsUpdatedBeforeAnExchangeIsNamed) {
   const graph::Graph graph = read_graph(GetParam());
   plan::Plan plan = split_plan(plan::OptimizerKind::kAdamW);
-  plan.recipe.clip_norm.reset();  // else its norm is exchanged, too
+  plan.recipe.clip_norm.reset();  // otherwise its norm is exchanged, too
   plan.replicas = {{5, {part_of(graph, 0, 0, 0.7), part_of(graph, 1, 0.7, 1)}, 2},
                    {3, {part_of(graph, 2, 0, 0.4), part_of(graph, 3, 0.4, 1)}, 1}};
   for (const bool shares_states : {false, true}) {

@@ -22,10 +22,10 @@ using graph::kWholeForm;
 constexpr std::int64_t kRows = 6, kColumns = 4, kFloat = 4;
 const Form kByRows{FormKind::kSharded, 0, 1, kRows, 1};
 const Form kByColumns{FormKind::kSharded, 1, 1, kColumns, 1};
-/// Rows as three blocks of two: both devices have one of each block.
+/// Rows as three blocks of two: each device has one row of each block.
 const Form kByBlocks{FormKind::kSharded, 0, 3, 2, 1};
 
-/// %1 = neg of a parameter, %2 = neg of that: what lies between them is the conversion.
+/// %1 = neg of a parameter, %2 = neg of %1, with the conversion in between.
 graph::Graph two_operators() {
   auto graph = graph::parse_graph(R"(motley.graph/1
 name "two"
@@ -49,10 +49,10 @@ graph::Strategy in_form(const graph::ShardingRule& rule, const Form& form) {
 
 struct Change {
   std::vector<std::string> ops;  ///< of the conversion, on one rank
-  double bytes = 0;              ///< that its copies read and write
+  double bytes = 0;              ///< read and written by its copies
 };
 
-/// What rank 1 of two equal devices runs between the operators.
+/// Returns what rank 1 of two equal devices runs between the operators.
 Change lower_change(const Form& from, const Form& to) {
   const graph::Graph graph = two_operators();
   const std::vector<graph::ShardingRule> rules = find_rules(graph, 1);
@@ -73,12 +73,12 @@ Change lower_change(const Form& from, const Form& to) {
   }
   for (std::size_t i = first + 1; i < last; ++i) {
     const program::Instruction& each = device.instructions[i];
-    if (each.op == "motley::unpack") continue;  // a view of parts that lie as they should
+    if (each.op == "motley::unpack") continue;  // a view of parts that are already in place
     run.ops.push_back(each.op);
     if (each.lane == Lane::kTransfer) continue;
     run.bytes += static_cast<double>(device.buffer(each.outputs[0]).bytes().value);
     if (each.op == "aten::zeros_like") continue;  // reads nothing
-    // Of a whole tensor a part reads no more than it gives.
+    // A copy of a part reads no more of the whole than it writes.
     BufferId read;
     program::for_each_buffer(each.arguments, [&](BufferId id) { read = id; });
     run.bytes += static_cast<double>(
@@ -87,7 +87,7 @@ Change lower_change(const Form& from, const Form& to) {
   return run;
 }
 
-/// The same as described, of a device that has half of everything that is cut.
+/// The same from find_conversions, for a device that has half of everything that is cut.
 Change describe_change(const Form& from, const Form& to) {
   Change run;
   const auto add = [&](const LocalCopy& copy) {
@@ -124,8 +124,8 @@ TEST(Conversion, OfOneDimensionGoesOverWhole) {
   EXPECT_FALSE(goes_over_whole(kWholeForm, kByRows));
 }
 
-// %2 in a form becomes %3 in another, then whole: of each element it matters where it comes to lie.
-// Uneven devices, one of which has nothing of all that is cut.
+// %2 in one form becomes %3 in another, then whole, with a different number per element. The
+// devices are uneven; one has no part of what is cut.
 TEST(Conversion, KeepsEveryElementInItsPlace) {
   auto graph = graph::parse_graph(R"(motley.graph/1
 name "moved"

@@ -26,10 +26,9 @@ using program::BufferKind;
 using program::DeviceProgram;
 using program::Instruction;
 
-constexpr std::string_view kLabel = "mirror";  // in front of labels of what is done for them
+constexpr std::string_view kLabel = "mirror";  // prefix of their instructions' labels
 
-/// Positions of the lists of an operator that go together, an entry a tensor; none: it is done as a
-/// whole.
+/// Returns an operator's parallel lists, one entry per tensor; none if it is repeated as a whole.
 std::vector<std::size_t> parallel_lists(const Instruction& instruction) {
   if (instruction.op == "motley::update" || instruction.op == "motley::direction")
     return {1, 2, 3, 4};
@@ -47,8 +46,8 @@ Argument list_of(const std::vector<BufferId>& buffers) {
   return {std::move(list)};
 }
 
-/// A device's program and what is added to it. Ids of what is added follow those of what was there,
-/// until it is put into its places.
+/// A device's program with added instructions and buffers. Added ids follow the existing ones until
+/// put_together() places them.
 class GrowingProgram {
  public:
   explicit GrowingProgram(DeviceProgram& program)
@@ -67,13 +66,13 @@ class GrowingProgram {
   BufferId add_temporary(DType dtype, std::vector<std::int64_t> shape, BufferId view_of = {}) {
     return add({BufferKind::kTemporary, dtype, std::move(shape), "", view_of, {}});
   }
-  /// In front of the instruction that was at `place`; at end(): behind all.
+  /// Inserts before the instruction at `place`; at end(), after all.
   InstructionId insert(std::size_t place, Instruction instruction) {
     added_.emplace_back(place, std::move(instruction));
     return InstructionId(static_cast<std::int64_t>(end() + added_.size()) - 1);
   }
 
-  /// Where what is kept is written first; end(): nowhere.
+  /// Returns where persistent state is first written; end() if nowhere.
   std::size_t first_write(const std::function<bool(BufferId)>& is_meant) const {
     for (std::size_t i = 0; i < end(); ++i) {
       bool writes = false;
@@ -84,7 +83,7 @@ class GrowingProgram {
     }
     return end();
   }
-  /// The last compute instruction before a place; none: there is none.
+  /// Returns the last compute instruction before a place, or none.
   InstructionId computed_before(std::size_t place) const {
     while (place > 0)
       if (program_.instructions[--place].lane == Lane::kCompute)
@@ -119,7 +118,7 @@ class GrowingProgram {
   }
 
  private:
-  /// Of what is added, each by the last that computes with it, or else by its only send.
+  /// Frees added buffers at their last compute instruction, or else at their only send.
   void free_temporaries() {
     std::map<BufferId, std::size_t> computed;
     std::map<BufferId, std::vector<std::size_t>> sent;
@@ -141,18 +140,18 @@ class GrowingProgram {
   }
 
   DeviceProgram& program_;
-  const std::vector<BufferId> storages_;  // of what was there
-  const std::size_t buffers_;             // that were there
+  const std::vector<BufferId> storages_;  // of the original program
+  const std::size_t buffers_;             // of the original program
   std::vector<std::pair<std::size_t, Instruction>> added_;
 };
 
-/// What a keeper does again of a holder's instruction.
+/// A holder's instruction that a keeper repeats.
 struct Repeated {
   std::size_t at = 0;
-  Instruction instruction;  // with the holder's buffers, of mirrored tensors alone
+  Instruction instruction;  // with the holder's buffers of mirrored tensors alone
 };
 
-/// All that one device keeps of another's.
+/// Mirrors one device's buffers on another.
 class Mirroring {
  public:
   Mirroring(std::size_t holder, GrowingProgram& from, std::size_t keeper, GrowingProgram& to,
@@ -164,7 +163,7 @@ class Mirroring {
         mirrored_(std::move(mirrored)),
         updates_(updates) {}
 
-  /// `packs`: messages that the holder has packed already for another keeper.
+  /// Messages that the holder has already packed for another keeper.
   using Packs =
       std::map<std::pair<std::size_t, std::vector<BufferId>>, std::pair<BufferId, InstructionId>>;
   Result<void> write(Packs& packs) {
@@ -185,7 +184,8 @@ class Mirroring {
     return program::is_persistent(from_.program().buffer(id).kind);
   }
 
-  /// In order. What they read or write of what is kept becomes mirrored, until that is all.
+  /// Finds the repeated instructions in order. Adds persistent state that they access to the
+  /// mirrored buffers, until no more is found.
   Result<std::vector<Repeated>> find_repeated() {
     while (true) {
       const std::size_t before = mirrored_.size();
@@ -213,7 +213,7 @@ class Mirroring {
     }
   }
 
-  /// The tensors of an instruction of which something is mirrored.
+  /// Restricts an instruction to its tensors that are mirrored.
   Instruction restrict(const Instruction& instruction) const {
     Instruction made = instruction;
     made.waits.clear();
@@ -242,7 +242,7 @@ class Mirroring {
     return made;
   }
 
-  /// A model's buffer is assigned once a micro-batch: the last one counts.
+  /// Keeps only the last assignment of a model buffer, which is assigned once per micro-batch.
   void drop_overwritten(std::vector<Repeated>& repeated) const {
     std::set<BufferId> assigned;
     for (auto each = repeated.rbegin(); each != repeated.rend(); ++each) {
@@ -285,7 +285,7 @@ class Mirroring {
       if (from_.program().buffer(id).view_of.is_none()) writers[id.index()] = self;
   }
 
-  /// What is here of a holder's buffer, as it is in front of an instruction.
+  /// Does the keeper have the holder's buffer in the version before an instruction?
   bool is_here(BufferId id, const std::vector<InstructionId>& writers) const {
     const auto found = here_.find(id);
     return found != here_.end() &&
@@ -328,7 +328,7 @@ class Mirroring {
     }
   }
 
-  /// Makes again what one instruction makes of what both devices keep alike, if that is so.
+  /// Repeats the one instruction that makes a buffer from state identical on both, if possible.
   bool make_here(BufferId id, const std::vector<InstructionId>& writers) {
     const InstructionId writer = writers[from_.storage(id).index()];
     if (writer.is_none() || from_.storage(id) != id) return false;
@@ -358,7 +358,7 @@ class Mirroring {
     return true;
   }
 
-  /// The keeper's own buffer of the same rows.
+  /// Returns the keeper's own buffer of the same rows.
   std::optional<BufferId> find_same(BufferId id) const {
     const Buffer& wanted = from_.program().buffer(id);
     if (!is_kept(id)) return std::nullopt;
@@ -369,7 +369,7 @@ class Mirroring {
         return BufferId(static_cast<std::int64_t>(b));
     return std::nullopt;
   }
-  /// Is it written by an instruction, or in front of that?
+  /// Is it written by an instruction or earlier?
   bool was_written(BufferId id, InstructionId by) const {
     return from_.first_write([&](BufferId root) { return root == id; }) <= by.index();
   }
@@ -400,7 +400,7 @@ class Mirroring {
     receive.arguments = {{static_cast<std::int64_t>(holder_)}};
     const BufferId flat = to_.add_temporary(dtype, {elements});
     receive.outputs = {flat};
-    // Not before memory of the backward pass is free.
+    // Waits until the memory of the backward pass is free.
     const InstructionId after = to_.computed_before(to_.first_write(
         [&](BufferId root) { return program::is_persistent(to_.program().buffer(root).kind); }));
     if (!after.is_none()) receive.waits = {after};
@@ -418,17 +418,17 @@ class Mirroring {
   }
 
   struct Here {
-    BufferId buffer;        // of the keeper
-    InstructionId version;  // the holder's that had written it
+    BufferId buffer;        // on the keeper
+    InstructionId version;  // the holder's instruction that wrote it
   };
   const std::size_t holder_, keeper_;
   GrowingProgram &from_, &to_;
-  std::set<BufferId> mirrored_;    // of the holder's
-  std::map<BufferId, Here> here_;  // by the holder's
+  std::set<BufferId> mirrored_;    // of the holder
+  std::map<BufferId, Here> here_;  // by the holder's buffer
   const plan::Updates updates_;
 };
 
-/// The smallest buffer of some ranks that is of a tensor: rank and buffer.
+/// Returns the rank and id of the smallest buffer of a tensor among some ranks.
 std::pair<std::size_t, BufferId> find_smallest(const program::Program& program,
                                                const std::vector<Rank>& ranks,
                                                const std::string& tensor) {

@@ -7,30 +7,29 @@
 
 namespace motley::synth {
 
-/// The same program, whose keepers also hold what mirrors.h chose for them, with the same bits as
-/// their holders after each step. A mirror is a buffer of its own, "mirror/HOLDER'S RANK/NAME", of
-/// the holder's shape and part; of rows that a mirror names the buffer that has them is mirrored
-/// whole, of the holder that has least beside them.
+/// Returns the same program with mirrors on the keepers that mirrors.h chose, bit for bit equal to
+/// the holders' state after each step. A mirror is a buffer "mirror/HOLDER'S RANK/NAME" of the
+/// holder's shape and part. It mirrors the whole buffer that has the rows, on the holder with the
+/// smallest such buffer.
 ///
-/// A keeper does again what writes the holder's buffers: the optimizer's instructions, of these
-/// buffers alone where an instruction has several (not motley::apply). What they read
-///   mirrored here             is the mirror, and what instructions done again made of it;
-///   else kept                 is mirrored, too (the loss's scale);
-///   made of what is kept and is the same here (rows of a parameter that all have whole)
-///                             is made here, too, before this device writes that;
-///   else (gradients, factors) is packed and sent before the holder's instruction, a message an
-///                             instruction and dtype, behind all other messages to that keeper.
-/// Nothing waits for mirrors but the end of the step; with_commit comes behind, so that they are
-/// written where the step is decided.
+/// A keeper repeats the optimizer instructions that write the holder's buffers, for the mirrored
+/// tensors only if an instruction has several (not motley::apply). What these instructions read is
+///  mirrored here             the mirror, or what repeated instructions made of it;
+///  other persistent state    mirrored, too (the loss scale);
+///  made of state that is the same here (rows of a parameter that all have whole)
+///                            made here, too, before this device writes that state;
+///  else (gradients, factors) packed and sent before the holder's instruction, one message per
+///                            instruction and dtype, after all other messages to that keeper.
+/// Only the end of the step waits for mirrors. Apply with_commit afterwards, so that mirrors are
+/// written after the commit.
 ///
-/// `updates` portable: motley::update of what is mirrored is so on both, as the devices may differ.
-/// O(instructions + buffers) for each holder and keeper. Faults: `synth.mirrors` (usage): an
-/// instruction writes what is mirrored through a view.
+/// `updates` portable: motley::update of mirrored tensors is portable on both, as the devices may
+/// differ. O(instructions + buffers) for each holder and keeper. Usage error `synth.mirrors`: an
+/// instruction writes mirrored state through a view.
 Result<program::Program> with_mirrors(program::Program program, const Mirrors& mirrors,
                                       plan::Updates updates);
 
-/// What mirrors of a program cost, by rank: bytes that are kept, and that are sent and received for
-/// them in a step.
+/// What mirrors of a program cost, by rank: bytes kept, and bytes sent and received per step.
 struct MirrorCost {
   std::vector<Bytes> kept, sent, received;
 };

@@ -45,7 +45,7 @@ std::string text_of(const Program& program, const std::string& device) {
   return text.substr(begin, text.find("device \"", begin + 1) - begin);
 }
 
-/// A weight alone on a:0, and one that a:1 has alone, each with a momentum.
+/// a:0 alone has one weight, a:1 alone another, each with a momentum.
 Program two_alone() {
   const auto device = [](const char* name, const char* tensor) {
     const std::string quoted = std::string("\"") + tensor;
@@ -68,8 +68,8 @@ Program two_alone() {
   return std::move(*program);
 }
 
-// a:0 keeps w and w/momentum of a:1 and does their part of its update, with the gradient that comes
-// when its own backward pass is over. What both have is not sent.
+// a:0 keeps w and w/momentum of a:1 and repeats their update with the gradient, which arrives when
+// its own backward pass is done. State that both have is not sent.
 TEST(Mirrored, KeepersDoTheHoldersUpdate) {
   const Program made = mirrored(two_alone(), 1);
   EXPECT_EQ(
@@ -127,7 +127,7 @@ TEST(Mirrored, AreWrittenWhereTheStepIsDecided) {
         for (const program::DeviceProgram& device : made->devices) {
           const auto commit = program::find_commit(device);
           ASSERT_TRUE(commit);
-          // No more has to be copied before a step than without mirrors.
+          // No more must be copied before a step than without mirrors.
           EXPECT_LE(commit->written.size(), before);
         }
         EXPECT_EQ(program::parse_program(program::print_program(*made), "again").value(), *made);
@@ -135,7 +135,7 @@ TEST(Mirrored, AreWrittenWhereTheStepIsDecided) {
     }
 }
 
-// Rows of states that one device keeps, of parameters that others have whole: those who have the
+// One device keeps rows of states of parameters that others have whole. Devices that have the
 // parameter make its rows themselves.
 TEST(Mirrored, StatesInRowsAreSentGradientsAlone) {
   const graph::Graph graph = read_graph("mlp");
@@ -170,7 +170,7 @@ TEST(Mirrored, StatesInRowsAreSentGradientsAlone) {
     kept += cost.kept[rank];
     sent += cost.sent[rank];
   }
-  // Two states of each element that is trained; of the gradient it is one.
+  // Each trained element has two states and one gradient.
   EXPECT_EQ(kept.value, 2 * sent.value);
 }
 

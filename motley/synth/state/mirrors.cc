@@ -18,11 +18,11 @@ namespace {
 using program::Buffer;
 using program::BufferKind;
 
-/// A tensor and who has which rows of it.
+/// A tensor and the ranks that hold its rows.
 struct KeptTensor {
-  const Buffer* about = nullptr;  // of the first who has some
+  const Buffer* about = nullptr;  // on the first rank that has rows
   std::vector<std::optional<TensorRows>> held;
-  std::vector<std::size_t> ranks;  // of these; one may have mirrors, too
+  std::vector<std::size_t> ranks;  // of `held`; one rank may also have mirrors
 };
 using KeptTensors = std::map<std::string, KeptTensor>;
 
@@ -48,7 +48,7 @@ Result<KeptTensors> gather_tensors(const program::Program& program) {
   return tensors;
 }
 
-/// The parameter of a state's name "PARAMETER/STATE"; none: it is of no parameter.
+/// Returns the parameter of a state's name "PARAMETER/STATE", or none.
 const KeptTensor* find_parameter(const KeptTensors& tensors, const std::string& state) {
   for (std::size_t end = state.rfind('/'); end != std::string::npos && end > 0;
        end = state.rfind('/', end - 1))
@@ -57,7 +57,7 @@ const KeptTensor* find_parameter(const KeptTensors& tensors, const std::string& 
   return nullptr;
 }
 
-/// Who gets copies, one after the other.
+/// Chooses keepers one by one.
 class KeeperChoice {
  public:
   KeeperChoice(const MirrorOptions& options, std::size_t ranks)
@@ -66,7 +66,7 @@ class KeeperChoice {
       hosts_.push_back(std::to_string(rank));
   }
 
-  /// Adds a keeper to a mirror that too few devices have, if any can be one.
+  /// Adds a keeper to a mirror with too few copies, if any device can be one.
   void add_keeper(Mirror& mirror) {
     if (static_cast<int>(mirror.holders.size() + mirror.keepers.size()) > options_.survive) return;
     std::set<std::size_t> devices;
@@ -99,7 +99,7 @@ class KeeperChoice {
   bool has_room(std::size_t rank, Bytes more) const {
     return options_.room.empty() || kept_[rank] + more <= options_.room[rank];
   }
-  /// With so much more.
+  /// Returns the load of a rank with `more` bytes.
   double load(std::size_t rank, Bytes more) const {
     const auto all = static_cast<double>((kept_[rank] + more).value);
     if (options_.room.empty()) return all;
@@ -111,13 +111,13 @@ class KeeperChoice {
   std::vector<Bytes> kept_;
 };
 
-/// Elements of a parameter in a mirror, of which a keeper gets the gradient.
+/// Elements of a parameter in a mirror; a keeper receives their gradient.
 struct GradientRows {
   DType dtype = DType::kF32;
   std::int64_t elements = 0;
 };
 
-/// All that too few have, by who has it. What has no gradient is given itself.
+/// Groups rows with too few copies by their holders. State without a gradient is sent itself.
 std::vector<Mirror> group_by_holders(const KeptTensors& tensors, const MirrorOptions& options,
                                      std::vector<Mirror>& safe) {
   std::map<std::vector<std::size_t>, Mirror> mirrors;
@@ -133,7 +133,7 @@ std::vector<Mirror> group_by_holders(const KeptTensors& tensors, const MirrorOpt
     const KeptTensor* parameter = is_parameter ? &tensor : find_parameter(tensors, name);
     std::map<std::vector<std::size_t>, std::int64_t> elements;
     for (const auto& [cell, holding] : find_held_cells(grid, tensor.held)) {
-      if (holding.empty()) continue;  // a part of a program, or nobody needs it
+      if (holding.empty()) continue;  // held by a part of a program, or not needed
       std::vector<std::size_t> holders;
       for (const std::size_t held : holding) holders.push_back(tensor.ranks[held]);
       std::sort(holders.begin(), holders.end());
@@ -180,7 +180,7 @@ Result<Mirrors> choose_mirrors(const program::Program& program, const MirrorOpti
   std::stable_sort(order.begin(), order.end(),
                    [](const Mirror* a, const Mirror* b) { return a->kept > b->kept; });
   KeeperChoice choice(options, ranks);
-  // Copy after copy: who is last would else find nobody but those who have some of all others.
+  // One copy of all before the next: the last mirror would find only holders of something.
   for (int copy = 0; copy < options.survive; ++copy)
     for (Mirror* mirror : order) choice.add_keeper(*mirror);
   Mirrors found;

@@ -12,52 +12,51 @@
 namespace motley::synth {
 
 struct MirrorOptions {
-  int survive = 1;                 ///< so many devices may be lost at once; >= 0
+  int survive = 1;                 ///< devices that may be lost at once; >= 0
   std::vector<std::string> hosts;  ///< by rank; empty: each device is a host
-  std::vector<Bytes> room = {};    ///< by rank, memory for mirrors; empty: enough
+  std::vector<Bytes> room = {};    ///< by rank, memory for mirrors; empty: unlimited
 };
 
-/// A stretch of a tensor of which a mirror has a copy.
+/// A mirrored range of a tensor.
 struct MirroredRows {
   std::string tensor;
-  program::Box box;  ///< of the tensor seen flat
+  program::Box box;  ///< of the flattened tensor
   std::int64_t elements = 0;
 };
 
-/// What some devices have, and too few, of which other devices keep copies.
+/// Rows that too few devices hold, with copies on other devices.
 struct Mirror {
-  std::vector<Rank> holders;  ///< who has it by the program; the first gives what changes
-  std::vector<Rank> keepers;  ///< who has copies beside them
+  std::vector<Rank> holders;  ///< have it in the program; the first sends changes
+  std::vector<Rank> keepers;  ///< have additional copies
   std::vector<MirroredRows> rows;
-  Bytes kept;  ///< by each keeper
-  /// What a keeper gets in a step: of parameters the gradient of these rows, with which it does the
-  /// optimizer's step that the holders do; model buffers themselves.
+  Bytes kept;  ///< on each keeper
+  /// Received by a keeper per step: the gradient of these rows, with which it repeats the holders'
+  /// optimizer step; model buffers themselves.
   Bytes per_step;
 };
 
 struct Mirrors {
   std::vector<Mirror> mirrors;              ///< by holders
-  std::vector<Bytes> kept, sent, received;  ///< by rank; the latter two in a step
-  /// Any so many may be lost at once and all is there: as asked, or less.
+  std::vector<Bytes> kept, sent, received;  ///< by rank; the latter two per step
+  /// Any this many devices can be lost without losing state; at most `survive`.
   int survives_devices = 0;
-  int survives_hosts = 0;  ///< any so many hosts, up to as many
+  int survives_hosts = 0;  ///< the same for hosts
 };
 
-/// Says who keeps copies of which parts, so that parameters, states and model buffers outlive the
-/// loss of any `survive` devices: each element is to be on survive + 1 of them. What has fewer
-/// holders goes, with all else that has the same holders, to as many others as it lacks: in turn to
-/// whoever is on a host that has none of it yet, then to whoever has least of mirrors (least of its
-/// room, where that is given), then to the lower rank; what is largest first, and a first copy of
-/// all before a second one. Where too few are left, or have room, it has fewer copies, and
-/// `survives_devices` says so. Constants are in the model file and need none. Mirrors that the
-/// program has already count as what their devices hold.
+/// Chooses keepers so that parameters, states and model buffers survive the loss of any `survive`
+/// devices: each element needs survive + 1 holders. Rows with fewer holders are grouped by holders;
+/// each group gets the missing number of keepers. The next keeper is on a host without a copy if
+/// possible, then has the least mirrors (relative to its room, if given), then the lowest rank.
+/// Large groups go first, and all first copies before the second ones. With too few devices or too
+/// little room there are fewer copies, as `survives_devices` tells. Constants need none, as they
+/// are in the model file. Existing mirrors of the program count as held.
 ///
-///   4 devices on 2 hosts, parameters whole, Adam's states in four parts of b bytes: each keeps the
-///   part of one of the other host. 2 b bytes of a part are two states of n floats: kept 8 n, in a
-///   step 4 n bytes of gradient to each.
+///  4 devices on 2 hosts, parameters whole, Adam's states in four parts of b bytes: each keeps the
+///  part of a device of the other host. 2 b bytes of a part are two states of n floats: 8 n kept,
+///  and 4 n bytes of gradient sent to each keeper per step.
 ///
-/// O(devices^2) a tensor. Faults: `synth.mirrors` (usage): options of another number of ranks; what
-/// a device does is in another file; a tensor of two dtypes or sizes.
+/// O(devices^2) per tensor. Usage error `synth.mirrors`: options for another number of ranks, a
+/// device whose program is in another file, or a tensor of two dtypes or sizes.
 Result<Mirrors> choose_mirrors(const program::Program& program, const MirrorOptions& options);
 
 }  // namespace motley::synth

@@ -44,7 +44,7 @@ std::vector<std::int32_t> keepers_of(const Mirrors& mirrors, int holder) {
   return keepers;
 }
 
-/// Parameters whole on four, two states in four parts: 20 of 80 numbers each.
+/// Four devices with whole parameters and two states in four parts: 20 of 80 numbers each.
 Program states_in_parts() {
   std::vector<std::string> devices;
   for (int rank = 0; rank < 4; ++rank)
@@ -56,8 +56,9 @@ Program states_in_parts() {
   return kept_by(devices);
 }
 
-// Two states of 20 f32 are 160 bytes, the gradient 80. All are as large, so they go in order of
-// holders: 0's to 2, the first on the other host; 1's to 3, which has none yet; 2's to 0; 3's to 1.
+// Two states of 20 f32 are 160 bytes, the gradient 80. All parts are of one size, so they go in
+// order of holders: 0's to 2, the first on the other host; 1's to 3, which has none yet; 2's to 0;
+// 3's to 1.
 TEST(Mirrors, AreOnTheOtherHost) {
   const Mirrors mirrors =
       choose_well(states_in_parts(), {.survive = 1, .hosts = {"x", "x", "y", "y"}});
@@ -77,8 +78,9 @@ TEST(Mirrors, AreOnTheOtherHost) {
   EXPECT_EQ(second.rows[0].box, (program::Box{20, {{20, 1}}}));
 }
 
-// First copies as above, 160 bytes on each. Then no host is left that has none, so that least
-// counts: 0's second goes to 1 (as far as 3), 1's to 0 (before 2), 2's to 3, 3's to 2: 320 on each.
+// First copies as above, 160 bytes on each. Then no host is without a copy, so the least load
+// decides: 0's second copy goes to 1 (tied with 3), 1's to 0 (before 2), 2's to 3, 3's to 2: 320 on
+// each.
 TEST(Mirrors, OfTwoOneIsOnTheSameHost) {
   const Mirrors mirrors =
       choose_well(states_in_parts(), {.survive = 2, .hosts = {"x", "x", "y", "y"}});
@@ -91,7 +93,7 @@ TEST(Mirrors, OfTwoOneIsOnTheSameHost) {
 TEST(Mirrors, WhatEnoughHaveNeedsNone) {
   const std::string whole = "buffer %0: parameter f32[8] \"w\"\nbuffer %1: state f32[8] \"w/m\"\n";
   EXPECT_THAT(choose_well(kept_by({whole, whole}), {.survive = 1}).mirrors, IsEmpty());
-  // Of three copies, two are there.
+  // Two of three copies exist.
   const Mirrors three = choose_well(kept_by({whole, whole, ""}), {.survive = 2});
   ASSERT_EQ(three.mirrors.size(), 1U);
   EXPECT_THAT(three.mirrors[0].holders, ElementsAre(Rank(0), Rank(1)));
@@ -100,9 +102,9 @@ TEST(Mirrors, WhatEnoughHaveNeedsNone) {
   EXPECT_EQ(three.mirrors[0].per_step, Bytes(32));
 }
 
-// bf16 parameters with a master and a mean in f32, in a stage's own: 10 * (2 + 4 + 4) bytes, of
-// which a step changes what 10 bf16 of gradient say; a running mean has none and is given itself, a
-// constant is in the file.
+// bf16 parameters with a master and a mean in f32, as in a stage: 10 * (2 + 4 + 4) bytes. A step
+// sends gradients of 10 bf16. A running mean has no gradient and is sent itself; a constant is in
+// the file.
 TEST(Mirrors, GetGradientsAndWhatHasNone) {
   const Mirrors mirrors =
       choose_well(kept_by({"buffer %0: parameter bf16[10] \"w\" part 1 0 10 1\n"
@@ -118,7 +120,7 @@ TEST(Mirrors, GetGradientsAndWhatHasNone) {
 }
 
 TEST(Mirrors, SayHowFarTheyReach) {
-  // Parts of 160 bytes have room on d1 alone.
+  // Only d1 has room for parts of 160 bytes.
   const Mirrors mirrors = choose_well(
       states_in_parts(), {.survive = 1, .room = {Bytes(159), Bytes(320), Bytes(0), Bytes(0)}});
   EXPECT_THAT(keepers_of(mirrors, 0), ElementsAre(1));
@@ -130,7 +132,6 @@ TEST(Mirrors, SayHowFarTheyReach) {
   EXPECT_EQ(wrong.error().message, "found hosts of 1 and room of 0 devices, wanted 4 or none");
 }
 
-// Whatever is lost, as much as is said to be survived: each element is on another device.
 RC_GTEST_PROP(Mirrors, OutliveWhatTheySay, ()) {
   testing::DrawnForms drawn(*rc::gen::arbitrary<std::uint64_t>());
   const Program program = drawn.draw();
@@ -157,7 +158,7 @@ RC_GTEST_PROP(Mirrors, OutliveWhatTheySay, ()) {
           at = std::move(next);
         }
         RC_ASSERT(static_cast<std::int64_t>(at.size()) == rows.elements);
-        // Nobody mirrors what is here.
+        // No device mirrors what it holds.
         for (const std::int64_t index : at) {
           const bool is_new = copies[{rows.tensor, index}].insert(keeper.index()).second;
           RC_ASSERT(is_new);

@@ -25,10 +25,10 @@ using program::BufferKind;
 using program::DeviceProgram;
 using program::Instruction;
 
-/// How many messages of a pair are in memory at once.
+/// messages of a pair that are in memory at once
 constexpr std::size_t kMessagesAhead = 2;
 
-/// Pieces of one dtype that go together.
+/// Pieces of one dtype that are sent together.
 struct MoveMessage {
   DType dtype = DType::kF32;
   std::int64_t elements = 0;
@@ -36,12 +36,12 @@ struct MoveMessage {
 };
 using MoveMessages = std::vector<MoveMessage>;
 
-/// By source and target, in the order of their pieces; from a rank to itself too.
+/// By source and target, in the order of their pieces; includes messages of a rank to itself.
 using MessagesByPair = std::map<std::pair<Rank, Rank>, MoveMessages>;
 
 MessagesByPair bundle(const MovePieces& found, const MoveOptions& options) {
   MessagesByPair messages;
-  std::map<std::tuple<Rank, Rank, DType>, std::size_t> open;  // which message is to be filled
+  std::map<std::tuple<Rank, Rank, DType>, std::size_t> open;  // index of the message to fill
   for (const MovePiece& piece : found.pieces) {
     const DType dtype = found.tensors[piece.tensor].dtype;
     MoveMessages& all = messages[{piece.source, piece.target}];
@@ -57,7 +57,7 @@ MessagesByPair bundle(const MovePieces& found, const MoveOptions& options) {
   return messages;
 }
 
-/// One rank's program.
+/// Writes one rank's program.
 class RankMoveWriter {
  public:
   RankMoveWriter(const MovePieces& found, const MessagesByPair& messages, Rank rank)
@@ -72,7 +72,7 @@ class RankMoveWriter {
     }
   }
 
-  /// What it had and what it gets.
+  /// Adds the rank's old and new buffers.
   void add_buffers(const DeviceProgram* from, const DeviceProgram* to) {
     if (from != nullptr)
       for (const Buffer& buffer : from->buffers)
@@ -87,8 +87,7 @@ class RankMoveWriter {
         news_[buffer.name] = add(buffer, buffer.name);
   }
 
-  /// Rounds as move.h says: what is taken for the next one comes before what is put of this one, so
-  /// that links have something to do meanwhile.
+  /// Writes rounds as in move.h, packing the next before unpacking this one, to keep links busy.
   DeviceProgram write(const std::string& device) {
     program_.device = device;
     std::size_t rounds = copies_ == nullptr ? 0 : copies_->size();
@@ -111,7 +110,7 @@ class RankMoveWriter {
   struct Peer {
     Rank rank;
     const MoveMessages* messages = nullptr;
-    std::vector<InstructionId> done;  // by message: sent, or put where it belongs
+    std::vector<InstructionId> done;  // by message: sent, or unpacked
   };
 
   BufferId add(Buffer buffer, std::string name) {
@@ -135,7 +134,7 @@ class RankMoveWriter {
   BufferId new_of(const MovePiece* piece) const {
     return news_.at(found_.tensors[piece->tensor].wanted[piece->wanted].buffer);
   }
-  /// What had to be over before there is room for message n.
+  /// Returns the instruction that frees the memory for message n.
   static std::vector<InstructionId> room_for(const Peer& peer, std::size_t n) {
     if (n < kMessagesAhead) return {};
     return {peer.done[n - kMessagesAhead]};
@@ -205,7 +204,7 @@ class RankMoveWriter {
     return put;
   }
 
-  /// Where a piece lies in a message.
+  /// Returns the box of a piece in a message.
   static program::Box flat_box(const MovePiece& piece, std::int64_t begin) {
     program::Box box = piece.into;
     box.begin = begin;

@@ -12,61 +12,58 @@
 namespace motley::synth {
 
 struct MoveOptions {
-  /// Names of the devices that take part, by rank of the move: all of the new program, and those of
-  /// the old one that still give what they have. Others of the old program have nothing any more.
+  /// Names of the participating devices, by rank of the move: all of the new program, and those of
+  /// the old one that still have their state. The state of other old devices is lost.
   std::vector<std::string> devices;
-  /// Of `devices` those that lost what they had: a device that died and is there again.
+  /// Those of `devices` that lost their state: restarted devices.
   std::set<std::string> lost = {};
-  /// Host of a device by its name: who is on the receiver's own sends first. None: all are
-  /// identical.
+  /// Returns a device's host: senders on the receiver's host come first. Null: all on one host.
   std::function<std::string(const std::string&)> host_of = nullptr;
-  /// A message has no more than this, but for a single element; two of a sender to a receiver are
-  /// in memory at both ends at once.
+  /// Limit of a message, unless one element exceeds it. Both ends hold two messages per pair.
   Bytes message = Bytes(4 << 20);
 };
 
 /// A rank's part of a move.
 struct RankMove {
-  /// New tensors that are the old one of the same name, element by element, but perhaps for its
-  /// shape: constants too. They are not among the move's new buffers.
+  /// New tensors identical to the old one of the same name up to their shape, including constants.
+  /// They are not among the move's new buffers.
   std::vector<std::string> kept;
-  /// States that no device of the old program has: they begin as in a new training.
+  /// States that no device of the old program has: they start as in a new training.
   std::vector<std::string> fresh;
   Bytes sent, received;
-  Bytes copied;  ///< from an old tensor here to a new one
+  Bytes copied;  ///< from an old tensor of this rank to a new one
 };
 
 struct Move {
-  program::Program program;     ///< verified; hashes are those of the new one, of no samples
+  program::Program program;     ///< verified; has the new program's hashes, no samples
   std::vector<RankMove> ranks;  ///< by rank of the program
 };
 
-/// The program that takes state from its old form to a new one. Each device gets of each parameter,
-/// state and model buffer of the new program what its part of it is: what it has stays or is copied
-/// from there, and exactly the rest is received, each element once, from one of those that have it.
-/// What all can have from the model file (constants) is not moved, unless it is kept; states that
-/// the new program lacks are left.
+/// Returns the program that moves state from its old form to a new one. Each device obtains its
+/// part of each parameter, state and model buffer of the new program. What it already has stays or
+/// is copied; exactly the rest is received, each element once, from one of its holders. What all
+/// devices can read from the model file (constants) is not moved, unless it is kept. States that
+/// the new program lacks are dropped.
 ///
-/// A device's buffers: all that it had as "old/NAME" (program/state_names.h), and what is new under
-/// its own name, zeros at first. An executor of the move is given the old executor's tensors as
-/// `shared` by these names; after its step the new executor is given what the move's has under
-/// other ones and, of the old ones, those that are kept, in the new shape
-/// (run/torch/lanes/moved_tensors.h).
+/// A device's buffers are its old ones as "old/NAME" (program/state_names.h) and the new ones under
+/// their own names, initially zero. The move's executor receives the old executor's tensors as
+/// `shared` by these names. After the move the new executor receives the other tensors and those
+/// old ones that are kept, in the new shape (run/torch/lanes/moved_tensors.h).
 ///
-/// Messages are bundles of pieces of one dtype. Pieces of which few devices have copies are given
-/// out first, then large ones, each to whoever of those that have it, on the receiver's host if one
-/// is there, has least to send so far; so senders differ by a message where all have all. In round
-/// r all take their r-th message for each other; nobody takes a message before having put all that
-/// came two rounds before, and so none waits for what comes later: no deadlock, even where a send
-/// lasts until it is received.
+/// Messages are bundles of pieces of one dtype. Pieces with few holders are assigned first, then
+/// large ones. Each goes to the holder with the least to send so far, on the receiver's host if one
+/// is there, so senders differ by at most a message if all hold everything. In round r all ranks
+/// pack their r-th message for each other. A rank packs a message only after unpacking all messages
+/// of two rounds before. So no rank waits for a later message: there is no deadlock, even if a send
+/// blocks until it is received.
 ///
-/// O(pieces * holders) in time, where a tensor whose cuts nest (part_boxes.h) has a piece for each
-/// pair of an old and a new part that meet, or more where these are larger than a message.
+/// O(pieces * holders) time. A tensor whose cuts nest (part_boxes.h) has a piece for each
+/// overlapping pair of an old and a new part, or more if these exceed a message.
 ///
-/// Faults: `synth.move-lost` (usage): nobody has a range of a tensor any more, with both named;
-/// `synth.move-model` (stale): programs of unequal models; `synth.move-form` (usage): a tensor of
-/// two dtypes or sizes; `synth.move-devices` (usage): `devices` lacks one of the new program or has
-/// one twice, or what a device does is in another file.
+/// Errors: `synth.move-lost` (usage): no device has a range of a tensor any more, both named;
+/// `synth.move-model` (stale): programs of different models; `synth.move-form` (usage): a tensor of
+/// two dtypes or sizes; `synth.move-devices` (usage): `devices` lacks a device of the new program
+/// or has one twice, or a device's program is in another file.
 Result<Move> lower_move(const program::Program& from, const program::Program& to,
                         const MoveOptions& options);
 

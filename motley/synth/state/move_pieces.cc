@@ -18,14 +18,14 @@ using program::Buffer;
 using program::BufferKind;
 using program::DeviceProgram;
 
-/// A piece before it is known who gives it.
+/// A piece whose source is not chosen yet.
 struct OpenPiece {
   std::size_t tensor = 0, wanted = 0;
   PartGrid::Cell cell;
-  std::vector<std::size_t> holders;  // of the tensor's `held`
+  std::vector<std::size_t> holders;  // indices in the tensor's `held`
 };
 
-/// Cuts a cell into some of so many elements at most, > 0: the digits from `digit` on.
+/// Cuts a cell into cells of at most `most` > 0 elements, along digits from `digit` on.
 void cut_cell(const PartGrid::Cell& cell, std::int64_t most, std::vector<PartGrid::Cell>& cut,
               std::size_t digit = 0) {
   const std::int64_t all = PartGrid::elements(cell);
@@ -53,7 +53,7 @@ std::vector<std::optional<TensorRows>> held_rows(const MovedTensor& tensor) {
   return rows;
 }
 
-/// Of one tensor who could give what to whom.
+/// Finds the possible sources of one tensor's rows.
 class TensorMove {
  public:
   explicit TensorMove(const MovedTensor& tensor)
@@ -63,7 +63,7 @@ class TensorMove {
 
   const PartGrid& grid() const { return grid_; }
 
-  /// Has the rank what it wants in a buffer of that name, and nothing else?
+  /// Does the rank have exactly the wanted rows in a buffer of that name?
   bool is_kept(const HeldRows& wanted) const {
     return std::any_of(tensor_.held.begin(), tensor_.held.end(), [&](const HeldRows& held) {
       return held.rank == wanted.rank && held.buffer == wanted.buffer &&
@@ -72,8 +72,8 @@ class TensorMove {
     });
   }
 
-  /// What is wanted of what is held there and elsewhere: cells and who of `held` has them, one of
-  /// the rank's own alone where there is one; nobody where they are lost.
+  /// Returns the wanted cells and their holders (indices in `held`): the rank itself alone if it
+  /// holds a cell; none if the cell is lost.
   std::vector<HeldCell> find(const HeldRows& wanted) const {
     std::vector<HeldCell> found;
     std::vector<PartGrid::Cell> left = grid_.cells_of(wanted.rows);
@@ -112,7 +112,7 @@ class TensorMove {
 /// The tensors of both programs.
 class TensorTable {
  public:
-  /// What the new program's device wants; `rank` of it.
+  /// Adds rows that device `rank` of the new program wants.
   Result<void> want(const Buffer& buffer, std::size_t rank) {
     const auto [at, is_new] = places_.emplace(buffer.tensor(), tensors.size());
     if (is_new) {
@@ -127,7 +127,7 @@ class TensorTable {
     return check(tensor, buffer);
   }
 
-  /// What a device of the old program has; without a rank it has it no more.
+  /// Adds rows that a device of the old program has; without a rank they are lost.
   Result<void> hold(const Buffer& buffer, std::optional<std::size_t> rank) {
     const auto at = places_.find(buffer.tensor());
     if (at == places_.end()) return {};
@@ -174,7 +174,7 @@ Result<std::vector<MovedTensor>> find_tensors(const program::Program& from,
   return std::move(table.tensors);
 }
 
-/// Says who gives what: those with few holders first, then large ones.
+/// Chooses sources: pieces with few holders first, then large ones.
 std::vector<std::size_t> choose_sources(const std::vector<OpenPiece>& pieces,
                                         const std::vector<MovedTensor>& tensors,
                                         const MoveOptions& options) {

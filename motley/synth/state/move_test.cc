@@ -29,7 +29,7 @@ using ::testing::ElementsAre;
 using testing::indices_of;
 using ::testing::IsEmpty;
 
-/// A program of buffers alone, each device by its lines: "parameter f32[2, 6] "w" part 1 0 4 6".
+/// Returns a program of buffers alone, one line each: "parameter f32[2, 6] "w" part 1 0 4 6".
 Program forms(const std::vector<std::pair<std::string, std::vector<std::string>>>& devices) {
   std::string text = "motley.program/1\nmodel \"m\" plan \"p\" global_batch 0\n";
   for (const auto& [name, lines] : devices) {
@@ -53,8 +53,7 @@ std::string fault_of(const Program& from, const Program& to, const MoveOptions& 
   return move ? "" : move.error().code + ": " + move.error().message;
 }
 
-/// Runs a move on numbers that say where an element belongs: those of old tensors are their flat
-/// index, new ones begin as -1.
+/// Runs a move on numbers: old tensors hold their flat indices, new ones begin as -1.
 class MoveRun {
  public:
   explicit MoveRun(const Program& program) : program_(program), memory_(program.devices.size()) {
@@ -87,7 +86,7 @@ class MoveRun {
   }
 
   bool is_over = true;
-  std::int64_t twice = 0;  ///< writes of what was written before
+  std::int64_t twice = 0;  ///< elements written more than once
   std::int64_t sent = 0;   ///< elements
 
  private:
@@ -145,10 +144,10 @@ class MoveRun {
   std::map<std::pair<std::size_t, std::size_t>, std::deque<std::vector<std::int64_t>>> mail_;
 };
 
-// f32[4, 6], rows [0, 2) and [2, 4) become columns [0, 3) and [3, 6). a keeps columns 0 to 2 of its
-// two rows: 6 elements from 0 on, rows 6 apart there and 3 apart in the new part. It gives columns
-// 3 to 5 of them, from 3 on, for rows 0 and 1 at b; and gets b's first three columns for rows 2 and
-// 3, from element 2 * 3 on, which are consecutive there.
+// f32[4, 6]: rows [0, 2) and [2, 4) become columns [0, 3) and [3, 6). a keeps columns 0 to 2 of its
+// two rows: 6 elements from 0 on, with row strides of 6 (old) and 3 (new). It sends columns 3 to 5,
+// from 3 on, which are rows 0 and 1 at b. It receives b's first three columns as rows 2 and 3,
+// consecutive from element 2 * 3 on.
 TEST(Move, RowsBecomeColumns) {
   const auto by_rows = [](int begin) {
     return fmt::format("parameter f32[2, 6] \"w\" part 1 {} 4 6", begin);
@@ -181,8 +180,8 @@ TEST(Move, RowsBecomeColumns) {
   }
 }
 
-// Rows on two devices, with a mean in other rows and a bias whole on both, become columns on three;
-// messages have 10 numbers at most.
+// Rows on two devices, a mean in other rows and a bias whole on both, become columns on three
+// devices. Messages have at most 10 numbers.
 TEST(Move, IsWrittenAsItWas) {
   const auto before = [](int rank) {
     return std::vector<std::string>{
@@ -205,7 +204,7 @@ TEST(Move, IsWrittenAsItWas) {
 TEST(Move, WhatStaysIsNeitherCopiedNorThere) {
   const std::vector<std::string> whole = {"parameter f32[4, 6] \"w\"", "state f32[4, 6] \"w/m\"",
                                           "model_buffer f32[2] \"mean\"", "constant f32[3] \"c\""};
-  // The new program sees all rows of the state as a part, and has no use for the mean.
+  // The new program has all rows of the state as a part, and no mean.
   const std::vector<std::string> other = {"parameter f32[4, 6] \"w\"",
                                           "state f32[1, 24] \"w/m\" part 1 0 24 1",
                                           "constant f32[3] \"c\""};
@@ -218,7 +217,7 @@ TEST(Move, WhatStaysIsNeitherCopiedNorThere) {
     for (const Buffer& buffer : device.buffers)
       if (buffer.kind != BufferKind::kTemporary) names.push_back(buffer.name);
   EXPECT_THAT(names, ElementsAre("old/w", "old/w/m", "old/mean", "old/c", "w", "w/m"));
-  // Two tensors of 24 numbers, but no constant, and in one message.
+  // Two tensors of 24 numbers without the constant, in one message.
   EXPECT_EQ(move.ranks[0].sent, Bytes(192));
   EXPECT_EQ(move.program.devices[0].instructions.size(), 2U);
   EXPECT_EQ(move.program.devices[0].instructions[1].label, "w and 1 more");
@@ -233,7 +232,7 @@ TEST(Move, SendersShareTheLoad) {
   EXPECT_EQ(move.ranks[3].received, Bytes(12000));
 }
 
-// Only a has rows 0 and 1, so that b gives all that both have though it comes last in the tensor.
+// Only a has rows 0 and 1, so b sends all shared rows although it comes last in the tensor.
 TEST(Move, WhatOneAloneHasIsGivenOutFirst) {
   const Program from = forms(
       {{"a", {"parameter f32[4, 10] \"w\""}}, {"b", {"parameter f32[2, 10] \"w\" part 1 0 4 10"}}});
@@ -266,19 +265,19 @@ TEST(Move, AtMostTwoMessagesOfAPairAreUnderWay) {
   const std::vector<std::string> whole = {"parameter f32[40] \"w\""};
   const Move move = lower_well(forms({{"a", whole}}), forms({{"b", whole}}),
                                {.devices = {"a", "b"}, .message = Bytes(40)});
-  // take ^0, send ^1, take ^2, send ^3, then room for the third is there after ^1.
+  // pack ^0, send ^1, pack ^2, send ^3; the third waits for ^1, which frees its memory.
   const auto& gives = move.program.devices[0].instructions;
   ASSERT_EQ(gives.size(), 8U);
   EXPECT_THAT(gives[2].waits, IsEmpty());
   EXPECT_THAT(gives[4].waits, ElementsAre(InstructionId(1)));
-  // receive ^0, put ^1, receive ^2, put ^3, receive ^4 after ^1.
+  // receive ^0, unpack ^1, receive ^2, unpack ^3, receive ^4 after ^1.
   const auto& gets = move.program.devices[1].instructions;
   EXPECT_THAT(gets[2].waits, IsEmpty());
   EXPECT_THAT(gets[4].waits, ElementsAre(InstructionId(1)));
 }
 
-// b is lost, of which a keeps a mirror. Both lie at a then, in two buffers, and nothing is sent;
-// the new program's mirrors are made of them.
+// b is lost, but a has its mirror. So a has both parts in two buffers and nothing is sent; the new
+// program's mirrors are made of them.
 TEST(Move, MirrorsAreCopiesToo) {
   const auto part = [](int begin) {
     return fmt::format("parameter f32[2, 6] \"w\" part 1 {} 4 6", begin);
@@ -342,8 +341,8 @@ const Buffer* find_buffer(const Program& program, const std::string& device,
   return nullptr;
 }
 
-// Every element of every new tensor is written once, or was there; nothing is sent that the
-// receiver has; and where nobody has an element that is wanted, that is said.
+// Every element of every new tensor is written once or was there. Nothing is sent that the receiver
+// has. If a wanted element is lost, the error names it.
 RC_GTEST_PROP(Move, GivesEachDeviceWhatItNeeds, ()) {
   DrawnForms drawn(*rc::gen::arbitrary<std::uint64_t>());
   const Program from = drawn.draw(), to = drawn.draw();

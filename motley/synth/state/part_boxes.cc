@@ -51,7 +51,7 @@ PartGrid::Cell PartGrid::whole() const {
   return cell;
 }
 
-/// Elements [begin, end) of what the digits in front of those that are to come leave open.
+/// Appends elements [begin, end) within `begun`, whose digits are already fixed.
 void PartGrid::append_range(std::vector<Cell>& cells, Cell begun, std::int64_t begin,
                             std::int64_t end) const {
   if (begin >= end) return;
@@ -89,7 +89,7 @@ std::vector<PartGrid::Cell> PartGrid::cells_of(const TensorRows& rows) const {
     free.push_back(all[digit]);
   const std::int64_t unit = free.empty() ? elements_ : strides_[free.size() - 1];
   std::vector<Cell> cells;
-  // One, where the periods are digits.
+  // A single pass if the periods are digits.
   for (std::int64_t block = 0; block < unit; block += period)
     append_range(cells, free, block + begin, block + end);
   return cells;
@@ -138,7 +138,7 @@ std::vector<PartGrid::Cell> PartGrid::subtract(const Cell& from, const Cell& oth
   const auto both = intersect(from, other);
   if (!both) return {from};
   std::vector<Cell> left;
-  Cell rest = from;  // shrinks to what both have, digit by digit
+  Cell rest = from;  // shrinks to the intersection, digit by digit
   for (std::size_t digit = 0; digit < from.size(); ++digit) {
     const auto [begin, end] = (*both)[digit];
     for (const auto& side :

@@ -14,13 +14,13 @@ std::optional<std::vector<std::pair<std::int64_t, std::int64_t>>> share_rows(
     return std::pair(holders[a].begin, holders[a].end) <
            std::pair(holders[b].begin, holders[b].end);
   });
-  double left = 0;  // shares of those that come
+  double left = 0;  // shares of the remaining holders
   for (const OwnerRows& holder : holders) left += holder.share;
   std::vector<std::pair<std::int64_t, std::int64_t>> owned(holders.size(), {0, 0});
-  std::int64_t at = 0;  // where the next one begins
+  std::int64_t at = 0;  // begin of the next range
   for (std::size_t i = 0; i < order.size(); ++i) {
     const OwnerRows& holder = holders[order[i]];
-    // All rows up to where somebody comes who has the next ones must be somebody's.
+    // All rows before the next holder's first row must have an owner.
     std::int64_t next = extent;
     for (std::size_t later = i + 1; later < order.size(); ++later)
       if (holders[order[later]].end > at) next = std::min(next, holders[order[later]].begin);

@@ -13,16 +13,16 @@ using ::testing::Pair;
 
 TEST(ShareRows, InProportion) {
   EXPECT_THAT(*share_rows({{0, 8, 1}, {0, 8, 3}}, 8), ElementsAre(Pair(0, 2), Pair(2, 6)));
-  // Who has no share has no rows, if others have them.
+  // A holder without a share owns no rows if others have them.
   EXPECT_THAT(*share_rows({{0, 8, 1}, {0, 8, 0}, {0, 8, 1}}, 8),
               ElementsAre(Pair(0, 4), Pair(4, 0), Pair(4, 4)));
 }
 
 TEST(ShareRows, OfThoseThatEachHas) {
-  // One has all, two have halves: of the first half two rows are the second's, two the first's.
+  // One has all rows, two have halves: of the first half, the second and the first own two each.
   EXPECT_THAT(*share_rows({{0, 8, 1}, {0, 4, 1}, {4, 8, 2}}, 8),
               ElementsAre(Pair(2, 2), Pair(0, 2), Pair(4, 4)));
-  // The last two rows are one's alone, whatever its share.
+  // Only the second has the last two rows, whatever its share.
   EXPECT_THAT(*share_rows({{0, 6, 1}, {4, 8, 0}}, 8), ElementsAre(Pair(0, 6), Pair(6, 2)));
   EXPECT_THAT(*share_rows({{0, 8, 0}, {0, 4, 0}, {4, 8, 1}}, 8),
               ElementsAre(Pair(0, 4), Pair(0, 0), Pair(4, 4)));
@@ -32,7 +32,6 @@ TEST(ShareRows, NoneWhereSomebodysRowsAreWithinAnothers) {
   EXPECT_FALSE(share_rows({{0, 8, 1}, {1, 3, 1}}, 8));
 }
 
-// Replicas that are each cut into parts: every row has one owner, who has it.
 TEST(ShareRows, EveryRowHasAnOwner) {
   SplitMix64 random(1);
   for (int i = 0; i < 500; ++i) {

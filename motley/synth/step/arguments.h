@@ -14,7 +14,7 @@ namespace motley::synth {
 using Shape = std::vector<std::int64_t>;
 using Arguments = program::ArgumentList;
 
-// ---- arguments of instructions, as they are written again and again
+// ---- common arguments of instructions
 
 inline program::Argument none() { return {NoneArgument{}}; }
 inline program::Argument buffer_or_none(BufferId id) {
@@ -27,7 +27,7 @@ inline program::Argument keyword(std::string kind, std::string_view word) {
   return {KeywordArgument{std::move(kind), std::string(word)}};
 }
 
-/// Each of them `times`.
+/// Returns each value times `times`.
 inline Arguments integers(const Shape& values, std::int64_t times = 1) {
   Arguments list;
   for (const std::int64_t value : values) list.push_back({value * times});
@@ -40,14 +40,14 @@ inline Arguments buffer_list(const std::vector<BufferId>& ids) {
   return list;
 }
 
-/// The tensor among the arguments at a place; none: there is none.
+/// Returns the tensor at a place of the arguments, or none.
 inline BufferId buffer_at(const Arguments& arguments, int place) {
   if (place < 0) return BufferId();
   const auto* id = std::get_if<BufferId>(&arguments[static_cast<std::size_t>(place)].value);
   return id == nullptr ? BufferId() : *id;
 }
 
-/// Of aten::zeros: size, dtype, layout, device, pin_memory.
+/// Returns the arguments of aten::zeros: size, dtype, layout, device, pin_memory.
 inline Arguments zeros_arguments(const Shape& shape, DType dtype) {
   return {{integers(shape)},
           keyword("dtype", dtype_name(dtype)),

@@ -8,25 +8,25 @@
 
 namespace motley::synth {
 
-/// A copy on each device of what it has of a value in a form; empty `op`: none.
+/// A local copy of a value in a form; no copy if `op` is empty.
 struct LocalCopy {
   std::string_view op;  ///< "motley::cut"
-  graph::Form of;       ///< whose bytes are read and written
-  int times = 2;        ///< of these bytes: 2 if they are read and written, 1 if written only
+  graph::Form of;       ///< the form whose bytes count
+  int times = 2;        ///< 2 if the bytes are read and written, 1 if only written
   bool operator==(const LocalCopy&) const = default;
 };
 
 /// One step of a change of form: a copy, an exchange, a copy.
 struct Conversion {
   LocalCopy before;
-  std::string_view exchange;  ///< "motley::all_gather"; empty: each device does it for itself
-  graph::Form travels;        ///< of all-gather and reduce-scatter: the form whose parts travel
+  std::string_view exchange;  ///< "motley::all_gather"; empty: none
+  graph::Form travels;        ///< form whose parts travel (all-gather, reduce-scatter)
   LocalCopy after;
   bool operator==(const Conversion&) const = default;
 };
 
-/// How a value of this (whole) shape changes its form; empty where the forms are equal, two steps
-/// where it goes over whole. What lowering emits, what prices count and what is explained:
+/// Returns how a value of this (whole) shape changes its form: no step if the forms are equal, two
+/// steps if it becomes whole in between. Lowering, prices and explanations all use these steps:
 ///
 ///   whole -> sharded     take the own part
 ///   sharded -> whole     cut, all-gather, join
@@ -35,14 +35,14 @@ struct Conversion {
 ///   sharded -> sharded   cut, all-to-all, join where the dimensions differ, else over whole
 ///   any -> partial       whole on one device, zeros on the others
 ///
-/// Parts that come one after the other lie as they should: then nothing is joined.
+/// Parts that are already in tensor order need no join.
 std::vector<Conversion> find_conversions(const std::vector<std::int64_t>& shape,
                                          const graph::Form& from, const graph::Form& to);
 
-/// The exchange that changes the form in one step; empty: none does.
+/// Returns the exchange that changes the form in one step, or empty.
 std::string_view find_exchange(const graph::Form& from, const graph::Form& to);
 
-/// Does a value in parts become `to` by way of being whole?
+/// Must a value in parts become whole before it becomes `to`?
 bool goes_over_whole(const graph::Form& from, const graph::Form& to);
 
 }  // namespace motley::synth

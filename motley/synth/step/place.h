@@ -10,16 +10,16 @@
 
 namespace motley::synth {
 
-/// What devices have of each extent, by rank; the same for all of them.
+/// The devices' parts of each extent, by rank.
 class Parts {
  public:
   /// The shares must outlive it.
   explicit Parts(const std::vector<double>& shares);
   std::size_t ranks() const { return shares_.size(); }
   const Shape& of(std::int64_t extent);
-  /// Where a rank's part begins.
+  /// Returns the begin of a rank's part.
   std::int64_t begin(std::int64_t extent, std::size_t rank);
-  /// The rank that keeps what must count once: the one with the largest share.
+  /// Returns the rank with the largest share, which provides what must count once.
   std::size_t keeper() const { return keeper_; }
 
  private:
@@ -28,9 +28,8 @@ class Parts {
   std::map<std::int64_t, Shape> of_;  // by extent
 };
 
-/// Where a rank stands in a sharded step. It remembers what it was asked, and a rank's program is a
-/// function of the answers alone: ranks that would get the same ones have the same program, which
-/// is then lowered once.
+/// A rank's place in a sharded step. It records queries: a rank's program is a function of their
+/// answers alone, so ranks with the same answers share a program that is lowered once.
 class Place {
  public:
   /// `parts` must outlive it.
@@ -38,20 +37,20 @@ class Place {
 
   std::size_t rank() const { return rank_; }
   Parts& parts() const { return *parts_; }
-  /// What is here of an extent, and where that begins.
+  /// Size and begin of the local part of an extent.
   std::int64_t own(std::int64_t extent);
   std::int64_t begin(std::int64_t extent);
   bool is_keeper();
 
-  /// All of the program, or what it takes: where a part begins changes a number in it and no time.
+  /// The program, or its times alone, which do not depend on where a part begins.
   enum class Identical : std::uint8_t { kProgram, kTimes };
-  /// Would this rank have got the same answers?
+  /// Would this rank get the same answers?
   bool answers_identical(std::size_t rank, Identical what) const;
 
  private:
   Parts* parts_;
   std::size_t rank_;
-  std::set<std::int64_t> owns_, begins_;  // extents that were asked for
+  std::set<std::int64_t> owns_, begins_;  // queried extents
   bool asked_keeper_ = false;
 };
 

@@ -7,8 +7,7 @@ namespace {
 
 using Identical = Place::Identical;
 
-// Shares 3, 1, 1 of 10 are 6, 2, 2, which begin at 0, 6, 8; of 2 they are 1.2, 0.4, 0.4: rounded
-// to 1, 1, 0.
+// Shares 3, 1, 1 of 10 are 6, 2, 2 from 0, 6, 8; of 2: 1.2, 0.4, 0.4, rounded to 1, 1, 0.
 class PlaceTest : public ::testing::Test {
  protected:
   const std::vector<double> shares_ = {3, 1, 1};
@@ -38,7 +37,6 @@ TEST_F(PlaceTest, WhereAPartBeginsIsInTheProgramAndTakesNoTime) {
   EXPECT_TRUE(second_.answers_identical(2, Identical::kTimes));
 }
 
-// What must count once is with the largest share.
 TEST_F(PlaceTest, TheKeeperIsIdenticalToNobody) {
   EXPECT_FALSE(second_.is_keeper());
   EXPECT_TRUE(second_.answers_identical(2, Identical::kTimes));

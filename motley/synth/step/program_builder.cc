@@ -252,7 +252,7 @@ void ProgramBuilder::place_frees() {
       const auto waited = std::lower_bound(
           finished.begin(), finished.end(), exchanged[b],
           [](const auto& entry, InstructionId transfer) { return entry.first < transfer; });
-      if (waited == finished.end()) continue;  // it lives to the end of the step
+      if (waited == finished.end()) continue;  // lives to the end of the step
       at = at == kNever ? waited->second : std::max(at, waited->second);
     }
     if (at == kNever) continue;

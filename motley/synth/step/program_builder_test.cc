@@ -20,7 +20,7 @@ Ids numbers(const std::vector<Id>& ids) {
   return made;
 }
 
-/// A parameter %0 to begin with.
+/// Starts with a parameter %0.
 class ProgramBuilderTest : public ::testing::Test {
  protected:
   BufferId neg(BufferId x) { return builder_.make("aten::neg", {{x}}, DType::kF32, {4}, ""); }
@@ -54,13 +54,13 @@ TEST_F(ProgramBuilderTest, NamesCarryTheirOverload) {
 
 TEST_F(ProgramBuilderTest, LanesWaitForEachOtherOnce) {
   const BufferId a = neg(weight_);  // instruction 0
-  builder_.all_reduce(a, "");       // 1, waits for what gives a
-  const BufferId b = neg(weight_);  // 2, needs nothing of it
+  builder_.all_reduce(a, "");       // 1, waits for the instruction that makes a
+  const BufferId b = neg(weight_);  // 2, needs no exchange
   const BufferId c = neg(a);        // 3, waits for the sum
-  neg(a);                           // 4, which is over by then
+  neg(a);                           // 4, the sum is already done
   builder_.all_reduce(b, "");       // 5
   builder_.all_reduce(c, "");       // 6
-  neg(c);                           // 7, waits for the last, and so for the one before
+  neg(c);                           // 7, waits for the last transfer and so for the one before
   neg(b);                           // 8
   EXPECT_THAT(waits(builder_.finish()),
               ElementsAre(Ids{}, Ids{0}, Ids{}, Ids{1}, Ids{}, Ids{2}, Ids{3}, Ids{6}, Ids{}));
@@ -69,7 +69,7 @@ TEST_F(ProgramBuilderTest, LanesWaitForEachOtherOnce) {
 TEST_F(ProgramBuilderTest, TemporariesAreFreedByTheLastThatTouchesThem) {
   const BufferId a = neg(weight_);  // %1
   const BufferId b = neg(a);        // %2
-  neg(b);                           // %3, which nobody reads
+  neg(b);                           // %3, which is never read
   neg(a);                           // %4
   EXPECT_THAT(frees(builder_.finish()), ElementsAre(Ids{}, Ids{}, Ids{2, 3}, Ids{1, 4}));
 }

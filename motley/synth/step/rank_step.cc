@@ -159,7 +159,7 @@ std::string RankStep::label_of(ValueId id) const {
 
 bool RankStep::is_made_of_whole(ValueId id, const Form& to) const {
   const Form& from = step_.home(id);
-  // Terms that are wanted in several forms are summed once.
+  // Terms that are needed in several forms are summed once.
   if (from.kind == FormKind::kPartial && to.kind == FormKind::kSharded)
     return step_.wanted[id.index()].size() > 1;
   return find_exchange(from, to).empty();

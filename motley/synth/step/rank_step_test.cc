@@ -13,10 +13,10 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 const graph::Form kByRow{graph::FormKind::kSharded, 0, 1, 6, 1};
-/// Columns as two blocks of 4, of each of which a device has a part.
+/// Columns as two blocks of 4; a device has a part of each.
 const graph::Form kInBlocks{graph::FormKind::kSharded, 1, 2, 4, 1};
 
-/// %0: rows, %1: columns in blocks; %2, of which both devices have all. Shares 2 and 1.
+/// %0: rows, %1: columns in blocks, %2: whole. Shares 2 and 1.
 class RankStepTest : public ::testing::Test {
  protected:
   RankStepTest() {
@@ -29,7 +29,7 @@ class RankStepTest : public ::testing::Test {
     sharding_.sources[1] = kInBlocks;
   }
 
-  /// A rank's step with these two values as they are kept.
+  /// Returns a rank's step with these two values in the forms they are kept in.
   RankStep step_of(const ShardedStep& step, std::size_t rank) {
     RankStep made(step, places_[rank], builder_);
     for (const ValueId id : {ValueId(0), ValueId(1)})
@@ -60,7 +60,7 @@ TEST_F(RankStepTest, HasItsPartOfEachExtent) {
   EXPECT_THAT(second.parts_of(4), ElementsAre(3, 1));                         // 2.67 and 1.33
   EXPECT_THAT(second.local_shape(ValueId(1), kInBlocks), ElementsAre(6, 2));  // 2 blocks of 1
   EXPECT_THAT(second.shape_on(0, ValueId(1), kInBlocks), ElementsAre(6, 6));
-  // Pairs of rows as 2 and 1 of 3: the last two rows.
+  // Pairs of rows split 2 and 1 of 3: the last two rows.
   const Range pairs = second.own_range({graph::FormKind::kSharded, 0, 1, 3, 2});
   EXPECT_EQ(pairs.first, 4);
   EXPECT_EQ(pairs.count, 2);
@@ -94,7 +94,7 @@ TEST_F(RankStepTest, GathersParametersTogether) {
   std::vector<std::string> made;
   const program::DeviceProgram device = rank.builder().finish();
   for (const program::Instruction& each : device.instructions) made.push_back(each.op);
-  // Rows are joined as they are; blocks as [12, 4], which is then seen as [6, 8].
+  // Rows are joined directly; blocks as [12, 4], viewed as [6, 8].
   EXPECT_THAT(made, ElementsAre("motley::pack", "motley::all_gather", "motley::unpack", "aten::cat",
                                 "aten::cat", "aten::view"));
   EXPECT_EQ(program::print_argument(device.instructions[1].arguments[1]), "[52, 20]");
@@ -104,7 +104,7 @@ TEST_F(RankStepTest, GathersParametersTogether) {
 
 TEST_F(RankStepTest, KnowsWhatIsWantedBeforehand) {
   const ShardedStep step = plan_step(graph_, sharding_, rules_, {});
-  // The first operator wants both whole: in one bucket, at the start.
+  // The first operator needs both whole: in one bucket, at the start.
   EXPECT_THAT(step.wanted[0], ElementsAre(graph::kWholeForm));
   EXPECT_THAT(step.wanted[2], IsEmpty());
   EXPECT_EQ(step.gathers[0].ready, 0);

@@ -12,12 +12,12 @@
 namespace motley::synth {
 namespace {
 
-/// An exchange of a part of all bytes that are exchanged in a step is given so many times that part
-/// of the arithmetic that can be put off to hide it. That is about a third of a step's: then
-/// exchanges that last as long as the step's compute are hidden by it.
+/// Ratio. An exchange with a fraction of a step's exchanged bytes is hidden by this many times that
+/// fraction of the arithmetic that can be delayed, which is about a third of a step's. So exchanges
+/// that last as long as the step's compute are hidden by it.
 constexpr double kPutOff = 3;
 
-/// Values that depend on inputs and constants only, by id.
+/// Finds values that depend only on inputs and constants, by id.
 std::vector<char> find_early_values(const graph::Graph& graph) {
   std::vector<char> early(graph.values.size(), 0);
   for (std::size_t v = 0; v < graph.values.size(); ++v)
@@ -31,7 +31,7 @@ std::vector<char> find_early_values(const graph::Graph& graph) {
   return early;
 }
 
-/// Target and class weights of a mean negative log likelihood.
+/// Returns the target and class weights of a mean negative log-likelihood.
 std::vector<ValueId> label_operands(const graph::Op& op) {
   std::vector<ValueId> operands;
   for (const std::size_t position : {1, 2})
@@ -67,8 +67,8 @@ void order_operators(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
   }
 }
 
-/// Puts off gradients of parameters: of the operators before one that waits for an exchange, the
-/// last of those that nothing but outputs depends on come directly in front of it.
+/// Delays gradients of parameters: before an operator that waits for an exchange it moves the last
+/// preceding operators on which only outputs depend.
 class PutOff {
  public:
   PutOff(const graph::Graph& graph, const graph::Sizes& sizes, const std::vector<OpNeeds>& ops,
@@ -82,10 +82,10 @@ class PutOff {
         leads_(graph.values.size(), 0),
         is_here_(graph.ops.size(), 0) {}
 
-  /// Others wait for it.
+  /// Marks a value that others wait for.
   void give(ValueId value) { leads_[value.index()] = 1; }
 
-  /// Of a stretch behind those before; `beside`: bytes of what else is exchanged meanwhile.
+  /// Handles a range after the earlier ones; `beside`: bytes exchanged by others meanwhile.
   void run(const OpStretch& stretch, double beside) {
     const auto& [first, end] = stretch;
     const std::vector<double> waits = find_waits(stretch);
@@ -102,7 +102,7 @@ class PutOff {
     for (std::size_t i = 0; i < waits.size(); ++i) {
       if (waits[i] == 0) continue;
       const double most = kPutOff * waits[i] / (exchanged + beside) * work;
-      std::size_t from = i;  // from here on asides are put off
+      std::size_t from = i;  // asides from here on are delayed
       for (double sum = 0; from > begin && sum < most; --from) sum += flops[from - 1];
       std::stable_partition(positions.begin() + at(from), positions.begin() + at(i),
                             [&](std::size_t k) { return is_aside[k] == 0; });
@@ -115,7 +115,7 @@ class PutOff {
  private:
   static std::ptrdiff_t at(std::size_t i) { return static_cast<std::ptrdiff_t>(i); }
 
-  /// Bytes of the exchanges that each operator waits for first, and that begin in the stretch.
+  /// Returns the bytes of exchanges started in the range, by the first operator that waits.
   std::vector<double> find_waits(const OpStretch& stretch) {
     std::vector<double> waits;
     for (std::size_t i = stretch.first; i < stretch.end; ++i) is_here_[order_[i].index()] = 1;
@@ -130,7 +130,7 @@ class PutOff {
     return waits;
   }
 
-  /// By operator of the stretch: does none that waits, or another region, depend on it?
+  /// Finds operators of the range on which no waiting operator and no other region depends.
   std::vector<char> find_asides(const OpStretch& stretch, const std::vector<double>& waits) {
     std::vector<char> is_aside(waits.size());
     for (std::size_t i = waits.size(); i-- > 0;) {
@@ -150,12 +150,12 @@ class PutOff {
   const std::vector<OpNeeds>& ops_;
   std::function<double(OpId)> flops_;
   std::vector<OpId>& order_;
-  std::vector<char> is_there_;  // by value: it was exchanged before
-  std::vector<char> leads_;    // by value: an operator that waits, or another region, depends on it
-  std::vector<char> is_here_;  // by operator: in the stretch
+  std::vector<char> is_there_;  // by value: already exchanged
+  std::vector<char> leads_;     // by value: a waiting operator or another region depends on it
+  std::vector<char> is_here_;   // by operator: in the range
 };
 
-/// Is the operator's result laid out without gaps, in memory of its own?
+/// Does the operator give a dense result in memory of its own?
 bool makes_dense_result(const graph::Graph& graph, const graph::Value& value) {
   if (value.producer.is_none()) return false;
   const std::string& name = graph.op(value.producer).name;
@@ -163,7 +163,7 @@ bool makes_dense_result(const graph::Graph& graph, const graph::Value& value) {
          name == "aten::addmm" || name == "aten::bmm" || name == "aten::baddbmm";
 }
 
-/// A sum may overwrite its operand if nobody else reads that and it can be sent as it lies.
+/// A sum may overwrite its operand if that has no other readers and can be sent without packing.
 void find_in_place(const graph::Graph& graph, const std::vector<OpNeeds>& ops, Schedule& schedule) {
   std::vector<char> read(graph.values.size(), 0);
   for (const graph::Output& output : graph.outputs)
@@ -179,7 +179,7 @@ void find_in_place(const graph::Graph& graph, const std::vector<OpNeeds>& ops, S
         schedule.summed[v] && !read[v] && makes_dense_result(graph, graph.values[v]);
 }
 
-/// The wish to stop, known at any time, and the outputs that are exchanged, as they become ready.
+/// Returns the stop request, always ready, and exchanged outputs in the order of readiness.
 std::vector<ReadyItem> find_items(const graph::Graph& graph,
                                   const std::vector<std::optional<Exchange>>& outputs,
                                   Schedule& schedule) {
@@ -204,7 +204,7 @@ std::vector<ReadyItem> find_items(const graph::Graph& graph,
   return items;
 }
 
-/// A wish to stop that travels alone does so at the end.
+/// Moves a stop request that is alone in a bucket to the end.
 void delay_stop(Schedule& schedule) {
   for (Bucket& bucket : schedule.buckets)
     if (bucket.items.size() == 1 && bucket.items[0].output == BucketItem::kStop)

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Two layers; values are numbered as operators + 4.
+/// Two layers; an operator's value has its number + 4.
 std::string two_layers_text() {
   return "motley.graph/1\nname \"two\"\nsize batch 1 4096\n"
          "input %0: f32[batch, 64] \"x\"\nparam %1: f32[64, 64] \"a\"\n"
@@ -39,7 +39,7 @@ graph::Graph two_layers(const std::string& text = two_layers_text()) {
   return *std::move(graph);
 }
 
-/// The values that operators make, in the schedule's order.
+/// Returns the values in the order in which operators make them.
 std::vector<std::int64_t> order_of(const Schedule& schedule, const graph::Graph& graph) {
   std::vector<std::int64_t> values;
   for (const OpId op : schedule.order) values.push_back(graph.op(op).outputs[0].value);
@@ -48,7 +48,7 @@ std::vector<std::int64_t> order_of(const Schedule& schedule, const graph::Graph&
 
 Schedule schedule_of(const graph::Graph& graph, std::int64_t batch, bool is_exchanged) {
   std::vector<OpNeeds> needs(graph.ops.size());
-  if (is_exchanged) needs[9].exchanged = {ValueId(12)};  // between the layers, backwards
+  if (is_exchanged) needs[9].exchanged = {ValueId(12)};  // between the layers, in the backward pass
   const std::vector<std::optional<Exchange>> outputs(3, Exchange::kAllReduce);
   return make_schedule(graph, {{"batch", batch}}, needs, outputs, {Bytes(1)});
 }
@@ -59,7 +59,7 @@ TEST(Schedule, GradientsOfParametersHideAnExchange) {
               ElementsAre(4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
   const Schedule schedule = schedule_of(graph, 4096, true);
   EXPECT_THAT(order_of(schedule, graph), ElementsAre(4, 5, 8, 11, 12, 6, 7, 9, 10, 13, 14, 15));
-  // The loss and the gradient of b, which are now later, leave when they are there.
+  // The loss and the gradient of b, now later, are exchanged when they are ready.
   std::vector<std::int64_t> ready;
   for (const Bucket& bucket : schedule.buckets) ready.push_back(bucket.ready);
   EXPECT_THAT(ready, ElementsAre(6, 8, 11));
@@ -68,15 +68,15 @@ TEST(Schedule, GradientsOfParametersHideAnExchange) {
 TEST(Schedule, ASmallExchangePutsOffLittle) {
   const graph::Graph graph = two_layers();
   const std::vector<std::int64_t> order = order_of(schedule_of(graph, 1, true), graph);
-  // 256 of 33,024 bytes: one operator that does arithmetic, the last.
+  // 256 of 33,024 bytes: only the last arithmetic operator is delayed.
   EXPECT_THAT(order, ElementsAre(4, 5, 6, 7, 8, 9, 11, 12, 10, 13, 14, 15));
 }
 
-// Operators 0 to 3 are the forward pass, a task, and 4 to 11 the backward one: of this only the
-// gradient of b (9, 10) is put off, and the loss keeps its place. What others wait for does, too.
+// Operators 0 to 3 are the forward pass, a task, 4 to 11 the backward pass. There only the gradient
+// of b (9, 10) is delayed; the loss and values that others wait for keep their places.
 TEST(Schedule, InALargerStepOperatorsKeepTheirTask) {
   std::string text = two_layers_text();
-  // As in a step of micro-batches, whose sizes are numbers.
+  // As in a step of micro-batches, where sizes are numbers.
   for (const auto& [of, by] : std::vector<std::pair<std::string, std::string>>{
            {"size(batch)", "16"}, {"batch,", "16,"}, {"batch]", "16]"}, {"input", "buffer"}})
     for (std::size_t at; (at = text.find(of)) != std::string::npos;)
@@ -95,7 +95,7 @@ TEST(Schedule, InALargerStepOperatorsKeepTheirTask) {
   EXPECT_THAT(order({ValueId(9)}), ElementsAre(4, 5, 6, 7, 8, 9, 11, 12, 10, 13, 14, 15));
 }
 
-/// Outputs as the items of buckets: "0+1@3" of two of them, the later of which is made fourth.
+/// Buckets as text: "0+1@3" is outputs 0 and 1, ready after position 3.
 std::vector<std::string> texts_of(const std::vector<Bucket>& buckets) {
   std::vector<std::string> texts;
   for (const Bucket& bucket : buckets) {
@@ -133,8 +133,7 @@ TEST(FillBuckets, ABucketIsFullBeforeItIsTooLarge) {
   EXPECT_THAT(texts_of(fill_buckets(graph, items, Bytes(31))), ElementsAre("0@1", "1@2", "2@5"));
 }
 
-// Other dtypes and exchanges travel apart, and do not fill a bucket between others of its own. The
-// wish to stop is f32 and takes no room.
+// Other dtypes and exchanges get their own buckets. The stop request is f32 and takes no space.
 TEST(FillBuckets, OneDtypeAndExchangeEach) {
   const graph::Graph graph = four_parameters();
   const std::vector<ReadyItem> items = {
@@ -146,8 +145,8 @@ TEST(FillBuckets, OneDtypeAndExchangeEach) {
   EXPECT_EQ(buckets[2].dtype, DType::kF32);
 }
 
-/// The sum of x's columns (%3) decides by what they are multiplied (%5), after a product (%2) that
-/// does not need it; nobody wants %7.
+/// The sum of x's columns (%3) is multiplied with them (%5), after a product (%2) that does not
+/// need it; %7 is not needed.
 graph::Graph scaled_by_sums() {
   auto graph = graph::parse_graph(
       "motley.graph/1\nname \"e\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
@@ -180,7 +179,6 @@ TEST(Schedule, SumsOfInputsGoFirst) {
   EXPECT_TRUE(schedule.summed[6] == 0);
 }
 
-// What its column sums are made of is no input, so that nothing is early.
 TEST(Schedule, SumsOfActivationsDoNotGoFirst) {
   const graph::Graph graph = scaled_by_sums();
   std::vector<OpNeeds> needs(graph.ops.size());
@@ -192,8 +190,8 @@ TEST(Schedule, SumsOfActivationsDoNotGoFirst) {
   EXPECT_THAT(schedule.direct, ElementsAre(0));
 }
 
-// Only a result of its own memory without gaps that none but sums read: not the columns' sum, which
-// may have gaps; a scalar; a scalar that is an output, too.
+// Only a dense result in its own memory that only sums read may be overwritten: not the columns'
+// sum, which may have gaps; a scalar; a scalar that is also an output.
 TEST(Schedule, ASumMayOverwriteWhatNobodyElseReads) {
   auto graph = graph::parse_graph(
       "motley.graph/1\nname \"i\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
@@ -226,7 +224,6 @@ TEST(Schedule, ASumMayOverwriteWhatNobodyElseReads) {
   EXPECT_TRUE(in_place()[3] == 0);
 }
 
-// The wish to stop, where it fills a bucket alone, goes last.
 TEST(Schedule, AWishToStopThatTravelsAloneGoesLast) {
   const graph::Graph graph = scaled_by_sums();
   const std::vector<OpNeeds> needs(graph.ops.size());

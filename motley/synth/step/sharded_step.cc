@@ -16,7 +16,7 @@ namespace {
 using graph::Form;
 using graph::FormKind;
 
-/// The exchange that changes the form of a value together with others, if any does.
+/// Returns the shared exchange that changes a value's form, if any.
 std::optional<Exchange> shared_exchange(const Form& from, const Form& to) {
   const std::string_view exchange = find_exchange(from, to);
   if (exchange == program::kAllReduce) return Exchange::kAllReduce;
@@ -25,8 +25,7 @@ std::optional<Exchange> shared_exchange(const Form& from, const Form& to) {
   return std::nullopt;
 }
 
-/// Operators have one order at all batches, so that what a step takes at some says what it takes at
-/// others: the order for this many samples.
+/// samples; operators have this batch's order at all batches, so measured times predict others
 constexpr std::int64_t kUsualBatch = 32;
 
 class StepPlanner {
@@ -105,7 +104,7 @@ class StepPlanner {
                graph::Split::kRewritten;
   }
 
-  /// Of what an operator makes.
+  /// Is the operand made by an operator and kept in another form?
   bool needs_exchange(const Use& use) const {
     return !graph_.value(use.value).producer.is_none() && home(use.value) != use.form &&
            home(use.value) != graph::kWholeForm;
@@ -135,7 +134,7 @@ class StepPlanner {
     return order;
   }
 
-  /// Of a copy: as of others of its operator with as many samples.
+  /// Copies of an operator with the same number of samples share the result.
   double flops_of(OpId op) {
     const auto find = [&] { return graph::op_work(graph_, op, graph::Sizes{}).flops.value; };
     if (step_.copies == nullptr || (*step_.copies)[op.index()].of.is_none()) return find();
@@ -145,7 +144,7 @@ class StepPlanner {
     return known->second;
   }
 
-  /// Outputs whose sum, or whose form, no operator wants share their exchanges.
+  /// Outputs share exchanges if no operator needs their sum or form.
   std::vector<std::optional<Exchange>> find_output_needs() const {
     std::vector<std::vector<Form>> taken(graph_.values.size());
     std::vector<char> is_output(graph_.values.size(), 0);
@@ -163,7 +162,7 @@ class StepPlanner {
       const bool is_taken = std::any_of(forms.begin(), forms.end(), [&](const Form& form) {
         return form == to || (home(value) == graph::kPartialForm && form != home(value));
       });
-      // What another region gives is there when it comes, not from the start on as sources are.
+      // Values of another region arrive during the step; sources are there from the start.
       const bool is_received = graph_.value(value).producer.is_none() &&
                                graph_.value(value).role == graph::ValueRole::kActivation;
       if (!is_taken && !is_received) needs[o] = shared_exchange(home(value), to);
@@ -172,7 +171,7 @@ class StepPlanner {
     return needs;
   }
 
-  /// Does every device compute all of it, in its own last bits, where it should be one device's?
+  /// Does every device compute the value itself, rounded differently, where one should?
   bool is_computed_by_each(ValueId value) const {
     const graph::Value& about = graph_.value(value);
     return step_.is_portable() && home(value) == graph::kWholeForm && !about.producer.is_none() &&
@@ -197,7 +196,7 @@ class StepPlanner {
     }
   }
 
-  /// Also what operators exchange that are rewritten, as if all of these did.
+  /// Includes exchanges of rewritten operators, as if each had one.
   void find_last_exchange() {
     const auto changes = [&](ValueId value, const Form& form) {
       return graph_.value(value).role == graph::ValueRole::kActivation &&
@@ -250,7 +249,7 @@ class StepPlanner {
   ShardedStep& step_;
   const graph::Graph& graph_;
   const Sharding& sharding_;
-  /// By operator: its operands, but for those of which only the dtype is read.
+  /// By operator: its operands, without those read only for their dtype.
   std::vector<std::vector<Use>> uses_;
   std::map<std::pair<OpId, std::int64_t>, double> flops_;  // by operator of the model and samples
 };

@@ -22,11 +22,11 @@ const Form kStrandsOf6{FormKind::kSharded, 0, 2, 3, 1};
 TEST(ShardedStep, IdenticalElementsMayBeCutInAnyWayThatGivesAsMany) {
   const graph::IdenticalDims along_rows = 1, along_columns = 2;
   EXPECT_TRUE(is_same(kRowsOf6, kRowsOf6, 0));
-  // Pairs of 3 and strands of 3 give each device as many rows, of which it matters which.
+  // Pairs of 3 and strands of 3 give each device the same number of rows, but different rows.
   EXPECT_FALSE(is_same(kPairsOf6, kStrandsOf6, 0));
   EXPECT_FALSE(is_same(kPairsOf6, kStrandsOf6, along_columns));
   EXPECT_TRUE(is_same(kPairsOf6, kStrandsOf6, along_rows));
-  // Shares of 6 are not twice those of 3.
+  // Rounded shares of 6 are not twice those of 3.
   EXPECT_FALSE(is_same(kPairsOf6, kRowsOf6, along_rows));
   EXPECT_FALSE(is_same(kRowsOf6, {FormKind::kSharded, 1, 1, 6, 1}, 3));
   EXPECT_FALSE(is_same(kWholeForm, kRowsOf6, along_rows));
@@ -50,7 +50,8 @@ TEST(ShardedStep, AnIgnoredOperandIsReadForItsDtypeOnly) {
   EXPECT_TRUE(is_ignored(rule, 3));
 }
 
-// What cumsum gathers grows with the batch, gradients do not: how many of these would hide it.
+// The bytes that cumsum gathers grow with the batch, those of gradients do not. So the number of
+// gradients that would hide it depends on the batch, but the order must not.
 TEST(ShardedStep, OperatorsHaveOneOrderAtAllBatches) {
   const auto graph = graph::parse_graph(
       "motley.graph/1\nname \"s\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
@@ -79,8 +80,8 @@ TEST(ShardedStep, OperatorsHaveOneOrderAtAllBatches) {
   EXPECT_EQ(order(2), order(64));
 }
 
-/// x [batch, 4], w [4, 4], b [4]: the sum over the samples of x w, to which b is added, and its
-/// gradients. The column sums of x, %3, are terms on devices that have samples.
+/// x [batch, 4], w [4, 4], b [4]: the sum over the samples of x w, plus b, and its gradients. The
+/// column sums of x, %3, are terms on devices that have samples.
 class ShardedStepTest : public ::testing::Test {
  protected:
   ShardedStepTest() {
@@ -116,8 +117,8 @@ TEST_F(ShardedStepTest, OutputsEndAsTheirParametersAreKept) {
   EXPECT_THAT(step().outputs, ElementsAre(kWholeForm, sharding_.sources[2], kWholeForm));
 }
 
-// The loss and the gradient are terms that no operator wants summed: they travel in buckets, first
-// the one that is there first. Nothing wants the exponential.
+// No operator needs the sum of the loss and the gradient, so they travel in buckets in the order of
+// readiness. Nothing needs the exponential.
 TEST_F(ShardedStepTest, TermsThatNobodyReadsTravelInBuckets) {
   const ShardedStep found = step();
   EXPECT_EQ(found.home(ValueId(3)), kPartialForm);
@@ -131,18 +132,17 @@ TEST_F(ShardedStepTest, TermsThatNobodyReadsTravelInBuckets) {
   EXPECT_EQ(found.schedule.order.size(), 3u);
 }
 
-// Where the gradient's operator needs the sum of its term, that is wanted whole, once.
 TEST_F(ShardedStepTest, ASumThatAnOperatorReadsIsWanted) {
   for (const std::size_t op : {2, 3}) sharding_.ops[op] = whole_strategy(rules_[op]);
   const ShardedStep found = step();
   EXPECT_THAT(found.wanted[3], ElementsAre(kWholeForm));
-  EXPECT_THAT(found.wanted[5], IsEmpty());  // is whole
+  EXPECT_THAT(found.wanted[5], IsEmpty());  // already whole
   EXPECT_TRUE(found.schedule.summed[3] != 0);
   EXPECT_EQ(found.schedule.early, 1u);                    // a sum of inputs alone goes first
   EXPECT_THAT(found.schedule.direct, ElementsAre(0, 1));  // nothing is left to exchange
 }
 
-// b in halves, read whole: gathered before the product, w not at all as nobody reads it.
+// b in halves is gathered before the product that reads it; w is not read and not gathered.
 TEST_F(ShardedStepTest, OnlyParametersThatAreReadAreGathered) {
   keep_parameters_in_parts(graph_, sharding_);
   EXPECT_EQ(sharding_.sources[1].kind, FormKind::kSharded);
@@ -152,7 +152,7 @@ TEST_F(ShardedStepTest, OnlyParametersThatAreReadAreGathered) {
   EXPECT_EQ(found.gathers[0].items[0].value, ValueId(2));
   EXPECT_EQ(found.gathers[0].exchange, Exchange::kAllGather);
   EXPECT_EQ(found.gathers[0].ready, 1);  // the second operator of the order
-  // Its gradient is wanted in halves: scattered, the loss beside it summed up on all.
+  // Its gradient is scattered in halves; the loss is all-reduced.
   std::vector<Exchange> exchanges;
   for (const Bucket& bucket : found.schedule.buckets) exchanges.push_back(bucket.exchange);
   EXPECT_THAT(exchanges,

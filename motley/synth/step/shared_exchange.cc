@@ -11,24 +11,24 @@ using graph::Form;
 
 namespace {
 
-/// Is a part of a tensor in this form a slice of one of its dimensions?
+/// Is a part in this form a slice of one dimension?
 bool is_slice(const Form& form) { return form.outer == 1; }
 
-/// Form that an item has where it is cut into the devices' parts, before or after the exchange.
+/// Returns the sharded form of an item, before or after the exchange.
 const Form& form_in_parts(const ShardedStep& step, const Bucket& bucket, const BucketItem& item) {
   return bucket.exchange == Exchange::kReduceScatter
              ? step.outputs[static_cast<std::size_t>(item.output)]
              : step.home(item.value);
 }
 
-/// A part as slices make it: in the tensor's own shape, or as [before, part, after].
+/// Returns the shape of a part: the tensor's own rank for slices, or [before, part, after].
 Shape part_shape(RankStep& rank, std::size_t of, ValueId value, const Form& form) {
   if (is_slice(form)) return rank.shape_on(of, value, form);
   const graph::Slab slab = slab_of(rank.whole_shape(value), form);
   return {slab.before, rank.parts_of(form.extent)[of], slab.after};
 }
 
-/// A whole value's parts, by rank.
+/// Returns views of a whole value's parts, by rank.
 std::vector<BufferId> views_of_parts(RankStep& rank, ValueId value, const Form& form,
                                      const std::string& label) {
   ProgramBuilder& builder = rank.builder();
@@ -66,7 +66,7 @@ BufferId whole_of_parts(RankStep& rank, ValueId value, const std::vector<BufferI
   return is_slice(form) ? joined : builder.view(joined, shape, label);
 }
 
-/// Elements of each device's part of all items, and of the one here.
+/// Elements of all items' parts, by rank and on this rank.
 struct PartCounts {
   Shape by_rank;
   std::int64_t here = 0;
@@ -85,7 +85,7 @@ PartCounts count_parts(RankStep& rank, const Bucket& bucket) {
   return found;
 }
 
-/// What is here of the items, one after the other; of a reduce-scatter by the rank that gets it.
+/// Packs the local items; a reduce-scatter's by receiving rank.
 BufferId pack(RankStep& rank, const Bucket& bucket, const std::string& label) {
   std::vector<std::vector<BufferId>> parts(
       bucket.exchange == Exchange::kReduceScatter ? rank.ranks() : 1);

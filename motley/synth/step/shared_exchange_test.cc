@@ -13,8 +13,7 @@ using graph::Form;
 using graph::FormKind;
 using ::testing::ElementsAre;
 
-/// Two products that share their input, of w [4, 6] and v [4, 3], and their gradients by the
-/// samples' rows; x [batch, 4].
+/// x [batch, 4] times w [4, 6] and times v [4, 3], and their gradients, split by samples.
 graph::Graph two_products() {
   auto graph = graph::parse_graph(
       "motley.graph/1\nname \"two\"\nsize batch 1 64\ninput %0: f32[batch, 4] \"x\"\n"
@@ -33,7 +32,6 @@ graph::Graph two_products() {
   return *std::move(graph);
 }
 
-/// The samples spread by shares; parameters kept so.
 program::Program lower_kept(const graph::Graph& graph, const std::vector<double>& shares,
                             const std::vector<Form>& kept, Bytes bucket_bytes) {
   Sharding sharding;
@@ -65,7 +63,7 @@ std::vector<std::string> exchanges_of(const program::DeviceProgram& device) {
 }
 
 const Form kFourRows{FormKind::kSharded, 0, 1, 4, 1};
-/// The three columns of v; of w three pairs, or three columns of each half.
+/// The three columns of v; w as three pairs, or three columns of each half.
 const Form kColumnsOfV{FormKind::kSharded, 1, 1, 3, 1};
 const Form kPairsOfW{FormKind::kSharded, 1, 1, 3, 2};
 const Form kHalvesOfW{FormKind::kSharded, 1, 2, 3, 1};
@@ -76,8 +74,7 @@ TEST(SharedExchange, WholeValuesAreSummedInOneBuffer) {
   EXPECT_THAT(exchanges_of(program.devices[0]), ElementsAre("all_reduce 38"));
 }
 
-// 3 : 1 of the 4 rows are 3 : 1, of 3 columns 2.25 : 0.75, so 2 : 1. w by rows: 18 and 6 elements;
-// v by columns: 8 and 4.
+// 3 : 1 of 4 rows is 3 : 1, of 3 columns 2 : 1. w by rows: 18 and 6 elements; v: 8 and 4.
 TEST(SharedExchange, PartsOfAllValuesTravelTogether) {
   const auto program = lower_kept(two_products(), {3, 1}, {kFourRows, kColumnsOfV}, Bytes(1 << 20));
   for (const program::DeviceProgram& device : program.devices)
@@ -85,7 +82,6 @@ TEST(SharedExchange, PartsOfAllValuesTravelTogether) {
                 ElementsAre("all_gather [26, 10]", "all_reduce 2", "reduce_scatter [26, 10]"));
 }
 
-// Buckets of one value each, the first gradient's before the second is there.
 TEST(SharedExchange, ABucketForEachValueIfTheyAreSmall) {
   const auto program = lower_kept(two_products(), {3, 1}, {kFourRows, kColumnsOfV}, Bytes(1));
   EXPECT_THAT(exchanges_of(program.devices[1]),
@@ -93,8 +89,8 @@ TEST(SharedExchange, ABucketForEachValueIfTheyAreSmall) {
                           "reduce_scatter [18, 6]", "reduce_scatter [8, 4]"));
 }
 
-// However parameters are cut: rows, columns, pairs of them and within halves; a device without a
-// part of anything, and one without a part of few columns.
+// All cuts of parameters: rows, columns, pairs and within halves; a device without any part, and
+// one without a part of a few columns.
 TEST(SharedExchange, GivesEachDeviceItsPartsOfTheWhole) {
   const graph::Graph graph = two_products();
   for (const std::vector<double>& shares :

@@ -18,7 +18,7 @@ class Turns {
         made_in_(graph.values.size(), kBefore),
         is_there_(graph.values.size(), 0) {}
 
-  /// Of a stretch of the order, so many micro-batches at a time.
+  /// Interleaves `turns` micro-batches at a time in a range of the order.
   void run(const OpStretch& stretch, std::int64_t turns) {
     std::map<std::int64_t, std::vector<OpId>> micro_batches;
     for (std::size_t i = stretch.first; i < stretch.end; ++i)
@@ -52,7 +52,7 @@ class Turns {
     }
   }
 
-  /// For what was made in this turn, which no other micro-batch has worked beside?
+  /// Does it need a value made in this turn, whose exchange no other micro-batch has hidden yet?
   bool would_wait(OpId op) const {
     if (!is_left_[op.index()]) return false;
     const std::vector<ValueId>& exchanged = ops_[op.index()].exchanged;
@@ -76,10 +76,10 @@ class Turns {
   const graph::Graph& graph_;
   const std::vector<OpNeeds>& ops_;
   std::vector<OpId>& order_;
-  std::size_t next_ = 0;               // place in the order
+  std::size_t next_ = 0;               // position in the order
   std::vector<char> is_left_;          // by operator
   std::vector<std::int64_t> made_in_;  // by value: the turn
-  std::vector<char> is_there_;         // by value: it was waited for
+  std::vector<char> is_there_;         // by value: already waited for
   std::int64_t turn_ = 0;
 };
 

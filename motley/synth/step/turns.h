@@ -9,22 +9,22 @@
 
 namespace motley::synth {
 
-/// Lets the micro-batches of a step take turns, so many at a time (0 to turns - 1, then the next
-/// ones): where an operator would wait for an exchange that was begun in this turn, the next
-/// micro-batch goes on until it would wait, too. So what one computes hides what another exchanges,
-/// forward and backward. Each micro-batch keeps its order; what depends on another one's operator
-/// (a sum over micro-batches, what all share) has that done first. Operators before `early` stay.
-/// Of layers that are identical each micro-batch has a half behind and a half ahead of the other's:
+/// Interleaves the micro-batches of a step, `turns` at a time (0 to turns - 1, then the next ones):
+/// before an operator that waits for an exchange started in this turn, the next micro-batch
+/// continues until it would wait, too. So one micro-batch's computation hides another's exchange,
+/// forward and backward. Each micro-batch keeps its order. If an operator depends on one of another
+/// micro-batch (a sum over micro-batches, shared values), that one runs first. Operators before
+/// `early` stay. With identical layers:
 ///
 ///     micro-batch 0:  a0 | (exchange)   | b0 | (exchange)   |
 ///     micro-batch 1:     | a1 | (exchange)   | b1 | ...
 ///
-/// How long anything takes does not matter, so the order is the same at any batch and on any rank.
-/// `order`: positions in the graph are ids, operands before their readers; it is changed. O(graph).
+/// The order does not depend on times, so it is the same at any batch and on any rank. `order`: ids
+/// are positions in the graph, with operands before their readers; modified in place. O(graph).
 void take_turns(const graph::Graph& graph, const std::vector<OpNeeds>& ops, std::int64_t turns,
                 std::size_t early, std::vector<OpId>& order);
 
-/// The same within each of some tasks (stage_order.h): all micro-batches that it has take turns.
+/// Interleaves all micro-batches of each task (plan/pass_order.h).
 void take_turns(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
                 const std::vector<OpStretch>& tasks, std::vector<OpId>& order);
 

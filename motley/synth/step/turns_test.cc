@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 
 /// Three layers of two micro-batches (of x and of y), one after the other; the last operators add
-/// up what both give. Values are numbered as operators + 2.
+/// their results. An operator's value has its number + 2.
 graph::Graph two_micro_batches() {
   std::string text =
       "motley.graph/1\nname \"two\"\nsize batch 1 64\n"
@@ -35,7 +35,7 @@ graph::Graph two_micro_batches() {
 
 class TurnsTest : public ::testing::Test {
  protected:
-  /// The values that operators make, in order; of some the reader waits for an exchange.
+  /// Returns the values in order; `exchanged` are those whose readers wait for an exchange.
   std::vector<std::int64_t> order(std::int64_t turns, const std::vector<std::int64_t>& exchanged,
                                   std::size_t early = 0) {
     std::vector<OpId> order;
@@ -80,13 +80,13 @@ TEST_F(TurnsTest, TheOtherOneComputesWhileOneWaits) {
   EXPECT_THAT(order(2, {2, 4, 6, 8}), ElementsAre(2, 6, 3, 4, 7, 8, 5, 9, 10, 11));
 }
 
-// The first two micro-batches' operators in a task of their own, and the last two operators.
+// One task has the operators of the first two micro-batches, another the last two operators.
 TEST_F(TurnsTest, WithinATaskAllTakeTurns) {
   EXPECT_THAT(in_tasks({{0, 8}, {8, 10}}, {2, 4, 6, 8}),
               ElementsAre(2, 6, 3, 4, 7, 8, 5, 9, 10, 11));
   EXPECT_THAT(in_tasks({{0, 4}, {4, 10}}, {2, 4, 6, 8}),
               ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
-  // What the first operators give was there before: 3 waits for nothing that began here.
+  // Results of the first operators were there before: 3 waits for no exchange of this task.
   EXPECT_THAT(in_tasks({{1, 6}, {6, 10}}, {2, 4, 6, 8}),
               ElementsAre(2, 3, 4, 6, 5, 7, 8, 9, 10, 11));
 }
@@ -99,7 +99,7 @@ TEST_F(TurnsTest, WithoutExchangesThereIsNothingToTakeTurnsFor) {
   EXPECT_THAT(order(2, {}), ElementsAre(2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
 }
 
-// The second micro-batch never waits: it has its only turn while the first one does.
+// The second micro-batch never waits: it finishes in the first one's first wait.
 TEST_F(TurnsTest, WhoHasEndedHasNoTurn) {
   EXPECT_THAT(order(2, {3, 4}), ElementsAre(2, 3, 6, 7, 8, 9, 4, 5, 10, 11));
 }

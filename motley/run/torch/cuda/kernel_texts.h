@@ -10,7 +10,7 @@ struct KernelText {
   const char* text;
 };
 
-/// The headers that kernels are made of; cmake/torch.cmake writes them into the library.
+/// Returns the headers that kernels consist of; cmake/torch.cmake embeds them in the library.
 const std::vector<KernelText>& kernel_texts();
 
 }  // namespace motley::run

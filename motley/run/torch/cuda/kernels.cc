@@ -47,7 +47,7 @@ extern "C" __global__ void motley_drop(motley::run::DropoutCall call) {
 }
 )";
 
-/// A program of NVRTC and what its functions give; no error is lost.
+/// An NVRTC program and what its functions return; no error is lost.
 class NvrtcProgram {
  public:
   NvrtcProgram() {
@@ -72,7 +72,6 @@ class NvrtcProgram {
       status_ = ::nvrtcCompileProgram(program_, static_cast<int>(flags.size()), flags.data());
     return status_ == NVRTC_SUCCESS;
   }
-  /// By a function for the size and one for the text.
   template <typename Size, typename Get>
   std::string read(const Size& size_of, const Get& get) {
     std::size_t size = 0;
@@ -105,7 +104,7 @@ LoadedKernels load_kernels(int capability, const char* wanted) {
   TORCH_CHECK(architecture.has_value(), "kernel ", wanted, ": ", architecture.error().message);
   const auto code = compile_kernels(*architecture);
   TORCH_CHECK(code.has_value(), "kernel ", wanted, ": ", code.error().message);
-  // Of the process, for good; the runtime gives it to each device that uses it.
+  // Stays loaded for the process; the runtime passes it to each device that uses it.
   cudaLibrary_t library = nullptr;
   check(::cudaLibraryLoadData(&library, code->data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
         wanted, "cudaLibraryLoadData");

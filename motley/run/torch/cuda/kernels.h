@@ -8,19 +8,17 @@
 
 namespace motley::run {
 
-/// Machine code of the kernels in operators/random_kernels.h for an architecture, by NVRTC; needs
-/// no device. "sm_90": for devices of that capability; "compute_90": PTX, for all from there on.
-/// The text is that of the headers that CPUs are compiled with, which the build puts into the
-/// library; of the standard library it sees integers of given size, bit_cast, min and floor.
-/// Products are not fused with sums, so bits are those of CPUs. Runtime error "run.kernels" with
-/// what the compiler said. About a second.
+/// Compiles the kernels of operators/random_kernels.h for an architecture with NVRTC, in about a
+/// second, without a device. "sm_90": for devices of that capability; "compute_90": PTX, for newer
+/// ones too. Uses the CPUs' headers, embedded at build time; of the standard library they see
+/// fixed-size integers, bit_cast, min and floor. Products are not fused with sums, so results equal
+/// CPUs' to the bit. Runtime error "run.kernels", with the compiler's output.
 Result<std::string> compile_kernels(const std::string& architecture);
 
-/// The best that NVRTC knows for a device of this capability, such as 90: its own, or PTX of the
-/// largest below.
+/// Returns NVRTC's best architecture for a capability such as 90: its own, or the next lower PTX.
 Result<std::string> kernel_architecture(int capability);
 
-/// Compiles at the first call on a device's kind, for good.
+/// Compiles once per kind of device, at the first call.
 std::unique_ptr<DeviceKernels> make_nvrtc_kernels();
 
 }  // namespace motley::run

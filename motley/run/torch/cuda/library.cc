@@ -82,7 +82,7 @@ Result<void> Library::use_device(int index, std::optional<Bytes> memory) const {
 }  // namespace
 }  // namespace motley::run
 
-/// What load_cuda() looks up.
+/// The symbol that load_cuda() looks up.
 extern "C" const motley::run::CudaLibrary* motley_cuda_library() {
   static const motley::run::Library library;
   return &library;

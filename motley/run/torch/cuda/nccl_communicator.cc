@@ -68,10 +68,9 @@ class NcclCommunicator final : public Communicator {
   CommunicatorOptions options_;
   int rank_, size_;
   c10::DeviceIndex device_;
-  std::mutex mutex_;           // of groups_, pairs_ and closed_
-  std::vector<Group> groups_;  // by GroupId; the last is all ranks
-  std::map<std::pair<int, int>, Group>
-      pairs_;  // by source and target: a stream of its own for each
+  std::mutex mutex_;                            // guards groups_, pairs_ and closed_
+  std::vector<Group> groups_;                   // by GroupId; the last is all ranks
+  std::map<std::pair<int, int>, Group> pairs_;  // by source and target: each has its own stream
   bool closed_ = false;
 };
 
@@ -79,7 +78,7 @@ Group NcclCommunicator::make_group(Rendezvous& rendezvous, const std::string& na
                                    const std::vector<int>& members) const {
   const auto place = std::find(members.begin(), members.end(), rank_);
   auto options = c10d::ProcessGroupNCCL::Options::create();
-  // Well above ours: its watchdog ends the process, finish() says what happened.
+  // Well above ours: its watchdog kills the process, while finish() reports what happened.
   constexpr std::chrono::milliseconds kLater(60'000);
   options->timeout =
       2 * std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout.value * 1000)) +
@@ -107,8 +106,8 @@ Result<void> NcclCommunicator::connect(Rendezvous& rendezvous) {
       }
     }
     groups_.push_back(world);
-    // All ranks come to their pairs in one order. Connected now: the first message would else wait
-    // for the other end without looking at the clock.
+    // All ranks create their pairs in the same order. They connect now, because the first message
+    // would otherwise wait for the other end without a timeout.
     for (const auto& [source, target, link] : options_.pairs) {
       if (source != rank_ && target != rank_) continue;
       const Group pair =
@@ -123,8 +122,7 @@ Result<void> NcclCommunicator::connect(Rendezvous& rendezvous) {
   }
 }
 
-/// Waits for the end on the device. A dead peer leaves an NCCL kernel waiting for ever, so this
-/// thread looks at the clock instead of blocking in CUDA.
+/// Waits for the device by polling: a dead peer would leave a blocking CUDA call waiting forever.
 void NcclCommunicator::finish(const c10::intrusive_ptr<c10d::Work>& work) const {
   const auto begin = std::chrono::steady_clock::now();
   constexpr auto kSpin = std::chrono::microseconds(200);
@@ -138,7 +136,7 @@ void NcclCommunicator::finish(const c10::intrusive_ptr<c10d::Work>& work) const 
   work->wait();  // orders the caller's stream after NCCL's
 }
 
-/// `find` gives the group, while the mutex is held and the communicator open.
+/// `find` returns the group; called with the mutex held and the communicator open.
 template <typename Find, typename Operation>
 Result<void> NcclCommunicator::run_in(const Find& find, const std::string& what,
                                       const Operation& operation) {
@@ -160,7 +158,7 @@ Result<void> NcclCommunicator::run_in(const Find& find, const std::string& what,
       cause = failure_text(fault);
     }
   }
-  if (is_closed())  // by another thread, whose error it is
+  if (is_closed())  // closed by another thread, which reports the error
     return runtime_error("run.closed",
                          fmt::format("rank {}: {} was ended by an earlier error", rank_, what));
   close();
@@ -174,7 +172,7 @@ bool NcclCommunicator::is_closed() {
   return closed_;
 }
 
-/// In the group of the two, in which the source has rank 0. When it arrived is not known.
+/// Runs in the group of the pair, in which the source has rank 0. The arrival time is unknown.
 template <typename Operation>
 Result<std::int64_t> NcclCommunicator::run_pair(int source, int target, const std::string& what,
                                                 const Operation& operation) {
@@ -217,8 +215,8 @@ Result<void> NcclCommunicator::all_reduce(const ExchangeCall& call, at::Tensor& 
 
 using Tensors = std::vector<at::Tensor>;
 
-/// The group's operations, as split_exchange.h and the methods want them. Each notes its work and
-/// has what follows on the caller's stream come after it.
+/// The group's operations, in the forms that split_exchange.h and the methods need. Each records
+/// its work and makes later work on the caller's stream wait for it.
 class Operations {
  public:
   explicit Operations(Group group) : group_(std::move(group)) {}
@@ -235,7 +233,7 @@ class Operations {
     return
         [this](at::Tensor& to, at::Tensor& from) { note(group_->_reduce_scatter_base(to, from)); };
   }
-  /// Of uneven lists one broadcast, or reduction, for each member, all in one NCCL group.
+  /// With uneven lists: one broadcast, or reduction, per member, all in one NCCL group.
   void gather_lists(Tensors to, const at::Tensor& from) {
     std::vector<Tensors> outputs{std::move(to)};
     Tensors inputs{from};
@@ -340,7 +338,7 @@ void NcclCommunicator::close() {
     try {
       group->abort();
     } catch (const std::exception&) {
-      // Nothing is left to be saved: the peers notice by their timeouts.
+      // Nothing more to do: the peers notice by their timeouts.
     }
   }
 }

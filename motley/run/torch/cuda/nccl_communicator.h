@@ -6,8 +6,8 @@
 
 namespace motley::run {
 
-/// Collectives by PyTorch's NCCL process groups, for jobs whose devices are all CUDA devices; at
-/// most one rank a device. As make_host_communicator, except that links are not emulated.
+/// Makes collectives with PyTorch's NCCL process groups, for jobs whose devices are all CUDA
+/// devices with at most one rank each. Like make_host_communicator, but without emulated links.
 Result<std::unique_ptr<Communicator>> make_nccl_process_groups(Rendezvous& rendezvous,
                                                                const CommunicatorOptions& options,
                                                                int device);

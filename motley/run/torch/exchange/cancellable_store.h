@@ -9,9 +9,8 @@
 
 namespace motley::run {
 
-/// A store whose waits end when somebody says so: c10d's own end at their timeout alone, and a
-/// rank that waits for one that died would wait as long. Others' clones and prefixes of it, and
-/// groups that are being made with it, end too.
+/// A store whose waits can be cancelled, also those of its clones, prefixes and groups being made:
+/// c10d's end only at their timeout, too late for a rank that waits for a dead one.
 class CancellableStore : public PolledStore {
  public:
   using Flag = std::shared_ptr<std::atomic<bool>>;

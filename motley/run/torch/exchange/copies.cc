@@ -20,7 +20,6 @@ std::string hash_of(const std::map<std::string, at::Tensor>& copies) {
   return hash_hex(hashes);
 }
 
-/// Largest of the differences between elements.
 double largest_difference(const at::Tensor& own, const at::Tensor& wanted) {
   if (own.numel() == 0) return 0;
   const at::Tensor a = own.to(at::kDouble), b = wanted.to(at::kDouble);
@@ -29,7 +28,7 @@ double largest_difference(const at::Tensor& own, const at::Tensor& wanted) {
   return apart.nan_to_num(std::numeric_limits<double>::infinity()).max().item<double>();
 }
 
-/// What there is to say of a rank's copies; JSON has no infinity.
+/// Prints a difference; JSON has no infinity.
 std::string print_difference(const CopyDifference& found) {
   return Json{found.name, std::min(found.difference, std::numeric_limits<double>::max()),
               found.allowed, found.tensors}
@@ -44,7 +43,7 @@ Result<CopyDifference> parse_difference(const std::string& text, int rank) {
                         json[2].get<double>(), json[3].get<std::int64_t>()};
 }
 
-/// Of this rank; its copies become rank 0's.
+/// Finds this rank's worst difference and replaces its copies by rank 0's.
 Result<CopyDifference> take_copies(Communicator& communicator,
                                    const std::map<std::string, at::Tensor>& copies) {
   const c10::InferenceMode guard;

@@ -17,7 +17,7 @@ class CopiesTest : public RendezvousTest {
  protected:
   using Copies = std::map<std::string, at::Tensor>;
 
-  /// What three ranks find, of whose copies `change` makes others.
+  /// Checks what three ranks find after `change` altered their copies.
   void compare(
       const std::function<void(int, Copies&)>& change,
       const std::function<void(int, const Copies&, const std::vector<CopyDifference>&)>& check) {
@@ -39,8 +39,8 @@ TEST_F(CopiesTest, EqualOnesAreNotSent) {
           [](int, const Copies&, const auto& found) { EXPECT_TRUE(found.empty()); });
 }
 
-/// Rank 2's bias has a last bit changed, its weight an element of 5 instead of 4: a quarter of the
-/// largest element, where 1e-5 of it is allowed. All learn of it, and its copies become rank 0's.
+/// Rank 2's bias differs in a last bit, its weight has an element of 5 instead of 4: a quarter of
+/// the largest element, where 1e-5 of it is allowed. All learn of it and restore rank 0's copies.
 TEST_F(CopiesTest, AllRanksLearnWhichDifferMostAndTakeRank0s) {
   compare(
       [](int rank, Copies& copies) {

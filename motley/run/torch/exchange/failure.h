@@ -7,9 +7,8 @@
 
 namespace motley::run {
 
-/// What an exception of PyTorch says, for people: the first line, without backtrace, without the
-/// source position that c10d puts in front and without its general advice. Inline, because the CUDA
-/// library uses it too.
+/// Returns the message of a PyTorch exception for people: the first line, without backtrace, c10d's
+/// source position and its general advice. Inline, because the CUDA library uses it too.
 inline std::string failure_text(const std::exception& fault) {
   const auto* error = dynamic_cast<const c10::Error*>(&fault);
   std::string text = error != nullptr ? error->what_without_backtrace() : fault.what();

@@ -11,7 +11,7 @@ namespace motley::run {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{4} << 20;
-// First byte of a piece: does another one follow?
+// First byte of a piece: whether another one follows.
 constexpr char kMore = '+', kLast = '.';
 
 std::string piece_key(const std::string& key, std::size_t i) {

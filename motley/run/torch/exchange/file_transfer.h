@@ -8,8 +8,8 @@
 
 namespace motley::run {
 
-/// A file from one rank to another of a job, through its store, a few MiB at a time: neither rank
-/// holds more of it. Both name it by the same `key`. Waits for the other side at most `patience`.
+/// Moves a file between two ranks through the job's store, a few MiB at a time, holding no more in
+/// memory. Both use the same `key` and wait at most `patience` for each other.
 Result<void> send_file(Rendezvous& rendezvous, const std::string& key, const std::string& path,
                        Seconds patience);
 Result<void> receive_file(Rendezvous& rendezvous, const std::string& key, const std::string& path,

@@ -15,10 +15,9 @@ namespace {
 
 using Work = c10::intrusive_ptr<c10d::Work>;
 
-constexpr std::int64_t kPieceBytes = 512 << 10;  // that are passed on at once
+constexpr std::int64_t kPieceBytes = 512 << 10;  // bytes forwarded at once
 
-/// Messages to the next member of the ring, or from the one before, or among any two; numbered on
-/// both ends in the same order.
+/// Messages to or from one member, numbered at both ends in the same order.
 class Mail {
  public:
   Mail(c10d::Backend& gloo, int peer) : gloo_(gloo), peer_(peer) {}
@@ -40,7 +39,6 @@ std::vector<at::Tensor> parts_of(const at::Tensor& flat, const Counts& counts) {
   return flat.split_with_sizes(counts);
 }
 
-/// A part in pieces; none of an empty one.
 std::vector<at::Tensor> pieces_of(const at::Tensor& part) {
   std::vector<at::Tensor> pieces;
   const auto most =
@@ -50,14 +48,12 @@ std::vector<at::Tensor> pieces_of(const at::Tensor& part) {
   return pieces;
 }
 
-/// A ring as one member sees it.
 struct Ring {
   explicit Ring(c10d::Backend& gloo)
       : own(gloo.getRank()),
         members(gloo.getSize()),
         next(gloo, (own + 1) % members),
         previous(gloo, (own + members - 1) % members) {}
-  /// The member that is so many places before.
   std::size_t before(int places) const {
     return static_cast<std::size_t>(((own - places) % members + members) % members);
   }
@@ -138,7 +134,7 @@ void send_slices(c10d::Backend& gloo, const Splits& splits, const at::Tensor& in
   wait_for(works);
 }
 
-/// Gloo's all-to-all with splits, out of which it moves.
+/// Wraps Gloo's all-to-all with splits, which moves out of its counts.
 auto splits_over(c10d::Backend& gloo) {
   return [&gloo](at::Tensor& to, at::Tensor& from, Counts receives, Counts sends) {
     gloo.alltoall_base(to, from, receives, sends)->wait();

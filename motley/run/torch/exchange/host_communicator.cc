@@ -29,8 +29,7 @@ namespace {
 
 using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 
-/// How the members of a group reach each other: one of the two, or none when this rank is no
-/// member.
+/// A group's connection: one of the two, or none if this rank is not a member.
 struct Group {
   GlooGroup gloo;
   std::shared_ptr<SharedMemoryGroup> shared;
@@ -68,7 +67,7 @@ class HostCommunicator final : public Communicator {
   GlooGroup make_gloo(Rendezvous& rendezvous, const std::string& name,
                       const std::vector<int>& members) const;
   Result<void> connect_pair(Rendezvous& rendezvous, const PairOptions& pair);
-  /// A message in one direction, and what to call it.
+  /// A message in one direction, with its names for errors.
   struct Message {
     int source, target;
     const char *name, *preposition;
@@ -81,18 +80,18 @@ class HostCommunicator final : public Communicator {
   template <typename Operation>
   Result<void> run(std::size_t index, const char* what, const at::Tensor& tensor,
                    const Operation& operation);
-  /// An operation from one tensor to another, by its two forms.
+  /// An operation from one tensor to another, in both implementations.
   struct Exchange {
     const char* name;
     GroupId group;
-    double link_bytes;  ///< that the slowest member moves each way
+    double link_bytes;  ///< moved each way by the slowest member
     std::function<tl::expected<void, SharedMemoryGroup::Failure>(
         SharedMemoryGroup&, const at::Tensor& in, at::Tensor& out)>
         in_shared_memory;
     std::function<void(c10d::Backend&, const at::Tensor& in, at::Tensor& out)> by_gloo;
   };
   Result<void> run(const Exchange& exchange, const at::Tensor& in, at::Tensor& out);
-  /// Sleeps until what all members have given has come over the emulated link, if there is one.
+  /// Sleeps until all members' data has passed the emulated link, if there is one.
   void pass_link(const Group& joined, std::int64_t link_ns);
   std::size_t place_in(GroupId group) const;
   std::string describe_members(std::size_t index) const;
@@ -102,7 +101,7 @@ class HostCommunicator final : public Communicator {
   int rank_, size_;
   std::int64_t arrived_ns_ = 0;
   std::string address_;
-  mutable std::mutex mutex_;   // of groups_, pairs_ and closed_
+  mutable std::mutex mutex_;   // guards groups_, pairs_ and closed_
   std::vector<Group> groups_;  // by GroupId; the last is all ranks, by Gloo
   struct Pair {
     std::shared_ptr<PeerLink> link;
@@ -124,22 +123,20 @@ Result<bool> all_say_yes(Rendezvous& rendezvous, const std::string& key,
   return all;
 }
 
-/// Like a contiguous tensor, where the host can use it: itself, or pinned memory, to and from which
-/// a GPU copies at the speed of its bus.
+/// Returns a tensor of that shape for the host: itself, or pinned memory, which GPUs copy fastest.
 at::Tensor host_like(const at::Tensor& tensor) {
   return tensor.is_cpu()
              ? tensor
              : at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true));
 }
 
-/// Its contents there.
 at::Tensor on_host(const at::Tensor& tensor) {
   at::Tensor host = host_like(tensor);
   if (!tensor.is_cpu()) host.copy_(tensor);  // waits for the device
   return host;
 }
 
-/// What an operation throws in place of c10d's exceptions.
+/// Thrown by operations in place of c10d's exceptions.
 struct OperationFailed {
   bool late;
   std::string cause;
@@ -151,15 +148,15 @@ GlooGroup HostCommunicator::make_gloo(Rendezvous& rendezvous, const std::string&
   auto options = c10d::ProcessGroupGloo::Options::create(
       std::chrono::milliseconds(static_cast<std::int64_t>(options_.timeout.value * 1000)));
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address_));
-  // As in PyTorch's default; exchanges come one after the other, so more would idle.
+  // PyTorch's default; exchanges are sequential, so more would idle.
   options->threads = 2;
   return c10::make_intrusive<c10d::ProcessGroupGloo>(
       c10::make_intrusive<c10d::PrefixStore>("gloo/" + name, rendezvous.state().store),
       static_cast<int>(place - members.begin()), static_cast<int>(members.size()), options);
 }
 
-/// Null when a member is on another machine, which all members find. The first member invents the
-/// file's name; it is gone from the folder before anybody uses the memory.
+/// Returns null on all members if any is on another machine. The first member chooses the file's
+/// name and removes it before anybody uses the memory.
 Result<std::shared_ptr<SharedMemoryGroup>> HostCommunicator::share_memory(
     Rendezvous& rendezvous, const std::string& name, const std::vector<int>& members) const {
   const auto place = std::find(members.begin(), members.end(), rank_) - members.begin();
@@ -180,7 +177,7 @@ Result<std::shared_ptr<SharedMemoryGroup>> HostCommunicator::share_memory(
     if (!shared.path.empty() && ::access(shared.path.c_str(), R_OK | W_OK) == 0)
       if (auto made = SharedMemoryGroup::open(shared)) group = std::move(*made);
   }
-  // All or none: a group of which one half meets in memory and the other over Gloo would hang.
+  // All or none: a group that meets half in memory and half over Gloo would hang.
   const auto common = all_say_yes(rendezvous, key, members, group != nullptr);
   if (place == 0) ::unlink(shared.path.c_str());
   MOTLEY_RETURN_IF_ERROR(common);
@@ -201,7 +198,7 @@ Result<Group> HostCommunicator::make_group(Rendezvous& rendezvous, std::size_t i
   return group;
 }
 
-/// All ranks come to their pairs in one order, so that none waits for one that waits for it.
+/// All ranks create their pairs in the same order, so that no two wait for each other.
 Result<void> HostCommunicator::connect_pair(Rendezvous& rendezvous, const PairOptions& pair) {
   if (pair.source != rank_ && pair.target != rank_) return {};
   const std::vector<int> members = {pair.source, pair.target};
@@ -229,7 +226,7 @@ Result<void> HostCommunicator::connect(Rendezvous& rendezvous) {
       groups_.push_back(std::move(group));
     }
     groups_.push_back({world, nullptr});
-    // After the groups, of which each needs more of the memory that can be shared.
+    // After the groups, each of which needs more shared memory.
     for (const PairOptions& pair : options_.pairs)
       MOTLEY_RETURN_IF_ERROR(connect_pair(rendezvous, pair));
     return {};
@@ -263,8 +260,7 @@ std::string HostCommunicator::describe(SharedMemoryGroup::Failure failure,
   return fmt::format("rank {} {}", rank, late ? "has not come" : "has ended");
 }
 
-/// Runs one operation. On an error the groups go too, at once: whoever still holds one keeps the
-/// sockets open and the peers waiting.
+/// Runs one operation. Drops the groups on an error at once: open sockets keep the peers waiting.
 template <typename Operation>
 Result<void> HostCommunicator::run(std::size_t index, const char* what, const at::Tensor& tensor,
                                    const Operation& operation) {
@@ -284,7 +280,7 @@ Result<void> HostCommunicator::run(std::size_t index, const char* what, const at
       failed.late = failed.cause.find("imed out") != std::string::npos;
     }
   }
-  if (is_closed()) {  // by another thread, whose error it is
+  if (is_closed()) {  // closed by another thread, which reports the error
     close();
     return runtime_error("run.closed",
                          fmt::format("rank {}: {} was ended by an earlier error", rank_, what));
@@ -299,7 +295,7 @@ Result<void> HostCommunicator::run(std::size_t index, const char* what, const at
                   failed.cause));
 }
 
-/// As the others, for a message; `move` takes the link. Calls may be under way in several threads.
+/// Runs a message; `move` uses the link. Several threads may call it at once.
 template <typename Move>
 Result<std::int64_t> HostCommunicator::run(const Message& message, const Move& move) {
   const int peer = message.source == rank_ ? message.target : message.source;
@@ -409,7 +405,6 @@ Result<void> HostCommunicator::run(const Exchange& exchange, const at::Tensor& i
   });
 }
 
-/// This rank's position in a group.
 std::size_t HostCommunicator::place_in(GroupId group) const {
   MOTLEY_CHECK(group.index() < options_.groups.size());
   const std::vector<int>& members = options_.groups[group.index()].members;
@@ -463,7 +458,7 @@ Result<void> HostCommunicator::broadcast(at::Tensor& tensor) {
   MOTLEY_CHECK(tensor.is_contiguous());
   if (tensor.numel() == 0 || size_ < 2) return {};
   return run(options_.groups.size(), "broadcast", tensor, [&](const Group& world) {
-    // As bytes: Gloo does not know every element type.
+    // As bytes: Gloo does not support every element type.
     const at::Tensor host = on_host(tensor);
     std::vector<at::Tensor> bytes{host.view({-1}).view(at::kByte)};
     world.gloo->broadcast(bytes)->wait();

@@ -12,13 +12,13 @@
 
 namespace motley::run {
 
-/// A group of ranks that communicate; `members[i]` is the rank with position i in the group.
+/// A group of ranks; `members[i]` is the rank at position i in the group.
 struct GroupOptions {
   std::vector<int> members;
   EmulatedLink link;
 };
 
-/// A rank that sends to another.
+/// A sender and a receiver of messages.
 struct PairOptions {
   int source = 0, target = 0;
   EmulatedLink link = {};
@@ -28,20 +28,18 @@ struct CommunicatorOptions {
   std::vector<GroupOptions> groups;  ///< by GroupId
   Seconds timeout{30};               ///< of every operation
   bool shared_memory = true;         ///< false: Gloo even within a machine
-  /// Whom this rank sends to and receives from, ascending by source, then target; those of other
-  /// ranks may be there, too.
+  /// This rank's sends and receives, sorted by source, then target. May include pairs of others.
   std::vector<PairOptions> pairs = {};
 };
 
-/// Collectives through host memory: within a group whose ranks are on one machine by memory that
-/// they share, else by PyTorch's Gloo process groups; what all ranks do at the start by Gloo. Ranks
-/// are on one machine if they can open one file in /dev/shm. CUDA tensors are copied to the host
-/// and back. Collective: all ranks of the rendezvous make theirs, with equal options but for the
-/// pairs, at the same time. `rendezvous` outlives it.
+/// Makes collectives through host memory: by shared memory within a group on one machine, else by
+/// PyTorch's Gloo process groups, which also do what all ranks do at the start. Ranks are on one
+/// machine if they can open the same file in /dev/shm. CUDA tensors are copied to the host and
+/// back. Collective: all ranks of the rendezvous call it at the same time with equal options,
+/// except for pairs. `rendezvous` outlives it.
 ///
-/// On the first error all groups and pairs are dropped, which wakes the peers that wait for us and
-/// the sends and receives of other threads here, with the code run.closed; a collective that is
-/// blocked in Gloo at that moment ends with its timeout or with the process.
+/// The first error drops all groups and pairs. That wakes waiting peers, and other threads' sends
+/// and receives here with code run.closed; a collective blocked in Gloo ends at its timeout.
 Result<std::unique_ptr<Communicator>> make_host_communicator(Rendezvous& rendezvous,
                                                              const CommunicatorOptions& options);
 

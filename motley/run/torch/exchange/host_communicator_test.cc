@@ -18,10 +18,9 @@
 namespace motley::run {
 namespace {
 
-/// With shared memory, and by Gloo alone.
 class Transport : public RendezvousTest, public ::testing::WithParamInterface<bool> {
  protected:
-  /// Of two ranks the second says nothing: does the first one's exchange end by a timeout?
+  /// Expects a timeout of the first rank's exchange if the second rank does not take part.
   void expect_timeout(const std::function<Result<void>(Communicator&)>& exchange) {
     std::filesystem::remove(dir_ + "/rendezvous");
     CommunicatorOptions options{{{{0, 1}, {}}}, Seconds(0.5), GetParam()};
@@ -89,7 +88,7 @@ TEST_P(Transport, UnevenExchangesOverGroups) {
       ASSERT_TRUE(
           communicator.all_to_all(GroupId(0), {{0, 0, 0}, {0, 0, 0}}, none, none).has_value());
       if (rank == 1) continue;
-      // Rank 0 keeps 1 and gives 3; rank 2 gives both that it has.
+      // Rank 0 keeps 1 and sends 3; rank 2 sends both that it has.
       const Splits splits = rank == 0 ? Splits{{1, 3}, {1, 2}} : Splits{{2, 0}, {3, 0}};
       const at::Tensor in =
           rank == 0 ? at::tensor({1, 2, 3, 4}).to(type) : at::tensor({5, 6}).to(type);
@@ -118,7 +117,7 @@ TEST_P(Transport, LargeUnevenExchanges) {
     EXPECT_TRUE(at::equal(all, whole));
     ASSERT_TRUE((*made)->reduce_scatter(GroupId(0), counts, all, part).has_value());
     EXPECT_TRUE(at::equal(part, parts[own].mul(3)));
-    // Back: everybody gives its part to rank 2.
+    // Back: everybody sends its part to rank 2.
     Splits splits{{0, 0, counts[own]}, {0, 0, 0}};
     if (own == 2) splits.receives = counts;
     at::Tensor out = at::zeros({own == 2 ? 1'200'003 : 0});
@@ -146,7 +145,7 @@ TEST_P(Transport, EveryMethodExchangesTheSame) {
         EXPECT_TRUE(at::equal(all, whole));
         ASSERT_TRUE((*made)->reduce_scatter(call, counts, all, part).has_value());
         EXPECT_TRUE(at::equal(part, parts[own].mul(3)));
-        // Everybody gives its part to rank 2.
+        // Everybody sends its part to rank 2.
         Splits splits{{0, 0, counts[own]}, {0, 0, 0}, 300'000};
         if (own == 2) splits.receives = counts;
         at::Tensor out = at::zeros({own == 2 ? 370'001 : 0}, type);
@@ -162,7 +161,7 @@ TEST_P(Transport, EveryMethodExchangesTheSame) {
 }
 
 TEST_P(Transport, AnEmulatedLinkHoldsWhatAMethodMoves) {
-  // Of 100 kB, 4 bytes and nothing, each given to 2 others at 1 MB/s: 0.2 s; passed on: 0.1 s.
+  // Of 100 kB, 4 bytes and nothing, each sent to 2 others at 1 MB/s: 0.2 s; forwarded: 0.1 s.
   CommunicatorOptions options{{{{0, 1, 2}, {.rate = 1e6}}}, Seconds(10), GetParam()};
   on_ranks(3, [&](Rendezvous& rendezvous) {
     auto communicator = make_host_communicator(rendezvous, options);
@@ -187,7 +186,7 @@ TEST_P(Transport, AnEmulatedLinkHoldsWhatAMethodMoves) {
 }
 
 TEST_P(Transport, AnEmulatedLinkHoldsUnevenExchanges) {
-  // The largest part of 100 kB goes to one other at 1 MB/s after 20 ms: 0.12 s, on both.
+  // The largest part, 100 kB, goes to one other at 1 MB/s after 20 ms: 0.12 s, on both.
   CommunicatorOptions options{
       {{{0, 1}, {.rate = 1e6, .latency_s = 0.02}}}, Seconds(10), GetParam()};
   on_ranks(2, [&](Rendezvous& rendezvous) {
@@ -200,7 +199,7 @@ TEST_P(Transport, AnEmulatedLinkHoldsUnevenExchanges) {
     ASSERT_TRUE((*communicator)->all_gather(GroupId(0), {25'000, 10}, part, all).has_value());
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
     EXPECT_GE(spent.count(), 0.12 - 0.02);
-    // Rank 0 keeps 15'000, gives 10'000 elements and gets none: 0.06 s on both.
+    // Rank 0 keeps 15'000, sends 10'000 elements and receives none: 0.06 s on both.
     const Splits splits =
         is_first ? Splits{{15'000, 10'000}, {15'000, 0}} : Splits{{0, 10}, {10'000, 10}};
     at::Tensor out = at::zeros({is_first ? 15'000 : 10'010});
@@ -258,7 +257,7 @@ TEST_P(Transport, AnEmulatedLinkHoldsFromTheLastArrival) {
     if (rendezvous.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(200));
     ASSERT_TRUE((*communicator)->all_reduce(GroupId(0), tensor).has_value());
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
-    EXPECT_GE(spent.count(), 0.32 - 0.02);  // both wait for rank 1, then the link holds them
+    EXPECT_GE(spent.count(), 0.32 - 0.02);  // both wait for rank 1, then for the link
   });
 }
 
@@ -365,7 +364,7 @@ TEST(TcpRendezvous, TakenPortIsOneClearMessage) {
   options.timeout = Seconds(5);
   std::unique_ptr<Rendezvous> first;
   int port = 20'000 + ::getpid() % 20'000;
-  for (; !first && port < 60'000; ++port) {  // a port that is free
+  for (; !first && port < 60'000; ++port) {  // a free port
     options.place = local_place(0, port);
     if (auto opened = Rendezvous::open(options)) first = std::move(*opened);
   }

@@ -22,7 +22,7 @@ at::Tensor flat_like(const at::Tensor& tensor, std::int64_t elements) {
 
 using Order = std::vector<std::size_t>;  // members
 
-/// Place after place, of each the members of all hosts.
+/// Returns the members place by place, each place over all hosts.
 Order by_place(const Levels& levels) {
   Order order;
   for (std::size_t place = 0; place < levels.hosts[0].size(); ++place)
@@ -36,7 +36,7 @@ Order by_host(const Levels& levels) {
   return order;
 }
 
-/// From the members' order into another.
+/// Reorders parts from member order into `order`.
 at::Tensor reordered(const at::Tensor& all, const Counts& counts, const Order& order) {
   const std::vector<at::Tensor> parts = all.split_with_sizes(counts);
   at::Tensor result = flat_like(all, all.numel());
@@ -48,7 +48,6 @@ at::Tensor reordered(const at::Tensor& all, const Counts& counts, const Order& o
   return result;
 }
 
-/// The inverse.
 void put_back(const at::Tensor& ordered, const Counts& counts, const Order& order,
               at::Tensor& all) {
   const std::vector<at::Tensor> parts = all.split_with_sizes(counts);
@@ -65,7 +64,7 @@ Counts counts_of(const Counts& counts, const std::vector<std::size_t>& members) 
   return some;
 }
 
-/// Of all members at the i-th place, for each i.
+/// Returns, by place, the sum over all members at that place.
 Counts sums_by_place(const Levels& levels, const Counts& counts) {
   Counts sums(levels.hosts[0].size(), 0);
   for (const auto& host : levels.hosts)
@@ -79,7 +78,7 @@ Counts sums_by_host(const Levels& levels, const Counts& counts) {
   return sums;
 }
 
-/// Of the members at this rank's place.
+/// Returns the counts of the members at this rank's place.
 Counts counts_across(const Levels& levels, const Counts& counts) {
   Counts across;
   for (const auto& host : levels.hosts) across.push_back(counts[host[levels.place]]);
@@ -90,7 +89,7 @@ Counts counts_inside(const Levels& levels, const Counts& counts) {
   return counts_of(counts, levels.hosts[levels.host]);
 }
 
-/// Everything with the first member of this host, nothing with the others.
+/// Returns counts that give everything to the first member of this host.
 Counts all_with_first(const Levels& levels, std::int64_t elements) {
   Counts counts(levels.hosts[levels.host].size(), 0);
   counts[0] = elements;
@@ -134,7 +133,7 @@ class LeveledCommunicator final : public Communicator {
   std::map<GroupId, Levels> levels_;
 };
 
-/// What the first member of this host has.
+/// Copies the first member's tensor to the other members of this host.
 Result<void> LeveledCommunicator::give_to_others(const Levels& levels, at::Tensor& tensor) {
   const at::Tensor own = levels.place == 0 ? tensor.clone() : flat_like(tensor, 0);
   return inner_->all_gather(levels.inside, all_with_first(levels, tensor.numel()), own, tensor);
@@ -230,8 +229,8 @@ Result<void> LeveledCommunicator::all_to_all(const ExchangeCall& call, const Spl
   };
   const std::size_t own = hosts[levels->host][levels->place];
 
-  // To each place here what its members get, host after host.
-  Counts column_counts;  // of what comes: by giving place here, then by receiving host
+  // To each local place: what its members on all hosts receive, host by host.
+  Counts column_counts;  // received: by local sender, then by receiving host
   Splits inside{sums_by_place(*levels, splits.sends), Counts(places, 0)};
   for (std::size_t place = 0; place < places; ++place)
     for (const auto& host : hosts) {
@@ -242,7 +241,7 @@ Result<void> LeveledCommunicator::all_to_all(const ExchangeCall& call, const Spl
   MOTLEY_RETURN_IF_ERROR(inner_->all_to_all(
       levels->inside, inside, reordered(in, splits.sends, by_place(*levels)), column));
 
-  // To each host what its member at this place gets, by giving place.
+  // To each host: what its member at this place receives, by local sender.
   Order by_receiver;
   Splits across{Counts(hosts.size(), 0), Counts(hosts.size(), 0)};
   for (std::size_t host = 0; host < hosts.size(); ++host)

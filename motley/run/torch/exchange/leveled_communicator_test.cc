@@ -13,7 +13,7 @@
 namespace motley::run {
 namespace {
 
-/// Hosts of the ranks of a group of everybody.
+/// By rank, the hosts of a group of all ranks.
 class LeveledCommunicator : public RendezvousTest,
                             public ::testing::WithParamInterface<std::vector<std::string>> {};
 INSTANTIATE_TEST_SUITE_P(Hosts, LeveledCommunicator,
@@ -59,7 +59,7 @@ TEST_P(LeveledCommunicator, GivesWhatOneLevelGives) {
     at::Tensor one = at::zeros({}, at::kFloat).add(rank);  // fewer elements than members
     ASSERT_TRUE(communicator->all_reduce(call, one).has_value());
     EXPECT_EQ(one.item<float>(), static_cast<float>(size * (size - 1)) / 2);
-    // Member r gives member c 10 r + c elements of value 100 r + c, but none where r is c + 1.
+    // Member r sends member c 10 r + c elements of value 100 r + c, but none if r is c + 1.
     const auto given = [](std::size_t r, std::size_t c) {
       return r == c + 1 ? std::int64_t{0} : static_cast<std::int64_t>(10 * r + c);
     };
@@ -77,7 +77,7 @@ TEST_P(LeveledCommunicator, GivesWhatOneLevelGives) {
     at::Tensor got = at::zeros_like(at::cat(wanted));
     ASSERT_TRUE(communicator->all_to_all(call, splits, at::cat(sent), got).has_value());
     EXPECT_TRUE(at::equal(got, at::cat(wanted)));
-    // Another way of the same group.
+    // Another method in the same group.
     ASSERT_TRUE(communicator->all_gather(GroupId(0), counts, part, all).has_value());
     EXPECT_TRUE(at::equal(all, whole.mul(size)));
   });

@@ -25,7 +25,7 @@ PeerLink::PeerLink(Gloo gloo, int member, Seconds timeout)
     : member_(member), timeout_(timeout), gloo_(std::move(gloo)) {}
 
 tl::expected<std::int64_t, PeerLink::Failure> PeerLink::move(const at::Tensor& tensor) {
-  // As bytes: Gloo does not know every element type.
+  // As bytes: Gloo does not support every element type.
   const at::Tensor bytes = tensor.view({-1}).view(at::kByte);
   return shared_ ? move_in_memory(bytes) : move_by_gloo(bytes);
 }
@@ -75,7 +75,7 @@ tl::expected<std::int64_t, PeerLink::Failure> PeerLink::move_by_gloo(const at::T
 
 void PeerLink::close() {
   if (shared_) return shared_->close();
-  // The group goes outside the lock, and with it the socket: the other end learns of it at once.
+  // Destroys the group, and so its socket, outside the lock: the other end learns of it at once.
   Gloo dropped;
   const std::lock_guard lock(mutex_);
   if (std::exchange(is_closed_, true)) return;

@@ -14,25 +14,24 @@
 
 namespace motley::run {
 
-/// One way between two ranks, at one of its ends: messages go one after the other, each when both
-/// ends have come to it. Through memory that they share, else by a Gloo group of the two: what is
-/// under way in one link neither waits for nor is mixed up with what is in another. One thread
-/// moves messages; any may call close.
+/// One end of a one-way link between two ranks. Messages pass one after another, each when both
+/// ends have reached it, through shared memory or else a Gloo group of the two. Links are
+/// independent of one another. One thread moves messages; any may call close.
 class PeerLink {
  public:
   using Gloo = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
-  /// In both the member 0 sends and the member 1 receives. `timeout`: of each message, by Gloo.
+  /// Member 0 sends, member 1 receives. `timeout`: of each message, with Gloo.
   PeerLink(std::shared_ptr<SharedMemoryGroup> shared, int member);
   PeerLink(Gloo gloo, int member, Seconds timeout);
 
   struct Failure {
     enum class Kind { kLost, kLate, kClosed } kind;  ///< kClosed: here
-    std::string cause;                               ///< what Gloo says; may be empty
+    std::string cause;                               ///< Gloo's message; may be empty
   };
-  /// Gives the bytes of a contiguous CPU tensor to the other end, or fills it. Returns when the
-  /// last end had come to it, or with Gloo when it was over (clock.h).
+  /// Moves a contiguous CPU tensor. Returns the time when the later end reached it or, with Gloo,
+  /// of completion (clock.h).
   tl::expected<std::int64_t, Failure> move(const at::Tensor& tensor);
-  /// Ends a move that is under way, and all later ones, here and at the other end. Idempotent.
+  /// Ends this move and all later ones, at both ends. Idempotent.
   void close();
 
  private:
@@ -42,7 +41,7 @@ class PeerLink {
   const std::shared_ptr<SharedMemoryGroup> shared_;
   const int member_;
   const Seconds timeout_;
-  std::mutex mutex_;  // of those below
+  std::mutex mutex_;  // guards what follows
   Gloo gloo_;
   c10::intrusive_ptr<c10d::Work> under_way_;
   bool is_closed_ = false;

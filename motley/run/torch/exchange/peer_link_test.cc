@@ -17,7 +17,6 @@
 namespace motley::run {
 namespace {
 
-/// With shared memory, and by Gloo alone.
 class Peers : public RendezvousTest, public ::testing::WithParamInterface<bool> {
  protected:
   static std::vector<PairOptions> all_pairs(int ranks, EmulatedLink link = {}) {
@@ -27,7 +26,6 @@ class Peers : public RendezvousTest, public ::testing::WithParamInterface<bool> 
         if (source != target) pairs.push_back({source, target, link});
     return pairs;
   }
-  /// All send to all, and one group of all.
   CommunicatorOptions options(int ranks, Seconds timeout, EmulatedLink link = {}) const {
     CommunicatorOptions made;
     made.shared_memory = GetParam();
@@ -45,8 +43,8 @@ double elapsed(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// Three ranks, each with a thread for each way, and the sums of a group beside them. Messages of
-// one way come in their order, also of unequal sizes and types.
+// Three ranks with one thread per direction, and sums of a group beside them. Messages of one
+// direction stay in order, even of unequal sizes and types.
 TEST_P(Peers, AllWaysAndAGroupAreServedAtOnce) {
   constexpr int kRanks = 3, kMessages = 20;
   on_ranks(kRanks, [&](Rendezvous& rendezvous) {
@@ -157,7 +155,7 @@ TEST_P(Peers, ClosingWakesTheOtherThreadsOfThisRank) {
   });
 }
 
-// 1 MB at 10 MB/s after 20 ms: 0.12 s, on both. The other way goes on at the same time.
+// 1 MB at 10 MB/s after 20 ms: 0.12 s, on both. The other direction runs at the same time.
 TEST_P(Peers, AnEmulatedLinkHoldsEachWay) {
   on_ranks(2, [&](Rendezvous& rendezvous) {
     auto made = make_host_communicator(rendezvous,
@@ -171,7 +169,7 @@ TEST_P(Peers, AnEmulatedLinkHoldsEachWay) {
     EXPECT_TRUE((*made)->receive(peer, got).has_value());
     sender.join();
     const double spent = elapsed(begin);
-    EXPECT_GE(spent, 0.12 - 0.02);  // the barrier lets go of the ranks one after the other
+    EXPECT_GE(spent, 0.12 - 0.02);  // the barrier releases the ranks one after another
     EXPECT_LT(spent, 0.2);          // not 0.24
   });
 }

@@ -7,15 +7,14 @@
 
 namespace motley::run {
 
-/// A store that waits for keys by asking for them again and again (c10d::Store::check), until its
-/// timeout.
+/// A store that waits for keys by polling c10d::Store::check until its timeout.
 class PolledStore : public c10d::Store {
  public:
   using Store::compareSet;
   using Store::set;
   using Store::Store;
   void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
-  /// Throws where the keys do not come in time (0: there is no limit), and what `check` throws.
+  /// Waits. Throws if the keys do not come in time (0: no limit), and what `check` throws.
   void wait(const std::vector<std::string>& keys,
             const std::chrono::milliseconds& timeout) override;
 };

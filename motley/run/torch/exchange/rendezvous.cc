@@ -33,12 +33,12 @@ c10::intrusive_ptr<c10d::Store> make_tcp_store(const RendezvousOptions& options)
   c10d::TCPStoreOptions tcp;
   tcp.port = static_cast<std::uint16_t>(place.master_port);
   tcp.isServer = !place.agent_store && options.rank == 0;
-  tcp.waitWorkers = false;  // who is missing is found, and named, by the first agreement
+  tcp.waitWorkers = false;  // the first agreement finds and names missing ranks
   tcp.timeout = milliseconds(options.timeout);
   return c10::make_intrusive<c10d::TCPStore>(place.master_address, tcp);
 }
 
-/// Not of an external launcher.
+/// Makes the store of a job without an external launcher.
 c10::intrusive_ptr<c10d::Store> make_own_store(const RendezvousOptions& options) {
   if (options.keys) return c10::make_intrusive<ServedStore>(*options.keys);
   return c10::make_intrusive<c10d::FileStore>(options.file, options.size);
@@ -46,7 +46,7 @@ c10::intrusive_ptr<c10d::Store> make_own_store(const RendezvousOptions& options)
 
 std::string connection_message(const RendezvousOptions& options, const std::string& cause) {
   const RankPlace& place = *options.place;
-  // c10d says it in the middle of a backtrace; a person needs the port and what to do.
+  // c10d reports it within a backtrace; a person needs the port and the remedy.
   if (cause.find("EADDRINUSE") != std::string::npos ||
       cause.find("address already in use") != std::string::npos)
     return fmt::format(
@@ -59,7 +59,6 @@ std::string connection_message(const RendezvousOptions& options, const std::stri
       options.rank, own_host_name(), place.master_address, place.master_port, place.source, cause);
 }
 
-/// Numeric IPv4 or IPv6 address of a socket address.
 std::string print_address(const sockaddr* address, socklen_t length) {
   char text[NI_MAXHOST] = "";
   ::getnameinfo(address, length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
@@ -70,7 +69,7 @@ bool is_loopback(const std::string& address) {
   return address.empty() || address.starts_with("127.") || address == "::1";
 }
 
-/// Source address of a datagram to the host (none is sent): the interface the route takes.
+/// Returns the source address of a datagram to the host (none is sent), that is, of its route.
 std::string route_source(const std::string& host, int port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
@@ -90,7 +89,7 @@ std::string route_source(const std::string& host, int port) {
   return address;
 }
 
-/// First IPv4 address of this host that is up and not loopback; of `interface` when one is named.
+/// Returns the host's first non-loopback IPv4 address that is up; of `interface`, if given.
 std::string host_address(const std::string& interface) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return "";
@@ -202,7 +201,7 @@ Result<std::string> Rendezvous::get(const std::string& key, Seconds timeout) {
   }
 }
 
-// Rank 0 alone reads what all say, and says what came of it: n ranks read 2n values, not n squared.
+// Only rank 0 reads all values and publishes the result: n ranks read 2n values, not n squared.
 Result<void> Rendezvous::meet(const std::string& key, const std::string& value, Seconds timeout) {
   const std::string verdict = key + "/verdict";
   if (options_.rank == 0) {
@@ -212,7 +211,7 @@ Result<void> Rendezvous::meet(const std::string& key, const std::string& value, 
     return met;
   }
   MOTLEY_RETURN_IF_ERROR(set(fmt::format("{}/{}", key, options_.rank), value));
-  // Rank 0 may come late itself, and then wait as long for somebody else, whom it names.
+  // Rank 0 may be late itself, and then wait as long for another rank, which it names.
   const Seconds patience = 2 * timeout;
   const auto text = get(verdict, patience);
   if (!text && text.error().code == "run.timeout")
@@ -224,7 +223,7 @@ Result<void> Rendezvous::meet(const std::string& key, const std::string& value, 
   return runtime_error(text->substr(0, line), text->substr(line + 1));
 }
 
-/// Rank 0's part: in order of ranks, so that the first that is missing is named.
+/// Reads in rank order, so that the first missing rank is named.
 Result<void> Rendezvous::hear_all(const std::string& key, const std::string& wanted,
                                   Seconds timeout) {
   for (int rank = 1; rank < options_.size; ++rank) {
@@ -244,7 +243,7 @@ Result<void> Rendezvous::agree(const std::string& key, const std::string& value)
   return meet(key, value, options_.timeout);
 }
 
-// As in meet, rank 0 alone reads what all say.
+// As in meet, only rank 0 reads all values.
 Result<std::vector<std::string>> Rendezvous::share(const std::string& key, const std::string& own,
                                                    Seconds timeout) {
   const std::string all = key + "/all";
@@ -277,9 +276,9 @@ Result<std::string> Rendezvous::own_address() const {
   const int port = options_.place ? options_.place->master_port : options_.keys->port;
   std::string address = interface.empty() ? route_source(server, port) : host_address(interface);
   const bool one_host = server == "localhost" || is_loopback(server);
-  // One host: its other addresses may be behind a firewall, this one never is.
+  // One host: a firewall may block its other addresses, never this one.
   if (interface.empty() && one_host) return kLoopback;
-  // A host's own name often means 127.0.1.1 to itself: no use to others.
+  // A host's own name often resolves to 127.0.1.1, which is useless to others.
   if (is_loopback(address)) address = host_address(interface);
   if (address.empty())
     return runtime_error(

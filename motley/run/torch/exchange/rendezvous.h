@@ -17,61 +17,55 @@ namespace motley::run {
 struct RendezvousOptions {
   int rank = 0;
   int size = 1;
-  std::string file;                  ///< local job: a file that all ranks share; no port is needed
-  std::optional<StoreAddress> keys;  ///< a served store in its place (served_store.h)
+  std::string file;                  ///< local job: a file that all ranks share; needs no port
+  std::optional<StoreAddress> keys;  ///< replaces the file by a served store (served_store.h)
   std::optional<RankPlace> place;    ///< job of an external launcher: a TCP store; `file` is unused
   Seconds timeout{30};               ///< for connecting and for every get
 };
 
-/// A key-value store that all ranks of a job share, and what is built on it: agreeing on a value.
-/// Keys live as long as the job; keys of an attempt do not meet those of an earlier one.
-/// Thread-safe as far as c10d's stores are; used by one thread.
+/// A key-value store that all ranks of a job share, with operations to agree on values. Keys live
+/// as long as the job and differ between attempts. Thread-safe as c10d's; used by one thread.
 class Rendezvous {
  public:
-  /// Connects (rank 0 may serve). A port that somebody else uses is one clear error.
+  /// Connects (rank 0 may serve). Reports a port in use as one clear error.
   static Result<std::unique_ptr<Rendezvous>> open(const RendezvousOptions& options);
   ~Rendezvous();
 
   Result<void> set(const std::string& key, const std::string& value);
-  /// Waits for the key. Runtime error "run.timeout" when it does not come; "run.peer-lost" when the
-  /// store is gone.
+  /// Waits for the key. Runtime errors: "run.timeout"; "run.peer-lost": the store is gone.
   Result<std::string> get(const std::string& key, Seconds timeout);
   Result<std::string> get(const std::string& key) { return get(key, options_.timeout); }
 
-  /// All waits that are under way here, and all to come, end with an error: those of branches are
-  /// their own. Any thread.
+  /// Ends all current and future waits here with an error, but not branches'. Any thread.
   void cancel();
 
-  /// Forgets a key.
   Result<void> remove(const std::string& key);
 
-  /// Every rank gives its value under the same `key` (each key once); all get an error
-  /// `run.disagreement` naming the first rank whose value is not rank 0's, or `run.timeout` naming
-  /// the first that did not come, or nothing. Collective.
+  /// Verifies that every rank gives the same value under `key` (each key once). All get the same
+  /// result: nothing, `run.disagreement` with the first rank that differs from rank 0, or
+  /// `run.timeout` with the first that did not come. Collective.
   Result<void> agree(const std::string& key, const std::string& value);
-  /// What all ranks say under the same `key` (each key once), by rank. Collective.
+  /// Returns every rank's value under `key` (each key once), by rank. Collective.
   Result<std::vector<std::string>> share(const std::string& key, const std::string& own,
                                          Seconds timeout);
-  /// Waits until all ranks have come. Collective; each key once.
+  /// Waits until all ranks have arrived. Collective; each key once.
   Result<void> barrier(const std::string& key, Seconds timeout);
 
-  /// Another connection to the same store, for another thread, whose keys meet no others: those of
-  /// `size` ranks that call this one `rank`. `cancelled`: what `cancel` sets, of several branches
-  /// at once; null: of this one.
+  /// Opens another connection, for another thread, with separate keys, among `size` ranks that
+  /// number this one `rank`. `cancelled`: the flag of `cancel`, of several branches; null: its own.
   Result<std::unique_ptr<Rendezvous>> branch(
       const std::string& name, int rank, int size,
       std::shared_ptr<std::atomic<bool>> cancelled = nullptr) const;
 
-  /// The keys are served elsewhere from now on, where there are none yet. Not while somebody waits
-  /// for any; branches go by those that they were made with.
+  /// Switches to keys served elsewhere, still none, while nobody waits. Branches keep their store.
   Result<void> move_keys(const StoreAddress& keys);
 
-  /// The first `size` ranks go on; the others have left.
+  /// Continues with the first `size` ranks; the others have left.
   void set_size(int size) { options_.size = size; }
   int rank() const { return options_.rank; }
   int size() const { return options_.size; }
   const RendezvousOptions& options() const { return options_; }
-  /// Address that the other ranks can reach this process at: 127.0.0.1 when all are on this host.
+  /// Returns this process's address for the other ranks: 127.0.0.1 if all are on this host.
   Result<std::string> own_address() const;
 
   struct State;  ///< holds the c10d store (store.h)

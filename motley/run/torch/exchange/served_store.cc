@@ -13,7 +13,7 @@
 namespace motley::run {
 namespace {
 
-constexpr double kMostSeconds = 30;  // that an answer may take: the server answers at once
+constexpr double kMostSeconds = 30;  // seconds for an answer; the server answers at once
 
 std::string text_of(const std::vector<std::uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }

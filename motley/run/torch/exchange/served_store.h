@@ -10,8 +10,8 @@
 
 namespace motley::run {
 
-/// The client of a KeyServer (run/hosts/key_server.h), as c10d wants a store. Its waits end by
-/// their timeouts; CancellableStore ends them before. Throws where the server is gone.
+/// The client of a KeyServer (run/hosts/key_server.h) as a c10d store. Its waits end at their
+/// timeouts; CancellableStore ends them earlier. Throws if the server is gone.
 class ServedStore : public PolledStore {
  public:
   explicit ServedStore(StoreAddress address);
@@ -32,7 +32,7 @@ class ServedStore : public PolledStore {
   std::string ask(char operation, const std::vector<std::string>& fields);
   std::string exchange(const std::string& request);
   const StoreAddress address_;
-  std::mutex mutex_;  // of the socket: a request and its answer
+  std::mutex mutex_;  // guards the socket: a request and its answer
   Descriptor socket_;
 };
 

@@ -22,22 +22,20 @@ namespace motley::run {
 namespace {
 
 constexpr std::size_t kMostSlot = 2 << 20;     // bytes; a few of them stay in the last-level cache
-constexpr std::size_t kMostMemory = 32 << 20;  // of a group: containers often have 64 MiB
+constexpr std::size_t kMostMemory = 32 << 20;  // per group; containers often have 64 MiB
 constexpr std::size_t kSmall = 16 << 10;
-constexpr std::int64_t kLook = 50'000'000;  // ns between looks for members that are gone
+constexpr std::int64_t kLook = 50'000'000;  // ns between checks for lost members
 constexpr std::int64_t kSpin = 5'000;       // ns; shorter than a wake-up through the kernel
 constexpr int kLine = 64;                   // bytes of a cache line
 
 using Word = FutexWord;
 
-/// Steps of a long training come to more than 2^32 meetings; differences stay small.
-/// By counters that may wrap.
+/// Compares counters that may wrap after 2^32 meetings; their differences stay small.
 bool has_reached(std::uint32_t count, std::uint32_t wanted) {
   return static_cast<std::int32_t>(count - wanted) >= 0;
 }
 
-/// A lock of one byte a member. The kernel gives it back when the process ends, however it ends:
-/// that is how the others learn of a death.
+/// Returns a member's lock of one byte, which the kernel releases at the process's end.
 struct flock lock_of(int member, short type) {
   struct flock lock {};
   lock.l_type = type;
@@ -47,18 +45,17 @@ struct flock lock_of(int member, short type) {
   return lock;
 }
 
-/// Calls `body` with two values of the tensor's element type and of the type to sum it in.
+/// Calls `body` with values of the tensor's element type and of the type to sum it in.
 template <typename Body>
 void with_types(const at::Tensor& tensor, const Body& body) {
   AT_DISPATCH_ALL_TYPES_AND2(at::kHalf, at::kBFloat16, tensor.scalar_type(), "sum", [&] {
-    // Halves are added up in f32: each term after the first would lose bits otherwise.
+    // Sums 16-bit floats in f32: otherwise each term after the first would lose bits.
     using Sum =
         std::conditional_t<sizeof(scalar_t) == 2 && !std::is_integral_v<scalar_t>, float, scalar_t>;
     body(scalar_t{}, Sum{});
   });
 }
 
-/// Where each part begins, and where the last one ends.
 Counts offsets_of(const Counts& counts) {
   Counts offsets(counts.size() + 1, 0);
   std::partial_sum(counts.begin(), counts.end(), offsets.begin() + 1);
@@ -69,8 +66,8 @@ bool fits(const at::Tensor& tensor, std::int64_t elements) {
   return tensor.is_cpu() && tensor.is_contiguous() && tensor.numel() == elements;
 }
 
-/// Copies the part of [begin, end) of a flat value that lies in [window, window + bytes), which
-/// `slot` holds, to `out`, where the value's byte `begin` goes first.
+/// Copies the bytes of [begin, end) that lie in `slot`, which holds [window, window + bytes) of a
+/// flat value. `out` corresponds to byte `begin`.
 void copy_overlap(const std::byte* slot, std::int64_t window, std::int64_t bytes,
                   std::int64_t begin, std::int64_t end, std::byte* out) {
   const std::int64_t from = std::max(begin, window), to = std::min(end, window + bytes);
@@ -78,11 +75,11 @@ void copy_overlap(const std::byte* slot, std::int64_t window, std::int64_t bytes
     std::memcpy(out + (from - begin), slot + (from - window), static_cast<std::size_t>(to - from));
 }
 
-/// data[i] = sum over the members m of slots[m * stride + i], i in [begin, end).
+/// Computes data[i] = sum over the members m of slots[m * stride + i], i in [begin, end).
 template <typename T, typename Sum>
 void sum_slots(const T* slots, std::size_t stride, int members, std::int64_t begin,
                std::int64_t end, T* data) {
-  constexpr std::int64_t kBlock = 1024;  // of sums, on the stack
+  constexpr std::int64_t kBlock = 1024;  // sums on the stack
   Sum sums[kBlock];
   for (; begin < end; begin += kBlock) {
     const std::int64_t count = std::min(kBlock, end - begin);
@@ -99,13 +96,13 @@ void sum_slots(const T* slots, std::size_t stride, int members, std::int64_t beg
 }  // namespace
 
 struct SharedMemoryGroup::Header {
-  alignas(kLine) Word arrivals;  ///< of all members at all meetings; waited for
+  alignas(kLine) Word arrivals;  ///< of all members at all meetings; waited on
   alignas(kLine) Word closed;    ///< 0, or 2 * (member to blame + 1), + 1 if it was late
 };
 
 struct SharedMemoryGroup::Seat {
-  alignas(kLine) Word meetings;          ///< that the member came to
-  std::atomic<std::int64_t> came_ns[2];  ///< to its last two operations
+  alignas(kLine) Word meetings;          ///< that the member reached
+  std::atomic<std::int64_t> came_ns[2];  ///< arrivals at its last two operations
 };
 
 Result<std::unique_ptr<SharedMemoryGroup>> SharedMemoryGroup::open(const Options& options) {
@@ -114,14 +111,14 @@ Result<std::unique_ptr<SharedMemoryGroup>> SharedMemoryGroup::open(const Options
       std::min(kMostSlot, kMostMemory / (2 * members)) & ~std::size_t{4095};
   const std::size_t bytes = sizeof(Header) + members * (sizeof(Seat) + 2 * slot_bytes);
   const int file = ::open(options.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  // Reserved now: a full /dev/shm must be an error here, not a SIGBUS at a later store.
+  // Reserves space now: a full /dev/shm must be an error here, not a SIGBUS at a later store.
   int fault = file < 0 ? errno : ::posix_fallocate(file, 0, static_cast<off_t>(bytes));
   void* memory = MAP_FAILED;
   if (fault == 0) {
     memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (memory == MAP_FAILED) fault = errno;
   }
-  // OFD locks: those of a process would be lost when any other descriptor of the file is closed.
+  // OFD locks: a process's own locks are lost when it closes any descriptor of the file.
   struct flock lock = lock_of(options.member, F_WRLCK);
   if (fault == 0 && ::fcntl(file, F_OFD_SETLK, &lock) != 0) fault = errno;
   if (fault != 0) {
@@ -148,11 +145,9 @@ SharedMemoryGroup::Seat& SharedMemoryGroup::seat(int member) const {
   return reinterpret_cast<Seat*>(memory_ + sizeof(Header))[member];
 }
 
-/// Of this pass.
 std::byte* SharedMemoryGroup::slot(int member) const {
   const auto members = static_cast<std::size_t>(options_.members);
-  // Two sets in turn: a member may write its next piece while others still read the last one, and
-  // one meeting a pass is enough.
+  // Two sets alternate: a member may write the next piece while others read the last one.
   const std::size_t index = (passes_ % 2) * members + static_cast<std::size_t>(member);
   return memory_ + sizeof(Header) + members * sizeof(Seat) + index * slot_bytes_;
 }
@@ -224,14 +219,14 @@ tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::scatter(const 
   const std::size_t members = counts.size(), own = static_cast<std::size_t>(options_.member);
   const Counts offsets = offsets_of(counts);
   const std::size_t stride = slot_bytes_ / sizeof(T);
-  // Rounding up gives every part an element more than its share at most.
+  // Rounding up gives each part at most one element more than its share.
   const auto room = static_cast<std::int64_t>(stride - members);
   const std::int64_t passes = (offsets.back() + room - 1) / room;
   for (std::int64_t pass = 0; pass < passes; ++pass) {
     ++passes_;
     T* mine = reinterpret_cast<T*>(slot(options_.member));
     const T* first = reinterpret_cast<const T*>(slot(0));
-    std::int64_t begin = 0, length = 0;  // of what this member sums
+    std::int64_t begin = 0, length = 0;  // range that this member sums
     for (std::size_t member = 0; member < members; ++member) {
       const std::int64_t share = (counts[member] + passes - 1) / passes;
       const std::int64_t from = std::min(counts[member], pass * share);
@@ -267,7 +262,7 @@ tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::all_to_all(con
   const auto window = static_cast<std::int64_t>((slot_bytes_ - table) & ~std::size_t{kLine - 1});
   const auto* data = static_cast<const std::byte*>(in.const_data_ptr());
   auto* target = static_cast<std::byte*>(out.mutable_data_ptr());
-  std::int64_t most = 1;  // bytes that some member gives; known after the first pass
+  std::int64_t most = 1;  // the most bytes that any member sends; known after the first pass
   for (std::int64_t begin = 0; begin < most; begin += window) {
     ++passes_;
     std::byte* mine = slot(options_.member);
@@ -308,12 +303,11 @@ tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::reduce_piece(T
   std::memcpy(slot(options_.member), data, bytes);
   if (auto met = meet(); !met) return met;
   T* slots = reinterpret_cast<T*>(slot(0));
-  // Small sums each member makes for itself: cheaper than meeting again.
+  // Every member computes a small sum itself: cheaper than another meeting.
   if (bytes <= kSmall) {
     sum_slots<T, Sum>(slots, stride, options_.members, 0, count, data);
     return {};
   }
-  // Parts are whole cache lines.
   const auto line = static_cast<std::int64_t>(kLine / sizeof(T));
   const std::int64_t part = (count / options_.members + line) / line * line;
   const std::int64_t begin = std::min(count, part * options_.member);
@@ -323,7 +317,7 @@ tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::reduce_piece(T
   return {};
 }
 
-/// Waits until all members have come to this one's next meeting.
+/// Waits until all members have reached this one's next meeting.
 tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::meet() {
   Header& header = *reinterpret_cast<Header*>(memory_);
   ++meetings_;
@@ -341,7 +335,7 @@ tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::meet() {
     const std::uint32_t count = header.arrivals.load(std::memory_order_acquire);
     if (has_reached(count, wanted)) return {};
     if (auto here = find_lost(); !here) return here;
-    // Members that compute equal parts arrive within microseconds; only then is the kernel asked.
+    // Members with equal parts arrive within microseconds; the kernel is used only later.
     if (waited >= kSpin) {
       if (waited >= timeout) return fail({Failure::Kind::kLate, first_missing()});
       futex_wait(header.arrivals, count, std::min(kLook, timeout - waited));
@@ -352,7 +346,7 @@ tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::meet() {
   }
 }
 
-/// An error if somebody has closed the group: the same on all members.
+/// Returns an error, the same on all members, if the group was closed.
 tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::find_lost() const {
   const Header& header = *reinterpret_cast<const Header*>(memory_);
   const std::uint32_t word = header.closed.load(std::memory_order_acquire);
@@ -363,19 +357,19 @@ tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::find_lost() co
   return tl::make_unexpected(failure);
 }
 
-/// Closes the group for the first reason that anybody has, which all then give.
+/// Closes the group. All members report the first reason.
 tl::expected<void, SharedMemoryGroup::Failure> SharedMemoryGroup::fail(Failure failure) {
   Header& header = *reinterpret_cast<Header*>(memory_);
   std::uint32_t open = 0;
   const std::uint32_t late = failure.kind == Failure::Kind::kLate ? 1 : 0;
-  // The first reason stays: later ones are its consequences, and all members shall say the same.
+  // The first reason stays: later ones are its consequences.
   header.closed.compare_exchange_strong(
       open, 2 * (static_cast<std::uint32_t>(failure.member) + 1) + late);
   futex_wake_all(header.arrivals);
   return find_lost();
 }
 
-/// The first member that has not come to this one's meeting; -1: all have.
+/// Returns the first member that has not reached this one's meeting; -1: all have.
 int SharedMemoryGroup::first_missing() const {
   for (int member = 0; member < options_.members; ++member)
     if (!has_reached(seat(member).meetings.load(std::memory_order_acquire), meetings_))

@@ -13,55 +13,55 @@
 
 namespace motley::run {
 
-/// Collectives among processes of one machine through memory that all map. An all-reduce costs its
-/// members one wait for each other (two for more than 16 KiB) and three passes over the data; no
-/// socket, no thread. Every member gets the same bits: elements are summed in the order of the
-/// members, those of 16-bit floats in float32.
+/// Collectives among processes of one machine through shared memory. An all-reduce costs each
+/// member one synchronization (two above 16 KiB) and three passes over the data, without sockets or
+/// threads. Every member gets identical bits: elements are summed in member order, 16-bit floats in
+/// float32.
 ///
 ///   pass p of a tensor, in pieces of at most `slot` bytes, q = p mod 2:
 ///     copy the piece to slot[q][own]; wait for all
 ///     small: sum slot[q][0..n) into the tensor
 ///     large: sum the own n-th part of slot[q][0..n) into slot[q][0]; wait for all; copy slot[q][0]
-///   Slots of pass p are written again in pass p + 2, which nobody begins before all came to p + 1,
-///   that is before all have read p.
+///   Slots of pass p are rewritten in pass p + 2, which nobody begins before all have reached p + 1
+///   and so have read p.
 ///
-/// The other operations cost one wait and two passes over the data for each slot's worth, whatever
-/// the parts: every member writes what is its own and reads what it needs,
+/// The other operations cost one synchronization and two passes over the data per slot's worth,
+/// whatever the parts: every member writes its own data and reads what it needs,
 ///   all-gather: in pass p the p-th slot's worth of each part
-///   reduce-scatter: in each pass the same share of every part, so that all sum all the time
+///   reduce-scatter: in each pass the same share of every part, so that all members always sum
 ///   all-to-all: a slot begins with the offsets of the parts for member 0, 1, ..., n, by which the
-///     others find theirs and know how many passes there are
-/// Members that are gone are noticed by the file locks that they held, within 50 ms. One thread
-/// calls the operations; any may call close.
+///     others find their parts and the number of passes
+/// Lost members are detected within 50 ms by the file locks that they held. One thread calls the
+/// operations; any may call close.
 class SharedMemoryGroup {
  public:
   struct Options {
-    std::string path;  ///< of the shared file, made if need be; the same on all members
-    int member = 0;    ///< this one's position
+    std::string path;  ///< of the shared file, created if needed; equal on all members
+    int member = 0;    ///< position of this one
     int members = 1;
     Seconds timeout{30};  ///< of every wait
   };
-  /// Error "run.shared-memory": the file cannot be made, or there is no room for it.
+  /// Opens the group. Runtime error "run.shared-memory": no file, or no space for it.
   static Result<std::unique_ptr<SharedMemoryGroup>> open(const Options& options);
   ~SharedMemoryGroup();
 
-  /// Why an operation failed; all members learn the reason that came first.
+  /// Why an operation failed; all members learn the first reason.
   struct Failure {
-    enum class Kind { kLost, kLate } kind;  ///< it ended or closed the group; it did not come
-    int member;                             ///< the one to blame; -1: this one
+    enum class Kind { kLost, kLate } kind;  ///< kLost: ended or closed the group; kLate: missing
+    int member;                             ///< the cause; -1: this one
   };
-  /// Sum over the members, in place, of a contiguous CPU tensor; the same shape on all.
+  /// Sums a contiguous CPU tensor over the members in place; equal shapes on all.
   tl::expected<void, Failure> all_reduce(at::Tensor& tensor);
-  /// As Communicator's (motley/run/torch/exchange/communicator.h), on CPU tensors.
+  /// As in Communicator, on CPU tensors.
   tl::expected<void, Failure> all_gather(const Counts& counts, const at::Tensor& part,
                                          at::Tensor& all);
   tl::expected<void, Failure> reduce_scatter(const Counts& counts, const at::Tensor& all,
                                              at::Tensor& part);
   tl::expected<void, Failure> all_to_all(const Splits& splits, const at::Tensor& in,
                                          at::Tensor& out);
-  /// When the last member came to the last operation (motley/run/torch/exchange/clock.h).
+  /// Returns when the last member reached the last operation (clock.h).
   std::int64_t last_arrival_ns() const;
-  /// The members that wait, and all that come later, fail. Idempotent.
+  /// Fails members that wait and all later calls. Idempotent.
   void close();
 
  private:
@@ -87,7 +87,7 @@ class SharedMemoryGroup {
   int file_;
   std::byte* memory_;
   std::size_t slot_bytes_;
-  std::uint32_t meetings_ = 0;  // that this member came to
+  std::uint32_t meetings_ = 0;  // reached by this member
   std::uint32_t passes_ = 0, operations_ = 0;
 };
 

@@ -22,7 +22,7 @@ namespace {
 
 using Kind = SharedMemoryGroup::Failure::Kind;
 
-/// Members are threads here; each maps the file for itself, as processes do.
+/// Members are threads; each maps the file itself, as processes do.
 class SharedMemoryGroupTest : public ::testing::Test {
  protected:
   void TearDown() override { ::unlink(path_.c_str()); }
@@ -47,7 +47,7 @@ class SharedMemoryGroupTest : public ::testing::Test {
 };
 
 TEST_F(SharedMemoryGroupTest, SumsInTheOrderOfMembers) {
-  // One element, a small odd size, one beyond the small path, several slots.
+  // One element, a small odd size, one above the small path, several slots.
   const std::vector<std::int64_t> sizes = {1, 4095, 4097, 1'300'001};
   for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kLong})
     for (const std::int64_t size : sizes) {
@@ -84,7 +84,7 @@ TEST_F(SharedMemoryGroupTest, ManyOperationsOfChangingSize) {
   });
 }
 
-/// Elements that differ by member, in the range of all types.
+/// Returns elements that differ by member, in the range of all types.
 at::Tensor numbers(std::int64_t count, int member, at::ScalarType type) {
   return at::arange(count).mul_(7).add_(member).remainder_(31).to(type);
 }
@@ -127,7 +127,6 @@ TEST_F(SharedMemoryGroupTest, ScattersSums) {
     }
 }
 
-/// sends[i][j] from member i to member j.
 void expect_all_to_all(const std::vector<Counts>& sends, at::ScalarType type, int m,
                        SharedMemoryGroup& group) {
   const auto own = static_cast<std::size_t>(m);
@@ -210,7 +209,7 @@ TEST_F(SharedMemoryGroupTest, KnowsWhenTheLastCame) {
 TEST_F(SharedMemoryGroupTest, NoticesAMemberThatEnded) {
   const auto group = open(0, 3);
   const auto other = open(1, 3);
-  open(2, 3).reset();  // as a killed process: without a word
+  open(2, 3).reset();  // silently, as a killed process
   std::thread waits([&] {
     at::Tensor tensor = at::zeros({1});
     (void)other->all_reduce(tensor);

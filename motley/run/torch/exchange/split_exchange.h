@@ -12,9 +12,9 @@
 
 namespace motley::run {
 
-/// The uneven collectives through a library's all-to-all with splits, for which every member sends
-/// and receives just its bytes. `exchange(out, in, receives, sends)` is given flat byte tensors and
-/// counts of bytes, by value: c10d moves out of them. Inline, because the CUDA library uses it too.
+/// Exchanges parts through a library's all-to-all with splits, in which each member sends and
+/// receives exactly its bytes. `exchange(out, in, receives, sends)` gets flat byte tensors and byte
+/// counts, by value: c10d moves out of them. Inline, because the CUDA library uses it too.
 template <typename Exchange>
 void exchange_by_splits(const Exchange& exchange, const Splits& splits, const at::Tensor& in,
                         at::Tensor& out) {
@@ -26,7 +26,7 @@ void exchange_by_splits(const Exchange& exchange, const Splits& splits, const at
   exchange(target, source, bytes_of(splits.receives), bytes_of(splits.sends));
 }
 
-/// The own part goes to everybody: a copy for each, of which the library sends all but one.
+/// Sends the own part to everybody: makes one copy each; the library sends all but one.
 template <typename Exchange>
 void gather_by_splits(const Exchange& exchange, const Counts& counts, const at::Tensor& part,
                       at::Tensor& all) {
@@ -35,7 +35,7 @@ void gather_by_splits(const Exchange& exchange, const Counts& counts, const at::
   exchange_by_splits(exchange, {sends, counts}, part.repeat({members}), all);
 }
 
-/// Every member gets all addends of its part, and adds them up in the order of the members.
+/// Collects all addends of the own part and sums them in member order.
 template <typename Exchange>
 void reduce_scatter_by_splits(const Exchange& exchange, const Counts& counts, const at::Tensor& all,
                               at::Tensor& part) {
@@ -51,7 +51,7 @@ void reduce_scatter_by_splits(const Exchange& exchange, const Counts& counts, co
   part.copy_(sum);
 }
 
-/// Copies parts, one after the other, into cells of equal size or out of them.
+/// Copies parts, one after another, into equal cells, or out of them (empty_cells).
 inline void fill_cells(const Counts& counts, std::int64_t cell, const at::Tensor& parts,
                        at::Tensor& cells) {
   for (std::int64_t i = 0, begin = 0; i < static_cast<std::int64_t>(counts.size()); ++i) {
@@ -69,8 +69,8 @@ inline void empty_cells(const Counts& counts, std::int64_t cell, const at::Tenso
   }
 }
 
-/// The collectives through a library's even ones, on parts filled up to the largest:
-/// `exchange(out, in)`, of an all-gather and an all-to-all on bytes.
+/// Exchanges parts through a library's collectives for equal sizes, padded to the largest.
+/// `exchange(out, in)`; all-gather and all-to-all exchange bytes.
 template <typename Exchange>
 void gather_padded(const Exchange& exchange, const Counts& counts, const at::Tensor& part,
                    at::Tensor& all) {
@@ -106,8 +106,8 @@ void exchange_padded(const Exchange& exchange, const Splits& splits, const at::T
   empty_cells(splits.receives, splits.cell, to, out);
 }
 
-/// The most that a member moves over its link, each way, when parts go to (or come from) all
-/// others; grouped, when they are passed on around a ring.
+/// Returns the most bytes that a member moves each way over its link when parts go to or come from
+/// all others; grouped: when they pass around a ring.
 inline double spread_bytes(ExchangeMethod method, const Counts& counts, std::size_t element_size) {
   const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
   const std::int64_t moved =
@@ -117,7 +117,7 @@ inline double spread_bytes(ExchangeMethod method, const Counts& counts, std::siz
   return static_cast<double>(moved) * static_cast<double>(element_size);
 }
 
-/// What member `own` moves over its link, the fuller way.
+/// Returns the bytes that member `own` moves over its link, in the busier direction.
 inline double own_bytes(const Splits& splits, std::size_t own, std::size_t element_size) {
   if (splits.cell > 0)
     return static_cast<double>(splits.sends.size() - 1) * static_cast<double>(splits.cell) *

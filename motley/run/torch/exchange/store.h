@@ -8,9 +8,9 @@
 
 namespace motley::run {
 
-/// For those who build process groups: includes c10d's headers, which are slow to compile.
+/// For code that builds process groups: includes c10d's headers, which are slow to compile.
 struct Rendezvous::State {
-  std::mutex moving;                      ///< of the store and the options' keys
+  std::mutex moving;                      ///< guards the store and the options' keys
   c10::intrusive_ptr<c10d::Store> store;  ///< already prefixed for this job and attempt
   CancellableStore::Flag cancelled = std::make_shared<std::atomic<bool>>(false);
 };

@@ -5,45 +5,42 @@
 
 namespace motley::run {
 
-/// The clock of a device that has `speed` of a core: it goes on by used / speed, the processor time
-/// that the calling thread really uses, so that neither other load on the machine nor late wake-ups
-/// change what is emulated. It may be ahead of the real one: the thread works on in one burst, as
-/// it would for a whole step, and who takes its results waits until the device has them. A thread
-/// that slept before each message would find its caches cold after each, which the device would
-/// not. With intra-op threads the calling thread takes part in every parallel region, so its time
-/// stands for the device's.
+/// The clock of a device that has `speed` of a core. It advances by used / speed, where used is the
+/// calling thread's real processor time, so neither other load nor late wake-ups change the
+/// emulation. It may run ahead of real time: the thread works in one burst, as for a whole step,
+/// and readers of its results wait until the device has them. Sleeping before each message instead
+/// would leave caches cold after each, which the device would not see. With intra-op threads the
+/// calling thread takes part in every parallel region, so its time stands for the device's.
 ///
 ///   DeviceClock clock(0.4);
 ///   clock.start(monotonic_ns());
 ///   for (...) { work(); clock.charge(); }
 ///   publish(clock.now_ns());        // when the device has the result
 ///   clock.resume(wait());           // when what it waited for was there
-///   clock.catch_up();               // the step is over when the device says so
+///   clock.catch_up();               // the step ends when the device's does
 ///
-/// One thread. Of a speed of 1 or more it is the real clock and costs nothing.
+/// For one thread. With a speed of 1 or more it is the real clock and costs nothing.
 class DeviceClock {
  public:
   explicit DeviceClock(double speed);
   bool is_emulated() const { return is_emulated_; }
-  /// From the next step on.
+  /// Takes effect from the next step on.
   void set_speed(double speed);
-  /// Between steps nothing is charged: at `real_ns` it is as far ahead, or behind, as it was.
+  /// Starts a step: time since the last is not charged, so the lead over real time is unchanged.
   void start(std::int64_t real_ns);
-  /// What was waited for was there at `since_ns` (0: just now): no earlier does the device go on,
-  /// and it does then though its thread was woken later. The time at which it does.
+  /// Continues after a wait for something that was there at `since_ns` (0: just now). The device
+  /// does not continue earlier, and not later even if its thread woke late. Returns its time.
   std::int64_t resume(std::int64_t since_ns);
-  /// Call often while working; looks at the clocks at most every 0.1 ms. Sleeps when far ahead.
+  /// Charges work. Call often; reads the clocks at most every 0.1 ms. Sleeps if far ahead.
   void charge() {
     if (is_emulated_) charge_emulated();
   }
   std::int64_t now_ns();
-  /// The same as if the thread had worked all the time since the clocks were looked at: without the
-  /// system call that asks for its processor time.
+  /// Estimates now_ns as if the thread had worked since the last reading; makes no system call.
   std::int64_t about_now_ns() const;
-  /// What it went on by since this was asked without any work, as its thread got so little of a
-  /// processor that it would have been far behind: nobody's time.
+  /// Returns the jumps since the last call: time skipped because the thread got so little of a
+  /// processor that it would have fallen far behind. It belongs to no instruction.
   std::int64_t take_jumped_ns() { return std::exchange(jumped_ns_, 0); }
-  /// Sleeps until the real clock is there.
   void catch_up();
 
  private:
@@ -53,7 +50,7 @@ class DeviceClock {
   bool is_emulated_ = false;
   double speed_ = 1;
   double now_ns_ = 0;
-  std::int64_t real_ns_ = 0, cpu_ns_ = 0;  // when last settled
+  std::int64_t real_ns_ = 0, cpu_ns_ = 0;  // at the last settle
   std::int64_t jumped_ns_ = 0;
 };
 

@@ -19,7 +19,6 @@ double seconds(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Spins until the thread has used `cpu_s` more of a processor.
 void work(double cpu_s) {
   const double until = seconds(CLOCK_THREAD_CPUTIME_ID) + cpu_s;
   while (seconds(CLOCK_THREAD_CPUTIME_ID) < until) {
@@ -27,8 +26,8 @@ void work(double cpu_s) {
 }
 
 // 100 pieces of 0.3 ms at a quarter of a core take 100 * 0.3 ms / 0.25 = 120 ms by the clock,
-// whatever else runs on the machine: being emulated makes room for others. Never less; more only
-// if the machine does not even give a quarter of a core.
+// whatever else runs: emulation leaves room for others. Never less; more only if the machine does
+// not provide even a quarter of a core.
 TEST(DeviceClock, ChargesProcessorTime) {
   DeviceClock clock(0.25);
   const double wall = seconds(CLOCK_MONOTONIC), cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
@@ -44,9 +43,9 @@ TEST(DeviceClock, ChargesProcessorTime) {
   EXPECT_LE(elapsed, 1.5 * used / 0.25);
 }
 
-// Another thread wants the processor, too, and gets it when a system call of this one ends, as
-// those of looks at the clocks do. What it then takes is no work of this one's: between looks the
-// clock guesses, by up to 0.1 ms / 0.2 = 0.5 ms.
+// Another thread gets the processor when a system call of this one ends, as in readings of the
+// clocks. Its time is not this thread's work: between readings the clock estimates, with an error
+// up to 0.1 ms / 0.2 = 0.5 ms.
 TEST(DeviceClock, WhatOthersTakeWhileItLooksIsNoWork) {
   cpu_set_t before, one;
   ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
@@ -77,7 +76,7 @@ TEST(DeviceClock, WhatOthersTakeWhileItLooksIsNoWork) {
   EXPECT_LE(wrong, 5);
 }
 
-// 100 ms without a processor: all but the 20 ms that it may be behind are skipped, and no work.
+// 100 ms without a processor: all but the 20 ms that it may lag are skipped and are not work.
 TEST(DeviceClock, TellsWhatItSkipped) {
   DeviceClock clock(0.25);
   const std::int64_t begin = monotonic_ns();
@@ -111,8 +110,7 @@ TEST(DeviceClock, IsAheadWithoutASleepAndNotFar) {
   EXPECT_GE(monotonic_ns(), end);
 }
 
-// What was there before the device came to it keeps nobody; what was there later does, and the
-// thread's waiting for either is no work.
+// Earlier results cause no wait, later ones do; the thread's waiting is not work.
 TEST(DeviceClock, GoesOnWhenWhatItWaitedForIsThere) {
   DeviceClock clock(0.5);
   const std::int64_t begin = monotonic_ns();
@@ -146,8 +144,8 @@ TEST(DeviceClock, BetweenStepsNothingIsCharged) {
   EXPECT_LT(seconds(CLOCK_MONOTONIC) - wall, 1.5 * used / 0.5) << "nor were the 5 ms charged";
 }
 
-// What it waited for was there for 20 ms before it was woken: so much of the 20 ms that 10 ms of
-// work take at half speed has passed, and nothing is left to sleep off.
+// The result was there 20 ms before the thread woke: the 20 ms that 10 ms of work take at half
+// speed have partly passed, and nothing is left to sleep.
 TEST(DeviceClock, MakesUpForBeingWokenLate) {
   DeviceClock clock(0.5);
   const std::int64_t there = monotonic_ns();

@@ -43,7 +43,7 @@ void ExchangeLane::serve() {
   for (int step = 0; started_.wait_for(step); ++step) {
     if (auto result = run_step(); !result) {
       context_.progress->fail(strand_, std::move(result).error());
-      // After the fault is known, so that what others then meet does not hide it.
+      // Only after the fault is recorded, so that its consequences elsewhere do not hide it.
       if (context_.communicator != nullptr) context_.communicator->close();
       return;
     }
@@ -58,7 +58,7 @@ Result<void> ExchangeLane::run_step() {
     if (const std::int64_t ready = context_.progress->ready_ns(exchange.waits); ready != 0)
       sleep_until_ns(ready);
     MOTLEY_RETURN_IF_ERROR(run(exchange));
-    // Before it is done for others, so that the compute lane's peak is what the program says.
+    // Before others see it as done, so that the compute lane's peak is as in the program.
     for (const int id : exchange.frees) context_.frame->values[id].reset();
     context_.progress->advance(strand_, exchange.id, arrived_ns_);
   }
@@ -66,7 +66,6 @@ Result<void> ExchangeLane::run_step() {
   return {};
 }
 
-/// What the status says that this lane does.
 void ExchangeLane::show(int id) const {
   if (strand_ != program::Strands::kTransfer) {
     context_.progress->set_under_way(strand_, id);
@@ -77,7 +76,7 @@ void ExchangeLane::show(int id) const {
 
 Result<void> ExchangeLane::sum(const PreparedExchange& exchange) const {
   at::Tensor& value = context_.frame->values[exchange.buffer];
-  // Communicators take flat memory; a value that is not contiguous is copied there and back.
+  // Communicators need flat memory; a value that is not contiguous is copied there and back.
   const at::Tensor flat = value.contiguous();
   at::Tensor numbers = as_real(flat);
   if (context_.communicator != nullptr)
@@ -91,8 +90,7 @@ Result<void> ExchangeLane::give_parts(const PreparedExchange& exchange) const {
   at::Tensor made = allocate(exchange.about, context_.frame->device);
   at::Tensor result = as_real(made);
   Communicator* communicator = context_.communicator;
-  // One rank of many that is profiled alone: shapes and work as in the run, contents as far as
-  // known.
+  // One rank is profiled alone: shapes and work are as in the run, contents as far as known.
   if (communicator == nullptr) {
     const std::int64_t known = std::min(value.numel(), result.numel());
     result.zero_().narrow(0, 0, known).copy_(value.narrow(0, 0, known));
@@ -133,7 +131,7 @@ Result<void> ExchangeLane::receive(const PreparedExchange& exchange) {
   return {};
 }
 
-/// Notes when it had what it needs of others, too.
+/// Runs the exchange and records when the others' data had arrived.
 Result<void> ExchangeLane::carry_out(const PreparedExchange& exchange) {
   arrived_ns_ = 0;
   if (exchange.op == program::kSend) return send(exchange);
@@ -143,7 +141,7 @@ Result<void> ExchangeLane::carry_out(const PreparedExchange& exchange) {
   return {};
 }
 
-/// A device's exchange takes from when its kernels have run to when its own have.
+/// A device's exchange takes from the end of its inputs' kernels to the end of its own.
 void ExchangeLane::empty_stream() const {
   if (context_.streams != nullptr) context_.streams->synchronize();
 }
@@ -152,7 +150,7 @@ Result<void> ExchangeLane::run(const PreparedExchange& exchange) {
   show(exchange.id);
   context_.frame->meet_fault(exchange.id);
   const bool is_timed = context_.took_s != nullptr && strand_ == program::Strands::kTransfer;
-  // On the device, too: that the compute lane has issued a kernel does not mean that it has run.
+  // Waits on the device too: an issued kernel has not run yet.
   if (context_.streams != nullptr)
     for (const StrandWait& wait : exchange.waits) context_.streams->wait_for(wait.id);
   if (is_timed) empty_stream();

@@ -16,46 +16,45 @@
 
 namespace motley::run {
 
-/// A collective, a send or a receive, prepared.
+/// A prepared collective, send or receive.
 struct PreparedExchange {
   int id = 0;                     ///< of the instruction
   std::vector<StrandWait> waits;  ///< one for each strand that it waits for
-  int buffer = 0;  ///< that it sums over the group, in place, or gives; not of a receive
+  int buffer = 0;                 ///< input: summed in place, or sent; unused by a receive
   ExchangeCall call{GroupId()};
   int peer = -1;          ///< rank at the other end of a send or receive
   std::string op;         ///< motley::all_reduce, ...
-  int result = 0;         ///< buffer that it defines; not of an all-reduce or a send
+  int result = 0;         ///< buffer that it defines; unused by an all-reduce or a send
   program::Buffer about;  ///< the result
-  Splits splits;          ///< of real numbers; receives: of an all-to-all only
+  Splits splits;          ///< in real numbers; receives: for an all-to-all only
   std::vector<int> frees;
   std::string place;  ///< "^9 motley::all_reduce (bucket 0)", for messages
 };
 
-/// What the lanes of a device work on; all outlive them.
+/// What the lanes of a device share; all of it outlives them.
 struct ExchangeContext {
   Frame* frame;
-  /// Null: all-reduces and sends do nothing, others give what this device has, and zeros for the
-  /// rest.
+  /// Null: all-reduces and sends do nothing; others return this device's data and zeros.
   Communicator* communicator;
   StatusRecord* status;  ///< may be null
   Timeline* timeline;
-  Streams* streams;  ///< null on devices that work synchronously
+  Streams* streams;  ///< null on synchronous devices
   StepProgress* progress;
-  std::vector<double>* took_s = nullptr;  ///< by instruction of the transfer lane; null: not asked
+  std::vector<double>* took_s = nullptr;  ///< by instruction of the transfer lane; null: no times
 };
 
-/// The thread that runs the transfers of a device, or the sends and receives of one of its strands
-/// (program/strands.h): in order, one step after another. Without any there is no thread. A lane
-/// that fails closes the communicator, so that no other blocks in it.
+/// The thread that runs a device's transfers, or the sends or receives of one strand
+/// (program/strands.h), in order, step after step. There is no thread without exchanges. A failing
+/// lane closes the communicator, so that no other blocks in it.
 class ExchangeLane {
  public:
   ExchangeLane(std::size_t strand, std::vector<PreparedExchange> exchanges,
                const ExchangeContext& context);
   ~ExchangeLane();
 
-  /// Begins a step. The one before must have ended, and StepProgress have been reset.
+  /// Begins a step. The previous step must have ended and StepProgress have been reset.
   void start_step();
-  /// Until all exchanges of the step are done; false: one failed (StepProgress::fault).
+  /// Waits until all exchanges of the step are done. False: one failed (StepProgress::fault).
   bool finish_step() const;
 
  private:
@@ -74,9 +73,9 @@ class ExchangeLane {
   const std::size_t strand_;
   std::vector<PreparedExchange> exchanges_;
   ExchangeContext context_;
-  std::int64_t arrived_ns_ = 0;  // of the exchange that was carried out last; 0: not known
+  std::int64_t arrived_ns_ = 0;  // of the last exchange; 0: unknown
   LaneProgress started_;         // steps
-  int steps_ = 0;                // that start_step began
+  int steps_ = 0;                // begun by start_step
   std::thread thread_;
 };
 

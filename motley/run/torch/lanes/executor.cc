@@ -43,17 +43,16 @@ using program::Instruction;
 using program::is_persistent;
 using program::Strands;
 
-/// An instruction of the compute lane, prepared.
 struct Compute {
   int id = 0;
   std::vector<StrandWait> waits;
   bool signals = false;  ///< an exchange waits for it
-  bool counts = false;   ///< squares of gradients, which a step may leave out
+  bool counts = false;   ///< squares of gradients, which a step may skip
   Kernel kernel;
   std::vector<int> frees;
 };
 
-/// A strand runs in order, so that the last one of it stands for all.
+/// Keeps only the last wait for each strand, because a strand runs in order.
 std::vector<StrandWait> last_waits(const Instruction& instruction,
                                    const program::Strands& strands) {
   std::vector<StrandWait> waits;
@@ -76,18 +75,18 @@ std::vector<int> freed(const Instruction& instruction) {
   return ids;
 }
 
-/// "^45 aten::mm (h.0.attn)"
+/// Returns "^45 aten::mm (h.0.attn)".
 std::string place(const Instruction& instruction, std::size_t id) {
   const std::string label = instruction.label.empty() ? "" : " (" + instruction.label + ")";
   return fmt::format("^{} {}{}", id, instruction.full_name(), label);
 }
 
-// Before anything is allocated: a missing operator is said in a second and in full, not one a run.
-/// All operators that the program names and that do not exist, in one message.
+// Before anything is allocated: missing operators are reported in a second, all at once.
+/// Returns an error that lists all operators of the program that do not exist.
 Result<void> find_operators(const DeviceProgram& program) {
   std::set<std::string> missing;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.lane == Lane::kPeer) continue;  // sends and receives: it is verified
+    if (instruction.lane == Lane::kPeer) continue;  // sends and receives: already verified
     if (instruction.lane == Lane::kTransfer) {
       if (!program::is_collective(instruction.op)) missing.insert(instruction.full_name());
     } else if (instruction.op.starts_with("motley::")) {
@@ -119,7 +118,7 @@ Result<Compute> prepare_compute(const DeviceProgram& program, std::size_t id, at
   return compute;
 }
 
-/// Complex numbers travel as two real ones.
+/// Complex numbers are exchanged as two real ones.
 void count_pairs(Splits& splits) {
   for (Counts* counts : {&splits.sends, &splits.receives})
     for (std::int64_t& count : *counts) count *= 2;
@@ -255,9 +254,9 @@ class TorchExecutor final : public Executor {
   Timeline timeline_;
   const program::Strands strands_;
   const std::optional<program::Commit> commit_;
-  std::vector<at::Tensor> before_;  // what the commit's written buffers were before the step
-  std::size_t at_ = 0;              // position in compute_ of what runs
-  bool is_open_ = false;            // a step failed and is neither ended nor undone
+  std::vector<at::Tensor> before_;  // the commit's written buffers before the step
+  std::size_t at_ = 0;              // position in compute_ of the current instruction
+  bool is_open_ = false;            // a failed step is neither completed nor undone
   StepProgress progress_;
   const std::vector<std::string> devices_;  // names by rank, as far as known
   std::vector<Bytes> scratch_;              // by instruction
@@ -265,10 +264,10 @@ class TorchExecutor final : public Executor {
   const std::size_t pauses_every_;
   const std::map<std::string, at::Tensor> shared_;
   std::optional<PartsClock> parts_;
-  std::int64_t highest_ = 0;  // of this step, where every instruction begins a new mark
+  std::int64_t highest_ = 0;  // of this step; instructions reset the allocator's mark
   std::unique_ptr<Streams> streams_;
   std::vector<Compute> compute_;
-  std::vector<int> temporaries_;      // that no instruction frees
+  std::vector<int> temporaries_;      // not freed by any instruction
   const Compute* running_ = nullptr;  // for messages
   bool is_broken_ = false;
   std::vector<std::unique_ptr<ExchangeLane>> exchanges_;  // last: their threads use the others
@@ -276,7 +275,7 @@ class TorchExecutor final : public Executor {
 
 Result<void> TorchExecutor::prepare() {
   MOTLEY_RETURN_IF_ERROR(find_operators(program_));
-  // The graph holds its own backward pass; autograd would keep every temporary alive until the end.
+  // The graph contains its own backward pass; autograd would keep every temporary to the end.
   const c10::InferenceMode no_autograd;
   try {
     MOTLEY_RETURN_IF_ERROR(prepare_instructions());
@@ -315,8 +314,8 @@ Result<void> TorchExecutor::prepare_instructions() {
     }
     exchange.waits = std::move(waits);
   }
-  // Only where somebody waits is progress published: a store and a wake-up for each instruction
-  // would show in steps of small operators.
+  // Publishes progress only for instructions that others wait for: a store and a wake-up for each
+  // instruction would slow steps of small operators.
   for (Compute& compute : compute_) compute.signals = signals[static_cast<std::size_t>(compute.id)];
   for (std::size_t strand = Strands::kTransfer; strand < exchanges.size(); ++strand)
     exchanges_.push_back(std::make_unique<ExchangeLane>(
@@ -332,7 +331,7 @@ Result<void> TorchExecutor::allocate_persistent() {
     for (const BufferId id : instruction.frees) is_freed[id.index()] = true;
   for (std::size_t i = 0; i < program_.buffers.size(); ++i) {
     const program::Buffer& buffer = program_.buffers[i];
-    // Zeros, not empty: a page is really there, and counted, before the first step and not in it.
+    // Zeros, not empty: pages exist, and are counted, before the first step instead of during it.
     const auto shared = shared_.find(buffer.name);
     if (is_persistent(buffer.kind) && shared != shared_.end())
       frame_.values[i] = shared->second;
@@ -360,7 +359,7 @@ Result<void> TorchExecutor::load(const TensorFiles& files, bool required) {
     if (!is_persistent(buffer.kind) || shared_.contains(buffer.name)) continue;
     program::Buffer wanted = buffer;
     if (!files.has(wanted.name)) wanted.name = buffer.tensor();
-    // A new training has no states of the optimizer in its file: they stay zero.
+    // A new training's file has no optimizer states: they stay zero.
     if (!files.has(wanted.name) && (!required || program::may_be_new(buffer.kind))) continue;
     at::Tensor host = frame_.device.is_cpu() ? frame_.values[i] : allocate(buffer, at::kCPU);
     MOTLEY_RETURN_IF_ERROR(
@@ -370,7 +369,7 @@ Result<void> TorchExecutor::load(const TensorFiles& files, bool required) {
   return {};
 }
 
-/// The mirror of a master whose parameter is not here: from the rows of the parameter in the files.
+/// Starts a mirror of a master whose parameter is not here from the parameter's rows in the files.
 void TorchExecutor::start_mirrored(const program::Buffer& mirror, const TensorFiles& files,
                                    at::Tensor& into) {
   program::Buffer parameter = mirror;
@@ -395,12 +394,12 @@ void TorchExecutor::start_masters(const TensorFiles& files) {
     if (!name.ends_with(kSuffix) || files.has(about.at(name)->tensor())) continue;
     const std::string of = name.substr(0, name.size() - kSuffix.size());
     const auto here = tensors.find(of);
-    if (here == tensors.end()) {  // a mirror's parameter is its original's alone
+    if (here == tensors.end()) {  // only the mirror's original has the parameter
       start_mirrored(*about.at(name), files, tensor);
       continue;
     }
     at::Tensor parameter = here->second;
-    if (parameter.numel() != tensor.numel()) {  // of some rows of what is here
+    if (parameter.numel() != tensor.numel()) {  // covers some rows of the local parameter
       const program::Part rows = about.at(name)->part.value();
       const auto& own = about.at(of)->part;
       const std::int64_t begin = own ? own->begin : 0;
@@ -430,8 +429,7 @@ Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
   for (const auto& lane : exchanges_) lane->start_step();
   auto outcome = run_compute(result, begin);
   if (!outcome) {
-    // Order matters: the other lanes may wait for us or for a peer, and both waits must end before
-    // they can be waited for.
+    // In this order: other lanes may wait for us or a peer, which must end before we wait for them.
     is_broken_ = is_open_ = true;
     progress_.fail(Strands::kCompute, outcome.error());
     if (communicator_ != nullptr) communicator_->close();
@@ -443,7 +441,7 @@ Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
 }
 
 Result<void> TorchExecutor::run_compute(StepResult& result, std::int64_t begin) {
-  // An emulated device's clock may be behind or ahead of the real one when a step begins.
+  // An emulated device's clock may be behind or ahead of real time when a step begins.
   const std::int64_t own_begin = clock_.now_ns();
   std::int64_t now = std::max(begin, own_begin);
   try {
@@ -463,7 +461,7 @@ Result<void> TorchExecutor::run_compute(StepResult& result, std::int64_t begin) 
     clock_.catch_up();
     for (const auto& lane : exchanges_)
       if (!lane->finish_step()) return tl::make_unexpected(StepProgress::stopped());
-    // Faults of kernels that run asynchronously show here at the latest, as this step's.
+    // Faults of asynchronous kernels show here at the latest, as this step's.
     if (streams_) streams_->end_step();
     if (frame_.loss.defined()) result.loss = read_number(frame_.loss);
     for (const at::Tensor& metric : frame_.metrics) result.metrics.push_back(read_number(metric));
@@ -488,7 +486,7 @@ Result<void> TorchExecutor::run_compute(StepResult& result, std::int64_t begin) 
   }
 }
 
-/// What a step writes before it is decided.
+/// Copies what a step overwrites before it is decided.
 void TorchExecutor::copy_written() {
   if (!commit_ || commit_->written.empty()) return;
   before_.resize(commit_->written.size());
@@ -514,7 +512,7 @@ Executor::RecoveryState TorchExecutor::recovery_state() const {
   return is_ready ? RecoveryState::kReady : RecoveryState::kBegun;
 }
 
-/// What is left of a step that all have voted for needs nobody.
+/// Completes a step that all have voted for, which needs no other rank.
 Result<void> TorchExecutor::end_alone() {
   for (; at_ < compute_.size(); ++at_) {
     running_ = &compute_[at_];
@@ -548,8 +546,8 @@ Result<void> TorchExecutor::settle(Verdict verdict) {
   return {};
 }
 
-// A GPU's allocator counts when memory is asked for, not when the device uses it; workspaces of
-// cuDNN and cuBLAS come from it, too. (cuBLAS keeps its own: no scratch of the operator's.)
+// A GPU's allocator counts when memory is requested, not when the device uses it. Workspaces of
+// cuDNN come from it too; cuBLAS keeps its own, which is not an operator's scratch.
 void TorchExecutor::reset_peak() {
   if (streams_) {
     reset_device_peak(frame_.device);
@@ -578,7 +576,7 @@ void TorchExecutor::run_measured(const Compute& compute) {
 void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
   frame_.meet_fault(compute.id);
   if (is_left_out(compute)) {
-    // Its results are nobody's but the report's; what it frees is freed.
+    // Only the report needs its results; what it frees is freed.
   } else if (measures_scratch_) {
     run_measured(compute);
   } else {
@@ -586,8 +584,7 @@ void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
   }
   for (const int id : compute.frees) frame_.values[static_cast<std::size_t>(id)].reset();
   clock_.charge();
-  // Of an emulated device that is when the result is there: who is woken for it may take this
-  // thread's processor, which is no work of the operator's.
+  // On an emulated device the result is ready now; a thread that it wakes may take this processor.
   std::int64_t there = 0;
   if (streams_ &&
       (compute.signals || timeline_.is_on() || (parts_ && parts_->is_marked(compute.id))))
@@ -606,7 +603,7 @@ void TorchExecutor::run_one(const Compute& compute, std::int64_t& now) {
 Result<void> TorchExecutor::wait_for_others(const Compute& compute, StepResult& result,
                                             std::int64_t& now) {
   const std::int64_t begin = clock_.now_ns();
-  if (streams_) streams_->mark_halt(compute.id);  // before this thread blocks, and the stream ends
+  if (streams_) streams_->mark_halt(compute.id);  // before this thread blocks and the stream idles
   if (!progress_.wait_for_all(compute.waits)) return tl::make_unexpected(StepProgress::stopped());
   if (streams_) {
     for (const StrandWait& wait : compute.waits) streams_->wait_for(wait.id);
@@ -619,7 +616,7 @@ Result<void> TorchExecutor::wait_for_others(const Compute& compute, StepResult& 
   return {};
 }
 
-/// A wait for what comes a millisecond later.
+/// Waits as for a message that arrives a millisecond later.
 void TorchExecutor::pause(StepResult& result, std::int64_t& now) {
   constexpr std::int64_t kPause = 1'000'000;
   const std::int64_t begin = clock_.now_ns();
@@ -630,8 +627,7 @@ void TorchExecutor::pause(StepResult& result, std::int64_t& now) {
   now = there;
 }
 
-/// What the device waited for, and when it was done with what parts are made of: known once it is
-/// empty.
+/// Reads how long the idle device waited and when it finished the instructions of parts.
 void TorchExecutor::read_streams(StepResult& result) {
   for (const Compute& compute : compute_) {
     if (!compute.waits.empty())
@@ -652,7 +648,7 @@ void TorchExecutor::finish(StepResult& result, std::int64_t begin) {
   frame_.stop.reset();
   set_status(-1);
   if (streams_) {
-    measures_scratch_ = false;  // asking the allocator delays what is queued
+    measures_scratch_ = false;  // querying the allocator delays queued work
     read_streams(result);
   }
   const std::int64_t end = monotonic_ns();
@@ -663,8 +659,7 @@ void TorchExecutor::finish(StepResult& result, std::int64_t begin) {
   timeline_.end_step(end, result.peak_bytes);
 }
 
-/// The host's times say when work was queued; of a device that works asynchronously its own stand
-/// in their place.
+/// The host's times tell when work was queued; an asynchronous device's own times replace them.
 trace::Trace TorchExecutor::timeline() const {
   trace::Trace trace = timeline_.trace();
   if (!streams_) return trace;

@@ -36,7 +36,6 @@ using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 
-/// Rows of floats; each input has a width.
 class Rows final : public data::Dataset {
  public:
   explicit Rows(std::vector<std::vector<std::vector<float>>> inputs) : inputs_(std::move(inputs)) {}
@@ -57,7 +56,7 @@ class Rows final : public data::Dataset {
 class Meeting {
  public:
   explicit Meeting(int size) : size_(size) {}
-  /// Adds up what all ranks bring; false once closed.
+  /// Sums the tensors of all ranks; false once closed.
   bool sum(at::Tensor& tensor) {
     EXPECT_FALSE(tensor.is_complex());
     std::unique_lock lock(mutex_);
@@ -75,7 +74,7 @@ class Meeting {
     tensor.copy_(result_);
     return true;
   }
-  /// What each rank brings, by rank; empty once closed.
+  /// Returns each rank's tensor, by rank; empty once closed.
   std::vector<at::Tensor> collect(int rank, const at::Tensor& tensor) {
     EXPECT_FALSE(tensor.is_complex());
     std::unique_lock lock(mutex_);
@@ -264,7 +263,7 @@ TEST(Executor, TwoRanksOfUnequalSharesEqualOne) {
       ASSERT_TRUE(result) << result.error().message;
       EXPECT_TRUE(result->stop_requested);
       EXPECT_FALSE(result->change_requested);
-      // Rank 0 wants another program, rank 1 still to stop: both learn of both.
+      // Rank 0 requests another program, rank 1 still a stop: both learn of both.
       if (rank == 0) (*executor)->request_change();
       result = (*executor)->step(2, DatasetBatch(samples(), shares[at]));
       ASSERT_TRUE(result) << result.error().message;
@@ -275,9 +274,8 @@ TEST(Executor, TwoRanksOfUnequalSharesEqualOne) {
   for (std::thread& rank : ranks) rank.join();
 }
 
-// One exchange, which the pack makes ready and the tail's unpack waits for: nothing computes
-// between ^12, behind which it may start, and the tail, so that both are reached at the same time.
-// The tail's three instructions belong to it.
+// One exchange, enabled by the pack and awaited by the tail's unpack: nothing computes between ^12,
+// after which it may start, and the tail of three instructions.
 TEST(Executor, SaysWhatAStepConsistsOf) {
   const program::Program program = parse(device_text(0, 3, 0), "0");
   ExecutorOptions options;
@@ -343,7 +341,7 @@ TEST(Executor, UnevenPartsArriveWhereTheyBelong) {
   for (std::thread& rank : ranks) rank.join();
 }
 
-/// Complex numbers x gathered, doubled by a sum, doubled and scattered again, exchanged.
+/// Complex numbers x: gathered, doubled by a sum, doubled again and scattered, exchanged.
 std::string complex_text(int rank, int own, const char* sends) {
   return fmt::format(R"(device "a:{0}" samples {1} first {0}
 buffer %0: constant f32[{1}, 2] "x"
@@ -366,8 +364,8 @@ compute ^7: motley::assign([%7], [%6]) free %6 %5
                      rank, own, sends);
 }
 
-// Of x = a on rank 0 and b, c on rank 1 the scattered sums are 4a and 4b, 4c: of these rank 0 gives
-// its own to rank 1 and gets 4b.
+// With x = a on rank 0 and b, c on rank 1 the scattered sums are 4a and 4b, 4c; rank 0 sends its
+// own to rank 1 and receives 4b.
 TEST(Executor, ComplexNumbersAreExchangedAsPairs) {
   const program::Program program = parse(complex_text(0, 1, "0, 1") + complex_text(1, 2, "1, 1"));
   const std::vector<std::vector<float>> wanted = {{12, 16}, {4, 8, 20, 24}};
@@ -408,7 +406,7 @@ compute ^1: motley::assign([%2], [%1]) wait ^0 free %1
   EXPECT_THAT(values((*executor)->persistent().at("all")), ElementsAre(1, 2));
 }
 
-// Of a tensor that a transpose left with other strides; empty parts at both ends.
+// On a transposed tensor with other strides; empty parts at both ends.
 TEST(Executor, CutJoinAndPartAreNarrowAndCat) {
   const program::Program program = parse(R"(device "a:0" samples 3 first 0
 buffer %0: constant f32[2, 3, 6] "x"
@@ -466,7 +464,7 @@ TEST(Executor, ALostPeerIsAnErrorWithPlace) {
             "an earlier step failed");
 }
 
-// x takes 40 kB, y and the values made of them 20 kB each; what else there is is small.
+// x takes 40 kB, y and the values made of them 20 kB each; everything else is small.
 TEST(Executor, PeakMemoryIsTheLivenessPrediction) {
   const program::Program program = parse(device_text(0, 5000, 0), "0", 5000);
   CountingAllocator& allocator = CountingAllocator::install();
@@ -501,11 +499,10 @@ TEST(Executor, TimelineCoversTheStep) {
   EXPECT_EQ(trace.names[0][2], "aten::mm fc");
   const auto valid = trace::verify_trace(trace, "timeline");
   EXPECT_TRUE(valid) << valid.error().message;
-  // 4 floats summed.
   EXPECT_EQ(trace.intervals.back().bytes, 16);
 }
 
-// Its clock is looked at now and then only, and what it says between may be too much.
+// Its clock is read only now and then, and estimates between readings may be too large.
 TEST(Executor, TimelineOfAnEmulatedDeviceIsInOrder) {
   const program::Program program = parse(device_text(0, 3, 0), "0");
   ExecutorOptions options;
@@ -513,7 +510,7 @@ TEST(Executor, TimelineOfAnEmulatedDeviceIsInOrder) {
   options.timeline_steps = 200;
   auto executor = Executor::create(program.devices[0], options, nullptr, nullptr);
   ASSERT_TRUE(executor);
-  // Comes late, without work, and soon enough for no look at the clock.
+  // Arrives late, without work, and too soon for another reading of the clock.
   class LateRows final : public data::Dataset {
    public:
     std::int64_t samples() const override { return rows_.samples(); }
@@ -606,7 +603,7 @@ compute ^0: %1 = aten::relu(%0) "act" free %1
 
 TEST(Executor, ConvertsArgumentsAsTheSchemaWants) {
   // A wrapped number keeps the integer type; an int is repeated for int[2]; a list is returned;
-  // view runs as reshape on what a transpose leaves; optional tensors in a list.
+  // view runs as reshape on a transposed tensor; optional tensors in a list.
   const program::Program program = parse(R"(device "a:0" samples 3 first 0
 buffer %0: parameter f32[1, 1, 4, 4] "w"
 buffer %1: temporary f32[1, 1, 2, 2]
@@ -638,7 +635,6 @@ compute ^8: motley::assign([%10], [%1]) free %1 %2 %3 %4 %5 %6 %7 %8
   ASSERT_TRUE(result) << result.error().message;
   // Transposed rows: 0 4 8 12 | 1 5 9 13 | 2 6 10 14 | 3 7 11 15; of the last 8, at 0, 2, 4.
   EXPECT_THAT(values((*executor)->persistent().at("picked")), ElementsAre(2, 10, 3));
-  // Mean of 0 1 4 5, and so on.
   EXPECT_THAT(values((*executor)->persistent().at("pooled")), ElementsAre(2.5, 4.5, 10.5, 12.5));
 }
 
@@ -652,7 +648,7 @@ compute ^0: motley::update()" +
          call + ")\n";
 }
 
-/// Two steps with a constant gradient (1, -2) from w = (1, 1).
+/// Returns w = (1, 1) after two steps with a constant gradient (1, -2).
 std::vector<float> two_updates(const std::string& call) {
   const program::Program program = parse(update_text(call), "");
   auto executor = Executor::create(program.devices[0], {}, nullptr, nullptr);
@@ -684,8 +680,7 @@ TEST(Update, Sgd) {
 }
 
 TEST(Update, Adam) {
-  // With a constant gradient the bias-corrected moments are g and g^2 at every step: each step is
-  // lr * sign(g).
+  // With a constant gradient the corrected moments are g and g^2: steps of lr * sign(g).
   EXPECT_THAT(
       two_updates(
           R"("adam", [%0], [%1], [%2], [%3], none, none, none, 0.1, 0.0, [0.9, 0.999, 1e-08])"),
@@ -699,8 +694,8 @@ TEST(Update, Adam) {
 }
 
 TEST(Update, OthersThatLookAtAnElementAlone) {
-  // Lion: the sign of the gradient each time; weight decay shrinks by 1 - 0.1 * 0.5 first:
-  // (0.95 - 0.1) * 0.95 - 0.1; (0.95 + 0.1) * 0.95 + 0.1.
+  // Lion: the gradient's sign each time, after shrinking by 1 - 0.1 * 0.5: (0.95 - 0.1) * 0.95 -
+  // 0.1; (0.95 + 0.1) * 0.95 + 0.1.
   EXPECT_THAT(
       two_updates(R"("lion", [%0], [%1], [%2], [], none, none, none, 0.1, 0.5, [0.9, 0.99])"),
       ElementsAre(FloatNear(0.7075f, 1e-6f), FloatNear(1.0975f, 1e-6f)));
@@ -720,8 +715,8 @@ TEST(Update, ClipsEachElement) {
               ElementsAre(FloatNear(0.8f, 1e-6f), FloatNear(1.3f, 1e-6f)));
 }
 
-/// One step with the gradient (3, 4) from w = (1, 1), whose norm is limited to `most`; then the
-/// weights and what the scale's state has become.
+/// The weights and the scale's state after one step with the gradient (3, 4) from w = (1, 1), with
+/// its norm limited to `most`.
 struct Scaled {
   std::vector<float> weights, scaling;
   std::optional<double> norm;
@@ -757,8 +752,8 @@ compute ^4: motley::report(%6, none, %5, []) free %5 %6
 }
 
 TEST(GradientFactor, TakesTheScaleBackAndLimitsTheNorm) {
-  // Over the scale 2 the gradient is (1.5, 2), of norm 2.5; limited to 1.25 it is half of that:
-  // 1 - 0.75 and 1 - 1. The third good step in a row doubles the scale.
+  // Divided by the scale 2 the gradient is (1.5, 2), of norm 2.5; limited to 1.25 it is halved: 1 -
+  // 0.75 and 1 - 1. The third good step in a row doubles the scale.
   const Scaled done = scaled_update("1.25", {3, 4}, 2);
   EXPECT_THAT(done.weights, ElementsAre(FloatNear(0.25f, 1e-5f), FloatNear(0.0f, 1e-5f)));
   EXPECT_THAT(done.scaling, ElementsAre(4, 0, 6));
@@ -860,7 +855,7 @@ TEST(Profile, MeasuresEveryKey) {
   EXPECT_GT(total, 0.0);
 }
 
-// A pause itself is a wait; what it adds beside is not negative, and less than itself here.
+// A pause itself is a wait; what it adds is not negative, and here less than the pause.
 TEST(Profile, MeasuresWholeStepsAndPauses) {
   const auto program = parse(device_text(0, 3, 0), "0");
   const auto times =
@@ -876,7 +871,7 @@ TEST(Profile, MeasuresWholeStepsAndPauses) {
 
 // ---- memory of random numbers
 
-/// Bytes at the peak of what `make` makes, beside what was there.
+/// Returns the peak of memory that `make` adds, in bytes.
 template <typename Make>
 std::int64_t peak_of(const Make& make) {
   CountingAllocator& allocator = CountingAllocator::install();

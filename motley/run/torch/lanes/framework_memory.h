@@ -9,23 +9,21 @@
 
 namespace motley::run {
 
-/// What a GPU and PyTorch's allocator say when a program has run and its tensors are gone.
+/// Memory figures of a GPU and PyTorch's allocator after a program ran and its tensors were freed.
 struct DeviceUse {
-  Bytes total, free;                    ///< of the GPU, by CUDA
-  Bytes reserved, allocated;            ///< by the allocator, now: caches; libraries' workspaces
+  Bytes total, free;          ///< of the GPU, by CUDA
+  Bytes reserved, allocated;  ///< by the allocator, now: with caches; libraries' workspaces
   Bytes reserved_peak, allocated_peak;  ///< of the program's last step
 };
 
-/// Gives back what the allocator keeps unused and begins new peaks: before a program is measured
-/// that read_device_use is to tell about.
+/// Frees the allocator's unused memory and resets its peaks, before a measured program.
 void prepare_device_use(c10::Device device);
 DeviceUse read_device_use(c10::Device device);
 
-/// What the GPU holds beside tensors (cluster/framework.h), in the form of times of no operator.
-/// The context is all that is used and is not the allocator's, so that of other processes, too, and
-/// the workspaces that libraries keep in it. Of a step with less than 256 MiB of tensors the
-/// allocator's blocks of 2 and 20 MiB say nothing about larger ones: what they waste counts to the
-/// context.
+/// Converts what the GPU holds beside tensors (cluster/framework.h) to operator times. The context
+/// is all used memory that is not the allocator's (so includes other processes'), plus the
+/// workspaces that libraries keep in the allocator. In a step with less than 256 MiB of tensors the
+/// allocator's blocks of 2 and 20 MiB do not predict larger ones: their waste counts as context.
 std::vector<OpTime> framework_times(const DeviceUse& use);
 
 }  // namespace motley::run

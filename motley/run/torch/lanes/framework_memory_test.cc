@@ -11,8 +11,8 @@ namespace {
 constexpr Bytes mebibytes(std::int64_t count) { return Bytes(count << 20); }
 
 TEST(FrameworkMemory, IsContextAndShareOfALargeStep) {
-  // 24 GiB, 19.5 free, 4 reserved: 512 MiB are the context's; 32 MiB workspaces beside it. At the
-  // peak 3232 MiB were allocated, 3200 by tensors, 3552 reserved: 320 unused, a tenth of 3200.
+  // 24 GiB, 19.5 free, 4 reserved: the context has 512 MiB, and 32 MiB of workspaces. At the peak
+  // 3232 MiB were allocated, 3200 by tensors, and 3552 reserved: 320 unused, a tenth of 3200.
   const auto times =
       framework_times({mebibytes(24 << 10), mebibytes((39 << 10) / 2), mebibytes(4 << 10),
                        mebibytes(32), mebibytes(3552), mebibytes(3232)});
@@ -32,7 +32,6 @@ TEST(FrameworkMemory, OfASmallStepWhatBlocksWasteIsContext) {
   EXPECT_EQ(times[0].scratch, mebibytes(300 + 12));
 }
 
-/// Says what a GPU's allocator would.
 class FakeDeviceAllocator final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(std::size_t) override { return {}; }

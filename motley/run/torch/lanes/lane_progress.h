@@ -7,26 +7,23 @@
 
 namespace motley::run {
 
-/// How far a lane has come in a step: the id of the last instruction that it finished, published
-/// for the other lanes. One writer; any thread may wait. Waiting sleeps in the kernel at once, and
-/// is woken when somebody's instruction is done, not at each: std::atomic's wait yields first, and
-/// a lane that yields beside its compute lane takes turns with it on their processor.
+/// How far a lane has come in a step: its last finished instruction, published for other lanes. One
+/// writer; any thread may wait. A waiter sleeps in the kernel and wakes only for its instruction:
+/// std::atomic's wait yields first, and would alternate with a compute lane on its processor.
 class LaneProgress {
  public:
-  /// Before a step.
   void reset() { done_.store(-1, std::memory_order_release); }
-  /// Instruction `id` and all before it in this lane are done.
+  /// Marks instruction `id` and all before it in this lane as done.
   void advance(int id) {
     done_.store(id);
     if (wanted_.load() > id) return;
-    // Before the turn changes: who sees the new turn also sees that its wish must be made again.
+    // Before turn_ changes: a waiter that sees the new turn also sees that it must renew its wish.
     wanted_.store(kNobody);
     turn_.fetch_add(1);
     futex_wake_all(turn_);
   }
-  /// The lane will do no more: waiters return.
   void fail() { advance(kFailed); }
-  /// Until `id` is done. False: the lane failed.
+  /// Waits until `id` is done. False: the lane failed.
   bool wait_for(int id) const {
     for (;;) {
       const std::uint32_t turn = turn_.load();
@@ -45,7 +42,7 @@ class LaneProgress {
   static constexpr int kNobody = std::numeric_limits<int>::max();
   static constexpr std::int64_t kSecond = 1'000'000'000;
   std::atomic<int> done_ = -1;
-  mutable std::atomic<int> wanted_ = kNobody;  // the first that a waiter waits for
+  mutable std::atomic<int> wanted_ = kNobody;  // lowest id that a waiter waits for
   mutable FutexWord turn_ = 0;                 // changes when waiters are woken
 };
 

@@ -27,8 +27,8 @@ TEST(LaneProgress, AFaultEndsAllWaits) {
   EXPECT_FALSE(progress.wait_for(0));
 }
 
-// Each waits for every fourth instruction, others than the rest, while the lane runs on: a wake-up
-// that is lost costs the second after which waiters look again, and there are 20,000 waits.
+// Each waits for its own every fourth instruction while the lane runs on. A lost wake-up costs the
+// second after which waiters check again, and there are 20,000 waits.
 TEST(LaneProgress, NoWaiterIsForgotten) {
   constexpr int kWaiters = 4, kInstructions = 20'000;
   LaneProgress progress;

@@ -8,7 +8,7 @@
 namespace motley::run {
 namespace {
 
-/// The same rows in the same shape, so that it is the same tensor.
+/// Tells whether two buffers are the same rows in the same shape, so the same tensor.
 bool is_same_form(const program::Buffer& one, const program::Buffer& other) {
   if (one.shape != other.shape || one.part.has_value() != other.part.has_value()) return false;
   if (!one.part) return true;

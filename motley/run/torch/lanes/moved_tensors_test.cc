@@ -1,4 +1,4 @@
-// Moves that are run: ranks are threads here, with the communicator of a run.
+// Runs moves: ranks are threads, with the communicator of a run.
 #include "motley/run/torch/lanes/moved_tensors.h"
 
 #include <ATen/ops/zeros.h>
@@ -43,8 +43,7 @@ Program parse_forms(const std::vector<std::string>& devices) {
   return std::move(*program);
 }
 
-/// A tensor whose elements are told from each other and from those of others by their bits: where
-/// they lie in the whole, behind what the name says.
+/// Returns a tensor whose elements' bits identify their place in the whole and the tensor's name.
 at::Tensor filled(const Buffer& buffer) {
   const std::vector<std::int64_t> indices = testing::indices_of(buffer);
   const auto salt = static_cast<std::int64_t>(buffer.name.back()) * 1000;
@@ -60,10 +59,9 @@ const DeviceProgram* find_device(const Program& program, const std::string& name
   return nullptr;
 }
 
-/// With shared memory, and by Gloo alone.
 class RunMove : public RendezvousTest, public ::testing::WithParamInterface<bool> {
  protected:
-  /// Moves, and holds what each rank then has against what the new form is.
+  /// Moves, and compares each rank's result with the new layout.
   void run(const Program& from, const Program& to, const synth::MoveOptions& moving) {
     const auto move = synth::lower_move(from, to, moving);
     ASSERT_TRUE(move.has_value()) << move.error().message;
@@ -123,7 +121,7 @@ class RunMove : public RendezvousTest, public ::testing::WithParamInterface<bool
 INSTANTIATE_TEST_SUITE_P(Host, RunMove, ::testing::Bool(),
                          [](const auto& info) { return info.param ? "SharedMemory" : "Gloo"; });
 
-// On one device all is copied or stays: columns 1 and 2 of three, and the last three rows of five.
+// On one device all is copied or stays: columns 1 and 2 of three, the last three rows of five.
 TEST_P(RunMove, OneDeviceCopiesWithinItself) {
   run(parse_forms({"buffer %0: parameter bf16[5, 3] \"w\"\n"
                    "buffer %1: state f32[5, 3] \"w/master\"\n"
@@ -138,7 +136,7 @@ TEST_P(RunMove, OneDeviceCopiesWithinItself) {
       {.devices = {"d0"}});
 }
 
-// Rows become columns, of every size of number; what is whole goes to the one who comes.
+// Rows become columns, for all number sizes; the joining device receives what is whole.
 TEST_P(RunMove, PartsChangeTheirCutAndOneComes) {
   std::vector<std::string> from(2), to(3);
   for (const int rank : {0, 1})
@@ -168,7 +166,7 @@ TEST_P(RunMove, DrawnFormsBecomeOthers) {
     const Program from = drawn.draw(), to = drawn.draw();
     const synth::MoveOptions options{.devices = {"d3", "d0", "d1", "d2", "d4"},
                                      .message = Bytes(drawn.number(1, 100))};
-    if (!synth::lower_move(from, to, options)) continue;  // some of it nobody has
+    if (!synth::lower_move(from, to, options)) continue;  // nobody has some of it
     run(from, to, options);
     if (HasFatalFailure() || HasFailure()) return;
     ++moved;

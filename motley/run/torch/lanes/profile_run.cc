@@ -23,7 +23,7 @@ namespace motley::run {
 
 namespace {
 
-/// Small floats of both signs, or zeros and ones, of any dtype.
+/// Returns small floats of both signs, or zeros and ones, in any dtype.
 at::Tensor made_up(const program::Buffer& buffer, SplitMix64& random) {
   at::Tensor host = at::Tensor(
       allocate(program::Buffer{buffer.kind, DType::kF32, buffer.shape}, at::Device(at::kCPU)));
@@ -36,7 +36,7 @@ at::Tensor made_up(const program::Buffer& buffer, SplitMix64& random) {
   return host.to(scalar_type(buffer.dtype));
 }
 
-/// Samples that were never anybody's: each input of the program once, read again and again.
+/// Synthetic samples: one of each input of the program, read again and again.
 class MadeUpBatch final : public data::Batch {
  public:
   MadeUpBatch(const program::DeviceProgram& program, SplitMix64& random)
@@ -80,7 +80,6 @@ void fill_parameters(const program::DeviceProgram& program, Executor& executor,
   }
 }
 
-/// The most that an instruction of each key holds beside its results.
 std::map<std::string, Bytes> scratch_by_key(const program::DeviceProgram& program,
                                             const std::vector<Bytes>& scratch) {
   std::map<std::string, Bytes> most;
@@ -91,15 +90,15 @@ std::map<std::string, Bytes> scratch_by_key(const program::DeviceProgram& progra
   return most;
 }
 
-constexpr std::size_t kPauses = 16;  // of a step that has some
+constexpr std::size_t kPauses = 16;  // per step that has pauses
 
-/// At first the others are still starting.
+/// Removes the first quarter, in which the others are still starting.
 void leave_out_first(std::vector<double>& seconds) {
   seconds.erase(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 4));
 }
 
-/// Runs steps of the program on made-up samples; `each` is called with what every step after the
-/// warm-up gave. Returns the executor, which holds their timeline.
+/// Runs steps of the program on synthetic samples; calls `each` with the result of every step after
+/// the warm-up. Returns the executor, which holds their timeline.
 template <typename Each>
 Result<std::unique_ptr<Executor>> run_steps(const program::DeviceProgram& program,
                                             const ExecutorOptions& executor_options,

@@ -20,20 +20,19 @@ struct ProfileRunOptions {
 
 /// What neighbours and pauses cost a device under emulation of `speed`.
 struct WholeStepTimes {
-  /// "step N" of N samples, collectives left out.
+  /// "step N" of N samples, without collectives.
   OpTime step;
-  /// "pause N": how much longer such a step takes for each pause in it, beside the pause itself.
+  /// "pause N": added time of such a step per pause in it, excluding the pause itself.
   OpTime pause;
 };
-/// Of all but the first quarter of the steps, when neighbours may still be starting. Every other
-/// step pauses now and then.
+/// Measures the last three quarters of the steps, with all neighbours; every other step pauses.
 Result<WholeStepTimes> time_whole_steps(const program::DeviceProgram& program, double speed,
                                         const ProfileRunOptions& options);
 
-/// Measures a device's compute instructions where they stand: whole steps are run, collectives left
-/// out, on made-up samples (floats small, integers 0 or 1), and the step is cut into contiguous
-/// intervals, one an instruction, so that dispatch, allocation and cache effects are in and the
-/// parts add up to the step. As time_operators, with scratch.
+/// Measures a device's compute instructions in place. Runs whole steps without collectives on
+/// synthetic samples (small floats, integers 0 or 1) and cuts each into contiguous intervals, one
+/// per instruction, so that dispatch, allocation and cache effects are included and the intervals
+/// add up to the step. Like time_operators, with scratch.
 Result<std::vector<OpTime>> profile_program(const program::DeviceProgram& program,
                                             const ProfileRunOptions& options);
 

@@ -16,15 +16,14 @@
 
 namespace motley::run {
 
-/// What an instruction waits for: that this one of another strand (program/strands.h) is done, and
-/// with it all before it there.
+/// A dependency: this instruction of another strand (program/strands.h), and all before it.
 struct StrandWait {
   std::size_t strand = 0;
   int id = 0;
 };
 
-/// How far the strands of a device have come in a step, what stopped them, and which sends and
-/// receives are under way. Each strand has one thread, which alone writes what is of its strand.
+/// How far a device's strands have come in a step, what stopped them, and which sends and receives
+/// are in flight. Each strand has one thread, the only writer of its data.
 class StepProgress {
  public:
   /// `status` may be null.
@@ -34,21 +33,20 @@ class StepProgress {
         ready_ns_(instructions),
         status_(status) {}
 
-  /// Before a step, while no strand runs.
+  /// Prepares a step, while no strand runs.
   void reset() {
     for (std::size_t strand = 0; strand < count_; ++strand) {
       strands_[strand].done.reset();
       strands_[strand].last.store(-1, std::memory_order_relaxed);
     }
   }
-  /// Instruction `id` of a strand is done; its device has it at `ready_ns` (monotonic clock; 0: not
-  /// known): earlier, had nobody been woken late, or later, where its clock is ahead.
+  /// Marks instruction `id` of a strand as done, ready at `ready_ns` (monotonic clock; 0: unknown):
+  /// before now after a late wake-up, later if the device's clock is ahead.
   void advance(std::size_t strand, int id, std::int64_t ready_ns = 0) {
-    ready_ns_[static_cast<std::size_t>(id)] = ready_ns;  // who waits sees it with what is done
+    ready_ns_[static_cast<std::size_t>(id)] = ready_ns;  // visible to waiters with the progress
     strands_[strand].last.store(id, std::memory_order_relaxed);
     strands_[strand].done.advance(id);
   }
-  /// The strand will do no more.
   void fail(std::size_t strand, Error fault) {
     {
       const std::lock_guard lock(mutex_);
@@ -59,17 +57,16 @@ class StepProgress {
   bool wait_for(const StrandWait& wait) const {
     return strands_[wait.strand].done.wait_for(wait.id);
   }
-  /// False: a strand failed.
   bool wait_for_all(const std::vector<StrandWait>& waits) const {
     return std::all_of(waits.begin(), waits.end(),
                        [&](const StrandWait& wait) { return wait_for(wait); });
   }
-  /// The last instruction that a strand has done in this step, also where it failed then; -1: none.
-  /// Of the compute lane only those count that somebody waits for. When all strands have stopped.
+  /// Returns the strand's last completed instruction of this step, even if it failed later; -1:
+  /// none. In the compute lane only awaited instructions count. Call when all strands have stopped.
   int last(std::size_t strand) const {
     return strands_[strand].last.load(std::memory_order_relaxed);
   }
-  /// When what they wait for, which is done, is there; 0: not known.
+  /// Returns when the results of completed waits are ready; 0: unknown.
   std::int64_t ready_ns(const std::vector<StrandWait>& waits) const {
     std::int64_t last = 0;
     for (const StrandWait& wait : waits) {
@@ -79,17 +76,15 @@ class StepProgress {
     }
     return last;
   }
-  /// What stopped the step, once all strands have stopped: the first fault that does not follow
-  /// from another.
+  /// Returns what stopped the step, after all strands stopped: the first fault that caused others.
   Error fault() const {
     const std::lock_guard lock(mutex_);
     return fault_.value_or(stopped());
   }
-  /// What a strand ends with that waited for one that failed.
+  /// Returns the error of a strand that waited for a failed one.
   static Error stopped() { return {ErrorKind::kRuntime, kStopped, "another lane failed"}; }
 
-  /// Send or receive `id` of a strand is under way; -1: none is. The status shows the one of all
-  /// strands that comes first in the program.
+  /// Records the strand's send or receive in flight; -1: none. The status shows the first one.
   void set_under_way(std::size_t strand, int id) {
     if (status_ == nullptr) return;
     strands_[strand].under_way.store(id, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// Sends and receives in a step: ranks are threads here, with the communicator of a run.
+// Sends and receives in a step: ranks are threads, with the communicator of a run.
 #include "motley/program/strands.h"
 
 #include <ATen/ops/full.h>
@@ -28,7 +28,6 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// A program loads nothing.
 class NoSamples final : public data::Batch {
  public:
   std::int64_t samples() const override { return 0; }
@@ -50,12 +49,11 @@ std::vector<float> elements(const at::Tensor& tensor) {
   return {tensor.const_data_ptr<float>(), tensor.const_data_ptr<float>() + tensor.numel()};
 }
 
-/// With shared memory, and by Gloo alone.
 class Strands : public RendezvousTest, public ::testing::WithParamInterface<bool> {
  protected:
   using Body = std::function<void(int rank, Executor&, Communicator&)>;
 
-  /// Makes an executor of each rank's program, all of which then run `body`.
+  /// Makes an executor of each rank's program and runs `body` on all.
   void run(const program::Program& program, const Body& body,
            CommunicatorOptions options = {{}, Seconds(20)}) {
     std::filesystem::remove(dir_ + "/rendezvous");
@@ -96,8 +94,7 @@ double since(std::chrono::steady_clock::time_point begin) {
 }
 
 /// Two micro-batches through three stages and back: stage 0 gives x and 2 x, stage 1 adds 1, stage
-/// 2 multiplies by 3 and sends on to stage 0; the sum of that is in "y" there, 3 (x + 1) + 3 (2 x +
-/// 1).
+/// 2 multiplies by 3 and sends to stage 0, where "y" is the sum, 3 (x + 1) + 3 (2 x + 1).
 std::vector<std::string> three_stages(const std::string& size) {
   const std::string type = "f32[" + size + "]";
   std::string temporaries;
@@ -149,13 +146,13 @@ TEST_P(Strands, APipelineGivesWhatOneDeviceWould) {
   });
 }
 
-// What is received goes on to another rank, and into a sum, without the compute lane.
+// A received value goes to another rank, and into a sum, without the compute lane.
 TEST_P(Strands, AndTheTransferLaneWaitForEachOther) {
   const std::string buffers =
       "buffer %0: model_buffer f32[4] \"x\"\nbuffer %1: model_buffer f32[4] \"y\"\n"
       "buffer %2: temporary f32[4]\nbuffer %3: temporary f32[4]\n";
   const std::string tail = "compute ^3: motley::assign([%1], [%2]) wait ^2 free %2\n";
-  // 0 gives 1 to 1, which gives it to 2; 0 keeps a copy. All then sum what they have: 3.
+  // 0 sends 1 to 1, which sends it to 2; 0 keeps a copy. Then all sum what they have: 3.
   run(parse_devices({buffers +
                          "compute ^0: %2 = aten::mul.Tensor(%0, 1.0)\n"
                          "peer ^1: motley::send(%2, 1) wait ^0\n"
@@ -187,10 +184,10 @@ const trace::Interval& find(const trace::Trace& trace, std::int64_t instruction)
   return trace.intervals.front();
 }
 
-// Messages of 40 kB over links of 1 MB/s and 60 ms: 0.1 s each. Compute takes no time beside that,
-// and each way takes one message at a time:
+// Messages of 40 kB over links of 1 MB/s and 60 ms take 0.1 s each. Compute takes no time beside
+// that, and each direction carries one message at a time:
 //   0 to 1: 0..0.1, 0.1..0.2;  1 to 2: 0.1..0.2, 0.2..0.3;  2 to 0: 0.2..0.3, 0.3..0.4
-// One after the other they would take 0.6 s.
+// One after another they would take 0.6 s.
 TEST_P(Strands, SlowLinksTakeWhatIsPredictedAndNoneBlocksCompute) {
   link_ = {.rate = 1e6, .latency_s = 0.06};
   run(parse_devices(three_stages("10000")), [](int rank, Executor& executor, Communicator&) {
@@ -204,7 +201,7 @@ TEST_P(Strands, SlowLinksTakeWhatIsPredictedAndNoneBlocksCompute) {
     EXPECT_LT(spent, wanted + 0.08);
     if (rank != 0) return;
     EXPECT_NEAR(result->wait_s, 0.4, 0.08);
-    // The second product is made while the first message is on its way.
+    // The second product is made while the first message is in flight.
     const trace::Trace trace = executor.timeline();
     EXPECT_LT(find(trace, 2).end, find(trace, 1).end);
     EXPECT_GE(find(trace, 3).begin, find(trace, 1).end);
@@ -216,7 +213,7 @@ TEST_P(Strands, ALostPeerEndsAllAndIsNamed) {
   std::mutex mutex;
   std::vector<std::string> errors(3);
   run(program, [&](int rank, Executor& executor, Communicator& communicator) {
-    // Rank 2 ends as a killed process does: nothing is said, its memory and sockets go.
+    // Rank 2 ends silently as a killed process: its memory and sockets go.
     if (rank == 2) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       return communicator.close();
@@ -241,7 +238,7 @@ TEST_P(Strands, AMessageThatDoesNotComeIsATimeoutThatNamesThePeer) {
   const auto program = parse_devices(three_stages("1000"));
   run(program,
       [&](int rank, Executor& executor, Communicator&) {
-        // The last stage never begins; the others have until then what they need of each other.
+        // The last stage never begins; until then the others have what they need from each other.
         if (rank == 2) return std::this_thread::sleep_for(std::chrono::seconds(3));
         const auto begin = std::chrono::steady_clock::now();
         const auto result = executor.step(0, NoSamples());

@@ -85,7 +85,7 @@ std::int64_t Streams::done_after(int id) const {
 void Streams::synchronize() const { current().synchronize(); }
 
 std::int64_t Streams::between(const c10::Event& a, const c10::Event& b) {
-  return static_cast<std::int64_t>(a.elapsedTime(b) * 1e6);  // of milliseconds
+  return static_cast<std::int64_t>(a.elapsedTime(b) * 1e6);  // from milliseconds
 }
 
 std::vector<Streams::Span> Streams::spans(std::int64_t step, const std::vector<int>& ids,

@@ -27,7 +27,7 @@ void Timeline::begin_step(std::int64_t step, std::int64_t now) {
 
 void Timeline::end_step(std::int64_t now, std::int64_t peak_bytes) {
   if (!is_on()) return;
-  // Ends by the clock of an emulated device are guesses between two looks at it.
+  // Between two readings, an emulated device's clock only estimates the ends.
   for (std::size_t i = 0; i < program_.instructions.size(); ++i) {
     slot_[i].begin = std::min(slot_[i].begin, now);
     slot_[i].end = std::min(slot_[i].end, now);
@@ -69,7 +69,7 @@ void Timeline::append_lane(const Step& step, const Span* spans, Lane lane,
     trace.intervals.push_back({0, lane, step.step, InstructionId(static_cast<std::int64_t>(i)),
                                spans[i].begin, spans[i].end, bytes_[i]});
   }
-  // Strands are in the order of their instructions, the peer lane is not.
+  // Each strand is in instruction order, but the peer lane has several.
   std::stable_sort(
       trace.intervals.begin() + first, trace.intervals.end(),
       [](const trace::Interval& a, const trace::Interval& b) { return a.begin < b.begin; });

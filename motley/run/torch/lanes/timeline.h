@@ -8,8 +8,8 @@
 
 namespace motley::run {
 
-/// Times of the instructions of the last few steps, in memory allocated beforehand: recording costs
-/// two stores. Lanes may record at the same time, each for its own instructions.
+/// Instruction times of the last few steps, in preallocated memory: recording costs two stores.
+/// Lanes may record at the same time, each its own instructions.
 class Timeline {
  public:
   /// Keeps `steps` steps; 0: records nothing.
@@ -20,7 +20,7 @@ class Timeline {
     if (is_on()) slot_[instruction] = {begin, end};
   }
   void end_step(std::int64_t now, std::int64_t peak_bytes);
-  /// Steps that ended, oldest first.
+  /// Returns the completed steps, oldest first.
   trace::Trace trace() const;
 
  private:
@@ -33,7 +33,7 @@ class Timeline {
   void append_lane(const Step& step, const Span* spans, Lane lane, trace::Trace& trace) const;
 
   const program::DeviceProgram& program_;
-  std::vector<Step> steps_;  // a ring; so is spans_, instructions after instructions
+  std::vector<Step> steps_;  // a ring, like spans_, which holds the steps' instructions in order
   std::vector<Span> spans_;
   std::size_t current_ = 0;
   Span* slot_ = nullptr;

@@ -16,7 +16,7 @@ namespace {
   const std::string message =
       fmt::format("out of memory: wanted {}, {} in use, {}", format_bytes(Bytes(wanted)),
                   format_bytes(Bytes(in_use)), room);
-  // PyTorch's own type, as a GPU's allocator throws it: callers tell it from other faults by that.
+  // PyTorch's own type, which a GPU's allocator throws too: callers recognize it.
   C10_THROW_ERROR(OutOfMemoryError, message);
 }
 
@@ -39,7 +39,7 @@ void CountingAllocator::set_limit(std::optional<Bytes> limit) {
 c10::DataPtr CountingAllocator::allocate(std::size_t bytes) {
   const c10::Device cpu(c10::DeviceType::CPU);
   if (bytes == 0) return {nullptr, nullptr, &release, cpu};
-  // Charged before it is taken: two threads at the limit cannot both get through.
+  // Charged before it is allocated: two threads at the limit cannot both succeed.
   charge(static_cast<std::int64_t>(bytes));
   void* memory = pool_.allocate(bytes);
   if (memory == nullptr) {

@@ -11,25 +11,22 @@
 
 namespace motley::run {
 
-/// PyTorch's allocator of CPU memory in this process: counts what tensors hold, refuses what would
-/// exceed a limit, and recycles memory (block_pool.h). Counted are the bytes asked for, kernel
-/// scratch that goes through PyTorch's allocator included; scratch of oneDNN and of the threading
-/// library is not seen. Thread-safe.
+/// PyTorch's CPU allocator in this process: counts what tensors hold, enforces a limit and recycles
+/// memory (block_pool.h). Counts requested bytes, including kernel scratch that goes through
+/// PyTorch's allocator; scratch of oneDNN and of the threading library is not seen. Thread-safe.
 class CountingAllocator final : public c10::Allocator {
  public:
-  /// The process's one instance; becomes PyTorch's CPU allocator at the first call, which should
-  /// come before the first tensor is made. Lives until the process ends.
+  /// Returns the process's only instance, which becomes PyTorch's CPU allocator at the first call.
+  /// Call it before the first tensor is made. Lives until the process ends.
   static CountingAllocator& install();
 
-  /// Allocations that would bring the total above `limit` throw c10::OutOfMemoryError; empty: no
-  /// limit but the machine's.
+  /// Makes allocations beyond `limit` in total throw c10::OutOfMemoryError; empty: no limit.
   void set_limit(std::optional<Bytes> limit);
 
   std::int64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
   std::int64_t peak() const { return peak_.load(std::memory_order_relaxed); }
-  /// Begins a new high-water mark at what is in use now.
   void reset_peak() { peak_.store(in_use(), std::memory_order_relaxed); }
-  /// Address space held, free blocks included.
+  /// Returns the address space held, free blocks included.
   std::int64_t held() const { return static_cast<std::int64_t>(pool_.segment_bytes()); }
 
   c10::DataPtr allocate(std::size_t bytes) override;

@@ -10,7 +10,7 @@
 
 namespace motley::run {
 
-/// Stands before every block's memory. Blocks of a segment form a list in address order.
+/// Precedes every block's memory. Blocks of a segment form a list in address order.
 struct alignas(64) BlockPool::Block {
   std::size_t requested = 0;  // by the caller
   std::size_t bytes = 0;      // usable; 0: from malloc
@@ -27,7 +27,7 @@ constexpr std::size_t kHeader = 64;
 // Below it headers and rounding would outweigh the blocks, and malloc's caches are faster.
 constexpr std::size_t kSmallBlock = 4 << 10;
 constexpr std::size_t kHugePage = 2 << 20;
-// Large, so that the blocks of a step share few segments and a free one fits the next request.
+// Large, so that a step's blocks share few segments and a free one fits the next request.
 constexpr std::size_t kSegment = 32 << 20;
 
 std::size_t round_up(std::size_t bytes, std::size_t multiple) {
@@ -49,7 +49,7 @@ void* BlockPool::allocate(std::size_t bytes) {
   static_assert(sizeof(Block) == kHeader);
   Block* block = nullptr;
   if (bytes < kSmallBlock) {
-    // malloc and rounding by hand: aligned_alloc goes round malloc's per-thread cache.
+    // malloc and manual rounding: aligned_alloc bypasses malloc's per-thread cache.
     void* memory = std::malloc(kAlignment + kHeader + bytes);
     if (memory == nullptr) return nullptr;
     block = new (reinterpret_cast<void*>(
@@ -71,7 +71,6 @@ void BlockPool::free(void* pointer) {
     return;
   }
   const std::lock_guard lock(mutex_);
-  // Joins `right` to `left`, its neighbour in the segment.
   const auto join = [](Block* left, Block* right) {
     left->bytes += kHeader + right->bytes;
     left->after = right->after;
@@ -103,8 +102,7 @@ std::size_t BlockPool::segment_bytes() const {
 }
 
 BlockPool::Block* BlockPool::take_free(std::size_t bytes) {
-  // Sizes are multiples of 64, so this probe stands before all blocks that are large enough,
-  // whatever their addresses.
+  // Sizes are multiples of 64: this probe precedes all blocks that are large enough.
   Block wanted;
   wanted.bytes = bytes - 1;
   const auto found = free_.upper_bound(&wanted);
@@ -118,23 +116,23 @@ BlockPool::Block* BlockPool::take_free(std::size_t bytes) {
 
 BlockPool::Block* BlockPool::add_segment(std::size_t bytes) {
   const std::size_t size = round_up(std::max(bytes + kHeader, kSegment), kHugePage);
-  void* mapped = mmap(
-      nullptr, size + kHugePage, PROT_READ | PROT_WRITE,
-      // NORESERVE: the size is rounded up and the tail never touched; only used pages shall count.
-      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* mapped =
+      mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE,
+           // NORESERVE: the size is rounded up and the tail never touched; only used pages count.
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   segments_.emplace_back(mapped, size + kHugePage);
   auto* memory =
       reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::uintptr_t>(mapped), kHugePage));
-  madvise(memory, size, MADV_HUGEPAGE);  // advice: a refusal costs time, nothing else
+  madvise(memory, size, MADV_HUGEPAGE);  // advice: a refusal only costs time
   auto* block = new (memory) Block();
   block->bytes = size - kHeader;
   return block;
 }
 
-/// Gives what `block` has beyond `bytes` back, if it is worth a block of its own.
+/// Returns the part of `block` beyond `bytes` to the pool, if it is worth a block of its own.
 void BlockPool::split(Block* block, std::size_t bytes) {
-  // A rest that is too small to be asked for would only make the search longer.
+  // A rest too small for any request would only slow the search.
   if (block->bytes < bytes + kHeader + kSmallBlock) return;
   auto* rest = new (reinterpret_cast<std::byte*>(block) + kHeader + bytes) Block();
   rest->bytes = block->bytes - bytes - kHeader;

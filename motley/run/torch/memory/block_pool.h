@@ -9,11 +9,10 @@
 
 namespace motley::run {
 
-/// Recycles memory, so that a training step, which asks for the same sizes again and again, touches
-/// no fresh page after the first one. Blocks are cut best-fit from large segments backed by huge
-/// pages where the system has them, and joined with free neighbours when they come back; segments
-/// are kept for the pool's life. Every block is aligned to 64 bytes. Thread-safe. Costs about 0.1
-/// us a call, logarithmic in the number of free blocks; requests below 4 KiB go to malloc.
+/// Recycles memory, so that a training step, with the same sizes again and again, touches no fresh
+/// page after the first one. Cuts blocks best-fit from large segments, on huge pages if available,
+/// joins freed neighbours and keeps segments. Blocks are aligned to 64 bytes. Thread-safe. About
+/// 0.1 us a call, logarithmic in the number of free blocks; requests below 4 KiB go to malloc.
 class BlockPool {
  public:
   BlockPool() = default;
@@ -21,12 +20,11 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  /// Memory for `bytes` > 0; null when the system has no more.
+  /// Returns memory for `bytes` > 0; null: the system has no more.
   void* allocate(std::size_t bytes);
   void free(void* pointer);
-  /// What allocate was asked for.
+  /// Returns the size passed to allocate.
   static std::size_t size_of(const void* pointer);
-  /// Address space held in segments.
   std::size_t segment_bytes() const;
 
  private:

@@ -9,7 +9,7 @@ namespace motley::run {
 
 // Rules (element_rules.h) that divide by the root of a mean, or sum, of squares.
 
-/// First and second moments of Adam; bias-corrected, their quotient is the direction.
+/// Adam's first and second moments; their bias-corrected quotient is the direction.
 template <typename Constant>
 struct Moments {
   explicit Moments(const ElementStep& s)

@@ -22,7 +22,7 @@ namespace {
 
 enum class AttentionBackend { kPlain, kCpuFlash, kFlash, kEfficient };
 
-/// Numbers of _fused_sdp_choice.
+/// Results of _fused_sdp_choice.
 constexpr std::int64_t kChoiceFlash = 1, kChoiceEfficient = 2, kChoiceCudnn = 3;
 
 AttentionBackend choose_backend(const AttentionInputs& in) {
@@ -35,8 +35,8 @@ AttentionBackend choose_backend(const AttentionInputs& in) {
   const bool is_half = in.q.scalar_type() == at::kHalf || in.q.scalar_type() == at::kBFloat16;
   const bool aligned = in.q.size(-1) % 8 == 0;  // PyTorch pads heads outside its kernels
   if (!aligned) return AttentionBackend::kPlain;
-  // Of unequal lengths the flash kernel's causal mask ends at the last key, PyTorch's begins at the
-  // first: cuDNN, in whose place it stands here, knows both.
+  // With unequal lengths the flash kernel aligns the causal mask to the last key, PyTorch to the
+  // first. cuDNN, which flash replaces here, supports both.
   const bool is_skewed = in.is_causal && in.q.size(2) != in.k.size(2);
   if ((choice == kChoiceFlash || choice == kChoiceCudnn) && is_half && !in.mask.defined() &&
       !is_skewed)
@@ -46,7 +46,7 @@ AttentionBackend choose_backend(const AttentionInputs& in) {
   return AttentionBackend::kPlain;
 }
 
-/// A boolean mask as numbers to add to the scores.
+/// Converts a boolean mask to numbers that are added to the scores.
 at::Tensor additive(const at::Tensor& mask, at::ScalarType type) {
   if (!mask.defined() || mask.scalar_type() != at::kBool) return mask;
   return at::zeros(mask.sizes(), mask.options().dtype(type))
@@ -58,7 +58,7 @@ std::optional<at::Tensor> cpu_mask(const AttentionInputs& in) {
   return additive(in.mask, in.q.scalar_type());
 }
 
-/// The efficient kernel reads whole vectors of the mask: rows are padded to 16 elements.
+/// Pads mask rows to 16 elements: the efficient kernel reads whole vectors of them.
 at::Tensor efficient_mask(const AttentionInputs& in) {
   if (!in.mask.defined()) return {};
   at::Tensor mask = additive(in.mask, in.q.scalar_type());
@@ -83,12 +83,11 @@ at::Tensor scores(const AttentionInputs& in) {
   return scores;
 }
 
-/// How many heads of q share one of k and v.
 std::int64_t heads_a_group(const AttentionInputs& in) {
   return in.k.size(1) == 0 ? 1 : in.q.size(1) / in.k.size(1);
 }
 
-/// Grouped queries with a head of k and v for each of q.
+/// Expands grouped queries: repeats the heads of k and v for each head of q.
 AttentionInputs with_all_heads(const AttentionInputs& in) {
   const std::int64_t group = heads_a_group(in);
   if (group == 1) return in;
@@ -98,13 +97,13 @@ AttentionInputs with_all_heads(const AttentionInputs& in) {
   return all;
 }
 
-/// The gradient of a head that a group of q's shares.
+/// Sums the gradients of a head that a group of q's heads shares.
 at::Tensor sum_groups(const at::Tensor& grad, std::int64_t group) {
   if (group == 1) return grad;
   return grad.unflatten(1, {grad.size(1) / group, group}).sum(2);
 }
 
-/// With dropout 0 the kernels' random state is not read.
+/// With dropout 0 the kernels do not read the random state.
 at::Tensor no_random_state(const at::Tensor& like) {
   return at::zeros({2}, like.options().dtype(at::kLong));
 }

@@ -21,25 +21,23 @@ std::optional<at::Tensor> optional(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
-/// Statistics have float32 precision also for lower-precision values.
+/// Statistics have float32 precision even for lower-precision values.
 at::Tensor at_least_float(const at::Tensor& x) {
   const bool is_low = x.scalar_type() == at::kHalf || x.scalar_type() == at::kBFloat16;
   return is_low ? x.to(at::kFloat) : x;
 }
 
-/// A per-channel vector so that it broadcasts over x.
 at::Tensor along_channels(const at::Tensor& vector, const at::Tensor& x) {
   std::vector<std::int64_t> shape(x.dim(), 1);
   shape[1] = x.size(1);
   return vector.view(shape);
 }
 
-/// What a device without elements adds to the sums of its channels.
 at::Tensor no_sums(const at::Tensor& x) {
   return at::zeros({2, x.size(1)}, x.options().dtype(at::kDouble));
 }
 
-/// out = a[c] * grad + b[c] * (x - mean[c]) + d[c], contiguous float32.
+/// Computes out = a[c] * grad + b[c] * (x - mean[c]) + d[c], contiguous float32.
 struct ChannelTerms {
   const float *a, *b, *mean, *d;
 };
@@ -69,8 +67,7 @@ at::Tensor batch_norm_sums(const at::Tensor& x) {
       at::batch_norm_update_stats(at_least_float(x), std::nullopt, std::nullopt, 0.0);
   const double n = static_cast<double>(x.numel()) / static_cast<double>(x.size(1));
   const at::Tensor mean64 = mean.to(at::kDouble), var64 = var.to(at::kDouble);
-  // Sums of x and x^2 from mean and variance, in f64: x^2 summed in f32 would lose the variance
-  // where the mean is large beside it.
+  // From mean and variance, in f64: x^2 summed in f32 would lose a variance far below the mean.
   return at::stack({mean64, at::addcmul(var64, mean64, mean64)}).mul_(n);
 }
 
@@ -78,13 +75,13 @@ BatchNormResult batch_norm(const BatchNormInputs& in) {
   const double count = static_cast<double>(in.count);
   const at::ScalarType type = at_least_float(in.x.new_empty({0})).scalar_type();
   const at::Tensor mean64 = in.sums.select(0, 0).div(count);
-  // Rounding may leave a variance of nothing just below 0, of which rsqrt is NaN.
+  // Rounding may make a zero variance slightly negative, for which rsqrt is NaN.
   const at::Tensor var64 = in.sums.select(0, 1).div(count).sub_(mean64.mul(mean64)).clamp_min_(0.0);
   const at::Tensor mean = mean64.to(type), var = var64.to(type);
   BatchNormResult result;
   result.mean = mean;
   result.rstd = var64.add(in.eps).rsqrt_().to(type);
-  // The evaluation form normalises with the statistics that it is given, but refuses empty tensors.
+  // The evaluation form normalises with the given statistics, but refuses empty tensors.
   result.out = in.x.numel() == 0
                    ? at::empty_like(in.x)
                    : std::get<0>(at::native_batch_norm(in.x, optional(in.weight), optional(in.bias),
@@ -101,8 +98,8 @@ at::Tensor batch_norm_backward_sums(const at::Tensor& grad, const at::Tensor& x,
                                     const at::Tensor& mean, const at::Tensor& rstd) {
   if (x.numel() == 0) return no_sums(x);
   if (!x.is_cpu()) {
-    // The first two results are sum(grad) and sum(grad * (x - mean)); the gradients of weight and
-    // bias, which it makes in the weight's type, are left out.
+    // The first two results are sum(grad) and sum(grad * (x - mean)). The gradients of weight and
+    // bias, which it makes in the weight's type, are not requested.
     const auto sums = at::batch_norm_backward_reduce(grad.contiguous(), x.contiguous(), mean, rstd,
                                                      std::nullopt, true, false, false);
     return at::stack({std::get<0>(sums), std::get<1>(sums).mul(rstd)}).to(at::kDouble);

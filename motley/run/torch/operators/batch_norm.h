@@ -7,13 +7,12 @@
 
 namespace motley::run {
 
-/// Batch normalisation whose statistics come from samples on several devices. x is [N, C, ...].
-/// Sums are float64 so that they add without loss; per device they come from PyTorch's own
-/// one-device kernels. All follow native_batch_norm and its backward, so one device alone gets the
-/// same numbers.
+/// Batch normalisation with statistics over several devices. x is [N, C, ...]. Sums are float64, so
+/// that adding them loses nothing, made by PyTorch's one-device kernels. All follow
+/// native_batch_norm and its backward, so a single device gets the same numbers.
 
-/// f64[2, C]: n * mean and n * (var + mean^2) of the local samples, n elements per channel. Given
-/// as means rather than plain sums: what one device measured comes back without cancellation.
+/// Returns f64[2, C]: n * mean and n * (var + mean^2) of the local samples, n elements per channel.
+/// Made from means, not plain sums: one device's statistics come back without cancellation.
 at::Tensor batch_norm_sums(const at::Tensor& x);
 
 struct BatchNormResult {
@@ -28,7 +27,7 @@ struct BatchNormInputs {
 };
 BatchNormResult batch_norm(const BatchNormInputs& inputs);
 
-/// f64[2, C]: sum(grad) and sum(grad * (x - mean) * rstd) of the local samples.
+/// Returns f64[2, C]: sum(grad) and sum(grad * (x - mean) * rstd) of the local samples.
 at::Tensor batch_norm_backward_sums(const at::Tensor& grad, const at::Tensor& x,
                                     const at::Tensor& mean, const at::Tensor& rstd);
 
@@ -37,7 +36,7 @@ struct BatchNormBackwardInputs {
   at::Tensor sums;                         ///< of batch_norm_backward_sums, added over the devices
   std::int64_t count = 0;
 };
-/// Gradients of x, weight and bias; the latter two are the sums, of the parameters' dtype.
+/// Returns the gradients of x, weight and bias (the latter from sums, in the parameters' dtype).
 std::array<at::Tensor, 3> batch_norm_backward(const BatchNormBackwardInputs& inputs);
 
 }  // namespace motley::run

@@ -8,9 +8,8 @@
 
 namespace motley::run {
 
-/// Kernels of our own for devices that PyTorch has none for: libmotley_cuda.so brings those of
-/// GPUs. They run on the device's current stream and need no memory. Throw c10::Error that names
-/// the kernel.
+/// Our own kernels where PyTorch has none; libmotley_cuda.so provides those of GPUs. They run on
+/// the device's current stream and need no memory. They throw c10::Error with the kernel's name.
 class DeviceKernels {
  public:
   virtual ~DeviceKernels() = default;
@@ -18,12 +17,12 @@ class DeviceKernels {
   virtual void drop(const DropoutCall& call, at::Device device) const = 0;
 };
 
-/// From now on those of all devices but CPUs. Before anything is drawn; for good.
+/// Sets the kernels of all devices but CPUs. Must precede any draw; permanent.
 void set_device_kernels(const DeviceKernels& kernels);
-/// c10::Error if nobody has set them.
+/// Returns the kernels. Throws c10::Error if none are set.
 const DeviceKernels& device_kernels(at::Device device);
 
-/// Of a type that with_float_type knows, or of kInt64; none: another.
+/// Returns a type known to with_float_type, or kInt64; none for others.
 std::optional<ElementType> find_element_type(at::ScalarType type);
 
 }  // namespace motley::run

@@ -25,7 +25,7 @@ constexpr std::array<std::pair<std::string_view, Distribution>, 5> kDistribution
 
 using Words = std::array<std::array<std::uint32_t, kPhiloxGroup>, 4>;
 
-/// Calls `put(local, words, i)` for each element of a stretch, a group of words at a time.
+/// Calls `put(local, words, i)` for each element of a range, a group of words at a time.
 template <typename Put>
 void for_each_element(RandomStream stream, int words, std::int64_t index, std::int64_t local,
                       std::int64_t count, const Put& put) {
@@ -70,7 +70,7 @@ void draw_on_cpu(const DrawCall& call) {
   if (!is_float) fill_cpu<std::int64_t>(call);
 }
 
-/// The order of uniform numbers. Equal ones, if there are any, keep theirs.
+/// Returns the order of uniform numbers. Equal ones, if any, keep their order.
 at::Tensor permutation(const Draw& what, const RandomStream& stream, at::Device device) {
   Draw keys = what;
   keys.distribution = Distribution::kUniform;

@@ -13,14 +13,13 @@
 
 namespace motley::run {
 
-/// "uniform", "exponential", "normal", "bits", "permutation"; empty: no such one.
+/// Parses "uniform", "exponential", "normal", "bits" or "permutation"; empty: unknown.
 std::optional<Distribution> find_distribution(std::string_view name);
 
-/// Has it elements of this type? Floating ones; integers of 64 bits for bits and permutations.
+/// Tells whether the type is supported: floats; int64 for bits and permutations.
 bool gives(Distribution distribution, at::ScalarType dtype);
 
-/// What is drawn: `shape` elements at this place of the global tensor. A permutation is of one
-/// dimension, and whole.
+/// A draw: `shape` elements at this place of the global tensor. Permutations: one whole dimension.
 struct Draw {
   Distribution distribution = Distribution::kUniform;
   std::vector<std::int64_t> shape;
@@ -28,8 +27,8 @@ struct Draw {
   ElementPlace place;
 };
 
-/// Equal bits on every device kind, thread count and split. Needs no memory beside the result, but
-/// for permutations, which are sorted. `what` must give its type.
+/// Draws identical bits for every device kind, thread count and split. Needs no memory beside the
+/// result, except to sort permutations. `what` must support its type (gives).
 at::Tensor draw(const Draw& what, const RandomStream& stream, at::Device device);
 
 }  // namespace motley::run

@@ -1,5 +1,5 @@
-// Random numbers and dropout: their distributions, the bits of any split, and the text of the GPU's
-// kernels, run by this CPU.
+// Random numbers and dropout: their distributions, identical bits in any split, and the source of
+// the GPU's kernels, run by this CPU.
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/allclose.h>
@@ -35,7 +35,6 @@ namespace {
 at::Tensor low(const at::Tensor& x) { return x.bitwise_and(0xFFFFFFFF); }
 at::Tensor high(const at::Tensor& x) { return low(x.__rshift__(32)); }
 
-/// c[0] + c[1] x + ...
 at::Tensor series(const at::Tensor& x, const std::vector<double>& c) {
   at::Tensor sum = at::full_like(x, c.back());
   for (std::size_t i = c.size() - 1; i > 0; --i) sum = sum.mul(x).add(c[i - 1]);
@@ -77,7 +76,7 @@ at::Tensor cosine_by_operators(const at::Tensor& turn) {
   return at::where(quarter.eq(1).logical_or(quarter.eq(2)), value.neg(), value);
 }
 
-/// Draws with 64-bit integers and doubles of PyTorch's, all elements at once.
+/// Draws with PyTorch's 64-bit integers and doubles, all elements at once.
 class Oracle {
  public:
   explicit Oracle(const DrawnElements& elements) : stream_(elements.stream) {
@@ -130,7 +129,6 @@ class Oracle {
   }
 
  private:
-  /// The upper bits of two words.
   at::Tensor upper(int first, int bits) const {
     return word(first).__lshift__(bits - 32).bitwise_or(word(first + 1).__rshift__(64 - bits));
   }
@@ -228,7 +226,7 @@ at::Tensor many(Distribution distribution, const RandomStream& stream,
   return draw({distribution, {kMany}, dtype, {1, 1, 0, kMany}}, stream, at::kCPU).to(at::kDouble);
 }
 
-/// The largest difference between the shares below each number and what `share_below` says.
+/// Returns the largest difference between the shares below each number and `share_below`.
 double kolmogorov(const at::Tensor& drawn, double (*share_below)(double)) {
   const at::Tensor sorted = std::get<0>(drawn.sort());
   const double* x = sorted.const_data_ptr<double>();
@@ -243,8 +241,7 @@ double kolmogorov(const at::Tensor& drawn, double (*share_below)(double)) {
 
 double mean_of(const at::Tensor& x) { return x.mean().item().toDouble(); }
 
-/// Of standardised numbers: 0 if they have nothing to do with one another, and then it deviates by
-/// 1 / sqrt(n).
+/// Returns the correlation of standardised numbers: 0 if independent, with deviation 1 / sqrt(n).
 double correlation(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor x = a.sub(a.mean()), y = b.sub(b.mean());
   return mean_of(x.mul(y)) / std::sqrt(mean_of(x.mul(x)) * mean_of(y.mul(y)));
@@ -337,7 +334,6 @@ TEST(Draw, PermutationsAreAllIdenticalOften) {
   for (const auto& [order, count] : times) EXPECT_NEAR(count, 1000, 5 * 28.9);
 }
 
-/// Every distribution in each of its types.
 std::vector<std::pair<Distribution, at::ScalarType>> all_draws() {
   std::vector<std::pair<Distribution, at::ScalarType>> all = {{Distribution::kBits, at::kLong}};
   for (const Continuous& each : kContinuous)
@@ -397,7 +393,7 @@ TEST(Draw, ThreadsGiveTheSameBits) {
 
 // ---- what GPUs run
 
-/// The kernels' text, thread after thread.
+/// Runs the kernels' source, thread after thread.
 at::Tensor draw_by_threads(const Draw& what, const RandomStream& stream) {
   at::Tensor out = at::empty(what.shape, what.dtype);
   const DrawCall call{{out.numel(), what.place, stream},
@@ -408,7 +404,7 @@ at::Tensor draw_by_threads(const Draw& what, const RandomStream& stream) {
   return out;
 }
 
-/// Places in which four elements of a thread share a block, or do not, or begin in another.
+/// Places where a thread's four elements share a block, or do not, or begin in another.
 std::vector<std::pair<std::vector<std::int64_t>, ElementPlace>> kernel_places() {
   return {{{4, 5, 33}, kOddPlace},
           {{3, 64}, {1, 64, 5, 20}},

@@ -14,9 +14,9 @@ namespace motley::run {
 
 namespace {
 
-constexpr std::int64_t kChunk = 4096;  // elements of one piece of parallel work
+constexpr std::int64_t kChunk = 4096;  // elements per piece of parallel work
 
-/// An element is kept if its word is at least this: its uniform number has the upper 24 bits.
+/// Returns the least word that is kept; the uniform number is its upper 24 bits.
 std::uint64_t threshold(double p) {
   const double rounded = static_cast<float>(p);
   return static_cast<std::uint64_t>(std::ceil(rounded * 0x1p24)) << 8;
@@ -24,7 +24,7 @@ std::uint64_t threshold(double p) {
 
 double scale_of(double p) { return p >= 1.0 ? 0.0 : 1.0 / (1.0 - p); }
 
-/// Mask of elements [begin, end) of the global tensor, to `mask`.
+/// Writes the mask of elements [begin, end) of the global tensor to `mask`.
 void fill_mask(const RandomStream& stream, std::uint64_t limit, std::int64_t begin,
                std::int64_t end, bool* mask) {
   std::array<std::uint32_t, kPhiloxGroup> words;
@@ -75,7 +75,7 @@ std::pair<at::Tensor, at::Tensor> dropout(const at::Tensor& x, double p, const E
   at::Tensor out;
   if (is_ours) {
     out = at::empty(x.sizes(), x.options());
-    // One that is not contiguous is copied to where the result comes.
+    // A tensor that is not contiguous is first copied into the result.
     if (!x.is_contiguous()) out.copy_(x);
     call.type = *type;
     call.x = x.is_contiguous() ? x.const_data_ptr() : out.const_data_ptr();

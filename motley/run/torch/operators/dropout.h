@@ -9,10 +9,10 @@
 
 namespace motley::run {
 
-/// Dropout whose mask depends on the stream and the global element index only: an element is kept
-/// where its uniform number in single precision (distributions.h) is at least p. Returns out = x *
-/// mask / (1 - p) and the boolean mask, both contiguous. Equal bits on every device kind, thread
-/// count and split. Needs no memory beside the two, on GPUs one kernel (random_kernels.h).
+/// Dropout whose mask depends only on the stream and the global element index: keeps an element
+/// whose uniform number in single precision (distributions.h) is at least p. Returns out = x * mask
+/// / (1 - p) and the boolean mask, both contiguous, with identical bits for every device kind,
+/// thread count and split. Needs no other memory; one kernel on GPUs (random_kernels.h).
 std::pair<at::Tensor, at::Tensor> dropout(const at::Tensor& x, double p, const ElementPlace& place,
                                           const RandomStream& stream);
 

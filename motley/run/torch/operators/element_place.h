@@ -5,20 +5,19 @@
 
 namespace motley::run {
 
-// This header is also compiled for GPUs, at run time: see philox.h.
+// Also compiled for GPUs at run time: see philox.h.
 
-/// Where the elements of a local tensor stand in the global one. The tensor is seen as [outer,
-/// part, inner], of whose middle `global` the part is [first, first + part): element (o, s, j) has
-/// place (o * global + first + s) * inner + j in the micro-batch. A micro-batch has of the whole
-/// batch's elements, seen as rows of `stride`, the `run` neighbours behind the first `skip` of
-/// each.
+/// Maps a local tensor's elements to the global tensor. Viewed as [outer, part, inner], its part is
+/// [first, first + part) of the `global` middle indices: element (o, s, j) has place (o * global +
+/// first + s) * inner + j in the micro-batch. The whole batch consists of rows of `stride`
+/// elements; the micro-batch has the `run` elements after the first `skip` of each row.
 struct ElementPlace {
   std::int64_t outer = 1, inner = 1;
   std::int64_t first = 0, global = 0;
   std::int64_t run = 1, skip = 0, stride = 1;
 };
 
-/// The place of local element `local` of `elements` in the global tensor.
+/// Returns the place of element `local`, of `elements`, in the global tensor.
 inline std::int64_t global_index(const ElementPlace& place, std::int64_t elements,
                                  std::int64_t local) {
   std::int64_t here = local + place.first * place.inner;
@@ -30,9 +29,8 @@ inline std::int64_t global_index(const ElementPlace& place, std::int64_t element
   return here + here / place.run * (place.stride - place.run) + place.skip;
 }
 
-/// Calls `body(index, local, count)` for stretches of neighbours in the local tensor and in the
-/// global one: elements [local, local + count) of `elements` are [index, index + count) in all.
-/// Only [begin, end) of the local ones.
+/// Calls `body(index, local, count)` for each range of local [begin, end) of `elements` that is
+/// contiguous in both tensors: local [local, local + count) is [index, index + count) globally.
 template <typename Body>
 void for_each_stretch(const ElementPlace& place, std::int64_t elements, std::int64_t begin,
                       std::int64_t end, const Body& body) {

@@ -6,15 +6,15 @@
 
 namespace motley::run {
 
-/// What optimizers do to one element, as sequences of the operations that IEEE 754 rounds in one
-/// way only: + - * / and square roots, none of which may be contracted (-ffp-contract=off). So all
-/// devices get the same bits, whatever their vectors are, and whether elements come one by one
-/// (`Number` is float or double, as are constants) or a list of tensors an operation
+/// Optimizer steps for one element, as sequences of operations that IEEE 754 rounds in only one
+/// way: + - * / and square roots, never contracted (-ffp-contract=off). So all devices get the same
+/// bits, whatever their vector width, whether elements are processed one by one (`Number` and
+/// constants are float or double) or one operation at a time over lists of tensors
 /// (element_update.cc; constants are double and are rounded to the elements' type). Formulas:
 /// docs/formats/program.md.
 ///
-/// A rule is called with parameter, gradient and two states by reference; `kStates` says how many
-/// there are, `kWrites` which it changes beside its states.
+/// A rule is called with parameter, gradient and two states by reference. `kStates` is the number
+/// of states; `kWrites` tells what it changes beside them.
 enum class Writes { kParameter, kGradient };
 
 template <std::floating_point Number>
@@ -22,7 +22,7 @@ Number sign_of(Number x) {
   return static_cast<Number>((x > 0) - (x < 0));
 }
 
-/// from + weight (to - from), by PyTorch's formula.
+/// Computes from + weight (to - from), by PyTorch's formula.
 template <typename Constant>
 struct Blend {
   explicit Blend(double weight)
@@ -99,7 +99,7 @@ struct Muon {
   Constant nesterov;
 };
 
-/// A step of a given length along a direction, which stands where gradients do.
+/// A step of a given length along a direction, which takes the gradient's place.
 template <typename Constant>
 struct Apply {
   static constexpr int kStates = 0;
@@ -113,7 +113,7 @@ struct Apply {
   Constant length, shrink;
 };
 
-/// An average, which stands where parameters do, of what stands where gradients do.
+/// An average, in the parameter's place, of the value in the gradient's place.
 template <typename Constant>
 struct Average {
   static constexpr int kStates = 0;

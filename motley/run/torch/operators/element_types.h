@@ -5,7 +5,7 @@
 
 namespace motley::run {
 
-// This header is also compiled for GPUs, at run time: see philox.h.
+// Also compiled for GPUs at run time: see philox.h.
 
 struct Half {
   std::uint16_t bits;
@@ -14,10 +14,9 @@ struct BFloat16 {
   std::uint16_t bits;
 };
 
-/// Types of elements, and of their memory.
 enum class ElementType : std::uint8_t { kFloat, kDouble, kHalf, kBFloat16, kInt64 };
 
-/// Calls `body(T*)` for the type's T, a null pointer. False: not a floating type.
+/// Calls `body(T*)` with a null pointer of the type's T. False: not a floating type.
 template <typename Body>
 bool with_float_type(ElementType type, const Body& body) {
   switch (type) {
@@ -39,7 +38,7 @@ bool with_float_type(ElementType type, const Body& body) {
   return false;
 }
 
-/// Rounded to nearest, ties to even, as all below.
+/// Rounds to nearest, ties to even, as all below.
 inline void put(float* to, float x) { *to = x; }
 inline void put(float* to, double x) { *to = static_cast<float>(x); }
 inline void put(double* to, double x) { *to = x; }
@@ -47,7 +46,7 @@ inline void put(double* to, double x) { *to = x; }
 inline void put(Half* to, float x) {
   const auto all = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t bits = all & 0x7FFFFFFF;
-  // Next to 1/2 a float's last bit is 2^-24, that of the smallest halves.
+  // Added to 1/2, a float's last bit is 2^-24, the smallest half.
   const std::uint32_t small =
       std::bit_cast<std::uint32_t>(std::bit_cast<float>(bits) + 0.5f) - 0x3F000000;
   const std::uint32_t normal = (bits + 0xFFF + ((bits >> 13) & 1) - (112u << 23)) >> 13;
@@ -60,11 +59,11 @@ inline void put(BFloat16* to, float x) {
   const std::uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
   to->bits = static_cast<std::uint16_t>((bits & 0x7FFFFFFF) > 0x7F800000 ? 0x7FC0 : rounded);
 }
-/// By float, as PyTorch does.
+/// Rounds to float first, as PyTorch does.
 inline void put(Half* to, double x) { put(to, static_cast<float>(x)); }
 inline void put(BFloat16* to, double x) { put(to, static_cast<float>(x)); }
 
-/// Leaves x or makes it 0, by its bits.
+/// Keeps x or sets it to 0, by its bits.
 inline void clear_unless(bool stays, float* x) {
   *x = std::bit_cast<float>(std::bit_cast<std::uint32_t>(*x) & (0u - std::uint32_t{stays}));
 }

@@ -19,8 +19,8 @@ namespace motley::run {
 
 namespace {
 
-/// Tensors as one number of a rule. Sums of a list have alpha = 1 and quotients two lists: the
-/// other forms are contracted or multiply by a reciprocal on some devices.
+/// Tensors that stand for one number of a rule. Sums use alpha = 1 and quotients two lists: other
+/// forms are contracted, or multiply by a reciprocal, on some devices.
 struct TensorList {
   std::vector<at::Tensor> tensors;
 };
@@ -47,7 +47,7 @@ at::Tensor roots_of(const at::Tensor& x) {
 }
 TensorList sqrt(const TensorList& x) {
   if (!x.tensors.front().is_cpu()) return {at::_foreach_sqrt(x.tensors)};
-  TensorList roots;  // PyTorch's are MKL's there, one in two hundred of which is a bit off
+  TensorList roots;  // PyTorch uses MKL's there; about one in two hundred is slightly off
   for (const at::Tensor& each : x.tensors)
     roots.tensors.push_back(each.scalar_type() == at::kFloat ? roots_of<float>(each)
                                                              : roots_of<double>(each));
@@ -55,7 +55,6 @@ TensorList sqrt(const TensorList& x) {
 }
 TensorList sign_of(const TensorList& x) { return {at::_foreach_sign(x.tensors)}; }
 
-/// Elements of one tensor each, next to each other.
 template <typename Element>
 struct Elements {
   Element *parameters, *gradients, *state1, *state2;
@@ -81,7 +80,7 @@ template <typename Rule, typename Element>
 }
 
 #if defined(__x86_64__)
-/// The same operations, eight elements at a time.
+/// Does the same, eight elements at a time.
 template <typename Rule, typename Element>
 [[gnu::target("avx2")]] void update_wide(const Rule& rule, const Elements<Element>& all,
                                          std::int64_t begin, std::int64_t end) {
@@ -94,7 +93,7 @@ void update_wide(const Rule&, const Elements<Element>&, std::int64_t, std::int64
 bool has_wide() { return false; }
 #endif
 
-/// What belongs to a parameter; undefined: the kind keeps no such state.
+/// The tensors of one parameter; undefined: the kind keeps no such state.
 struct OneParameter {
   at::Tensor parameter, gradient, state1, state2;
 };
@@ -120,7 +119,7 @@ void update_one(const OneParameter& one, const ElementStep& step) {
   });
 }
 
-/// Elements [begin, begin + count) of each, as float32.
+/// Converts elements [begin, begin + count) of each to float32.
 OneParameter widen(const OneParameter& one, std::int64_t begin, std::int64_t count) {
   const auto part = [&](const at::Tensor& tensor) {
     return tensor.defined() ? tensor.view({-1}).narrow(0, begin, count).to(at::kFloat) : tensor;
@@ -134,7 +133,7 @@ void narrow_back(const at::Tensor& from, const at::Tensor& to, std::int64_t begi
 
 template <template <typename> typename Rule>
 void update_one_of_any_type(const OneParameter& one, const ElementStep& step) {
-  constexpr std::int64_t kPiece = 65536;  // elements that stay in the cache while they are float32
+  constexpr std::int64_t kPiece = 65536;  // elements that stay in the cache as float32
   const auto dtype = one.parameter.scalar_type();
   if (dtype == at::kFloat) return update_one<Rule, float>(one, step);
   if (dtype == at::kDouble) return update_one<Rule, double>(one, step);
@@ -153,7 +152,6 @@ at::Tensor state_of(const std::vector<at::Tensor>& states, std::size_t i) {
   return states.empty() ? at::Tensor() : states[i];
 }
 
-/// Element by element.
 struct ByElements {
   template <template <typename> typename Rule>
   static void run(const ElementTensors& tensors, const ElementStep& step) {
@@ -171,7 +169,6 @@ TensorList as_numbers(const std::vector<at::Tensor>& tensors) {
   return list;
 }
 
-/// Operation by operation.
 struct ByLists {
   template <template <typename> typename Rule>
   static void run(const ElementTensors& tensors, const ElementStep& step) {

@@ -46,7 +46,7 @@ int states_of(ElementKind kind) {
   }
 }
 
-/// Two parameters, one of them of a length that no vector divides.
+/// Makes two parameters, one of a length that no vector divides.
 ElementTensors make_tensors(ElementKind kind, at::ScalarType dtype) {
   ElementTensors made;
   const int states = states_of(kind);
@@ -73,8 +73,8 @@ bool are_equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& 
   return a.size() == b.size();
 }
 
-/// PyTorch's operators on lists come with other vectors than our loops; only that all is rounded
-/// once, operation by operation, can make these equal.
+/// PyTorch's list operators use other vectors than our loops; results can be identical only because
+/// every operation is rounded once.
 TEST(ElementUpdateTest, ListsAndElementsHaveTheSameBits) {
   for (const ElementKind kind : kKinds)
     for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf}) {
@@ -90,7 +90,7 @@ TEST(ElementUpdateTest, ListsAndElementsHaveTheSameBits) {
     }
 }
 
-/// The last bits apart: 4 roundings of what is between a parameter and the next one.
+/// Equal but for the last bits: 4 roundings of the distance between neighbouring numbers.
 TEST(ElementUpdateTest, NumbersAreThoseOfPyTorchsFusedKernels) {
   const ElementTensors ours = make_tensors(ElementKind::kAdam, at::kFloat), fused = copy_of(ours);
   update_elements(ours, step_of(ElementKind::kAdam));

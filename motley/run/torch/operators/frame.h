@@ -15,33 +15,33 @@
 
 namespace motley::run {
 
-/// Wishes are summed over the ranks, by a bucket of any float type: so many ranks may wish to stop
-/// while one wishes to change. Both are exact in 16 bits.
+/// Wishes are summed over the ranks in a bucket of any float type; fewer than kChangeWish ranks may
+/// wish to stop while one wishes to change. Both are exact in 16 bits.
 inline constexpr int kStopWish = 1, kChangeWish = 32768;
 
-/// What the instructions of a running step share. The compute lane uses all of it; the transfer
-/// lane only the values that its instructions name.
+/// State that the instructions of a running step share. The compute lane uses all of it, the
+/// transfer lane only the values that its instructions name.
 struct Frame {
   explicit Frame(at::Device on) : device(on) {}
 
   at::Device device;
   std::vector<at::Tensor> values;  ///< by buffer id; undefined: not live
-  std::vector<c10::IValue> stack;  ///< of the operator being called; empty in between
+  std::vector<c10::IValue> stack;  ///< of the current operator call; otherwise empty
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   double lr_factor = 1;        ///< of every learning rate, in this step
   bool counts_squares = true;  ///< of gradients, for the report (program/square_count.h)
   const data::Batch* batch = nullptr;
-  /// What this rank wants of all after the step: sum of kStop and kChange.
+  /// This rank's wishes after the step: a sum of kStopWish and kChangeWish.
   std::atomic<int> wish = 0;
-  at::Tensor loss, stop, gradient_norm;  ///< what motley::report saw
-  at::Tensor squares;                    ///< the same, of all gradients
-  std::vector<at::Tensor> metrics;       ///< the same
-  /// The same: by piece its samples and the squares of its terms of gradients.
+  at::Tensor loss, stop, gradient_norm;  ///< set by motley::report
+  at::Tensor squares;                    ///< likewise, of all gradients
+  std::vector<at::Tensor> metrics;       ///< likewise
+  /// Likewise: by piece, its samples and the squares of its gradients.
   std::vector<std::pair<std::int64_t, at::Tensor>> pieces;
   std::vector<Fault> faults;  ///< of this process
 
-  /// Ends or stops the process where that is to happen.
+  /// Kills or stops the process at an injected fault.
   void meet_fault(int instruction) const {
     for (const Fault& fault : faults)
       if (fault.step == step && fault.instruction == instruction)
@@ -49,7 +49,7 @@ struct Frame {
   }
 };
 
-/// Runs one instruction. Throws c10::Error or std::exception; the executor catches.
+/// Runs one instruction. Throws c10::Error or std::exception, which the executor catches.
 using Kernel = std::function<void(Frame&)>;
 
 }  // namespace motley::run

@@ -10,8 +10,8 @@
 
 namespace motley::run {
 
-/// Reads the arguments of an instruction of our own by position. The first argument of another
-/// kind than wanted is remembered as an error; until it is asked for, reads give neutral values.
+/// Reads the arguments of one of our own instructions by position. Remembers the first argument of
+/// a wrong kind as an error; reads return neutral values meanwhile.
 class InstructionReader {
  public:
   InstructionReader(const program::DeviceProgram& program, const program::Instruction& instruction);
@@ -20,7 +20,7 @@ class InstructionReader {
   int optional_buffer(std::size_t argument);  ///< id, or -1 for none
   std::vector<int> buffers(std::size_t argument);
   std::int64_t integer(std::size_t argument);
-  double number(std::size_t argument);  ///< an integer is taken for a float
+  double number(std::size_t argument);  ///< accepts an integer
   std::vector<double> numbers(std::size_t argument);
   std::optional<double> optional_number(std::size_t argument);
   bool boolean(std::size_t argument);
@@ -28,11 +28,11 @@ class InstructionReader {
 
   int output(std::size_t position);
   std::vector<int> outputs() const;
-  /// The buffer behind an id that buffer() or output() gave.
+  /// Returns the buffer of an id from buffer() or output().
   const program::Buffer& about(int id) const;
 
   const program::Instruction& instruction() const { return instruction_; }
-  /// "argument 2 of motley::dropout: found "x", wanted a number"
+  /// Returns "argument 2 of motley::dropout: found "x", wanted a number".
   Result<void> status() const;
 
  private:

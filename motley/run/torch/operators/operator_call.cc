@@ -23,14 +23,14 @@ using program::Argument;
 using program::ArgumentList;
 
 std::optional<c10::OperatorHandle> find_operator(const program::Instruction& instruction) {
-  // Parts of a tensor need not be contiguous where the whole one was: reshape copies only then.
+  // Parts of a tensor may not be contiguous where the whole is: reshape copies only then.
   const bool is_view = instruction.op == "aten::view" || instruction.op == "aten::_unsafe_view";
   if (is_view && instruction.overload.empty())
     return c10::Dispatcher::singleton().findSchema({"aten::reshape", ""});
   return c10::Dispatcher::singleton().findSchema({instruction.op, instruction.overload});
 }
 
-/// What goes on the stack for one argument.
+/// What is pushed onto the stack for one argument.
 struct Operand {
   enum class Kind { kConstant, kTensor, kTensorList, kOptionalTensorList };
   Kind kind = Kind::kConstant;
@@ -58,7 +58,7 @@ std::optional<IValue> find_keyword(const KeywordArgument& keyword, at::Device de
   return std::nullopt;
 }
 
-/// A plain number as int64, double or two doubles; empty for other arguments.
+/// Returns a plain number as int64, double or two doubles; empty for other arguments.
 std::optional<c10::Scalar> find_number(const Argument& argument) {
   if (const auto* whole = std::get_if<std::int64_t>(&argument.value)) return c10::Scalar(*whole);
   if (const auto* real = std::get_if<double>(&argument.value)) return c10::Scalar(*real);
@@ -74,20 +74,19 @@ bool is_whole(const c10::Scalar& number) { return number.isIntegral(/*includeBoo
 
 at::Tensor wrap_number(const c10::Scalar& number) {
   at::Tensor tensor = c10::scalar_to_tensor(number);
-  // Else a number would take part in type promotion as a tensor: f32 * 2.0 would become f64.
+  // Otherwise a number would take part in type promotion as a tensor: f32 * 2.0 would become f64.
   tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
   return tensor;
 }
 
-/// Values of a numeric list, as `Item`; empty if an element does not fit.
+/// Returns the values of a numeric list as `Item`; empty if an element does not fit.
 template <typename Item>
 std::optional<IValue> number_list(const ArgumentList& arguments) {
   c10::List<Item> list;
   for (const Argument& argument : arguments) {
     const auto number = find_number(argument);
     if (!number) return std::nullopt;
-    // No silent conversion: a program that says 1.0 for a size was made by something else than
-    // lowering.
+    // No silent conversion: lowering never writes 1.0 for a size.
     if (std::is_same_v<Item, bool> != number->isBoolean() || number->isComplex())
       return std::nullopt;
     if (std::is_same_v<Item, std::int64_t> && !is_whole(*number)) return std::nullopt;
@@ -122,7 +121,7 @@ std::optional<Operand> list_operand(const Argument& argument, const c10::Argumen
   const bool is_int = element.kind() == TypeKind::IntType || element.kind() == TypeKind::SymIntType;
   if (list == nullptr) {
     const auto number = find_number(argument);
-    // "int[2] stride=1": schemas with a fixed length take one number for all.
+    // "int[2] stride=1": schemas with a fixed length accept one number for all.
     if (!number || !is_int || !is_whole(*number) || !schema.N()) return std::nullopt;
     return constant(IValue(std::vector<std::int64_t>(*schema.N(), number->toLong())));
   }
@@ -159,7 +158,7 @@ std::optional<Operand> number_operand(const Argument& argument, TypeKind kind) {
   }
 }
 
-/// The operand for an argument of a schema; empty if it does not fit.
+/// Returns the operand for an argument of a schema; empty if it does not fit.
 std::optional<Operand> find_operand(const Argument& argument, const c10::Argument& schema,
                                     at::Device device) {
   const c10::Type* type = schema.real_type().get();
@@ -167,7 +166,7 @@ std::optional<Operand> find_operand(const Argument& argument, const c10::Argumen
   if (is_optional) type = type->castRaw<c10::OptionalType>()->getElementType().get();
   if (std::holds_alternative<NoneArgument>(argument.value)) {
     if (is_optional) return constant(IValue());
-    // Some backward operators take an undefined Tensor where the schema does not say so.
+    // Some backward operators accept an undefined Tensor without declaring it in the schema.
     if (type->kind() == TypeKind::TensorType) return constant(IValue(at::Tensor()));
     return std::nullopt;
   }
@@ -186,7 +185,6 @@ std::optional<Operand> find_operand(const Argument& argument, const c10::Argumen
   return number_operand(argument, type->kind());
 }
 
-/// One call, prepared.
 class OperatorCall {
  public:
   OperatorCall(c10::OperatorHandle handle, std::vector<Operand> operands, std::vector<int> results,

@@ -28,7 +28,7 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
   return a.to(at::kDouble).sub(b.to(at::kDouble)).abs().max().item().toDouble();
 }
 
-/// Batch norm of `x` split at `cut`, as two ranks would do it, beside PyTorch's on the whole.
+/// Batch norm of `x` split at `cut`, as two ranks compute it, against PyTorch's on the whole.
 struct BatchNormCase {
   at::Tensor x, grad, weight, bias;
 };
@@ -97,7 +97,7 @@ TEST(Attention, KernelEqualsPlainOperators) {
       if (masked)
         in.mask = at::rand({2, 1, 6, 6})
                       .gt(0.3)
-                      .logical_or(at::arange(6).eq(0));  // every row sees something
+                      .logical_or(at::arange(6).eq(0));  // every row attends to something
       const at::Tensor grad = at::randn({2, 3, 6, 8});
       const auto [out, saved] = attention(in);
       const auto [plain_out, plain_saved] = attention_by_operators(in);

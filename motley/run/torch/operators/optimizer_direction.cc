@@ -21,9 +21,9 @@ namespace motley::run {
 
 namespace {
 
-// ---- directions: of parameter i, from its prepared gradient, at an update of this count
+// ---- directions: of parameter i, from its prepared gradient, at this count of updates
 
-/// Mean of squares along a dimension, which keeps its place.
+/// Returns the mean of squares along a dimension, which is kept.
 at::Tensor mean_squares(const at::Tensor& x, std::int64_t dim) {
   return at::linalg_vector_norm(x, 2, {{dim}}, /*keepdim=*/true)
       .square_()
@@ -51,7 +51,7 @@ at::Tensor adafactor_direction(const Frame& frame, const UpdateArguments& a, std
   return direction.div_(direction.norm(2).to(at::kDouble).div_(width).clamp_min_(1.0));
 }
 
-/// Of an optimizer whose direction of an element depends on that element alone.
+/// Returns the direction of an optimizer that treats each element separately.
 template <ElementKind kKind>
 at::Tensor element_direction(const Frame& frame, const UpdateArguments& a, std::size_t i,
                              const at::Tensor& gradient, double /*count*/) {
@@ -65,13 +65,13 @@ at::Tensor element_direction(const Frame& frame, const UpdateArguments& a, std::
 using Direction = at::Tensor (*)(const Frame&, const UpdateArguments&, std::size_t,
                                  const at::Tensor&, double);
 
-/// Vectors have one state, what has rows and columns two.
+/// Vectors have one state; tensors with rows and columns have two.
 std::size_t adafactor_states(const UpdateArguments& a) { return a.state2.empty() ? 1 : 2; }
 
 struct DirectionRow {
   OptimizerCounts counts;
   Direction direction;
-  bool has_parameter_norms, has_direction_norms;  ///< what motley::apply asks for
+  bool has_parameter_norms, has_direction_norms;  ///< needed by motley::apply
 };
 constexpr std::array<DirectionRow, 3> kDirections = {
     {{{"lamb", 3, two_states}, element_direction<ElementKind::kLamb>, true, true},
@@ -89,7 +89,7 @@ Result<DirectionRow> find_direction(const std::string& kind) {
 
 // ---- apply
 
-/// What motley::apply is told.
+/// The arguments of motley::apply.
 struct ApplyArguments {
   explicit ApplyArguments(InstructionReader& reader)
       : kind(reader.text(0)),
@@ -128,7 +128,7 @@ Result<void> check_counts(const ApplyArguments& a, const DirectionRow& wanted) {
                                  wanted.has_parameter_norms + wanted.has_direction_norms));
 }
 
-/// Roots of the squares of norms, by parameter; empty: nobody asks for them.
+/// Returns the norms by parameter, as roots of their squares; empty: not needed.
 std::vector<double> read_norms(const Frame& frame, int squares) {
   if (squares < 0) return {};
   const at::Tensor roots = frame.values[squares].sqrt().cpu();
@@ -136,20 +136,19 @@ std::vector<double> read_norms(const Frame& frame, int squares) {
   return {first, first + roots.numel()};
 }
 
-/// One after the other: PyTorch's order depends on the processor.
+/// Sums sequentially: PyTorch's order depends on the processor.
 double sum_in_order(const at::Tensor& numbers) {
   const at::Tensor host = numbers.cpu();
   const double* first = host.const_data_ptr<double>();
   return std::accumulate(first, first + host.numel(), 0.0);
 }
 
-/// What decides how far a step goes.
 struct StepNumbers {
   double lr, count;
   std::vector<double> parameter_norms, direction_norms;
 };
 
-/// What the direction of parameter i is multiplied by.
+/// Returns the factor of the direction of parameter i.
 double step_length(const ApplyArguments& a, const StepNumbers& step, std::size_t i) {
   const double rows = a.extents[2 * i], columns = a.extents[2 * i + 1];
   if (a.kind == "muon") return step.lr * std::sqrt(std::max(1.0, rows / columns));
@@ -161,8 +160,7 @@ double step_length(const ApplyArguments& a, const StepNumbers& step, std::size_t
   return of_parameter > 0 && of_direction > 0 ? step.lr * of_parameter / of_direction : step.lr;
 }
 
-/// Five iterations of Newton and Schulz in bfloat16, as torch.optim.Muon: towards the matrix whose
-/// singular values are all 1.
+/// Runs five Newton-Schulz iterations in bfloat16, as torch.optim.Muon: singular values near 1.
 at::Tensor orthogonalize(const at::Tensor& matrix) {
   constexpr std::array<double, 3> kCoefficients = {3.4445, -4.775, 2.0315};
   constexpr int kSteps = 5;
@@ -242,10 +240,10 @@ Result<Kernel> make_square_sums(InstructionReader& reader, at::Device) {
 
 namespace {
 
-/// Steps until second moments say something.
+/// Steps until second moments are meaningful.
 constexpr std::int64_t kMomentSteps = 5;
 
-/// Sum of (x / (sqrt(v / correction) + eps))^2.
+/// Returns the sum of (x / (sqrt(v / correction) + eps))^2.
 double scaled_squares(const at::Tensor& x, const at::Tensor& v, double correction, double eps) {
   const bool is_plain = x.is_cpu() && x.scalar_type() == at::kFloat &&
                         v.scalar_type() == at::kFloat && x.is_contiguous() && v.is_contiguous();
@@ -257,7 +255,7 @@ double scaled_squares(const at::Tensor& x, const at::Tensor& v, double correctio
   const auto* const by = v.const_data_ptr<float>();
   const auto scale = static_cast<float>(1 / correction), least = static_cast<float>(eps);
   constexpr std::int64_t kLanes = 8,
-                         kBlock = 4096;  // a block's sum in floats, of blocks in doubles
+                         kBlock = 4096;  // summed in floats; blocks are summed in doubles
   const std::int64_t elements = x.numel();
   double total = 0;
   for (std::int64_t begin = 0; begin < elements; begin += kBlock) {
@@ -310,7 +308,7 @@ Result<Kernel> make_gradient_factor(InstructionReader& reader, at::Device) {
   return [=](Frame& frame) {
     double sum = 0;
     for (const int id : squares) sum += sum_in_order(frame.values[id]);
-    // A device whose regions have no backward pass has no tangent that would have begun it.
+    // Needed here because a device whose regions have no backward pass has no tangent to start it.
     if (scaling >= 0 && frame.step == 0) frame.values[scaling].zero_()[0] = initial;
     const double scale = scaling < 0 ? 1.0 : frame.values[scaling][0].item<float>();
     const double norm = std::sqrt(sum) / scale;

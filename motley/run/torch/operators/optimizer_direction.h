@@ -6,10 +6,9 @@
 
 namespace motley::run {
 
-/// Kernels of optimizers that look at a parameter as a whole, step by step (docs/formats/program.md
-/// has the formulas), and of what is done to all gradients or parameters: the numbers of
-/// torch.optim.Adafactor and Muon, of torch.nn.utils.clip_grad_norm_, torch.amp.GradScaler and
-/// torch.optim.swa_utils.AveragedModel.
+/// Makes kernels of optimizers that treat a parameter as a whole (docs/formats/program.md), and of
+/// operations on all gradients or parameters, with the numbers of torch.optim.Adafactor and Muon,
+/// clip_grad_norm_, torch.amp.GradScaler and torch.optim.swa_utils.AveragedModel.
 Result<Kernel> make_direction(InstructionReader& reader, at::Device device);
 Result<Kernel> make_orthogonalize(InstructionReader& reader, at::Device device);
 Result<Kernel> make_apply(InstructionReader& reader, at::Device device);

@@ -16,7 +16,7 @@ namespace motley::run {
 
 namespace {
 
-/// By PyTorch's fused kernels, whose last bits differ from device to device.
+/// Updates with PyTorch's fused kernels, whose last bits differ between devices.
 void update_fused(const ElementTensors& t, const ElementStep& s) {
   const std::array<double, 3>& c = s.constants;
   const auto counts = [&] {
@@ -57,8 +57,7 @@ constexpr std::array<RuleRow, 6> kRules = {{{{"sgd", 2, sgd_states}, ElementKind
                                             {{"rmsprop", 3, rmsprop_states}, ElementKind::kRmsprop},
                                             {{"lion", 2, one_state}, ElementKind::kLion}}};
 
-/// Gradients that are changed first, and temporaries of lists, are made a few at a time: together
-/// they could be as large as all parameters.
+/// Of converted gradients and list temporaries, which together may be as large as the parameters.
 constexpr std::int64_t kChunkBytes = 4 << 20;
 
 void update_in_chunks(const Frame& frame, const UpdateArguments& a, const ElementStep& step,

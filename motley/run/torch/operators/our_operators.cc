@@ -32,7 +32,6 @@ namespace motley::run {
 
 namespace {
 
-/// A value, or an undefined tensor for id -1.
 at::Tensor value_or_none(const Frame& frame, int id) {
   return id < 0 ? at::Tensor() : frame.values[id];
 }
@@ -45,8 +44,8 @@ std::int64_t total_extent(const std::vector<std::int64_t>& extents) {
   return std::accumulate(extents.begin(), extents.end(), std::int64_t{0});
 }
 
-/// Calls `body(begin, piece)` for each part of a flat tensor that is not empty, as
-/// [before, extent, after], with where it begins in the middle dimension.
+/// Calls `body(begin, piece)` for each non-empty part of a flat tensor, as [before, extent, after];
+/// `begin` is its position in the middle dimension.
 template <typename Body>
 void for_each_part(const program::TensorParts& parts, const at::Tensor& flat, const Body& body) {
   std::int64_t begin = 0, offset = 0;
@@ -71,13 +70,13 @@ Result<Kernel> make_load(InstructionReader& reader, at::Device) {
                 " samples of ", size, " bytes, wanted ", buffer.bytes().value, " bytes");
     at::Tensor& value = frame.values[out];
     const at::Device cpu(at::kCPU);
-    // The tensor of the step before is filled again, unless it is on another device.
+    // Refills the previous step's tensor, unless it is on another device.
     at::Tensor host = value.defined() && value.is_cpu() ? value
                       : frame.device.is_cpu()           ? allocate(buffer, cpu)
                                                         : allocate_pinned(buffer);
     auto* target = static_cast<std::byte*>(host.mutable_data_ptr());
     for (std::int64_t i = 0; i < samples; ++i) batch.read(input, i, target + i * size);
-    // The copy goes on beside this thread; PyTorch gives pinned memory away again after it.
+    // The copy runs beside this thread; PyTorch reuses pinned memory only after it.
     value = frame.device.is_cpu()
                 ? std::move(host)
                 : host.to(frame.device, host.scalar_type(), /*non_blocking=*/true);
@@ -105,10 +104,9 @@ Result<Kernel> make_stop_request(InstructionReader& reader, at::Device device) {
   const int out = reader.output(0);
   MOTLEY_RETURN_IF_ERROR(reader.status());
   return [out, options = at::TensorOptions(device).dtype(at::kFloat)](Frame& frame) {
-    // A number that is summed with a bucket: so all ranks learn of a request in the same step,
-    // without an exchange of its own (docs/decisions/0002).
+    // Summed with a bucket: all ranks learn of a request in one step (docs/decisions/0002).
     const int wish = frame.wish.load(std::memory_order_relaxed);
-    // Made anew each step, as the sum is written into it.
+    // New in each step, because the sum overwrites it.
     frame.values[out] = at::full({1}, static_cast<double>(wish), options);
   };
 }
@@ -121,8 +119,7 @@ Result<Kernel> make_ballot(InstructionReader& reader, at::Device device) {
   };
 }
 
-/// The arguments of what is drawn by place: number of the draw, outer, inner, first, global, run,
-/// skip, stride.
+/// The arguments of draws: number of the draw, outer, inner, first, global, run, skip, stride.
 struct PlaceArguments {
   PlaceArguments(InstructionReader& reader, std::size_t at)
       : draw(reader.integer(at)),
@@ -187,8 +184,7 @@ Result<Kernel> make_random(InstructionReader& reader, at::Device) {
   };
 }
 
-/// The arguments that both attention operators have, from position `first` on (mask, dropout_p,
-/// is_causal, scale).
+/// The arguments of both attention operators from `first` on: mask, dropout_p, is_causal, scale.
 struct AttentionArguments {
   AttentionArguments(InstructionReader& reader, std::size_t inputs, std::size_t first)
       : q(reader.buffer(inputs)),
@@ -204,7 +200,7 @@ struct AttentionArguments {
             frame.values[v], value_or_none(frame, mask),
             is_causal,       scale};
   }
-  // PyTorch's fused kernels draw masks by position in the local tensor, which splits would change.
+  // PyTorch's fused kernels draw masks by local position, so a split would change them.
   Result<void> verify() const {
     if (dropout_p == 0.0) return {};
     return usage_error("run.attention-dropout",
@@ -351,7 +347,7 @@ Result<Kernel> make_unpack(InstructionReader& reader, at::Device) {
   };
 }
 
-/// Arguments of cut, join and part, which are verified with the program.
+/// Reads arguments of cut, join and part, which were verified with the program.
 Result<program::TensorParts> read_parts(const program::Instruction& instruction) {
   auto parts = program::find_tensor_parts(instruction);
   if (parts) return std::move(*parts);
@@ -414,7 +410,7 @@ at::Tensor seen_as(const program::Box& box, const at::Tensor& tensor) {
   return tensor.as_strided(extents, strides, tensor.storage_offset() + box.begin);
 }
 
-/// Arguments of take and put, which are verified with the program.
+/// Reads arguments of take and put, which were verified with the program.
 Result<program::BoxCopies> read_copies(const program::Instruction& instruction) {
   auto copies = program::find_box_copies(instruction);
   if (copies) return std::move(*copies);

@@ -8,11 +8,10 @@
 
 namespace motley::run {
 
-/// Whether `op` ("motley::pack") is one of the compute operators of our own that the engine has.
+/// Tells whether `op` ("motley::pack") is a compute operator of our own that the engine has.
 bool is_our_operator(std::string_view op);
 
-/// Kernel of an operator of our own (docs/formats/program.md lists them). A usage error if an
-/// argument does not fit. The operator must be ours (is_our_operator).
+/// Makes the kernel of one of our operators (docs/formats/program.md). Usage error: bad argument.
 Result<Kernel> make_our_operator(const program::DeviceProgram& program,
                                  const program::Instruction& instruction, at::Device device);
 

@@ -24,7 +24,7 @@ MOTLEY_VECTOR_CLONES __attribute__((optimize("O3"))) void philox_group(const Ran
   }
   PhiloxKey key = philox_key(stream);
   for (int round = 0; round < kPhiloxRounds; ++round) {
-    // Unrolled, this would no longer be seen as work for vector units.
+    // If unrolled, the compiler would no longer vectorize it.
 #pragma GCC unroll 1
     for (int i = 0; i < kBlocks; ++i) {
       const PhiloxBlock x = philox_round({a[i], b[i], c[i], d[i]}, key);

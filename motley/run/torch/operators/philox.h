@@ -4,11 +4,10 @@
 
 namespace motley::run {
 
-// This header is also compiled for GPUs, at run time (cuda/kernels.h): of the standard library it
-// may use what is written there, and no memory of its own.
+// Also compiled for GPUs at run time (cuda/kernels.h): it may use only the part of the standard
+// library listed there, and no memory of its own.
 
-/// Identifies a stream of random words: there is one for each draw of a model and each step, and
-/// further ones for draws that need several words an element.
+/// Identifies a stream of random words: of a draw and step, and of an element's further words.
 struct RandomStream {
   std::uint64_t seed = 0;
   std::int64_t step = 0;
@@ -20,11 +19,11 @@ struct RandomStream {
 ///   philox4x32(counter {low, high half of block, draw + word * 2^30, step},
 ///              key {low, high half of seed}),
 ///   block = index / 64 * 16 + index % 16.
-/// Laid out so that 16 neighbouring elements are the same word of 16 neighbouring blocks, which is
-/// what vector units like. Philox: Salmon et al., SC 2011; ten rounds.
+/// So 16 consecutive elements are the same word of 16 consecutive blocks, which suits vector units.
+/// Philox: Salmon et al., SC 2011; ten rounds.
 constexpr int kPhiloxGroup = 64, kPhiloxRounds = 10;
 
-/// Four words: a counter, and after the rounds what is drawn.
+/// Four words: a counter, and after the rounds the random words.
 struct PhiloxBlock {
   std::uint32_t a, b, c, d;
 };
@@ -53,7 +52,7 @@ inline PhiloxBlock philox_round(const PhiloxBlock& x, const PhiloxKey& key) {
           static_cast<std::uint32_t>(first >> 32) ^ x.d ^ key.high, kFirst * x.a};
 }
 
-/// The words of elements that share a block: those of places i, i + 16, i + 32, i + 48 of a group.
+/// Returns the words of elements i, i + 16, i + 32 and i + 48 of a group, which share a block.
 inline PhiloxBlock philox_block(const RandomStream& stream, std::uint64_t block) {
   PhiloxBlock x = philox_counter(stream, block);
   PhiloxKey key = philox_key(stream);
@@ -64,8 +63,7 @@ inline PhiloxBlock philox_block(const RandomStream& stream, std::uint64_t block)
   return x;
 }
 
-/// Writes the words of elements [64 * group, 64 * group + 64) to `words`. About 2 ns a word. Of
-/// CPUs.
+/// Writes the words of elements [64 * group, 64 * group + 64). For CPUs; about 2 ns a word.
 void philox_group(const RandomStream& stream, std::uint64_t group, std::uint32_t* words);
 
 }  // namespace motley::run

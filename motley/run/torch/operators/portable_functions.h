@@ -6,9 +6,8 @@
 
 namespace motley::run {
 
-// Functions of doubles that all processors compute alike: sums, products and quotients, which IEEE
-// 754 rounds one way, and no product that is fused with a sum. This header is also compiled for
-// GPUs, at run time: see philox.h.
+// Functions of doubles that all processors compute alike, from sums, products and quotients, which
+// IEEE 754 rounds in one way, never fused. Also compiled for GPUs at run time: see philox.h.
 
 /// x = mantissa * 2^exponent, mantissa in [1/2, 1).
 struct Scaled {
@@ -26,7 +25,7 @@ inline double power_of_two(int exponent) {
   return std::bit_cast<double>(static_cast<std::int64_t>(exponent + 1023) << 52);
 }
 
-/// c[0] + c[1] x + ...
+/// Returns c[0] + c[1] x + ...
 template <int kTerms>
 double polynomial(double x, const double (&c)[kTerms]) {
   double sum = c[kTerms - 1];
@@ -34,8 +33,8 @@ double polynomial(double x, const double (&c)[kTerms]) {
   return sum;
 }
 
-/// Of numbers in (0, 1): log(m) = 2 artanh((m - 1) / (m + 1)) with m in [1/sqrt(2), sqrt(2)), whose
-/// series ends below 3e-17.
+/// Returns the logarithm of a number in (0, 1): log(m) = 2 artanh((m - 1) / (m + 1)) with m in
+/// [1/sqrt(2), sqrt(2)); the series is cut below 3e-17.
 inline double log_of(double x) {
   constexpr double kSeries[] = {1.0,      1.0 / 3,  1.0 / 5,  1.0 / 7,  1.0 / 9, 1.0 / 11,
                                 1.0 / 13, 1.0 / 15, 1.0 / 17, 1.0 / 19, 1.0 / 21};
@@ -48,7 +47,7 @@ inline double log_of(double x) {
   return e * kLog2 + s * polynomial(s * s, kSeries) * 2.0;
 }
 
-/// cos(2 pi t) for t in [0, 1), by the series around the nearest quarter, which end below 5e-17.
+/// Returns cos(2 pi t) for t in [0, 1), by series around the nearest quarter, cut below 5e-17.
 inline double cosine_of_turn(double t) {
   constexpr double kCosine[] = {1.0,
                                 -1.0 / 2,
@@ -77,8 +76,8 @@ inline double cosine_of_turn(double t) {
   return turn == 1 || turn == 2 ? -value : value;
 }
 
-/// Of positive numbers, by Heron's steps from (1 + a) / 2 for a in [1/2, 2): the first is off by 6
-/// % at most, the fifth by less than 1e-23. PyTorch's own root is not rounded the same everywhere.
+/// Returns the root of a positive number, by Heron's steps from (1 + a) / 2 for a in [1/2, 2): the
+/// first is off by at most 6 %, the fifth by less than 1e-23. PyTorch's root varies in rounding.
 inline double root_of(double x) {
   const Scaled parts = scaled(x);
   const double half = std::floor(parts.exponent * 0.5);

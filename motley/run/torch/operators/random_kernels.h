@@ -9,17 +9,17 @@
 
 namespace motley::run {
 
-// What one thread of a GPU does for draws and dropout; CPUs do the same by groups of words
-// (distributions.cc, dropout.cc). This header is also compiled for GPUs, at run time: see philox.h.
+// The work of one GPU thread for draws and dropout; CPUs process groups of words instead
+// (distributions.cc, dropout.cc). Also compiled for GPUs at run time: see philox.h.
 
-/// Which random words the elements of a tensor have.
+/// Identifies the random words of a tensor's elements.
 struct DrawnElements {
   std::int64_t count = 0;
   ElementPlace place;
   RandomStream stream;
 };
 
-/// Memory is the device's, contiguous.
+/// Pointers are to contiguous device memory.
 struct DrawCall {
   DrawnElements elements;
   Distribution distribution = Distribution::kUniform;
@@ -29,22 +29,21 @@ struct DrawCall {
 
 struct DropoutCall {
   DrawnElements elements;
-  std::uint64_t limit = 0;  ///< an element is kept if its word is at least this
+  std::uint64_t limit = 0;  ///< keeps an element whose word is at least this
   bool* mask = nullptr;
-  double scale = 1;  ///< of what is kept
+  double scale = 1;  ///< of kept elements
   ElementType type = ElementType::kFloat;
-  const void* x = nullptr;  ///< null: the mask alone is wanted
+  const void* x = nullptr;  ///< null: only the mask is wanted
   void* out = nullptr;      ///< may be x
 };
 
 // Host and device lay them out alike.
 static_assert(sizeof(DrawCall) == 112 && sizeof(DropoutCall) == 144);
 
-/// A thread has four elements, 16 apart, so that 16 threads use one stretch of memory and, where
-/// groups of the global tensor are groups here, four elements share a block.
+/// A thread has four elements, 16 apart: 16 threads use one range of memory, and if local groups
+/// are groups of the global tensor, four elements share a block.
 constexpr int kThreadElements = 4;
 
-/// How many threads there are work for.
 inline std::int64_t kernel_threads(std::int64_t elements) {
   return (elements + kPhiloxGroup - 1) / kPhiloxGroup * (kPhiloxGroup / kThreadElements);
 }
@@ -54,13 +53,13 @@ inline std::uint32_t word_of(const PhiloxBlock& block, std::uint64_t index) {
   return place < 2 ? (place == 0 ? block.a : block.b) : (place == 2 ? block.c : block.d);
 }
 
-/// The words of an element: `kWords` blocks of streams that follow each other.
+/// The words of an element: `kWords` blocks of consecutive streams.
 struct ElementWords {
   static constexpr int kWords = 4;
   PhiloxBlock blocks[kWords];
   std::uint64_t index = 0;
   void draw(RandomStream stream, std::uint64_t block, int words) {
-    // So counted the blocks stay in registers.
+    // Counting this way keeps the blocks in registers.
     for (stream.word = 0; stream.word < kWords; ++stream.word)
       if (stream.word < words) blocks[stream.word] = philox_block(stream, block);
   }
@@ -85,7 +84,6 @@ void for_each_of_thread(std::int64_t thread, const DrawnElements& elements, int 
   }
 }
 
-/// What thread number `thread` does for a draw.
 inline void draw_elements(const DrawCall& call, std::int64_t thread) {
   const NumberMaker make(call.distribution, call.type);
   const int words = words_of(call.distribution, call.type);
@@ -102,15 +100,14 @@ inline void draw_elements(const DrawCall& call, std::int64_t thread) {
       [&](std::int64_t local, const ElementWords& word) { out[local] = NumberMaker::bits(word); });
 }
 
-/// x * scale where it is kept, else 0.
+/// Writes x * scale if kept, else 0.
 template <typename T, typename Number>
 void put_dropout(const T* x, bool is_kept, Number scale, T* out) {
-  // A factor of bits, not a branch: so loops of it become vectors.
+  // A bit mask instead of a branch, so that loops vectorize.
   put(out, take(x) * scale);
   clear_unless(is_kept, out);
 }
 
-/// What thread number `thread` does for dropout.
 inline void drop_elements(const DropoutCall& call, std::int64_t thread) {
   if (call.x == nullptr)
     return for_each_of_thread(thread, call.elements, 1,

@@ -7,27 +7,27 @@
 
 namespace motley::run {
 
-// This header is also compiled for GPUs, at run time: see philox.h.
+// Also compiled for GPUs at run time: see philox.h.
 
-/// What a draw gives for each element, by words w0, w1, ... of its streams (philox.h). u is w0's
-/// upper 24 bits (f16: 11, bf16: 8) / 2^24, in double precision (w0, w1)'s upper 53; v is exact and
-/// never 0 nor 1: (w0 + 1/2) / 2^32, in double precision with the upper 52 bits of (w0, w1).
+/// The value drawn for each element, from words w0, w1, ... of its streams (philox.h). u is w0's
+/// upper 24 bits (f16: 11, bf16: 8) / 2^24; in double precision (w0, w1)'s upper 53. v is exact,
+/// never 0 nor 1: (w0 + 1/2) / 2^32; in double precision from the upper 52 bits of (w0, w1).
 enum class Distribution : std::uint8_t {
   kUniform,      ///< u, in [0, 1)
   kExponential,  ///< -log(v)
   kNormal,       ///< sqrt(-2 log(v)) * cos(2 pi v'), v' of the next words (Box and Muller, 1958)
-  kBits,         ///< a number in [0, 2^63): the upper 63 bits of (w0, w1)
+  kBits,         ///< an integer in [0, 2^63): the upper 63 bits of (w0, w1)
   kPermutation,  ///< of 0, 1, ..., n-1: the order of u in double precision
 };
 
-/// Words that a draw takes for each element.
+/// Returns the words that a draw takes for each element.
 inline int words_of(Distribution distribution, ElementType type) {
   if (distribution == Distribution::kBits || distribution == Distribution::kPermutation) return 2;
   const int words = distribution == Distribution::kNormal ? 2 : 1;
   return type == ElementType::kDouble ? 2 * words : words;
 }
 
-/// Bits of a uniform number: as many as the type has digits.
+/// Returns the bits of a uniform number: those of the type's significand.
 inline int bits_of(ElementType type) {
   return type == ElementType::kBFloat16 ? 8
          : type == ElementType::kHalf   ? 11
@@ -40,7 +40,7 @@ inline std::int64_t joined(std::uint32_t high, std::uint32_t low, int bits) {
   return static_cast<std::int64_t>(both >> (64 - bits));
 }
 
-/// What is drawn for an element, of whose words `word(i)` gives the i-th.
+/// Makes an element's value from its words; `word(i)` returns the i-th.
 class NumberMaker {
  public:
   NumberMaker(Distribution distribution, ElementType type)
@@ -65,7 +65,7 @@ class NumberMaker {
   }
 
  private:
-  /// Between 0 and 1, from the words that begin with this one.
+  /// Returns v, strictly between 0 and 1, from the words that begin at `first`.
   template <typename Word>
   double inner(const Word& word, int first) const {
     if (is_wide_)

@@ -30,7 +30,7 @@ Result<Bytes> memory_of(const cluster::Device& device, UnknownMemory unknown) {
                                                   device.name, device.kind));
 }
 
-/// Pools of one kind are told apart by their hosts: "n0 to n11".
+/// Names pools of one kind by their hosts: "n0 to n11".
 void name_zones(const cluster::Cluster& cluster, ClusterPools& found) {
   const auto host = [&](DeviceId id) { return cluster.node(cluster.device(id).node).name; };
   for (std::size_t p = 0; p < found.pools.size(); ++p) {
@@ -43,7 +43,7 @@ void name_zones(const cluster::Cluster& cluster, ClusterPools& found) {
   }
 }
 
-/// What makes nodes alike: how many devices of each sort they have, and the links that name them.
+/// Returns a signature of a node: its number of devices of each sort, and the links that name it.
 std::string signature_of(const cluster::Cluster& cluster, NodeId node,
                          const SortedDevices& devices) {
   std::string text;
@@ -69,7 +69,6 @@ Result<ClusterPools> find_pools(const cluster::Cluster& cluster,
     MOTLEY_ASSIGN(const Bytes memory, memory_of(device, unknown));
     nodes[device.node][{device.kind, memory.value, device.speed, device.threads}].push_back(id);
   }
-  // Nodes in order of their signature's first appearance.
   std::vector<std::string> order;
   std::map<std::string, std::vector<const SortedDevices*>> identical;
   for (const auto& [node, sorted] : nodes) {
@@ -81,7 +80,6 @@ Result<ClusterPools> find_pools(const cluster::Cluster& cluster,
   int first_host = 0;
   for (const std::string& signature : order) {
     const std::vector<const SortedDevices*>& hosts = identical[signature];
-    // In the order of the file.
     std::map<DeviceId, const Sort*> sorts;
     for (const auto& [sort, those] : *hosts.front()) sorts.emplace(those.front(), &sort);
     for (const auto& [first, sort] : sorts) {

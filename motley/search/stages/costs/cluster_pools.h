@@ -9,22 +9,22 @@
 
 namespace motley::search {
 
-/// A cluster's devices as pools: nodes that have as many devices of each sort (kind, memory, speed,
-/// threads) and are named by the same links are hosts of the same pools, one a sort.
+/// A cluster's devices as pools. Nodes with the same number of devices of each sort (kind, memory,
+/// speed, threads) and named by the same links are hosts of the same pools, one per sort.
 struct ClusterPools {
   std::vector<DevicePool> pools;
   std::vector<std::vector<DeviceId>> devices;  ///< by pool: host after host
 };
 
-/// What a device is taken for whose memory neither the cluster nor its kind says.
+/// Handling of devices whose memory neither the cluster nor their kind states.
 enum class UnknownMemory { kRefused, kUnlimited };
 
-/// Of some of the devices, one or more. Usage error (search.stages) where there are none, or the
-/// memory of one is not known and has to be.
+/// Returns the pools of one or more devices. Usage error (search.stages) if there are none, or a
+/// required memory is unknown.
 Result<ClusterPools> find_pools(const cluster::Cluster& cluster,
                                 const std::vector<DeviceId>& devices, UnknownMemory unknown);
 
-/// Of all devices, whose memory has to be known.
+/// Returns the pools of all devices; their memory must be known.
 Result<ClusterPools> find_pools(const cluster::Cluster& cluster);
 
 }  // namespace motley::search

@@ -9,8 +9,8 @@
 
 namespace motley::search {
 
-/// Numbers sets of devices by how many they have of each pool, none to all: 0 is none, size() - 1
-/// all, and disjoint sets together have the sum of their numbers.
+/// Numbers sets of devices by their counts per pool: 0 is the empty set, size() - 1 the full one,
+/// and the number of a disjoint union is the sum.
 class DeviceNumbers {
  public:
   explicit DeviceNumbers(const std::vector<DevicePool>& pools) {
@@ -27,18 +27,15 @@ class DeviceNumbers {
       set += strides_[part.pool] * static_cast<std::size_t>(part.devices);
     return set;
   }
-  /// So many of each pool.
   std::size_t of(const std::vector<int>& devices) const {
     std::size_t set = 0;
     for (std::size_t pool = 0; pool < strides_.size(); ++pool)
       set += strides_[pool] * static_cast<std::size_t>(devices[pool]);
     return set;
   }
-  /// How many of a pool a set has.
   std::size_t count(std::size_t set, std::size_t pool) const {
     return set / strides_[pool] % counts_[pool];
   }
-  /// Are the unit's devices left beside the set?
   bool has_room(std::size_t set, const StageUnit& unit) const {
     return std::all_of(unit.parts.begin(), unit.parts.end(), [&](const UnitPart& part) {
       return count(set, part.pool) + static_cast<std::size_t>(part.devices) < counts_[part.pool];

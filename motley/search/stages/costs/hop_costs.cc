@@ -33,14 +33,13 @@ class FittedHops : public HopCosts {
   }
 
  private:
-  /// Seconds of `parts` equal messages at once.
   static std::optional<double> seconds(const cost::RateCurves& curves, int devices, double messages,
                                        int parts, Bytes bytes) {
     if (curves.empty()) return std::nullopt;
     const auto above = curves.upper_bound(devices);
     const Bytes part((bytes.value + parts - 1) / parts);
     if (above == curves.begin()) {
-      // Fewer send than when the rate was measured: each at its share.
+      // Fewer devices send than measured: each at its share.
       const double at_once = messages * above->first / devices;
       return cost::transfer_time(above->second, part, at_once).value;
     }
@@ -51,7 +50,7 @@ class FittedHops : public HopCosts {
     if (found == network_.between.end()) return std::nullopt;
     return seconds(found->second, parts, parts, parts, bytes);
   }
-  /// Each pair of devices exchanges, so half as many messages as devices.
+  /// Each pair of devices exchanges, so there are half as many messages as devices.
   std::optional<double> inside(HopEnd from, HopEnd to, int parts, Bytes bytes) const {
     std::optional<double> slowest;
     for (const std::size_t pool : {from.pool, to.pool}) {
@@ -68,7 +67,7 @@ class FittedHops : public HopCosts {
   std::vector<DevicePool> pools_;
 };
 
-/// Routes are looked up once for each pair of pools.
+/// Hops by the cluster's links; looks up routes once for each pair of pools.
 class ClusterHops : public HopCosts {
  public:
   ClusterHops(const cluster::Cluster& cluster, const ClusterPools& pools) {
@@ -112,14 +111,14 @@ class ClusterHops : public HopCosts {
  private:
   using Route = std::optional<cluster::Route>;
 
-  /// Nominal, each way; 0: not known.
+  /// Returns the nominal rate, each way; 0: unknown.
   static double inside_rate(const std::string& name) {
     const auto kind = cluster::find_kind(name);
     if (!kind) return 0;
     if (kind->peer_bandwidth) return kind->peer_bandwidth->value;
     return kind->host_bandwidth ? kind->host_bandwidth->value : 0;
   }
-  /// Between hosts: the first device of each pool on different ones.
+  /// Returns the route between hosts: from a pool's first device to another host's.
   static Route find_route(const cluster::Cluster& cluster, const ClusterPools& pools, std::size_t a,
                           std::size_t b) {
     const DeviceId from = pools.devices[a].front();
@@ -130,7 +129,6 @@ class ClusterHops : public HopCosts {
     }
     return std::nullopt;
   }
-  /// A link of one host alone.
   static Route find_local(const cluster::Cluster& cluster, const ClusterPools& pools, std::size_t a,
                           std::size_t b) {
     for (const DeviceId from : pools.devices[a])

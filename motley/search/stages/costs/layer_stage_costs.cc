@@ -65,7 +65,7 @@ Result<LayerStageCosts> LayerStageCosts::make(const cost::LayerProfile& profile,
   return made;
 }
 
-/// Pools of one kind have the same to say.
+/// Adds a note unless present; pools of one kind give the same notes.
 void LayerStageCosts::note(std::string sentence) {
   if (std::find(notes_.begin(), notes_.end(), sentence) == notes_.end())
     notes_.push_back(std::move(sentence));
@@ -121,7 +121,7 @@ std::vector<LayerBytes> LayerStageCosts::bytes(std::size_t unit) const {
     if (runtime_.sends_whole) layer.output = size.output * degree;
     if (runtime_.copies_gradients) layer.states += size.gradients;
     if (units_[unit].recomputes) {
-      layer.workspace = size.kept * 2;  // what was kept, and its gradients
+      layer.workspace = size.kept * 2;  // the kept values and their gradients
       layer.kept = i == 0 ? Bytes(0) : std::min(size.kept, sizes[i - 1].output);
     }
     bytes.push_back(layer);
@@ -131,7 +131,7 @@ std::vector<LayerBytes> LayerStageCosts::bytes(std::size_t unit) const {
 
 std::optional<Hop> LayerStageCosts::hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const {
   std::optional<Hop> hop = hops_->hop(from, to, reach, bytes);
-  // Receivers that each got a part exchange them, all at once in each of n - 1 rounds.
+  // Receivers of a part each exchange them, all at once in each of n - 1 rounds.
   const int parts = std::min(from.devices, to.devices);
   if (!hop || runtime_.sends_whole || to.devices == 1 || parts == 1) return hop;
   const std::optional<Hop> inside = hops_->hop(to, to, HopReach::kSameHost, bytes);

@@ -17,7 +17,6 @@
 
 namespace motley::search {
 
-/// Messages between devices of pools.
 class HopCosts {
  public:
   virtual ~HopCosts() = default;
@@ -25,33 +24,31 @@ class HopCosts {
   virtual BytesPerSecond host_rate(std::size_t pool) const = 0;
 };
 
-/// By network fits that were measured (cost/layers/stage_network.h). A message goes in equal parts,
-/// one for each of as many devices as send or receive, whichever are fewer; the curve of the most
-/// devices up to that number counts or, if there are fewer devices than in any, a device's share of
-/// the curve of the least.
+/// Returns hop costs from measured network fits (cost/layers/stage_network.h). A message is divided
+/// into min(senders, receivers) equal parts. It uses the curve of the most devices up to that
+/// number or, if all curves are of more devices, a device's share of the least one's.
 std::unique_ptr<HopCosts> fitted_hops(const cost::StageNetwork& network,
                                       const std::vector<DevicePool>& pools);
 
-/// By the links of a cluster file between hosts, and by its kinds' nominal rates inside one.
+/// Returns hop costs by a cluster file's links between hosts, and nominal rates inside one.
 std::unique_ptr<HopCosts> cluster_hops(const cluster::Cluster& cluster, const ClusterPools& pools);
 
-/// What no layer profile says: it is a runtime's, so it comes with a source or stays at zero.
+/// Properties of a runtime, which no layer profile has: they need a source or stay zero.
 struct StageRuntime {
-  Bytes context;                 ///< held by driver, libraries, communicators on each device
+  Bytes context;                 ///< driver, libraries and communicators, on each device
   bool copies_gradients = true;  ///< into one flat buffer for their exchange, as Megatron does
-  bool may_recompute = false;    ///< stages that recompute are tried
-  /// Each member sends all of a stage's output to its counterpart, instead of a part that the
-  /// receivers exchange among themselves.
+  bool may_recompute = false;    ///< whether stages that recompute are tried
+  /// Members send a stage's whole output each, instead of parts that the receivers exchange.
   bool sends_whole = false;
   bool messages_block = false;  ///< StageCosts::messages_block
 };
 
 /// StageCosts of a layer profile on pools of devices. Units: every degree of tensor parallelism
-/// that was profiled for the pool's kind and fits a host. Micro-batches: those that were profiled
-/// on some unit; each unit knows those up to twice its largest (cost::layer_times).
+/// profiled for the pool's kind that fits a host. Micro-batches: those profiled on some unit; each
+/// unit knows those up to twice its largest (cost::layer_times).
 class LayerStageCosts : public StageCosts {
  public:
-  /// Usage error if no pool has a kind of the profile, or where a layer's output is not known.
+  /// Usage error if no pool has a profiled kind, or a layer's output is unknown.
   static Result<LayerStageCosts> make(const cost::LayerProfile& profile,
                                       std::vector<DevicePool> pools,
                                       std::shared_ptr<const HopCosts> hops,
@@ -71,7 +68,6 @@ class LayerStageCosts : public StageCosts {
   std::optional<std::pair<std::size_t, std::size_t>> tied() const override { return profile_.tied; }
   const std::vector<std::string>& notes() const override { return notes_; }
 
-  /// The unit of a kind and degree, if there is one.
   std::optional<std::size_t> find_unit(const std::string& kind, int degree) const;
 
  private:
@@ -84,7 +80,7 @@ class LayerStageCosts : public StageCosts {
   StageRuntime runtime_;
   std::size_t layers_ = 0;
   std::vector<StageUnit> units_;
-  std::vector<std::int64_t> largest_;  // micro-batch known, by unit
+  std::vector<std::int64_t> largest_;  // known micro-batch, by unit
   std::vector<std::int64_t> micro_batches_;
   std::vector<std::string> notes_;
 };

@@ -12,8 +12,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Two layers of 1 s forward, 2 s backward and 0.5 s update a sample, on kind `a` at degrees 1 and
-/// 2, on `b` at degree 1 and micro-batches 1 and 2 only.
+/// Two layers of 1 s forward, 2 s backward and 0.5 s update per sample, on kind `a` at degrees 1
+/// and 2, on `b` only at degree 1 and micro-batches 1 and 2.
 cost::LayerProfile two_layers() {
   cost::LayerProfile profile{.model = "m"};
   for (const auto& [kind, degree, most] :
@@ -28,7 +28,6 @@ cost::LayerProfile two_layers() {
   return profile;
 }
 
-/// One curve of a constant rate in 10^9 bytes/s for so many devices.
 cost::RateCurves constant_rate(int devices, double rate) {
   return {{devices, {{0, 0, rate}, BytesPerSecond(rate * 1e9)}}};
 }
@@ -54,8 +53,8 @@ TEST(LayerStageCosts, SaysWhatIsLeftOut) {
             "no device of the cluster is of a kind that m was profiled on");
 }
 
-// A recomputing unit runs forwards once more and keeps a layer's input: nothing of the first
-// layer's (its input is the batch), 8 bytes of the second's.
+// A recomputing unit repeats forward passes and keeps a layer's input: nothing for the first layer
+// (its input is the batch), 8 bytes for the second.
 TEST(LayerStageCosts, RecomputingUnitsKeepLess) {
   const std::vector<DevicePool> pools = {{"b", "", 1, 1, Bytes(1000), 0}};
   const auto costs =
@@ -68,9 +67,9 @@ TEST(LayerStageCosts, RecomputingUnitsKeepLess) {
   EXPECT_EQ(costs->bytes(1)[1].kept, Bytes(8));
 }
 
-// 4 MB in two parts at 2 GB/s together: 2 ms; the receivers then exchange the halves that they lack
-// inside their host, 4 MB in all at 4 GB/s together: 1 ms. Whole from each member, it takes twice
-// as long, and nothing is exchanged.
+// Two parts of 4 MB in all at 2 GB/s together take 2 ms. The receivers then exchange the missing
+// halves inside their host, 4 MB at 4 GB/s together: 1 ms. If each member sends the whole, it takes
+// twice as long, without the exchange.
 TEST(FittedHops, SendsEachPartOnce) {
   const std::vector<DevicePool> pools = {{"a", "", 4, 2, Bytes(1000), 0}};
   cost::StageNetwork network;
@@ -88,7 +87,6 @@ TEST(FittedHops, SendsEachPartOnce) {
   EXPECT_EQ(whole->hop({0, 2}, {0, 2}, HopReach::kOtherHost, Bytes(8'000'000))->delay, Seconds(0));
 }
 
-// One device where the rate of four was measured gets its share of it.
 TEST(FittedHops, FewerDevicesThanMeasuredGetTheirShare) {
   const std::vector<DevicePool> pools = {{"a", "", 4, 4, Bytes(1000), 0},
                                          {"b", "", 4, 4, Bytes(1000), 1}};
@@ -100,7 +98,6 @@ TEST(FittedHops, FewerDevicesThanMeasuredGetTheirShare) {
   EXPECT_FALSE(hops->hop({1, 1}, {0, 1}, HopReach::kOtherHost, Bytes(1)));
 }
 
-// A plan of another tool that mixes kinds in one pipeline, with tied weights in both stages.
 TEST(ToStagePlan, TakesPlansOfSeveralKinds) {
   cost::PipelinePlan plan;
   plan.micro_batch = 1;
@@ -122,15 +119,14 @@ TEST(ToStagePlan, TakesPlansOfSeveralKinds) {
   const StageSums sums(*costs);
   const auto price = StageEvaluator(sums).price(*stages);
   ASSERT_TRUE(price) << price.error().message;
-  // 3 s a stage and micro-batch: (2 + 1) * 3, then sums and 0.5 s of update.
+  // 3 s per stage and micro-batch: (2 + 1) * 3, then sums and 0.5 s of update.
   EXPECT_NEAR(price->step.value, 9.5, 0.1);
   plan.stages[0].replicas[0].tensor_parallel = 8;
   EXPECT_EQ(to_stage_plan(plan, *costs).error().message,
             "a at tensor parallelism 8 was not profiled, or its bytes are not known");
 }
 
-// Nodes that have the same devices and links are hosts of the same pools; a node with two kinds is
-// a host of two.
+// Nodes with the same devices and links are hosts of the same pools, one pool per kind.
 TEST(FindPools, PutsIdenticalNodesTogether) {
   const auto cluster = cluster::parse_cluster(R"(schema = "motley.cluster/1"
 name = "c"

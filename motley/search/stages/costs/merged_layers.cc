@@ -27,7 +27,7 @@ MergedLayers MergedLayers::balanced(const StageCosts& base, std::size_t count) {
   const std::vector<double> sums = sum_layers(base);
   std::vector<std::size_t> cuts = {0};
   for (std::size_t i = 1; i < count; ++i) {
-    // The next cut at or after its share of the time, with a layer left for each that follows.
+    // The next cut at or after its share of the time that leaves a layer for each that follows.
     const double share = sums.back() * static_cast<double>(i) / static_cast<double>(count);
     const auto at = std::lower_bound(sums.begin(), sums.end(), share) - sums.begin();
     cuts.push_back(

@@ -8,26 +8,25 @@
 
 namespace motley::search {
 
-/// Seconds of a pass through the layers before each, and through all, of the smallest micro-batch
-/// on the first unit that knows it: what cuts of even work go by.
+/// Returns prefix sums over layers of a pass's seconds, with the smallest micro-batch on the first
+/// unit that knows it; used to cut work evenly.
 std::vector<double> sum_layers(const StageCosts& costs);
 
-/// A chain of fewer, larger layers: layer i stands for layers [cuts[i], cuts[i + 1]) of the costs
-/// underneath, which must outlive it. Every plan over it is a plan over those.
+/// A chain of fewer, larger layers: layer i represents layers [cuts[i], cuts[i + 1]) of the base
+/// costs, which must outlive it. Every plan over it is a plan over those.
 class MergedLayers : public StageCosts {
  public:
-  /// Of weights that two layers share: are they held twice, as others of the merged layers are not
-  /// shared, or are merged layers that have little else said to share all of theirs?
+  /// Weights shared by two layers: held twice, as other weights of the merged layers are not
+  /// shared, or once, where merged layers with little else count as sharing all their weights.
   enum class Tied { kTwice, kOnce };
-  /// Cuts rise from 0 to base.layers().
+  /// Cuts increase from 0 to base.layers().
   MergedLayers(const StageCosts& base, std::vector<std::size_t> cuts, Tied tied = Tied::kTwice);
-  /// `count` layers (at most base.layers()) of as equal times as consecutive layers allow.
+  /// Returns `count` layers (at most base.layers()) with times as equal as possible.
   static MergedLayers balanced(const StageCosts& base, std::size_t count);
-  /// As equal in number as they can be.
+  /// Returns `count` layers with numbers of base layers as equal as possible.
   static MergedLayers even(const StageCosts& base, std::size_t count);
 
   std::size_t cut(std::size_t layer) const { return cuts_[layer]; }
-  /// Only these are tried.
   void set_micro_batches(std::vector<std::int64_t> batches) { batches_ = std::move(batches); }
 
   std::size_t layers() const override { return cuts_.size() - 1; }

@@ -7,11 +7,11 @@
 namespace motley::search {
 namespace {
 
-constexpr std::size_t kMostAtOnce = 4;  // pools, but for all of them
+constexpr std::size_t kMostAtOnce = 4;  // pools, except for all of them
 
 using Pools = std::set<std::size_t>;
 
-/// Those whose stages are tried, of the pools of a host.
+/// Chooses sets of a host's pools whose stages are tried.
 std::set<Pools> choose_pools(std::vector<std::size_t> pools, const std::vector<double>& speeds) {
   std::set<Pools> chosen = {Pools(pools.begin(), pools.end())};
   if (pools.size() == 3) {
@@ -33,7 +33,7 @@ std::set<Pools> choose_pools(std::vector<std::size_t> pools, const std::vector<d
 
 std::vector<StageUnit> find_mixed_units(const std::vector<DevicePool>& pools,
                                         const std::vector<double>& speeds) {
-  std::map<std::pair<int, int>, std::vector<std::size_t>> by_hosts;  // first, and how many
+  std::map<std::pair<int, int>, std::vector<std::size_t>> by_hosts;  // first host, hosts
   for (std::size_t pool = 0; pool < pools.size(); ++pool)
     if (pools[pool].devices == pools[pool].hosts() * pools[pool].per_host)
       by_hosts[{pools[pool].first_host, pools[pool].hosts()}].push_back(pool);

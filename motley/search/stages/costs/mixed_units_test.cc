@@ -23,10 +23,9 @@ using Parts = std::vector<UnitPart>;
 
 TEST(MixedUnits, AreOfPoolsThatShareTheirHosts) {
   EXPECT_THAT(find_mixed_units({pool(4, 2, 0), pool(2, 1, 2)}, {1, 1}), IsEmpty());
-  // Both hosts have one of the first and three of the second kind.
+  // Both hosts have one device of the first and three of the second kind.
   EXPECT_THAT(find_mixed_units({pool(2, 1, 0), pool(6, 3, 0), pool(8, 4, 2)}, {1, 2, 3}),
               ElementsAre(StageUnit(Parts{{0, 1}, {1, 3}})));
-  // The whole, a half and a quarter of both.
   EXPECT_THAT(find_mixed_units({pool(4, 4, 0), pool(8, 8, 0)}, {1, 2}),
               ElementsAre(StageUnit(Parts{{0, 4}, {1, 8}}), StageUnit(Parts{{0, 2}, {1, 4}}),
                           StageUnit(Parts{{0, 1}, {1, 2}})));
@@ -34,7 +33,6 @@ TEST(MixedUnits, AreOfPoolsThatShareTheirHosts) {
       find_mixed_units({pool(1, 1, 0), pool(1, 1, 0), pool(1, 1, 0)}, {1, 2, 3}),
       ElementsAre(StageUnit(Parts{{0, 1}, {1, 1}}), StageUnit(Parts{{0, 1}, {1, 1}, {2, 1}}),
                   StageUnit(Parts{{0, 1}, {2, 1}}), StageUnit(Parts{{1, 1}, {2, 1}})));
-  // Of five the fastest two, three and four, and all.
   const std::vector<DevicePool> five(5, pool(1, 1, 0));
   EXPECT_THAT(
       find_mixed_units(five, {1, 5, 2, 4, 3}),
@@ -55,7 +53,7 @@ TableStageCosts two_mixed_hosts() {
 TEST(MixedUnits, AreSeatedInOneHost) {
   const TableStageCosts costs = two_mixed_hosts();
   ASSERT_EQ(costs.units().size(), 4u);
-  // 2 a + 2 b have a host; a and a + b, which leaves a b idle, the other.
+  // 2 a + 2 b take one host, a and a + b the other; one b is idle.
   StagePlan plan{{{{{0, 1, 0}, {1, 2, 3}}, 1, 1}, {{{0, 2, 2}}, 1, 1}}};
   ASSERT_TRUE(place_stages(plan, costs, StagePlacing::kByStage));
   EXPECT_TRUE(verify_stage_plan(plan, costs)) << verify_stage_plan(plan, costs).error().message;
@@ -64,7 +62,7 @@ TEST(MixedUnits, AreSeatedInOneHost) {
   EXPECT_NE(whole.host, first[0].host);
   EXPECT_EQ(first[1].host, first[0].host);
   EXPECT_EQ(used_devices(plan, costs), (std::vector<int>{4, 3}));
-  // There are no three hosts of two b.
+  // There is no third host with two b.
   plan.replicas.push_back({{{0, 2, 2}}, 1, 1});
   EXPECT_FALSE(place_stages(plan, costs, StagePlacing::kByStage));
 }
@@ -83,7 +81,7 @@ TEST(MixedUnits, ADeviceIsInOneStage) {
             "replica 0, stage 0: host 1, devices 2 to 2 of b: there are 4 of 2 a host");
 }
 
-// a + b twice in one host or in two; then the same with a whole host taken.
+// a + b twice, in one host or in two; then the same with one host taken.
 TEST(MixedUnits, AreTriedInAllPlaces) {
   const TableStageCosts costs = two_mixed_hosts();
   const auto count = [&](const StagePlan& plan) {
@@ -98,9 +96,9 @@ TEST(MixedUnits, AreTriedInAllPlaces) {
   EXPECT_EQ(count({{{{{0, 1, 3}, {1, 2, 3}}, 1, 1}, {{{0, 2, 2}}, 1, 1}}}), 1);
 }
 
-// a takes 3 s a layer and sample, b 6: a + b 2. Each second of a is worth 1/6 of a sample of both
-// layers, of b 1/12. With a unit of both that is twice as fast as they are, 1 s a layer, a sample
-// costs it 2 (1/6 + 1/12) = 1/2 in place of 1: seconds are worth twice as much.
+// a takes 3 s per layer and sample, b and a + b 6. A second of a is worth 1/6 of a sample of both
+// layers, of b 1/12. With a faster unit of both, 1 s per layer, a sample costs 2 (1/6 + 1/12) = 1/2
+// instead of 1: seconds are worth twice as much.
 TEST(MixedUnits, RatesAreTheirsToo) {
   struct Quick : TableStageCosts {
     explicit Quick(const TableStageCosts& costs) : TableStageCosts(costs) {}

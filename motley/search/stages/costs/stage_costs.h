@@ -11,15 +11,14 @@
 
 namespace motley::search {
 
-/// Devices of one kind in one place, in hosts that are identical; the last host may have fewer.
+/// Devices of one kind in one place, in identical hosts; the last host may have fewer.
 struct DevicePool {
   std::string kind;
-  std::string zone;  ///< its hosts; "" where no others have devices of the kind
+  std::string zone;  ///< its hosts; "" if no other pool has the kind
   int devices = 0;
   int per_host = 1;
-  Bytes memory;  ///< of each device
-  /// Its hosts are first_host, first_host + 1, ... of the cluster; pools with other kinds of device
-  /// may be in the same ones.
+  Bytes memory;  ///< per device
+  /// Its hosts are first_host, first_host + 1, ... of the cluster, maybe shared with other pools.
   int first_host = 0;
   int hosts() const { return (devices + per_host - 1) / per_host; }
   bool shares_hosts(const DevicePool& other) const {
@@ -28,23 +27,22 @@ struct DevicePool {
   bool operator==(const DevicePool&) const = default;
 };
 
-/// So many devices of a host of one pool.
 struct UnitPart {
   std::size_t pool = 0;
   int devices = 1;
   bool operator==(const UnitPart&) const = default;
 };
 
-/// Who can compute a stage together: devices of one host, each a part of every operator. Mostly
-/// they are of one pool; of several, all these pools lie in the same hosts, each of which has all
-/// of its devices.
+/// Devices of one host that compute a stage together, each a part of every operator. They are
+/// usually of one pool; if of several, these pools share hosts, each of which has all of its
+/// devices.
 struct StageUnit {
   StageUnit(std::size_t of_pool, int devices, bool does_again = false)
       : parts{{of_pool, devices}}, recomputes(does_again) {}
   explicit StageUnit(std::vector<UnitPart> of_pools) : parts(std::move(of_pools)) {}
 
-  std::vector<UnitPart> parts;  ///< one or more, by rising pool, each of another
-  /// Keeps the inputs of its layers only and runs each forward once more before its backward.
+  std::vector<UnitPart> parts;  ///< one or more, with increasing pools
+  /// Keeps only its layers' inputs and repeats each forward pass before its backward pass.
   bool recomputes = false;
 
   std::size_t pool() const { return parts.front().pool; }  ///< of its first devices
@@ -58,12 +56,11 @@ struct StageUnit {
     return std::any_of(parts.begin(), parts.end(),
                        [pool](const UnitPart& part) { return part.pool == pool; });
   }
-  /// Are its devices of the same pools?
   bool is_like(const StageUnit& other) const {
     return std::equal(parts.begin(), parts.end(), other.parts.begin(), other.parts.end(),
                       [](const UnitPart& a, const UnitPart& b) { return a.pool == b.pool; });
   }
-  /// What they cost together, at prices of a device by pool.
+  /// Returns their total price; `prices`: of a device, by pool.
   double cost(const std::vector<double>& prices) const {
     double sum = 0;
     for (const UnitPart& part : parts) sum += prices[part.pool] * part.devices;
@@ -72,78 +69,74 @@ struct StageUnit {
   bool operator==(const StageUnit&) const = default;
 };
 
-/// One layer on a unit: one micro-batch forward, the same backward, and the layer's update.
+/// One layer on a unit: a micro-batch's forward and backward pass, and the layer's update.
 struct LayerWork {
   Seconds forward, backward, update;
 };
 
-/// What one layer holds on each member of a unit (of unlike ones: beside StageCosts::memory), and
-/// what it gives to the next.
+/// A layer's bytes on each member (if these differ: relative to StageCosts::memory), and output.
 struct LayerBytes {
-  Bytes states;     ///< weights, gradients, optimizer state, buffers as large as these
-  Bytes gradients;  ///< what replicas exchange
-  Bytes kept;       ///< a sample: from its forward to its backward
-  Bytes workspace;  ///< a sample: while the layer is in backward
-  Bytes output;     ///< a sample, all members together: the message to the next stage
+  Bytes states;     ///< weights, gradients, optimizer state, buffers of this size
+  Bytes gradients;  ///< exchanged by replicas
+  Bytes kept;       ///< per sample, from its forward to its backward pass
+  Bytes workspace;  ///< per sample, during the layer's backward pass
+  Bytes output;     ///< per sample, over all members: the message to the next stage
 };
 
-/// Devices of one host that send, or receive, together.
 struct HopEnd {
   std::size_t pool = 0;
   int devices = 1;
 };
 enum class HopReach { kSameHost, kOtherHost };
 
-/// A message on its way from devices to devices, when nothing else is under way.
+/// A message between devices without other traffic.
 struct Hop {
-  Seconds delay;        ///< before the first byte and after the last one
+  Seconds delay;        ///< before the first and after the last byte
   BytesPerSecond rate;  ///< of all members together; > 0
 };
 
-/// What a plan of stages is priced by: a chain of layers, devices that may compute stretches of it,
-/// and what lies between them. Const, deterministic; an implementation may be used by one thread at
-/// a time. search/stages plans over this interface alone; layer_stage_costs.h implements it for a
-/// layer profile.
+/// The costs of plans of stages: a chain of layers, devices that may compute ranges of it, and the
+/// network between them. Const and deterministic; used by one thread at a time. search/stages plans
+/// over this interface alone; layer_stage_costs.h implements it for a layer profile.
 ///
-/// Requirements, on which the planner's bound rests: times and bytes are >= 0, a layer's forward
-/// plus backward is above 0, no time falls as the micro-batch grows; a hop between hosts is not
-/// faster than host_rate() of either end.
+/// Requirements of the planner's bound: times and bytes are >= 0, a layer's forward plus backward
+/// is above 0, no time falls as the micro-batch grows, and a hop between hosts is not faster than
+/// host_rate() of either end.
 class StageCosts {
  public:
   virtual ~StageCosts() = default;
   virtual std::size_t layers() const = 0;
   virtual const std::vector<DevicePool>& pools() const = 0;
-  /// In the order of their pools, then those of several pools, which lie in the same hosts; of
-  /// equal pools one after the other.
+  /// Returns the units in the order of their pools, units of equal pools together; then those of
+  /// several pools, which share their hosts.
   virtual const std::vector<StageUnit>& units() const = 0;
-  /// Sizes of micro-batches that are tried, ascending; not all need be known of every unit.
+  /// Returns the micro-batch sizes that are tried, ascending; a unit may not know all.
   virtual const std::vector<std::int64_t>& micro_batches() const = 0;
-  /// Is the time of a micro-batch of so many samples known on the unit?
+  /// Is the time of a micro-batch of this many samples known on the unit?
   virtual bool knows(std::size_t unit, std::int64_t micro_batch) const = 0;
-  /// All layers; only if knows().
+  /// Returns the work of all layers; requires knows().
   virtual std::vector<LayerWork> work(std::size_t unit, std::int64_t micro_batch) const = 0;
   virtual std::vector<LayerBytes> bytes(std::size_t unit) const = 0;
-  /// What each member holds whatever it computes.
+  /// Returns the bytes that each member holds for any layers.
   virtual Bytes held(std::size_t unit) const = 0;
-  /// Of each member of a unit; where they are unlike of the one that has least, beside which what
-  /// they hold is said.
+  /// Returns a member's memory; the least if they differ, relative to which bytes are given.
   virtual Bytes memory(std::size_t unit) const {
     Bytes least = pools()[units()[unit].pool()].memory;
     for (const UnitPart& part : units()[unit].parts)
       least = std::min(least, pools()[part.pool].memory);
     return least;
   }
-  /// Absent: no link, or nobody knows its rate.
+  /// Returns absent without a link or a known rate.
   virtual std::optional<Hop> hop(HopEnd from, HopEnd to, HopReach reach, Bytes bytes) const = 0;
-  /// All that a host of the pool sends to other hosts, and that it receives from them, at most.
+  /// Returns the largest rate of a pool's host to other hosts, and from them.
   virtual BytesPerSecond host_rate(std::size_t pool) const = 0;
-  /// Two layers that share their weights: in one stage they are held once, else their gradients are
-  /// summed between the two stages.
+  /// Returns two layers with shared weights, if any: held once within a stage, otherwise their
+  /// gradients are summed between the two stages.
   virtual std::optional<std::pair<std::size_t, std::size_t>> tied() const = 0;
-  /// Does a message stop both stages until it has passed, as blocking sends on the stream of
-  /// computation do? Otherwise it overlaps with computation.
+  /// Does a message stop both stages until it has passed, as blocking sends on the compute stream
+  /// do? Otherwise it overlaps with compute.
   virtual bool messages_block() const { return false; }
-  /// What was asked for and is left out, a sentence each.
+  /// Returns notes on what was requested but left out, a sentence each.
   virtual const std::vector<std::string>& notes() const = 0;
 };
 

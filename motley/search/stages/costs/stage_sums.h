@@ -9,8 +9,7 @@
 
 namespace motley::search {
 
-/// Seconds of stretches of layers at one micro-batch on one unit. Sums of layers [first, end) are
-/// differences of entries.
+/// Prefix sums of layers' seconds at one micro-batch on one unit.
 struct WorkSums {
   std::vector<double> forward, backward, update;  ///< one more than layers
   double pass(std::size_t first, std::size_t end) const {
@@ -18,33 +17,33 @@ struct WorkSums {
   }
 };
 
-/// What a stage needs in memory on each member of its unit.
+/// The memory of a stage on each member of its unit.
 struct StageBytes {
-  std::int64_t fixed = 0;       ///< held whatever the micro-batch
-  std::int64_t per_sample = 0;  ///< kept of each sample in flight
-  std::int64_t workspace = 0;   ///< a sample of the micro-batch in backward
+  std::int64_t fixed = 0;       ///< for any micro-batch
+  std::int64_t per_sample = 0;  ///< per sample in flight
+  std::int64_t workspace = 0;   ///< per sample of the micro-batch in its backward pass
   std::int64_t total(std::int64_t micro_batch, std::int64_t in_flight) const {
     return fixed + micro_batch * (per_sample * in_flight + workspace);
   }
 };
 
-/// Costs of stretches of layers, summed once. Fills itself as it is asked, so for one thread.
+/// Costs of ranges of layers, as sums computed on demand; for one thread.
 class StageSums {
  public:
   /// The costs must outlive it.
   explicit StageSums(const StageCosts& costs);
 
   const StageCosts& costs() const { return *costs_; }
-  /// Only if the costs know the micro-batch on the unit.
+  /// Requires that the costs know the micro-batch on the unit.
   const WorkSums& work(std::size_t unit, std::int64_t micro_batch) const;
-  /// Of layers [first, end), tied weights once.
+  /// Returns the bytes of layers [first, end), with tied weights once.
   StageBytes bytes(std::size_t unit, std::size_t first, std::size_t end) const;
-  /// Gradients that the whole unit exchanges of layers [first, end), tied weights once.
+  /// Returns the whole unit's exchanged gradient bytes of [first, end), with tied weights once.
   std::int64_t gradients(std::size_t unit, std::size_t first, std::size_t end) const;
-  /// Micro-batches in flight that fit, 0 if none does; at most `most`.
+  /// Returns the number of micro-batches in flight that fit, from 0 to `most`.
   std::int64_t most_in_flight(std::size_t unit, std::size_t first, std::size_t end,
                               std::int64_t micro_batch, std::int64_t most) const;
-  /// Bytes a sample that layer `end - 1` gives to the next stage.
+  /// Returns the bytes per sample from layer `end - 1` to the next stage.
   Bytes output(std::size_t unit, std::size_t end) const;
   Bytes memory(std::size_t unit) const { return costs_->memory(unit); }
 

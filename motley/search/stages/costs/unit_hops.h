@@ -6,7 +6,7 @@
 
 namespace motley::search {
 
-/// Devices of a unit, or of several that are identical, that send or receive together.
+/// Devices of a unit, or of several identical ones, that send or receive together.
 struct UnitEnd {
   UnitEnd(const StageUnit& of) : unit(&of), devices(of.degree()) {}
   UnitEnd(const StageUnit& of, int how_many) : unit(&of), devices(how_many) {}
@@ -15,13 +15,12 @@ struct UnitEnd {
   int devices;
 };
 
-/// A message between units: where their devices are of several pools, by the slowest way between
-/// these, as each device has a part of what is sent. Absent: between some there is no way.
+/// Returns a message between units. With several pools it is the slowest between these, as each
+/// device has a part of the message; absent if two pools have no link.
 std::optional<Hop> find_hop(const StageCosts& costs, const UnitEnd& from, const UnitEnd& to,
                             HopReach reach, Bytes bytes);
 
-/// All that a unit's devices send to other hosts at most: of pools in one host, that of the
-/// fastest.
+/// Returns a unit's largest rate to other hosts; of several pools in a host the fastest counts.
 BytesPerSecond host_rate(const StageCosts& costs, const StageUnit& unit);
 
 }  // namespace motley::search

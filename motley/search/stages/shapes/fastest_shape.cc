@@ -18,18 +18,17 @@ bool FastestShape::can_search(const std::vector<DevicePool>& pools) {
   return DeviceNumbers(pools).size() <= kMostCounts;
 }
 
-/// One question's dynamic program. A count numbers the devices used of all pools.
+/// One question's dynamic program. A count is the number of a set of used devices.
 class FastestProgram {
-  /// A suffix of stages: its first one is on `unit` and ends at `end`, where one of kind `next`
-  /// begins.
+  /// A suffix of stages: the first is on `unit` and ends at `end`, before one of kind `next`.
   struct Suffix {
     float time = kTooLate;
     std::int32_t unit = 0, end = 0, next = 0;
   };
 
   struct TimedUnit {
-    std::size_t index = 0;    ///< of StageCosts::units()
-    std::size_t kind = 0;     ///< among those that send and receive alike
+    std::size_t index = 0;    ///< in StageCosts::units()
+    std::size_t kind = 0;     ///< class of units that send and receive alike
     std::vector<double> all;  ///< seconds of all samples, prefix sums
   };
 
@@ -81,7 +80,7 @@ class FastestProgram {
                          (odd != nullptr ? odd->pass(0, i) : 0));
   }
 
-  /// By unit the counts that leave it its devices.
+  /// Finds, by unit, the counts that leave its devices free.
   void find_rooms() {
     for (const TimedUnit& unit : units_) {
       std::vector<std::size_t>& rooms = rooms_.emplace_back();
@@ -90,7 +89,7 @@ class FastestProgram {
     }
   }
 
-  /// Puts stages that end there in front of suffixes of one stage fewer.
+  /// Prepends stages that end at `end` to suffixes of one stage fewer.
   void extend(std::size_t stages, std::size_t end) {
     for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
       if (!gather(stages, end, kind)) continue;
@@ -100,7 +99,7 @@ class FastestProgram {
     }
   }
 
-  /// By count the fastest of what begins at `end`, with messages from that kind; is there any?
+  /// Finds, by count, the fastest suffix from `end`, with messages from this kind; false if none.
   bool gather(std::size_t stages, std::size_t end, std::size_t kind) {
     behind_.assign(counts_, {kTooLate, -1});
     if (stages == 1) {
@@ -144,9 +143,9 @@ class FastestProgram {
     }
   }
 
-  /// The fastest whole replica of so many stages.
+  /// Returns the fastest whole replica with this many stages.
   std::optional<ReplicaShape> read(std::size_t stages) const {
-    const auto whole = suffixes_.back().begin();  // those from layer 0 on come first
+    const auto whole = suffixes_.back().begin();  // suffixes from layer 0 come first
     const auto best =
         std::min_element(whole, whole + static_cast<std::ptrdiff_t>(kinds_.size() * counts_),
                          [](const Suffix& a, const Suffix& b) { return a.time < b.time; });
@@ -169,10 +168,10 @@ class FastestProgram {
   const FastestShape::Question& question_;
   const ShapeSearch::BatchTables& tables_;
   DeviceNumbers numbers_;
-  std::size_t counts_;  // that are numbered
+  std::size_t counts_;  // number of counts
   std::size_t layers_;
-  std::int64_t full_, rest_;        // micro-batches; samples of a smaller one
-  std::vector<std::size_t> kinds_;  // the first unit of each
+  std::int64_t full_, rest_;        // full micro-batches; samples of the smaller one
+  std::vector<std::size_t> kinds_;  // first unit of each
   std::vector<TimedUnit> units_;
   std::vector<std::vector<std::size_t>> rooms_;         // by unit
   std::vector<std::vector<Suffix>> suffixes_;           // by stages - 1

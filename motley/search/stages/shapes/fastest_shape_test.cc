@@ -10,7 +10,7 @@
 namespace motley::search {
 namespace {
 
-/// By number of stages the least seconds of all shapes of devices that there are.
+/// Returns, by number of stages, the least seconds over all available configurations.
 std::map<std::size_t, double> try_all(const ShapeSearch& search,
                                       const FastestShape::Question& question) {
   const StageCosts& costs = search.sums().costs();
@@ -41,8 +41,6 @@ std::map<std::size_t, double> try_all(const ShapeSearch& search,
   return least;
 }
 
-/// On random small instances what trying all shapes finds: there is a shape in that time, and none
-/// in less.
 TEST(FastestShape, EqualsTryingAllShapes) {
   std::mt19937_64 random(5);
   int found = 0;

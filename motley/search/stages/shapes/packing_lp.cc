@@ -6,7 +6,7 @@
 namespace motley::search {
 namespace {
 
-constexpr double kTolerance = 1e-9;  // relative to a column's value, and to entries
+constexpr double kTolerance = 1e-9;  // relative, to a column's value and to entries
 constexpr int kStepsBeforeBland = 200;
 
 }  // namespace
@@ -67,7 +67,7 @@ bool PackingLp::step(bool bland) {
     const double here = levels_[k] * direction[leaving], best = levels_[leaving] * direction[k];
     if (here < best || (here == best && basis_[k] < basis_[leaving])) leaving = k;
   }
-  if (leaving == rows_) return false;  // not with entries >= 0 of which one is above 0
+  if (leaving == rows_) return false;  // impossible if entries are >= 0 and one is above 0
   const double amount = levels_[leaving] / direction[leaving];
   for (std::size_t k = 0; k < rows_; ++k) {
     if (k == leaving) continue;

@@ -9,19 +9,19 @@
 namespace motley::search {
 namespace {
 
-constexpr double kLeap = 1.07;         // costs above so many times the samples need not be known
-constexpr int kMostGenerations = 200;  // of column generation; then what is known counts
+constexpr double kLeap = 1.07;  // ratio; costs above this many times the samples need not be exact
+constexpr int kMostGenerations = 200;  // of column generation; then the known columns count
 constexpr double kCollectLeap = 1.03;
-constexpr double kSamplesSlack = 1e-6;  // of the samples: what is this near counts as possible
-constexpr double kDear = 1e12;          // a price that nobody pays
+constexpr double kSamplesSlack = 1e-6;  // relative; a number this close counts as possible
+constexpr double kDear = 1e12;          // a prohibitive price
 
-/// Seconds of a layer a sample on a unit of some pools, by the best of them: [layer].
+/// The best seconds per layer and sample over units of the same pools: [layer].
 struct FastestLayers {
   StageUnit unit;
   std::vector<double> seconds;
 };
 
-/// Of units of equal devices the best.
+/// Finds the best over units with equal devices.
 std::vector<FastestLayers> fastest_layers(const StageSums& sums) {
   const StageCosts& costs = sums.costs();
   std::vector<FastestLayers> fastest;
@@ -34,7 +34,7 @@ std::vector<FastestLayers> fastest_layers(const StageSums& sums) {
                               ? *known
                               : fastest.emplace_back(FastestLayers{
                                     unit, std::vector<double>(costs.layers(), INFINITY)});
-    // What is left over after full micro-batches may be of any size.
+    // The rest after full micro-batches may have any size.
     for (std::int64_t batch = 1; batch <= costs.micro_batches().back(); ++batch) {
       if (!costs.knows(u, batch)) continue;
       const WorkSums& work = sums.work(u, batch);
@@ -73,7 +73,7 @@ std::vector<double> device_rates(const StageSums& sums) {
     const double alone = rate_of(pool, false);
     rates.push_back(alone > 0 ? alone : rate_of(pool, true));
   }
-  double worth = 0;  // of a sample, where a device's second is worth its rate
+  double worth = 0;  // of a sample, if a device's second is worth its rate
   for (std::size_t i = 0; i < layers; ++i) {
     double least = INFINITY;
     for (const FastestLayers& each : fastest) {
@@ -94,7 +94,7 @@ double rate_bound(const StageSums& sums, std::int64_t samples) {
   return rate > 0 ? static_cast<double>(samples) / rate : 0;
 }
 
-/// Adds shapes that are worth more than `prices` say. False if there are none.
+/// Adds configurations that are worth more than `prices`. Returns false if there are none.
 bool SampleBound::price(double seconds, std::int64_t samples, const std::vector<double>& prices) {
   const std::vector<std::int64_t>& batches = search_->sums().costs().micro_batches();
   for (std::size_t i = 0; i < batches.size(); ++i) {
@@ -108,7 +108,7 @@ bool SampleBound::price_batch(double seconds, std::int64_t samples, std::int64_t
                               const std::vector<double>& prices) {
   const StageCosts& costs = search_->sums().costs();
   if (search_->least_cost(seconds, micro, prices) > 1 + 1e-9) return false;
-  double cheapest = INFINITY;  // replica of all
+  double cheapest = INFINITY;  // replica, over all units
   for (const StageUnit& unit : costs.units())
     cheapest = std::min(cheapest, unit.cost(prices) + prices.back());
   bool found = false;
@@ -126,34 +126,33 @@ bool SampleBound::price_batch(double seconds, std::int64_t samples, std::int64_t
       // In multiples of the micro-batch, below which no smaller one is formed.
       const std::int64_t does = search_->most_samples(shape->shape, seconds, samples);
       if (static_cast<double>(does) > shape->cost) {
-        found = true;  // also if it is known: then nothing is proved
+        found = true;  // even if known: then nothing is proved
         columns_->add(shape->shape);
       }
-      // Nothing is proved any more: the next shape may be a little larger.
+      // Nothing more is proved: the next configuration may be a little larger.
       n = static_cast<std::int64_t>(found_leap_ * static_cast<double>(std::max(does, n))) + 1;
     }
-    // Between one and two full micro-batches there is one stage only: more may do more for less.
+    // One to two full micro-batches allow only one stage; more samples may do more for less.
     if (before > micro && before < 2 * micro) n = std::min(n, 2 * micro);
   }
   return found;
 }
 
-/// A first price for each device, by its speed, and each pool's best shapes alone; where that is
-/// not enough, of all pools together.
+/// Sets each device's first price by its speed and adds each pool's best configurations alone; if
+/// these do not suffice, those of all pools together.
 void SampleBound::seed(double seconds, std::int64_t samples) {
   const StageSums& sums = search_->sums();
   const std::vector<DevicePool>& pools = sums.costs().pools();
   std::vector<double> prices = device_rates(sums);
   for (double& price : prices) price *= seconds;
-  // Where each pool has a stretch of the layers, those of a kind together.
+  // If each pool has a range of layers, pools of a kind are combined.
   const bool is_apart = search_->limits().stretches.empty();
   std::set<std::string> kinds;
   for (std::size_t first = 0; first < pools.size(); ++first) {
     if (prices[first] <= 0 || (!is_apart && !kinds.insert(pools[first].kind).second)) continue;
     std::vector<double> alone(pools.size() + 1, kDear);
     alone.back() = 0;
-    // Half of what it would be worth at its best; where exchanges and updates take most of the
-    // time, such that a replica of all devices that does all is worth its price.
+    // Half of the best worth, or what makes one replica of all devices worth its price.
     for (std::size_t pool = first; pool < pools.size(); ++pool)
       if (pool == first || (!is_apart && pools[pool].kind == pools[first].kind))
         alone[pool] =
@@ -212,7 +211,7 @@ SampleAnswer SampleBound::ask(double seconds, std::int64_t samples) {
   const std::vector<double> limits = this->limits();
   if (columns_->shapes().empty()) seed(seconds, samples);
   PackingLp lp(limits);
-  std::vector<std::size_t> column_of;  // shape of each of the program's columns
+  std::vector<std::size_t> column_of;  // configuration of each column
   std::size_t known = 0;
   SampleAnswer answer;
   const auto wanted = static_cast<double>(samples);
@@ -224,7 +223,7 @@ SampleAnswer SampleBound::ask(double seconds, std::int64_t samples) {
       answer.is_possible = true;
       break;
     }
-    // Prices that prove just less than what is wanted.
+    // Scales prices to prove just less than `wanted`.
     std::vector<double> scaled = answer.prices;
     if (value > 0)
       for (double& each : scaled) each *= wanted * (1 - kSamplesSlack / 2) / value;
@@ -232,7 +231,7 @@ SampleAnswer SampleBound::ask(double seconds, std::int64_t samples) {
       scaled.assign(pools.size() + 1, 0);
     double spare = wanted * (1 - kSamplesSlack / 2);
     for (std::size_t pool = 0; pool < limits.size(); ++pool) spare -= scaled[pool] * limits[pool];
-    // A pool that nothing uses yet has a price of 0, at which all looks good: it gets what is left.
+    // An unused pool has price 0, at which everything looks good: it gets the rest.
     const double part = std::max(spare, 0.0) / static_cast<double>(pools.size());
     for (std::size_t pool = 0; pool < pools.size(); ++pool)
       if (scaled[pool] <= 0) scaled[pool] = part / limits[pool];
@@ -241,7 +240,7 @@ SampleAnswer SampleBound::ask(double seconds, std::int64_t samples) {
       return answer;
     }
   }
-  answer.is_possible = true;  // not proved otherwise
+  answer.is_possible = true;  // not disproved
   answer.amounts.assign(columns_->shapes().size(), 0);
   const std::vector<double> amounts = lp.amounts();
   for (std::size_t i = 0; i < amounts.size(); ++i) answer.amounts[column_of[i]] = amounts[i];

@@ -10,18 +10,18 @@
 
 namespace motley::search {
 
-/// Are so many samples possible in a time? Relaxed: replicas in fractions.
+/// Whether a number of samples is possible in a time, with fractional replicas.
 struct SampleAnswer {
-  bool is_possible = false;  ///< by `amounts` of the shapes; else proved impossible
-  /// Of a device, by pool, then of a replica, in samples: those of the proof, or of the optimum.
+  bool is_possible = false;  ///< by `amounts` of the configurations; otherwise proved impossible
+  /// In samples: of a device, by pool, then of a replica; from the proof, or from the optimum.
   std::vector<double> prices;
-  std::vector<double> amounts;  ///< by shape of ShapeColumns
+  std::vector<double> amounts;  ///< by configuration of ShapeColumns
 };
 
-/// The shapes that were found so far: columns of the master problem, shared by all its questions.
+/// The configurations found so far: columns of the master problem, shared by all questions.
 class ShapeColumns {
  public:
-  /// False if it is known.
+  /// Returns false if it is known.
   bool add(const ReplicaShape& shape);
   const std::vector<ReplicaShape>& shapes() const { return shapes_; }
 
@@ -30,33 +30,33 @@ class ShapeColumns {
   std::set<ReplicaShape> known_;
 };
 
-/// The most samples that replicas of any shapes do in time T, replicas in fractions:
+/// Finds the most samples of fractional replicas of any configurations in time T:
 ///
 ///     max sum n_c x_c   subject to   sum of devices_c,p x_c <= devices of pool p,
 ///                                    sum of x_c <= most replicas
 ///
-/// over all shapes c with n_c samples within T (ShapeSearch). Column generation: prices of devices
-/// from the shapes found so far, and a shape whose samples are worth more than its devices, found
-/// by ShapeSearch::cheapest, joins them. Prices l with n_c <= l.devices_c for all shapes and
-/// numbers of samples prove, by weak duality, that no plan does more than l.N samples in T,
-/// whatever way they were found; rounding cannot make a proof wrong by more than ShapeSearch's
+/// over all configurations c with n_c samples within T (ShapeSearch), by column generation. Prices
+/// of devices follow from the configurations so far, and ShapeSearch::cheapest finds one whose
+/// samples are worth more than its devices. Prices l with n_c <= l.devices_c for all configurations
+/// and numbers of samples prove, by weak duality, that no plan does more than l.N samples in T,
+/// whatever the origin of l. Rounding cannot invalidate a proof by more than ShapeSearch's
 /// tolerance.
 ///
 /// All n are covered without trying each: the least cost C(n) does not fall with n, so C(n) >= n
-/// rules out all up to C(n), and the next to try is the one after it. Where the prices prove more
-/// than is asked for they are scaled up to what is asked for first, which makes these leaps long.
+/// rules out all up to C(n), and the next try is the one after it. Prices that prove more than is
+/// asked are first scaled up to the question, which makes these leaps long.
 class SampleBound {
  public:
-  /// `most_replicas`: of the plans asked for.
+  /// `most_replicas`: limit of the plans.
   SampleBound(const ShapeSearch& search, ShapeColumns& columns, double most_replicas)
       : search_(&search), columns_(&columns), most_replicas_(most_replicas) {}
 
-  /// Each pool's best shapes alone, as a start: done by what follows where no shape is known.
+  /// Adds each pool's best configurations alone; called automatically if none is known.
   void seed(double seconds, std::int64_t samples);
   SampleAnswer ask(double seconds, std::int64_t samples);
-  /// The same by the shapes that are known already: false is no proof.
+  /// The same with the known configurations; false is no proof.
   bool is_known_possible(double seconds, std::int64_t samples);
-  /// Adds shapes that are worth their devices at these prices (by pool, then of a replica).
+  /// Adds configurations that are worth their devices at these prices (by pool, then of a replica).
   void collect(double seconds, std::int64_t samples, const std::vector<double>& prices);
   std::int64_t programs() const { return programs_; }  ///< dynamic programs run
 
@@ -73,20 +73,20 @@ class SampleBound {
   double most_replicas_;
   std::int64_t programs_ = 0;
   bool is_seeded_ = false;
-  std::size_t next_batch_ = 0;  // where shapes were found last
+  std::size_t next_batch_ = 0;  // where the last ones were found
   static constexpr double kFoundLeap = 1.1;
-  double found_leap_ = kFoundLeap;  // in samples, after a shape that is worth more than its price
+  double found_leap_ = kFoundLeap;  // in samples, after a configuration worth more than its price
 };
 
-/// Samples a second of a device, by pool (0: no unit there knows any micro-batch), such that no
-/// devices do more together than the sum of theirs, whoever computes what: with t_pl the least
-/// seconds of a sample on a device of pool p in layer l, and any y_p >= 0 as what a device's second
-/// is worth, a sample needs sum over l of min over p of y_p t_pl, and a second of pool p's gives
-/// y_p. Here y_p = 1 / sum over l of t_pl, which is a device's rate where no kind is better at some
-/// layers than at others.
+/// Returns samples per second of a device, by pool (0: no unit there knows any micro-batch), such
+/// that devices together never exceed the sum of their rates. With t_pl the least seconds of a
+/// sample on a device of pool p in layer l, and any y_p >= 0 as the worth of a device's second, a
+/// sample needs the sum over l of min over p of y_p t_pl, and a second of pool p provides y_p. Here
+/// y_p = 1 / sum over l of t_pl, which is a device's rate if no kind is better at some layers than
+/// at others.
 std::vector<double> device_rates(const StageSums& sums);
 
-/// Seconds that no plan of these costs beats, by device_rates: nothing sent, nothing waited for. 0
+/// Returns seconds that no plan of these costs beats, by device_rates without messages or waits; 0
 /// if no unit knows any micro-batch.
 double rate_bound(const StageSums& sums, std::int64_t samples);
 

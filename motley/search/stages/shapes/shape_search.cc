@@ -8,24 +8,24 @@
 
 namespace motley::search {
 
-/// A suffix of stages: its time by the model, the price of its devices, its first stage.
+/// A suffix of stages: its time by the model, its devices' price, its first stage.
 struct ShapeLabel {
   double time, cost;
   std::int32_t unit, end;
-  std::int32_t rest;  // what follows, in CheapestShape::kept_; -1: nothing
+  std::int32_t rest;  // index in CheapestShape::kept_ of what follows; -1: nothing
 };
 
-/// Suffixes by their first layer and the first of the units alike to its unit (whole replicas by
-/// the unit itself); `rest` names the label itself.
+/// Suffixes by first layer and class of the first unit (whole replicas by the unit itself); `rest`
+/// refers to the label itself.
 using ShapeStates = std::vector<std::vector<std::vector<ShapeLabel>>>;
 
 namespace {
 
 constexpr double kNoLink = std::numeric_limits<double>::infinity();
 constexpr std::int64_t kMostKept = 1'000'000'000;  // micro-batches
-constexpr double kLeast = 1e-12;  // of prices and times, relative: what rounding may do
+constexpr double kLeast = 1e-12;  // of prices and times, relative: rounding tolerance
 
-/// Leaves out of some what others, both by rising time, are no worse than. Most often that is all.
+/// Removes from `added` labels that `labels` dominates, both by increasing time; usually all.
 void drop_worse(std::vector<ShapeLabel>& added, const std::vector<ShapeLabel>& labels) {
   auto label = labels.begin();
   std::erase_if(added, [&](const ShapeLabel& each) {
@@ -34,8 +34,8 @@ void drop_worse(std::vector<ShapeLabel>& added, const std::vector<ShapeLabel>& l
   });
 }
 
-/// Adds some to others, both by rising time, those to costs that fall; keeps those of which none is
-/// better in both, by rising time and falling cost. `merged` is for its memory.
+/// Merges labels, both by increasing time, `labels` also with falling costs; keeps the undominated
+/// ones in this order. `merged` is a buffer.
 void add_best(std::vector<ShapeLabel>& labels, std::vector<ShapeLabel>& added,
               std::vector<ShapeLabel>& merged) {
   drop_worse(added, labels);
@@ -61,7 +61,6 @@ struct ShapeSearch::Scratch {
   std::vector<ShapeLabel> rest, kept, added, merged;
 };
 
-/// One question's dynamic program.
 class CheapestShape {
  public:
   CheapestShape(const ShapeSearch& search, const ShapeQuestion& question)
@@ -83,7 +82,7 @@ class CheapestShape {
   }
 
   std::optional<PricedShape> find() {
-    // With one full micro-batch and a smaller one there can only be one stage.
+    // With one full micro-batch and a smaller one only one stage is possible.
     const bool has_full_ends = question_.samples % question_.micro_batch == 0 ||
                                question_.samples > 2 * question_.micro_batch;
     const std::size_t most = std::min(layers_, has_full_ends ? limits_.most_stages : 1);
@@ -120,14 +119,13 @@ class CheapestShape {
   struct Unit {
     std::size_t index;
     const StageUnit* unit;
-    std::size_t identical;  // the first of those that send and receive alike
+    std::size_t identical;  // the first unit that sends and receives alike
     double cost;
     std::vector<double> all;  // seconds of all samples, prefix sums
     const WorkSums* one;      // of a full micro-batch
-    std::size_t group;        // of units that one replica may have (ShapeLimits::mix)
+    std::size_t group;        // units that may share a replica (ShapeLimits::mix)
   };
 
-  /// The group of the units that may be with this one.
   std::size_t find_group(const StageUnit& unit) const {
     for (const Unit& other : units_)
       if (search_.are_together(*other.unit, unit)) return other.group;
@@ -151,8 +149,8 @@ class CheapestShape {
     units_.push_back(std::move(added));
   }
 
-  /// Every stage costs at least its devices' price times the share of the time that it computes,
-  /// and adds what a micro-batch takes in it.
+  /// Computes lower bounds for preceding layers: a stage costs at least its devices' price times
+  /// its share of compute time, and adds a micro-batch's time.
   void add_least() {
     least_.assign(layers_ + 1, 0);
     least_pass_.assign(layers_ + 1, 0);
@@ -174,7 +172,7 @@ class CheapestShape {
     return tables_.post[units_[u].index][stretch(first, end)];
   }
 
-  /// Can the unit compute these layers in time, and keep `stages` micro-batches of them?
+  /// Can the unit compute these layers in time, and hold `stages` micro-batches of them?
   bool is_possible(std::size_t u, std::size_t first, std::size_t end, std::size_t stages) const {
     const Unit& unit = units_[u];
     if (unit.all[end] - unit.all[first] + post(u, first, end) > question_.seconds) return false;
@@ -182,7 +180,6 @@ class CheapestShape {
            tables_.kept[unit.index][stretch(first, end)];
   }
 
-  /// Puts a stage in front of all suffixes of one stage fewer.
   void extend(std::size_t stages, const ShapeStates& after, ShapeStates& now) {
     for (std::size_t end = layers_; end > 0; --end) {
       if ((stages == 1) != (end == layers_) || (stages > 1 && !is_alive_[end])) continue;
@@ -200,7 +197,7 @@ class CheapestShape {
     }
   }
 
-  /// Remembers what there is, and the best whole replica. False if nothing is left to extend.
+  /// Stores the suffixes and the best whole replica. Returns false if nothing is left to extend.
   bool keep(ShapeStates& now) {
     for (std::size_t u = 0; u < units_.size(); ++u)
       for (const ShapeLabel& label : now[0][u])
@@ -224,7 +221,7 @@ class CheapestShape {
     return any;
   }
 
-  /// Suffixes that begin at `end`, with the messages from unit u.
+  /// Gathers suffixes that begin at `end`, with the messages from unit u.
   void gather(std::size_t u, std::size_t end,
               const std::vector<std::vector<ShapeLabel>>& suffixes) {
     for (const std::size_t next : together_[units_[u].group]) {
@@ -248,13 +245,13 @@ class CheapestShape {
       if (!limits_.allows(*unit.unit, first, end)) break;
       if (limits_.one_layer_stages && end - first > 1) break;
       if (!is_possible(u, first, end, stages)) {
-        // A longer one needs more, unless it holds weights once that shorter ones hold apart.
+        // A longer range needs more, unless it holds tied weights once instead of twice.
         if (tied && tied->first < first && tied->second < end) continue;
         break;
       }
       const double all = unit.all[end] - unit.all[first];
       const double one = unit.one->pass(first, end);
-      // Of those that are over before the last sample is through here the cheapest counts.
+      // Of suffixes that end before the last sample is through this stage, the cheapest counts.
       auto rest = rest_.begin();
       if (stages > 1)
         rest = std::partition_point(rest, rest_.end(),
@@ -289,16 +286,16 @@ class CheapestShape {
   std::size_t layers_;
   std::int64_t micro_batches_;
   std::vector<Unit> units_;
-  std::vector<std::vector<std::size_t>> together_;  // numbers of units, by group
-  std::vector<double> least_, least_pass_;          // of layers before: cost, a micro-batch's time
-  std::vector<bool> is_alive_;                      // layers at which a suffix begins
-  std::optional<ShapeLabel> best_;                  // of whole replicas
+  std::vector<std::vector<std::size_t>> together_;  // indices of units, by group
+  std::vector<double> least_, least_pass_;  // of preceding layers: cost, a micro-batch's time
+  std::vector<bool> is_alive_;              // layers at which a suffix begins
+  std::optional<ShapeLabel> best_;          // of whole replicas
   std::vector<ShapeLabel>&rest_, &kept_, &added_;
 };
 
 ShapeSearch::ShapeSearch(const StageSums& sums, const ShapeModel& model, const ShapeLimits& limits)
     : sums_(&sums), model_(model), limits_(limits), scratch_(std::make_shared<Scratch>()) {
-  // Pools in the same hosts share what goes out of them: the fastest one's rate is taken for it.
+  // Pools in the same hosts share their network card; the fastest pool's rate is used.
   const std::vector<DevicePool>& pools = sums.costs().pools();
   for (const StageUnit& unit : sums.costs().units()) {
     const DevicePool& own = pools[unit.pool()];
@@ -410,7 +407,7 @@ double ShapeSearch::least_cost(double time, std::int64_t micro_batch,
   std::vector<double> least(costs.layers(), std::numeric_limits<double>::infinity());
   for (std::size_t u = 0; u < costs.units().size(); ++u) {
     const double cost = costs.units()[u].cost(prices);
-    // The smaller micro-batch that may be left over can be quicker a sample.
+    // The smaller last micro-batch may be faster per sample.
     for (std::int64_t batch = 1; batch <= micro_batch; ++batch) {
       if (!costs.knows(u, micro_batch) || !costs.knows(u, batch)) continue;
       const WorkSums& work = sums_->work(u, batch);
@@ -457,7 +454,7 @@ std::int64_t ShapeSearch::most_samples(const ReplicaShape& shape, double time,
   return fits;
 }
 
-/// Where memory does not hold 1F1B's micro-batches in flight there can only be fewer of them.
+/// Returns the most samples for which memory holds 1F1B's micro-batches in flight.
 std::int64_t ShapeSearch::find_most_held(const ReplicaShape& shape) const {
   const BatchTables& known = tables(shape.micro_batch);
   auto most = std::numeric_limits<std::int64_t>::max() - 1;

@@ -18,8 +18,8 @@ std::vector<ReplicaShape> valid_shapes(const ShapeSearch& search) {
   return shapes;
 }
 
-// Two stages of 2 layers on two devices: 6 s of work a sample and stage. 3 micro-batches of one
-// sample: 6 s through the first, then 18 s in the second.
+// Two stages of 2 layers on two devices: 6 s of work per sample and stage. 3 micro-batches of one
+// sample: 6 s in the first, then 18 s in the second.
 TEST(ShapeSearch, EqualStagesTakeTheClosedForm) {
   const TableStageCosts costs = even_stage_costs(4, 1, 2);
   const StageSums sums(costs);
@@ -30,7 +30,7 @@ TEST(ShapeSearch, EqualStagesTakeTheClosedForm) {
   EXPECT_EQ(search.most_samples(shape, 23.9, 100), 2);
 }
 
-// In 24 s: one device does 2 samples of 12 s; two in a pipeline 3. At a price of 1 a device the 2
+// In 24 s one device does 2 samples of 12 s, two in a pipeline 3. At a price of 1 per device the 2
 // samples cost 1 and the 3 cost 2.
 TEST(ShapeSearch, FindsTheCheapestShape) {
   const TableStageCosts costs = even_stage_costs(4, 1, 2);
@@ -43,7 +43,6 @@ TEST(ShapeSearch, FindsTheCheapestShape) {
   EXPECT_FALSE(search.cheapest({24.1, 3, 1, {1.0}, 0, 2.0}));
 }
 
-/// On random small instances the dynamic program finds what trying all shapes finds.
 TEST(ShapeSearch, EqualsTryingAllShapes) {
   std::mt19937_64 random(7);
   std::size_t found = 0;
@@ -51,7 +50,7 @@ TEST(ShapeSearch, EqualsTryingAllShapes) {
     TableStageCosts costs = random_stage_costs(random, 6, 5);
     ShapeLimits limits;
     if (i % 5 > 2 && costs.device_pools.size() > 1) {
-      // Two pools of a kind, and stretches that lie apart or overlap.
+      // Two pools of a kind, with ranges that are disjoint or overlap.
       costs.device_pools[1].kind = costs.device_pools[0].kind;
       limits.mix = i % 5 == 3 ? UnitMix::kOneKind : UnitMix::kOnePool;
       if (limits.mix == UnitMix::kOneKind) {
@@ -86,7 +85,7 @@ TEST(ShapeSearch, EqualsTryingAllShapes) {
     }
     const auto answer = search.cheapest(question);
     if (std::isinf(best)) {
-      // A replica of few micro-batches keeps fewer in flight than is_valid asks for.
+      // A replica of few micro-batches keeps fewer in flight than is_valid requires.
       continue;
     }
     ASSERT_TRUE(answer) << i;
@@ -99,7 +98,7 @@ TEST(ShapeSearch, EqualsTryingAllShapes) {
   EXPECT_GT(found, testing::rounds(30, 100));
 }
 
-// Each kind does one layer in 3 s a sample and the other in 30: alone 33 s, together 3 s.
+// Each kind does one layer in 3 s per sample and the other in 30: alone 33 s, together 3 s.
 TEST(RateBound, KindsThatAreBetterAtUnlikeLayersDoMoreTogether) {
   TableStageCosts costs = even_stage_costs(2, 2, 1);
   costs.forward = {{1, 10}, {10, 1}};
@@ -109,7 +108,6 @@ TEST(RateBound, KindsThatAreBetterAtUnlikeLayersDoMoreTogether) {
   EXPECT_NEAR(device_rates(sums)[0], 1.0 / 6, 1e-9);
 }
 
-/// Column generation decides as the linear program over all shapes does.
 TEST(SampleBound, EqualsTheProgramOverAllShapes) {
   std::mt19937_64 random(11);
   int possible = 0, impossible = 0;
@@ -141,12 +139,12 @@ TEST(SampleBound, EqualsTheProgramOverAllShapes) {
       ++possible;
     } else if (!answer.is_possible) {
       ++impossible;
-      // The proof: what all devices are worth.
+      // The proof: the total worth of all devices.
       double worth = 0;
       for (std::size_t k = 0; k < limits.size(); ++k) worth += answer.prices[k] * limits[k];
       EXPECT_LT(worth, wanted) << i;
     } else {
-      // Only within the slack of half a sample, or by shapes that keep fewer in flight.
+      // Only within the slack of half a sample, or with fewer micro-batches in flight.
       EXPECT_GT(most, 0.5 * wanted - 1) << i;
     }
   }

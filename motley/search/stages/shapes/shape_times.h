@@ -7,25 +7,25 @@
 
 namespace motley::search {
 
-/// What a replica's samples take by the model (shape_search.h), its stages' terms summed up once:
-/// with m full micro-batches and a smaller one of r samples
+/// The time of a replica's samples by the model (shape_search.h), with the stages' terms summed
+/// once. With m full micro-batches and a smaller one of r samples
 ///
 ///     T = max over stages of max(before + late, post) + m pass + pass of r,
 ///
-/// `late` of the first stage and `post` of each being update and exchange.
+/// where `late` of the first stage and `post` of each are update and exchange.
 class ShapeTimes {
  public:
   struct Stage {
     std::size_t first = 0, end = 0, unit = 0;
     double pass = 0;  ///< seconds of a full micro-batch
-    double once = 0;  ///< what is taken once whatever the samples
+    double once = 0;  ///< seconds independent of the samples
   };
   /// The sums must outlive it.
   ShapeTimes(const StageSums& sums, std::vector<Stage> stages, std::int64_t micro_batch)
       : sums_(&sums), stages_(std::move(stages)), micro_batch_(micro_batch) {}
 
   double seconds(std::int64_t samples) const;
-  /// The most samples in a time, `most` or fewer. O(stages log of the micro-batch).
+  /// Returns the most samples in a time, at most `most`. O(stages log of the micro-batch).
   std::int64_t most_samples(double seconds, std::int64_t most) const;
 
  private:

@@ -9,10 +9,10 @@
 namespace motley::search {
 namespace {
 
-constexpr std::size_t kLargestTable = 1 << 24;  // sets of devices times offers that no other beats
+constexpr std::size_t kLargestTable = 1 << 24;  // sets of devices times undominated offers
 constexpr std::int64_t kMostNodes = 20'000;
 
-/// Does another offer do as many samples on no more devices? Of equal ones the first stays.
+/// Does another offer do as many samples on no more devices? The first of equal ones stays.
 bool is_dominated(const std::vector<ShapeOffer>& offers, std::size_t which) {
   const ShapeOffer& offer = offers[which];
   for (std::size_t o = 0; o < offers.size(); ++o) {
@@ -33,7 +33,7 @@ bool uses_within(const ShapeOffer& offer, const std::vector<int>& left) {
   return true;
 }
 
-/// Those that there are devices for and no other beats.
+/// Returns undominated offers that fit the devices.
 std::vector<std::size_t> find_useful(const std::vector<ShapeOffer>& offers,
                                      const std::vector<int>& devices) {
   std::vector<std::size_t> useful;
@@ -43,7 +43,6 @@ std::vector<std::size_t> find_useful(const std::vector<ShapeOffer>& offers,
   return useful;
 }
 
-/// Unbounded knapsack over sets of devices.
 std::vector<int> choose_by_table(const std::vector<ShapeOffer>& offers,
                                  const std::vector<std::size_t>& useful,
                                  const DeviceNumbers& numbers) {
@@ -51,7 +50,7 @@ std::vector<int> choose_by_table(const std::vector<ShapeOffer>& offers,
   std::vector<std::int64_t> best(numbers.size(), 0);
   std::vector<std::int32_t> chosen(numbers.size(), -1);
   for (const std::size_t o : useful) {
-    // Sets that differ in the first pool alone lie side by side.
+    // Sets that differ only in the first pool are adjacent.
     const std::size_t uses = numbers.of(offers[o].devices);
     const auto first = static_cast<std::size_t>(offers[o].devices[0]);
     for (std::size_t row = 0; row < numbers.size(); row += length) {
@@ -72,7 +71,7 @@ std::vector<int> choose_by_table(const std::vector<ShapeOffer>& offers,
   return counts;
 }
 
-/// Fills what is left, deepest first.
+/// Fills the remaining devices by depth-first search.
 class DepthSearch {
  public:
   DepthSearch(const std::vector<ShapeOffer>& offers, const std::vector<double>& prices,
@@ -137,12 +136,12 @@ std::vector<int> choose_replicas(const std::vector<ShapeOffer>& offers,
   lp.solve();
   std::vector<int> counts, left = devices;
   for (const double amount : lp.amounts()) {
-    // One less than fits: with what it gives back, other sums can come out even.
+    // One less than fits: with its devices other sums may come out even.
     counts.push_back(std::max(0, static_cast<int>(std::floor(amount + 1e-6)) - 1));
     for (std::size_t p = 0; p < left.size(); ++p)
       left[p] -= counts.back() * offers[counts.size() - 1].devices[p];
   }
-  for (std::size_t o = 0; o < offers.size(); ++o)  // rounding's excess
+  for (std::size_t o = 0; o < offers.size(); ++o)  // excess from rounding
     while (counts[o] > 0 && *std::min_element(left.begin(), left.end()) < 0) {
       --counts[o];
       for (std::size_t p = 0; p < left.size(); ++p) left[p] += offers[o].devices[p];

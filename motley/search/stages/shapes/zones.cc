@@ -12,11 +12,11 @@
 namespace motley::search {
 namespace {
 
-constexpr double kFaster = 2;            // inside a zone than between zones
+constexpr double kFaster = 2;            // ratio of rates inside a zone and between zones
 constexpr std::size_t kMostOrdered = 7;  // zones whose orders are all tried
 
-/// Bytes a second from hosts of a pool to others of it or of another, and back, of whole hosts;
-/// infinite where there is but one or they are the same hosts, 0 where there is no way.
+/// Returns the rate in bytes per second between whole hosts of two pools or of one; infinite for a
+/// single host or the same hosts, 0 without a link.
 std::vector<std::vector<double>> find_rates(const StageCosts& costs, Bytes message) {
   const std::vector<DevicePool>& pools = costs.pools();
   const auto rate = [&](std::size_t from, std::size_t to) {
@@ -33,8 +33,8 @@ std::vector<std::vector<double>> find_rates(const StageCosts& costs, Bytes messa
   return rates;
 }
 
-/// By pool the number of its zone: what is `kFaster` than the slowest way joins. Empty where hosts
-/// of one zone are further apart than that.
+/// Numbers the zones by pool: links at least `kFaster` times the slowest join pools. Returns empty
+/// if hosts of one zone have slower links.
 std::vector<std::size_t> number_zones(const std::vector<std::vector<double>>& rates) {
   double slowest = std::numeric_limits<double>::infinity();
   for (const std::vector<double>& of : rates)
@@ -55,7 +55,7 @@ std::vector<std::size_t> number_zones(const std::vector<std::vector<double>>& ra
   return zone_of;
 }
 
-/// [zone][zone]: the fastest way between pools of two zones.
+/// Returns [zone][zone]: the fastest link between pools of two zones.
 std::vector<std::vector<double>> join_rates(const std::vector<std::vector<double>>& rates,
                                             const std::vector<std::size_t>& zone_of,
                                             std::size_t zones) {
@@ -67,7 +67,7 @@ std::vector<std::vector<double>> join_rates(const std::vector<std::vector<double
   return joined;
 }
 
-/// Of all orders that whose slowest way between neighbours is fastest; absent if there is none.
+/// Returns the order whose slowest link between neighbours is fastest; absent if there is none.
 std::optional<std::vector<std::size_t>> order_zones(const std::vector<std::vector<double>>& rates) {
   std::vector<std::size_t> order(rates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -87,7 +87,7 @@ std::optional<std::vector<std::size_t>> order_zones(const std::vector<std::vecto
   return fastest > 0 ? std::optional(best) : std::nullopt;
 }
 
-/// Cuts layers in proportion to `weights`; one layer each at least.
+/// Cuts layers in proportion to `weights`, at least one layer each.
 std::vector<std::size_t> cut_layers(const StageCosts& costs, const std::vector<double>& weights) {
   const std::vector<double> sums = sum_layers(costs);
   const double all = std::accumulate(weights.begin(), weights.end(), 0.0);

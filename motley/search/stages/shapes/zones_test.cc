@@ -15,8 +15,8 @@ using ::testing::ElementsAre;
 using ::testing::Optional;
 using ::testing::Pair;
 
-/// In each zone `hosts` hosts of a device of kind a, and of kind b, which takes twice as long;
-/// 1 s forward and 2 s backward a layer and sample.
+/// Each zone has `hosts` hosts with a device of kind a, and of kind b, which takes twice as long; 1
+/// s forward and 2 s backward per layer and sample.
 TableStageCosts zoned_costs(std::size_t zones, int hosts, std::size_t layers) {
   TableStageCosts costs = even_stage_costs(layers, 2 * zones, hosts);
   for (std::size_t pool = 0; pool < costs.device_pools.size(); ++pool) {
@@ -44,28 +44,28 @@ TEST(FindZoneStretches, NeedLinksThatDiffer) {
   TableStageCosts costs = zoned_costs(2, 2, 12);
   costs.between_zones = costs.between / 1.5;
   EXPECT_FALSE(find_zone_stretches(costs));
-  costs.between_zones = 0;  // no way from one to the other
+  costs.between_zones = 0;  // no link between them
   EXPECT_FALSE(find_zone_stretches(costs));
 }
 
 TEST(FindZoneStretches, NeedTwoHostsEachAndAsManyLayers) {
   TableStageCosts costs = zoned_costs(2, 1, 12);
   EXPECT_TRUE(find_zone_stretches(costs));
-  // All devices of a zone in one host.
+  // All devices of a zone are in one host.
   costs.device_pools[1].first_host = costs.device_pools[0].first_host;
   EXPECT_FALSE(find_zone_stretches(costs));
   EXPECT_FALSE(find_zone_stretches(zoned_costs(3, 2, 2)));
 }
 
-// As where a profile has none of the cluster's kinds.
+// The profile has none of the cluster's kinds.
 TEST(FindZoneStretches, NeedUnits) {
   TableStageCosts costs = zoned_costs(2, 2, 12);
   costs.all_units.clear();
   EXPECT_FALSE(find_zone_stretches(costs));
 }
 
-/// Gradients that take long between zones and not within: no replica's layers are summed with those
-/// of another zone, and the step is far below that of the best plan that sums over zones.
+/// Gradient sums are slow between zones and fast within. No layers are summed over zones, and the
+/// step is far below that of the best plan which does so.
 TEST(FindStagePlan, GradientsStayInZones) {
   TableStageCosts costs = zoned_costs(2, 8, 12);
   costs.between = 100;

@@ -1,4 +1,4 @@
-#include "motley/synth/stages/stage_order.h"
+#include "motley/plan/pass_order.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string>
 
-namespace motley::synth {
+namespace motley::plan {
 namespace {
 
 using Pass = StageTask::Pass;
@@ -141,4 +141,4 @@ TEST(OrderTasks, RegionsOfOneDeviceTakeTurns) {
 }
 
 }  // namespace
-}  // namespace motley::synth
+}  // namespace motley::plan
