@@ -18,12 +18,12 @@ void map_values(SymbolicArguments& arguments, const Map& map) {
 
 inline ValueId add_value(Graph& graph, Value value) {
   graph.values.push_back(std::move(value));
-  return ValueId(static_cast<std::int64_t>(graph.values.size()) - 1);
+  return ValueId(graph.values.size() - 1);
 }
 
 /// Adds an operator that makes its outputs, which are there.
 inline void add_op(Graph& graph, Op op) {
-  const OpId id(static_cast<std::int64_t>(graph.ops.size()));
+  const OpId id(graph.ops.size());
   for (const ValueId output : op.outputs) graph.values[output.index()].producer = id;
   graph.ops.push_back(std::move(op));
 }

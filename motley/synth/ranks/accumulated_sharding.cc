@@ -57,7 +57,7 @@ AccumulatedSharding spread_accumulation(const Accumulation& accumulation, const 
   spread.sharding.sources = homes;
   const graph::Sizes sizes{{std::string(kBatch), sharding.batch}};
   for (std::size_t i = 0; i < made.ops.size(); ++i) {
-    const OpId id(static_cast<std::int64_t>(i));
+    const OpId id(i);
     const OpId of = accumulation.copies[i].of;
     ShardingRule& rule = spread.rules.emplace_back();
     Strategy& way = spread.sharding.ops.emplace_back();

@@ -6,7 +6,6 @@
 #include <map>
 #include <string>
 #include <tuple>
-#include <utility>
 
 #include "motley/base/check.h"
 #include "motley/synth/operators/batch_norm.h"
@@ -191,8 +190,7 @@ class PassWriter {
         if (fates_.is_there(i, m)) write_copy(i, m);
     for (std::size_t v = 0; v < sums_.size(); ++v)
       if (fates_.is_early_sum[v] != 0)
-        sums_[v] = {
-            made_.sum_replicas(sums_[v], *producer_of(ValueId(static_cast<std::int64_t>(v))))};
+        sums_[v] = {made_.sum_replicas(sums_[v], *producer_of(ValueId(v)))};
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       if (fates_.fates[i] == Fate::kNllMean)
         copies_of(graph_.ops[i].outputs[1]) = {count_labels(graph_.ops[i])};
@@ -261,7 +259,7 @@ class PassWriter {
     if (fate == Fate::kNumbers) count_from(made, rows_before(op.outputs[0], 0, m));
     const std::vector<ValueId> results = made.outputs;
     Copy copy = made_.copy_in(step_.has_terms && fates_.fates[i] == Fate::kOnce ? -1 : m);
-    copy.of = OpId(static_cast<std::int64_t>(i));
+    copy.of = OpId(i);
     if (!op.outputs.empty()) copy.samples = values_.time.ops[i].results[0];
     made_.add_op(std::move(made), copy);
     for (std::size_t r = 0; r < results.size(); ++r) {

@@ -36,8 +36,7 @@ class AloneGraph {
 
  private:
   ValueId copied(ValueId id) {
-    const auto [known, is_new] =
-        ids_.try_emplace(id, ValueId(static_cast<std::int64_t>(made_.values.size())));
+    const auto [known, is_new] = ids_.try_emplace(id, ValueId(made_.values.size()));
     if (!is_new) return known->second;
     Value value = from_.value(id);
     value.role = graph::ValueRole::kParameter;

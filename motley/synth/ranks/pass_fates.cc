@@ -214,8 +214,7 @@ void find_summed(const PassValues& values, PassFates& found) {
       for (const ValueId leaf : found.leaves[o]) found.is_summed[leaf.index()] = 1;
   for (std::size_t v = 0; v < found.is_summed.size(); ++v) {
     const bool has_all = !values.step.is_loop && values.is_own[v] != 0;  // in each pass
-    if (has_all || !values.has_copies(ValueId(static_cast<std::int64_t>(v))))
-      found.is_summed[v] = 0;
+    if (has_all || !values.has_copies(ValueId(v))) found.is_summed[v] = 0;
   }
 }
 

@@ -18,8 +18,7 @@ std::vector<graph::ShardingRule> find_time_rules(const PassedStep& step) {
   const graph::Sizes sizes{{std::string(kBatch), step.batch()}};
   for (std::size_t i = 0; step.is_loop && i < rules.size(); ++i)
     if (is_batch_norm_backward(step.graph.ops[i]))
-      rules[i] = graph::find_rule_or_whole(step.graph, OpId(static_cast<std::int64_t>(i)), sizes,
-                                           graph::Statistics::kOwn);
+      rules[i] = graph::find_rule_or_whole(step.graph, OpId(i), sizes, graph::Statistics::kOwn);
   return rules;
 }
 

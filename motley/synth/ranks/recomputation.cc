@@ -60,7 +60,7 @@ class Recomputation {
     put_in_order();
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       for (const ValueId output : graph_.ops[i].outputs)
-        graph_.values[output.index()].producer = OpId(static_cast<std::int64_t>(i));
+        graph_.values[output.index()].producer = OpId(i);
   }
 
  private:

@@ -173,8 +173,7 @@ Tasks find_tasks(const StageNeeds& needs, Spots& spots) {
         &known = copy.of.is_none() ? none : seconds[copy.of.index()];
     if (known.first != copy.stretch.count)
       known = {copy.stretch.count,
-               plan::order_seconds(graph::op_work(
-                   needs.all.graph, OpId(static_cast<std::int64_t>(op)), graph::Sizes{}))};
+               plan::order_seconds(graph::op_work(needs.all.graph, OpId(op), graph::Sizes{}))};
     return known.second;
   };
   for (const auto& [at, spot] : spots.entries()) {

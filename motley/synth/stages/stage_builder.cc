@@ -115,8 +115,7 @@ class StageBuilder {
         for (const Term& term : terms->second)
           if (needs_.stage_of(term) == at.stage) made_terms_.push_back(term);
     }
-    add_operator(stage, std::move(made), needs_.all.copies[at.op],
-                 OpId(static_cast<std::int64_t>(at.op)), stand);
+    add_operator(stage, std::move(made), needs_.all.copies[at.op], OpId(at.op), stand);
     const auto passing = needs_.passing.find(at);
     if (passing == needs_.passing.end()) return;
     for (const auto& [value, to] : passing->second)

@@ -18,8 +18,7 @@ void find_sources(StageNeeds& needs) {
   const auto for_each_source = [](const graph::Graph& graph, const auto& visit) {
     for (std::size_t v = 0; v < graph.values.size(); ++v)
       if (graph.values[v].producer.is_none())
-        visit(std::pair(graph.values[v].role, graph.values[v].name),
-              ValueId(static_cast<std::int64_t>(v)));
+        visit(std::pair(graph.values[v].role, graph.values[v].name), ValueId(v));
   };
   for_each_source(needs.all.graph,
                   [&](const auto& name, ValueId value) { named.try_emplace(name, value); });

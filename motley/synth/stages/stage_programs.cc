@@ -44,10 +44,10 @@ StagePrograms::StagePrograms(ShardedStages& stages, std::vector<program::Group> 
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     std::vector<std::size_t> ranks;
     for (const Rank rank : groups_[g].members) ranks.push_back(rank.index());
-    group_ids_.emplace(std::move(ranks), GroupId(static_cast<std::int64_t>(g)));
+    group_ids_.emplace(std::move(ranks), GroupId(g));
   }
   for (std::size_t i = 0; i < identical_.size(); ++i)
-    numbers_[identical_[i].ranks.front()] = Rank(static_cast<std::int64_t>(i));
+    numbers_[identical_[i].ranks.front()] = Rank(i);
   for (std::size_t rank = 0; rank < numbers_.size(); ++rank)
     if (is_lowered(rank)) lowered_.push_back(rank);
   for (const Seat& seat : stages.seats)
@@ -73,12 +73,11 @@ void StagePrograms::open_devices() {
 }
 
 GroupId StagePrograms::group_of(const std::vector<std::size_t>& ranks) {
-  const GroupId next(static_cast<std::int64_t>(groups_.size()));
+  const GroupId next(groups_.size());
   const auto [known, is_new] = group_ids_.try_emplace(ranks, next);
   if (is_new) {
     program::Group& group = groups_.emplace_back();
-    for (const std::size_t rank : ranks)
-      group.members.emplace_back(static_cast<std::int64_t>(rank));
+    for (const std::size_t rank : ranks) group.members.emplace_back(rank);
   }
   return known->second;
 }

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <numeric>
-#include <utility>
 
 namespace motley::synth {
 
@@ -21,7 +19,7 @@ BufferId ProgramBuilder::add_buffer(program::Buffer buffer) {
   const bool lives_on = buffer.kind != program::BufferKind::kTemporary &&
                         buffer.kind != program::BufferKind::kInput && !buffer.name.empty();
   if (lives_on) {
-    const BufferId next(static_cast<std::int64_t>(program_.buffers.size()));
+    const BufferId next(program_.buffers.size());
     const auto [known, is_new] = persistent_.try_emplace(buffer.name, next);
     if (!is_new) return known->second;
   }
@@ -29,7 +27,7 @@ BufferId ProgramBuilder::add_buffer(program::Buffer buffer) {
   computed_.emplace_back();
   transferred_.emplace_back();
   received_.emplace_back();
-  return BufferId(static_cast<std::int64_t>(program_.buffers.size()) - 1);
+  return BufferId(program_.buffers.size() - 1);
 }
 
 BufferId ProgramBuilder::add_temporary(DType dtype, Shape shape, BufferId base) {
@@ -44,7 +42,7 @@ BufferId ProgramBuilder::add_like(BufferId like) {
 
 InstructionId ProgramBuilder::append(Instruction instruction) {
   program_.instructions.push_back(std::move(instruction));
-  return InstructionId(static_cast<std::int64_t>(program_.instructions.size()) - 1);
+  return InstructionId(program_.instructions.size() - 1);
 }
 
 void ProgramBuilder::compute(Instruction instruction) {
@@ -223,7 +221,7 @@ void ProgramBuilder::place_frees() {
     const bool is_peer = instruction.lane == Lane::kPeer;
     const auto touch = [&](BufferId id) {
       for (const BufferId each : {id, program::storage_of(program_, id)}) {
-        const InstructionId here(static_cast<std::int64_t>(i));
+        const InstructionId here(i);
         if (is_transfer) exchanged[each.index()] = here;
         if (is_peer && instruction.outputs.empty()) sends[each.index()].push_back(here);
         if (!is_transfer && !is_peer) last_use[each.index()] = i;
@@ -256,7 +254,7 @@ void ProgramBuilder::place_frees() {
       at = at == kNever ? waited->second : std::max(at, waited->second);
     }
     if (at == kNever) continue;
-    program_.instructions[at].frees.push_back(BufferId(static_cast<std::int64_t>(b)));
+    program_.instructions[at].frees.push_back(BufferId(b));
   }
 }
 

@@ -4,7 +4,6 @@
 #include <functional>
 #include <numeric>
 #include <string_view>
-#include <utility>
 
 #include "motley/base/check.h"
 #include "motley/plan/shares.h"
