@@ -73,8 +73,6 @@ class PassWriter {
   }
 
  private:
-  // ---- values
-
   std::vector<ValueId>& copies_of(ValueId value) { return copies_[value.index()]; }
 
   /// The copy of a pass; of what has none, the value itself.
@@ -84,7 +82,6 @@ class PassWriter {
     return copies[values_.has_copies(value) ? static_cast<std::size_t>(m) : 0];
   }
 
-  /// The same in the form that an operator takes.
   ValueId taken(ValueId value, const Form& form, std::int64_t m) {
     if (step_.is_loop || form == values_.home(value)) return mapped(value, m);
     if (form == graph::kWholeForm) return sums_[value.index()].front();
@@ -97,13 +94,10 @@ class PassWriter {
     return zeros->second;
   }
 
-  /// None of a source.
   const Op* producer_of(ValueId value) const {
     const OpId producer = graph_.value(value).producer;
     return producer.is_none() ? nullptr : &graph_.op(producer);
   }
-
-  // ---- sources
 
   /// Sources keep their order, first of all values; inputs are cut into passes.
   void add_sources() {
@@ -130,12 +124,10 @@ class PassWriter {
         copies_[v] = {made_.scale(copies_[v][0], fates_.part)};
   }
 
-  /// Is it a source with samples?
   bool is_input(std::size_t v) const {
     return graph_.values[v].producer.is_none() && values_.held.homes[v] != graph::kWholeForm;
   }
 
-  /// The expression with `times` batches for each.
   static SizeExpr of_all(const SizeExpr& expr, std::int64_t times) {
     return with_batch(expr, fmt::format("({}*{})", kBatch, times));
   }
@@ -180,8 +172,6 @@ class PassWriter {
         updated.emplace_back(output.of, mapped(output.value, m));
     for (const auto& [buffer, value] : updated) copies_of(buffer).push_back(value);
   }
-
-  // ---- before all passes
 
   /// What is summed over all passes before they begin, and how many labels count.
   void write_early() {
@@ -240,8 +230,6 @@ class PassWriter {
                   made_.value(weights).dtype, shape, {&op, m});
     return filled(picked, outside, {0.0});
   }
-
-  // ---- copies
 
   void write_copy(std::size_t i, std::int64_t m) {
     const Op& op = graph_.ops[i];
@@ -341,8 +329,6 @@ class PassWriter {
     copies_of(value).push_back(result);
     if (is_summed(value)) made_.add_term(result, {&op, m}, sums_[value.index()]);
   }
-
-  // ---- outputs
 
   bool is_summed(ValueId value) const { return fates_.is_summed[value.index()] != 0; }
   static bool is_sum(const Output& output) {

@@ -52,7 +52,6 @@ class SumLeaves {
         if (!take_apart(leaves_[o], l)) ++l;
   }
 
-  /// By output, what it is the sum of.
   const std::vector<std::vector<ValueId>>& leaves() const { return leaves_; }
   /// Does it add such up?
   bool is_adder(std::size_t op) const { return is_adder_[op] != 0; }

@@ -8,7 +8,7 @@
 
 namespace motley::synth {
 
-/// What becomes of an operator where a step is done in passes.
+/// What becomes of an operator of a step in passes.
 enum class Fate : std::uint8_t {
   kDropped,  ///< nothing that is wanted depends on it
   kOnce,     ///< works on no samples
@@ -33,10 +33,11 @@ struct PassFates {
   }
 };
 
-/// Where an arange by ones begins; none: a number that depends on the batch.
+/// Returns where an arange by ones begins; none: it depends on the batch.
 std::optional<std::int64_t> first_number(const graph::Op& op);
 
-/// Usage error (synth.accumulation) where operators or outputs need all samples at once. O(graph).
+/// Finds them; usage error (synth.accumulation) if operators or outputs need all samples at once.
+/// O(graph).
 Result<PassFates> find_pass_fates(const PassValues& values);
 
 }  // namespace motley::synth

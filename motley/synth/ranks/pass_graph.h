@@ -11,11 +11,11 @@
 
 namespace motley::synth {
 
-/// The expression with something else in place of `batch`.
+/// Replaces `batch` in an expression.
 graph::SizeExpr with_batch(const graph::SizeExpr& expr, const std::string& instead);
 
-/// What an added operator is for, and where: an operator of the model (null: any), and a pass (-1:
-/// all replicas).
+/// What an added operator is for: an operator of the model (null: any) in a pass (-1: all
+/// replicas).
 struct AddedFor {
   const graph::Op* beside = nullptr;
   std::int64_t pass = -1;
@@ -30,27 +30,25 @@ class PassGraph {
   const graph::Value& value(ValueId id) const { return made_.graph.value(id); }
   std::size_t size() const { return made_.graph.ops.size(); }
   ValueId add_value(graph::Value value) { return graph::add_value(made_.graph, std::move(value)); }
-  /// An operator whose outputs are there.
+  /// Adds an operator whose outputs are there.
   void add_op(graph::Op op, Copy copy);
-  /// An operator that the model has not, and its result. Its name is "aten::sum" or
-  /// "aten::add.Tensor".
+  /// Adds an operator that the model lacks, such as "aten::add.Tensor"; returns its result.
   ValueId add(std::string_view name, graph::SymbolicArguments arguments, DType dtype,
               std::vector<graph::SizeExpr> shape, const AddedFor& what = {});
-  /// The same with a result of a value's dtype and shape.
+  /// Adds one whose result has a value's dtype and shape.
   ValueId add_like(ValueId like, std::string_view name, graph::SymbolicArguments arguments,
                    const AddedFor& what);
   ValueId add_zeros(ValueId like, const AddedFor& what);
-  /// One more term of what the passes of each replica add up to; what is added is in the term's
-  /// pass.
+  /// Adds a term to the sum of the term's replica, in its pass.
   void add_term(ValueId term, const AddedFor& what, std::vector<ValueId>& sums);
-  /// Of sums of each replica.
+  /// Adds up the sums of all replicas.
   ValueId sum_replicas(const std::vector<ValueId>& sums, const graph::Op& beside);
   ValueId scale(ValueId value, double factor, const graph::Op* beside = nullptr) {
     return add_like(value, "aten::mul.Scalar", {{value}, {factor}}, {beside});
   }
-  /// A copy in a pass, -1: of all replicas.
+  /// Returns a copy in a pass; -1: of all replicas.
   Copy copy_in(std::int64_t pass) const;
-  /// The expression in a pass.
+  /// Evaluates a size in a pass.
   graph::SizeExpr in_pass(const graph::SizeExpr& expr, std::int64_t pass) const;
 
   Accumulation take() { return std::move(made_); }

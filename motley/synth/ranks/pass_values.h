@@ -11,7 +11,7 @@ namespace motley::synth {
 
 inline constexpr std::string_view kBatch = "batch";
 
-/// A step that is done in passes: micro-batches, of one replica after the other.
+/// A step in passes: the micro-batches of one replica after the other.
 struct PassedStep {
   const graph::Graph& graph;
   Passes passes;
@@ -19,7 +19,6 @@ struct PassedStep {
   bool has_terms = false;  ///< outputs stay terms of replicas (accumulate_replicas)
 
   std::int64_t times() const { return static_cast<std::int64_t>(passes.stretches.size()); }
-  /// Samples of all passes.
   std::int64_t batch() const {
     return passes.stretches.back().first + passes.stretches.back().count;
   }
@@ -37,35 +36,34 @@ struct PassedStep {
   tl::unexpected<Error> refuse(const std::string& why) const;
 };
 
-/// A mean of negative log-likelihoods, over the labels of all samples.
+/// Is it a mean of negative log-likelihoods, over the labels of all samples?
 bool is_mean_loss(const graph::Op& op);
 
-/// Which values each pass has of its own. Micro-batches are to time what devices are to space:
-/// samples are spread over them, as a sharding spreads them over devices.
+/// Which values each pass has of its own. Samples are spread over passes in time as a sharding
+/// spreads them over devices.
 struct PassValues {
   const PassedStep& step;
   Sharding time;  ///< passes in the place of devices
   std::vector<graph::ShardingRule> rules = {};
   Held held = Held(0);
   std::vector<char> is_of_inputs = {};  ///< by value: made of inputs and constants alone
-  /// By value: what each pass has of its own without samples in it: statistics, counts of labels,
-  /// buffers that the one before has updated, what is made of these, and, where replicas have them
-  /// apart, what is made of samples (a tensor of another one's dtype).
+  /// by value: each pass has its own though it has no samples: statistics, counts of labels,
+  /// updated buffers, results of these, and of replicas what is made of samples
   std::vector<char> is_own = {};
 
   const graph::Form& home(ValueId value) const { return held.homes[value.index()]; }
   bool has_copies(ValueId value) const {
     return home(value) != graph::kWholeForm || is_own[value.index()] != 0;
   }
-  /// The form in which an operator takes an operand; that of its home where only the dtype is read,
-  /// or where both are the same.
+  /// Returns the form in which an operator takes an operand; its home if only the dtype is read or
+  /// both are the same.
   graph::Form wanted(std::size_t op, std::size_t operand) const;
-  /// Is what samples add up to wanted by an operator that needs all of it?
+  /// Does the operator need the sum over all samples?
   bool takes_sum(std::size_t op, std::size_t operand) const;
   bool takes_own(std::size_t op) const;
 };
 
-/// The step must outlive the result. O(graph).
+/// Finds them. The step must outlive the result. O(graph).
 PassValues find_pass_values(const PassedStep& step);
 
 }  // namespace motley::synth

@@ -98,7 +98,7 @@ Result<SharedGradient> GradientExchange::find_holders(const std::string& name,
   return gradient;
 }
 
-/// Gives each holder the rows that it owns, if any of them has a share, and tells its updates.
+/// Shares the rows out among holders with state shares, and tells their updates.
 bool GradientExchange::find_owners(SharedGradient& gradient) {
   std::vector<OwnerRows> rows;
   bool may = true, has_shares = false;
@@ -178,7 +178,7 @@ void GradientExchange::give_back() {
     }
 }
 
-/// What a holder has of its own gradient: all its regions' terms together.
+/// Adds up the terms of a holder's regions.
 BufferId GradientExchange::own_gradient(const Held& held) {
   BufferId& own = held.progress.own;
   if (!own.is_none()) return own;
@@ -193,7 +193,6 @@ BufferId GradientExchange::own_gradient(const Held& held) {
   return own;
 }
 
-/// Rows of an interval of what a holder has.
 BufferId GradientExchange::piece_of(const Held& held, std::size_t interval,
                                     const std::string& label) {
   const auto& [gradient, holder, progress] = held;
@@ -214,7 +213,7 @@ void GradientExchange::pack(std::size_t b, std::size_t rank) {
   begun_[{b, rank}] = builder_of(bucket, rank).pack(pieces, bucket.dtype, bucket_label(b));
 }
 
-/// Every rank gets the sum, or of what has owners that of what it owns.
+/// Sums a bucket; of one with owners every rank gets what it owns.
 void GradientExchange::sum(std::size_t b) {
   const SumBucket& bucket = sums_.buckets[b];
   if (bucket.ranks.size() < 2) return;
@@ -232,7 +231,7 @@ void GradientExchange::sum(std::size_t b) {
   }
 }
 
-/// Sums go to the updates of those who have all that they wait for.
+/// Gives sums to the updates of those who have all that they wait for.
 void GradientExchange::take_back(std::size_t b) {
   const SumBucket& bucket = sums_.buckets[b];
   const std::string label = bucket_label(b);
@@ -262,7 +261,7 @@ void GradientExchange::take_back(std::size_t b) {
   }
 }
 
-/// In order: the buckets of which all own rows have been updated.
+/// Gathers, in order, the buckets whose owners have updated all rows.
 void GradientExchange::gather_updated() {
   for (; gathered_ < sums_.buckets.size(); ++gathered_) {
     const SumBucket& bucket = sums_.buckets[gathered_];
@@ -305,7 +304,6 @@ void GradientExchange::gather(std::size_t b) {
   }
 }
 
-/// An interval on its owner, updated.
 BufferId GradientExchange::updated_rows(std::size_t interval, const std::string& label) {
   const GradientInterval& about = sums_.intervals[interval];
   const auto& [gradient, holder, progress] = held_on(interval, about.owner);
@@ -317,7 +315,7 @@ BufferId GradientExchange::updated_rows(std::size_t interval, const std::string&
       .part(own, gradient.slab, about.begin - holder.own_begin, sums_.rows_of(interval), label);
 }
 
-/// Rows of a holder's, all that it has or own, by interval, as one.
+/// Joins pieces of a holder's rows, by interval.
 BufferId GradientExchange::join(const Held& held, const std::map<std::size_t, BufferId>& pieces_of,
                                 const std::string& label) {
   const GradientHolder& holder = held.holder;

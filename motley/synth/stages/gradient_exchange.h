@@ -71,7 +71,7 @@ class GradientExchange {
   const std::vector<BufferId>& counted(std::size_t rank) { return counted_[rank]; }
 
  private:
-  /// What a holder's gradient comes to.
+  /// The state of a holder's gradient.
   struct Progress {
     BufferId own;                                ///< its gradient, once it is packed
     std::size_t intervals = 0;                   ///< that it has, or where states are shared owns
@@ -79,14 +79,12 @@ class GradientExchange {
     std::map<std::size_t, BufferId> fresh = {};  ///< updated, of all that it has
     bool is_updated() const { return back.size() == intervals; }
   };
-  /// A holder of a shared gradient: its place there, too.
   struct Held {
     const SharedGradient& gradient;
     const GradientHolder& holder;
     Progress& progress;
   };
-  /// Something that is written behind a position: a rank packs a bucket, or, after all such, its
-  /// sum begins.
+  /// Instructions behind a position: a rank packs a bucket, or, after all of these, its sum begins.
   struct Event {
     static constexpr std::size_t kSum = SIZE_MAX;
     std::int64_t position;
@@ -100,7 +98,6 @@ class GradientExchange {
   Result<SharedGradient> find_holders(const std::string& name, const std::vector<Share>& shares);
   bool find_owners(SharedGradient& gradient);
   Held held_on(std::size_t interval, std::size_t rank);
-  /// Of the stage by which a rank has what it has of a bucket.
   ProgramBuilder& builder_of(const SumBucket& bucket, std::size_t rank);
 
   void pack(std::size_t bucket, std::size_t rank);

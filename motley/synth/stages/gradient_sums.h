@@ -13,7 +13,7 @@
 
 namespace motley::synth {
 
-/// What one device has of a gradient, as its region keeps the parameter.
+/// A device's part of a gradient, as its region keeps the parameter.
 struct GradientShare {
   std::size_t stage = 0, member = 0, rank = 0;
   std::int64_t output = 0;  ///< of the stage's graph
@@ -27,7 +27,7 @@ struct GradientShare {
 struct GradientHolder {
   GradientShare share;
   std::vector<GradientShare> further = {};  ///< of other regions of the same device
-  bool is_giver = true;  ///< its region's; false: another device of it gives the same
+  bool is_giver = true;                     ///< false: another device of its region gives the same
   std::int64_t begin = 0, end = 0;
   std::int64_t own_begin = 0, own_count = 0;  ///< where states are shared: rows that it owns
 
@@ -82,13 +82,12 @@ struct SumOptions {
   std::function<std::int64_t(std::size_t rank)> busy_until;
 };
 
-/// Cuts gradients where rows of their holders and owners begin and end, puts intervals of the same
-/// devices into buckets, and orders these: all holders keep to one order of sums. The sum that can
-/// begin first does, when all have packed it and none of its holders is in another one; of equals
-/// the one that is there first. In the order in which they are there, replicas that are cut
-/// differently would wait for each other in a chain: a holder of two stretches of layers does those
-/// of one behind the other's, whose holders wait for a third. Each is then waited for when those
-/// before it are over. O(n log n) intervals.
+/// Cuts gradients where rows of holders and owners begin and end, puts intervals of the same
+/// devices into buckets, and orders these; all holders keep to that order. The sum that can begin
+/// first does: when all have packed it and no holder is in another one; of equals the one that is
+/// ready first. In order of readiness, replicas that are cut differently would wait for each other
+/// in a chain: a holder of two stretches of layers sums one behind the other, whose holders wait
+/// for a third. O(n log n) intervals.
 GradientSums find_gradient_sums(std::vector<SharedGradient> gradients, const SumOptions& options);
 
 }  // namespace motley::synth

@@ -51,7 +51,6 @@ std::vector<std::int64_t> find_busy(const ShardedStages& stages) {
   return busy;
 }
 
-/// Writes the programs of a step in stages.
 class StageLowering {
  public:
   /// `state_shares`: by rank. What is passed by reference must outlive it.
@@ -74,7 +73,6 @@ class StageLowering {
     return {};
   }
 
-  /// Parameters whose states are shared, by name.
   const std::set<std::string>& shared() const { return gradients_.shared(); }
 
  private:

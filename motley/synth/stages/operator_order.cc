@@ -27,7 +27,7 @@ struct Spot {
   }
 };
 
-/// Sets of devices, if some device has several regions; else 0.
+/// Counts sets of devices if some device has several regions; else 0.
 std::size_t find_turn(const plan::Replica& replica) {
   std::set<std::vector<DeviceId>> sets;
   std::set<DeviceId> seen;
@@ -67,7 +67,7 @@ class Spots {
   const std::vector<StagedOp>& first() const { return first_; }
   const std::vector<StagedOp>& last() const { return last_; }
 
-  /// Visits what an operator reads that has an entry before it: the entry's place.
+  /// Visits the entries of what an operator reads.
   template <typename Visit>
   void for_each_read(const StagedOp& at, const Visit& visit) const {
     needs_.for_each_operand(at, [&](ValueId value) {
@@ -91,7 +91,7 @@ class Spots {
     entries_.push_back({at, spot});
   }
 
-  /// Its entry; kNowhere: it has none (yet).
+  /// Returns its entry; kNowhere: it has none (yet).
   std::size_t find(const StagedOp& at) const {
     if (at.op >= begins_.size()) return kNowhere;
     const std::size_t end = at.op + 1 < begins_.size() ? begins_[at.op + 1] : entries_.size();
@@ -152,7 +152,6 @@ void find_late(const StageNeeds& needs, Spots& spots) {
         entries[e].spot.is_backward && gives[entries[e].at.stage] != 0 && leads[e] == 0;
 }
 
-/// Tasks, and the operators of each.
 struct Tasks {
   std::vector<plan::StageTask> tasks;
   std::vector<std::vector<StagedOp>> operators;

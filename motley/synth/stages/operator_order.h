@@ -9,7 +9,7 @@
 
 namespace motley::synth {
 
-/// One order of all operators of a step in stages (StagedStep).
+/// The order of all operators of a step in stages (StagedStep).
 struct OperatorOrder {
   std::vector<StagedOp> operators;  ///< by position
   std::vector<std::int64_t> tasks;  ///< by position
@@ -17,13 +17,13 @@ struct OperatorOrder {
   std::vector<double> lags;         ///< by stage: of TaskPlace, in the unit of the times
   std::int64_t count = 0;           ///< of tasks
 
-  /// Is a task that of a micro-batch, neither the first nor the last one?
+  /// Is it the task of a micro-batch, neither the first nor the last one?
   bool is_between(std::int64_t task) const { return task > 0 && task + 1 < count; }
 };
 
-/// Puts operators between two values of other stages together as tasks, and orders these
-/// (order_tasks). What the backward pass makes of the forward pass alone waits for whoever wants
-/// it; gradients of weights come late in regions that say so. O(graph) beside order_tasks.
+/// Groups the operators between two values of other stages into tasks, and orders these
+/// (plan::order_tasks). Backward operators on forward values alone wait for their first reader;
+/// weight gradients come late in regions with late_weights. O(graph) beside order_tasks.
 OperatorOrder find_operator_order(const StageNeeds& needs, const plan::Plan& plan);
 
 }  // namespace motley::synth

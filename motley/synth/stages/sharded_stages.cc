@@ -14,7 +14,6 @@ namespace {
 using graph::Form;
 using graph::FormKind;
 
-/// Names of parameters that several stages have.
 std::set<std::string> shared_parameters(const StagedStep& step) {
   std::map<std::string, const StageGraph*> first;
   std::set<std::string> shared;
@@ -38,7 +37,7 @@ std::vector<OpStretch> find_stretches(const StageGraph& stage, std::int64_t task
   return found;
 }
 
-/// Which of the model's inputs each of a stage's is.
+/// Returns the model's number of each of a stage's inputs.
 std::vector<std::int64_t> find_inputs(const graph::Graph& model, const graph::Graph& stage) {
   const std::vector<ValueId> all = values_with_role(model, graph::ValueRole::kInput);
   std::vector<std::int64_t> found;
@@ -50,7 +49,7 @@ std::vector<std::int64_t> find_inputs(const graph::Graph& model, const graph::Gr
   return found;
 }
 
-/// What other stages want of each, and in which form.
+/// Finds the forms in which boundary values travel.
 void find_forms(ShardedStages& made) {
   for (const BoundaryValue& each : made.step.boundary_values) {
     ShardedStage& from = made.stages[each.from];
@@ -60,7 +59,7 @@ void find_forms(ShardedStages& made) {
   }
 }
 
-/// What operators give that changed places.
+/// Moves boundary values with their operators.
 void order_boundary_values(ShardedStages& made) {
   std::vector<std::pair<BoundaryValue, Form>> ordered;
   for (std::size_t p = 0; p < made.forms.size(); ++p) {
@@ -79,7 +78,7 @@ void order_boundary_values(ShardedStages& made) {
     std::tie(made.step.boundary_values[p], made.forms[p]) = ordered[p];
 }
 
-/// A parameter that a device has in two stages is whole there.
+/// Checks that a parameter that a device has in two stages is whole there.
 Result<void> check_holders(const ShardedStages& made) {
   const auto is_shared = [&](std::size_t s) { return made.step.stages[s].ranks.size() > 1; };
   std::map<std::pair<std::string, std::size_t>, std::size_t> holders;  // name, rank -> stage

@@ -14,7 +14,6 @@ using graph::SymbolicArgument;
 using graph::Value;
 using Term = Accumulation::Term;
 
-/// Where an operator stands in the order of the step.
 struct Stand {
   std::int64_t position, task;
 };
@@ -32,7 +31,7 @@ class ValuePlaces {
  public:
   explicit ValuePlaces(std::size_t values) : places_(values, {kNowhere, ValueId()}) {}
 
-  /// A value in a stage; none: it is not there (yet).
+  /// Returns the value in a stage; none: it is not there (yet).
   ValueId& at(ValueId value, std::size_t stage) {
     auto& [first, id] = places_[value.index()];
     if (first == kNowhere) first = stage;
@@ -79,7 +78,7 @@ class StageBuilder {
   }
 
  private:
-  /// For what their operators are and make; little comes on top.
+  /// Reserves space for the operators and their results.
   void reserve() {
     std::vector<std::size_t> ops(step_.stages.size(), 0), values(step_.stages.size(), 0);
     for (const StagedOp& each : order_.operators) {
@@ -131,7 +130,6 @@ class StageBuilder {
     return places_.at(value, s) = graph::add_value(step_.stages[s].graph, all_.value(value));
   }
 
-  /// What the reader gets.
   ValueId pass(std::size_t from, std::size_t to, ValueId given, Stand stand) {
     Value received = step_.stages[from].graph.value(given);
     received.producer = OpId();
@@ -169,7 +167,6 @@ class StageBuilder {
     return *first;
   }
 
-  /// An operator behind those that the stage has so far.
   ValueId add_to(std::size_t s, Op op, Value result, OpId beside, Stand stand) {
     StageGraph& stage = step_.stages[s];
     op.direction = graph::Direction::kBackward;
@@ -183,7 +180,7 @@ class StageBuilder {
     return made;
   }
 
-  /// Terms of one output in one stage become one.
+  /// Adds a term to those of the output in the stage.
   void add_term(std::size_t output, std::size_t at, ValueId value, Stand stand) {
     const auto [sum, is_new] = sums_.try_emplace({output, at}, value);
     if (is_new) return;
@@ -209,7 +206,7 @@ class StageBuilder {
       sums_.try_emplace({output, stage}, here(value, stage));
   }
 
-  /// A stage that has a parameter without a term of its gradient adds zeros.
+  /// Adds an output; zeros where a stage has a parameter without a term of its gradient.
   void add_output(std::size_t s, std::size_t o) {
     StageGraph& stage = step_.stages[s];
     graph::Output made = needs_.model.outputs[o];

@@ -5,11 +5,10 @@
 
 namespace motley::synth {
 
-/// Builds the graph of each stage of a step, task by task in the order of all, and says what values
-/// pass between them. Terms of an output in one stage are added up behind each task; of a gradient
-/// whose parameter the stage does not have they go to the first stage of the replica that has it.
-/// `all` is what `needs` is of, whose operators it takes; the step has the stages that `needs` is
-/// of. O(graph log values).
+/// Builds the graphs of a step's stages, task by task, and the values between them. Adds up a
+/// stage's terms of an output behind each task; terms of a gradient whose parameter the stage lacks
+/// go to the first stage of the replica that has it. `needs` is of `all`, whose operators it takes,
+/// and of the step's stages. O(graph log values).
 void build_stage_graphs(const StageNeeds& needs, const OperatorOrder& order, graph::Graph& all,
                         StagedStep& step);
 

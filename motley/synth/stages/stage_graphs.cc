@@ -18,7 +18,7 @@ namespace {
 
 using graph::Graph;
 
-/// By replica and operator of the model, its region there; kNowhere: in no region.
+/// Finds the region of each operator, by replica; kNowhere: none.
 Result<std::vector<std::vector<std::size_t>>> find_regions(const Graph& graph,
                                                            const plan::Plan& plan) {
   const graph::Reach live = graph::find_live(graph);
@@ -43,7 +43,6 @@ Result<std::vector<std::vector<std::size_t>>> find_regions(const Graph& graph,
   return regions;
 }
 
-/// The stages of all replicas, without operators.
 std::vector<StageGraph> open_stages(const plan::Plan& plan, const std::string& name,
                                     const std::vector<plan::Member>& members) {
   std::map<DeviceId, std::size_t> rank_of;
@@ -60,7 +59,7 @@ std::vector<StageGraph> open_stages(const plan::Plan& plan, const std::string& n
   return stages;
 }
 
-/// The largest value that comes in a micro-batch, in the time that the region's lag says.
+/// Finds rates: the largest value of a micro-batch in the time of the region's lag.
 void find_rates(const OperatorOrder& order, StagedStep& step) {
   std::vector<double> largest(step.stages.size(), 0);
   for (const BoundaryValue& each : step.boundary_values) {

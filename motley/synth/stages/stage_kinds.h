@@ -7,9 +7,8 @@
 
 namespace motley::synth {
 
-/// Which ranks of a step in stages do as others do: of one class (by rank), with as large parts in
-/// the same stages, that exchange as much with such. What devices of a stage exchange among
-/// themselves is not noted.
+/// Finds ranks that do as others do: of one class (`classes`, by rank), with equal parts of the
+/// same stages and equal exchanges with such ranks. Exchanges within a stage do not matter.
 std::vector<IdenticalRanks::StandIn> find_stage_kinds(ShardedStages& stages,
                                                       const std::vector<int>& classes);
 

@@ -6,13 +6,12 @@
 namespace motley::synth {
 namespace {
 
-/// Puts a stage among some, ascending.
 void insert(std::vector<std::size_t>& stages, std::size_t stage) {
   const auto at = std::lower_bound(stages.begin(), stages.end(), stage);
   if (at == stages.end() || *at != stage) stages.insert(at, stage);
 }
 
-/// Parameters and buffers keep their names.
+/// Finds sources by their names.
 void find_sources(StageNeeds& needs) {
   std::map<std::pair<graph::ValueRole, std::string>, ValueId> named;
   const auto for_each_source = [](const graph::Graph& graph, const auto& visit) {
@@ -50,7 +49,7 @@ void find_operators(StageNeeds& needs) {
   }
 }
 
-/// Of sources, and of all values where buffers have new ones.
+/// Finds readers of sources, and of all values if the model updates buffers.
 void find_readers(StageNeeds& needs) {
   const std::vector<graph::Output>& outputs = needs.model.outputs;
   const bool has_updates = std::any_of(outputs.begin(), outputs.end(), [](const auto& each) {
@@ -67,7 +66,7 @@ void find_readers(StageNeeds& needs) {
                                             needs.readers[again.index()].end());
 }
 
-/// The new value of a buffer goes to all stages of the replica that have the buffer.
+/// Passes the new value of a buffer to all stages of the replica that have the buffer.
 void share_updates(StageNeeds& needs) {
   for (const Accumulation::Term& term : needs.all.terms) {
     const graph::Output& output = needs.model.outputs[term.output];

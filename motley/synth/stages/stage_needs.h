@@ -20,8 +20,8 @@ struct StagedOp {
   auto operator<=>(const StagedOp&) const = default;
 };
 
-/// Which operators of the graph of all replicas each stage runs, and which values pass from stage
-/// to stage.
+/// Which operators of the graph of all replicas each stage runs, and which values pass between
+/// stages.
 struct StageNeeds {
   const graph::Graph& model;
   const Accumulation& all;  ///< all replicas
@@ -30,20 +30,20 @@ struct StageNeeds {
   std::vector<std::size_t> first_stage = {};      ///< by replica
   std::map<ValueId, ValueId> sources = {};  ///< of the model -> of all: parameters and buffers
   std::vector<std::vector<std::size_t>> stages_of = {};  ///< by operator: ascending
-  /// By what makes them: values, and the stages that read them.
+  /// by producer: values, and the stages that read them
   std::map<StagedOp, std::set<std::pair<ValueId, std::size_t>>> passing = {};
   std::vector<std::set<std::size_t>> readers = {};  ///< by value: stages; of sources at least
-  /// Output, stage, value: new values of buffers that other stages have, too.
+  /// output, stage, value: new values of buffers that other stages have too
   std::set<std::tuple<std::size_t, std::size_t, ValueId>> updated = {};
 
-  /// The operator that makes a value; kNowhere: it is a source.
+  /// Returns the operator that makes a value; kNowhere: it is a source.
   std::size_t producer(ValueId value) const;
-  /// The stage of an operator in a replica; kNowhere: wherever it is wanted.
+  /// Returns the stage of an operator in a replica; kNowhere: wherever it is read.
   std::size_t home(std::size_t op, std::size_t replica) const;
   std::size_t stage_of(const Accumulation::Term& term) const;
-  /// Where the value comes from that a stage reads; no operator: it is a source.
+  /// Returns where a stage's operand comes from; op kNowhere: it is a source.
   StagedOp maker(ValueId value, std::size_t stage) const;
-  /// Of a sum over replicas the term of the stage's own.
+  /// Returns the operand of a sum over replicas that the stage's replica gives.
   ValueId own_term(std::size_t op, std::size_t stage) const;
   bool is_sum(std::size_t op) const { return all.graph.ops[op].name == kSumReplicas; }
   /// Visits the operands of an operator in a stage.
@@ -54,8 +54,8 @@ struct StageNeeds {
   }
 };
 
-/// `regions`: of each replica by operator of the model; `stages` have their replicas. What is
-/// passed by reference must outlive the result. O(graph log stages).
+/// Finds them for stages with their replicas. `regions`: by replica and operator of the model.
+/// References must outlive the result. O(graph log stages).
 StageNeeds find_stage_needs(const graph::Graph& model, const Accumulation& all,
                             const std::vector<StageGraph>& stages,
                             std::vector<std::vector<std::size_t>> regions);

@@ -58,7 +58,6 @@ StagePrograms::StagePrograms(ShardedStages& stages, std::vector<program::Group> 
 void StagePrograms::open_devices() {
   for (program::DeviceProgram& each : begin_programs(stages_))
     devices_.emplace_back(std::move(each));
-  // For operators and some exchanges.
   std::vector<std::size_t> operators(ranks(), 0);
   for (const Seat& seat : seats_) operators[seat.rank] += stages_.graph_of(seat).ops.size();
   for (const std::size_t rank : lowered_) builder(rank).reserve(operators[rank] * 9 / 8);

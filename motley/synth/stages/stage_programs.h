@@ -13,15 +13,13 @@
 
 namespace motley::synth {
 
-/// The programs of a step in stages while they are written: of each device one, to which the stages
-/// that it has a seat in write, or none where another device stands for it.
-///
-/// What a device sends stays in its memory until that is over, which it waits for some tasks later;
-/// as much later as a receive may begin before its task.
+/// The programs of a step in stages while they are written, one per device that no other stands
+/// for. A device waits for its sends some tasks later, as many as a receive may begin before its
+/// task.
 class StagePrograms {
  public:
-  /// `groups` keep their numbers, `identical` are the devices that programs are of. The stages must
-  /// outlive it.
+  /// `groups` keep their numbers; `identical`: by device of the program. The stages must outlive
+  /// it.
   StagePrograms(ShardedStages& stages, std::vector<program::Group> groups,
                 std::vector<IdenticalRanks::StandIn> identical);
 
@@ -29,7 +27,7 @@ class StagePrograms {
   /// Is a program of the rank's own written?
   bool is_lowered(std::size_t rank) const { return !numbers_[rank].is_none(); }
   const std::vector<std::size_t>& lowered() const { return lowered_; }
-  /// Those of lowered ranks, stage by stage.
+  /// Returns the seats of lowered ranks, stage by stage.
   const std::vector<Seat>& seats() const { return seats_; }
   ProgramBuilder& builder(std::size_t rank) { return devices_[rank].builder; }
   RankStep& step(std::size_t stage, std::size_t member) {
@@ -40,28 +38,27 @@ class StagePrograms {
   }
   RankWriter& writer(const Seat& seat) { return writer(seat.stage, seat.member); }
 
-  /// The group of these ranks, ascending; added where there is none.
+  /// Returns the group of these ranks, ascending; adds it where there is none.
   GroupId group_of(const std::vector<std::size_t>& ranks);
-  /// A rank's part in a sum over all ranks, in place; nothing where it is alone.
+  /// Appends a rank's part in a sum over all ranks, in place; nothing for one rank.
   void all_reduce(std::size_t rank, BufferId buffer, const std::string& label);
 
-  /// The rank comes to a task: waits for what it sent kTasksAhead tasks before.
+  /// Begins a task: waits for sends of kTasksAhead tasks before.
   void enter(std::size_t rank, std::int64_t task);
-  /// Waits for what it sent before all micro-batches, and for what is small and was sent behind
-  /// that.
+  /// Waits for sends before all micro-batches, and for smaller ones behind them.
   void await_first(std::size_t rank);
-  /// Waits for what it sent of parameters and states, which are updated next.
+  /// Waits for sends of parameters and states, which are updated next.
   void await_kept(std::size_t rank);
-  /// Sends from rank to rank: what the receiver gets, of this shape.
+  /// Sends from rank to rank; returns the receiver's buffer of this shape.
   BufferId transfer(std::size_t sender, std::size_t receiver, BufferId sent, Shape shape,
                     const std::string& label);
 
   /// Would those that a rank stands for have the same parts?
   bool are_identical() const;
-  /// Of what several sets have together all that they stand for take part; what one of them has
-  /// among itself, the others have among themselves. By group all of its ranks.
+  /// Returns all ranks of each group: those that its members stand for take part if it has several
+  /// sets; the groups of one set stand for others of their own.
   std::vector<std::vector<std::size_t>> all_of_groups() const;
-  /// The finished programs. Call last.
+  /// Returns the finished programs. Call last.
   program::Program put_together();
 
  private:

@@ -11,7 +11,7 @@
 namespace motley::synth {
 namespace {
 
-/// What devices have of outputs that all report.
+/// Outputs that all devices report.
 struct Reported {
   std::vector<std::vector<BufferId>> losses;                       // by rank: its terms
   std::map<std::string, std::map<std::size_t, BufferId>> metrics;  // by name and rank
@@ -39,7 +39,7 @@ Reported take_outputs(const ShardedStages& stages, StagePrograms& programs) {
   return reported;
 }
 
-/// By rank the squares of all gradients: every device sums those that count there.
+/// Returns by rank the sum of the squares of all gradients.
 std::vector<BufferId> sum_squares(GradientExchange& gradients, StagePrograms& programs) {
   const std::string label = "gradient norm";
   std::vector<BufferId> squares(programs.ranks());
@@ -61,7 +61,7 @@ std::vector<BufferId> sum_squares(GradientExchange& gradients, StagePrograms& pr
   return squares;
 }
 
-/// By rank the norm of all gradients; none: nobody asks for it.
+/// Writes the last updates; returns by rank the norm of all gradients, if anybody asks for it.
 std::vector<BufferId> finish_updates(const plan::Recipe& recipe, GradientExchange& gradients,
                                      StagePrograms& programs) {
   std::vector<BufferId> squares, norms(programs.ranks());
@@ -82,7 +82,7 @@ std::vector<BufferId> finish_updates(const plan::Recipe& recipe, GradientExchang
   return norms;
 }
 
-/// By rank the metrics, in the order of the graph: whoever has one gives it to all.
+/// Gives the metrics to all ranks; returns them by rank, in the order of the graph.
 std::vector<std::vector<BufferId>> share_metrics(const graph::Graph& model, Reported& reported,
                                                  StagePrograms& programs) {
   std::vector<std::vector<BufferId>> shared(programs.ranks());
@@ -107,7 +107,7 @@ std::vector<std::vector<BufferId>> share_metrics(const graph::Graph& model, Repo
   return shared;
 }
 
-/// Loss and wish to stop, as sums over all devices.
+/// Sums loss and wish to stop over all devices.
 std::pair<BufferId, BufferId> share_loss(std::size_t rank, BufferId loss, BufferId stop,
                                          StagePrograms& programs) {
   if (programs.ranks() == 1) return {loss, stop};

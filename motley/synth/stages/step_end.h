@@ -5,10 +5,9 @@
 
 namespace motley::synth {
 
-/// Writes what comes behind all operators of a step in stages: the rest of the exchange of
-/// gradients, updates, with a norm over the gradients of all devices where the recipe wants one,
-/// and reports of the loss, the metrics of `model` and the wish to stop, which are sums over all
-/// devices. Call once, when all operators are written.
+/// Writes the end of a step in stages, behind all operators: the last exchanges of gradients,
+/// updates, with the norm of all gradients if the recipe needs it, and a report of loss, metrics
+/// and wish to stop, summed over all devices.
 void write_step_end(const graph::Graph& model, const plan::Recipe& recipe,
                     const ShardedStages& stages, GradientExchange& gradients,
                     StagePrograms& programs);
