@@ -80,17 +80,9 @@ void BoundaryTransfer::join(const Seat& seat, ValueId value) {
   RankStep& rank = programs_.step(seat.stage, seat.member);
   ProgramBuilder& builder = rank.builder();
   const Shape shape = rank.shape_on(seat.member, value, form_on(seat.stage, boundary_value));
-  const DType dtype = rank.graph().value(value).dtype;
-  if (pieces.empty()) return rank.set_value(value, builder.zeros(shape, dtype, label));
-  BufferId joined = pieces.front();
-  if (pieces.size() > 1) {
-    const Slab slab = graph::slab_of(rank.whole_shape(value), stages_.forms[boundary_value]);
-    std::int64_t rows = 0;
-    for (const BufferId each : pieces) rows += builder.buffer(each).shape[1];
-    joined = builder.make("aten::cat", {{buffer_list(pieces)}, {std::int64_t{1}}}, dtype,
-                          {slab.before, rows, slab.after}, label);
-  }
-  rank.set_value(value, builder.seen_as(joined, shape, label));
+  if (pieces.empty())
+    return rank.set_value(value, builder.zeros(shape, rank.graph().value(value).dtype, label));
+  rank.set_value(value, builder.seen_as(builder.join_rows(pieces, label), shape, label));
 }
 
 }  // namespace motley::synth

@@ -16,6 +16,31 @@ namespace motley::synth {
 using graph::Form;
 using graph::FormKind;
 
+namespace {
+
+bool are_of_one_stage(const std::vector<GradientShare>& shares) {
+  return std::all_of(shares.begin(), shares.end(),
+                     [&](const GradientShare& each) { return each.stage == shares.front().stage; });
+}
+
+/// Finds the form in which regions keep a parameter in parts; none: all have it whole.
+Result<std::optional<Form>> find_cut(const std::string& parameter,
+                                     const std::vector<GradientShare>& shares) {
+  std::optional<Form> cut;
+  for (const GradientShare& share : shares) {
+    if (share.form.kind != FormKind::kSharded) continue;
+    if (cut && *cut != share.form)
+      return usage_error("synth.unsupported",
+                         fmt::format("parameter '{}' is kept as {} by one region and as {} by "
+                                     "another; regions that share it must cut it alike",
+                                     parameter, print_form(*cut), print_form(share.form)));
+    cut = share.form;
+  }
+  return cut;
+}
+
+}  // namespace
+
 void GradientExchange::add(const Share& share) {
   const std::string& name = value_of(share, parameter_of(share)).name;
   const auto [place, is_new] = places_.try_emplace(name, shares_.size());
@@ -26,11 +51,7 @@ void GradientExchange::add(const Share& share) {
 Result<void> GradientExchange::arrange() {
   std::vector<SharedGradient> gradients;
   for (const auto& [name, shares] : shares_) {
-    const Share& first = shares.front();
-    const bool is_alone = std::all_of(shares.begin(), shares.end(), [&](const Share& each) {
-      return each.stage == shares.front().stage;
-    });
-    if (!is_alone) {
+    if (!are_of_one_stage(shares)) {
       MOTLEY_ASSIGN(SharedGradient gradient, find_holders(name, shares));
       if (find_owners(gradient)) shared_.insert(name);
       gradients.push_back(std::move(gradient));
@@ -38,7 +59,7 @@ Result<void> GradientExchange::arrange() {
     }
     for (const Share& share : shares) {
       keep(share);
-      if (share.form.kind == FormKind::kSharded || share.member == first.member)
+      if (share.form.kind == FormKind::kSharded || share.member == shares.front().member)
         counted_alone_.insert({share.stage, share.member, share.output});
     }
   }
@@ -65,16 +86,7 @@ Result<SharedGradient> GradientExchange::find_holders(const std::string& name,
   SharedGradient gradient{{},
                           {1, rank_of(first).whole_elements(parameter_of(first)), 1},
                           value_of(first, output(first).value).dtype};
-  std::optional<Form> cut;
-  for (const Share& share : shares) {
-    if (share.form.kind != FormKind::kSharded) continue;
-    if (cut && *cut != share.form)
-      return usage_error("synth.unsupported",
-                         fmt::format("parameter '{}' is kept as {} by one region and as {} by "
-                                     "another; regions that share it must cut it alike",
-                                     name, print_form(*cut), print_form(share.form)));
-    cut = share.form;
-  }
+  MOTLEY_ASSIGN(const std::optional<Form> cut, find_cut(name, shares));
   if (cut) gradient.slab = graph::slab_of(rank_of(first).whole_shape(parameter_of(first)), *cut);
   std::map<std::size_t, std::size_t> of_rank;
   std::set<std::size_t> givers;  // regions of which a device gives what all of them have
@@ -323,18 +335,11 @@ BufferId GradientExchange::join(const Held& held, const std::map<std::size_t, Bu
   ProgramBuilder& builder = rank.builder();
   // Buckets are filled by time: the pieces lie as the intervals do.
   std::map<std::int64_t, BufferId> in_order;
-  Shape rows{held.gradient.slab.before, 0, held.gradient.slab.after};
-  for (const auto& [interval, piece] : pieces_of) {
-    in_order[sums_.intervals[interval].begin] = piece;
-    rows[1] += sums_.rows_of(interval)[1];
-  }
-  BufferId joined = pieces_of.begin()->second;
-  if (pieces_of.size() > 1) {
-    std::vector<BufferId> pieces;
-    for (const auto& [begin, piece] : in_order) pieces.push_back(piece);
-    joined = builder.make("aten::cat", {{buffer_list(pieces)}, {std::int64_t{1}}},
-                          builder.buffer(joined).dtype, rows, label);
-  }
+  for (const auto& [interval, piece] : pieces_of) in_order[sums_.intervals[interval].begin] = piece;
+  std::vector<BufferId> pieces;
+  for (const auto& [begin, piece] : in_order) pieces.push_back(piece);
+  const BufferId joined = builder.join_rows(pieces, label);
+  const Shape rows = builder.buffer(joined).shape;
   Shape shape = rank.local_shape(parameter_of(holder.share), holder.share.form);
   if (rows[1] != holder.end - holder.begin) {  // flat, as the update of own rows has them
     shape.assign(shape.size(), 1);

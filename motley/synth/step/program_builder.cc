@@ -112,6 +112,15 @@ BufferId ProgramBuilder::pack(const std::vector<BufferId>& tensors, DType dtype,
   return make("motley::pack", {{buffer_list(tensors)}}, dtype, {elements}, label);
 }
 
+BufferId ProgramBuilder::join_rows(const std::vector<BufferId>& pieces, const std::string& label) {
+  if (pieces.size() == 1) return pieces.front();
+  Shape shape = buffer(pieces.front()).shape;
+  shape[1] = 0;
+  for (const BufferId each : pieces) shape[1] += buffer(each).shape[1];
+  return make("aten::cat", {{buffer_list(pieces)}, {std::int64_t{1}}}, buffer(pieces.front()).dtype,
+              std::move(shape), label);
+}
+
 BufferId ProgramBuilder::cut(BufferId from, const graph::Slab& slab, const Shape& extents,
                              const std::string& label) {
   const std::int64_t extent = std::accumulate(extents.begin(), extents.end(), std::int64_t{0});
