@@ -84,11 +84,6 @@ void share_updates(StageNeeds& needs) {
 
 }  // namespace
 
-std::size_t StageNeeds::producer(ValueId value) const {
-  const OpId producer = all.graph.value(value).producer;
-  return producer.is_none() ? kNowhere : producer.index();
-}
-
 std::size_t StageNeeds::home(std::size_t op, std::size_t replica) const {
   const Copy& copy = all.copies[op];
   const OpId of = copy.of.is_none() ? copy.beside : copy.of;
@@ -118,6 +113,8 @@ StageNeeds find_stage_needs(const graph::Graph& model, const Accumulation& all,
   StageNeeds needs{model, all, stages, std::move(regions)};
   for (std::size_t s = 0; s < stages.size(); ++s)
     if (stages[s].replica == needs.first_stage.size()) needs.first_stage.push_back(s);
+  for (const graph::Value& value : all.graph.values)
+    needs.producers.push_back(value.producer.is_none() ? kNowhere : value.producer.index());
   find_sources(needs);
   find_operators(needs);
   find_readers(needs);

@@ -28,6 +28,7 @@ struct StageNeeds {
   const std::vector<StageGraph>& stages;
   std::vector<std::vector<std::size_t>> regions;  ///< by replica and operator of the model
   std::vector<std::size_t> first_stage = {};      ///< by replica
+  std::vector<std::size_t> producers = {};  ///< by value: the operator; kNowhere: it is a source
   std::map<ValueId, ValueId> sources = {};  ///< of the model -> of all: parameters and buffers
   std::vector<std::vector<std::size_t>> stages_of = {};  ///< by operator: ascending
   /// by producer: values, and the stages that read them
@@ -36,8 +37,7 @@ struct StageNeeds {
   /// output, stage, value: new values of buffers that other stages have too
   std::set<std::tuple<std::size_t, std::size_t, ValueId>> updated = {};
 
-  /// Returns the operator that makes a value; kNowhere: it is a source.
-  std::size_t producer(ValueId value) const;
+  std::size_t producer(ValueId value) const { return producers[value.index()]; }
   /// Returns the stage of an operator in a replica; kNowhere: wherever it is read.
   std::size_t home(std::size_t op, std::size_t replica) const;
   std::size_t stage_of(const Accumulation::Term& term) const;
