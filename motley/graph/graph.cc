@@ -26,7 +26,7 @@ std::string Op::full_name() const { return overload.empty() ? name : name + "." 
 std::vector<ValueId> values_with_role(const Graph& graph, ValueRole role) {
   std::vector<ValueId> ids;
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
-    if (graph.values[i].role == role) ids.emplace_back(static_cast<std::int64_t>(i));
+    if (graph.values[i].role == role) ids.emplace_back(i);
   }
   return ids;
 }

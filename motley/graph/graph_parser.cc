@@ -269,7 +269,7 @@ class GraphParser {
         value.tied.push_back(std::move(tied));
       }
     }
-    const ValueId id(static_cast<std::int64_t>(graph_.values.size()));
+    const ValueId id(graph_.values.size());
     if (role == ValueRole::kParameter) parameters_.emplace(value.name, id);
     if (role == ValueRole::kBuffer) buffers_.emplace(value.name, id);
     graph_.values.push_back(std::move(value));
@@ -282,10 +282,10 @@ class GraphParser {
     const std::size_t first_result = graph_.values.size();
     do {
       Value value;
-      value.producer = OpId(static_cast<std::int64_t>(graph_.ops.size()));
+      value.producer = OpId(graph_.ops.size());
       MOTLEY_RETURN_IF_ERROR(define());
       MOTLEY_RETURN_IF_ERROR(parse_type(value));
-      op.outputs.emplace_back(static_cast<std::int64_t>(graph_.values.size()));
+      op.outputs.emplace_back(graph_.values.size());
       graph_.values.push_back(std::move(value));
     } while (eat(','));
     MOTLEY_RETURN_IF_ERROR(want('='));

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "motley/graph/layers.h"

@@ -128,7 +128,7 @@ class Shortening {
     made_.graph.sizes = graph_.sizes;
     for (std::size_t v = 0; v < graph_.values.size(); ++v) {
       if (has_[v] == 0) continue;
-      made_.of_value[v] = ValueId(static_cast<std::int64_t>(made_.graph.values.size()));
+      made_.of_value[v] = ValueId(made_.graph.values.size());
       made_.graph.values.push_back(graph_.values[v]);
     }
   }
@@ -171,13 +171,13 @@ class Shortening {
       if (is_left_out(layer)) continue;
       Op op = graph_.ops[i];
       if (!translate(op.arguments, layer)) return false;
-      const OpId id(static_cast<std::int64_t>(made_.graph.ops.size()));
+      const OpId id(made_.graph.ops.size());
       for (ValueId& output : op.outputs) {
         output = made_.of_value[output.index()];
         producers.emplace_back(output, id);
       }
       made_.of_op[i] = id;
-      made_.whole_op.emplace_back(static_cast<std::int64_t>(i));
+      made_.whole_op.emplace_back(i);
       made_.graph.ops.push_back(std::move(op));
     }
     for (const auto& [value, op] : producers) made_.graph.values[value.index()].producer = op;
@@ -241,11 +241,9 @@ class Shortening {
 
 ShortGraph all_of(const Graph& graph, const LayerChain& chain) {
   ShortGraph all{graph, {}, {}, {}, {}, {}, {}, 0};
-  for (std::size_t i = 0; i < graph.ops.size(); ++i)
-    all.of_op.emplace_back(static_cast<std::int64_t>(i));
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) all.of_op.emplace_back(i);
   all.whole_op = all.of_op;
-  for (std::size_t v = 0; v < graph.values.size(); ++v)
-    all.of_value.emplace_back(static_cast<std::int64_t>(v));
+  for (std::size_t v = 0; v < graph.values.size(); ++v) all.of_value.emplace_back(v);
   for (std::size_t l = 0; l < chain.names.size(); ++l) all.of_layer.push_back(l);
   all.op_count.assign(graph.ops.size(), 1);
   all.value_count.assign(graph.values.size(), 1);

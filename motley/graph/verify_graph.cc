@@ -98,7 +98,7 @@ class GraphVerifier {
       const std::size_t first = next;
       for (const ValueId id : op.outputs) {
         const bool right = in_range(id) && id.index() == next &&
-                           graph_.value(id).producer == OpId(static_cast<std::int64_t>(i)) &&
+                           graph_.value(id).producer == OpId(i) &&
                            graph_.value(id).role == ValueRole::kActivation;
         if (!right) {
           violation("op {} ({}): found result %{}, wanted %{}, produced by this operator only", i,

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <optional>
-#include <vector>
 
 namespace motley::graph {
 namespace {
@@ -331,7 +330,7 @@ Work op_work(const Graph& graph, OpId id, const Sizes& sizes) {
 Work total_work(const Graph& graph, const Sizes& sizes) {
   Work total;
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    const Work work = op_work(graph, OpId(static_cast<std::int64_t>(i)), sizes);
+    const Work work = op_work(graph, OpId(i), sizes);
     total.flops += work.flops;
     total.bytes_read += work.bytes_read;
     total.bytes_written += work.bytes_written;

@@ -7,7 +7,6 @@
 #include "motley/base/random.h"
 #include "motley/program/program_text.h"
 #include "motley/synth/ranks/exchange_methods.h"
-#include "motley/synth/ranks/lower_sharded.h"
 #include "motley/synth/ranks/sample_sharding.h"
 #include "motley/synth/ranks/sharded_plan.h"
 #include "motley/synth/stages/lower_stages.h"

@@ -205,11 +205,7 @@ bool elementwise_rule(RuleBuilder& rule) {
   if (rule.operand_count() == 0) return false;
   const std::vector<std::int64_t>& shape = rule.result_shape(0);
   const TensorFactors factors = rule.add_factors(shape);
-  for (int i = 0; i < rule.operand_count(); ++i) {
-    const auto aligned = rule.broadcast(rule.operand_shape(i), factors);
-    if (!aligned) return false;
-    rule.set_operand(i, *aligned);
-  }
+  if (!rule.broadcast_operands(factors)) return false;
   for (int r = 0; r < rule.result_count(); ++r) {
     if (rule.result_shape(r) != shape) return false;
     rule.set_result(r, factors);

@@ -80,21 +80,15 @@ bool view_rule(RuleBuilder& rule) {
     from_factors = rule.add_factors(from, Split::kNever);
     to_factors = rule.add_factors(to, Split::kNever);
   }
-  rule.set_operand(0, from_factors);
-  rule.set_result(0, to_factors);
   rule.add_shape_slots(1, to_factors);
-  rule.add_term({0});
-  return true;
+  return rule.set_linear(from_factors, to_factors);
 }
 
 /// Sets dimension d of the result to dimension order[d] of the operand.
 bool permuted(RuleBuilder& rule, const std::vector<int>& order) {
   TensorFactors from = rule.add_factors(rule.operand_shape(0)), to;
   for (const int dim : order) to.push_back(at(from, dim));
-  rule.set_operand(0, from);
-  rule.set_result(0, to);
-  rule.add_term({0});
-  return true;
+  return rule.set_linear(from, to);
 }
 
 std::vector<int> in_order(int rank) {
@@ -141,21 +135,15 @@ bool squeeze_rule(RuleBuilder& rule) {
         rule.add_factor(at(from, from_dims[i]), drops_any ? Split::kNever : Split::kPlain);
     at(from_factors, from_dims[i]) = at(to_factors, to_dims[i]) = {factor};
   }
-  rule.set_operand(0, from_factors);
-  rule.set_result(0, to_factors);
-  rule.add_term({0});
-  return true;
+  return rule.set_linear(from_factors, to_factors);
 }
 
 bool expand_rule(RuleBuilder& rule) {
   const TensorFactors to = rule.add_factors(rule.result_shape(0));
   const auto from = rule.broadcast(rule.operand_shape(0), to);
   if (!from) return false;
-  rule.set_operand(0, *from);
-  rule.set_result(0, to);
   rule.add_shape_slots(1, to);
-  rule.add_term({0});
-  return true;
+  return rule.set_linear(*from, to);
 }
 
 bool repeat_rule(RuleBuilder& rule) {
@@ -172,10 +160,7 @@ bool repeat_rule(RuleBuilder& rule) {
     if (d >= added)
       for (const int id : at(from_factors, d - added)) at(to_factors, d).push_back(id);
   }
-  rule.set_operand(0, from_factors);
-  rule.set_result(0, to_factors);
-  rule.add_term({0});
-  return true;
+  return rule.set_linear(from_factors, to_factors);
 }
 
 /// view_as_real, view_as_complex: one side ends in a dimension of real and imaginary part.
@@ -187,10 +172,7 @@ bool parts_of_complex_rule(RuleBuilder& rule) {
   const bool joins = is_complex(rule.result_dtype(0));
   const TensorFactors numbers =
       rule.add_factors(joins ? rule.result_shape(0) : rule.operand_shape(0));
-  rule.set_operand(0, joins ? pair_of(numbers) : numbers);
-  rule.set_result(0, joins ? numbers : pair_of(numbers));
-  rule.add_term({0});
-  return true;
+  return rule.set_linear(joins ? pair_of(numbers) : numbers, joins ? numbers : pair_of(numbers));
 }
 
 // ---- parts of a dimension
@@ -237,10 +219,7 @@ bool slice_rule(RuleBuilder& rule) {
   const auto range = slice_range(rule, 2, at(from, dim));
   std::tie(at(from_factors, dim), at(to_factors, dim)) =
       cut_block(rule, at(from, dim), range, at(rule.result_shape(0), dim), 2);
-  rule.set_operand(0, from_factors);
-  rule.set_result(0, to_factors);
-  rule.add_term({0});
-  return true;
+  return rule.set_linear(from_factors, to_factors);
 }
 
 /// slice_backward(grad, input_sizes, dim, start, end, step)
@@ -252,11 +231,8 @@ bool slice_backward_rule(RuleBuilder& rule) {
   const auto range = slice_range(rule, 3, at(to, *dim));
   std::tie(at(to_factors, *dim), at(from_factors, *dim)) =
       cut_block(rule, at(to, *dim), range, at(rule.operand_shape(0), *dim), 3);
-  rule.set_operand(0, from_factors);
-  rule.set_result(0, to_factors);
   rule.add_shape_slots(1, to_factors);
-  rule.add_term({0});
-  return true;
+  return rule.set_linear(from_factors, to_factors);
 }
 
 /// select(x, dim, index), unbind(x, dim): drop one dimension.
@@ -280,12 +256,10 @@ bool select_backward_rule(RuleBuilder& rule) {
   if (!dim) return false;
   TensorFactors factors = rule.add_factors(to);
   rule.never(at(factors, *dim));
-  rule.set_result(0, factors);
   rule.add_shape_slots(1, factors);
-  factors.erase(factors.begin() + *dim);
-  rule.set_operand(0, factors);
-  rule.add_term({0});
-  return true;
+  TensorFactors left = factors;
+  left.erase(left.begin() + *dim);
+  return rule.set_linear(left, factors);
 }
 
 /// Pieces of a dimension. Those of equal size can be cut alike.
@@ -399,8 +373,7 @@ bool along_rule(RuleBuilder& rule) {
         at(made, dim) = {rule.add_factor(at(shape, dim), Split::kNever)};
     return made;
   };
-  for (int i = 0; i < rule.operand_count(); ++i) rule.set_operand(i, like(rule.operand_shape(i)));
-  for (int r = 0; r < rule.result_count(); ++r) rule.set_result(r, like(rule.result_shape(r)));
+  rule.set_all(like);
   if (Linear) rule.add_term({0});
   return true;
 }
@@ -555,10 +528,7 @@ bool random_rule(RuleBuilder& rule) {
 
 /// Splits nothing: scalar_tensor.
 bool whole_rule(RuleBuilder& rule) {
-  for (int i = 0; i < rule.operand_count(); ++i)
-    rule.set_operand(i, rule.add_factors(rule.operand_shape(i), Split::kNever));
-  for (int r = 0; r < rule.result_count(); ++r)
-    rule.set_result(r, rule.add_factors(rule.result_shape(r), Split::kNever));
+  rule.set_all([&](const Shape& shape) { return rule.add_factors(shape, Split::kNever); });
   return true;
 }
 
@@ -575,11 +545,8 @@ bool unfold_rule(RuleBuilder& rule) {
   TensorFactors taken = whole;
   at(taken, *dim) = {rule.add_factor(at(windows, *dim), Split::kNever)};
   taken.push_back({rule.add_factor(windows.back(), Split::kNever)});
-  rule.set_operand(0, Backward ? taken : whole);
-  rule.set_result(0, Backward ? whole : taken);
   if (Backward) rule.add_shape_slots(1, whole);
-  rule.add_term({0});
-  return true;
+  return rule.set_linear(Backward ? taken : whole, Backward ? whole : taken);
 }
 
 constexpr NamedRuleMaker kMovementRules[] = {

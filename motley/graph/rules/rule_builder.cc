@@ -214,6 +214,22 @@ std::optional<TensorFactors> RuleBuilder::broadcast(const std::vector<std::int64
   return factors;
 }
 
+bool RuleBuilder::set_linear(TensorFactors operand, TensorFactors result) {
+  set_operand(0, std::move(operand));
+  set_result(0, std::move(result));
+  add_term({0});
+  return true;
+}
+
+bool RuleBuilder::broadcast_operands(const TensorFactors& wide) {
+  for (int i = 0; i < operand_count(); ++i) {
+    auto aligned = broadcast(operand_shape(i), wide);
+    if (!aligned) return false;
+    set_operand(i, std::move(*aligned));
+  }
+  return true;
+}
+
 void RuleBuilder::add_slot(int argument, int element, DimFactors factors, std::int64_t multiple) {
   rule_.slots.push_back({argument, element, std::move(factors), multiple});
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -66,6 +67,16 @@ class RuleBuilder {
   void set_split(const DimFactors& dim, Split split);
   void set_operand(int operand, TensorFactors factors);  ///< no effect for operand -1
   void set_result(int result, TensorFactors factors);    ///< no effect for an undefined result
+  /// Of the first operand and result, which is linear in it. Always true.
+  bool set_linear(TensorFactors operand, TensorFactors result);
+  /// Sets all operands and results, by `like(shape)`.
+  template <typename Like>
+  void set_all(const Like& like) {
+    for (int i = 0; i < operand_count(); ++i) set_operand(i, like(operand_shape(i)));
+    for (int r = 0; r < result_count(); ++r) set_result(r, like(result_shape(r)));
+  }
+  /// Sets all operands as they broadcast to `wide`. False where one does not align.
+  bool broadcast_operands(const TensorFactors& wide);
   /// Returns the factors of `wide` that numpy broadcasting aligns with `shape`; broadcast
   /// dimensions of size 1 have none. Empty if the shapes do not align.
   std::optional<TensorFactors> broadcast(const std::vector<std::int64_t>& shape,
@@ -98,10 +109,11 @@ struct NamedRuleMaker {
   RuleMaker make;         ///< returns false if these arguments have no rule
 };
 
-/// The two parts of the table: operators that move elements; products, norms, losses and similar
-/// ones. All elementwise operators share one rule (elementwise_rule).
+/// The parts of the table: operators that move elements; products, norms and similar ones; look-ups
+/// and losses. All elementwise operators share one rule (elementwise_rule).
 std::span<const NamedRuleMaker> movement_rules();
 std::span<const NamedRuleMaker> network_rules();
+std::span<const NamedRuleMaker> lookup_rules();
 
 bool elementwise_rule(RuleBuilder& rule);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 #include <unordered_map>
 
 #include "motley/graph/rules/rule_builder.h"
@@ -14,7 +13,7 @@ namespace {
 const std::unordered_map<std::string_view, RuleMaker>& rule_table() {
   static const std::unordered_map<std::string_view, RuleMaker> table = [] {
     std::unordered_map<std::string_view, RuleMaker> rules;
-    for (const auto part : {movement_rules(), network_rules()})
+    for (const auto part : {movement_rules(), network_rules(), lookup_rules()})
       for (const NamedRuleMaker& named : part) rules.emplace(named.name, named.make);
     return rules;
   }();
@@ -75,10 +74,7 @@ ShardingRule find_rule_or_whole(const Graph& graph, OpId op, const Sizes& sizes,
                                 Statistics statistics) {
   if (auto found = find_rule(graph, op, sizes, statistics)) return *std::move(found);
   RuleBuilder rule(graph, op, sizes);
-  for (int i = 0; i < rule.operand_count(); ++i)
-    rule.set_operand(i, rule.add_factors(rule.operand_shape(i), Split::kNever));
-  for (int r = 0; r < rule.result_count(); ++r)
-    rule.set_result(r, rule.add_factors(rule.result_shape(r), Split::kNever));
+  rule.set_all([&](const Shape& shape) { return rule.add_factors(shape, Split::kNever); });
   return *rule.finish();
 }
 

@@ -109,7 +109,7 @@ class PieceCounter {
     sum.op = "aten::add";
     sum.overload = "Tensor";
     sum.arguments = {{a}, {b}, {std::int64_t{1}}};
-    sum.outputs = {BufferId(static_cast<std::int64_t>(program_.buffers.size()) - 1)};
+    sum.outputs = {BufferId(program_.buffers.size() - 1)};
     sum.label = program::kSquaresLabel;
     for (const BufferId id : {a, b}) keep_until(at + 1, id, sum);
     return sum.outputs[0];

@@ -86,7 +86,7 @@ std::vector<Instruction> SquareWriter::write(ArgumentList& sums) {
       sum.arguments.push_back({each.moments});
       sum.arguments.insert(sum.arguments.end(), each.constants.begin(), each.constants.end());
     }
-    sum.outputs = {BufferId(static_cast<std::int64_t>(program_.buffers.size()) - 1)};
+    sum.outputs = {BufferId(program_.buffers.size() - 1)};
     sum.label = program::kSquaresLabel;
     sums.push_back({sum.outputs[0]});
   }

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "motley/graph/edit.h"
 #include "motley/graph/rules/sharding_rule.h"
 #include "motley/program/parts.h"
 #include "motley/synth/ranks/lower_sharded.h"
@@ -13,8 +14,6 @@
 namespace motley::synth {
 namespace {
 
-using graph::SymbolicArgument;
-using graph::SymbolicArguments;
 using graph::Value;
 
 /// A graph of one operator whose operands are parameters, since these may have any form.
@@ -25,7 +24,7 @@ class AloneGraph {
     made_.name = graph.name;
     made_.sizes = graph.sizes;
     graph::Op op = graph.op(id);
-    for (SymbolicArgument& argument : op.arguments) argument = copied(argument);
+    graph::map_values(op.arguments, [&](ValueId value) { return copied(value); });
     for (ValueId& output : op.outputs) {
       output = add(graph.value(output), OpId(0));
       made_.outputs.push_back({graph::OutputKind::kLoss, output, {}, {}});
@@ -36,19 +35,8 @@ class AloneGraph {
   graph::Graph take() { return std::move(made_); }
 
  private:
-  SymbolicArgument copied(const SymbolicArgument& argument) {
-    if (const auto* id = std::get_if<ValueId>(&argument.value)) return {copied(*id)};
-    if (const auto* list = std::get_if<SymbolicArguments>(&argument.value)) {
-      SymbolicArguments made;
-      for (const SymbolicArgument& each : *list) made.push_back(copied(each));
-      return {made};
-    }
-    return argument;
-  }
-
   ValueId copied(ValueId id) {
-    const auto [known, is_new] =
-        ids_.try_emplace(id, ValueId(static_cast<std::int64_t>(made_.values.size())));
+    const auto [known, is_new] = ids_.try_emplace(id, ValueId(made_.values.size()));
     if (!is_new) return known->second;
     Value value = from_.value(id);
     value.role = graph::ValueRole::kParameter;
@@ -61,8 +49,7 @@ class AloneGraph {
   ValueId add(Value value, OpId producer) {
     for (graph::SizeExpr& size : value.shape) size = graph::SizeExpr(size.evaluate_integer(sizes_));
     value.producer = producer;
-    made_.values.push_back(std::move(value));
-    return ValueId(static_cast<std::int64_t>(made_.values.size()) - 1);
+    return graph::add_value(made_, std::move(value));
   }
 
   const graph::Graph& from_;

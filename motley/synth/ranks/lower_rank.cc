@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <string_view>
 #include <utility>
 
 #include "motley/synth/operators/losses.h"
 #include "motley/synth/operators/rewrite.h"
-#include "motley/synth/ranks/update.h"
 #include "motley/synth/step/shared_exchange.h"
 
 namespace motley::synth {
@@ -54,7 +52,7 @@ void load_inputs(RankStep& rank, Update& update) {
   std::int64_t input = 0;
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const graph::Value& value = graph.values[v];
-    const ValueId id(static_cast<std::int64_t>(v));
+    const ValueId id(v);
     if (value.role == ValueRole::kTangent && used[v])
       rank.set_value(id, update.make_tangent(value.dtype));
     if (value.role != ValueRole::kInput) continue;
@@ -71,8 +69,7 @@ void add_sources(RankStep& rank) {
   const graph::Graph& graph = rank.graph();
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const ValueRole role = graph.values[v].role;
-    if (role != ValueRole::kActivation && role != ValueRole::kTangent)
-      add_source(rank, ValueId(static_cast<std::int64_t>(v)));
+    if (role != ValueRole::kActivation && role != ValueRole::kTangent) add_source(rank, ValueId(v));
   }
 }
 

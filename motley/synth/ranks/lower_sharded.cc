@@ -14,7 +14,6 @@
 #include "motley/program/program_text.h"
 #include "motley/synth/operators/batch_norm.h"
 #include "motley/synth/operators/rewrite.h"
-#include "motley/synth/ranks/accumulation.h"
 #include "motley/synth/ranks/exchange_methods.h"
 #include "motley/synth/ranks/lower_rank.h"
 #include "motley/synth/ranks/recomputation.h"
@@ -64,7 +63,7 @@ Result<void> verify_sharding(const graph::Graph& graph, const Sharding& sharding
       sharding.ops.size() != graph.ops.size() || sharding.sources.size() != graph.values.size())
     return refuse(graph, "the sharding is not of this graph");
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    const OpId id(static_cast<std::int64_t>(i));
+    const OpId id(i);
     if (!is_of_rule(rules[i], sharding.ops[i]) ||
         !can_lower(graph, id, rules[i], sharding.ops[i], sharding.shares))
       return refuse(
@@ -172,8 +171,7 @@ class RankLowering {
     program.global_batch = step_.sharding.batch * micro_batches_;
     program.micro_batches = micro_batches_;
     program::Group group;
-    for (std::size_t i = 0; i < devices_.size(); ++i)
-      group.members.push_back(Rank(static_cast<std::int64_t>(i)));
+    for (std::size_t i = 0; i < devices_.size(); ++i) group.members.push_back(Rank(i));
     program.devices = std::move(devices_);
     if (step_.sharding.devices.size() > 1) program.groups.push_back(std::move(group));
     return program;

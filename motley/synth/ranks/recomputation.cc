@@ -8,13 +8,12 @@
 #include <utility>
 
 #include "motley/graph/draws.h"
+#include "motley/graph/edit.h"
 
 namespace motley::synth {
 namespace {
 
 using graph::Op;
-using graph::SymbolicArgument;
-using graph::SymbolicArguments;
 
 /// Counts the elements of a value; none if its size depends on samples.
 std::optional<std::int64_t> count_elements(const graph::Value& value) {
@@ -61,7 +60,7 @@ class Recomputation {
     put_in_order();
     for (std::size_t i = 0; i < graph_.ops.size(); ++i)
       for (const ValueId output : graph_.ops[i].outputs)
-        graph_.values[output.index()].producer = OpId(static_cast<std::int64_t>(i));
+        graph_.values[output.index()].producer = OpId(i);
   }
 
  private:
@@ -188,8 +187,7 @@ class Recomputation {
   }
 
   void add_source(ValueId parameter, const Pass& pass) {
-    graph_.values.push_back(graph_.value(parameter));
-    const ValueId made(static_cast<std::int64_t>(graph_.values.size()) - 1);
+    const ValueId made = graph::add_value(graph_, graph_.value(parameter));
     again_[{parameter, pass}] = made;
     from_.again.emplace_back(made, parameter);
   }
@@ -203,30 +201,16 @@ class Recomputation {
       copy.is_gathered_again = true;
     }
     map_operands(again, reader);
-    for (ValueId& output : again.outputs) {
-      graph_.values.push_back(graph_.value(output));
-      const ValueId made(static_cast<std::int64_t>(graph_.values.size()) - 1);
-      again_[{output, reader.pass}] = made;
-      output = made;
-    }
+    for (ValueId& output : again.outputs)
+      output = again_[{output, reader.pass}] = graph::add_value(graph_, graph_.value(output));
     add(std::move(again), copy, place);
   }
 
   void map_operands(Op& op, const Reader& reader) const {
-    for (SymbolicArgument& argument : op.arguments) argument = mapped(argument, reader);
-  }
-
-  SymbolicArgument mapped(const SymbolicArgument& argument, const Reader& reader) const {
-    if (const auto* id = std::get_if<ValueId>(&argument.value)) {
-      const auto pass = pass_of(*id, reader);
-      return pass ? SymbolicArgument{again_.at({*id, *pass})} : argument;
-    }
-    if (const auto* list = std::get_if<SymbolicArguments>(&argument.value)) {
-      SymbolicArguments made;
-      for (const SymbolicArgument& each : *list) made.push_back(mapped(each, reader));
-      return {made};
-    }
-    return argument;
+    graph::map_values(op.arguments, [&](ValueId value) {
+      const auto pass = pass_of(value, reader);
+      return pass ? again_.at({value, *pass}) : value;
+    });
   }
 
   // Positions, ascending: of copies before an original operator, and its own.

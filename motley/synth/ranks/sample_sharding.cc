@@ -40,7 +40,7 @@ class Spreader {
   void spread() {
     for (std::size_t v = 0; v < graph_.values.size(); ++v)
       if (graph_.values[v].role == graph::ValueRole::kInput)
-        held_.homes[v] = input_form(graph_, ValueId(static_cast<std::int64_t>(v)), sharding_.batch);
+        held_.homes[v] = input_form(graph_, ValueId(v), sharding_.batch);
     sharding_.sources = held_.homes;
     sharding_.ops.clear();
     sharding_.ops.reserve(graph_.ops.size());
@@ -52,7 +52,7 @@ class Spreader {
 
  private:
   Strategy choose(std::size_t op) const {
-    const OpId id(static_cast<std::int64_t>(op));
+    const OpId id(op);
     const ShardingRule& rule = rules_[op];
     bool is_spread = false;
     for (std::size_t o = 0; o < rule.operands.size(); ++o)

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
-#include <string>
 #include <utility>
 
 #include "motley/base/check.h"
@@ -127,7 +125,7 @@ Result<RuledSharding> read_region(const graph::Graph& graph, const plan::Region&
   MOTLEY_RETURN_IF_ERROR(read_sources(graph, region, sharding));
   found.rules = find_rules(graph, sharding.batch);
   for (std::size_t i = 0; i < found.rules.size(); ++i) {
-    const OpId id(static_cast<std::int64_t>(i));
+    const OpId id(i);
     const ShardingRule& rule = found.rules[i];
     const auto strategy = find_strategy(rule, region.operators[i]);
     if (!strategy || !can_lower(graph, id, rule, *strategy, sharding.shares))

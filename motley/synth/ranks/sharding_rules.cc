@@ -60,7 +60,7 @@ std::vector<ShardingRule> find_rules(const graph::Graph& graph, std::int64_t bat
   rules.reserve(graph.ops.size());
   std::unordered_map<std::string, std::size_t> known;  // by kind: its first operator
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    const OpId id(static_cast<std::int64_t>(i));
+    const OpId id(i);
     const std::string kind = kind_of(graph, graph.ops[i]);
     const auto like = kind.empty() ? known.end() : known.try_emplace(kind, i).first;
     if (like == known.end() || like->second == i) {

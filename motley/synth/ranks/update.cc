@@ -71,11 +71,9 @@ void Update::take_own_rows(ValueId parameter, const std::string& label) {
   if (own == nullptr) return;
   Kept& kept = kept_[parameter.index()];
   const BufferId whole = rank_.value(parameter);
-  const program::Buffer like = rank_.builder().buffer(whole);
-  kept.piece = rank_.builder().make(
-      "motley::part",
-      {{whole}, {own->slab.before}, {own->begin - own->here_begin}, {own->slab.after}}, like.dtype,
-      piece_shape(like.shape.size(), *own), label);
+  const std::size_t dims = rank_.builder().buffer(whole).shape.size();
+  kept.piece = rank_.builder().part(whole, own->slab, own->begin - own->here_begin,
+                                    piece_shape(dims, *own), label);
   (kept.copy.is_none() ? kept.parameter : kept.copy) = kept.piece;
 }
 
@@ -321,13 +319,8 @@ void Update::apply_directions(const Batch& batch, std::vector<BufferId> directio
 void Update::sum_together(std::vector<BufferId>& terms, const std::string& label) {
   ProgramBuilder& builder = rank_.builder();
   std::vector<Shape> shapes;
-  std::int64_t elements = 0;
-  for (const BufferId each : terms) {
-    shapes.push_back(builder.buffer(each).shape);
-    elements += builder.buffer(each).elements();
-  }
-  const BufferId flat = builder.make("motley::pack", {{buffer_list(terms)}},
-                                     builder.buffer(terms.front()).dtype, {elements}, label);
+  for (const BufferId each : terms) shapes.push_back(builder.buffer(each).shape);
+  const BufferId flat = builder.pack(terms, builder.buffer(terms.front()).dtype, label);
   builder.all_reduce(flat, label);
   terms = builder.unpack(flat, shapes, label);
 }
@@ -359,9 +352,7 @@ void Update::gather_whole(const Batch& batch, std::vector<BufferId>& parts,
     const graph::Slab slab = graph::slab_of(shape, form);
     const Shape& extents = rank_.parts_of(form.extent);
     const std::int64_t width = slab.before * slab.after;
-    const BufferId packed =
-        builder.make("motley::pack", {{buffer_list({parts[i]})}}, builder.buffer(parts[i]).dtype,
-                     {builder.buffer(parts[i]).elements()}, label);
+    const BufferId packed = builder.pack({parts[i]}, builder.buffer(parts[i]).dtype, label);
     const BufferId flat = builder.exchange(program::kAllGather, packed, {integers(extents, width)},
                                            width * form.extent, label);
     parts[i] = builder.join(flat, slab, extents, shape, label);

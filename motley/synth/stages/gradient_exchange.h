@@ -4,16 +4,15 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "motley/base/result.h"
-#include "motley/base/units.h"
-#include "motley/graph/rules/strategy.h"
 #include "motley/synth/ranks/update.h"
-#include "motley/synth/stages/stage_graphs.h"
+#include "motley/synth/stages/gradient_sums.h"
 #include "motley/synth/step/rank_step.h"
 
 namespace motley::synth {
@@ -35,15 +34,7 @@ namespace motley::synth {
 /// each other, as its share says, of those that it has.
 class GradientExchange {
  public:
-  /// What one device has of a gradient, as its region keeps the parameter.
-  struct Share {
-    std::size_t stage = 0, member = 0, rank = 0;
-    std::int64_t output = 0;  ///< of the stage's graph
-    graph::Form form;         ///< of the parameter
-    bool is_term = false;     ///< the region's devices have terms of it
-    std::int64_t ready = 0;   ///< position of the step behind which it is there
-    int bucket = -1;          ///< of the region's own exchanges; -1: in none
-  };
+  using Share = GradientShare;
   /// Where instructions go.
   struct Target {
     Bytes bucket_bytes;
@@ -59,8 +50,8 @@ class GradientExchange {
   };
 
   /// `step` must outlive it.
-  GradientExchange(const StagedStep& step, Target target);
-  ~GradientExchange();
+  GradientExchange(const StagedStep& step, Target target)
+      : step_(step), target_(std::move(target)) {}
 
   void add(const Share& share);
   /// When all shares are known: what is exchanged together, and when. Usage error
@@ -77,16 +68,73 @@ class GradientExchange {
   /// Names of parameters whose states are shared.
   const std::set<std::string>& shared() const { return shared_; }
   /// After `finish`: gradients, or stretches of them, that count on a rank for the norm of all.
-  const std::vector<BufferId>& counted(std::size_t rank);
+  const std::vector<BufferId>& counted(std::size_t rank) { return counted_[rank]; }
 
  private:
-  class Writer;
+  /// The state of a holder's gradient.
+  struct Progress {
+    BufferId own;                                ///< its gradient, once it is packed
+    std::size_t intervals = 0;                   ///< that it has, or where states are shared owns
+    std::map<std::size_t, BufferId> back = {};   ///< of these
+    std::map<std::size_t, BufferId> fresh = {};  ///< updated, of all that it has
+    bool is_updated() const { return back.size() == intervals; }
+  };
+  struct Held {
+    const SharedGradient& gradient;
+    const GradientHolder& holder;
+    Progress& progress;
+  };
+  /// Instructions behind a position: a rank packs a bucket, or, after all of these, its sum begins.
+  struct Event {
+    static constexpr std::size_t kSum = SIZE_MAX;
+    std::int64_t position;
+    std::size_t bucket, rank;
+    auto operator<=>(const Event&) const = default;
+  };
+
+  void keep(const Share& share) {
+    alone_[{share.bucket, share.stage, share.member}].push_back(share);
+  }
+  Result<SharedGradient> find_holders(const std::string& name, const std::vector<Share>& shares);
+  bool find_owners(SharedGradient& gradient);
+  Held held_on(std::size_t interval, std::size_t rank);
+  ProgramBuilder& builder_of(const SumBucket& bucket, std::size_t rank);
+
+  void pack(std::size_t bucket, std::size_t rank);
+  BufferId own_gradient(const Held& held);
+  BufferId piece_of(const Held& held, std::size_t interval, const std::string& label);
+  void sum(std::size_t bucket);
+  void take_back(std::size_t bucket);
+  void gather_updated();
+  void gather(std::size_t bucket);
+  BufferId updated_rows(std::size_t interval, const std::string& label);
+  BufferId join(const Held& held, const std::map<std::size_t, BufferId>& pieces_of,
+                const std::string& label);
+
+  const graph::Output& output(const Share& share) const {
+    return step_.stages[share.stage].graph.outputs[static_cast<std::size_t>(share.output)];
+  }
+  ValueId parameter_of(const Share& share) const { return output(share).of; }
+  const graph::Value& value_of(const Share& share, ValueId value) const {
+    return step_.stages[share.stage].graph.value(value);
+  }
+  RankStep& rank_of(const Share& share) const { return target_.rank(share.stage, share.member); }
+  Update& update_of(const Share& share) const { return target_.update(share.stage, share.member); }
 
   const StagedStep& step_;
-  std::vector<std::string> names_;                    // of parameters, in the order of their first
-  std::map<std::string, std::vector<Share>> shares_;  // by parameter
+  const Target target_;
+  std::vector<std::pair<std::string, std::vector<Share>>> shares_;  // by parameter
+  std::map<std::string, std::size_t> places_;                       // of parameters in these
   std::set<std::string> shared_;
-  std::unique_ptr<Writer> writer_;
+  /// By bucket of the region (-1: none), stage and member: what needs no exchange.
+  std::map<std::tuple<int, std::size_t, std::size_t>, std::vector<Share>> alone_;
+  std::set<std::tuple<std::size_t, std::size_t, std::int64_t>> counted_alone_;  // and output
+  std::map<std::size_t, std::vector<BufferId>> counted_;                        // by rank
+  GradientSums sums_;
+  std::vector<std::vector<Progress>> progress_;  // by gradient and holder
+  std::vector<Event> events_;                    // that are left, last first
+  std::size_t gathered_ = 0;                     // buckets whose owners' rows all have
+  std::map<std::pair<std::size_t, std::size_t>, BufferId> begun_;  // bucket, rank
 };
 
 }  // namespace motley::synth

@@ -8,7 +8,6 @@
 #include <set>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "motley/program/program_text.h"
 #include "motley/synth/ranks/sample_sharding.h"

@@ -96,7 +96,7 @@ class StageSharder {
       const Copy& copy = stage.copies[i];
       const graph::Op& op = stage.graph.ops[i];
       if (copy.of.is_none()) continue;
-      const OpId id(static_cast<std::int64_t>(i));
+      const OpId id(i);
       const std::int64_t batch =
           copy.stretch.count > 0 ? copy.stretch.count : step_.passes.stretches.front().count;
       // A mean over labels has become a sum.
@@ -153,7 +153,7 @@ class StageSharder {
     held.homes = made.sharding.sources;
     for (std::size_t i = 0; i < stage.graph.ops.size(); ++i) {
       const graph::Op& op = stage.graph.ops[i];
-      const OpId id(static_cast<std::int64_t>(i));
+      const OpId id(i);
       if (is_known_[s][i] == 0) {
         const bool is_plain = op.name == kSumReplicas;
         made.rules[i] =

@@ -21,7 +21,7 @@ using program::Instruction;
 GroupId group_of_all(program::Program& program) {
   program::Group all;
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank)
-    all.members.push_back(Rank(static_cast<std::int64_t>(rank)));
+    all.members.push_back(Rank(rank));
   auto found = std::find(program.groups.begin(), program.groups.end(), all);
   if (found == program.groups.end()) found = program.groups.insert(found, all);
   return GroupId(found - program.groups.begin());
@@ -104,7 +104,7 @@ std::vector<InstructionId> ends_of_messages(const DeviceProgram& program,
   const program::Strands strands = program::find_strands(program);
   std::vector<InstructionId> ends(strands.all.size());
   for (std::size_t place = 0; place < order.size(); ++place)
-    ends[strands.of[order[place]]] = InstructionId(static_cast<std::int64_t>(place));
+    ends[strands.of[order[place]]] = InstructionId(place);
   ends.erase(ends.begin(), ends.begin() + program::Strands::kTransfer + 1);
   std::erase_if(ends, [](InstructionId id) { return id.is_none(); });
   return ends;
@@ -138,8 +138,7 @@ void commit_rank(GroupId group, DeviceProgram& program) {
   // The ballot and its sum come between the two pieces.
   std::vector<InstructionId> places(order.size());
   for (std::size_t place = 0; place < order.size(); ++place)
-    places[order[place]] =
-        InstructionId(static_cast<std::int64_t>(place < first ? place : place + 2));
+    places[order[place]] = InstructionId(place < first ? place : place + 2);
   pass_waits_on(rest, program);
   std::vector<Instruction> made;
   for (const std::size_t i : order) {
@@ -152,7 +151,7 @@ void commit_rank(GroupId group, DeviceProgram& program) {
                              .name = "",
                              .view_of = {},
                              .part = {}});
-  const BufferId number(static_cast<std::int64_t>(program.buffers.size()) - 1);
+  const BufferId number(program.buffers.size() - 1);
   Instruction ballot;
   ballot.op = program::kBallot;
   ballot.outputs = {number};
@@ -163,7 +162,7 @@ void commit_rank(GroupId group, DeviceProgram& program) {
   sum.arguments = {{number}};
   sum.group = group;
   // After the other transfers in their lane, and after all messages.
-  ends.push_back(InstructionId(static_cast<std::int64_t>(first)));
+  ends.push_back(InstructionId(first));
   std::sort(ends.begin(), ends.end());
   sum.waits = std::move(ends);
   sum.label = "commit";

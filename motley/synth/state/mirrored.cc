@@ -61,7 +61,7 @@ class GrowingProgram {
 
   BufferId add(Buffer buffer) {
     program_.buffers.push_back(std::move(buffer));
-    return BufferId(static_cast<std::int64_t>(program_.buffers.size()) - 1);
+    return BufferId(program_.buffers.size() - 1);
   }
   BufferId add_temporary(DType dtype, std::vector<std::int64_t> shape, BufferId view_of = {}) {
     return add({BufferKind::kTemporary, dtype, std::move(shape), "", view_of, {}});
@@ -69,7 +69,7 @@ class GrowingProgram {
   /// Inserts before the instruction at `place`; at end(), after all.
   InstructionId insert(std::size_t place, Instruction instruction) {
     added_.emplace_back(place, std::move(instruction));
-    return InstructionId(static_cast<std::int64_t>(end() + added_.size()) - 1);
+    return InstructionId(end() + added_.size() - 1);
   }
 
   /// Returns where persistent state is first written; end() if nowhere.
@@ -86,8 +86,7 @@ class GrowingProgram {
   /// Returns the last compute instruction before a place, or none.
   InstructionId computed_before(std::size_t place) const {
     while (place > 0)
-      if (program_.instructions[--place].lane == Lane::kCompute)
-        return InstructionId(static_cast<std::int64_t>(place));
+      if (program_.instructions[--place].lane == Lane::kCompute) return InstructionId(place);
     return {};
   }
 
@@ -101,7 +100,7 @@ class GrowingProgram {
     std::vector<InstructionId> places(end() + added_.size());
     std::vector<Instruction> all;
     const auto place = [&](std::size_t id, Instruction& instruction) {
-      places[id] = InstructionId(static_cast<std::int64_t>(all.size()));
+      places[id] = InstructionId(all.size());
       all.push_back(std::move(instruction));
     };
     auto next = order.begin();
@@ -277,7 +276,7 @@ class Mirroring {
 
   void note_writes(std::size_t i, const Instruction& instruction,
                    std::vector<InstructionId>& writers) const {
-    const InstructionId self(static_cast<std::int64_t>(i));
+    const InstructionId self(i);
     program::for_each_access(instruction, [&](BufferId id, program::Access access) {
       if (access == program::Access::kWrite) writers[from_.storage(id).index()] = self;
     });
@@ -300,7 +299,7 @@ class Mirroring {
       if (std::find(all.begin(), all.end(), id) == all.end()) all.push_back(id);
     });
     for (const auto& [dtype, buffers] : wanted) receive(repeated, buffers, writers, packs);
-    const InstructionId self(static_cast<std::int64_t>(repeated.at));
+    const InstructionId self(repeated.at);
     Instruction made = map_buffers(repeated.instruction);
     made.label = fmt::format("{} of {}: {}", kLabel, from_.program().device, made.label);
     if (updates_ == plan::Updates::kPortable && made.op == "motley::update")
@@ -366,7 +365,7 @@ class Mirroring {
     for (std::size_t b = 0; b < buffers.size(); ++b)
       if (buffers[b].kind == wanted.kind && buffers[b].name == wanted.name &&
           buffers[b].shape == wanted.shape && rows_of(buffers[b]) == rows_of(wanted))
-        return BufferId(static_cast<std::int64_t>(b));
+        return BufferId(b);
     return std::nullopt;
   }
   /// Is it written by an instruction or earlier?
@@ -440,7 +439,7 @@ std::pair<std::size_t, BufferId> find_smallest(const program::Program& program,
       if (buffers[b].name != tensor || !program::is_persistent(buffers[b].kind)) continue;
       if (least >= 0 && buffers[b].elements() >= least) continue;
       least = buffers[b].elements();
-      best = {rank.index(), BufferId(static_cast<std::int64_t>(b))};
+      best = {rank.index(), BufferId(b)};
     }
   }
   return best;

@@ -85,7 +85,7 @@ class KeeperChoice {
     if (!best) return;
     const std::size_t keeper = std::get<2>(*best);
     kept_[keeper] += mirror.kept;
-    mirror.keepers.emplace_back(static_cast<std::int64_t>(keeper));
+    mirror.keepers.emplace_back(keeper);
   }
 
   std::size_t count_hosts(const Mirror& mirror) const {
@@ -153,8 +153,7 @@ std::vector<Mirror> group_by_holders(const KeptTensors& tensors, const MirrorOpt
   }
   std::vector<Mirror> short_of;
   for (auto& [holders, mirror] : mirrors) {
-    for (const std::size_t holder : holders)
-      mirror.holders.emplace_back(static_cast<std::int64_t>(holder));
+    for (const std::size_t holder : holders) mirror.holders.emplace_back(holder);
     for (const auto& [tensor, rows] : gradients[holders])
       mirror.per_step += Bytes(rows.elements * dtype_size(rows.dtype));
     const bool is_safe = static_cast<int>(holders.size()) > options.survive;

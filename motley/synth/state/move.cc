@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <map>
-#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -116,7 +115,7 @@ class RankMoveWriter {
   BufferId add(Buffer buffer, std::string name) {
     buffer.name = std::move(name);
     program_.buffers.push_back(std::move(buffer));
-    return BufferId(static_cast<std::int64_t>(program_.buffers.size()) - 1);
+    return BufferId(program_.buffers.size() - 1);
   }
   BufferId add_flat(const MoveMessage& message) {
     return add({BufferKind::kTemporary, message.dtype, {message.elements}, "", {}, {}}, "");
@@ -126,7 +125,7 @@ class RankMoveWriter {
     const std::size_t more = message.pieces.size() - 1;
     instruction.label = more == 0 ? first : fmt::format("{} and {} more", first, more);
     program_.instructions.push_back(std::move(instruction));
-    return InstructionId(static_cast<std::int64_t>(program_.instructions.size()) - 1);
+    return InstructionId(program_.instructions.size() - 1);
   }
   BufferId old_of(const MovePiece* piece) const {
     return olds_.at(found_.tensors[piece->tensor].held[piece->held].buffer);
@@ -253,7 +252,7 @@ Result<Move> lower_move(const program::Program& from, const program::Program& to
   move.program.model_hash = to.model_hash;
   move.program.plan_hash = to.plan_hash;
   for (std::size_t rank = 0; rank < options.devices.size(); ++rank) {
-    RankMoveWriter writer(found, messages, Rank(static_cast<std::int64_t>(rank)));
+    RankMoveWriter writer(found, messages, Rank(rank));
     writer.add_buffers(devices.from[rank], devices.to[rank]);
     move.program.devices.push_back(writer.write(options.devices[rank]));
   }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <string>
 #include <tuple>
 #include <utility>
 
@@ -150,7 +149,7 @@ class TensorTable {
   }
 
   static HeldRows held_by(std::size_t rank, const Buffer& buffer) {
-    return {Rank(static_cast<std::int64_t>(rank)), buffer.name, rows_of(buffer)};
+    return {Rank(rank), buffer.name, rows_of(buffer)};
   }
 
   std::map<std::string, std::size_t> places_;

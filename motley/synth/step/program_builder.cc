@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <numeric>
-#include <utility>
 
 namespace motley::synth {
 
@@ -21,7 +19,7 @@ BufferId ProgramBuilder::add_buffer(program::Buffer buffer) {
   const bool lives_on = buffer.kind != program::BufferKind::kTemporary &&
                         buffer.kind != program::BufferKind::kInput && !buffer.name.empty();
   if (lives_on) {
-    const BufferId next(static_cast<std::int64_t>(program_.buffers.size()));
+    const BufferId next(program_.buffers.size());
     const auto [known, is_new] = persistent_.try_emplace(buffer.name, next);
     if (!is_new) return known->second;
   }
@@ -29,7 +27,7 @@ BufferId ProgramBuilder::add_buffer(program::Buffer buffer) {
   computed_.emplace_back();
   transferred_.emplace_back();
   received_.emplace_back();
-  return BufferId(static_cast<std::int64_t>(program_.buffers.size()) - 1);
+  return BufferId(program_.buffers.size() - 1);
 }
 
 BufferId ProgramBuilder::add_temporary(DType dtype, Shape shape, BufferId base) {
@@ -44,7 +42,7 @@ BufferId ProgramBuilder::add_like(BufferId like) {
 
 InstructionId ProgramBuilder::append(Instruction instruction) {
   program_.instructions.push_back(std::move(instruction));
-  return InstructionId(static_cast<std::int64_t>(program_.instructions.size()) - 1);
+  return InstructionId(program_.instructions.size() - 1);
 }
 
 void ProgramBuilder::compute(Instruction instruction) {
@@ -89,6 +87,38 @@ BufferId ProgramBuilder::make(std::string_view name, Arguments arguments, DType 
   const BufferId made = add_temporary(dtype, std::move(shape));
   compute(name, std::move(arguments), {made}, label);
   return made;
+}
+
+BufferId ProgramBuilder::zeros(const Shape& shape, DType dtype, const std::string& label) {
+  return make("aten::zeros", zeros_arguments(shape, dtype), dtype, shape, label);
+}
+
+BufferId ProgramBuilder::view(BufferId of, Shape shape, const std::string& label) {
+  const BufferId seen = add_temporary(buffer(of).dtype, shape, of);
+  compute("aten::view", {{of}, {integers(shape)}}, {seen}, label);
+  return seen;
+}
+
+BufferId ProgramBuilder::part(BufferId of, const graph::Slab& slab, std::int64_t begin, Shape shape,
+                              const std::string& label) {
+  return make("motley::part", {{of}, {slab.before}, {begin}, {slab.after}}, buffer(of).dtype,
+              std::move(shape), label);
+}
+
+BufferId ProgramBuilder::pack(const std::vector<BufferId>& tensors, DType dtype,
+                              const std::string& label) {
+  std::int64_t elements = 0;
+  for (const BufferId each : tensors) elements += buffer(each).elements();
+  return make("motley::pack", {{buffer_list(tensors)}}, dtype, {elements}, label);
+}
+
+BufferId ProgramBuilder::join_rows(const std::vector<BufferId>& pieces, const std::string& label) {
+  if (pieces.size() == 1) return pieces.front();
+  Shape shape = buffer(pieces.front()).shape;
+  shape[1] = 0;
+  for (const BufferId each : pieces) shape[1] += buffer(each).shape[1];
+  return make("aten::cat", {{buffer_list(pieces)}, {std::int64_t{1}}}, buffer(pieces.front()).dtype,
+              std::move(shape), label);
 }
 
 BufferId ProgramBuilder::cut(BufferId from, const graph::Slab& slab, const Shape& extents,
@@ -200,7 +230,7 @@ void ProgramBuilder::place_frees() {
     const bool is_peer = instruction.lane == Lane::kPeer;
     const auto touch = [&](BufferId id) {
       for (const BufferId each : {id, program::storage_of(program_, id)}) {
-        const InstructionId here(static_cast<std::int64_t>(i));
+        const InstructionId here(i);
         if (is_transfer) exchanged[each.index()] = here;
         if (is_peer && instruction.outputs.empty()) sends[each.index()].push_back(here);
         if (!is_transfer && !is_peer) last_use[each.index()] = i;
@@ -233,7 +263,7 @@ void ProgramBuilder::place_frees() {
       at = at == kNever ? waited->second : std::max(at, waited->second);
     }
     if (at == kNever) continue;
-    program_.instructions[at].frees.push_back(BufferId(static_cast<std::int64_t>(b)));
+    program_.instructions[at].frees.push_back(BufferId(b));
   }
 }
 

@@ -39,6 +39,20 @@ class ProgramBuilder {
   /// Computes into a new temporary.
   BufferId make(std::string_view name, Arguments arguments, DType dtype, Shape shape,
                 const std::string& label);
+  BufferId zeros(const Shape& shape, DType dtype, const std::string& label);
+  /// Returns a view of a tensor in another shape.
+  BufferId view(BufferId of, Shape shape, const std::string& label);
+  /// Does the same; returns the tensor itself if it has this shape.
+  BufferId seen_as(BufferId x, const Shape& shape, const std::string& label) {
+    return buffer(x).shape == shape ? x : view(x, shape, label);
+  }
+  /// Copies the rows from `begin` on of a tensor seen as a slab, as many as the shape has.
+  BufferId part(BufferId of, const graph::Slab& slab, std::int64_t begin, Shape shape,
+                const std::string& label);
+  /// Packs tensors of one dtype into consecutive flat parts.
+  BufferId pack(const std::vector<BufferId>& tensors, DType dtype, const std::string& label);
+  /// Joins pieces [before, rows, after] along their rows; one stays as it is.
+  BufferId join_rows(const std::vector<BufferId>& pieces, const std::string& label);
   /// Cuts [before, extents, after] of a tensor into consecutive flat parts.
   BufferId cut(BufferId from, const graph::Slab& slab, const Shape& extents,
                const std::string& label);

@@ -4,7 +4,6 @@
 #include <functional>
 #include <numeric>
 #include <string_view>
-#include <utility>
 
 #include "motley/base/check.h"
 #include "motley/plan/shares.h"
@@ -135,9 +134,8 @@ RankStep::Arriving RankStep::all_to_all(ValueId id, const Form& from, const Form
 }
 
 BufferId RankStep::take_part(ValueId id, BufferId whole, const Form& to, const std::string& label) {
-  const Slab slab = slab_of(whole_shape(id), to);
-  return builder().make("motley::part", {{whole}, {slab.before}, {begin(to.extent)}, {slab.after}},
-                        builder().buffer(whole).dtype, local_shape(id, to), label);
+  return builder().part(whole, slab_of(whole_shape(id), to), begin(to.extent), local_shape(id, to),
+                        label);
 }
 
 BufferId RankStep::keep_once(BufferId whole, const std::string& label) {

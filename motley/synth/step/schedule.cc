@@ -56,13 +56,12 @@ void order_operators(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
     const std::vector<ValueId> labels = label_operands(graph.ops[i]);
     if (!std::all_of(labels.begin(), labels.end(), is_early)) continue;
     for (const ValueId value : labels) first.add(value);
-    schedule.early_counts.push_back(OpId(static_cast<std::int64_t>(i)));
+    schedule.early_counts.push_back(OpId(i));
   }
   first.close();
   for (const bool now : {true, false}) {
     for (std::size_t i = 0; i < graph.ops.size(); ++i)
-      if (live.holds(i) && first.holds(i) == now)
-        schedule.order.push_back(OpId(static_cast<std::int64_t>(i)));
+      if (live.holds(i) && first.holds(i) == now) schedule.order.push_back(OpId(i));
     if (now) schedule.early = schedule.order.size();
   }
 }
@@ -268,7 +267,7 @@ Schedule schedule_alone(const graph::Graph& graph) {
   Schedule schedule = empty_schedule(graph);
   const graph::Reach live = graph::find_live(graph);
   for (std::size_t i = 0; i < graph.ops.size(); ++i)
-    if (live.holds(i)) schedule.order.push_back(OpId(static_cast<std::int64_t>(i)));
+    if (live.holds(i)) schedule.order.push_back(OpId(i));
   for (std::size_t o = 0; o < graph.outputs.size(); ++o)
     if (graph::is_wanted(graph.outputs[o])) schedule.direct.push_back(static_cast<std::int64_t>(o));
   return schedule;
@@ -279,7 +278,7 @@ Schedule keep_order(const graph::Graph& graph, const std::vector<OpNeeds>& ops,
                     const TaskOrder& tasks) {
   Schedule schedule = empty_schedule(graph);
   for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    schedule.order.push_back(OpId(static_cast<std::int64_t>(i)));
+    schedule.order.push_back(OpId(i));
     for (const ValueId value : ops[i].summed) schedule.summed[value.index()] = 1;
   }
   if (tasks.tasks != nullptr) {

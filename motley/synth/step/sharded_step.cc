@@ -4,7 +4,6 @@
 #include <map>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include "motley/graph/work.h"
 #include "motley/program/parts.h"

@@ -37,10 +37,7 @@ std::vector<BufferId> views_of_parts(RankStep& rank, ValueId value, const Form& 
   std::int64_t dim = form.dim, width = form.inner;
   if (!is_slice(form)) {
     const graph::Slab slab = slab_of(rank.whole_shape(value), form);
-    const Shape shape{slab.before, slab.extent, slab.after};
-    const BufferId seen = builder.add_temporary(dtype, shape, from);
-    builder.compute("aten::view", {{from}, {integers(shape)}}, {seen}, label);
-    from = seen;
+    from = builder.view(from, {slab.before, slab.extent, slab.after}, label);
     dim = width = 1;
   }
   program::Instruction split;
@@ -66,10 +63,7 @@ BufferId whole_of_parts(RankStep& rank, ValueId value, const std::vector<BufferI
   const BufferId joined =
       builder.make("aten::cat", {{buffer_list(parts)}, {dim}}, dtype,
                    is_slice(form) ? shape : Shape{slab.before, slab.extent, slab.after}, label);
-  if (is_slice(form)) return joined;
-  const BufferId whole = builder.add_temporary(dtype, shape, joined);
-  builder.compute("aten::view", {{joined}, {integers(shape)}}, {whole}, label);
-  return whole;
+  return is_slice(form) ? joined : builder.view(joined, shape, label);
 }
 
 /// Elements of all items' parts, by rank and on this rank.
@@ -109,14 +103,9 @@ BufferId pack(RankStep& rank, const Bucket& bucket, const std::string& label) {
     }
   }
   std::vector<BufferId> packed;
-  std::int64_t elements = 0;
   for (const std::vector<BufferId>& part : parts)
-    for (const BufferId each : part) {
-      packed.push_back(each);
-      elements += rank.builder().buffer(each).elements();
-    }
-  return rank.builder().make("motley::pack", {{buffer_list(packed)}}, bucket.dtype, {elements},
-                             label);
+    packed.insert(packed.end(), part.begin(), part.end());
+  return rank.builder().pack(packed, bucket.dtype, label);
 }
 
 }  // namespace
