@@ -7,9 +7,9 @@
 #include <set>
 
 #include "motley/base/text.h"
-#include "motley/search/finer_layers.h"
+#include "motley/search/model_stages/finer_layers.h"
+#include "motley/search/model_stages/stage_planner.h"
 #include "motley/search/split/fixed_planners.h"
-#include "motley/search/stage_planner.h"
 #include "motley/search/stages/costs/cluster_pools.h"
 #include "motley/search/stages/costs/stage_sums.h"
 #include "motley/search/stages/stage_evaluator.h"

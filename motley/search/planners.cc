@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include "motley/base/text.h"
+#include "motley/search/model_stages/stage_planner.h"
 #include "motley/search/portfolio.h"
 #include "motley/search/split/fixed_planners.h"
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/spmd_planner.h"
-#include "motley/search/stage_planner.h"
 
 namespace motley::search {
 namespace {

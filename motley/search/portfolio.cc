@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "motley/base/text.h"
+#include "motley/search/model_stages/stage_planner.h"
 #include "motley/search/split/water_filling.h"
 #include "motley/search/spmd/spmd_planner.h"
-#include "motley/search/stage_planner.h"
 
 namespace motley::search {
 
@@ -26,13 +26,6 @@ constexpr std::size_t kMostDevices = 64;
 constexpr const char* kFoundBefore =
     "found before its parts were measured, when what follows was said of it; what was found since "
     "takes longer";
-
-bool fits(const plan::Problem& problem, const std::vector<std::pair<DeviceId, Bytes>>& peaks) {
-  return std::all_of(peaks.begin(), peaks.end(), [&](const auto& peak) {
-    const auto memory = problem.cluster->device(peak.first).room();
-    return !memory || peak.second <= *memory;
-  });
-}
 
 /// One device does all, in as few micro-batches as it holds: the first of each kind that could be
 /// quicker than what was found, if it does not hold the whole batch at once.
@@ -109,29 +102,6 @@ Family family_of(const plan::Plan& plan) {
   if (plan::has_stages(plan)) return Family::kStages;
   if (plan::splits_operators(plan)) return Family::kSharding;
   return plan::members(plan).size() == 1 ? Family::kAlone : Family::kSplit;
-}
-
-Result<bool> take_better(const plan::Problem& problem, const plan::Plan& plan,
-                         const plan::Price& price, std::vector<std::string> why,
-                         PlanOutcome& outcome) {
-  std::vector<std::pair<DeviceId, Bytes>> peaks;
-  std::vector<DeviceId> used;
-  for (const plan::Member& member : plan::members(plan)) {
-    peaks.emplace_back(member.device, price.peaks[used.size()]);
-    used.push_back(member.device);
-  }
-  if (!fits(problem, peaks)) return false;
-  outcome.alternatives.push_back({plan, price.step});
-  if (outcome.plan && price.step >= outcome.predicted_step) return false;
-  outcome.plan = plan;
-  outcome.predicted_step = price.step;
-  outcome.rounding = price.rounding;
-  outcome.peak = std::move(peaks);
-  outcome.idle = plan::idle_devices(problem, used);
-  outcome.why = std::move(why);
-  const bool was_ended = outcome.reason == plan::Reason::kLimit;
-  MOTLEY_RETURN_IF_ERROR(set_bound(outcome.lower_bound, was_ended, outcome));
-  return true;
 }
 
 Result<void> reconsider_known(const PlannerInputs& inputs, const plan::Problem& problem,

@@ -32,12 +32,6 @@ class Portfolio : public plan::Planner {
 enum class Family { kSplit, kAlone, kSharding, kStages };
 Family family_of(const plan::Plan& plan);
 
-/// Puts a plan, priced, in the place of the outcome's if it fits and takes less, or the outcome has
-/// none; its bound is set anew. Returns whether it was.
-Result<bool> take_better(const plan::Problem& problem, const plan::Plan& plan,
-                         const plan::Price& price, std::vector<std::string> why,
-                         plan::PlanOutcome& outcome);
-
 /// Puts the best of the problem's known plans in the place of the outcome's where it takes less, as
 /// things are priced now, and fits. Where a search likes what nobody measured, and measuring it
 /// shows that it was too good to be true, the better plan of an earlier round is not lost.

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "motley/search/split/fixed_planners.h"
-#include "motley/search/stage_planner.h"
+#include "motley/search/model_stages/stage_planner.h"
 
 namespace motley::peers {
 namespace {

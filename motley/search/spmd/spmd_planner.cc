@@ -345,6 +345,29 @@ Result<void> set_bound(Seconds bound, bool was_ended, PlanOutcome& outcome) {
   return {};
 }
 
+Result<bool> take_better(const Problem& problem, const plan::Plan& plan, const plan::Price& price,
+                         std::vector<std::string> why, PlanOutcome& outcome) {
+  std::vector<std::pair<DeviceId, Bytes>> peaks;
+  std::vector<DeviceId> used;
+  for (const plan::Member& member : plan::members(plan)) {
+    const auto memory = problem.cluster->device(member.device).room();
+    peaks.emplace_back(member.device, price.peaks[used.size()]);
+    used.push_back(member.device);
+    if (memory && peaks.back().second > *memory) return false;
+  }
+  outcome.alternatives.push_back({plan, price.step});
+  if (outcome.plan && price.step >= outcome.predicted_step) return false;
+  outcome.plan = plan;
+  outcome.predicted_step = price.step;
+  outcome.rounding = price.rounding;
+  outcome.peak = std::move(peaks);
+  outcome.idle = plan::idle_devices(problem, used);
+  outcome.why = std::move(why);
+  const bool was_ended = outcome.reason == Reason::kLimit;
+  MOTLEY_RETURN_IF_ERROR(set_bound(outcome.lower_bound, was_ended, outcome));
+  return true;
+}
+
 SpmdQuestion spmd_question(const PlannerInputs& inputs, const Problem& problem) {
   SpmdQuestion question{inputs.graph,
                         problem.cluster,

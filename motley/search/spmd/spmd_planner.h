@@ -57,4 +57,10 @@ Result<SpmdOutcome> plan_sharding(SpmdMethod method, const PlannerInputs& inputs
 /// Sets a bound for the outcome's plan (claim_bound), and the resulting reason.
 Result<void> set_bound(Seconds bound, bool was_ended, plan::PlanOutcome& outcome);
 
+/// Puts a plan, priced, in the place of the outcome's if it fits and takes less, or the outcome has
+/// none; its bound is set anew. Returns whether it was.
+Result<bool> take_better(const plan::Problem& problem, const plan::Plan& plan,
+                         const plan::Price& price, std::vector<std::string> why,
+                         plan::PlanOutcome& outcome);
+
 }  // namespace motley::search

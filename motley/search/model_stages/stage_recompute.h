@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
-#include "motley/search/model_stage_costs.h"
+#include "motley/search/model_stages/model_stage_costs.h"
+#include "motley/search/stages/stage_evaluator.h"
 
 namespace motley::search {
 
@@ -34,5 +36,23 @@ bool save_memory(const ModelStageCosts& costs, Bytes lacking, std::vector<KeptLa
 /// Recomputes less, layer by layer from the first recomputed one, `all` before `cheap`, while each
 /// device needs at most `spare` more bytes by its layers' bytes. Returns whether anything changed.
 bool use_memory(const ModelStageCosts& costs, Bytes spare, std::vector<KeptLayer>& layers);
+
+/// How much of each layer is recomputed: by replica, stage and its layers (FinerLayers::parts).
+using Again = std::vector<std::vector<std::vector<Recompute>>>;
+
+/// All stages of some devices.
+struct StageSeat {
+  const StageReplica& replica;
+  const PlannedStage& stage;      ///< the first of them
+  std::vector<KeptLayer> layers;  ///< of all; what is recomputed of them may be changed
+};
+/// Visits the devices of each stage or stages, in the order of a plan's ranks, until `visit` is
+/// false. Was it never?
+bool for_each_seat(const ModelStageCosts& costs, const PricedStagePlan& found, Again& again,
+                   const std::function<bool(StageSeat&)>& visit);
+
+/// By seat, what its devices do in a step, what they recompute included.
+std::vector<double> find_busy(const ModelStageCosts& costs, const PricedStagePlan& found,
+                              Again& again);
 
 }  // namespace motley::search

@@ -1,4 +1,4 @@
-#include "motley/search/paired_stages.h"
+#include "motley/search/model_stages/paired_stages.h"
 
 #include <gtest/gtest.h>
 

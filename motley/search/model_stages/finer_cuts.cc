@@ -1,4 +1,4 @@
-#include "motley/search/finer_cuts.h"
+#include "motley/search/model_stages/finer_cuts.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "motley/search/tied_weights.h"
+#include "motley/search/model_stages/tied_weights.h"
 
 #include <algorithm>
 #include <map>

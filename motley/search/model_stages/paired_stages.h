@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "motley/plan/plan.h"
-#include "motley/search/model_stage_costs.h"
+#include "motley/search/model_stages/model_stage_costs.h"
 #include "motley/search/stages/stage_evaluator.h"
 
 namespace motley::search {

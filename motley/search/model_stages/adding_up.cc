@@ -1,4 +1,4 @@
-#include "motley/search/adding_up.h"
+#include "motley/search/model_stages/adding_up.h"
 
 #include <cmath>
 #include <map>

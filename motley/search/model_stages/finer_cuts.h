@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "motley/search/finer_layers.h"
+#include "motley/search/model_stages/finer_layers.h"
 #include "motley/search/stages/costs/stage_costs.h"
 
 namespace motley::search {

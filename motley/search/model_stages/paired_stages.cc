@@ -1,4 +1,4 @@
-#include "motley/search/paired_stages.h"
+#include "motley/search/model_stages/paired_stages.h"
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@ std::vector<WaitingStage> find_waiting(const ModelStageCosts& costs, const Price
     if (micro_batch_sizes(replica).size() < 2) continue;
     for (std::size_t s = 0; s < replica.stages.size(); ++s) {
       const std::size_t unit = replica.stages[s].unit;
-      const Seconds waits = found.price.spans[r][s].compute * costs.waiting(unit);
+      const Seconds waits = found.price.spans[r][s].compute * costs.times().waiting(unit);
       if (costs.units()[unit].degree() > 1 && waits > found.price.step * kWorthPairing)
         waiting.push_back({r, s});
     }

@@ -1,4 +1,4 @@
-#include "motley/search/finer_layers.h"
+#include "motley/search/model_stages/finer_layers.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "motley/graph/reach.h"
 #include "motley/graph/work.h"
-#include "motley/search/recompute_choice.h"
+#include "motley/search/model_stages/recompute_choice.h"
 
 namespace motley::search {
 namespace {

@@ -1,4 +1,4 @@
-#include "motley/search/finer_layers.h"
+#include "motley/search/model_stages/finer_layers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "motley/search/recompute_choice.h"
+#include "motley/search/model_stages/recompute_choice.h"
 
 #include <algorithm>
 

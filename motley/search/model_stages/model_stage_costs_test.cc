@@ -1,4 +1,4 @@
-#include "motley/search/model_stage_costs.h"
+#include "motley/search/model_stages/model_stage_costs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <string>
 
+#include "motley/search/model_stages/stage_planner.h"
+#include "motley/search/model_stages/stage_recompute.h"
 #include "motley/search/split/step_price.h"
 #include "motley/search/split/water_filling.h"
-#include "motley/search/stage_planner.h"
-#include "motley/search/stage_recompute.h"
 #include "motley/search/stages/costs/stage_sums.h"
 #include "motley/synth/lower.h"
 #include "motley/testing/golden.h"
@@ -63,12 +63,14 @@ TEST_F(ModelStageCostsTest, AllLayersAreTheWholeProgram) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers();
   for (const Recompute how : kRecomputes) {
-    costs_->recompute(how, how);
+    costs_->assume({how, how});
     const StageSums sums(*costs_);
     for (std::size_t unit = 0; unit < costs_->units().size(); ++unit) {
       plan::Plan plan = plan::blank_plan(problem_);
       plan.replicas = {
-          {kBatch, {costs_->region({0, layers, unit, 0, 0}, std::vector(layers, how))}, 1}};
+          {kBatch,
+           {costs_->regions().region({0, layers, unit, 0, 0}, std::vector(layers, how))},
+           1}};
       EXPECT_EQ(plan.replicas[0].regions[0].recomputes.empty(), how == Recompute::kNothing);
       const auto price = invented_.evaluator().price(plan);
       ASSERT_TRUE(price) << price.error().message;
@@ -76,7 +78,7 @@ TEST_F(ModelStageCostsTest, AllLayersAreTheWholeProgram) {
       const WorkSums& work = sums.work(unit, kBatch);
       // One micro-batch has no gradient accumulation.
       double adding = 0;
-      for (const Seconds layer : costs_->adding_up(unit)) adding += layer.value;
+      for (const Seconds layer : costs_->times().adding_up(unit)) adding += layer.value;
       EXPECT_GT(adding, 0);
       const double ratio =
           (work.pass(0, layers) - adding + work.update[layers]) / price->step.value;
@@ -117,7 +119,8 @@ TEST_F(MixedModelStageCostsTest, UnlikeDevicesShareAStage) {
     if (!costs_->units()[unit].is_mixed()) continue;
     ++mixed;
     EXPECT_EQ(costs_->units()[unit].degree(), 3);
-    const plan::Region region = costs_->region({0, layers, unit, 1, 0, {0}}, nothing(layers));
+    const plan::Region region =
+        costs_->regions().region({0, layers, unit, 1, 0, {0}}, nothing(layers));
     std::vector<std::string> names;
     for (const DeviceId device : region.devices)
       names.push_back(problem_.cluster->device(device).name);
@@ -132,10 +135,10 @@ TEST_F(MixedModelStageCostsTest, UnlikeDevicesShareAStage) {
     ASSERT_TRUE(costs_->knows(unit, kBatch));
     const WorkSums& work = sums.work(unit, kBatch);
     double adding = 0;
-    for (const Seconds layer : costs_->adding_up(unit)) adding += layer.value;
+    for (const Seconds layer : costs_->times().adding_up(unit)) adding += layer.value;
     EXPECT_NEAR((work.pass(0, layers) - adding + work.update[layers]) / price->step.value, 1, 0.02);
     double most = 0;
-    const std::vector<double> scales = costs_->scales(unit);
+    const std::vector<double> scales = costs_->model_units().scales(unit);
     ASSERT_EQ(scales.size(), 3u);
     EXPECT_DOUBLE_EQ(scales[0], 0.4);  // 40 GB beside 16 GB
     for (std::size_t rank = 0; rank < 3; ++rank)
@@ -186,7 +189,7 @@ TEST_F(SmallModelStageCostsTest, UnitsThatGatherAgain) {
   const StageSums sums(*costs_);
   int found = 0;
   for (std::size_t unit = 1; unit < costs_->units().size(); ++unit) {
-    const plan::Region region = costs_->region({0, layers, unit, 0, 0}, nothing(layers));
+    const plan::Region region = costs_->regions().region({0, layers, unit, 0, 0}, nothing(layers));
     if (region.parameters.empty() || !region.parameters.front().is_gathered_again) continue;
     ++found;
     plan::Plan plan = plan::blank_plan(problem_);
@@ -196,11 +199,12 @@ TEST_F(SmallModelStageCostsTest, UnitsThatGatherAgain) {
     ASSERT_TRUE(costs_->knows(unit, kBatch));
     const WorkSums &work = sums.work(unit, kBatch), &once = sums.work(unit - 1, kBatch);
     double adding = 0;
-    for (const Seconds layer : costs_->adding_up(unit)) adding += layer.value;
+    for (const Seconds layer : costs_->times().adding_up(unit)) adding += layer.value;
     EXPECT_NEAR((work.pass(0, layers) - adding + work.update[layers]) / again->step.value, 1, 0.02);
     EXPECT_GT(work.pass(0, layers), once.pass(0, layers));
     EXPECT_LT(work.update[layers], once.update[layers]);
-    plan.replicas[0].regions[0] = costs_->region({0, layers, unit - 1, 0, 0}, nothing(layers));
+    plan.replicas[0].regions[0] =
+        costs_->regions().region({0, layers, unit - 1, 0, 0}, nothing(layers));
     const auto kept = invented_.evaluator().price(plan);
     EXPECT_LT(again->peaks[0], kept->peaks[0]);
     EXPECT_GT(again->step, kept->step);
@@ -273,8 +277,9 @@ TEST_F(ModelStageCostsTest, RegionsHaveWhatTheirLayersHave) {
   const std::size_t layers = costs_->layers(), half = layers / 2;
   for (std::size_t unit = 0; unit < costs_->units().size(); ++unit) {
     if (costs_->units()[unit].degree() != 2) continue;
-    const plan::Region first = costs_->region({0, half, unit, 0, 0}, nothing(half)),
-                       second = costs_->region({half, layers, unit, 0, 2}, nothing(layers - half));
+    const plan::Region first = costs_->regions().region({0, half, unit, 0, 0}, nothing(half)),
+                       second = costs_->regions().region({half, layers, unit, 0, 2},
+                                                         nothing(layers - half));
     EXPECT_EQ(first.operators.size() + second.operators.size(), invented_.model().graph.ops.size());
     EXPECT_NE(first.devices, second.devices);
     plan::Plan plan = plan::blank_plan(problem_);
@@ -300,7 +305,7 @@ TEST_F(ModelStageCostsTest, AFewDevicesStandForAllOfAStage) {
           (is_same_pool && one.degree() + other.degree() > 4))
         continue;
       const auto stage = [&](std::size_t first, std::size_t end, std::size_t unit, int slot) {
-        return costs_->region({first, end, unit, 0, slot}, nothing(end - first));
+        return costs_->regions().region({first, end, unit, 0, slot}, nothing(end - first));
       };
       plan::Plan plan = plan::blank_plan(problem_);
       plan.replicas = {{kBatch,
@@ -358,10 +363,11 @@ TEST_F(ModelStageCostsTest, StagesAreCutInLayers) {
   for (std::size_t cut = 1; cut < layers; ++cut) {
     inside += std::binary_search(pieces.first.begin(), pieces.first.end(), cut) ? 0 : 1;
     plan::Plan plan = plan::blank_plan(problem_);
-    plan.replicas = {{kBatch,
-                      {costs_->region({0, cut, unit(0), 0, 0}, nothing(cut)),
-                       costs_->region({cut, layers, unit(1), 0, 0}, nothing(layers - cut))},
-                      4}};
+    plan.replicas = {
+        {kBatch,
+         {costs_->regions().region({0, cut, unit(0), 0, 0}, nothing(cut)),
+          costs_->regions().region({cut, layers, unit(1), 0, 0}, nothing(layers - cut))},
+         4}};
     const auto price = invented_.evaluator().price(plan);
     ASSERT_TRUE(price) << price.error().message;
     EXPECT_GT(price->step, costs_->least_step());
@@ -379,7 +385,7 @@ TEST_F(ModelStageCostsTest, LeastStepIsBelowEveryPlan) {
     plan::Plan plan = plan::blank_plan(problem_);
     plan.replicas = {
         {kBatch,
-         {costs_->region({0, costs_->layers(), unit, 0, 0}, nothing(costs_->layers()))},
+         {costs_->regions().region({0, costs_->layers(), unit, 0, 0}, nothing(costs_->layers()))},
          1}};
     EXPECT_LT(least, invented_.evaluator().price(plan)->step);
   }

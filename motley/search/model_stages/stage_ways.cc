@@ -1,4 +1,4 @@
-#include "motley/search/stage_ways.h"
+#include "motley/search/model_stages/stage_ways.h"
 
 #include <algorithm>
 #include <cmath>

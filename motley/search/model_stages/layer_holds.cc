@@ -1,4 +1,4 @@
-#include "motley/search/layer_holds.h"
+#include "motley/search/model_stages/layer_holds.h"
 
 #include <algorithm>
 #include <iterator>
