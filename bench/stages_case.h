@@ -11,6 +11,12 @@ namespace motley::bench {
 
 double cpu_seconds();  ///< of this process
 
+/// Tells the CPU seconds of this process.
+struct CpuClock : control::Clock {
+  Seconds steady() const override;
+  Seconds calendar() const override { return Seconds(0); }
+};
+
 /// Of a cluster file: node "n7" of so many devices. memory: "": as the kind's.
 std::string node_text(int number, const std::string& kind, int devices, const std::string& memory);
 

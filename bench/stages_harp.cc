@@ -1,13 +1,13 @@
 #include "bench/stages_harp.h"
 
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <vector>
 
+#include "bench/stages_case.h"
 #include "bench/stages_restricted.h"
 #include "motley/base/text.h"
 #include "peers/import/csv.h"
@@ -117,12 +117,6 @@ class HarpCosts : public search::StageCosts {
   std::vector<std::string> notes_;
 };
 
-double cpu_now() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 /// "1:2:0-12;0:4:13-24": sub-cluster, devices, units.
 Result<search::StagePlan> parse_stages(const std::string& text, const HarpCosts& costs,
                                        std::int64_t batch, std::int64_t micro_batches) {
@@ -146,9 +140,15 @@ Result<search::StagePlan> parse_stages(const std::string& text, const HarpCosts&
   return plan;
 }
 
-}  // namespace
+/// A plan that was measured.
+struct MeasuredPlan {
+  std::string id, model, stages;
+  Gpt gpt;
+  std::int64_t batch = 0, micro_batches = 0;
+  double step = 0;  // s
+};
 
-Result<void> run_harp(const std::string& data, Json& rows) {
+Result<std::vector<MeasuredPlan>> read_plans(const std::string& data) {
   MOTLEY_ASSIGN(const peers::CsvTable table, peers::CsvTable::read(data + "/harp/plans.csv"));
   MOTLEY_ASSIGN(const std::size_t stages, table.column("stages"));
   MOTLEY_ASSIGN(const std::size_t measured_at, table.column("iteration_s"));
@@ -157,6 +157,7 @@ Result<void> run_harp(const std::string& data, Json& rows) {
   MOTLEY_ASSIGN(const std::size_t heads, table.column("heads"));
   MOTLEY_ASSIGN(const std::size_t batch_at, table.column("batch"));
   MOTLEY_ASSIGN(const std::size_t micro_at, table.column("microbatches"));
+  std::vector<MeasuredPlan> plans;
   for (std::size_t row = 0; row < table.rows(); ++row) {
     const std::string id = table.text(row, 0);
     if (id != "D" && id != "E" && id != "E2") continue;
@@ -167,25 +168,48 @@ Result<void> run_harp(const std::string& data, Json& rows) {
     MOTLEY_ASSIGN(const std::int64_t batch, table.positive_integer(row, batch_at));
     MOTLEY_ASSIGN(const std::int64_t micro, table.positive_integer(row, micro_at));
     MOTLEY_ASSIGN(const double measured, table.positive_number(row, measured_at));
-    const HarpCosts costs({1024, h, n, a, 51200});
-    MOTLEY_ASSIGN(search::StagePlan harp,
-                  parse_stages(table.text(row, stages), costs, batch, micro));
+    plans.push_back({id,
+                     table.text(row, 1),
+                     table.text(row, stages),
+                     {1024, h, n, a, 51200},
+                     batch,
+                     micro,
+                     measured});
+  }
+  return plans;
+}
+
+}  // namespace
+
+Result<std::vector<StageInstance>> harp_instances(const std::string& data) {
+  MOTLEY_ASSIGN(const auto plans, read_plans(data));
+  std::vector<StageInstance> all;
+  for (const MeasuredPlan& each : plans)
+    all.push_back({"HARP " + each.id, std::make_unique<const HarpCosts>(each.gpt), each.batch});
+  return all;
+}
+
+Result<void> run_harp(const std::string& data, Json& rows) {
+  MOTLEY_ASSIGN(const auto plans, read_plans(data));
+  for (const auto& [id, model, stages, gpt, batch, micro, measured] : plans) {
+    const HarpCosts costs(gpt);
+    MOTLEY_ASSIGN(search::StagePlan harp, parse_stages(stages, costs, batch, micro));
     const search::StageSums sums(costs);
     const search::StageEvaluator evaluator(sums);
     MOTLEY_RETURN_IF_ERROR(evaluator.choose_schedule(harp.replicas[0]));
     MOTLEY_ASSIGN(const search::StagePrice price, evaluator.price(harp));
-    const double start = cpu_now();
+    const double start = cpu_seconds();
     MOTLEY_ASSIGN(const auto outcome, search::find_stage_plan({&costs, batch}));
-    const double seconds = cpu_now() - start;
+    const double seconds = cpu_seconds() - start;
     if (!outcome.best) return usage_error("bench.stages", "no plan");
     const double step = outcome.best->price.step.value;
     MOTLEY_ASSIGN(const Restrictions restricted, find_restrictions({&costs, batch}));
     fmt::print(
         "HARP {:<2} {}: its plan {:.2f} s at nominal rates, measured {:.2f} s; Motley's "
         "{:.2f} s ({:.2f} of it), bound {:.2f} s, {:.2f} CPU s\n  restricted, over that:{}\n",
-        id, table.text(row, 1), price.step.value, measured, step, step / price.step.value,
+        id, model, price.step.value, measured, step, step / price.step.value,
         outcome.lower_bound.value, seconds, restricted.columns(step));
-    rows.push_back({{"model", table.text(row, 1) + " " + id},
+    rows.push_back({{"model", model + " " + id},
                     {"cluster", "8 V100 + 2 A100 + 2 A101"},
                     {"planner", "stages"},
                     {"predicted_step_s", step},
