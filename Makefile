@@ -84,12 +84,12 @@ test-gpu: ## GPU acceptance tests, one per item of docs/gpu.md; without a GPU ea
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60
 
-BENCHES := scale adopt renting explain choices data engine gpu emulated measured parity recipes tasks plan stages staged_plans staged_runs two_hosts harp hap spmd sharded_runs graph simulator flow_network own_runs export accuracy adapt elastic market unlike hosts browser
+BENCHES := scale adopt renting explain choices data engine gpu emulated measured parity recipes tasks plan stages passes staged_plans staged_runs two_hosts harp hap spmd sharded_runs graph simulator flow_network own_runs export accuracy adapt elastic market unlike hosts browser
 bench: $(BENCHES:%=bench-%) ## all benchmarks; make bench-NAME runs one and writes build/bench/NAME.json
 bench-%:
 	@tools/build.sh product benches
 	@mkdir -p $(BUILD)/bench
-	@if [ -f bench/$*.py ]; then MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) bench/$*.py; else $(BUILD)/bench_$* $(if $(filter accuracy adapt market stages,$*),$(MOTLEY_DATA)) $(if $(filter accuracy,$*),$(BUILD)/bench/own_runs.json) $(BUILD)/bench/$*.json; fi
+	@if [ -f bench/$*.py ]; then MOTLEY_BUILD=$(CURDIR)/$(BUILD) $(PYTHON) bench/$*.py; else $(BUILD)/bench_$* $(if $(filter accuracy adapt market passes stages,$*),$(MOTLEY_DATA)) $(if $(filter accuracy,$*),$(BUILD)/bench/own_runs.json) $(BUILD)/bench/$*.json; fi
 
 # Models of packages that only the zoo's environment has.
 bench-adopt bench-export bench-plan bench-staged_plans bench-two_hosts: PYTHON := $(CURDIR)/.venv-zoo/bin/python

@@ -11,14 +11,21 @@ namespace motley::bench {
 
 double cpu_seconds();  ///< of this process
 
-/// Prints node "n7" of a cluster file, with `devices` devices. `memory` "": the kind's.
+/// Tells the CPU seconds of this process.
+struct CpuClock : control::Clock {
+  Seconds steady() const override;
+  Seconds calendar() const override { return Seconds(0); }
+};
+
+/// Of a cluster file: node "n7" of so many devices. memory: "": as the kind's.
 std::string node_text(int number, const std::string& kind, int devices, const std::string& memory);
 
-/// `motley plan --layer-times` of a cluster: the plan, its program, and restricted spaces.
+/// What `motley plan --layer-times` says of a cluster: the plan, its program, and what narrower
+/// spaces have.
 struct PlannedCase {
   search::StageOutcome outcome;  ///< with a best plan
   Seconds program;
-  double cpu_seconds = 0;  ///< of planning, including reading files and clusters
+  double cpu_seconds = 0;  ///< of planning, reading files and clusters included
   Restrictions restricted;
 };
 

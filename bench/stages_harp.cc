@@ -1,13 +1,13 @@
 #include "bench/stages_harp.h"
 
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <vector>
 
+#include "bench/stages_case.h"
 #include "bench/stages_restricted.h"
 #include "motley/base/text.h"
 #include "peers/import/csv.h"
@@ -21,8 +21,8 @@ struct Gpt {
   double sequence, hidden, blocks, heads, vocabulary;
 };
 
-/// HARP's units: two per block, embedding and head; a stage is data parallel over its devices.
-/// Matrix rates from its configuration, fully reached; links as configured there.
+/// Units of HARP: two a block, embedding and head; a stage is data parallel over its devices. Rates
+/// of matrix products as its configuration has them, reached in full; links as it configures them.
 class HarpCosts : public search::StageCosts {
  public:
   explicit HarpCosts(const Gpt& gpt) : gpt_(gpt) {
@@ -45,7 +45,7 @@ class HarpCosts : public search::StageCosts {
   std::vector<search::LayerWork> work(std::size_t unit, std::int64_t micro) const override {
     const int degree = units_[unit].degree();
     const double rate = units_[unit].pool() == 0 ? 127e12 : 312e12;
-    // Samples do not divide evenly: the fullest device is the bottleneck.
+    // Samples do not divide evenly: the fullest device sets the pace.
     const double samples = std::ceil(static_cast<double>(micro) / degree);
     std::vector<search::LayerWork> all;
     for (std::size_t i = 0; i < layers(); ++i) {
@@ -81,7 +81,7 @@ class HarpCosts : public search::StageCosts {
     if (reach == search::HopReach::kSameHost)
       return search::Hop{Seconds(1e-5), BytesPerSecond(25 * kGiB)};
     if (from.pool == to.pool) return std::nullopt;  // one host each
-    // V100 to A101 is not in the planner's input, but plan E ran over it.
+    // V100 to A101 is not in the planner's input, but plan E was run over it.
     const bool slow = from.pool == 0 || to.pool == 0;
     return search::Hop{Seconds(slow ? 1e-3 : 2e-4), BytesPerSecond(0.625 * kGiB)};
   }
@@ -102,6 +102,7 @@ class HarpCosts : public search::StageCosts {
     if (i > 0 && i + 1 < layers()) return 6 * gpt_.hidden * gpt_.hidden;
     return gpt_.vocabulary * gpt_.hidden;
   }
+  /// Forward of a sample.
   double flops(std::size_t i) const {
     if (i == 0) return 0;
     const double s = gpt_.sequence, h = gpt_.hidden;
@@ -116,13 +117,7 @@ class HarpCosts : public search::StageCosts {
   std::vector<std::string> notes_;
 };
 
-double cpu_now() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-/// Parses "1:2:0-12;0:4:13-24": sub-cluster, devices, units.
+/// "1:2:0-12;0:4:13-24": sub-cluster, devices, units.
 Result<search::StagePlan> parse_stages(const std::string& text, const HarpCosts& costs,
                                        std::int64_t batch, std::int64_t micro_batches) {
   search::StageReplica replica{{}, batch / micro_batches, batch};
@@ -145,9 +140,15 @@ Result<search::StagePlan> parse_stages(const std::string& text, const HarpCosts&
   return plan;
 }
 
-}  // namespace
+/// A plan that was measured.
+struct MeasuredPlan {
+  std::string id, model, stages;
+  Gpt gpt;
+  std::int64_t batch = 0, micro_batches = 0;
+  double step = 0;  // s
+};
 
-Result<void> run_harp(const std::string& data, Json& rows) {
+Result<std::vector<MeasuredPlan>> read_plans(const std::string& data) {
   MOTLEY_ASSIGN(const peers::CsvTable table, peers::CsvTable::read(data + "/harp/plans.csv"));
   MOTLEY_ASSIGN(const std::size_t stages, table.column("stages"));
   MOTLEY_ASSIGN(const std::size_t measured_at, table.column("iteration_s"));
@@ -156,6 +157,7 @@ Result<void> run_harp(const std::string& data, Json& rows) {
   MOTLEY_ASSIGN(const std::size_t heads, table.column("heads"));
   MOTLEY_ASSIGN(const std::size_t batch_at, table.column("batch"));
   MOTLEY_ASSIGN(const std::size_t micro_at, table.column("microbatches"));
+  std::vector<MeasuredPlan> plans;
   for (std::size_t row = 0; row < table.rows(); ++row) {
     const std::string id = table.text(row, 0);
     if (id != "D" && id != "E" && id != "E2") continue;
@@ -166,25 +168,48 @@ Result<void> run_harp(const std::string& data, Json& rows) {
     MOTLEY_ASSIGN(const std::int64_t batch, table.positive_integer(row, batch_at));
     MOTLEY_ASSIGN(const std::int64_t micro, table.positive_integer(row, micro_at));
     MOTLEY_ASSIGN(const double measured, table.positive_number(row, measured_at));
-    const HarpCosts costs({1024, h, n, a, 51200});
-    MOTLEY_ASSIGN(search::StagePlan harp,
-                  parse_stages(table.text(row, stages), costs, batch, micro));
+    plans.push_back({id,
+                     table.text(row, 1),
+                     table.text(row, stages),
+                     {1024, h, n, a, 51200},
+                     batch,
+                     micro,
+                     measured});
+  }
+  return plans;
+}
+
+}  // namespace
+
+Result<std::vector<StageInstance>> harp_instances(const std::string& data) {
+  MOTLEY_ASSIGN(const auto plans, read_plans(data));
+  std::vector<StageInstance> all;
+  for (const MeasuredPlan& each : plans)
+    all.push_back({"HARP " + each.id, std::make_unique<const HarpCosts>(each.gpt), each.batch});
+  return all;
+}
+
+Result<void> run_harp(const std::string& data, Json& rows) {
+  MOTLEY_ASSIGN(const auto plans, read_plans(data));
+  for (const auto& [id, model, stages, gpt, batch, micro, measured] : plans) {
+    const HarpCosts costs(gpt);
+    MOTLEY_ASSIGN(search::StagePlan harp, parse_stages(stages, costs, batch, micro));
     const search::StageSums sums(costs);
     const search::StageEvaluator evaluator(sums);
     MOTLEY_RETURN_IF_ERROR(evaluator.choose_schedule(harp.replicas[0]));
     MOTLEY_ASSIGN(const search::StagePrice price, evaluator.price(harp));
-    const double start = cpu_now();
+    const double start = cpu_seconds();
     MOTLEY_ASSIGN(const auto outcome, search::find_stage_plan({&costs, batch}));
-    const double seconds = cpu_now() - start;
+    const double seconds = cpu_seconds() - start;
     if (!outcome.best) return usage_error("bench.stages", "no plan");
     const double step = outcome.best->price.step.value;
     MOTLEY_ASSIGN(const Restrictions restricted, find_restrictions({&costs, batch}));
     fmt::print(
         "HARP {:<2} {}: its plan {:.2f} s at nominal rates, measured {:.2f} s; Motley's "
         "{:.2f} s ({:.2f} of it), bound {:.2f} s, {:.2f} CPU s\n  restricted, over that:{}\n",
-        id, table.text(row, 1), price.step.value, measured, step, step / price.step.value,
+        id, model, price.step.value, measured, step, step / price.step.value,
         outcome.lower_bound.value, seconds, restricted.columns(step));
-    rows.push_back({{"model", table.text(row, 1) + " " + id},
+    rows.push_back({{"model", model + " " + id},
                     {"cluster", "8 V100 + 2 A100 + 2 A101"},
                     {"planner", "stages"},
                     {"predicted_step_s", step},

@@ -48,26 +48,32 @@ ZonedCluster draw_cluster(std::mt19937_64& random) {
 
 }  // namespace
 
-Result<void> run_zones(const std::string& data, Json& rows) {
+std::vector<ZonedCase> zoned_cases(const std::string& data) {
+  std::vector<ZonedCase> all;
   std::mt19937_64 random(20);
   for (int i = 0; i < kClusters; ++i) {
-    const ZonedCluster cluster = draw_cluster(random);
-    const bool is_small = i % 2 == 0;
-    const std::int64_t batch = 512;
+    ZonedCluster cluster = draw_cluster(random);
     control::LayerFiles files;
-    files.model = is_small ? "OPT-350" : "GPT-Neo-2.7";
+    files.model = i % 2 == 0 ? "OPT-350" : "GPT-Neo-2.7";
     const std::string profiles = data + "/sailor/profiles/" + files.model;
     files.times = {"a100-40g=" + profiles + "/A100-40/profile.json",
                    "v100-16g=" + profiles + "/V100-16/profile.json"};
     files.sizes = data + "/sailor/llm_info.json";
-    MOTLEY_ASSIGN(const PlannedCase planned, plan_case(files, cluster.text, batch));
+    all.push_back({std::move(files), std::move(cluster.text), std::move(cluster.name), 512});
+  }
+  return all;
+}
+
+Result<void> run_zones(const std::string& data, Json& rows) {
+  for (const auto& [files, text, name, batch] : zoned_cases(data)) {
+    MOTLEY_ASSIGN(const PlannedCase planned, plan_case(files, text, batch));
     const double step = planned.outcome.best->price.step.value;
-    fmt::print("{:<12} {:<40} {:>8.3f} {:>8.3f} {:>8.3f} {:>6.2f}{}\n", files.model, cluster.name,
-               step, planned.program.value, planned.outcome.lower_bound.value, planned.cpu_seconds,
+    fmt::print("{:<12} {:<40} {:>8.3f} {:>8.3f} {:>8.3f} {:>6.2f}{}\n", files.model, name, step,
+               planned.program.value, planned.outcome.lower_bound.value, planned.cpu_seconds,
                planned.restricted.columns(step));
     std::fflush(stdout);
     rows.push_back({{"model", files.model},
-                    {"cluster", cluster.name},
+                    {"cluster", name},
                     {"planner", "stages"},
                     {"predicted_step_s", step},
                     {"program_step_s", planned.program.value},

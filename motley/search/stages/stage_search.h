@@ -24,6 +24,8 @@ struct StageQuestion {
   /// A step that is reached otherwise: mixes that are expected to take longer are not timed, and no
   /// plan may be found.
   std::optional<Seconds> known = {};
+  /// Passes that are left out, by stage_passes() (single_search.h): bench/passes weighs them.
+  std::vector<std::string> without = {};
 };
 
 inline constexpr double kOptimalGap = 1e-3;  ///< to the bound
