@@ -37,9 +37,9 @@ std::optional<Mix> with_count(const SearchSpace& space, Mix mix, std::size_t par
   return mix.parts.empty() ? std::nullopt : std::optional(std::move(mix));
 }
 
-class Climb {
+class CountClimb {
  public:
-  Climb(const SearchSpace& space, const ShapeEstimates& estimates, const RankedMixes& ranked)
+  CountClimb(const SearchSpace& space, const ShapeEstimates& estimates, const RankedMixes& ranked)
       : space_(space), estimates_(estimates) {
     for (const RankedMix& each : ranked) seen_.insert(each.mix);
     for (std::size_t k = 0; k < std::min(ranked.size(), 2 * kClimbs); ++k)
@@ -89,7 +89,7 @@ class Climb {
 
 Result<void> change_counts(const SearchSpace& space, ShapeEstimates& estimates,
                            RankedMixes& ranked) {
-  Climb climb(space, estimates, ranked);
+  CountClimb climb(space, estimates, ranked);
   RankedMixes found;
   for (std::size_t k = 0; k < std::min(ranked.size(), kClimbs); ++k) {
     RankedMix now = climb.climb(ranked[k]);

@@ -9,7 +9,7 @@ namespace {
 /// Times the time in which all plans were ruled out, where they are looked for next; and how often:
 /// a plan of 32 times the least step may be all that there is.
 constexpr double kWider = 2;
-constexpr int kMostRounds = 6;
+constexpr int kProofRounds = 6;
 
 }  // namespace
 
@@ -20,7 +20,7 @@ ImprovedPlans prove_best(const ImproverInput& input) {
   Seconds known(kWider * rate_bound(space.sums, space.question.global_batch) * (1 - 1e-9));
   if (!input.plans.empty()) known = input.plans.front().price.step;
   for (const PricedStagePlan& each : input.plans) known = std::min(known, each.price.step);
-  for (int round = 0; round < kMostRounds; ++round, known.value *= kWider) {
+  for (int round = 0; round < kProofRounds; ++round, known.value *= kWider) {
     ProofOutcome proof =
         prove_plans(space.free, space.evaluator, {space.question.global_batch, known});
     made.simulated += proof.simulated;

@@ -8,7 +8,7 @@ namespace motley::search {
 namespace {
 
 /// Devices of which all plans are tried or ruled out within a second or so.
-constexpr int kFewDevices = 8;
+constexpr int kProvedDevices = 8;
 
 std::vector<ReplicaClass> find_classes(const StageCosts& costs) {
   std::map<int, int> of_host;  // devices
@@ -58,7 +58,7 @@ bool SearchSpace::has_shape() const {
 
 bool SearchSpace::has_few_devices() const {
   const ShapeLimits& limits = question.limits;
-  return std::accumulate(devices.begin(), devices.end(), 0) <= kFewDevices &&
+  return std::accumulate(devices.begin(), devices.end(), 0) <= kProvedDevices &&
          !limits.one_layer_stages && limits.mix == UnitMix::kAll &&
          limits.most_stages >= costs.layers();
 }
