@@ -2,6 +2,7 @@
 
 #include "motley/search/stages/passes/improvers.h"
 #include "motley/search/stages/plan_proof.h"
+#include "motley/search/stages/shapes/sample_bound.h"
 
 namespace motley::search {
 namespace {
