@@ -12,7 +12,7 @@ import sys
 import spmd
 
 MODELS = ("bert", "gpt", "llama", "moe", "vgg19", "vit")
-PASSES = ("recompute", "refine-cuts", "late-weights", "one-more")
+PASSES = ("recompute", "recompute-all", "keep-tied", "late-weights", "pieces", "refine-cuts", "share-states", "one-more", "pair-tasks")
 CLUSTERS = 12  # a model
 WORSE = 1.01
 

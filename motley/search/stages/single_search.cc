@@ -80,7 +80,7 @@ class StageSearch {
 
   /// By what whole steps are expected to take, once all shapes are learned.
   Result<void> rank() {
-    for (Mix& mix : std::exchange(mixes_, {})) {
+    for (ReplicaMix& mix : std::exchange(mixes_, {})) {
       const double seconds = estimates_.seconds_of(mix);
       for (const auto& [shape, count] : mix.parts)
         MOTLEY_RETURN_IF_ERROR(estimates_.learn(shape, seconds));
@@ -117,7 +117,7 @@ class StageSearch {
   }
 
   /// Not more than the devices of a host.
-  bool has_few_replicas(const Mix& mix) const {
+  bool has_few_replicas(const ReplicaMix& mix) const {
     int replicas = 0;
     for (const auto& [shape, count] : mix.parts) replicas += count;
     return replicas <= space_.classes.front().most;
@@ -128,12 +128,12 @@ class StageSearch {
     bool is_priced = price(ranked.mix, moves ? LayerMoves::kTried : LayerMoves::kLeft);
     if (is_priced && ranked.is_refined && moves) is_priced = price(ranked.mix, LayerMoves::kLeft);
     if (!is_priced || !space_.has_few_devices() || !space_.runs("micro-batches")) return;
-    Mix other = choose_micro_batches(space_, estimates_, ranked.mix);
+    ReplicaMix other = choose_micro_batches(space_, estimates_, ranked.mix);
     if (other != ranked.mix) price(std::move(other), LayerMoves::kTried);
   }
 
   /// False, and said why: a link is missing.
-  bool price(Mix mix, LayerMoves moves) {
+  bool price(ReplicaMix mix, LayerMoves moves) {
     auto priced = price_mix(space_, estimates_, std::move(mix), moves, fastest_);
     if (!priced) {
       const std::string& message = priced.error().message;
@@ -165,9 +165,9 @@ class StageSearch {
   const BoundedTime& bound_;
   const std::vector<ReplicaShape>& shapes_;
   ShapeEstimates estimates_;
-  std::vector<Mix> mixes_;  // that are not ranked yet
+  std::vector<ReplicaMix> mixes_;  // that are not ranked yet
   RankedMixes ranked_;
-  std::set<Mix> timed_;               // of them, those that were simulated
+  std::set<ReplicaMix> timed_;        // of them, those that were simulated
   std::vector<ReplicaShape> turned_;  // of one replica, that may be good interleaved
   std::vector<PricedStagePlan> priced_;
   Seconds fastest_;  // of the priced mixes, and of what is known

@@ -31,7 +31,7 @@ std::map<std::size_t, std::vector<PoolFilling>> find_fillings(const GeneratorInp
 Result<GeneratedMixes> put_apart(const GeneratorInput& input) {
   if (!input.space.has_few_devices()) return GeneratedMixes();
   const auto fillings = find_fillings(input);
-  Mix mix;
+  ReplicaMix mix;
   const auto done_in = [&](double seconds) {
     std::int64_t all = 0;
     mix.parts.clear();

@@ -42,7 +42,7 @@ Result<GeneratedMixes> mix_by_exchange(const GeneratorInput& input) {
   GeneratedMixes made;
   if (input.space.classes.size() == 1) return made;
   std::set<double> afters;
-  for (const Mix& mix : input.mixes)
+  for (const ReplicaMix& mix : input.mixes)
     for (const auto& [shape, count] : mix.parts) afters.insert(input.estimates.after_passes(shape));
   for (const double after : afters)
     for (const double times : kExchangeTimes)

@@ -15,8 +15,8 @@ constexpr double kSmallestClimb = 1e-3;     // of the expected step, that is an 
 
 /// The mix with `count` of a part and, of another part, as many fewer as that takes devices or as
 /// many more as it leaves; absent if that cannot be.
-std::optional<Mix> with_count(const SearchSpace& space, Mix mix, std::size_t part, int count,
-                              std::size_t other) {
+std::optional<ReplicaMix> with_count(const SearchSpace& space, ReplicaMix mix, std::size_t part,
+                                     int count, std::size_t other) {
   mix.parts[part].second = count;
   std::vector<int> left = space.devices;
   for (const auto& [shape, replicas] : mix.parts) {
@@ -54,7 +54,7 @@ class CountClimb {
  private:
   /// Through all counts once; false: none is better.
   bool move(RankedMix& now) {
-    Mix from = now.mix;
+    ReplicaMix from = now.mix;
     for (const ReplicaShape& shape : shapes_)
       if (std::none_of(from.parts.begin(), from.parts.end(),
                        [&](const auto& part) { return part.first == shape; }))
@@ -80,7 +80,7 @@ class CountClimb {
 
   const SearchSpace& space_;
   const ShapeEstimates& estimates_;
-  std::set<Mix> seen_;
+  std::set<ReplicaMix> seen_;
   std::set<ReplicaShape> shapes_;  // of the fastest mixes
   std::int64_t left_ = kMostClimbed;
 };

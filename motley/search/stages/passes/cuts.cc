@@ -15,7 +15,7 @@ Result<bool> move_once(const SearchSpace& space, ShapeEstimates& estimates, Rank
   for (std::size_t part = 0; part < ranked.mix.parts.size(); ++part)
     for (std::size_t s = 0; s + 1 < ranked.mix.parts[part].first.stages.size(); ++s)
       for (const int by : {-1, 1}) {
-        Mix tried = ranked.mix;
+        ReplicaMix tried = ranked.mix;
         ReplicaShape& shape = tried.parts[part].first;
         if (!move_cut(shape.stages, s, by) || !space.free.is_valid(shape)) continue;
         MOTLEY_RETURN_IF_ERROR(estimates.learn(shape, ranked.seconds));

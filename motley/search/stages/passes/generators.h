@@ -17,12 +17,12 @@ struct GeneratorInput {
   ShapeEstimates& estimates;
   const TimeBracket& start;  ///< the least possible time, and prices of devices there
   const std::vector<ReplicaShape>& shapes;  ///< the columns of the bound
-  const std::vector<Mix>& mixes;  ///< of the generators before it, that are not ranked yet
-  const RankedMixes& ranked;      ///< of the round before
+  const std::vector<ReplicaMix>& mixes;  ///< of the generators before it, that are not ranked yet
+  const RankedMixes& ranked;             ///< of the round before
 };
 
 struct GeneratedMixes {
-  std::vector<Mix> mixes;
+  std::vector<ReplicaMix> mixes;
   std::vector<ReplicaShape> turned;  ///< of single replicas that may be good interleaved
   std::int64_t programs = 0;         ///< dynamic programs over layers
 };

@@ -8,7 +8,7 @@
 namespace motley::search {
 namespace {
 
-RankedMix ranked(const ShapeEstimates& estimates, Mix mix) {
+RankedMix ranked(const ShapeEstimates& estimates, ReplicaMix mix) {
   const double seconds = estimates.expected_step(mix);
   return {seconds, std::move(mix)};
 }

@@ -34,7 +34,7 @@ ReplicaShape shape_of(const StageReplica& replica) {
   return shape;
 }
 
-MixPlan plan_of(const Mix& mix) {
+MixPlan plan_of(const ReplicaMix& mix) {
   MixPlan made;
   std::vector<StageReplica>& replicas = made.plan.replicas;
   for (const auto& [shape, count] : mix.parts) {
@@ -44,11 +44,11 @@ MixPlan plan_of(const Mix& mix) {
   return made;
 }
 
-bool is_one_replica(const Mix& mix) {
+bool is_one_replica(const ReplicaMix& mix) {
   return mix.parts.size() == 1 && mix.parts.front().second == 1;
 }
 
-int depth_class(const Mix& mix) {
+int depth_class(const ReplicaMix& mix) {
   std::size_t deepest = 0;
   for (const auto& [shape, count] : mix.parts) deepest = std::max(deepest, shape.stages.size());
   return depth_class_of(deepest);

@@ -12,15 +12,15 @@
 namespace motley::search {
 
 /// Shapes in whole numbers: a plan without samples, places and orders of passes.
-struct Mix {
+struct ReplicaMix {
   std::vector<std::pair<ReplicaShape, int>> parts;  ///< by rising shape
-  auto operator<=>(const Mix&) const = default;
+  auto operator<=>(const ReplicaMix&) const = default;
 };
 
 /// A mix and what its step is expected to take.
 struct RankedMix {
   double seconds = 0;
-  Mix mix;
+  ReplicaMix mix;
   bool is_refined = false;  ///< its cuts were moved
 };
 /// By rising seconds.
@@ -36,12 +36,12 @@ struct MixPlan {
   StagePlan plan;
   std::vector<std::size_t> first_of;
 };
-MixPlan plan_of(const Mix& mix);
+MixPlan plan_of(const ReplicaMix& mix);
 
-bool is_one_replica(const Mix& mix);
+bool is_one_replica(const ReplicaMix& mix);
 
 /// The class of the longest pipeline: of 1, 2, 3 or 4, 5 to 8, ... stages.
-int depth_class(const Mix& mix);
+int depth_class(const ReplicaMix& mix);
 int depth_class(const StagePlan& plan);
 
 /// Counts the micro-batches through stages that a simulation goes through.

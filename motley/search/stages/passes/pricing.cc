@@ -64,7 +64,7 @@ Result<void> move_layers(const SearchSpace& space, const ShapeEstimates& estimat
 
 /// Better cuts and orders of each part for what it does.
 Result<void> tune_parts(const SearchSpace& space, const ShapeEstimates& estimates,
-                        std::optional<double> slower, Mix& mix, MixPlan& made) {
+                        std::optional<double> slower, ReplicaMix& mix, MixPlan& made) {
   for (std::size_t i = 0; i < mix.parts.size(); ++i) {
     auto& [shape, count] = mix.parts[i];
     StageReplica* replicas = &made.plan.replicas[made.first_of[i]];
@@ -85,8 +85,8 @@ Result<void> tune_parts(const SearchSpace& space, const ShapeEstimates& estimate
 
 }  // namespace
 
-Result<PricedMix> price_mix(const SearchSpace& space, const ShapeEstimates& estimates, Mix mix,
-                            LayerMoves moves, Seconds fastest) {
+Result<PricedMix> price_mix(const SearchSpace& space, const ShapeEstimates& estimates,
+                            ReplicaMix mix, LayerMoves moves, Seconds fastest) {
   PricedMix priced;
   MixPlan made = plan_of(mix);
   if (!place_stages(made.plan, space.costs, StagePlacing::kByStage)) return priced;
@@ -114,7 +114,8 @@ Result<PricedMix> price_mix(const SearchSpace& space, const ShapeEstimates& esti
   return priced;
 }
 
-Mix choose_micro_batches(const SearchSpace& space, const ShapeEstimates& estimates, Mix mix) {
+ReplicaMix choose_micro_batches(const SearchSpace& space, const ShapeEstimates& estimates,
+                                ReplicaMix mix) {
   const double seconds = estimates.seconds_of(mix);
   for (auto& [shape, count] : mix.parts) {
     const std::int64_t samples = estimates.expected_samples(shape, seconds);

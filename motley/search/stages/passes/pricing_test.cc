@@ -35,7 +35,7 @@ TEST(SearchSpace, ClassesRiseByPowersOfTwo) {
   EXPECT_TRUE(space.runs("counts"));
 }
 
-TEST(Mix, DepthsDouble) {
+TEST(ReplicaMix, DepthsDouble) {
   StagePlan plan{{{}}};
   std::vector<int> classes;
   for (int stages = 1; stages <= 5; ++stages) {
@@ -52,7 +52,7 @@ TEST(ShareSamples, LetsAllEndTogether) {
   const StageQuestion question{&costs, 10};
   const SearchSpace space(question);
   const ShapeEstimates estimates(space, 1);
-  const Mix mix{{{{{{0, 2, 0}}, 1}, 2}, {{{{0, 2, 1}}, 1}, 1}}};
+  const ReplicaMix mix{{{{{{0, 2, 0}}, 1}, 2}, {{{{0, 2, 1}}, 1}, 1}}};
   MixPlan made = plan_of(mix);
   ASSERT_TRUE(place_stages(made.plan, costs, StagePlacing::kByStage));
   const auto samples = share_samples(space, estimates, mix, made);
@@ -68,7 +68,7 @@ TEST(TrimSamples, TakesWhatIsLeftOverFirst) {
   const TableStageCosts costs = even_stage_costs(2, 1, 2);
   const StageQuestion question{&costs, 8};
   const SearchSpace space(question);
-  const Mix mix{{{{{{0, 2, 0}}, 2}, 2}}};
+  const ReplicaMix mix{{{{{{0, 2, 0}}, 2}, 2}}};
   MixPlan made = plan_of(mix);
   for (StageReplica& replica : made.plan.replicas) replica.samples = 5;
   trim_samples(space, mix, made);

@@ -104,13 +104,13 @@ Result<double> ShapeEstimates::simulate_passes(StageReplica replica) const {
          each * (samples / static_cast<double>(replica.micro_batch) - static_cast<double>(more));
 }
 
-double ShapeEstimates::last_after(const Mix& mix) const {
+double ShapeEstimates::last_after(const ReplicaMix& mix) const {
   double last = 0;
   for (const auto& [shape, count] : mix.parts) last = std::max(last, after_passes(shape));
   return last;
 }
 
-double ShapeEstimates::seconds_of(const Mix& mix) const {
+double ShapeEstimates::seconds_of(const ReplicaMix& mix) const {
   const double last = last_after(mix);
   return least_time(least_, space_.question.global_batch, [&](double seconds) {
     std::int64_t samples = 0;
@@ -120,7 +120,7 @@ double ShapeEstimates::seconds_of(const Mix& mix) const {
   });
 }
 
-double ShapeEstimates::expected_step(const Mix& mix) const {
+double ShapeEstimates::expected_step(const ReplicaMix& mix) const {
   const double passes = seconds_of(mix) - last_after(mix);
   if (!(passes < kTooLong)) return kTooLong;
   StagePlan plan = plan_of(mix).plan;

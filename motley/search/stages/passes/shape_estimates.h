@@ -38,12 +38,12 @@ class ShapeEstimates {
   Result<double> simulate_passes(StageReplica replica) const;
 
   /// What follows the passes begins when all replicas have ended them: the longest after_passes.
-  double last_after(const Mix& mix) const;
+  double last_after(const ReplicaMix& mix) const;
   /// The time in which the mix does the batch.
-  double seconds_of(const Mix& mix) const;
+  double seconds_of(const ReplicaMix& mix) const;
   /// What a mix's step takes if all replicas end their passes at once, by what was learned of them
   /// and the simulator's time of what follows.
-  double expected_step(const Mix& mix) const;
+  double expected_step(const ReplicaMix& mix) const;
 
  private:
   Result<double> simulate_alone(const ReplicaShape& shape, std::int64_t samples) const;

@@ -13,8 +13,8 @@ constexpr int kSharings = 3;  // each corrects the times by a simulation of what
 }  // namespace
 
 Result<std::vector<std::int64_t>> share_samples(const SearchSpace& space,
-                                                const ShapeEstimates& estimates, const Mix& mix,
-                                                const MixPlan& made) {
+                                                const ShapeEstimates& estimates,
+                                                const ReplicaMix& mix, const MixPlan& made) {
   const std::int64_t batch = space.question.global_batch;
   std::vector<double> slower(mix.parts.size(), 1);  // than the model says
   std::vector<std::int64_t> samples(mix.parts.size());
@@ -44,7 +44,7 @@ Result<std::vector<std::int64_t>> share_samples(const SearchSpace& space,
   return samples;
 }
 
-void trim_samples(const SearchSpace& space, const Mix& mix, MixPlan& made) {
+void trim_samples(const SearchSpace& space, const ReplicaMix& mix, MixPlan& made) {
   StagePlan& plan = made.plan;
   std::int64_t excess = -space.question.global_batch;
   std::vector<std::pair<double, std::size_t>> slowest;

@@ -11,8 +11,8 @@ void add_counts(const GeneratorInput& input, const std::vector<ReplicaShape>& sh
   std::map<ReplicaShape, int> count_of;
   for (std::size_t i = 0; i < counts.size(); ++i)
     if (counts[i] > 0) count_of[shapes[i]] += counts[i];
-  Mix mix{{count_of.begin(), count_of.end()}};
-  const auto has = [&](const std::vector<Mix>& mixes) {
+  ReplicaMix mix{{count_of.begin(), count_of.end()}};
+  const auto has = [&](const std::vector<ReplicaMix>& mixes) {
     return std::find(mixes.begin(), mixes.end(), mix) != mixes.end();
   };
   if (!mix.parts.empty() && !has(input.mixes) && !has(made.mixes))
