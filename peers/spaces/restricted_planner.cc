@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "motley/search/split/fixed_planners.h"
 #include "motley/search/model_stages/stage_planner.h"
+#include "motley/search/split/fixed_planners.h"
 
 namespace motley::peers {
 namespace {
