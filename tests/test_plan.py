@@ -1,5 +1,5 @@
 """`motley probe` and `doctor` with the workers and the libraries that are there. What verbs say and how they end:
-motley/cli/*_test.cc."""
+motley/cli/verbs/*_test.cc."""
 
 import subprocess
 import tomllib
