@@ -20,7 +20,7 @@ std::vector<LayerWork> between(std::vector<LayerWork> less, const std::vector<La
   return less;
 }
 
-/// Of all pieces, with nothing done again.
+/// The whole graph, without recomputation.
 double pass(const std::array<std::vector<LayerWork>, kRecomputes.size()>& works) {
   double sum = 0;
   for (const LayerWork& layer : works[static_cast<std::size_t>(Recompute::kNothing)])

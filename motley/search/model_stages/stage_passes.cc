@@ -12,19 +12,21 @@
 namespace motley::search {
 namespace {
 
-constexpr int kMemoryRounds = 4;  // of planning again with less memory
-/// Part of the step for which the busiest stage waits.
+constexpr int kMemoryRounds = 4;  // searches, each with less memory than the one before
+/// Least part of the step for which the busiest stage waits, if deferred weight gradients may fill
+/// it.
 constexpr double kWorthFilling = 0.03;
-/// Of the best plan, that may be improved by gradients of weights put off.
+/// Largest step, over the fastest one's, of plans that get deferred weight gradients; the second is
+/// for interleaved stages.
 constexpr double kWorthPuttingOff = 1.02, kWorthPuttingTurnsOff = 1.1;
 constexpr std::size_t kMostPutOff = 2;
-/// Plans whose passes are paired, by their time beside the best one's, and how many.
+/// Largest step, over the fastest one's, of plans that get paired passes, and how many plans.
 constexpr double kWorthPairingBeside = 1.1;
 constexpr std::size_t kMostPaired = 2;
-/// Layers are cut for the search where the best plan is so far from the bound.
+/// Least step, over the bound, at which the search also cuts inside layers.
 constexpr double kWorthRefining = 1.05;
-/// Plans whose cuts are moved into layers, their time beside the best's, and by how much that has
-/// to be quicker for a program.
+/// How many plans get their cuts moved into layers, their largest step over the fastest one's, and
+/// the least gain for which a program is priced.
 constexpr std::size_t kMostRefined = 3;
 constexpr double kWorthRefiningCuts = 1.1, kWorthRepricing = 2e-3;
 const CutMoves kPieceMoves{{8, 4, 2, 1}, 3, 1e-4, 200'000};
@@ -39,23 +41,23 @@ std::vector<std::size_t> first_cuts(const PassInput& input) {
   return all;
 }
 
-/// Nothing is recomputed but to fit.
+/// Recomputes only what must be recomputed to fit.
 Request plan_as_is(const PassInput& input) {
   return StageRequest{{}, first_cuts(input), kMemoryRounds};
 }
 
-/// What would fit if all forward passes were done again, and quick if none were.
+/// Takes memory as if all forward passes were recomputed, and time as if none were.
 Request plan_recomputed(const PassInput& input) {
   return StageRequest{{Recompute::kAll, Recompute::kNothing}, first_cuts(input)};
 }
 
-/// The same, slow as it is.
+/// Recomputes all forward passes, in memory and time. For models that fit in no other way.
 Request plan_all_recomputed(const PassInput& input) {
   if (input.outcome.plan) return std::nullopt;
   return StageRequest{{Recompute::kAll, Recompute::kAll}, first_cuts(input), kMemoryRounds};
 }
 
-/// Where layers are few or large: plans whose cuts lie in them, too.
+/// Also cuts inside layers, where layers are few or large.
 Request plan_pieces(const PassInput& input) {
   const plan::PlanOutcome& outcome = input.outcome;
   if (input.problem.devices.size() < 2 ||
@@ -69,7 +71,7 @@ Request plan_pieces(const PassInput& input) {
                       outcome.plan ? 1 : kMemoryRounds};
 }
 
-/// Where nothing fits, or something is recomputed to fit: replicas that fit if they share states.
+/// Searches replicas with sharded optimizer states, where nothing fits or something is recomputed.
 Request plan_shared_states(const PassInput& input) {
   const plan::Problem& problem = input.problem;
   if (!lacks_memory(input.outcome) || plan::count_states(problem.recipe) == 0 ||
@@ -79,7 +81,7 @@ Request plan_shared_states(const PassInput& input) {
   return StageRequest{{.shares_states = true}, first_cuts(input)};
 }
 
-/// Cuts of the best plans move to pieces of the layers beside them where that is quicker.
+/// Moves cuts of the best plans to pieces of the neighbouring layers, if that is faster.
 Candidates refine_cuts(const PassInput& input) {
   if (!input.outcome.plan || input.costs.layers() + 1 == input.costs.pieces().first.size())
     return {};
@@ -98,7 +100,7 @@ Candidates refine_cuts(const PassInput& input) {
     const Seconds before = price->step;
     PricedStagePlan finer{plan, *std::move(price)};
     move_cuts(evaluator, kPieceMoves, finer);
-    // As much less as the simulator says, of what the program takes.
+    // The program gains the part that the simulated step gains.
     const Seconds expected(finer.price.step.value * taken.step.value /
                            (before.value * (1 - kWorthRepricing)));
     moved.push_back({std::move(finer), std::nullopt, expected});
@@ -106,8 +108,7 @@ Candidates refine_cuts(const PassInput& input) {
   return moved;
 }
 
-/// A weight of two stages is one's so far. Where what is made of it crosses slowly both may have
-/// it.
+/// Lets both stages keep a tied weight, which one of them has so far: faster over slow links.
 Candidates keep_tied(const PassInput& input) {
   if (!input.is_best || !input.apart || input.apart->plan == *input.outcome.plan) return {};
   return {{input.apart->found, input.apart->plan, std::nullopt}};
@@ -124,13 +125,13 @@ double busiest_stage(const PricedStagePlan& found) {
   return busiest;
 }
 
-/// Where the busiest stage of the best plans waits, gradients of weights may fill that.
+/// Defers weight gradients in the best plans whose busiest stage waits: they fill its gaps.
 Candidates put_weights_off(const PassInput& input) {
   Candidates made;
   if (!input.is_best) return made;
   const std::vector<TakenPlan> fastest = fastest_first(
       {input.taken.begin() + static_cast<std::ptrdiff_t>(input.first_new), input.taken.end()});
-  // Interleaved or not: how many, and the fastest.
+  // By whether stages are interleaved: how many plans, and the fastest step.
   std::array<std::pair<std::size_t, Seconds>, 2> tried;
   for (const auto& [found, given, step] : fastest) {
     const bool is_turned = is_interleaved(found.plan);
@@ -147,8 +148,8 @@ Candidates put_weights_off(const PassInput& input) {
   return made;
 }
 
-/// What messages make a stage wait for may be hidden by one more micro-batch under way than the
-/// search's estimate of the order of passes has, if memory holds it.
+/// Lets one more micro-batch be in flight than the search estimated, to hide messages; memory is
+/// checked by the program's price.
 Candidates begin_one_more(const PassInput& input) {
   if (!input.is_best || input.taken.empty() || !input.problem.stages.empty()) return {};
   const TakenPlan& best =
@@ -161,7 +162,7 @@ Candidates begin_one_more(const PassInput& input) {
   return {{best.found, std::move(plan), std::nullopt}};
 }
 
-/// Where stages of several devices wait for what these exchange.
+/// Pairs passes in stages of several devices that wait for their own collectives.
 Candidates pair_tasks(const PassInput& input) {
   Candidates made;
   if (!input.is_best || !input.problem.stages.empty()) return made;
@@ -177,8 +178,8 @@ Candidates pair_tasks(const PassInput& input) {
   return made;
 }
 
-/// A new pass is a line here. Those of whole layers come first, as if there were no others: so none
-/// is worse for plans of pieces.
+/// The passes in order; a new one is a line here. Whole layers come first, so plans of pieces never
+/// make the answer worse.
 constexpr PlanningPass kPlanningPasses[] = {
     {.name = "fit", .search = plan_as_is},
     {.name = "recompute", .search = plan_recomputed},
