@@ -11,34 +11,35 @@
 
 namespace motley::search {
 
-/// By device that has too little memory, how much it lacks.
+/// The missing memory of each device that has too little.
 using Lacking = std::map<DeviceId, Bytes>;
 Lacking find_lacking(const plan::Problem& problem, const plan::Plan& plan,
                      const plan::Price& price);
 
-/// Fits plans of stages into memory: says what their layers recompute, by what layers hold and by
-/// what programs were seen to hold beside that; and how much less a next search may use.
+/// Fits plans of stages into memory. Chooses what their layers recompute, by the bytes of layers
+/// and of programs seen so far, and how much less memory the next search may use.
 class MemoryRepair {
  public:
   /// Both must outlive it.
   MemoryRepair(const plan::Problem& problem, ModelStageCosts& costs)
       : problem_(problem), costs_(costs) {}
 
-  /// Recomputes as little as the bytes of layers allow; `lacking`: what devices lack without. False
-  /// if nothing makes it fit.
+  /// Recomputes as little as the bytes of layers allow. `lacking`: the missing memory without
+  /// recomputation. Returns false if nothing makes the plan fit.
   bool save_by_layers(const PricedStagePlan& found, Lacking& lacking, Again& again) const;
-  /// Recomputes so much more. False if a device has nothing more to save.
+  /// Recomputes more, by the missing bytes. Returns false if a device has nothing left to
+  /// recompute.
   bool save(const PricedStagePlan& found, const Lacking& lacking, Again& again) const;
-  /// Recomputes less where the program leaves more than 1 % of a memory. Is anything less?
+  /// Recomputes less where the program leaves more than 1 % of a memory. Returns whether it did.
   bool use_left(const PricedStagePlan& found, const plan::Price& price, Again& again) const;
-  /// Learns what the program of a plan holds beside what its layers do.
+  /// Learns what a plan's program holds beside its layers.
   void learn(const PricedStagePlan& found, const plan::Price& price, Again& again);
 
   /// Lets the next search use less of the pools of devices that lack memory. `is_worth`: would the
   /// plan be better than what is known?
   void note(const StagePlan& plan, const Lacking& lacking, bool is_worth);
-  /// Takes what was noted from the pools' memories. False if there is nothing to take, or nothing
-  /// that is worth it though `has_plan`.
+  /// Lowers the pools' memories as noted. Returns false if nothing was noted, or, with a plan,
+  /// nothing that would be better.
   bool take_noted(bool has_plan);
   void forget_noted();
 

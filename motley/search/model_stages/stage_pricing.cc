@@ -13,13 +13,13 @@
 namespace motley::search {
 namespace {
 
-/// What several devices exchange in one micro-batch alone is partly hidden beside others.
+/// Most of a step that collectives of one micro-batch, simulated alone, may hide beside others.
 constexpr double kHiddenAtMost = 0.03;  // of the step
-constexpr int kMostRepairs = 3;         // of what lacks memory
-/// Of the best plan, whose memory left is used.
+constexpr int kMostRepairs = 3;         // prices of a plan, each with more recomputed
+/// Largest step, over the best plan's, of plans that use memory that is left.
 constexpr double kWorthUsing = 1.05;
-constexpr int kMostShares = 3;  // of one plan
-/// By how much quicker what lacks memory has to be, for which it is planned again with less.
+constexpr int kMostShares = 3;  // shares of states tried for a plan
+/// Least gain of a plan that lacks memory, for which the search runs again with less.
 constexpr double kWorthPlanningAgain = 0.02;
 
 }  // namespace
@@ -35,7 +35,8 @@ Result<void> StagePricing::consider(const PricedStagePlan& found) {
   return costs_.assumption().shares_states ? share_states(found) : fit(found);
 }
 
-/// Will it take longer than what is known? What several devices exchange may be hidden in part.
+/// Returns whether the plan will take longer than the best one, even if collectives are hidden in
+/// part.
 bool StagePricing::is_hopeless(const PricedStagePlan& found) const {
   if (!outcome_.plan) return false;
   double all = 0, shared = 0;  // devices
@@ -48,7 +49,7 @@ bool StagePricing::is_hopeless(const PricedStagePlan& found) const {
   return found.price.step >= outcome_.predicted_step * (1 + kHiddenAtMost * shared / all);
 }
 
-/// No step is shorter than what some of its devices do.
+/// Returns a lower bound of the step: the work of the busiest device.
 bool StagePricing::is_hopeless(const PricedStagePlan& found, Again& again) const {
   if (!outcome_.plan) return false;
   const std::vector<double> busy = find_busy(costs_, found, again);
@@ -58,7 +59,7 @@ bool StagePricing::is_hopeless(const PricedStagePlan& found, Again& again) const
 
 Result<void> StagePricing::fit(const PricedStagePlan& found) {
   Again again = translation_.nothing_again(found.plan);
-  Lacking lacking;  // with nothing done again
+  Lacking lacking;  // without recomputation
   double step = found.price.step.value;
   const bool may_fit = repair_.save_by_layers(found, lacking, again);
   if (!lacking.empty()) MOTLEY_RETURN_IF_ERROR(share_states(found));
@@ -98,7 +99,7 @@ Result<std::optional<plan::Price>> StagePricing::price(plan::Plan& plan, const p
   if (error.code != "synth.accumulation" && error.code != "synth.unsupported" &&
       error.code != "plan.stale")
     return tl::make_unexpected(error);
-  // In so many micro-batches or so many others: once is enough.
+  // The same for another number of micro-batches: reporting it once is enough.
   if (refused_codes_.insert(error.code).second) refused_.insert("no stages: " + error.message);
   return std::nullopt;
 }
@@ -109,8 +110,8 @@ bool StagePricing::is_seen(const plan::Plan& plan) {
   return false;
 }
 
-/// The next search may use less memory; what is interleaved does not count for that, so without it
-/// all would be the same.
+/// Lets the next search use less memory. Interleaved plans do not count, so that they never change
+/// what is found without them.
 void StagePricing::give_up(const PricedStagePlan& found, const Lacking& lacking, double step) {
   if (is_interleaved(found.plan) && problem_.stages.empty()) return;
   if (!problem_.stages.empty())
@@ -121,7 +122,7 @@ void StagePricing::give_up(const PricedStagePlan& found, const Lacking& lacking,
   repair_.note(found.plan, lacking, step < known * (1 - kWorthPlanningAgain));
 }
 
-/// At first as memories are, then as what is left of these says.
+/// Shares states by memory first, then by the memory that is left.
 Result<void> StagePricing::share_states(const PricedStagePlan& found) {
   plan::Plan plan =
       translation_.give_tied(translation_.translate(found, translation_.nothing_again(found.plan)));
@@ -157,15 +158,14 @@ Result<void> StagePricing::share_states(const PricedStagePlan& found) {
   return {};
 }
 
-/// What a plan that fits leaves of memory, if that is much, has room for what is done again.
+/// Recomputes less where a plan that fits leaves much memory.
 Result<void> StagePricing::use_left(const PricedStagePlan& found, plan::Price price, Again& again) {
-  if (!problem_.stages.empty()) return {};  // they say what is done again
+  if (!problem_.stages.empty()) return {};  // given stages state what is recomputed
   for (int tried = 0; tried < kMostRepairs; ++tried) {
     if (price.step > outcome_.predicted_step * kWorthUsing) return {};
     const std::vector<double> before = find_busy(costs_, found, again);
     if (!repair_.use_left(found, price, again)) return {};
-    // What waits for the busiest of those that do less now gains what it does, if not more of
-    // them in turns.
+    // The step gains at most what the busiest of the changed devices saves.
     const std::vector<double> after = find_busy(costs_, found, again);
     double gain = 0;
     for (std::size_t seat = 0; seat < after.size(); ++seat)

@@ -13,7 +13,7 @@
 
 namespace motley::search {
 
-/// Plans of more devices do not share states: each of these has a program of its own then.
+/// Most devices of plans that share states: each device has a program of its own then.
 inline constexpr std::size_t kMostSharing = 64;
 
 /// A plan of stages that fits, by its program.
@@ -22,14 +22,14 @@ struct TakenPlan {
   plan::Plan plan;
   Seconds step;
 };
-/// The fastest first, of equal ones the first.
+/// Returns the plans by rising step; equal ones keep their order.
 std::vector<TakenPlan> fastest_first(std::vector<TakenPlan> plans);
 
 /// Prices plans of stages by their programs, recomputes what they need to fit, and puts the best
-/// into an outcome. An error is one of pricing that is no plan's own fault.
+/// into an outcome. Errors are those of pricing that no plan causes.
 class StagePricing {
  public:
-  /// What is given must outlive it. The inputs have a graph.
+  /// All arguments outlive it. The inputs have a graph.
   StagePricing(const PlannerInputs& inputs, const plan::Problem& problem, ModelStageCosts& costs,
                plan::PlanOutcome& outcome)
       : inputs_(inputs),
@@ -39,15 +39,15 @@ class StagePricing {
         translation_(*inputs.graph, problem, costs),
         repair_(problem, costs) {}
 
-  /// Supposes this of layers from here on.
+  /// Sets what the next plans recompute in each layer.
   void assume(const LayerAssumption& assumption) { translation_.assume(assumption); }
   const StageSums& sums() const { return translation_.sums(); }
   MemoryRepair& repair() { return repair_; }
 
-  /// Takes the plan if it fits, with as little recomputed as it needs to; notes what it lacks if it
-  /// does not. Not at all, if there is no hope by its stages' times.
+  /// Takes the plan if it fits, with as little recomputed as possible; else notes the missing
+  /// memory. Skips plans whose stages are too slow to be the best.
   Result<void> consider(const PricedStagePlan& found);
-  /// The same whatever its stages' times are.
+  /// Does the same without that check.
   Result<void> fit(const PricedStagePlan& found);
   /// Takes the plan with nothing recomputed and the optimizer's states of several replicas shared.
   Result<void> share_states(const PricedStagePlan& found);
