@@ -49,7 +49,7 @@ bool StagePricing::is_hopeless(const PricedStagePlan& found) const {
   return found.price.step >= outcome_.predicted_step * (1 + kHiddenAtMost * shared / all);
 }
 
-/// Returns a lower bound of the step: the work of the busiest device.
+/// Returns whether some device alone is busy for longer than the best plan's step.
 bool StagePricing::is_hopeless(const PricedStagePlan& found, Again& again) const {
   if (!outcome_.plan) return false;
   const std::vector<double> busy = find_busy(costs_, found, again);
