@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "motley/base/random.h"
@@ -59,7 +58,7 @@ class LayerPlanWriter {
       if (replica.stages.size() == 1) made.regions.front().covers.clear();
       plan.replicas.push_back(std::move(made));
     }
-    compare_speeds(plan);
+    scale_speeds(1e4, plan);
     MOTLEY_RETURN_IF_ERROR(plan::verify_plan(plan, model_.hash, cluster_));
     return plan;
   }
@@ -129,18 +128,6 @@ class LayerPlanWriter {
     for (std::size_t layer = stage.first; layer < stage.end; ++layer)
       takes += times[layer].forward.value + times[layer].backward.value;
     return work / (takes * degree);
-  }
-
-  /// Scales speeds to the fastest region's, with four digits; without stages clears them.
-  static void compare_speeds(plan::Plan& plan) {
-    double fastest = 0;
-    for (const plan::Replica& replica : plan.replicas)
-      for (const plan::Region& region : replica.regions) fastest = std::max(fastest, region.speed);
-    for (plan::Replica& replica : plan.replicas)
-      for (plan::Region& region : replica.regions)
-        region.speed = replica.regions.size() > 1
-                           ? std::max(1e-4, std::round(1e4 * region.speed / fastest) / 1e4)
-                           : 1;
   }
 
   const PricedStagePlan& priced_;

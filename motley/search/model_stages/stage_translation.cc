@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 
@@ -12,21 +11,6 @@
 #include "motley/search/stages/stage_lag.h"
 
 namespace motley::search {
-namespace {
-
-/// Sets speeds relative to the fastest, to two digits; without stages they say nothing.
-void compare_speeds(plan::Plan& plan) {
-  double fastest = 0;
-  for (const plan::Replica& replica : plan.replicas)
-    for (const plan::Region& region : replica.regions) fastest = std::max(fastest, region.speed);
-  for (plan::Replica& replica : plan.replicas)
-    for (plan::Region& region : replica.regions)
-      region.speed = replica.regions.size() > 1
-                         ? std::max(0.01, std::round(100 * region.speed / fastest) / 100)
-                         : 1;
-}
-
-}  // namespace
 
 void StageTranslation::assume(const LayerAssumption& assumption) {
   if (sums_ && costs_.assumption() == assumption && units_ == costs_.units().size()) return;
@@ -55,7 +39,7 @@ plan::Plan StageTranslation::translate(const PricedStagePlan& found, const Again
     }
     plan.replicas.push_back(std::move(made));
   }
-  compare_speeds(plan);
+  scale_speeds(100, plan);
   return plan;
 }
 

@@ -33,4 +33,15 @@ double find_lag(const StageSums& sums, const StageReplica& replica, std::size_t 
   return std::round(100 * longest / work) / 100;
 }
 
+void scale_speeds(double parts, plan::Plan& plan) {
+  double fastest = 0;
+  for (const plan::Replica& replica : plan.replicas)
+    for (const plan::Region& region : replica.regions) fastest = std::max(fastest, region.speed);
+  for (plan::Replica& replica : plan.replicas)
+    for (plan::Region& region : replica.regions)
+      region.speed = replica.regions.size() > 1
+                         ? std::max(1 / parts, std::round(parts * region.speed / fastest) / parts)
+                         : 1;
+}
+
 }  // namespace motley::search
