@@ -140,5 +140,51 @@ TEST(OrderTasks, RegionsOfOneDeviceTakeTurns) {
   }
 }
 
+/// Four stages in two seats, 1 forward and 2 backward, two micro-batches, no messages.
+PipelineWork interleaved_work() {
+  PipelineWork work;
+  work.forward.assign(4, {1, 1});
+  work.backward.assign(4, {2, 2});
+  work.activation.assign(3, 0);
+  work.gradient.assign(3, 0);
+  work.most_in_flight.assign(4, 2);
+  work.seats = {0, 1, 0, 1};
+  return work;
+}
+
+std::string passes_in(const PassOrder& order) {
+  std::string text;
+  for (const StagePass& pass : order)
+    text += std::string(pass.is_backward ? "B" : "F") + std::to_string(pass.micro) +
+            static_cast<char>('a' + pass.stage) + " ";
+  return text;
+}
+
+// The first seat has stages a and c. F0a and F1a end at 1 and 2; F0c needs F0b, which ends at 2;
+// B0c needs B0d, which begins when the second seat has done F0d and F1d.
+TEST(OrderPasses, InterleavedStagesTakeTheirForwardsFirst) {
+  const std::vector<PassOrder> orders = order_passes(interleaved_work(), StageSchedule::kDeepList);
+  ASSERT_EQ(orders.size(), 2u);
+  EXPECT_EQ(passes_in(orders[0]), "F0a F1a F0c F1c B0c B1c B0a B1a ");
+  EXPECT_EQ(passes_in(orders[1]), "F0b F1b F0d F1d B0d B1d B0b B1b ");
+}
+
+// Of two stages that take 1 and 2 each way, three micro-batches: 1F1B starts 2 and 1; the list with
+// room for three starts a third forward, as the first backward of the second stage ends at 4.
+TEST(OrderPasses, AListFillsTheWaitThat1F1BHas) {
+  PipelineWork work;
+  work.forward.assign(2, {1, 1, 1});
+  work.backward.assign(2, {2, 2, 2});
+  work.activation.assign(1, 0);
+  work.gradient.assign(1, 0);
+  work.most_in_flight = {3, 3};
+  work.seats = {0, 1};
+  EXPECT_EQ(launch_counts(work, StageSchedule::k1F1B), (std::vector<std::int64_t>{2, 1}));
+  EXPECT_EQ(passes_in(order_passes(work, StageSchedule::k1F1B)[0]), "F0a F1a B0a F2a B1a B2a ");
+  const PassOrder listed = order_passes(work, StageSchedule::kDeepList)[0];
+  EXPECT_EQ(passes_in(listed), "F0a F1a F2a B0a B1a B2a ");
+  EXPECT_EQ(in_flight(listed, 0), 3);
+}
+
 }  // namespace
 }  // namespace motley::plan
