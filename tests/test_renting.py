@@ -184,7 +184,7 @@ def test_who_is_in_time_goes_on_alone(files, cnn, environment, motley):
     run.kill(run.processes().index("b:0"))
     run.until(lambda: any("goes on as it is, those that are there are in time" in each["why"] for each in run.decisions()))
     assert run.asked() == []
-    (told,) = [each for each in run.decisions() if each["action"]["do"] == "tell"]
+    told = next(each for each in run.decisions() if each["action"]["do"] == "tell")
     assert told["alternatives"][0] == {"what": "as it is", "time_s": told["alternatives"][0]["time_s"], "cost": 0}
     run.stop()
     # The same command goes on; what was paid, and when it began, count.
