@@ -6,6 +6,7 @@
 
 #include "motley/base/result.h"
 #include "motley/base/units.h"
+#include "motley/cost/links/collective_curve.h"
 #include "motley/cost/links/transfer.h"
 #include "motley/program/program.h"
 
@@ -44,6 +45,12 @@ class CostModel {
                                     const std::vector<std::string>& devices) const {
     MOTLEY_ASSIGN(const Seconds time, collective_time(op, bytes, devices));
     return Transfer{{{time, {}}}};
+  }
+  /// Returns the curves over bytes whose minimum is collective_time. Usage error: the model has
+  /// none, or the collective was not measured.
+  virtual Result<std::vector<CollectiveCurve>> collective_curves(
+      std::string_view op, const std::vector<std::string>& /*devices*/) const {
+    return usage_error("cost.curves", std::string(op) + ": has no curve over bytes");
   }
   /// Returns f: a device computes at 1 / (1 + f) of its speed while it exchanges. 0: unknown.
   virtual double interference(const std::string& /*device*/,

@@ -73,9 +73,9 @@ class ProfileCost : public CostModel {
   double interference(const std::string& device,
                       const std::vector<std::string>& group) const override;
   std::vector<double> link_capacities() const override;
-  /// Returns the curves whose minimum is collective_time: the measured one, or one per algorithm.
+  /// Returns the measured curve, or one per algorithm.
   Result<std::vector<CollectiveCurve>> collective_curves(
-      std::string_view op, const std::vector<std::string>& devices) const;
+      std::string_view op, const std::vector<std::string>& devices) const override;
   Result<std::vector<CollectiveCurve>> collective_curves(
       std::string_view op, const std::vector<DeviceId>& devices) const;
   /// Returns a line for each algorithm, by the cluster's links and usual_transport, for any group.

@@ -36,7 +36,7 @@ TEST_F(SpmdPlannerTest, PlansAreValidAndPricedAsTheyAreSimulated) {
     EXPECT_TRUE(plan::verify_plan(*outcome.plan, model_.hash, cluster_)) << name;
     const auto program = synth::lower(model_.graph, *outcome.plan, cluster_);
     ASSERT_TRUE(program) << program.error().message;
-    const auto trace = simulate::simulate(*program, costs_.model(cluster_));
+    const auto trace = simulate::simulate(*program, *costs_.model(cluster_));
     ASSERT_TRUE(trace) << trace.error().message;
     EXPECT_EQ(trace::median_step(*trace), outcome.predicted_step) << name;
     EXPECT_LE(outcome.lower_bound, outcome.predicted_step) << name;
@@ -67,7 +67,7 @@ TEST_F(SpmdPlannerTest, MicroBatchesTakeTurnsWhereExchangesWouldBeWaitedFor) {
   EXPECT_THAT(best.why, ::testing::Contains(::testing::HasSubstr("2 of which take turns")));
   const auto program = synth::lower(model_.graph, *best.plan, cluster_);
   ASSERT_TRUE(program) << program.error().message;
-  const auto trace = simulate::simulate(*program, costs_.model(cluster_));
+  const auto trace = simulate::simulate(*program, *costs_.model(cluster_));
   ASSERT_TRUE(trace) << trace.error().message;
   EXPECT_EQ(trace::median_step(*trace), best.predicted_step);
   plan::Plan one_by_one = *best.plan;
@@ -116,7 +116,7 @@ TEST_F(SpmdPlannerTest, TakesAsManyMicroBatchesAsSomebodyAskedFor) {
       EXPECT_EQ(replica.micro_batches, 4) << name;
     const auto program = synth::lower(model_.graph, *outcome->plan, cluster_);
     ASSERT_TRUE(program) << name << ": " << program.error().message;
-    const auto trace = simulate::simulate(*program, costs_.model(cluster_));
+    const auto trace = simulate::simulate(*program, *costs_.model(cluster_));
     ASSERT_TRUE(trace) << trace.error().message;
     EXPECT_EQ(trace::median_step(*trace), outcome->predicted_step) << name;
     EXPECT_LE(outcome->lower_bound, outcome->predicted_step) << name;
@@ -150,7 +150,7 @@ TEST_F(SpmdPlannerTest, TakesMicroBatchesWhereActivationsDoNotFit) {
   EXPECT_LE(outcome.lower_bound, outcome.predicted_step);
   const auto program = synth::lower(model_.graph, *outcome.plan, cluster_);
   ASSERT_TRUE(program) << program.error().message;
-  const auto trace = simulate::simulate(*program, costs_.model(cluster_));
+  const auto trace = simulate::simulate(*program, *costs_.model(cluster_));
   ASSERT_TRUE(trace) << trace.error().message;
   EXPECT_EQ(trace::median_step(*trace), outcome.predicted_step);
   EXPECT_THAT(outcome.why, ::testing::Contains(::testing::HasSubstr("micro-batches")));

@@ -71,7 +71,7 @@ Result<simulate::Outcomes> simulate_under(const SimulateOptions& options,
                                           const simulate::Conditions& conditions,
                                           const control::ChosenPlan& chosen) {
   return simulate::simulate_many(*chosen.planned.program,
-                                 chosen.priced.costs->model(chosen.inputs.cluster), conditions,
+                                 *chosen.priced.costs->model(chosen.inputs.cluster), conditions,
                                  {.runs = options.runs, .steps = options.steps});
 }
 

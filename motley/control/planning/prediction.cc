@@ -66,14 +66,14 @@ cost::PredictionEntry prediction_entry(const Inputs& inputs, const char* quantit
 Result<PricedPlan> price_planned(const Inputs& inputs, const Planned& planned,
                                  const search::Costs& costs, int steps) {
   const program::Program& program = *planned.program;
-  const cost::ProfileCost model = costs.model(inputs.cluster);
-  MOTLEY_ASSIGN(const auto times, model.all_times(program));
+  const auto model = costs.model(inputs.cluster);
+  MOTLEY_ASSIGN(const auto times, model->all_times(program));
   const std::vector<std::string> all;
   MOTLEY_ASSIGN(search::PricedProgram priced,
-                search::price_program(program, all, model, times, steps));
+                search::price_program(program, all, *model, times, steps));
   search::PlanPrice price{std::move(priced.price), {}, {}};
   for (std::size_t rank = 0; rank < program.devices.size(); ++rank) price.of_rank.push_back(rank);
-  const search::GroupCost known(model, all, search::known_times(program, times));
+  const search::GroupCost known(*model, all, search::known_times(program, times));
   MOTLEY_ASSIGN(price.step, search::expected_step(price.kinds.step, program, known, costs.jitter));
   return PricedPlan{std::move(price), std::move(priced.trace)};
 }

@@ -143,7 +143,7 @@ class BestBatches {
       plan.replicas.front().micro_batches = chosen_.planned.plan.replicas.front().micro_batches;
     MOTLEY_ASSIGN(const Planned planned, lower_plan(chosen_.inputs, plan));
     if (!check_memory(chosen_.inputs, planned)) return none;
-    auto steps = StepByStep::make(planned.program, cost_, choices_.conditions);
+    auto steps = StepByStep::make(planned.program, *cost_, choices_.conditions);
     if (!steps && !steps.error().code.starts_with("cost."))
       return tl::make_unexpected(steps.error());
     if (!steps) return none;
@@ -155,7 +155,7 @@ class BestBatches {
   const ChosenPlan& chosen_;
   const BatchSpace& space_;
   const RehearsalChoices& choices_;
-  const cost::ProfileCost cost_;
+  const std::unique_ptr<const cost::CostModel> cost_;
   AvailabilityTrace availability_;
   std::vector<std::int64_t> batches_;
   std::map<std::tuple<std::int64_t, std::set<std::string>, Slowness>, std::unique_ptr<Way>> ways_;

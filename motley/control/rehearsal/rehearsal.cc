@@ -458,7 +458,7 @@ class Rehearsing {
         move.devices.begin(), move.devices.end(),
         [](const program::DeviceProgram& device) { return device.instructions.empty(); });
     if (is_empty) return Nanoseconds{0};
-    auto tasks = simulate::lay_out_program(move, MoveCost(cost_));
+    auto tasks = simulate::lay_out_program(move, MoveCost(*cost_));
     if (!tasks) return with_context("what a change moves", tasks.error());
     const auto times = simulate::find_times(tasks->graph);
     if (!times) return tl::make_unexpected(simulate::deadlock_error(move, *tasks, times.error()));
@@ -472,7 +472,7 @@ class Rehearsing {
       current_ = known;
       return {};
     }
-    MOTLEY_ASSIGN(StepByStep steps, StepByStep::make(program, cost_, choices_.conditions));
+    MOTLEY_ASSIGN(StepByStep steps, StepByStep::make(program, *cost_, choices_.conditions));
     current_ = generations_.emplace_back(std::make_shared<Generation>(std::move(steps)));
     return {};
   }
@@ -483,7 +483,7 @@ class Rehearsing {
     if (!current_->uncounted) {
       const auto program = std::make_shared<const program::Program>(current_->steps.program());
       MOTLEY_ASSIGN(StepByStep steps,
-                    StepByStep::make(program, WithoutSquares(cost_), choices_.conditions));
+                    StepByStep::make(program, WithoutSquares(*cost_), choices_.conditions));
       current_->uncounted = std::move(steps);
     }
     return &*current_->uncounted;
@@ -582,7 +582,7 @@ class Rehearsing {
   const Inputs& inputs_;
   Adaptation adaptation_;
   const RehearsalChoices& choices_;
-  const cost::ProfileCost cost_;
+  const std::unique_ptr<const cost::CostModel> cost_;
   std::optional<RehearsedMarket> market_;
   AvailabilityTrace availability_;
   adapt::DrawnNoise drawn_;
@@ -689,7 +689,7 @@ class KnowingAll {
       MOTLEY_ASSIGN(planned, lower_plan(chosen_.inputs, planned.plan));
     }
     if (!check_memory(chosen_.inputs, planned)) return none;
-    auto steps = StepByStep::make(planned.program, cost_, choices_.conditions);
+    auto steps = StepByStep::make(planned.program, *cost_, choices_.conditions);
     if (steps) return std::make_shared<Generation>(std::move(*steps));
     if (!steps.error().code.starts_with("cost.")) return tl::make_unexpected(steps.error());
     return none;
@@ -753,7 +753,7 @@ class KnowingAll {
   const ChosenPlan& chosen_;
   const Adaptation& adaptation_;
   const RehearsalChoices& choices_;
-  const cost::ProfileCost cost_;
+  const std::unique_ptr<const cost::CostModel> cost_;
   AvailabilityTrace availability_;
   RankGenerations candidates_;
   std::map<std::pair<std::set<std::string>, Slowness>, std::shared_ptr<Generation>> plans_;

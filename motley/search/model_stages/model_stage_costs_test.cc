@@ -295,7 +295,8 @@ TEST_F(ModelStageCostsTest, RegionsHaveWhatTheirLayersHave) {
 TEST_F(ModelStageCostsTest, AFewDevicesStandForAllOfAStage) {
   ASSERT_NE(costs_, nullptr);
   const std::size_t layers = costs_->layers(), half = layers / 2;
-  const cost::ProfileCost model = invented_.costs().model(*problem_.cluster);
+  const auto owned = invented_.costs().model(*problem_.cluster);
+  const cost::CostModel& model = *owned;
   std::size_t fewer = 0;
   for (std::size_t a = 0; a < costs_->units().size(); ++a)
     for (std::size_t b = 0; b < costs_->units().size(); ++b) {

@@ -2,10 +2,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <utility>
 
-#include "motley/cost/profile_cost.h"
+#include "motley/cost/cost_model.h"
 #include "motley/program/program.h"
 #include "motley/search/model_stages/model_units.h"
 
@@ -27,7 +28,7 @@ class UnitPrograms {
 
   const LayeredGraph& graph() const { return graph_; }
   const ModelUnits& units() const { return units_; }
-  const cost::ProfileCost& model() const { return model_; }
+  const cost::CostModel& model() const { return *model_; }
 
  private:
   std::size_t first_like(std::size_t unit) const;
@@ -36,7 +37,7 @@ class UnitPrograms {
   const PlannerInputs& inputs_;
   const LayeredGraph& graph_;
   const ModelUnits& units_;
-  cost::ProfileCost model_;
+  std::unique_ptr<const cost::CostModel> model_;
   // By the first unit of the same ways, and micro-batch.
   mutable std::map<std::pair<std::size_t, std::int64_t>, std::optional<program::Program>> programs_;
 };

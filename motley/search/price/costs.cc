@@ -351,7 +351,7 @@ std::string assume_exchange(const UnknownExchange& unknown, const cost::ProfileC
 /// Models unmeasured exchanges that plans may need. Unknown ones fail when they are queried.
 void model_exchanges(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices,
                      Costs& costs) {
-  const cost::ProfileCost model = costs.model(cluster);
+  const cost::ProfileCost model(cluster, costs.devices, costs.collectives);
   const auto is_known = [&](const UnknownExchange& each) {
     return costs.collectives.curve(program::kAllReduce, each.route, each.ranks(), each.backend)
         .has_value();

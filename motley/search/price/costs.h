@@ -42,8 +42,8 @@ struct Costs {
   std::vector<std::string> modelled;
   std::shared_ptr<EqualPrograms> programs;  ///< of the model; not null
 
-  cost::ProfileCost model(const cluster::Cluster& cluster) const {
-    return {cluster, devices, collectives};
+  std::unique_ptr<const cost::CostModel> model(const cluster::Cluster& cluster) const {
+    return std::make_unique<const cost::ProfileCost>(cluster, devices, collectives);
   }
 };
 

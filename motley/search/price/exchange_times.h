@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "motley/base/exchange_method.h"
-#include "motley/cost/profile_cost.h"
+#include "motley/cost/cost_model.h"
 #include "motley/synth/ranks/exchange_methods.h"
 
 namespace motley::search {
@@ -23,7 +23,7 @@ struct FastestExchange {
   ExchangeMethod method = ExchangeMethod::kNative;
 };
 
-/// Returns the least time over a group's curves (ProfileCost::collective_curves).
+/// Returns the least time over a group's curves (CostModel::collective_curves).
 double least_seconds(const std::vector<cost::CollectiveCurve>& curves, double bytes);
 
 /// Seconds of collectives among one group, or the least over some groups: 0 for a group of one,
@@ -31,7 +31,7 @@ double least_seconds(const std::vector<cost::CollectiveCurve>& curves, double by
 class ExchangeTimes {
  public:
   /// The model must outlive it.
-  ExchangeTimes(const cost::ProfileCost& model, std::vector<std::string> group)
+  ExchangeTimes(const cost::CostModel& model, std::vector<std::string> group)
       : model_(&model), group_(std::move(group)) {}
   /// For one or more groups, which must outlive it.
   explicit ExchangeTimes(std::vector<ExchangeTimes*> groups) : groups_(std::move(groups)) {}
@@ -42,7 +42,7 @@ class ExchangeTimes {
   FastestExchange fastest(std::string_view op, const ExchangeBytes& bytes);
 
  private:
-  const cost::ProfileCost* model_ = nullptr;
+  const cost::CostModel* model_ = nullptr;
   std::vector<std::string> group_;      // names of devices
   std::vector<ExchangeTimes*> groups_;  // or these
   using Curves = std::vector<cost::CollectiveCurve>;

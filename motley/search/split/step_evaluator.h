@@ -72,7 +72,7 @@ class StepEvaluator : public SplitEvaluator {
         lowering_(lowering),
         sharing_(synth::replicas_that_share(graph, lowering.batch_norm)),
         costs_(costs),
-        model_(costs.model(cluster)) {}
+        model_(cluster, costs.devices, costs.collectives) {}
   Result<EqualPrograms::Programs> lower(std::int64_t samples, Setting setting) const;
   void price_device(DeviceId device, const StepShape& alone);
   /// A plan's devices by rank: their names, and a class number for equal times.

@@ -58,7 +58,8 @@ TEST_F(StepPriceTest, ALineIsThePriceOfTheWholeProgram) {
   ASSERT_TRUE(by_line) << by_line.error().message;
   const auto program = synth::lower(model_.graph, plan, cluster_);
   ASSERT_TRUE(program) << program.error().message;
-  const cost::ProfileCost model = costs_.model(cluster_);
+  const auto owned = costs_.model(cluster_);
+  const cost::CostModel& model = *owned;
   const std::vector<std::string> names{program->devices[0].device, program->devices[1].device};
   const auto whole = price_program(*program, names, model, model.all_times(*program).value());
   ASSERT_TRUE(whole) << whole.error().message;

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "motley/base/units.h"
-#include "motley/cost/profile_cost.h"
+#include "motley/cost/instruction_times.h"
 #include "motley/program/step_shape.h"
 #include "motley/search/split/split_evaluator.h"
 

@@ -201,7 +201,8 @@ TEST(ChoiceProblem, EqualsExhaustiveSearchOnSmallGraphs) {
     const SpmdSpace space = find_space(setting.graph, setting.batch, setting.shares);
     const auto kinds = DeviceKinds::find(setting.cluster, setting.costs, setting.devices);
     ASSERT_TRUE(kinds) << kinds.error().message;
-    const auto model = setting.costs.model(setting.cluster);
+    const auto owned = setting.costs.model(setting.cluster);
+    const cost::CostModel& model = *owned;
     std::vector<std::string> names;
     for (const DeviceId id : setting.devices) names.push_back(setting.cluster.device(id).name);
     ExchangeTimes exchanges(model, names);
@@ -227,8 +228,8 @@ struct PricedSetting {
   const SpmdSpace space{find_space(setting.graph, setting.batch, setting.shares)};
   const DeviceKinds kinds{
       DeviceKinds::find(setting.cluster, setting.costs, setting.devices).value()};
-  const cost::ProfileCost model{setting.costs.model(setting.cluster)};
-  ExchangeTimes exchanges{model, {"a:0", "b:0", "c:0"}};
+  const std::unique_ptr<const cost::CostModel> model = setting.costs.model(setting.cluster);
+  ExchangeTimes exchanges{*model, {"a:0", "b:0", "c:0"}};
   SpmdPrices prices{setting.graph, space, exchanges, kinds, setting.devices, setting.shares};
   const ChoiceProblem problem{setting.graph, space};
 

@@ -18,8 +18,7 @@ Result<SpmdStudy> SpmdStudy::make(const SpmdQuestion& question) {
   }
   MOTLEY_ASSIGN(study.kinds_,
                 DeviceKinds::find(*question.cluster, *question.costs, question.devices));
-  study.model_ =
-      std::make_unique<const cost::ProfileCost>(question.costs->model(*question.cluster));
+  study.model_ = question.costs->model(*question.cluster);
   study.choices(std::vector<double>(question.devices.size(), 1.0));
   for (const Estimate estimate : {Estimate::kUsual, Estimate::kLeast, Estimate::kLeastAlone})
     for (const DeviceKind& kind : study.kinds_.all())

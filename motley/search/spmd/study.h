@@ -81,7 +81,7 @@ class SpmdStudy {
   const graph::Graph& graph() const { return *programs_.back().graph; }
   const cluster::Device& device(DeviceId id) const { return question_->cluster->device(id); }
   const DeviceKinds& kinds() const { return kinds_; }
-  const cost::ProfileCost& model() const { return *model_; }
+  const cost::CostModel& model() const { return *model_; }
   /// A graph whose programs price plans.
   struct Programs {
     const graph::Graph* graph = nullptr;
@@ -125,7 +125,7 @@ class SpmdStudy {
   std::unique_ptr<SpmdStudy> whole_study_;
   std::vector<Programs> programs_;
   DeviceKinds kinds_;
-  std::unique_ptr<const cost::ProfileCost> model_;
+  std::unique_ptr<const cost::CostModel> model_;
   std::vector<std::unique_ptr<const SpmdChoices>> choices_;
   std::map<Estimate, std::vector<WholeStep>> whole_;  // by kind
   std::map<std::vector<DeviceId>, std::unique_ptr<ExchangeTimes>> exchanges_;
