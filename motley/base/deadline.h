@@ -20,6 +20,11 @@ class Deadline {
                                         std::chrono::duration<double>(limit->value));
     return deadline;
   }
+  /// Returns the time until then, at least 0; none: forever.
+  std::optional<Seconds> left() const {
+    if (!at_) return std::nullopt;
+    return Seconds(std::max(0.0, std::chrono::duration<double>(*at_ - Clock::now()).count()));
+  }
   bool has_passed() const { return at_ && Clock::now() >= *at_; }
   /// Returns milliseconds until then for poll(2), rounded up, at most a day; 0 if it has passed.
   int poll_ms() const {

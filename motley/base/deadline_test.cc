@@ -8,7 +8,10 @@ namespace {
 TEST(Deadline, PassesAndSaysHowLongToWait) {
   EXPECT_TRUE(Deadline::after(Seconds(0)).has_passed());
   EXPECT_EQ(Deadline::after(Seconds(-5)).poll_ms(), 0);
+  EXPECT_EQ(Deadline::after(Seconds(-5)).left(), Seconds(0));
+  EXPECT_EQ(Deadline().left(), std::nullopt);
   const Deadline later = Deadline::after(Seconds(1000));
+  EXPECT_GT(later.left(), Seconds(900));
   EXPECT_FALSE(later.has_passed());
   EXPECT_LE(later.poll_ms(), 1000 * 1000);
   EXPECT_GT(later.poll_ms(), 500 * 1000);  // the test takes less than eight minutes

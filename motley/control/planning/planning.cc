@@ -8,13 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "motley/base/deadline.h"
 #include "motley/base/file.h"
 #include "motley/base/text.h"
 #include "motley/control/planning/measuring.h"
 #include "motley/control/planning/mirroring.h"
 #include "motley/control/planning/survivors.h"
 #include "motley/control/planning/tried_plans.h"
-#include "motley/cost/profile_cost.h"
+#include "motley/cost/device_keys.h"
 #include "motley/program/memory.h"
 #include "motley/program/program_text.h"
 #include "motley/search/accumulating.h"
@@ -70,9 +71,11 @@ std::string say_tight(const cluster::Cluster& sure, const plan::PlanOutcome& out
   return text;
 }
 
-/// Searches again in all memory, leaving nothing free, if nothing else fits.
+/// Searches again in all memory, leaving nothing free, if nothing else fits. Both searches share the
+/// time limit.
 Result<plan::PlanOutcome> search_all(Inputs& inputs, const PlanChoices& choices,
-                                     const Priced& priced, const plan::Problem& problem) {
+                                     const Priced& priced, plan::Problem problem) {
+  const Deadline deadline = Deadline::after(problem.time_limit);
   MOTLEY_ASSIGN(plan::PlanOutcome outcome, search(inputs, choices, priced, problem));
   const auto leaves_some = [](const cluster::Device& device) { return device.spare.value > 0; };
   std::vector<cluster::Device>& devices = inputs.cluster.devices;
@@ -81,6 +84,7 @@ Result<plan::PlanOutcome> search_all(Inputs& inputs, const PlanChoices& choices,
     return outcome;
   const cluster::Cluster sure = inputs.cluster;
   for (cluster::Device& device : devices) device.spare = Bytes(0);
+  problem.time_limit = deadline.left();
   MOTLEY_ASSIGN(outcome, search(inputs, choices, priced, problem));
   outcome.may_not_fit = outcome.plan.has_value();
   if (outcome.may_not_fit) outcome.why.insert(outcome.why.begin(), say_tight(sure, outcome));
