@@ -147,7 +147,7 @@ Result<std::string> lower_model(const std::vector<std::string>& arguments) {
     search::DrawnStages drawn = search::draw_stages(
         graph, range, static_cast<std::uint64_t>(find_integer(arguments[i].substr(7)).value_or(0)));
     plan.replicas = std::move(drawn.replicas);
-    plan.state_shares = std::move(drawn.state_shares);
+    plan.owners = std::move(drawn.owners);
   }
   plan.cluster_hash = cluster::cluster_hash(cluster);
   MOTLEY_RETURN_IF_ERROR(plan::verify_plan(plan, plan.model_hash, cluster));

@@ -346,7 +346,7 @@ def test_recipes_equal_pytorch(case, name, recipe):
     batch = len(case.inputs[0])
     splits = [(str(batch),), (f"3,{batch - 4},1",), ("3,1,2", "sharded", "0", "kept", "512")]
     shared = [(split, f"stages={seed}", "512") for seed in range(20) for split in ["2,3,1"]]
-    shared = [split for split in shared if '"state_shares"' in case.lower(*split, "plan")]
+    shared = [split for split in shared if '"owners"' in case.lower(*split, "plan")]
     assert len(shared) > 3
     for split in splits + shared[:4]:
         machines = case.run(*split, option)
@@ -409,7 +409,7 @@ def test_mirrors_follow_recipes(case, recipe):
     optimizer, extra = RECIPES[recipe]
     option = "recipe=" + json.dumps({"optimizer": OPTIMIZER | optimizer, "recipe": extra})
     shared = [("2,3,1", f"stages={seed}", "512") for seed in range(20)]
-    shared = [split for split in shared if '"state_shares"' in case.lower(*split, "plan")]
+    shared = [split for split in shared if '"owners"' in case.lower(*split, "plan")]
     found = []
     for split in [("3,1,2", "sharded", "0", "kept", "512"), *shared[:4]]:
         for survive in (1, 2):

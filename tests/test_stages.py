@@ -83,7 +83,7 @@ def test_stages_of_which_two_micro_batches_take_turns_equal_one_device(motley, p
 
 
 def shares_states(plan):
-    return "state_shares" in plan and len(plan["replicas"]) > 1 and has_stages(plan)
+    return "owners" in plan and len(plan["replicas"]) > 1 and has_stages(plan)
 
 
 @pytest.mark.parametrize("is_wanted", sampled([has_stages, shares_states], 1))
@@ -346,10 +346,10 @@ def test_replicas_that_lack_memory_share_states(motley, priced, environment, tmp
     plan = ["plan", "-m", one.path, "-C", cluster, "--global-batch", 600, "--profile", "model", "--optimizer", "adam"]
     assert motley(*plan, "--planner", "split").code == 3
     found = motley(*plan, "--planner", "stages")
-    assert found.code == 0 and "states of parameters that several hold are shared: a:0 " in found.stdout, found.stdout
+    assert found.code == 0 and "owners of *: a:0 " in found.stdout, found.stdout
     flags = ["--optimizer", "adam", "--eps", 1e-3]
     shared = one.run("shared", 3, "--planner", "stages", *flags, steps=6)
-    assert len(one.plan("shared")["state_shares"]) > 1
+    assert len(one.plan("shared")["owners"][0]["shares"]) > 1
     cluster.write_text(three("1GiB", "1GiB", "1GiB"))
     whole = one.run("whole", 3, "--planner", "split", *flags, steps=6)
     loss, worst, where = differences(shared, whole)

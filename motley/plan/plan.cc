@@ -66,7 +66,7 @@ std::vector<Stretch> find_stretches(const Replica& replica, std::int64_t first) 
 }
 
 bool has_stages(const Plan& plan) {
-  if (!plan.state_shares.empty()) return true;
+  if (!plan.owners.empty()) return true;
   const std::int64_t times = plan.replicas.front().micro_batches;
   return std::any_of(plan.replicas.begin(), plan.replicas.end(), [&](const Replica& replica) {
     return replica.regions.size() > 1 || replica.micro_batches != times ||
@@ -117,7 +117,7 @@ Plan split_instead(Plan plan, const std::vector<DeviceId>& devices,
   const std::int64_t micro_batches = shown_micro_batches(plan);
   plan.replicas = make_replicas(devices, samples);
   for (Replica& replica : plan.replicas) replica.micro_batches = micro_batches;
-  plan.state_shares.clear();
+  plan.owners.clear();
   return plan;
 }
 
@@ -287,6 +287,29 @@ void add_turns(const Plan& plan, const ReplicaCheck& check, std::vector<std::str
         "{}: regions take turns in plans of stages; in this one the replica does", check.turning));
 }
 
+/// Checks shares of owners; find_owners checks their patterns.
+void add_owners(const Plan& plan, const cluster::Cluster& cluster,
+                std::vector<std::string>& faults) {
+  std::set<DeviceId> used;
+  for (const Replica& replica : plan.replicas)
+    for (const Region& region : replica.regions)
+      used.insert(region.devices.begin(), region.devices.end());
+  for (std::size_t i = 0; i < plan.owners.size(); ++i) {
+    double all = 0;
+    for (const auto& [device, share] : plan.owners[i].shares) {
+      if (!(share >= 0) || !std::isfinite(share))
+        faults.push_back(fmt::format("owners {}: found a share of {}, wanted 0 or more", i, share));
+      all += share;
+      if (!used.contains(device) && !device.is_none() && device.index() < cluster.devices.size())
+        faults.push_back(
+            fmt::format("owners {}: device {} is in no replica", i, cluster.device(device).name));
+    }
+    if (!(all > 0)) faults.push_back(fmt::format("owners {}: no share is above 0", i));
+    if (plan.owners[i].parameters.empty())
+      faults.push_back(fmt::format("owners {}: no parameters", i));
+  }
+}
+
 }  // namespace
 
 Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
@@ -308,24 +331,7 @@ Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
     faults.push_back(fmt::format("the replicas have {} samples together, the global batch is {}",
                                  samples, plan.global_batch));
   }
-  double states = 0;
-  for (const auto& [device, share] : plan.state_shares) {
-    if (!(share >= 0) || !std::isfinite(share))
-      faults.push_back(fmt::format("state_shares: found a share of {}, wanted 0 or more", share));
-    states += share;
-    const bool is_used =
-        std::any_of(plan.replicas.begin(), plan.replicas.end(), [&, of = device](const auto& each) {
-          return std::any_of(each.regions.begin(), each.regions.end(), [&](const Region& region) {
-            return std::find(region.devices.begin(), region.devices.end(), of) !=
-                   region.devices.end();
-          });
-        });
-    if (!is_used && !device.is_none() && device.index() < cluster.devices.size())
-      faults.push_back(
-          fmt::format("state_shares: device {} is in no replica", cluster.device(device).name));
-  }
-  if (!plan.state_shares.empty() && !(states > 0))
-    faults.push_back("state_shares: none is above 0");
+  add_owners(plan, cluster, faults);
   if (plan.bucket_bytes.value <= 0) {
     faults.push_back(fmt::format("bucket_bytes is {}, wanted at least 1", plan.bucket_bytes.value));
   }

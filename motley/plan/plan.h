@@ -10,6 +10,7 @@
 #include "motley/base/result.h"
 #include "motley/base/units.h"
 #include "motley/cluster/cluster.h"
+#include "motley/plan/owners.h"
 #include "motley/plan/ranges.h"
 #include "motley/plan/recipe.h"
 #include "motley/plan/region.h"
@@ -59,12 +60,8 @@ struct Plan {
   /// Gradients are exchanged in buckets of about this size, in order of readiness.
   Bytes bucket_bytes{4 << 20};
   Updates updates = Updates::kNative;
-  /// Sharded optimizer states (ZeRO-1): for each parameter that several regions hold, each holder
-  /// keeps and updates rows of the states (optimizer, masters, averages) in proportion to its
-  /// share. A device without an entry keeps none. If no holder of a parameter has an entry, every
-  /// holder keeps all its states. Empty: every device keeps all states.
-  std::map<DeviceId, double> state_shares = {};
-  bool tf32 = false;  ///< GPUs may round the factors of float32 products to TF32
+  std::vector<Owners> owners = {};  ///< of parameters that several regions hold; none: all-reduced
+  bool tf32 = false;                ///< GPUs may round the factors of float32 products to TF32
   bool operator==(const Plan&) const = default;
 };
 
@@ -73,7 +70,7 @@ std::vector<Stretch> find_stretches(const Replica& replica, std::int64_t first);
 
 /// Returns whether the plan is more than data parallelism or one region shared by all devices: a
 /// replica with several regions, or with a shared region beside other replicas; different numbers
-/// or sizes of micro-batches, or recomputed operators, among replicas; or shared states.
+/// or sizes of micro-batches, or recomputed operators, among replicas; or owners.
 bool has_stages(const Plan& plan);
 
 /// One rank of a plan.

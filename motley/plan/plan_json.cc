@@ -266,22 +266,46 @@ Result<Word> read_word(JsonObject& object, const std::string& key,
                                  key, found, name_of(words[0]), name_of(words[1])));
 }
 
-Result<std::map<DeviceId, double>> read_state_shares(JsonObject& object,
-                                                     const cluster::Cluster& cluster) {
+Result<std::map<DeviceId, double>> read_device_shares(JsonObject& object, const std::string& key,
+                                                      const cluster::Cluster& cluster) {
   std::map<DeviceId, double> shares;
-  if (!object.has("state_shares")) return shares;
-  MOTLEY_ASSIGN(const Json* json, object.member("state_shares"));
+  MOTLEY_ASSIGN(const Json* json, object.member(key));
   if (!json->is_object() || json->empty())
-    return bad_value(fmt::format("{}: key 'state_shares'", object.where()), *json,
+    return bad_value(fmt::format("{}: key '{}'", object.where(), key), *json,
                      "devices with numbers");
   for (const auto& [name, share] : json->items()) {
     MOTLEY_ASSIGN(const DeviceId device, read_device(Json(name), object.where(), cluster));
     if (!share.is_number())
-      return bad_value(fmt::format("{}: key 'state_shares': device {}", object.where(), name),
-                       share, "a number");
+      return bad_value(fmt::format("{}: key '{}': device {}", object.where(), key, name), share,
+                       "a number");
     shares[device] = share.get<double>();
   }
   return shares;
+}
+
+/// Reads the owners; those of older files, `state_shares`, are owners of all parameters.
+Result<std::vector<Owners>> read_owners(JsonObject& object, const cluster::Cluster& cluster) {
+  std::vector<Owners> owners;
+  if (object.has("state_shares")) {
+    MOTLEY_ASSIGN(auto shares, read_device_shares(object, "state_shares", cluster));
+    owners.push_back({{"*"}, std::move(shares)});
+  }
+  if (!object.has("owners")) return owners;
+  MOTLEY_ASSIGN(const Json* list, read_list(object, "owners"));
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    MOTLEY_ASSIGN(auto entry,
+                  JsonObject::make((*list)[i], fmt::format("{}: owners {}", object.where(), i)));
+    Owners& made = owners.emplace_back();
+    MOTLEY_ASSIGN(const Json* patterns, read_list(entry, "parameters"));
+    for (const Json& pattern : *patterns) {
+      if (!pattern.is_string())
+        return bad_value(entry.where() + ": key 'parameters'", pattern, "a pattern of names");
+      made.parameters.push_back(pattern.get<std::string>());
+    }
+    MOTLEY_ASSIGN(made.shares, read_device_shares(entry, "shares", cluster));
+    MOTLEY_RETURN_IF_ERROR(entry.refuse_unknown());
+  }
+  return owners;
 }
 
 Result<void> read_schema(JsonObject& object) {
@@ -311,8 +335,12 @@ std::string print_plan(const Plan& plan, const cluster::Cluster& cluster) {
     json["batch_norm_span"] = batch_norm_span_name(plan.batch_norm_span);
   json["bucket_bytes"] = plan.bucket_bytes.value;
   if (plan.updates != Updates::kNative) json["updates"] = updates_name(plan.updates);
-  for (const auto& [device, share] : plan.state_shares)
-    json["state_shares"][cluster.device(device).name] = share;
+  for (const Owners& owners : plan.owners) {
+    Json entry = {{"parameters", owners.parameters}, {"shares", Json::object()}};
+    for (const auto& [device, share] : owners.shares)
+      entry["shares"][cluster.device(device).name] = share;
+    json["owners"].push_back(std::move(entry));
+  }
   if (plan.tf32) json["tf32"] = true;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -351,7 +379,7 @@ Result<Plan> parse_plan(std::string_view text, const std::string& name,
     MOTLEY_ASSIGN(plan.updates, read_word(object, "updates", updates_name,
                                           {Updates::kNative, Updates::kPortable}));
   }
-  MOTLEY_ASSIGN(plan.state_shares, read_state_shares(object, cluster));
+  MOTLEY_ASSIGN(plan.owners, read_owners(object, cluster));
   MOTLEY_RETURN_IF_ERROR(read_if_there(object, "tf32", plan.tf32));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return plan;

@@ -237,31 +237,53 @@ TEST(PlanParse, WholeMessagesOfARegion) {
             "p: replica 0: region 0: key 'gather_again': found \"fc.bias\"" + names);
 }
 
-TEST(PlanText, StateSharesReadBack) {
+TEST(PlanText, OwnersReadBack) {
   Plan plan = two_replicas(lab());
   EXPECT_FALSE(has_stages(plan));
-  plan.state_shares = {{DeviceId(0), 1}, {DeviceId(2), 2.5}};
+  plan.owners = {{{"*.bias"}, {{DeviceId(0), 1}}},
+                 {{"fc.*", "w"}, {{DeviceId(0), 1}, {DeviceId(2), 2.5}}}};
   EXPECT_TRUE(has_stages(plan));
   ASSERT_TRUE(verify_plan(plan, "00000000000000aa", lab()));
   const auto parsed = parse_plan(print_plan(plan, lab()), "plan.json", lab());
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(*parsed, plan);
-  const auto said = [&](const std::string& shares) {
-    return message_for("\"batch_norm\"", "\"state_shares\": " + shares + ", \"batch_norm\"");
+  const auto said = [&](const std::string& keys) {
+    return message_for("\"batch_norm\"", keys + ", \"batch_norm\"");
   };
-  EXPECT_EQ(said("{}"), "p: key 'state_shares': found {}, wanted devices with numbers");
-  EXPECT_EQ(said("[1]"), "p: key 'state_shares': found [1], wanted devices with numbers");
-  EXPECT_EQ(said("{\"a:0\": \"1\"}"),
-            "p: key 'state_shares': device a:0: found \"1\", wanted a number");
+  const auto said_of_shares = [&](const std::string& shares) {
+    return said("\"owners\": [{\"parameters\": [\"*\"], \"shares\": " + shares + "}]");
+  };
+  EXPECT_EQ(said_of_shares("{}"),
+            "p: owners 0: key 'shares': found {}, wanted devices with numbers");
+  EXPECT_EQ(said_of_shares("[1]"),
+            "p: owners 0: key 'shares': found [1], wanted devices with numbers");
+  EXPECT_EQ(said_of_shares("{\"a:0\": \"1\"}"),
+            "p: owners 0: key 'shares': device a:0: found \"1\", wanted a number");
+  EXPECT_EQ(said("\"owners\": [{\"parameters\": [1], \"shares\": {}}]"),
+            "p: owners 0: key 'parameters': found 1, wanted a pattern of names");
   const auto verified = [&](std::map<DeviceId, double> shares) {
-    plan.state_shares = std::move(shares);
+    plan.owners = {{{"*"}, std::move(shares)}};
     return error_of(verify_plan(plan, "00000000000000aa", lab()));
   };
   EXPECT_EQ(verified({{DeviceId(0), -1}, {DeviceId(2), 2}}),
-            "plan: state_shares: found a share of -1, wanted 0 or more");
-  EXPECT_EQ(verified({{DeviceId(0), 0}}), "plan: state_shares: none is above 0");
+            "plan: owners 0: found a share of -1, wanted 0 or more");
+  EXPECT_EQ(verified({{DeviceId(0), 0}}), "plan: owners 0: no share is above 0");
   EXPECT_EQ(verified({{DeviceId(0), 1}, {DeviceId(1), 1}}),
-            "plan: state_shares: device a:1 is in no replica");
+            "plan: owners 0: device a:1 is in no replica");
+  plan.owners = {{{}, {{DeviceId(0), 1}}}};
+  EXPECT_EQ(error_of(verify_plan(plan, "00000000000000aa", lab())),
+            "plan: owners 0: no parameters");
+}
+
+TEST(PlanText, StateSharesOfOlderFilesAreOwnersOfAllParameters) {
+  Plan plan = two_replicas(lab());
+  plan.owners = {{{"*"}, {{DeviceId(0), 1}, {DeviceId(2), 2.5}}}};
+  Json older = Json::parse(print_plan(plan, lab()));
+  older["state_shares"] = {{"a:0", 1.0}, {"b:0", 2.5}};
+  older.erase("owners");
+  const auto parsed = parse_plan(older.dump(), "plan.json", lab());
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(*parsed, plan);
 }
 
 TEST(PlanText, ParametersGatheredAgainReadBack) {

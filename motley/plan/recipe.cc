@@ -17,11 +17,15 @@ bool matches_name(const std::string& pattern, const std::string& name) {
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
+}  // namespace
+
 bool matches_parameter(const std::string& pattern, const graph::Value& parameter) {
   return matches_name(pattern, parameter.name) ||
          std::any_of(parameter.tied.begin(), parameter.tied.end(),
                      [&](const std::string& name) { return matches_name(pattern, name); });
 }
+
+namespace {
 
 bool any_matches(const std::vector<std::string>& patterns, const graph::Value& parameter) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {

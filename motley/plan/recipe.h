@@ -49,6 +49,9 @@ struct Recipe {
   bool needs_factor() const { return clip_norm.has_value() || loss_scale.has_value(); }
 };
 
+/// Does a shell pattern match the parameter's name or one of its tied names?
+bool matches_parameter(const std::string& pattern, const graph::Value& parameter);
+
 /// Returns the optimizer of one parameter, with its own kind, rate and decay.
 Optimizer optimizer_of(const Recipe& recipe, const graph::Value& parameter);
 

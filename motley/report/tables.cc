@@ -94,19 +94,28 @@ std::string idle_line(const plan::PlanOutcome& outcome, const cluster::Cluster& 
   return text + "\n";
 }
 
-/// Prints who keeps the states that replicas share: "a:0 25 %, b:0 75 %".
-std::string states_line(const plan::Plan& plan, const cluster::Cluster& cluster) {
+/// Joins the first names of a list, and says how many follow.
+std::string first_of(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 8;
-  if (plan.state_shares.empty()) return "";
-  double all = 0;
-  for (const auto& [device, share] : plan.state_shares) all += share;
-  std::string text = "  states of parameters that several hold are shared:";
-  std::size_t named = 0;
-  for (const auto& [device, share] : plan.state_shares)
-    if (named++ < kMost)
-      text += fmt::format("{} {} {:.0f} %", named == 1 ? "" : ",", cluster.device(device).name,
-                          100 * share / all);
-  return text + (named > kMost ? fmt::format(" and {} more", named - kMost) : "") + "\n";
+  if (names.size() <= kMost) return join(names, ", ");
+  return fmt::format("{} and {} more", join({names.begin(), names.begin() + kMost}, ", "),
+                     names.size() - kMost);
+}
+
+/// Prints who owns parameters: "  owners of *.bias: a:0 25 %, b:0 75 %".
+std::string owner_lines(const plan::Plan& plan, const cluster::Cluster& cluster) {
+  std::string text;
+  for (const plan::Owners& owners : plan.owners) {
+    double all = 0;
+    for (const auto& [device, share] : owners.shares) all += share;
+    std::vector<std::string> shares;
+    for (const auto& [device, share] : owners.shares)
+      if (share > 0)
+        shares.push_back(
+            fmt::format("{} {:.0f} %", cluster.device(device).name, 100 * share / all));
+    text += fmt::format("  owners of {}: {}\n", first_of(owners.parameters), first_of(shares));
+  }
+  return text;
 }
 
 /// Prints what is recomputed or gathered again, stage by stage.
@@ -188,7 +197,7 @@ std::string print_outcome(const plan::PlanOutcome& outcome, const cluster::Clust
   std::vector<std::pair<std::string, std::string>> rows;
   if (plan::has_stages(*outcome.plan)) {
     text += stage_table(outcome, cluster) + idle_line(outcome, cluster);
-    return text + again_lines(*outcome.plan) + states_line(*outcome.plan, cluster) +
+    return text + again_lines(*outcome.plan) + owner_lines(*outcome.plan, cluster) +
            print_why(outcome);
   }
   text += fmt::format("\n  {:<10} {:>8} {:>7}  {}\n", "device", "samples", "share", "peak memory");

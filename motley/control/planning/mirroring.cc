@@ -97,8 +97,7 @@ bool outlives_losses(const program::Program& program, int survive) {
 Result<bool> outlives_losses(const Inputs& inputs, const Planned& planned, int survive) {
   const plan::Plan& plan = planned.plan;
   if (plan::members(plan).size() <= static_cast<std::size_t>(survive)) return false;
-  if (!plan::splits_operators(plan) && !plan::has_stages(plan) && plan.state_shares.empty())
-    return true;
+  if (!plan::splits_operators(plan) && !plan::has_stages(plan)) return true;
   if (planned.program) return outlives_losses(*planned.program, survive);
   MOTLEY_ASSIGN(const Planned made, lower_plan(inputs, plan));
   return outlives_losses(*made.program, survive);

@@ -71,8 +71,8 @@ std::string say_tight(const cluster::Cluster& sure, const plan::PlanOutcome& out
   return text;
 }
 
-/// Searches again in all memory, leaving nothing free, if nothing else fits. Both searches share the
-/// time limit.
+/// Searches again in all memory, leaving nothing free, if nothing else fits. Both searches share
+/// the time limit.
 Result<plan::PlanOutcome> search_all(Inputs& inputs, const PlanChoices& choices,
                                      const Priced& priced, plan::Problem problem) {
   const Deadline deadline = Deadline::after(problem.time_limit);
@@ -114,7 +114,7 @@ bool has_unlike_micro_batches(const plan::Plan& plan) {
     if (each.regions.size() > 1 || each.regions.front().devices.size() > 1) return false;
     is_unlike = is_unlike || each.micro_batches != times || each.samples % times != 0;
   }
-  return is_unlike && plan.state_shares.empty();
+  return is_unlike && plan.owners.empty();
 }
 
 }  // namespace

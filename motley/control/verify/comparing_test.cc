@@ -80,7 +80,7 @@ TEST_F(ComparingTest, TheReferenceIsTheWholeBatchOnOneCore) {
                   .global_batch = 14,
                   .replicas = plan::make_replicas(inputs.devices, {8, 4, 2})};
   plan.recipe.optimizer.lr = 0.125;
-  plan.state_shares = {{inputs.devices[1], 1.0}, {inputs.devices[2], 2.0}};
+  plan.owners = {{{"*"}, {{inputs.devices[1], 1.0}, {inputs.devices[2], 2.0}}}};
   const Reference reference = make_reference(inputs, plan).value();
   ASSERT_EQ(reference.planned.program->devices.size(), 1U);
   EXPECT_EQ(reference.planned.program->devices[0].samples, 14);

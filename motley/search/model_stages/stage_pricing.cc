@@ -142,8 +142,9 @@ Result<void> StagePricing::share_states(const PricedStagePlan& found) {
   for (int tried = 0; tried < kMostShares; ++tried) {
     const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
     if (!(all > 0)) return {};
+    plan.owners = {{{"*"}, {}}};
     for (std::size_t i = 0; i < devices.size(); ++i)
-      plan.state_shares[devices[i]] = std::round(1000 * shares[i] / all) / 1000;
+      plan.owners[0].shares[devices[i]] = std::round(1000 * shares[i] / all) / 1000;
     if (is_seen(plan)) return {};
     const auto price = inputs_.evaluator->price(plan);
     if (!price) return {};  // as without, which says why

@@ -93,7 +93,7 @@ std::string shape_text(const plan::Plan& plan) {
                      fmt::join(depths, " and "), depths == std::vector<std::size_t>{1} ? "" : "s",
                      is_interleaved ? ", interleaved" : "",
                      is_paired ? ", micro-batches taking turns" : "",
-                     plan.state_shares.empty() ? "" : ", states shared");
+                     plan.owners.empty() ? "" : ", states shared");
 }
 
 }  // namespace motley::search

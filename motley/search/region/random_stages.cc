@@ -47,10 +47,10 @@ class StageDrawer {
       draw_regions(replicas_[r], {begin, begin + static_cast<std::ptrdiff_t>(count)});
       next += count;
     }
-    plan.state_shares = draw_state_shares();
+    plan.owners = draw_owners();
     plan.replicas = std::move(replicas_);
     if (!plan::has_stages(plan)) plan.replicas.front().regions.front().turns = 1;
-    return {std::move(plan.replicas), std::move(plan.state_shares)};
+    return {std::move(plan.replicas), std::move(plan.owners)};
   }
 
  private:
@@ -98,15 +98,33 @@ class StageDrawer {
     if (replica.regions.size() == 1) replica.regions.front().covers.clear();
   }
 
-  std::map<DeviceId, double> draw_state_shares() {
+  /// Draws owners of no, all, or about half of the parameters, the rest of these maybe of others.
+  std::vector<plan::Owners> draw_owners() {
+    std::vector<plan::Owners> owners;
+    if (below(2) == 0) return owners;
+    if (below(2) == 0) {
+      owners.push_back({{"*"}, draw_shares()});
+    } else {
+      owners.resize(2);
+      for (const ValueId id : values_with_role(graph_, graph::ValueRole::kParameter))
+        owners[below(2)].parameters.push_back(graph_.value(id).name);
+      for (plan::Owners& each : owners) each.shares = draw_shares();
+      if (below(2) == 0) owners.pop_back();
+    }
+    std::erase_if(owners, [](const plan::Owners& each) {
+      return each.parameters.empty() || each.shares.empty();
+    });
+    return owners;
+  }
+
+  /// Draws shares of all devices; none if all are 0.
+  std::map<DeviceId, double> draw_shares() {
     std::map<DeviceId, double> shares;
     double all = 0;
-    const bool are_shared = below(2) == 0;
     for (const plan::Replica& replica : replicas_)
       for (const plan::Region& region : replica.regions)
         for (const DeviceId device : region.devices)
-          if (are_shared && !shares.contains(device))
-            all += shares[device] = static_cast<double>(below(4));
+          if (!shares.contains(device)) all += shares[device] = static_cast<double>(below(4));
     if (all == 0) shares.clear();
     return shares;
   }
@@ -225,7 +243,7 @@ Result<std::optional<StagesChoice>> draw_fitting_stages(const plan::Problem& pro
     choice.plan = plan::blank_plan(problem);
     DrawnStages drawn = draw_stages(graph, range, seeds.next());
     choice.plan.replicas = std::move(drawn.replicas);
-    choice.plan.state_shares = std::move(drawn.state_shares);
+    choice.plan.owners = std::move(drawn.owners);
     choice.plan.batch_norm = plan::BatchNormMode::kGlobal;
     MOTLEY_ASSIGN(const program::Program program,
                   synth::lower(graph, choice.plan, *problem.cluster));

@@ -23,7 +23,7 @@ struct StageRange {
 
 struct DrawnStages {
   std::vector<plan::Replica> replicas;
-  std::map<DeviceId, double> state_shares;
+  std::vector<plan::Owners> owners;
   bool operator==(const DrawnStages&) const = default;
 };
 

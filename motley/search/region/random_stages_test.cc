@@ -36,7 +36,7 @@ TEST(DrawStages, PlansAreLoweredAndComeToTheirEnd) {
       const DrawnStages drawn = draw_stages(invented.model().graph, range, seed);
       EXPECT_EQ(drawn, draw_stages(invented.model().graph, range, seed));
       plan.replicas = drawn.replicas;
-      plan.state_shares = drawn.state_shares;
+      plan.owners = drawn.owners;
       ASSERT_TRUE(plan::verify_plan(plan, problem.model_hash, *problem.cluster));
       const auto price = invented.evaluator().price(plan);
       ASSERT_TRUE(price) << price.error().message;

@@ -187,7 +187,7 @@ TEST(Squares, SayWhatCannotBeCounted) {
             "a:0: noise of gradients cannot be seen: gradients have a loss scale; leave "
             "--loss-scale out");
   plan::Plan shared = uneven_split(plan::OptimizerKind::kAdamW);
-  shared.state_shares = {{DeviceId(0), 1.0}, {DeviceId(1), 1.0}, {DeviceId(2), 1.0}};
+  shared.owners = {{{"*"}, {{DeviceId(0), 1.0}, {DeviceId(1), 1.0}, {DeviceId(2), 1.0}}}};
   EXPECT_NE(why_not_counted(shared).find("states are kept in parts"), std::string::npos);
 }
 

@@ -53,7 +53,7 @@ Result<void> GradientExchange::arrange() {
   for (const auto& [name, shares] : shares_) {
     if (!are_of_one_stage(shares)) {
       MOTLEY_ASSIGN(SharedGradient gradient, find_holders(name, shares));
-      if (find_owners(gradient)) shared_.insert(name);
+      if (find_owners(name, gradient)) shared_.insert(name);
       gradients.push_back(std::move(gradient));
       continue;
     }
@@ -110,12 +110,14 @@ Result<SharedGradient> GradientExchange::find_holders(const std::string& name,
   return gradient;
 }
 
-/// Shares the rows out among holders with state shares, and tells their updates.
-bool GradientExchange::find_owners(SharedGradient& gradient) {
+/// Assigns the parameter's rows to its owners among the holders, and tells their updates.
+bool GradientExchange::find_owners(const std::string& name, SharedGradient& gradient) {
+  const auto owners = target_.owners.find(name);
+  if (owners == target_.owners.end()) return false;
   std::vector<OwnerRows> rows;
   bool may = true, has_shares = false;
   for (const GradientHolder& each : gradient.holders) {
-    const double share = target_.state_shares.empty() ? 0 : target_.state_shares[each.share.rank];
+    const double share = owners->second[each.share.rank];
     rows.push_back({each.begin, each.end, share});
     may = may && update_of(each.share).may_share(parameter_of(each.share));
     has_shares = has_shares || share != 0;

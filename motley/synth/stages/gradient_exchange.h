@@ -28,7 +28,7 @@ namespace motley::synth {
 /// devices keep to one order, and what is still computed hides the sum. Updates come behind all
 /// passes of a device: before, they would only hold up what other regions wait for.
 ///
-/// Where states are shared (plan::Plan::state_shares) each interval has an owner among its holders.
+/// Of a parameter with owners (plan::Owners) each interval has an owner among its holders.
 /// Its bucket is reduce-scattered: every holder gets the sum of what it owns, updates that, and the
 /// new rows are gathered from the owners. What a device owns of a parameter are rows that follow
 /// each other, as its share says, of those that it has.
@@ -45,8 +45,9 @@ class GradientExchange {
     std::function<BufferId(const Share& share)> gradient;
     /// Position up to which a rank's regions use its transfer lane for their operators.
     std::function<std::int64_t(std::size_t rank)> busy_until;
-    std::vector<double> state_shares = {};  ///< by rank; empty: all keep all states
-    bool updates_at_once = true;            ///< as soon as gradients are there, not when all are
+    /// Shares by rank of parameters with owners (plan::Owners), by name.
+    std::map<std::string, std::vector<double>> owners = {};
+    bool updates_at_once = true;  ///< as soon as gradients are there, not when all are
   };
 
   /// `step` must outlive it.
@@ -65,7 +66,7 @@ class GradientExchange {
   void finish();
   /// All updates are written: gathers the rest, and gives every holder its parameter.
   void give_back();
-  /// Names of parameters whose states are shared.
+  /// Names of parameters with owners.
   const std::set<std::string>& shared() const { return shared_; }
   /// After `finish`: gradients, or stretches of them, that count on a rank for the norm of all.
   const std::vector<BufferId>& counted(std::size_t rank) { return counted_[rank]; }
@@ -96,7 +97,7 @@ class GradientExchange {
     alone_[{share.bucket, share.stage, share.member}].push_back(share);
   }
   Result<SharedGradient> find_holders(const std::string& name, const std::vector<Share>& shares);
-  bool find_owners(SharedGradient& gradient);
+  bool find_owners(const std::string& name, SharedGradient& gradient);
   Held held_on(std::size_t interval, std::size_t rank);
   ProgramBuilder& builder_of(const SumBucket& bucket, std::size_t rank);
 

@@ -363,7 +363,7 @@ TEST(GradientExchange, WhatOneRegionHasAloneIsUpdatedAsItIs) {
 TEST(GradientExchange, StatesThatAreSharedAreUpdatedByTheirOwners) {
   Bench bench = alone_with({{{"a", 0}}, {{"a", 0}}});
   bench.parameters["a"] = "f32[8]";
-  bench.state_shares = {3, 1};
+  bench.owners = {3, 1};
   bench.options.recipe.optimizer.momentum = 0.9;
   ExchangeBench lowered(bench);
   const auto program = lowered.lower();
@@ -388,7 +388,7 @@ TEST(GradientExchange, StatesThatAreSharedAreUpdatedByTheirOwners) {
 TEST(GradientExchange, WhoHasNoShareOfStatesOwnsNone) {
   Bench bench = alone_with({{{"a", 0}}, {{"a", 0}}});
   bench.parameters["a"] = "f32[8]";
-  bench.state_shares = {1, 0};
+  bench.owners = {1, 0};
   bench.options.recipe.optimizer.momentum = 0.9;
   const program::Program program = lower_bench(bench);
   EXPECT_THAT(lines_without_positions(program, 0),
@@ -406,7 +406,7 @@ TEST(GradientExchange, WhoHasNoShareOfStatesOwnsNone) {
 TEST(GradientExchange, NoRegionOfADeviceHasStatesThatOthersOwn) {
   Bench bench = alone_with({{{"a", 0}}, {{"a", 0}}, {{"a", 0}}});
   bench.regions[2].ranks = {0};
-  bench.state_shares = {0, 1};
+  bench.owners = {0, 1};
   bench.options.recipe.optimizer.momentum = 0.9;
   for (const program::Buffer& buffer : lower_bench(bench).devices[0].buffers)
     EXPECT_NE(buffer.kind, program::BufferKind::kState) << buffer.name;
@@ -419,7 +419,7 @@ TEST(GradientExchange, WhatHasNoOwnersIsUpdatedByAll) {
   Bench bench = alone_with({{{"a", 0}, {"s", 0}}, {{"b", 0}}, {{"a", 0}, {"s", 0}}, {{"b", 0}}});
   bench.parameters["a"] = "f32[8]";
   bench.parameters["s"] = "f32[]";
-  bench.state_shares = {1, 0, 1, 0};
+  bench.owners = {1, 0, 1, 0};
   ExchangeBench lowered(bench);
   const auto program = lowered.lower();
   ASSERT_TRUE(program);
@@ -442,7 +442,7 @@ TEST(GradientExchange, WhatHasNoOwnersIsUpdatedByAll) {
 TEST(GradientExchange, OwnRowsInSeveralBucketsAreUpdatedTogether) {
   Bench bench{{{"a", "f32[8]"}},
               {{{0, 1}, {1.0, 1.0}, {{"a", 0, by_rows(8)}}}, {{2}, {1.0}, {{"a", 0}}}}};
-  bench.state_shares = {1, 1, 2};
+  bench.owners = {1, 1, 2};
   const program::Program program = lower_bench(bench);
   std::int64_t updates = 0;
   for (const std::string& line : lines_without_positions(program, 2))
@@ -456,7 +456,7 @@ TEST(GradientExchange, OwnRowsInSeveralBucketsAreUpdatedTogether) {
 TEST(GradientExchange, RowsGoBackAtOnceUnlessAllGradientsMustBeThere) {
   Bench bench = alone_with({{{"a", 0}, {"b", 1}}, {{"a", 0}, {"b", 1}}});
   bench.bucket_bytes = 16;
-  bench.state_shares = {1, 1};
+  bench.owners = {1, 1};
   EXPECT_THAT(lines_without_positions(lower_bench(bench), 0),
               ElementsAre("pack 4", "reduce_scatter 0 1: 2 2", "pack 4", "reduce_scatter 0 1: 2 2",
                           "update rows", "pack 2", "all_gather 0 1: 2 2", "update rows", "pack 2",
@@ -523,9 +523,9 @@ class BenchDraw {
     made.bucket_bytes = kBytes[below(4)];
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       if (below(4) == 0) made.busy_until[rank] = static_cast<std::int64_t>(below(10));
-      made.state_shares.push_back(static_cast<double>(below(3)));
+      made.owners.push_back(static_cast<double>(below(3)));
     }
-    if (below(3) == 0) made.state_shares.clear();
+    if (below(3) == 0) made.owners.clear();
     for (std::size_t p = 0; p < 10; ++p)
       made.times.push_back(static_cast<double>(10 * p + below(10)));
     if (below(3) == 0) made.options.recipe.clip_norm = 1e9;
@@ -646,8 +646,10 @@ TEST(GradientExchange, UnevenSharesBesideStagesTrainAsOneDevice) {
             {{8, {spread_region(graph, shares, 4, kept)}, 2},
              {3, {modules_on(graph, 3, {"l0"}), modules_on(graph, 4, {"l1", "loss"})}, 3}});
         plan.bucket_bytes = Bytes(16);
+        plan.owners.clear();
+        if (is_shared) plan.owners.push_back({{"*"}, {}});
         for (std::int64_t device = 0; is_shared && device < 5; ++device)
-          plan.state_shares[DeviceId(device)] = static_cast<double>(device);
+          plan.owners[0].shares[DeviceId(device)] = static_cast<double>(device);
         expect_trains_as_one(graph, plan, 7);
       }
 }
@@ -702,8 +704,9 @@ TEST(GradientExchange, DrawnReplicasTrainAsOneDevice) {
     constexpr std::int64_t kBytes[] = {1, 40, 100, 1 << 20};
     plan.bucket_bytes = Bytes(kBytes[draw.below(4)]);
     const bool is_shared = draw.below(2) == 0;
+    if (is_shared) plan.owners.push_back({{"*"}, {}});
     for (const plan::Member& member : plan::members(plan))
-      if (is_shared) plan.state_shares[member.device] = static_cast<double>(1 + draw.below(3));
+      if (is_shared) plan.owners[0].shares[member.device] = static_cast<double>(1 + draw.below(3));
     expect_trains_as_one(graph, plan, seed);
     if (HasFailure()) return;
   }

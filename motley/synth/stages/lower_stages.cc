@@ -51,17 +51,20 @@ std::vector<std::int64_t> find_busy(const ShardedStages& stages) {
   return busy;
 }
 
+/// By parameter and rank.
+using OwnerShares = std::map<std::string, std::vector<double>>;
+
 class StageLowering {
  public:
-  /// `state_shares`: by rank. What is passed by reference must outlive it.
-  StageLowering(const LowerOptions& options, std::vector<double> state_shares,
-                ShardedStages& stages, StagePrograms& programs)
+  /// `owners`: of GradientExchange::Target. What is passed by reference must outlive it.
+  StageLowering(const LowerOptions& options, OwnerShares owners, ShardedStages& stages,
+                StagePrograms& programs)
       : options_(options),
         stages_(stages),
         programs_(programs),
         transfer_(stages, programs),
         busy_until_(find_busy(stages)),
-        gradients_(stages.step, target(std::move(state_shares))) {}
+        gradients_(stages.step, target(std::move(owners))) {}
 
   Result<void> run(const graph::Graph& model) {
     // What is exchanged of gradients, and when: before anything is written.
@@ -76,7 +79,7 @@ class StageLowering {
   const std::set<std::string>& shared() const { return gradients_.shared(); }
 
  private:
-  GradientExchange::Target target(std::vector<double> state_shares) {
+  GradientExchange::Target target(OwnerShares owners) {
     return {.bucket_bytes = options_.bucket_bytes,
             .rank = [this](std::size_t s, std::size_t member) -> RankStep& {
               return programs_.step(s, member);
@@ -90,7 +93,7 @@ class StageLowering {
                   return programs_.writer(share.stage, share.member).output(share.output);
                 },
             .busy_until = [this](std::size_t rank) { return busy_until_[rank]; },
-            .state_shares = std::move(state_shares),
+            .owners = std::move(owners),
             .updates_at_once = !options_.recipe.needs_factor()};
   }
 
@@ -217,6 +220,19 @@ void mark_parts(const ShardedStages& stages, const std::set<std::string>& shared
       if (buffer.part) buffer.part->is_copy = !is_saved_by.contains({buffer.name, rank});
 }
 
+Result<OwnerShares> find_owner_shares(const graph::Graph& graph, const plan::Plan& plan,
+                                      const std::vector<plan::Member>& members) {
+  MOTLEY_ASSIGN(const auto entries, plan::find_owners(plan.owners, graph));
+  OwnerShares shares;
+  for (const auto& [name, entry] : entries)
+    for (const plan::Member& member : members) {
+      const auto& known = plan.owners[entry].shares;
+      const auto share = known.find(member.device);
+      shares[name].push_back(share == known.end() ? 0 : share->second);
+    }
+  return shares;
+}
+
 Result<std::unique_ptr<ShardedStages>> cut_and_shard(const graph::Graph& graph,
                                                      const plan::Plan& plan,
                                                      const cluster::Cluster& cluster,
@@ -235,7 +251,7 @@ Result<std::optional<StageKinds>> lower_stage_kinds(const graph::Graph& graph,
                                                     const cluster::Cluster& cluster,
                                                     const std::vector<int>& classes) {
   // What each owns of a parameter depends on all.
-  if (!plan.state_shares.empty()) return std::nullopt;
+  if (!plan.owners.empty()) return std::nullopt;
   const LowerOptions options = options_of(plan);
   MOTLEY_ASSIGN(const auto stages,
                 cut_and_shard(graph, plan, cluster, options, plan::members(plan)));
@@ -254,14 +270,10 @@ Result<program::Program> lower_stages(const graph::Graph& graph, const plan::Pla
                                       const StageRanks& ranks) {
   MOTLEY_ASSIGN(const auto stages, cut_and_shard(graph, plan, cluster, options, ranks.members));
   std::vector<IdenticalRanks::StandIn> alone;
-  std::vector<double> state_shares;
-  for (const plan::Member& member : ranks.members) {
-    const auto share = plan.state_shares.find(member.device);
-    state_shares.push_back(share == plan.state_shares.end() ? 0 : share->second);
-    alone.push_back({{alone.size()}, alone.size()});
-  }
+  for (std::size_t rank = 0; rank < ranks.members.size(); ++rank) alone.push_back({{rank}, rank});
+  MOTLEY_ASSIGN(OwnerShares owners, find_owner_shares(graph, plan, ranks.members));
   StagePrograms programs(*stages, ranks.groups, std::move(alone));
-  StageLowering lowering(options, std::move(state_shares), *stages, programs);
+  StageLowering lowering(options, std::move(owners), *stages, programs);
   MOTLEY_RETURN_IF_ERROR(lowering.run(graph));
   program::Program program = programs.put_together();
   program.global_batch = plan.global_batch;

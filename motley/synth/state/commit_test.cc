@@ -134,9 +134,10 @@ TEST_P(StageCommits, WhatIsUpdatedBeforeAnExchangeIsNamed) {
   plan.replicas = {{5, {part_of(graph, 0, 0, 0.7), part_of(graph, 1, 0.7, 1)}, 2},
                    {3, {part_of(graph, 2, 0, 0.4), part_of(graph, 3, 0.4, 1)}, 1}};
   for (const bool shares_states : {false, true}) {
-    plan.state_shares.clear();
+    plan.owners.clear();
+    if (shares_states) plan.owners.push_back({{"*"}, {}});
     for (std::int64_t device = 0; shares_states && device < 4; ++device)
-      plan.state_shares[DeviceId(device)] = 1.0 + static_cast<double>(device);
+      plan.owners[0].shares[DeviceId(device)] = 1.0 + static_cast<double>(device);
     const auto lowered = lower(graph, plan, more_devices(4));
     ASSERT_TRUE(lowered) << lowered.error().message;
     expect_commits(*lowered);

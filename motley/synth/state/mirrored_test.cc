@@ -149,7 +149,7 @@ TEST(Mirrored, StatesInRowsAreSentGradientsAlone) {
     plan::append(all.covers, static_cast<std::int64_t>(i));
   plan.replicas = {{4, {all}, 1}, {4, {all}, 1}};
   plan.replicas[1].regions[0].devices = {DeviceId(1)};
-  plan.state_shares = {{DeviceId(0), 1.0}, {DeviceId(1), 1.0}};
+  plan.owners = {{{"*"}, {{DeviceId(0), 1.0}, {DeviceId(1), 1.0}}}};
   cluster::Cluster cluster;
   cluster.nodes.push_back({"a"});
   for (int i = 0; i < 2; ++i) {
