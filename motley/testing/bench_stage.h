@@ -39,7 +39,7 @@ struct Bench {
   std::int64_t bucket_bytes = 1 << 20;
   std::map<std::size_t, std::int64_t> busy_until = {};  ///< by rank
   std::vector<double> times = {};
-  std::vector<double> owners = {};  ///< shares by rank, of all parameters; empty: none
+  std::map<std::string, std::vector<double>> owners = {};  ///< of GradientExchange::Target
   LowerOptions options = {};
 };
 

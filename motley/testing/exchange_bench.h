@@ -80,15 +80,8 @@ class ExchangeBench {
                   const auto busy = bench_.busy_until.find(rank);
                   return busy == bench_.busy_until.end() ? std::int64_t{0} : busy->second;
                 },
-            .owners = owners(),
+            .owners = bench_.owners,
             .updates_at_once = !bench_.options.recipe.needs_factor()};
-  }
-
-  std::map<std::string, std::vector<double>> owners() const {
-    std::map<std::string, std::vector<double>> owners;
-    for (const auto& [name, type] : bench_.parameters)
-      if (!bench_.owners.empty()) owners[name] = bench_.owners;
-    return owners;
   }
 
   GroupId group_of(const std::vector<std::size_t>& ranks) {

@@ -363,7 +363,7 @@ TEST(GradientExchange, WhatOneRegionHasAloneIsUpdatedAsItIs) {
 TEST(GradientExchange, StatesThatAreSharedAreUpdatedByTheirOwners) {
   Bench bench = alone_with({{{"a", 0}}, {{"a", 0}}});
   bench.parameters["a"] = "f32[8]";
-  bench.owners = {3, 1};
+  bench.owners["a"] = {3, 1};
   bench.options.recipe.optimizer.momentum = 0.9;
   ExchangeBench lowered(bench);
   const auto program = lowered.lower();
@@ -388,7 +388,7 @@ TEST(GradientExchange, StatesThatAreSharedAreUpdatedByTheirOwners) {
 TEST(GradientExchange, WhoHasNoShareOfStatesOwnsNone) {
   Bench bench = alone_with({{{"a", 0}}, {{"a", 0}}});
   bench.parameters["a"] = "f32[8]";
-  bench.owners = {1, 0};
+  bench.owners["a"] = {1, 0};
   bench.options.recipe.optimizer.momentum = 0.9;
   const program::Program program = lower_bench(bench);
   EXPECT_THAT(lines_without_positions(program, 0),
@@ -406,7 +406,7 @@ TEST(GradientExchange, WhoHasNoShareOfStatesOwnsNone) {
 TEST(GradientExchange, NoRegionOfADeviceHasStatesThatOthersOwn) {
   Bench bench = alone_with({{{"a", 0}}, {{"a", 0}}, {{"a", 0}}});
   bench.regions[2].ranks = {0};
-  bench.owners = {0, 1};
+  bench.owners["a"] = {0, 1};
   bench.options.recipe.optimizer.momentum = 0.9;
   for (const program::Buffer& buffer : lower_bench(bench).devices[0].buffers)
     EXPECT_NE(buffer.kind, program::BufferKind::kState) << buffer.name;
@@ -419,7 +419,7 @@ TEST(GradientExchange, WhatHasNoOwnersIsUpdatedByAll) {
   Bench bench = alone_with({{{"a", 0}, {"s", 0}}, {{"b", 0}}, {{"a", 0}, {"s", 0}}, {{"b", 0}}});
   bench.parameters["a"] = "f32[8]";
   bench.parameters["s"] = "f32[]";
-  bench.owners = {1, 0, 1, 0};
+  bench.owners["a"] = bench.owners["b"] = bench.owners["s"] = {1, 0, 1, 0};
   ExchangeBench lowered(bench);
   const auto program = lowered.lower();
   ASSERT_TRUE(program);
@@ -442,7 +442,7 @@ TEST(GradientExchange, WhatHasNoOwnersIsUpdatedByAll) {
 TEST(GradientExchange, OwnRowsInSeveralBucketsAreUpdatedTogether) {
   Bench bench{{{"a", "f32[8]"}},
               {{{0, 1}, {1.0, 1.0}, {{"a", 0, by_rows(8)}}}, {{2}, {1.0}, {{"a", 0}}}}};
-  bench.owners = {1, 1, 2};
+  bench.owners["a"] = {1, 1, 2};
   const program::Program program = lower_bench(bench);
   std::int64_t updates = 0;
   for (const std::string& line : lines_without_positions(program, 2))
@@ -451,12 +451,27 @@ TEST(GradientExchange, OwnRowsInSeveralBucketsAreUpdatedTogether) {
   expect_sums(bench);
 }
 
+// Device 0 is a's server, device 1 b's, and both sum c: buckets of one owner each.
+TEST(GradientExchange, EachParameterHasOwnersOfItsOwn) {
+  Bench bench = alone_with({{{"a", 0}, {"b", 0}, {"c", 0}}, {{"a", 0}, {"b", 0}, {"c", 0}}});
+  bench.owners = {{"a", {1, 0}}, {"b", {0, 1}}};
+  ExchangeBench lowered(bench);
+  const auto program = lowered.lower();
+  ASSERT_TRUE(program);
+  EXPECT_THAT(lowered.shared(), ElementsAre("a", "b"));
+  EXPECT_THAT(
+      lines_without_positions(*program, 0),
+      ElementsAre("pack 8", "reduce_scatter 0 1: 4 4", "pack 4", "all_reduce 0 1: 4", "update a",
+                  "pack 4", "all_gather 0 1: 4 4", "update c", "assign a", "assign b"));
+  expect_sums(bench);
+}
+
 // As soon as a bucket's rows are updated they go back, in front of the next update; where the norm
 // of all gradients counts, when all are.
 TEST(GradientExchange, RowsGoBackAtOnceUnlessAllGradientsMustBeThere) {
   Bench bench = alone_with({{{"a", 0}, {"b", 1}}, {{"a", 0}, {"b", 1}}});
   bench.bucket_bytes = 16;
-  bench.owners = {1, 1};
+  bench.owners["a"] = bench.owners["b"] = {1, 1};
   EXPECT_THAT(lines_without_positions(lower_bench(bench), 0),
               ElementsAre("pack 4", "reduce_scatter 0 1: 2 2", "pack 4", "reduce_scatter 0 1: 2 2",
                           "update rows", "pack 2", "all_gather 0 1: 2 2", "update rows", "pack 2",
@@ -523,9 +538,12 @@ class BenchDraw {
     made.bucket_bytes = kBytes[below(4)];
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       if (below(4) == 0) made.busy_until[rank] = static_cast<std::int64_t>(below(10));
-      made.owners.push_back(static_cast<double>(below(3)));
     }
-    if (below(3) == 0) made.owners.clear();
+    for (const auto& [name, type] : made.parameters) {
+      if (below(3) == 0) continue;
+      std::vector<double>& shares = made.owners[name];
+      while (shares.size() < ranks) shares.push_back(static_cast<double>(below(3)));
+    }
     for (std::size_t p = 0; p < 10; ++p)
       made.times.push_back(static_cast<double>(10 * p + below(10)));
     if (below(3) == 0) made.options.recipe.clip_norm = 1e9;
