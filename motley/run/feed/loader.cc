@@ -13,7 +13,7 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
-#include "motley/run/launch/launcher.h"
+#include "motley/run/launch/programs.h"
 #include "motley/run/launch/processors.h"
 
 namespace motley::run {
