@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <utility>
 
@@ -31,60 +30,6 @@ Error verb_error(const std::string& worker, const std::string& output, int statu
                fmt::format("{} {}", worker, describe_exit(status))};
 }
 
-/// Runs workers that each print one line. The destructor kills those that still run.
-class SideBySide {
- public:
-  SideBySide(std::string worker, Hosts* hosts) : worker_(std::move(worker)), hosts_(hosts) {}
-
-  Result<void> start(const std::vector<WorkerTask>& tasks) {
-    lines_.resize(tasks.size());
-    for (std::size_t i = 0; i < tasks.size(); ++i) {
-      std::unique_ptr<ProcessSet>& process_set = process_sets_[tasks[i].host];
-      if (!process_set && tasks[i].host.empty())
-        process_set = std::make_unique<LocalProcessSet>(worker_, signals_.mask_before());
-      if (!process_set)
-        process_set = std::make_unique<RemoteProcessSet>(hosts_->on(tasks[i].host), "");
-      MOTLEY_RETURN_IF_ERROR(process_set->start({static_cast<int>(i), tasks[i].arguments, ""}));
-    }
-    return {};
-  }
-
-  Result<std::vector<std::string>> lines(double timeout_s) {
-    const auto begin = Clock::now();
-    while (std::find(lines_.begin(), lines_.end(), "") != lines_.end()) {
-      const auto missing = std::find(lines_.begin(), lines_.end(), "") - lines_.begin();
-      if (seconds_since(begin) > timeout_s)
-        return runtime_error("run.timeout",
-                             fmt::format("{}: no result of worker {} of {} after {:.0f} s", worker_,
-                                         missing + 1, lines_.size(), timeout_s));
-      if (signals_.take() > 0) return runtime_error("run.interrupted", "interrupted");
-      MOTLEY_RETURN_IF_ERROR(listen());
-    }
-    return lines_;
-  }
-
- private:
-  /// Waits a tick for output. Error: a worker reported one, or ended without a result.
-  Result<void> listen() {
-    for (const Heard& each : listen_to(process_sets_, {{signals_.number(), POLLIN, 0}})) {
-      std::string& line = lines_[static_cast<std::size_t>(each.id)];
-      if (each.what == Heard::What::kLost) return runtime_error("run.host-lost", each.line);
-      if (each.what == Heard::What::kLine) line = each.line;
-      const auto event = parse_event(line);
-      if (event && event->event == "error") return tl::make_unexpected(event_error(*event));
-      if (each.what == Heard::What::kExit && line.empty())
-        return tl::make_unexpected(verb_error(worker_, "", each.status));
-    }
-    return {};
-  }
-
-  std::string worker_;
-  Hosts* hosts_;
-  SignalPipe signals_;
-  ProcessSets process_sets_;        // by host
-  std::vector<std::string> lines_;  // by task
-};
-
 SpawnOptions spawn_options(const std::string& program, const std::vector<std::string>& arguments,
                            const SignalPipe& signals) {
   SpawnOptions options;
@@ -99,9 +44,36 @@ SpawnOptions spawn_options(const std::string& program, const std::vector<std::st
 Result<std::vector<std::string>> run_side_by_side(const std::string& worker,
                                                   const std::vector<WorkerTask>& tasks,
                                                   double timeout_s, Hosts* hosts) {
-  SideBySide workers(worker, hosts);
-  MOTLEY_RETURN_IF_ERROR(workers.start(tasks));
-  return workers.lines(timeout_s);
+  SignalPipe signals;
+  ProcessSets process_sets;  // by host; its end kills those that still run
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    std::unique_ptr<ProcessSet>& process_set = process_sets[tasks[i].host];
+    if (!process_set && tasks[i].host.empty())
+      process_set = std::make_unique<LocalProcessSet>(worker, signals.mask_before());
+    if (!process_set)
+      process_set = std::make_unique<RemoteProcessSet>(hosts->on(tasks[i].host), "");
+    MOTLEY_RETURN_IF_ERROR(process_set->start({static_cast<int>(i), tasks[i].arguments, ""}));
+  }
+  std::vector<std::string> lines(tasks.size());  // by task
+  const auto begin = Clock::now();
+  while (true) {
+    const auto missing = std::find(lines.begin(), lines.end(), "");
+    if (missing == lines.end()) return lines;
+    if (seconds_since(begin) > timeout_s)
+      return runtime_error("run.timeout",
+                           fmt::format("{}: no result of worker {} of {} after {:.0f} s", worker,
+                                       missing - lines.begin() + 1, lines.size(), timeout_s));
+    if (signals.take() > 0) return runtime_error("run.interrupted", "interrupted");
+    for (const Heard& each : listen_to(process_sets, {{signals.number(), POLLIN, 0}})) {
+      std::string& line = lines[static_cast<std::size_t>(each.id)];
+      if (each.what == Heard::What::kLost) return runtime_error("run.host-lost", each.line);
+      if (each.what == Heard::What::kLine) line = each.line;
+      const auto event = parse_event(line);
+      if (event && event->event == "error") return tl::make_unexpected(event_error(*event));
+      if (each.what == Heard::What::kExit && line.empty())
+        return tl::make_unexpected(verb_error(worker, "", each.status));
+    }
+  }
 }
 
 Result<std::string> run_program(const std::string& program,
