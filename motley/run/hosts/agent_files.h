@@ -5,6 +5,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "motley/base/descriptor.h"
 #include "motley/base/json.h"
