@@ -1,22 +1,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "motley/base/text.h"
 #include "motley/graph/graph_text.h"
+#include "motley/graph/line_lexer.h"
 
 namespace motley::graph {
 namespace {
 
 constexpr int kMaxListDepth = 16;
 constexpr std::string_view kVersion = "motley.graph/1";
-
-bool is_word(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-}
+constexpr std::pair<std::string_view, OutputKind> kOutputKinds[] = {
+    {"loss", OutputKind::kLoss},
+    {"extra", OutputKind::kExtra},
+    {"metric", OutputKind::kMetric},
+    {"gradient", OutputKind::kGradient},
+    {"update", OutputKind::kUpdate}};
 
 /// Returns whether `kind(word)` is a keyword argument of the format.
 bool is_keyword(std::string_view kind, std::string_view word) {
@@ -33,28 +37,16 @@ std::optional<double> find_written_float(std::string_view text) {
   return written_as_float ? find_float(text) : std::nullopt;
 }
 
-/// Parses in one pass over the lines. `rest_` is the rest of the current line.
+/// Parses in one pass over the lines.
 class GraphParser {
  public:
-  explicit GraphParser(const std::string& name) : name_(name) {}
+  GraphParser(std::string_view text, const std::string& name) : in_(text, name) {}
 
-  Result<Graph> parse(std::string_view text) {
-    if (!is_utf8(text)) {
-      return usage_error("graph.parse", name_ + ": found bytes that are not UTF-8, wanted text");
-    }
-    while (!text.empty()) {
-      const std::size_t end = std::min(text.find('\n'), text.size());
-      rest_ = trim(text.substr(0, end));
-      text.remove_prefix(std::min(end + 1, text.size()));
-      ++line_;
-      if (rest_.empty() || rest_[0] == '#') continue;
-      MOTLEY_RETURN_IF_ERROR(parse_line());
-    }
-    if (section_ < kSizes) {
-      ++line_;
-      return fail("the end of the text",
-                  section_ == kStart ? fmt::format("'{}'", kVersion) : "'name'");
-    }
+  Result<Graph> parse() {
+    while (in_.next_line()) MOTLEY_RETURN_IF_ERROR(parse_line());
+    if (section_ < kSizes)
+      return in_.fail("the end of the text",
+                      section_ == kStart ? fmt::format("'{}'", kVersion) : "'name'");
     return std::move(graph_);
   }
 
@@ -62,94 +54,9 @@ class GraphParser {
   /// Sections in their required order; an item moves to its section, never back.
   enum Section { kStart, kHeader, kSizes, kLeaves, kOps, kOutputs };
 
-  tl::unexpected<Error> fail(std::string_view wanted) const { return fail(found(), wanted); }
-  tl::unexpected<Error> fail(std::string_view found, std::string_view wanted) const {
-    return usage_error("graph.parse",
-                       fmt::format("{}:{}: found {}, wanted {}", name_, line_, found, wanted));
-  }
-
-  /// Returns the next word or character for messages.
-  std::string found() const {
-    if (rest_.empty()) return "the end of the line";
-    std::size_t size = 1;
-    const bool long_token = is_word(rest_[0]) || rest_[0] == '%' || rest_[0] == '-';
-    while (long_token && size < rest_.size() && size < 40 &&
-           (is_word(rest_[size]) || rest_[size] == '.' || rest_[size] == '/')) {
-      ++size;
-    }
-    while (size < rest_.size() && (rest_[size] & 0xC0) == 0x80) ++size;  // a whole UTF-8 character
-    return fmt::format("'{}'", rest_.substr(0, size));
-  }
-
-  void skip_blanks() {
-    while (!rest_.empty() && (rest_[0] == ' ' || rest_[0] == '\t')) rest_.remove_prefix(1);
-  }
-  bool eat(char c) {
-    skip_blanks();
-    if (rest_.empty() || rest_[0] != c) return false;
-    rest_.remove_prefix(1);
-    return true;
-  }
-  std::string_view word() {
-    skip_blanks();
-    const auto end = std::find_if_not(rest_.begin(), rest_.end(), is_word);
-    const auto taken = rest_.substr(0, static_cast<std::size_t>(end - rest_.begin()));
-    rest_.remove_prefix(taken.size());
-    return taken;
-  }
-  bool eat_word(std::string_view wanted) {
-    const std::string_view before = rest_;
-    if (word() == wanted) return true;
-    rest_ = before;
-    skip_blanks();
-    return false;
-  }
-  Result<void> want(char c) {
-    if (eat(c)) return {};
-    return fail(fmt::format("'{}'", c));
-  }
-  Result<void> want_end() {
-    skip_blanks();
-    if (rest_.empty()) return {};
-    return fail("the end of the line");
-  }
-
-  Result<std::string> quoted(std::string_view wanted) {
-    skip_blanks();
-    if (rest_.empty() || rest_[0] != '"') return fail(wanted);
-    std::string text;
-    for (std::size_t i = 1; i < rest_.size(); ++i) {
-      if (rest_[i] == '"') {
-        rest_.remove_prefix(i + 1);
-        return text;
-      }
-      if (rest_[i] != '\\') {
-        text += rest_[i];
-        continue;
-      }
-      const char escaped = ++i < rest_.size() ? rest_[i] : '\0';
-      if (escaped != '"' && escaped != '\\' && escaped != 'n') {
-        rest_.remove_prefix(i - 1);
-        return fail(R"(\", \\ or \n)");
-      }
-      text += escaped == 'n' ? '\n' : escaped;
-    }
-    rest_ = {};
-    return fail("a closing '\"'");
-  }
-
-  Result<std::int64_t> integer(std::string_view wanted) {
-    skip_blanks();
-    const std::size_t end = std::min(rest_.find_first_not_of("-0123456789"), rest_.size());
-    const auto value = find_integer(rest_.substr(0, end));
-    if (!value) return fail(wanted);
-    rest_.remove_prefix(end);
-    return *value;
-  }
-
   Result<void> enter(Section section, std::string_view item) {
     if (section < section_) {
-      return fail(
+      return in_.fail(
           fmt::format("'{}'", item),
           "the sections in order: name, size, input param buffer constant tangent, op, output");
     }
@@ -159,21 +66,20 @@ class GraphParser {
 
   Result<void> parse_line() {
     if (section_ == kStart) {
-      if (rest_ != kVersion) return fail(fmt::format("'{}'", kVersion));
+      if (in_.rest() != kVersion) return in_.fail(fmt::format("'{}'", kVersion));
       section_ = kHeader;
       return {};
     }
-    const std::string_view before = rest_;
-    const std::string_view item = word();
+    const std::string_view before = in_.rest();
+    const std::string_view item = in_.word();
     if (section_ == kHeader) {
-      rest_ = item == "name" ? rest_ : before;
-      if (item != "name") return fail("'name'");
+      if (item != "name") return in_.fail_at(before, "'name'");
       section_ = kSizes;
-      MOTLEY_ASSIGN(graph_.name, quoted("the quoted name of the graph"));
-      return want_end();
+      MOTLEY_ASSIGN(graph_.name, in_.quoted("the quoted name of the graph"));
+      return in_.want_end();
     }
     MOTLEY_RETURN_IF_ERROR(parse_item(item, before));
-    return want_end();
+    return in_.want_end();
   }
 
   Result<void> parse_item(std::string_view item, std::string_view before) {
@@ -185,72 +91,44 @@ class GraphParser {
     if (item == "tangent") return parse_leaf(ValueRole::kTangent, item);
     if (item == "output") return parse_output();
     if (item == "size") return parse_size();
-    rest_ = before;
-    return fail("size, input, param, buffer, constant, tangent, op or output");
+    return in_.fail_at(before, "size, input, param, buffer, constant, tangent, op or output");
   }
 
   Result<void> parse_size() {
     MOTLEY_RETURN_IF_ERROR(enter(kSizes, "size"));
     NamedSize size;
-    size.name = word();
-    if (size.name.empty()) return fail("the name of a size");
-    MOTLEY_ASSIGN(size.min, integer("the smallest size"));
-    MOTLEY_ASSIGN(size.max, integer("the largest size"));
+    size.name = in_.word();
+    if (size.name.empty()) return in_.fail("the name of a size");
+    MOTLEY_ASSIGN(size.min, in_.integer("the smallest size"));
+    MOTLEY_ASSIGN(size.max, in_.integer("the largest size"));
     graph_.sizes.push_back(std::move(size));
     return {};
   }
 
   /// Parses "%N:" where N is the next id.
   Result<void> define() {
-    MOTLEY_RETURN_IF_ERROR(want('%'));
-    const std::string_view before = rest_;
+    MOTLEY_RETURN_IF_ERROR(in_.want('%'));
     const std::string wanted = fmt::format("%{}, the next id", graph_.values.size());
-    MOTLEY_ASSIGN(const std::int64_t id, integer(wanted));
-    if (id != static_cast<std::int64_t>(graph_.values.size())) {
-      rest_ = before;
-      return fail(fmt::format("%{}", id), wanted);
-    }
-    return want(':');
+    MOTLEY_ASSIGN(const std::int64_t id, in_.integer(wanted));
+    if (id != static_cast<std::int64_t>(graph_.values.size()))
+      return in_.fail(fmt::format("%{}", id), wanted);
+    return in_.want(':');
   }
 
   Result<void> parse_type(Value& value) {
-    const std::string_view before = rest_;
-    const auto dtype = find_dtype(word());
-    if (!dtype) {
-      rest_ = before;
-      skip_blanks();
-      return fail("a dtype: f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool c64 c128 none");
-    }
+    const std::string_view before = in_.rest();
+    const auto dtype = find_dtype(in_.word());
+    if (!dtype)
+      return in_.fail_at(before, "a dtype: f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool c64 c128 none");
     value.dtype = *dtype;
     if (value.dtype == DType::kNone) return {};
-    MOTLEY_RETURN_IF_ERROR(want('['));
-    if (eat(']')) return {};
+    MOTLEY_RETURN_IF_ERROR(in_.want('['));
+    if (in_.eat(']')) return {};
     do {
-      MOTLEY_ASSIGN(SizeExpr size, expression());
+      MOTLEY_ASSIGN(SizeExpr size, in_.expression());
       value.shape.push_back(std::move(size));
-    } while (eat(','));
-    return want(']');
-  }
-
-  /// Parses an expression up to the ',', ']' or ')' that ends it.
-  Result<SizeExpr> expression() {
-    skip_blanks();
-    int depth = 0;
-    std::size_t end = 0;
-    for (; end < rest_.size(); ++end) {
-      const char c = rest_[end];
-      if (depth == 0 && (c == ',' || c == ']' || c == ')')) break;
-      depth += c == '(' ? 1 : c == ')' ? -1 : 0;
-    }
-    const std::string_view text = trim(rest_.substr(0, end));
-    auto expr = parse_size_expr(text);
-    if (!expr) {
-      const std::string shown(text.size() <= 80 ? text : "long text");
-      return with_context(fmt::format("{}:{}: size expression '{}'", name_, line_, shown),
-                          Error{ErrorKind::kUsage, "graph.parse", std::move(expr.error().message)});
-    }
-    rest_.remove_prefix(end);
-    return expr;
+    } while (in_.eat(','));
+    return in_.want(']');
   }
 
   Result<void> parse_leaf(ValueRole role, std::string_view item) {
@@ -260,12 +138,12 @@ class GraphParser {
     MOTLEY_RETURN_IF_ERROR(define());
     MOTLEY_RETURN_IF_ERROR(parse_type(value));
     if (role != ValueRole::kTangent) {
-      MOTLEY_ASSIGN(value.name, quoted("a quoted name"));
+      MOTLEY_ASSIGN(value.name, in_.quoted("a quoted name"));
     }
     if (role == ValueRole::kParameter) {
-      value.frozen = eat_word("frozen");
-      while (eat_word("tied")) {
-        MOTLEY_ASSIGN(std::string tied, quoted("a quoted name"));
+      value.frozen = in_.eat_word("frozen");
+      while (in_.eat_word("tied")) {
+        MOTLEY_ASSIGN(std::string tied, in_.quoted("a quoted name"));
         value.tied.push_back(std::move(tied));
       }
     }
@@ -287,68 +165,64 @@ class GraphParser {
       MOTLEY_RETURN_IF_ERROR(parse_type(value));
       op.outputs.emplace_back(graph_.values.size());
       graph_.values.push_back(std::move(value));
-    } while (eat(','));
-    MOTLEY_RETURN_IF_ERROR(want('='));
+    } while (in_.eat(','));
+    MOTLEY_RETURN_IF_ERROR(in_.want('='));
     MOTLEY_RETURN_IF_ERROR(parse_op_name(op));
-    MOTLEY_RETURN_IF_ERROR(want('('));
+    MOTLEY_RETURN_IF_ERROR(in_.want('('));
     readable_ = first_result;
     MOTLEY_ASSIGN(op.arguments, arguments(')', 0));
-    const bool forward = eat_word("fwd");
-    if (!forward && !eat_word("bwd")) return fail("fwd or bwd");
+    const bool forward = in_.eat_word("fwd");
+    if (!forward && !in_.eat_word("bwd")) return in_.fail("fwd or bwd");
     op.direction = forward ? Direction::kForward : Direction::kBackward;
-    MOTLEY_ASSIGN(op.module, quoted("the quoted module path"));
-    if (eat_word("seq")) {
-      MOTLEY_ASSIGN(op.sequence, integer("a sequence number"));
+    MOTLEY_ASSIGN(op.module, in_.quoted("the quoted module path"));
+    if (in_.eat_word("seq")) {
+      MOTLEY_ASSIGN(op.sequence, in_.integer("a sequence number"));
     }
-    op.returns_list = eat_word("list");
+    op.returns_list = in_.eat_word("list");
     graph_.ops.push_back(std::move(op));
     return {};
   }
 
   /// Parses NAMESPACE::NAME or NAMESPACE::NAME.OVERLOAD.
   Result<void> parse_op_name(Op& op) {
-    op.name = word();
-    if (op.name.empty() || !rest_.starts_with("::")) return fail("an operator such as aten::mm");
-    rest_.remove_prefix(2);
-    const std::string_view base = word();
-    if (base.empty()) return fail("an operator such as aten::mm");
-    op.name += "::";
-    op.name += base;
-    if (!rest_.starts_with('.')) return {};
-    rest_.remove_prefix(1);
-    op.overload = word();
-    if (op.overload.empty()) return fail("the name of an overload");
+    op.name = in_.word();
+    if (op.name.empty() || !in_.eat_here("::")) return in_.fail("an operator such as aten::mm");
+    const std::string_view base = in_.word();
+    if (base.empty()) return in_.fail("an operator such as aten::mm");
+    op.name.append("::").append(base);
+    if (!in_.eat_here(".")) return {};
+    op.overload = in_.word();
+    if (op.overload.empty()) return in_.fail("the name of an overload");
     return {};
   }
 
   /// Parses arguments up to and including the closing bracket.
   Result<SymbolicArguments> arguments(char close, int depth) {
     SymbolicArguments list;
-    if (eat(close)) return list;
+    if (in_.eat(close)) return list;
     do {
       MOTLEY_ASSIGN(SymbolicArgument one, argument(depth));
       list.push_back(std::move(one));
-    } while (eat(','));
-    MOTLEY_RETURN_IF_ERROR(want(close));
+    } while (in_.eat(','));
+    MOTLEY_RETURN_IF_ERROR(in_.want(close));
     return list;
   }
 
   Result<SymbolicArgument> argument(int depth) {
-    skip_blanks();
-    const char c = rest_.empty() ? '\0' : rest_[0];
+    const char c = in_.peek();
     if (c == '%') {
       MOTLEY_ASSIGN(const ValueId id, reference());
       return SymbolicArgument{id};
     }
     if (c == '[') {
       if (depth >= kMaxListDepth)
-        return fail(fmt::format("at most {} levels of lists", kMaxListDepth));
-      rest_.remove_prefix(1);
+        return in_.fail(fmt::format("at most {} levels of lists", kMaxListDepth));
+      in_.eat('[');
       MOTLEY_ASSIGN(SymbolicArguments list, arguments(']', depth + 1));
       return SymbolicArgument{std::move(list)};
     }
     if (c == '"') {
-      MOTLEY_ASSIGN(std::string text, quoted("a string"));
+      MOTLEY_ASSIGN(std::string text, in_.quoted("a string"));
       return SymbolicArgument{std::move(text)};
     }
     if (c == '-' || (c >= '0' && c <= '9')) return number();
@@ -356,82 +230,72 @@ class GraphParser {
   }
 
   Result<SymbolicArgument> number() {
-    const std::size_t end = std::min(rest_.find_first_of(",)] \t"), rest_.size());
-    const std::string_view token = rest_.substr(0, end);
-    if (const auto value = find_integer(token)) {
-      rest_.remove_prefix(end);
-      return SymbolicArgument{*value};
-    }
-    const auto value = find_written_float(token);
-    if (!value) return fail("a 64-bit integer or a float");
-    rest_.remove_prefix(end);
-    return SymbolicArgument{*value};
+    const std::string_view token = in_.up_to(",)] \t");
+    const auto integer = find_integer(token);
+    const auto value = integer ? std::nullopt : find_written_float(token);
+    if (!integer && !value) return in_.fail("a 64-bit integer or a float");
+    in_.skip(token);
+    return integer ? SymbolicArgument{*integer} : SymbolicArgument{*value};
   }
 
   Result<SymbolicArgument> word_argument() {
     constexpr std::string_view kWanted =
         "an argument: %ID, none, true, false, a number, a string, a list, size, number, complex, "
         "dtype, layout, device or memory_format";
-    const std::string_view before = rest_;
-    const std::string_view kind = word();
+    const std::string_view before = in_.rest();
+    const std::string_view kind = in_.word();
     if (kind == "none") return SymbolicArgument{NoneArgument{}};
     if (kind == "true") return SymbolicArgument{true};
     if (kind == "false") return SymbolicArgument{false};
     if (kind == "inf" || kind == "nan") return SymbolicArgument{*find_float(kind)};
     if (kind == "size" || kind == "number") {
-      MOTLEY_RETURN_IF_ERROR(want('('));
-      MOTLEY_ASSIGN(SizeExpr expr, expression());
-      MOTLEY_RETURN_IF_ERROR(want(')'));
+      MOTLEY_RETURN_IF_ERROR(in_.want('('));
+      MOTLEY_ASSIGN(SizeExpr expr, in_.expression());
+      MOTLEY_RETURN_IF_ERROR(in_.want(')'));
       if (kind == "size") return SymbolicArgument{SizeArgument{std::move(expr)}};
       return SymbolicArgument{SymbolicNumber{std::move(expr)}};
     }
     if (kind == "complex") return complex_number();
     if (kind == "dtype" || kind == "layout" || kind == "device" || kind == "memory_format") {
-      MOTLEY_RETURN_IF_ERROR(want('('));
-      const std::string_view at = rest_;
-      const std::string_view chosen = word();
-      if (!is_keyword(kind, chosen)) {
-        rest_ = at;
-        return fail(fmt::format("a {} of docs/formats/graph.md", kind));
-      }
-      MOTLEY_RETURN_IF_ERROR(want(')'));
+      MOTLEY_RETURN_IF_ERROR(in_.want('('));
+      const LineLexer at = in_;
+      const std::string_view chosen = in_.word();
+      if (!is_keyword(kind, chosen))
+        return at.fail(fmt::format("a {} of docs/formats/graph.md", kind));
+      MOTLEY_RETURN_IF_ERROR(in_.want(')'));
       return SymbolicArgument{KeywordArgument{std::string(kind), std::string(chosen)}};
     }
-    rest_ = before;
-    return fail(kWanted);
+    return in_.fail_at(before, kWanted);
   }
 
   Result<SymbolicArgument> complex_number() {
     ComplexArgument made;
-    MOTLEY_RETURN_IF_ERROR(want('('));
+    MOTLEY_RETURN_IF_ERROR(in_.want('('));
     MOTLEY_ASSIGN(made.real, real_number());
-    MOTLEY_RETURN_IF_ERROR(want(','));
+    MOTLEY_RETURN_IF_ERROR(in_.want(','));
     MOTLEY_ASSIGN(made.imaginary, real_number());
-    MOTLEY_RETURN_IF_ERROR(want(')'));
+    MOTLEY_RETURN_IF_ERROR(in_.want(')'));
     return SymbolicArgument{made};
   }
 
   Result<double> real_number() {
-    skip_blanks();
-    const std::size_t end = std::min(rest_.find_first_of(",) \t"), rest_.size());
-    const auto value = find_written_float(rest_.substr(0, end));
-    if (!value) return fail("a float such as 2.0");
-    rest_.remove_prefix(end);
+    in_.peek();
+    const std::string_view token = in_.up_to(",) \t");
+    const auto value = find_written_float(token);
+    if (!value) return in_.fail("a float such as 2.0");
+    in_.skip(token);
     return *value;
   }
 
   /// Parses "%N" of a value defined on an earlier line.
   Result<ValueId> reference() {
-    const std::string_view before = rest_;
-    MOTLEY_RETURN_IF_ERROR(want('%'));
-    const std::size_t digits = std::min(rest_.find_first_not_of("0123456789"), rest_.size());
-    const auto id = find_integer(rest_.substr(0, digits));
-    if (!id || *id >= static_cast<std::int64_t>(readable_)) {
-      rest_ = before;
-      skip_blanks();
-      return fail("a value defined above");
-    }
-    rest_.remove_prefix(digits);
+    const std::string_view before = in_.rest();
+    MOTLEY_RETURN_IF_ERROR(in_.want('%'));
+    const std::string_view digits = in_.run_of("0123456789");
+    const auto id = find_integer(digits);
+    if (!id || *id >= static_cast<std::int64_t>(readable_))
+      return in_.fail_at(before, "a value defined above");
+    in_.skip(digits);
     return ValueId(*id);
   }
 
@@ -439,28 +303,20 @@ class GraphParser {
     MOTLEY_RETURN_IF_ERROR(enter(kOutputs, "output"));
     readable_ = graph_.values.size();
     Output output;
-    const std::string_view before = rest_;
-    const std::string_view kind = word();
-    if (kind == "loss") {
-      output.kind = OutputKind::kLoss;
-    } else if (kind == "gradient") {
-      output.kind = OutputKind::kGradient;
-    } else if (kind == "update") {
-      output.kind = OutputKind::kUpdate;
-    } else if (kind == "metric") {
-      output.kind = OutputKind::kMetric;
-    } else if (kind != "extra") {
-      rest_ = before;
-      skip_blanks();
-      return fail("loss, extra, metric, gradient or update");
-    }
+    const std::string_view before = in_.rest();
+    const std::string_view kind = in_.word();
+    const auto* known = std::find_if(std::begin(kOutputKinds), std::end(kOutputKinds),
+                                     [&](const auto& each) { return each.first == kind; });
+    if (known == std::end(kOutputKinds))
+      return in_.fail_at(before, "loss, extra, metric, gradient or update");
+    output.kind = known->second;
     MOTLEY_ASSIGN(output.value, reference());
     if (kind == "gradient") {
       MOTLEY_ASSIGN(output.of, owner(parameters_, "parameter"));
     } else if (kind == "update") {
       MOTLEY_ASSIGN(output.of, owner(buffers_, "buffer"));
-    } else if (kind == "metric" || (kind == "extra" && !rest_.empty())) {
-      MOTLEY_ASSIGN(output.name, quoted("the quoted name of the output"));
+    } else if (kind == "metric" || (kind == "extra" && !in_.rest().empty())) {
+      MOTLEY_ASSIGN(output.name, in_.quoted("the quoted name of the output"));
     }
     graph_.outputs.push_back(std::move(output));
     return {};
@@ -468,19 +324,17 @@ class GraphParser {
 
   /// Parses `of "NAME"`.
   Result<ValueId> owner(const std::map<std::string, ValueId>& known, std::string_view what) {
-    if (!eat_word("of")) return fail("'of'");
-    MOTLEY_ASSIGN(const std::string name, quoted(fmt::format("the quoted name of a {}", what)));
+    if (!in_.eat_word("of")) return in_.fail("'of'");
+    MOTLEY_ASSIGN(const std::string name, in_.quoted(fmt::format("the quoted name of a {}", what)));
     const auto found = known.find(name);
     if (found != known.end()) return found->second;
     std::vector<std::string> names;
     for (const auto& [candidate, id] : known) names.push_back(candidate);
-    return fail(quote(name),
-                fmt::format("the name of a {}{}", what, suggestion_clause(name, names)));
+    return in_.fail(quote(name),
+                    fmt::format("the name of a {}{}", what, suggestion_clause(name, names)));
   }
 
-  const std::string& name_;
-  std::string_view rest_;
-  int line_ = 0;
+  LineLexer in_;
   Section section_ = kStart;
   std::size_t readable_ = 0;  // values below this id may be read
   std::map<std::string, ValueId> parameters_, buffers_;
@@ -490,7 +344,9 @@ class GraphParser {
 }  // namespace
 
 Result<Graph> parse_graph(std::string_view text, const std::string& name) {
-  MOTLEY_ASSIGN(Graph graph, GraphParser(name).parse(text));
+  if (!is_utf8(text))
+    return usage_error("graph.parse", name + ": found bytes that are not UTF-8, wanted text");
+  MOTLEY_ASSIGN(Graph graph, GraphParser(text, name).parse());
   MOTLEY_RETURN_IF_ERROR(verify_graph(graph, name));
   return graph;
 }

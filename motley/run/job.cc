@@ -115,4 +115,14 @@ Result<WorkerEvent> parse_event(std::string_view line) {
   return event;
 }
 
+Error event_error(const WorkerEvent& event) {
+  const auto text = [&](const char* key) {
+    return event.fields.contains(key) && event.fields[key].is_string()
+               ? event.fields[key].get<std::string>()
+               : std::string();
+  };
+  return Error{find_error_kind(text("kind")).value_or(ErrorKind::kRuntime), text("code"),
+               text("message")};
+}
+
 }  // namespace motley::run

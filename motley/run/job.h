@@ -102,5 +102,7 @@ Result<WorkerEvent> parse_event(std::string_view line);
 /// Returns the error kind's name in events: "usage", "infeasible", "stale", "check", "runtime".
 std::string_view error_kind_name(ErrorKind kind);
 std::optional<ErrorKind> find_error_kind(std::string_view name);
+/// Returns what an event "error" reports.
+Error event_error(const WorkerEvent& event);
 
 }  // namespace motley::run

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "motley/base/text.h"
-#include "motley/run/launch/launcher.h"
+#include "motley/run/launch/programs.h"
 
 namespace motley::cli {
 namespace {

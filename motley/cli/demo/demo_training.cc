@@ -13,7 +13,7 @@
 #include "motley/cli/options/run_options.h"
 #include "motley/control/planning/measuring.h"
 #include "motley/report/report.h"
-#include "motley/run/launch/launcher.h"
+#include "motley/run/launch/programs.h"
 
 namespace motley::cli {
 namespace {

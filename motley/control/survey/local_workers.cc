@@ -22,6 +22,7 @@
 #include "motley/run/hosts/here.h"
 #include "motley/run/hosts/key_server.h"
 #include "motley/run/launch/left_checkpoint.h"
+#include "motley/run/launch/programs.h"
 #include "motley/run/launch/remote_job.h"
 
 namespace motley::control {

@@ -6,7 +6,7 @@
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 #include "motley/base/text.h"
-#include "motley/run/launch/launcher.h"
+#include "motley/run/launch/programs.h"
 
 namespace motley::control {
 

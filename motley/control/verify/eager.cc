@@ -11,7 +11,7 @@
 #include "motley/run/batch_order.h"
 #include "motley/run/feed/loader.h"
 #include "motley/run/input_specs.h"
-#include "motley/run/launch/launcher.h"
+#include "motley/run/launch/programs.h"
 #include "motley/synth/ranks/accumulation.h"
 
 namespace motley::control {

@@ -7,6 +7,7 @@
 #include <future>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "motley/base/result.h"
@@ -38,8 +39,8 @@ class CheckpointCarrier {
   /// and `note` describes the transfer. It is idle after an error: the host is gone or sends
   /// nothing for kMostQuiet; `run.checkpoint-write`: it cannot be written here or arrived damaged.
   Result<std::vector<WorkerEvent>> get_on();
-  /// Returns the bytes received of all checkpoints.
-  std::int64_t carried() const { return carried_; }
+  /// Tells whether bytes of a checkpoint were received since the last call.
+  bool has_carried() { return std::exchange(told_, carried_) != carried_; }
   bool is_idle() const { return !current_ && !newest_ && !best_; }
 
  private:
@@ -62,7 +63,7 @@ class CheckpointCarrier {
   std::optional<WorkerEvent> newest_, best_;  // not yet brought
   std::int64_t best_step_ = -1;
   std::optional<Carried> current_;
-  std::int64_t carried_ = 0;
+  std::int64_t carried_ = 0, told_ = 0;  // bytes received
 };
 
 }  // namespace motley::run

@@ -18,6 +18,14 @@ bool has_something(int descriptor) {
 
 }  // namespace
 
+std::vector<Heard> listen_to(const ProcessSets& sets, std::vector<pollfd> waits) {
+  for (const auto& [agent, set] : sets) set->add_waits(waits);
+  ::poll(waits.data(), waits.size(), kTickMs);
+  std::vector<Heard> heard;
+  for (const auto& [agent, set] : sets) set->listen(heard);
+  return heard;
+}
+
 LocalProcessSet::~LocalProcessSet() {
   signal(SIGKILL);
   for (const Member& member : members_)

@@ -3,6 +3,8 @@
 #include <poll.h>
 
 #include <cstddef>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -49,6 +51,12 @@ class ProcessSet {
   /// Stops reporting events of an unreachable process, which may still run.
   virtual void forget(int /*id*/) {}
 };
+
+/// Process sets by agent; "": this process.
+using ProcessSets = std::map<std::string, std::unique_ptr<ProcessSet>>;
+inline constexpr int kTickMs = 50;
+/// Waits a tick for output of any process or for one of `waits`. Returns all new events.
+std::vector<Heard> listen_to(const ProcessSets& sets, std::vector<pollfd> waits);
 
 /// Processes of this machine. They die with this process.
 class LocalProcessSet : public ProcessSet {

@@ -135,55 +135,5 @@ TEST_F(LauncherTest, MissingWorkerIsOneMessage) {
             "cannot start " + options_.worker + ": No such file or directory");
 }
 
-TEST_F(LauncherTest, RunProgramReturnsItsOutput) {
-  worker("echo one; echo $1 $2");
-  const auto output = run_program(options_.worker, {"version", "x"}, 10);
-  ASSERT_TRUE(output.has_value());
-  EXPECT_EQ(*output, "one\nversion x\n");
-}
-
-TEST_F(LauncherTest, RunProgramPassesItsError) {
-  worker(R"(echo '{"event":"error","rank":0,"kind":"usage","code":"a.b","message":"no"}'; exit 2)");
-  EXPECT_EQ(run_program(options_.worker, {"profile"}, 10).error(),
-            (Error{ErrorKind::kUsage, "a.b", "no"}));
-  worker("exit 3");
-  EXPECT_EQ(run_program(options_.worker, {}, 10).error().message,
-            options_.worker + " ended with exit code 3");
-  worker("exec sleep 60");
-  EXPECT_EQ(run_program(options_.worker, {"profile"}, 0.2).error().message,
-            options_.worker + " profile: not done after 0 s");
-}
-
-std::vector<WorkerTask> tasks(const std::vector<std::string>& words) {
-  std::vector<WorkerTask> list;
-  for (const std::string& word : words) list.push_back({{word}, ""});
-  return list;
-}
-
-TEST_F(LauncherTest, SideBySideEndsWhenEachHasSpoken) {
-  worker("sleep $1; echo line $1; exec sleep 60");
-  const auto begin = std::chrono::steady_clock::now();
-  const auto lines = run_side_by_side(options_.worker, tasks({"0.2", "0", "0.1"}), 10);
-  ASSERT_TRUE(lines.has_value()) << lines.error().message;
-  EXPECT_EQ(*lines, (std::vector<std::string>{"line 0.2", "line 0", "line 0.1"}));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
-}
-
-TEST_F(LauncherTest, SideBySidePassesTheFirstError) {
-  worker(
-      R"([ $1 = 1 ] && echo '{"event":"error","rank":0,"kind":"usage","code":"a.b","message":"no"}'; )"
-      "exec sleep 60");
-  EXPECT_EQ(run_side_by_side(options_.worker, tasks({"0", "1"}), 10).error(),
-            (Error{ErrorKind::kUsage, "a.b", "no"}));
-  worker("[ $1 = 1 ] && exit 3; exec sleep 60");
-  EXPECT_EQ(run_side_by_side(options_.worker, tasks({"0", "1"}), 10).error().message,
-            options_.worker + " ended with exit code 3");
-  worker("echo line; exec sleep $1");
-  EXPECT_EQ(run_side_by_side(options_.worker, tasks({"0", "60"}), 10).value().size(), 2U);
-  worker("[ $1 = 0 ] && echo line; exec sleep 60");
-  EXPECT_EQ(run_side_by_side(options_.worker, tasks({"0", "1"}), 0.3).error().message,
-            options_.worker + ": no result of worker 2 of 2 after 0 s");
-}
-
 }  // namespace
 }  // namespace motley::run

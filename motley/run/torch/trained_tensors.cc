@@ -1,5 +1,6 @@
 #include "motley/run/torch/trained_tensors.h"
 
+#include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
@@ -8,6 +9,8 @@
 #include <span>
 
 #include "motley/graph/reach.h"
+#include "motley/program/effects.h"
+#include "motley/program/state_names.h"
 #include "motley/run/hosts/here.h"
 #include "motley/run/input_specs.h"
 #include "motley/run/torch/exchange/copies.h"
@@ -54,6 +57,47 @@ std::map<std::string, std::vector<std::int64_t>> parameter_shapes(const graph::G
     shapes[value.name] = std::move(shape);
   }
   return shapes;
+}
+
+/// Starts a mirror of a master whose parameter is not here from the parameter's rows in the files.
+void start_mirrored(const Buffer& mirror, const TensorFiles& files, at::Tensor& into) {
+  Buffer parameter = mirror;
+  parameter.name = mirror.tensor();
+  parameter.name.resize(parameter.name.size() - program::kMasterSuffix.size());
+  if (!files.has(parameter.name)) return;
+  parameter.dtype = files.view(parameter.name).dtype;
+  at::Tensor rows =
+      at::zeros(parameter.shape, at::TensorOptions(at::kCPU).dtype(scalar_type(parameter.dtype)));
+  if (files.read(parameter, {static_cast<std::byte*>(rows.mutable_data_ptr()), rows.nbytes()}))
+    into.copy_(rows);
+}
+
+/// Initializes master copies that a new training's files lack from the parameters.
+void start_masters(const TensorFiles& files, Executor& executor) {
+  const c10::InferenceMode no_autograd;
+  constexpr std::string_view kSuffix = program::kMasterSuffix;
+  std::map<std::string, at::Tensor> tensors = executor.persistent();
+  std::map<std::string, const Buffer*> about;
+  for (const Buffer& buffer : executor.program().buffers)
+    if (program::is_persistent(buffer.kind)) about[buffer.name] = &buffer;
+  for (auto& [name, tensor] : tensors) {
+    if (!name.ends_with(kSuffix) || files.has(about.at(name)->tensor())) continue;
+    const std::string of = name.substr(0, name.size() - kSuffix.size());
+    const auto here = tensors.find(of);
+    if (here == tensors.end()) {  // only the mirror's original has the parameter
+      start_mirrored(*about.at(name), files, tensor);
+      continue;
+    }
+    at::Tensor parameter = here->second;
+    if (parameter.numel() != tensor.numel()) {  // covers some rows of the local parameter
+      const program::Part rows = about.at(name)->part.value();
+      const auto& own = about.at(of)->part;
+      const std::int64_t begin = own ? own->begin : 0;
+      parameter = parameter.view({rows.before, -1, rows.after})
+                      .narrow(1, rows.begin - begin, tensor.numel() / rows.before / rows.after);
+    }
+    tensor.copy_(parameter.reshape(tensor.sizes()));
+  }
 }
 
 std::set<std::string> constant_names(const graph::Graph& graph) {
@@ -159,14 +203,14 @@ Result<void> load_model(const Job& job, const graph::Model& model, Masters maste
   const TensorFile file{job.model_path, &*model.weights};
   MOTLEY_ASSIGN(const TensorFiles weights, TensorFiles::make({&file, 1}));
   MOTLEY_RETURN_IF_ERROR(executor.load(weights, true));
-  if (masters == Masters::kBegin) executor.start_masters(weights);
+  if (masters == Masters::kBegin) start_masters(weights, executor);
   return {};
 }
 
 Result<void> TrainedTensors::load_weights(Executor& executor) const {
   if (own_weights_) {
     MOTLEY_RETURN_IF_ERROR(executor.load(own_weights_->tensors, false));
-    executor.start_masters(own_weights_->tensors);
+    start_masters(own_weights_->tensors, executor);
     return {};
   }
   return load_model(session_.job, *model_, Masters::kBegin, executor);

@@ -92,6 +92,7 @@ class Executor {
                                                   const ExecutorOptions& options,
                                                   Communicator* communicator, StatusRecord* status);
   virtual ~Executor() = default;
+  virtual const program::DeviceProgram& program() const = 0;
 
   /// Returns persistent tensors by buffer name ("fc.weight", "fc.weight/momentum",
   /// "bn.running_mean"), contiguous. Shared with the executor: writing to them changes the model
@@ -100,8 +101,6 @@ class Executor {
   /// Loads persistent buffers, or the parts of them that are here, from files by name. `required`:
   /// every parameter, model buffer and constant must be present.
   virtual Result<void> load(const TensorFiles& files, bool required) = 0;
-  /// Initializes master copies that a new training's files lack from the parameters.
-  virtual void start_masters(const TensorFiles& files) = 0;
 
   /// Runs one training step on this rank's samples. An error ("a:0: ^45 aten::mm (h.0.attn): ...";
   /// code run.out-of-memory, run.operator or the communicator's) makes communicator and executor

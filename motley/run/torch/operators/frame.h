@@ -41,6 +41,12 @@ struct Frame {
   std::vector<std::pair<std::int64_t, at::Tensor>> pieces;
   std::vector<Fault> faults;  ///< of this process
 
+  /// Forgets what motley::report set.
+  void forget_report() {
+    for (at::Tensor* each : {&loss, &stop, &gradient_norm, &squares}) each->reset();
+    metrics.clear();
+    pieces.clear();
+  }
   /// Kills or stops the process at an injected fault.
   void meet_fault(int instruction) const {
     for (const Fault& fault : faults)
