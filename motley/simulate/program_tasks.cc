@@ -29,10 +29,6 @@ constexpr std::string_view kBothSides = "a send ends together with its receive";
 
 bool is_possible(Seconds time) { return time.value >= 0 && time.value <= kMostSeconds; }
 
-Nanoseconds to_nanoseconds(Seconds time) {
-  return static_cast<Nanoseconds>(std::llround(time.value * 1e9));
-}
-
 tl::unexpected<Error> not_possible(Seconds time, const std::string& what) {
   return runtime_error("simulate.cost", fmt::format("{}: the cost model says {} s, wanted 0 to {}",
                                                     what, time.value, kMostSeconds));
@@ -61,7 +57,7 @@ class TransferCheck {
     double total = 0;
     for (const cost::TransferPhase& phase : transfer.phases) {
       if (!is_possible(phase.delay)) return not_possible(phase.delay, what);
-      total += static_cast<double>(delay_of(phase));
+      total += static_cast<double>(to_nanoseconds(phase.delay));
       for (const cost::Flow& flow : phase.flows) {
         MOTLEY_ASSIGN(const double seconds, most_seconds(flow, what));
         total += seconds * 1e9 + 1;

@@ -49,7 +49,7 @@ TransferId TaskGraphBuilder::add_transfer(cost::Transfer transfer) {
   Nanoseconds delays = 0;
   bool has_flows = false;
   for (const cost::TransferPhase& phase : transfer.phases) {
-    delays += delay_of(phase);
+    delays += to_nanoseconds(phase.delay);
     has_flows = has_flows || !phase.flows.empty();
   }
   const auto next = static_cast<Nanoseconds>(graph_.transfers.size());
@@ -97,8 +97,8 @@ bool has_interference(const TaskGraph& graph) {
                      [](const TaskGraph::Interference& each) { return each.factor > 0; });
 }
 
-Nanoseconds delay_of(const cost::TransferPhase& phase) {
-  return static_cast<Nanoseconds>(std::llround(phase.delay.value * 1e9));
+Nanoseconds to_nanoseconds(Seconds time) {
+  return static_cast<Nanoseconds>(std::llround(time.value * 1e9));
 }
 
 namespace {

@@ -109,7 +109,8 @@ class TaskGraphBuilder {
   TaskGraph graph_;
 };
 
-Nanoseconds delay_of(const cost::TransferPhase& phase);
+/// Rounds to the nearest.
+Nanoseconds to_nanoseconds(Seconds time);
 
 /// The devices, or other units, that own a lane.
 struct LaneOwners {

@@ -13,7 +13,7 @@ Nanoseconds TransfersUnderWay::enter(std::int32_t task, std::size_t phase, Nanos
   const std::vector<cost::TransferPhase>& phases = phases_of(task);
   // Delays of phases without flows add up at once: nothing can change them.
   for (; phase < phases.size(); ++phase) {
-    now += delay_of(phases[phase]);
+    now += to_nanoseconds(phases[phase].delay);
     if (phases[phase].flows.empty()) continue;
     starts_.push({now, task, phase});
     return kNotFinished;

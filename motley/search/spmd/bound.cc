@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -12,10 +11,10 @@
 #include <utility>
 
 #include "motley/search/price/device_pools.h"
-#include "motley/search/spmd/best_mix.h"
 #include "motley/search/spmd/bound_terms.h"
 #include "motley/search/spmd/mean_time.h"
 #include "motley/search/spmd/ways_taken.h"
+#include "motley/search/spmd/work_by_share.h"
 
 namespace motley::search {
 namespace {
@@ -27,39 +26,25 @@ constexpr int kMostOfMany = 40;         // for more sets
 constexpr int kMostOfSets = 2;          // for a part with several sets
 constexpr int kMostCuts = 10;           // choices of weights for a part of the space
 constexpr double kCloseEnough = 0.005;  // fraction of the bound that better weights may add
-constexpr int kHalvings = 12;           // bisection steps in a range of shares
 constexpr double kStep = 0.6;           // of the way from the best weights to the estimated optimum
-constexpr double kLeastWidth = 0.05;    // of a range of shares that is cut
-constexpr double kGolden = 0.6180339887498949;
-constexpr int kSections = 6;  // steps of the search for a kind's best weight
-
 constexpr double kFirst[kBounds] = {0.3, 0.2, 0.1, 0.1, 0.1, 0.1, 0.1, 0, 0};
 
 using Weights = std::vector<double>;
 
-/// Weights of kinds and of bounds, and the least that any ways take with them.
-struct Choice {
-  Weights kinds, bounds;
-  double least = 0;
-};
-
 /// A part of the space: numbers of devices per kind, and known shares of the fullest of each.
 struct SpacePart {
   std::vector<int> least, most;
-  std::vector<ShareRange> shares;
+  ShareRanges shares;
   double bound = 0;
   int solved = 0;          ///< choices of ways
   bool is_solved = false;  ///< better weights would gain little
-  Choice best;             ///< gave the bound
+  BoundWeights best;       ///< gave the bound
 };
 
 bool is_set(const SpacePart& part) { return part.least == part.most; }
 
-Weights between(const Weights& from, const Weights& to, double step) {
-  Weights weights;
-  for (std::size_t i = 0; i < from.size(); ++i)
-    weights.push_back(from[i] + step * (to[i] - from[i]));
-  return weights;
+int count_devices(const std::vector<int>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), 0);
 }
 
 class Bound {
@@ -67,7 +52,7 @@ class Bound {
   Bound(SpmdStudy& study, BoundedBatches batches)
       : study_(study), kinds_(study.kinds().all()), batches_(batches) {
     double sum = 0;
-    for (std::size_t b = 0; b < kBounds; ++b) sum += last_[b] = holds(b) ? kFirst[b] : 0;
+    for (std::size_t b = 0; b < kBounds; ++b) sum += last_[b] = holding() >> b & 1 ? kFirst[b] : 0;
     for (double& weight : last_) weight /= sum;
   }
 
@@ -106,8 +91,7 @@ class Bound {
 
   /// Returns the estimate for pricing a set: one device alone exchanges nothing.
   static Estimate estimate_of(const std::vector<int>& counts) {
-    return std::accumulate(counts.begin(), counts.end(), 0) == 1 ? Estimate::kLeastAlone
-                                                                 : Estimate::kLeast;
+    return count_devices(counts) == 1 ? Estimate::kLeastAlone : Estimate::kLeast;
   }
 
   const WholeStep& whole(std::size_t kind, Estimate estimate) const {
@@ -150,10 +134,10 @@ class Bound {
     return objective;
   }
 
-  /// Does the bound hold? With interleaved micro-batches one computes while another waits for an
-  /// exchange, so only each lane's total work bounds the step.
-  bool holds(std::size_t bound) const {
-    return study_.question().turns == 1 || ((kLane | kWork) >> bound & 1) != 0;
+  /// Returns the bounds that hold. With interleaved micro-batches one computes while another waits
+  /// for an exchange, so only each lane's total work bounds the step.
+  unsigned holding() const {
+    return study_.question().turns == 1 ? (1u << kBounds) - 1 : kLane | kWork;
   }
 
   void add(std::vector<int> least, std::vector<int> most) {
@@ -175,7 +159,7 @@ class Bound {
       if ((used & (used - 1)) == 0) {
         add(least, least);
         for (std::size_t k = 0; k < kinds_.size(); ++k) least[k] *= 2;
-        if (std::accumulate(most.begin(), most.end(), 0) < 2) continue;
+        if (count_devices(most) < 2) continue;
       }
       add(std::move(least), std::move(most));
     }
@@ -217,15 +201,7 @@ class Bound {
     std::unique_ptr<ExchangeTimes> exchanges;  // over all their sets
     const SpmdSpace* space = nullptr;
     std::unique_ptr<SpmdPrices> prices;
-    /// Compute of a plan that splits all it can, samples first: numbers of operators by time.
-    struct Work {
-      std::vector<PartTime> times;
-      std::int64_t extent = 0;  // 0: whole
-      double count = 0;
-    };
-    std::vector<Work> works;
-    /// By group of identical operators: their number, and the work of each way.
-    std::vector<std::pair<double, std::vector<Work>>> ways;
+    std::optional<WorkByShare> works;
     std::vector<WaysTaken> seen;  // the problem's seen choices, priced for these devices
   };
 
@@ -248,9 +224,8 @@ class Bound {
     known->exchanges = std::make_unique<ExchangeTimes>(sets_of(part));
     known->prices = std::make_unique<SpmdPrices>(
         study_.prices(*known->space, *known->exchanges, devices, even, estimate_of(part.least)));
-    if (!is_set(part))
-      known->prices->set_most_devices(std::accumulate(part.most.begin(), part.most.end(), 0));
-    find_works(*known);
+    if (!is_set(part)) known->prices->set_most_devices(count_devices(part.most));
+    known->works.emplace(*known->space, *known->prices);
     return *known;
   }
 
@@ -268,7 +243,7 @@ class Bound {
           group.push_back(device);
         }
       std::sort(group.begin(), group.end());
-      if (std::accumulate(left.begin(), left.end(), 0) == 0) groups.insert(std::move(group));
+      if (count_devices(left) == 0) groups.insert(std::move(group));
     }
     return {groups.begin(), groups.end()};
   }
@@ -310,27 +285,6 @@ class Bound {
     }
   }
 
-  void find_works(Devices& devices) const {
-    const SpmdSpace& space = *devices.space;
-    std::map<int, double> counts;  // by kind of operator
-    std::map<int, std::size_t> first;
-    for (std::size_t i = 0; i < space.ways.size(); ++i) {
-      if (!space.is_needed[i]) continue;
-      counts[space.kind_of[i]] += space.op_count[i];
-      first.try_emplace(space.kind_of[i], i);
-    }
-    for (const auto& [kind, i] : first) {
-      const graph::Strategy& way = space.ways[i][space.ways[i].size() > 1 ? 1 : 0];
-      const OpId op(static_cast<std::int64_t>(i));
-      devices.works.push_back({devices.prices->part_times(op, way),
-                               way.factor < 0 ? 0 : extent_of(space, op, way), counts[kind]});
-      auto& [count, ways] = devices.ways.emplace_back(counts[kind], std::vector<Devices::Work>());
-      for (const graph::Strategy& each : space.ways[i])
-        ways.push_back({devices.prices->part_times(op, each),
-                        each.factor < 0 ? 0 : extent_of(space, op, each), 1});
-    }
-  }
-
   std::vector<BoundedKind> kinds_of(const Devices& devices, const SpacePart& part,
                                     const Weights& weights) const {
     std::vector<BoundedKind> kinds;
@@ -339,109 +293,6 @@ class Bound {
       kinds.push_back({part.most[k], weights[k], part.shares[k]});
     }
     return kinds;
-  }
-
-  Choice best_of_bounds(const Devices& devices, const SpacePart& part,
-                        const Weights& weights) const {
-    const std::vector<BoundedKind> kinds = kinds_of(devices, part, weights);
-    std::vector<std::vector<double>> rows;
-    for (const WaysTaken& taken : devices.seen) {
-      std::vector<double> row = taken.by_bound(kinds);
-      for (std::size_t b = 0; b < row.size(); ++b)
-        if (!holds(b)) row[b] = 0;
-      const auto is_finite = [](double each) { return std::isfinite(each); };
-      if (std::all_of(row.begin(), row.end(), is_finite)) rows.push_back(std::move(row));
-    }
-    if (rows.empty()) return {weights, last_, 0};
-    Mix mix = best_mix(rows);
-    // Bounds that do not hold may have weight only if all rows are 0.
-    for (std::size_t b = 0; b < mix.weights.size(); ++b)
-      if (!holds(b)) mix.weights[b] = 0;
-    return {weights, std::move(mix.weights), mix.least};
-  }
-
-  /// Searches nearly optimal weights for the seen ways: each kind in turn against all others, and
-  /// for these the best weights of bounds.
-  Choice best_choice(const Devices& devices, const SpacePart& part, const Weights& start) const {
-    Choice best = best_of_bounds(devices, part, start);
-    std::vector<std::size_t> used;
-    for (std::size_t k = 0; k < part.most.size(); ++k)
-      if (part.most[k] > 0) used.push_back(k);
-    if (used.size() == 1) used.clear();
-    if (used.size() == 2) used.pop_back();  // one against the other
-    for (const std::size_t k : used) {
-      const Weights from = best.kinds;
-      if (from[k] >= 1) continue;
-      const auto at = [&](double weight) {
-        Weights changed = from;
-        for (std::size_t other = 0; other < from.size(); ++other)
-          changed[other] = other == k ? weight : from[other] / (1 - from[k]) * (1 - weight);
-        return best_of_bounds(devices, part, changed);
-      };
-      double low = 0, high = 1;
-      Choice left = at(high - kGolden * (high - low)), right = at(low + kGolden * (high - low));
-      for (int section = 0; section < kSections; ++section) {
-        if (left.least < right.least) {
-          low = left.kinds[k];
-          left = std::move(right);
-          right = at(low + kGolden * (high - low));
-        } else {
-          high = right.kinds[k];
-          right = std::move(left);
-          left = at(high - kGolden * (high - low));
-        }
-      }
-      for (Choice* each : {&left, &right})
-        if (each->least > best.least) best = std::move(*each);
-    }
-    return best;
-  }
-
-  /// Returns the least compute of the fullest device of a class that has this share.
-  double least_work(const Devices& devices, std::size_t device_class, double share) const {
-    double sum = 0;
-    for (const auto& [count, ways] : devices.ways) {
-      double least = std::numeric_limits<double>::infinity();
-      for (const Devices::Work& way : ways) {
-        const PartTime& time = way.times[device_class];
-        const double part =
-            way.extent == 0 ? 1 : part_range({share, 1, 0, batch()}, batch(), way.extent).least;
-        least = std::min(
-            least, std::min(time.whole,
-                            std::max(time.least, time.fixed + part * (time.whole - time.fixed))));
-      }
-      sum += count * least;
-    }
-    return sum;
-  }
-
-  /// Narrows shares: in a plan faster than the known one, no share is so large that its device
-  /// computes for longer, and none so small that the others' shares are too large.
-  void narrow(SpacePart& part, const Devices& devices, double known) const {
-    if (batches_ == BoundedBatches::kAny || !std::isfinite(known)) return;
-    const auto all = static_cast<double>(batch());
-    const std::vector<DeviceClass>& classes = devices.prices->classes();
-    for (std::size_t c = 0; c < classes.size(); ++c) {
-      ShareRange& range = part.shares[static_cast<std::size_t>(classes[c].kind)];
-      double low = 0, high = 1;
-      if (least_work(devices, c, high) < known) continue;
-      for (int halved = 0; halved < kHalvings; ++halved) {
-        const double middle = (low + high) / 2;
-        (least_work(devices, c, middle) < known ? low : high) = middle;
-      }
-      range.most = std::min(range.most, high);
-    }
-    double sum = 0;
-    for (std::size_t k = 0; k < part.most.size(); ++k) sum += part.most[k] * part.shares[k].most;
-    for (std::size_t k = 0; k < part.most.size(); ++k) {
-      if (part.most[k] == 0) continue;
-      ShareRange& range = part.shares[k];
-      range.least = std::max(range.least, range.most - (sum - 1) / part.most[k]);
-      range.least_samples = std::max(
-          range.least_samples, static_cast<std::int64_t>(std::floor(range.least * all - 1e-9)));
-      range.most_samples = std::min(range.most_samples,
-                                    static_cast<std::int64_t>(std::ceil(range.most * all + 1e-9)));
-    }
   }
 
   /// Runs one cutting plane. For fixed weights of kinds the bound is concave in those of bounds,
@@ -453,21 +304,24 @@ class Bound {
     for (std::size_t i = devices.seen.size(); i < problem.seen.size(); ++i)
       devices.seen.emplace_back(study_.graph(), *devices.space, problem.terms, *devices.prices,
                                 problem.seen[i], objective());
-    Choice& best = part.best;
+    BoundWeights& best = part.best;
     const bool is_first = best.kinds.empty();
-    if (is_first) narrow(part, devices, known);
-    if (is_first) best = {weights(part.most), last_, 0};
-    Choice next = best;
+    if (is_first) {
+      if (batches_ == BoundedBatches::kOne && std::isfinite(known))
+        devices.works->narrow(part.most, known, part.shares);
+      best = {weights(part.most), last_, 0};
+    }
+    BoundWeights next = best;
     if (!devices.seen.empty()) {
-      next = best_choice(devices, part, best.kinds);
+      next = best_weights(
+          devices.seen, [&](const Weights& weights) { return kinds_of(devices, part, weights); },
+          best.kinds, holding());
       const int most = is_set(part) ? kMostCuts : kMostOfSets;
       if (next.least <= best.least * (1 + kCloseEnough) || part.solved >= most) {
         part.is_solved = true;
         return;
       }
-      if (!is_first)
-        next = {between(best.kinds, next.kinds, kStep), between(best.bounds, next.bounds, kStep),
-                0};
+      if (!is_first) next = between(best, next, kStep);
     }
     ++solved_;
     ++part.solved;
@@ -506,82 +360,15 @@ class Bound {
       low.most[widest] = part.least[widest] + (part.most[widest] - part.least[widest]) / 2;
       high.least[widest] = low.most[widest] + 1;
       low.bound = std::max(low.bound, busy(low.most));
-    } else if (batches_ == BoundedBatches::kAny || !cut_shares(part, low, high)) {
-      return false;
+    } else {
+      if (batches_ == BoundedBatches::kAny || count_devices(part.most) < 2) return false;
+      auto halves = devices_of(part).works->cut(part.most, part.shares);
+      if (!halves) return false;
+      std::tie(low.shares, high.shares) = std::move(*halves);
     }
     push(std::move(low));
     push(std::move(high));
     return true;
-  }
-
-  /// Cuts between the samples around the even ones, for the kind with the fewest; if each kind has
-  /// one number of samples, cuts at the even share.
-  bool cut_shares(const SpacePart& part, SpacePart& low, SpacePart& high) {
-    if (std::accumulate(part.most.begin(), part.most.end(), 0) < 2) return false;
-    const Devices& devices = devices_of(part);
-    const std::vector<double> even = even_samples(devices, part);
-    const auto all = static_cast<double>(batch());
-    std::size_t best = part.most.size();
-    for (std::size_t k = 0; k < part.most.size(); ++k)
-      if (part.most[k] > 0 && part.shares[k].least_samples < part.shares[k].most_samples &&
-          (best == part.most.size() || even[k] < even[best]))
-        best = k;
-    if (best < part.most.size()) {
-      const ShareRange& range = part.shares[best];
-      ShareRange &below = low.shares[best], &above = high.shares[best];
-      below.most_samples = std::clamp(static_cast<std::int64_t>(std::floor(even[best])),
-                                      range.least_samples, range.most_samples - 1);
-      above.least_samples = below.most_samples + 1;
-      // Rounding moves a share by less than one sample.
-      below.most = std::min(below.most, static_cast<double>(below.most_samples + 1) / all);
-      above.least = std::max(above.least, static_cast<double>(above.least_samples - 1) / all);
-      return true;
-    }
-    double widest = kLeastWidth;
-    for (std::size_t k = 0; k < part.most.size(); ++k) {
-      const ShareRange& range = part.shares[k];
-      if (part.most[k] == 0 || range.most - range.least < widest * range.most) continue;
-      widest = (range.most - range.least) / range.most;
-      best = k;
-    }
-    if (best == part.most.size()) return false;
-    const ShareRange& range = part.shares[best];
-    const double quarter = (range.most - range.least) / 4;
-    low.shares[best].most = high.shares[best].least =
-        std::clamp(even[best] / all, range.least + quarter, range.most - quarter);
-    return true;
-  }
-
-  /// Returns by kind the samples per device at which all would be busy equally long.
-  std::vector<double> even_samples(const Devices& devices, const SpacePart& part) const {
-    std::vector<double> fixed(kinds_.size(), 0), grows(kinds_.size(), 0);
-    for (const Devices::Work& work : devices.works)
-      for (std::size_t c = 0; c < work.times.size(); ++c) {
-        const auto k = static_cast<std::size_t>(devices.prices->classes()[c].kind);
-        const PartTime& time = work.times[c];
-        fixed[k] += work.count * (work.extent > 0 ? time.fixed : time.whole);
-        if (work.extent > 0) grows[k] += work.count * (time.whole - time.fixed);
-      }
-    const auto all = static_cast<double>(batch());
-    const auto at = [&](double seconds) {
-      std::vector<double> samples(kinds_.size(), 0);
-      for (std::size_t k = 0; k < kinds_.size(); ++k)
-        if (part.most[k] > 0 && grows[k] > 0)
-          samples[k] = std::clamp(all * (seconds - fixed[k]) / grows[k],
-                                  static_cast<double>(part.shares[k].least_samples),
-                                  static_cast<double>(part.shares[k].most_samples));
-      return samples;
-    };
-    double low = 0, high = 0;
-    for (std::size_t k = 0; k < kinds_.size(); ++k) high = std::max(high, fixed[k] + grows[k]);
-    for (int halved = 0; halved < 40; ++halved) {
-      const double middle = (low + high) / 2;
-      const std::vector<double> samples = at(middle);
-      double sum = 0;
-      for (std::size_t k = 0; k < samples.size(); ++k) sum += part.most[k] * samples[k];
-      (sum < all ? low : high) = middle;
-    }
-    return at(high);
   }
 
   SpmdStudy& study_;

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <utility>
 
-#include "motley/search/spmd/mean_time.h"
 #include "motley/synth/step/conversion.h"
 
 namespace motley::search {
@@ -36,6 +34,16 @@ std::size_t result_of(const graph::Graph& graph, OpId producer, ValueId value) {
   const auto& outputs = graph.op(producer).outputs;
   return static_cast<std::size_t>(std::find(outputs.begin(), outputs.end(), value) -
                                   outputs.begin());
+}
+
+/// Is it made in the forward and read in the backward pass, so that it counts at the memory peak?
+bool is_saved(const graph::Graph& graph, ValueId value, const std::vector<Reader>& readers) {
+  const OpId producer = graph.value(value).producer;
+  if (producer.is_none() || graph.op(producer).direction != graph::Direction::kForward)
+    return false;
+  return std::any_of(readers.begin(), readers.end(), [&](const Reader& reader) {
+    return !reader.op.is_none() && graph.op(reader.op).direction == graph::Direction::kBackward;
+  });
 }
 
 /// Does lowering make both from the whole value, exchanged once? So it does with summed terms.
@@ -72,200 +80,6 @@ std::vector<double> costs_of(const std::vector<T>& choices, const Cost& cost) {
 }
 
 }  // namespace
-
-class ChoiceProblem::Pricing {
- public:
-  Pricing(const graph::Graph& graph, const SpmdSpace& space, SpmdPrices& prices,
-          const SpmdObjective& objective)
-      : graph_(graph), space_(space), prices_(prices), objective_(objective) {}
-
-  /// For a bound: makes operators that are split by samples have the same parts.
-  void share_samples(const BoundTerms& terms) {
-    const std::size_t classes = prices_.classes().size();
-    if (classes < 2) return;
-    slopes_.assign(graph_.ops.size(), {});
-    std::map<std::pair<int, unsigned>, std::vector<double>> known;
-    std::vector<double> sum(classes, 0);
-    for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
-      if (!space_.is_needed[i] || weight(terms.compute[i]) == 0) continue;
-      const auto [at, is_new] = known.try_emplace({space_.kind_of[i], terms.compute[i]});
-      if (is_new) at->second = sample_slopes(OpId(static_cast<std::int64_t>(i)), terms.compute[i]);
-      slopes_[i] = at->second;
-      for (std::size_t c = 0; c < slopes_[i].size(); ++c)
-        sum[c] += space_.op_count[i] * slopes_[i][c];
-    }
-    const double all = std::accumulate(sum.begin(), sum.end(), 0.0);
-    for (std::vector<double>& slopes : slopes_) {
-      const double own = std::accumulate(slopes.begin(), slopes.end(), 0.0);
-      for (std::size_t c = 0; c < slopes.size(); ++c) slopes[c] = own / all * sum[c] - slopes[c];
-    }
-  }
-
-  double operator_cost(OpId op, const Strategy& way, unsigned compute, unsigned inner) {
-    if (is_bound())
-      return mean_compute(op, way, weight(compute)) +
-             weight(inner) * prices_.inner_exchanges(op, way);
-    return objective_.compute * slowest(prices_.compute(op, way)) +
-           objective_.exchange * prices_.inner_exchanges(op, way);
-  }
-
-  double parameter_cost(ValueId id, const Form& form) {
-    if (is_bound())
-      return objective_.once * weight(kBusy | kBefore | kWork) * mean_update(id, form);
-    const double update = slowest(prices_.update(id, form, objective_.states));
-    return objective_.compute * update + memory_price(id, form, 2.0 + objective_.states) +
-           copies_price(id, form, update);
-  }
-
-  /// Sending a part takes about as long as one of the parts in a gather.
-  double copies_price(ValueId id, const Form& form, double update) {
-    if (objective_.copies == 0 || form.kind != FormKind::kSharded) return 0;
-    int devices = 0;
-    for (const DeviceClass& each : prices_.classes()) devices += each.count;
-    const double gather = prices_.conversion(id, form, graph::kWholeForm).exchange;
-    return objective_.copies * (update + gather / std::max(1, devices - 1));
-  }
-
-  double memory_price(ValueId value, const Form& form, double copies) {
-    if (objective_.seconds_per_byte == 0) return 0;
-    double most = 0;
-    for (std::size_t c = 0; c < prices_.classes().size(); ++c)
-      most = std::max(most, prices_.bytes(value, form, c));
-    return objective_.seconds_per_byte * copies * most;
-  }
-
-  bool is_bound() const { return !objective_.bounds.empty(); }
-
-  /// The readers of a value: only gradients, gradients and operators, or only operators.
-  enum class Wanted { kByGradientsAlone, kByGradients, kByOperators };
-
-  double change_cost(ValueId value, const Form& from, const Form& to, Wanted wanted,
-                     const std::pair<unsigned, unsigned>& lanes_and_copies) {
-    if (from == to) return 0;
-    const double count = space_.value_count[value.index()];
-    if (is_bound()) return least_change(value, from, to, wanted, lanes_and_copies);
-    const ConversionTime& time = prices_.conversion(value, from, to);
-    const bool is_parameter = graph_.value(value).role == graph::ValueRole::kParameter;
-    const bool is_gradient = wanted != Wanted::kByOperators;
-    const double weight = (is_gradient ? objective_.gradient_exchange : objective_.exchange) *
-                          (is_gradient || is_parameter ? objective_.once : 1);
-    return count * (objective_.compute * time.copies() + weight * time.exchange);
-  }
-
-  double least_change(ValueId value, const Form& from, const std::vector<Form>& wanted,
-                      unsigned bounds) {
-    double least = std::numeric_limits<double>::infinity();
-    for (const Form& to : wanted)
-      least = std::min(least, least_change(value, from, to, Wanted::kByOperators, {bounds, 0}));
-    return least;
-  }
-
-  /// For a bound: returns what one of many readers pays for a form that others may share.
-  double shared(double cost, std::size_t most_sharing) const {
-    return is_bound() && most_sharing > 1 ? cost / static_cast<double>(most_sharing) : cost;
-  }
-
- private:
-  double least_change(ValueId value, const Form& from, const Form& to, Wanted wanted,
-                      const std::pair<unsigned, unsigned>& lanes_and_copies) {
-    if (from == to) return 0;
-    // Parameters and gradients are exchanged in buckets, which wait once for many.
-    const bool in_bucket =
-        wanted != Wanted::kByOperators || graph_.value(value).role == graph::ValueRole::kParameter;
-    const LeastChange& change = prices_.least_change(value, from, to, in_bucket);
-    const double count = space_.value_count[value.index()] * (in_bucket ? objective_.once : 1);
-    const double exchange = count * weight(lanes_and_copies.first) * change.exchange;
-    // A form that an operator also needs is exchanged separately, without packing.
-    const double copies = wanted == Wanted::kByGradients ? 0 : weight(lanes_and_copies.second);
-    if (copies == 0) return exchange;
-    double sum = 0;
-    for (std::size_t c = 0; c < change.whole.size(); ++c)
-      sum += objective_.kinds[c].weight * change.whole[c];
-    for (const LeastChange::Parts& parts : change.parts)
-      sum += mean(parts.times, parts.extent).split(parts.extent);
-    return exchange + count * copies * sum;
-  }
-
-  double weight(unsigned bounds) const {
-    double sum = 0;
-    for (std::size_t b = 0; b < kBounds; ++b)
-      if (bounds >> b & 1) sum += objective_.bounds[b];
-    return sum;
-  }
-
-  static double slowest(const std::vector<double>& by_class) {
-    return *std::max_element(by_class.begin(), by_class.end());
-  }
-
-  /// Returns the mean over classes of parts of an extent.
-  MeanTime mean(const std::vector<PartTime>& times, std::int64_t extent) const {
-    MeanTime mean;
-    for (std::size_t c = 0; c < times.size(); ++c)
-      mean.add(objective_.kinds[c].count, objective_.kinds[c].weight, times[c], range(c, extent));
-    return mean;
-  }
-
-  PartRange range(std::size_t device_class, std::int64_t extent) const {
-    return part_range(objective_.kinds[device_class].share, space_.global_batch, extent);
-  }
-
-  bool splits_samples(OpId op, const Strategy& way) const {
-    return way.factor >= 0 && extent_of(space_, op, way) == space_.global_batch;
-  }
-
-  /// Returns, by class, the weight of a part of 1 of the samples.
-  std::vector<double> sample_slopes(OpId op, unsigned compute) {
-    std::vector<double> slopes;
-    for (const Strategy& way : space_.ways[op.index()]) {
-      if (!splits_samples(op, way)) continue;
-      for (std::size_t c = 0; c < objective_.kinds.size(); ++c) {
-        const PartTime& time = prices_.part_times(op, way)[c];
-        slopes.push_back(weight(compute) * objective_.kinds[c].weight * (time.whole - time.fixed));
-      }
-      break;
-    }
-    return slopes;
-  }
-
-  /// Returns an operator's time with a way, with the prices of its part of the samples. If it is
-  /// not split by samples, it pays them for the parts there are.
-  double mean_compute(OpId op, const Strategy& way, double weight) {
-    const std::vector<PartTime>& times = prices_.part_times(op, way);
-    const std::vector<double> none;
-    const std::vector<double>& prices = slopes_.empty() ? none : slopes_[op.index()];
-    if (prices.empty() || weight == 0) {
-      const std::int64_t extent = way.factor < 0 ? 1 : extent_of(space_, op, way);
-      return weight * (way.factor < 0 ? mean(times, 1).whole() : mean(times, extent).split(extent));
-    }
-    const bool is_split = splits_samples(op, way);
-    MeanTime of_samples;
-    for (std::size_t c = 0; c < times.size(); ++c)
-      of_samples.add(objective_.kinds[c].count, is_split ? objective_.kinds[c].weight : 0,
-                     is_split ? times[c] : PartTime{}, range(c, space_.global_batch),
-                     prices[c] / weight);
-    const double samples = of_samples.split(is_split ? space_.global_batch : 0);
-    if (is_split) return weight * samples;
-    const std::int64_t extent = way.factor < 0 ? 1 : extent_of(space_, op, way);
-    return weight * (samples +
-                     (way.factor < 0 ? mean(times, 1).whole() : mean(times, extent).split(extent)));
-  }
-
-  double mean_update(ValueId parameter, const Form& kept) {
-    std::vector<PartTime> times;
-    for (const double whole : prices_.update(parameter, graph::kWholeForm, objective_.states))
-      times.push_back({whole, 0, 0});
-    return kept.kind == FormKind::kWhole ? mean(times, 1).whole()
-                                         : mean(times, kept.extent).split(kept.extent);
-  }
-
-  const graph::Graph& graph_;
-  const SpmdSpace& space_;
-  SpmdPrices& prices_;
-  const SpmdObjective& objective_;
-  /// For a bound, by operator and class: prices of parts of the samples. They sum to 0 over all
-  /// operators (empty: none), so that equal parts cost nothing.
-  std::vector<std::vector<double>> slopes_;
-};
 
 ChoiceProblem::ChoiceProblem(const graph::Graph& graph, const SpmdSpace& space,
                              std::optional<BoundTerms> terms)
@@ -317,8 +131,8 @@ void ChoiceProblem::add_operators() {
     const double count = space_.op_count[i];
     Key key = {kOperator, space_.kind_of[i], static_cast<int>(compute), static_cast<int>(inner),
                count_key(count)};
-    const int costs =
-        find_costs(std::move(key), [&ways, id, compute, inner, count](Pricing& pricing, Costs& to) {
+    const int costs = find_costs(
+        std::move(key), [&ways, id, compute, inner, count](ChoicePricing& pricing, Costs& to) {
           to.push_back(costs_of(ways, [&](const Strategy& way) {
             return count * pricing.operator_cost(id, way, compute, inner);
           }));
@@ -337,7 +151,7 @@ void ChoiceProblem::add_parameters() {
     Key key = source_key(id);
     key.insert(key.end(), {kParameter, count_key(count)});
     add_table({of_source_[v]},
-              find_costs(std::move(key), [&kept, id, count](Pricing& pricing, Costs& to) {
+              find_costs(std::move(key), [&kept, id, count](ChoicePricing& pricing, Costs& to) {
                 to.push_back(costs_of(kept, [&](const Form& form) {
                   return count * pricing.parameter_cost(id, form);
                 }));
@@ -345,44 +159,32 @@ void ChoiceProblem::add_parameters() {
   }
 }
 
+ChoiceProblem::Formed ChoiceProblem::formed_by(OpId op, std::vector<Form> Strategy::*side,
+                                               std::size_t place) const {
+  Formed formed{of_op_[op.index()], {}};
+  for (const Strategy& way : space_.ways[op.index()]) formed.forms.push_back((way.*side)[place]);
+  return formed;
+}
+
 ChoiceProblem::Formed ChoiceProblem::holder_of(ValueId value) const {
   const OpId producer = graph_.value(value).producer;
   if (producer.is_none()) return {of_source_[value.index()], space_.kept[value.index()]};
-  Formed formed{of_op_[producer.index()], {}};
-  const std::size_t result = result_of(graph_, producer, value);
-  for (const Strategy& way : space_.ways[producer.index()])
-    formed.forms.push_back(way.results[result]);
-  return formed;
+  return formed_by(producer, &Strategy::results, result_of(graph_, producer, value));
 }
 
 ChoiceProblem::Formed ChoiceProblem::reader_of(const Reader& reader) const {
-  if (reader.op.is_none()) {
-    const graph::Output& output = graph_.outputs[static_cast<std::size_t>(reader.operand)];
-    if (output.kind != graph::OutputKind::kGradient) return {-1, {graph::kWholeForm}};
-    return {of_source_[output.of.index()], space_.kept[output.of.index()]};
-  }
-  Formed formed{of_op_[reader.op.index()], {}};
-  for (const Strategy& way : space_.ways[reader.op.index()])
-    formed.forms.push_back(way.operands[static_cast<std::size_t>(reader.operand)]);
-  return formed;
-}
-
-/// Is it made in the forward and read in the backward pass, so that it counts at the memory peak?
-bool ChoiceProblem::is_saved(ValueId value) const {
-  const OpId producer = graph_.value(value).producer;
-  if (producer.is_none() || graph_.op(producer).direction != graph::Direction::kForward)
-    return false;
-  const auto& readers = space_.readers[value.index()];
-  return std::any_of(readers.begin(), readers.end(), [&](const Reader& reader) {
-    return !reader.op.is_none() && graph_.op(reader.op).direction == graph::Direction::kBackward;
-  });
+  const auto place = static_cast<std::size_t>(reader.operand);
+  if (!reader.op.is_none()) return formed_by(reader.op, &Strategy::operands, place);
+  const graph::Output& output = graph_.outputs[place];
+  if (output.kind != graph::OutputKind::kGradient) return {-1, {graph::kWholeForm}};
+  return {of_source_[output.of.index()], space_.kept[output.of.index()]};
 }
 
 void ChoiceProblem::add_value(ValueId value) {
   const std::vector<Reader>& readers = space_.readers[value.index()];
   if (readers.empty()) return;
   Changes changes{value, holder_of(value), {}, {}, 0};
-  if (is_saved(value)) add_saved(value, changes.holder);
+  if (is_saved(graph_, value, readers)) add_saved(value, changes.holder);
   for (const Reader& reader : readers) {
     changes.readers.push_back(reader_of(reader));
     for (const Form& form : changes.readers.back().forms)
@@ -404,12 +206,12 @@ void ChoiceProblem::add_saved(ValueId value, const Formed& holder) {
   const double count = space_.value_count[value.index()];
   Key key = {kSaved, space_.kind_of[producer.index()],
              static_cast<int>(result_of(graph_, producer, value)), count_key(count)};
-  add_table(
-      {holder.variable},
-      find_costs(std::move(key), [value, count, forms = holder.forms](Pricing& pricing, Costs& to) {
-        to.push_back(costs_of(
-            forms, [&](const Form& form) { return pricing.memory_price(value, form, count); }));
-      }));
+  add_table({holder.variable}, find_costs(std::move(key), [value, count, forms = holder.forms](
+                                                              ChoicePricing& pricing, Costs& to) {
+              to.push_back(costs_of(forms, [&](const Form& form) {
+                return pricing.memory_price(value, form, count);
+              }));
+            }));
 }
 
 /// Adds tables between the value's producer and each ready form, and between these and each reader.
@@ -430,14 +232,14 @@ void ChoiceProblem::add_changes(Changes changes) {
       key.push_back(static_cast<int>(bounds[changes.value.index()]));
   int costs = find_costs(
       std::move(key),
-      [this, changes = std::move(changes)](Pricing& pricing, Costs& to) {
+      [this, changes = std::move(changes)](ChoicePricing& pricing, Costs& to) {
         fill_changes(changes, pricing, to);
       },
       tables.size());
   for (std::vector<int>& variables : tables) add_table(std::move(variables), costs++);
 }
 
-void ChoiceProblem::fill_changes(const Changes& changes, Pricing& pricing, Costs& to) const {
+void ChoiceProblem::fill_changes(const Changes& changes, ChoicePricing& pricing, Costs& to) const {
   const auto& [value, holder, wanting, ready, made] = changes;
   const std::vector<Reader>& readers = space_.readers[value.index()];
   const std::pair<unsigned, unsigned> counts =
@@ -446,9 +248,9 @@ void ChoiceProblem::fill_changes(const Changes& changes, Pricing& pricing, Costs
   const bool all_gradients = std::all_of(readers.begin(), readers.end(),
                                          [](const Reader& reader) { return reader.op.is_none(); });
   const auto wanted_by = [&](bool is_output) {
-    return !is_output      ? Pricing::Wanted::kByOperators
-           : all_gradients ? Pricing::Wanted::kByGradientsAlone
-                           : Pricing::Wanted::kByGradients;
+    return !is_output      ? Wanted::kByOperators
+           : all_gradients ? Wanted::kByGradientsAlone
+                           : Wanted::kByGradients;
   };
   const auto change_to = [&](const Form& home, const Form& form) {
     return pricing.change_cost(value, home, form, wanted_by(all_gradients), counts);
@@ -516,7 +318,7 @@ void ChoiceProblem::add_bound_change(const BoundTerms::Change& change) {
   key.push_back(static_cast<int>(change.bounds));
   const int costs =
       find_costs(std::move(key), [value, bounds = change.bounds, holder = holder.forms,
-                                  wanted = std::move(wanted)](Pricing& pricing, Costs& to) {
+                                  wanted = std::move(wanted)](ChoicePricing& pricing, Costs& to) {
         std::vector<double>& costs = to.emplace_back();
         for (const Form& from : holder)
           for_each_choice(wanted, [&](const std::vector<Form>& forms) {
@@ -563,7 +365,7 @@ ChoiceProblem::Key ChoiceProblem::value_key(ValueId value) const {
 }
 
 TableCosts ChoiceProblem::costs(SpmdPrices& prices, const SpmdObjective& objective) const {
-  Pricing pricing(graph_, space_, prices, objective);
+  ChoicePricing pricing(graph_, space_, prices, objective);
   if (terms_) pricing.share_samples(*terms_);
   TableCosts costs{of_table_, {}};
   costs.costs.reserve(static_cast<std::size_t>(costs_));

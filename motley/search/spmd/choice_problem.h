@@ -7,38 +7,13 @@
 
 #include "motley/graph/graph.h"
 #include "motley/search/spmd/bound_terms.h"
+#include "motley/search/spmd/choice_pricing.h"
 #include "motley/search/spmd/elimination.h"
-#include "motley/search/spmd/mean_time.h"
 #include "motley/search/spmd/prices.h"
 #include "motley/search/spmd/space.h"
 #include "motley/synth/step/sharding.h"
 
 namespace motley::search {
-
-/// A kind of devices in a bound: its largest number, its total weight (1 over all kinds), and the
-/// known share of its fullest device.
-struct BoundedKind {
-  int count = 1;
-  double weight = 0;
-  ShareRange share;
-};
-
-/// Weights of the costs of a choice of ways, a sum over operators, values and parameters.
-struct SpmdObjective {
-  double compute = 1;            ///< weight of compute of the slowest class
-  double exchange = 1;           ///< weight of exchanges
-  double gradient_exchange = 1;  ///< of gradients, which the rest of the backward pass hides
-  double once = 1;               ///< of exchanges of gradients and parameters, once per step
-  double seconds_per_byte = 0;   ///< price of memory on the fullest device
-  int states = 0;                ///< optimizer tensors per parameter
-  /// Mirrors of each part of a parameter (get its gradient, repeat its update). Not for bounds.
-  int copies = 0;
-  /// For bound.h: weights of the bounds (bound_terms.h), by bit. Nothing then counts more than in
-  /// any plan of any shares, and compute is the mean over classes with the weights of `kinds`.
-  /// Empty: no bound.
-  std::vector<double> bounds;
-  std::vector<BoundedKind> kinds;  ///< by class
-};
 
 /// The choice of a way for every operator and a form for every parameter, as tables over variables:
 /// one per operator, one per parameter, and for each value with several readers one for the form
@@ -74,10 +49,9 @@ class ChoiceProblem {
   void apply(const std::vector<int>& choice, synth::Sharding& sharding) const;
 
  private:
-  class Pricing;
   using Key = std::vector<int>;
   using Costs = std::vector<std::vector<double>>;  // by table
-  using Fill = std::function<void(Pricing&, Costs&)>;
+  using Fill = std::function<void(ChoicePricing&, Costs&)>;
 
   /// A form that depends on one variable.
   struct Formed {
@@ -103,12 +77,13 @@ class ChoiceProblem {
   void add_saved(ValueId value, const Formed& holder);
   void add_changes(Changes changes);
   void add_bound_change(const BoundTerms::Change& change);
-  void fill_changes(const Changes& changes, Pricing& pricing, Costs& costs) const;
+  void fill_changes(const Changes& changes, ChoicePricing& pricing, Costs& costs) const;
   Key source_key(ValueId source) const;
   Key value_key(ValueId value) const;
+  Formed formed_by(OpId op, std::vector<graph::Form> graph::Strategy::*side,
+                   std::size_t place) const;
   Formed holder_of(ValueId value) const;
   Formed reader_of(const Reader& reader) const;
-  bool is_saved(ValueId value) const;
 
   const graph::Graph& graph_;
   const SpmdSpace& space_;

@@ -29,6 +29,22 @@ double product(const std::vector<std::int64_t>& shape) {
   return elements;
 }
 
+/// Returns a lower bound for parts, from times at parts of an extent (whole numbers; 0: any).
+template <typename Seconds>
+PartTime part_time(const Seconds& seconds, std::int64_t extent, double launch) {
+  const double whole = seconds(1.0);
+  PartTime time{whole, whole, std::min(whole, launch)};
+  // The line through the whole that is below the curve at every part.
+  for (const double wanted : kParts) {
+    const auto all = static_cast<double>(extent);
+    const double part = extent > 0 ? std::round(wanted * all) / all : wanted;
+    if (part > 0 && part < 1)
+      time.fixed = std::min(time.fixed, (seconds(part) - part * whole) / (1 - part));
+  }
+  time.fixed = std::max(0.0, time.fixed);
+  return time;
+}
+
 }  // namespace
 
 double ConversionTime::copies() const {
@@ -161,21 +177,6 @@ const std::vector<double>& SpmdPrices::compute(OpId op, const Strategy& way) {
                                       return local_shape(value, form, classes_[c].rank);
                                     })));
   return known->second;
-}
-
-template <typename Seconds>
-PartTime SpmdPrices::part_time(const Seconds& seconds, std::int64_t extent, double launch) const {
-  const double whole = seconds(1.0);
-  PartTime time{whole, whole, std::min(whole, launch)};
-  // The line through the whole that is below the curve at every part.
-  for (const double wanted : kParts) {
-    const auto all = static_cast<double>(extent);
-    const double part = extent > 0 ? std::round(wanted * all) / all : wanted;
-    if (part > 0 && part < 1)
-      time.fixed = std::min(time.fixed, (seconds(part) - part * whole) / (1 - part));
-  }
-  time.fixed = std::max(0.0, time.fixed);
-  return time;
 }
 
 /// Prices as on one of two devices.
@@ -355,21 +356,22 @@ std::vector<double> SpmdPrices::update(ValueId parameter, const Form& kept, int 
   return times;
 }
 
-SpmdPrices::Totals SpmdPrices::total(const synth::Sharding& sharding) {
-  Totals totals{std::vector<double>(classes_.size(), 0.0), 0};
+SpmdTotals add_up(const graph::Graph& graph, const SpmdSpace& space, SpmdPrices& prices,
+                  const synth::Sharding& sharding) {
+  SpmdTotals totals{std::vector<double>(prices.classes().size(), 0.0), 0};
   for (std::size_t i = 0; i < sharding.ops.size(); ++i) {
-    if (!space_.is_needed[i]) continue;
+    if (!space.is_needed[i]) continue;
     const OpId op(static_cast<std::int64_t>(i));
-    const std::vector<double>& seconds = compute(op, sharding.ops[i]);
-    const double count = space_.op_count[i];
+    const std::vector<double>& seconds = prices.compute(op, sharding.ops[i]);
+    const double count = space.op_count[i];
     for (std::size_t c = 0; c < seconds.size(); ++c) totals.compute[c] += count * seconds[c];
-    totals.exchange += count * inner_exchanges(op, sharding.ops[i]);
+    totals.exchange += count * prices.inner_exchanges(op, sharding.ops[i]);
   }
-  for (const FormChange& change : find_changes(graph_, space_, sharding)) {
-    const ConversionTime& time = conversion(change.value, change.from, change.to);
-    const double count = space_.value_count[change.value.index()];
+  for (const FormChange& change : find_changes(graph, space, sharding)) {
+    const ConversionTime& time = prices.conversion(change.value, change.from, change.to);
+    const double count = space.value_count[change.value.index()];
     const bool is_once = change.reader.op.is_none() ||
-                         graph_.value(change.value).role == graph::ValueRole::kParameter;
+                         graph.value(change.value).role == graph::ValueRole::kParameter;
     totals.exchange += count * time.exchange;
     if (is_once) totals.once += count * time.exchange;
     for (std::size_t c = 0; c < totals.compute.size(); ++c)

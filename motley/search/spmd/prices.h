@@ -72,13 +72,6 @@ class SpmdPrices {
   std::vector<double> update(ValueId parameter, const graph::Form& kept, int states);
   double bytes(ValueId value, const graph::Form& form, std::size_t device_class);
   std::vector<std::int64_t> local_shape(ValueId value, const graph::Form& form, int rank);
-  /// A sharding's compute by class, and its exchanges, without overlap.
-  struct Totals {
-    std::vector<double> compute;
-    double exchange = 0;
-    double once = 0;  ///< part for parameters and gradients: once per step
-  };
-  Totals total(const synth::Sharding& sharding);
 
  private:
   /// A kind of operator with a way: factor, outer, inner, and bits of partial operands.
@@ -94,9 +87,6 @@ class SpmdPrices {
   double seconds(std::size_t device_class, std::string_view name, DType dtype,
                  const cost::OperatorWork& work) const;
   double copy(std::size_t device_class, std::string_view name, DType dtype, double bytes) const;
-  /// Returns a lower bound for parts, from times at parts of an extent (whole numbers; 0: any).
-  template <typename Seconds>
-  PartTime part_time(const Seconds& seconds, std::int64_t extent, double launch) const;
   std::vector<PartTime> rewritten_parts(OpId op, const graph::Strategy& way);
   /// Returns a rewritten operator's seconds, by class, on some ranks; records its exchanges.
   std::vector<double> rewritten(OpId op, const graph::Strategy& way,
@@ -122,5 +112,14 @@ class SpmdPrices {
   std::map<ConversionKey, ConversionTime> converted_;
   std::map<std::pair<ConversionKey, bool>, LeastChange> least_changes_;
 };
+
+/// A sharding's compute by class, and its exchanges, without overlap.
+struct SpmdTotals {
+  std::vector<double> compute;
+  double exchange = 0;
+  double once = 0;  ///< part for parameters and gradients: once per step
+};
+SpmdTotals add_up(const graph::Graph& graph, const SpmdSpace& space, SpmdPrices& prices,
+                  const synth::Sharding& sharding);
 
 }  // namespace motley::search

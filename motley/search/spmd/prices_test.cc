@@ -173,7 +173,7 @@ TEST_F(SpmdPricesTest, ATotalAddsUpAllOperatorsAndChanges) {
   sharding.shares = {1, 1};
   sharding.batch = kRowsOfBatch;
   synth::spread_samples(model_.graph, sharding);
-  const SpmdPrices::Totals totals = found.total(sharding);
+  const SpmdTotals totals = add_up(model_.graph, space, found, sharding);
   double compute = 0;
   for (std::size_t op = 0; op < space.ways.size(); ++op)
     compute += found.compute(OpId(static_cast<std::int64_t>(op)), sharding.ops[op])[1];

@@ -164,7 +164,7 @@ class Search {
       for (const auto& [known, fits] : seen)
         if (known == sharding) return fits;
       bool& fits = seen.emplace_back(sharding, true).second;
-      if (is_hopeless(prices.total(sharding))) return true;
+      if (is_hopeless(add_up(study_.graph(), choices.space, prices, sharding))) return true;
       ++answer_.considered;
       MOTLEY_ASSIGN(SpmdPlan plan, priced(devices, std::move(sharding)));
       keep(plan);
@@ -234,7 +234,7 @@ class Search {
   double times() const { return static_cast<double>(question_.micro_batches); }
 
   /// Is it too slow to be worth a simulation?
-  bool is_hopeless(const SpmdPrices::Totals& totals) const {
+  bool is_hopeless(const SpmdTotals& totals) const {
     const double compute = *std::max_element(totals.compute.begin(), totals.compute.end());
     const double exchange = times() * (totals.exchange - totals.once) + totals.once;
     return std::max(times() * compute, exchange / kHopeless) >= known_step();

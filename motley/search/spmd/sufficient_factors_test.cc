@@ -32,7 +32,7 @@ class SufficientFactorsTest : public WideMlpTest {
     const TableSolution solution = choices.problem.solve(costs);
     EXPECT_EQ(solution.relaxed, 0U);
     synth::Sharding sharding = study->sharding(choices, solution.choice, problem_.devices, shares);
-    exchange_ = prices.total(sharding).exchange;
+    exchange_ = add_up(model_.graph, choices.space, prices, sharding).exchange;
     return sharding;
   }
 

@@ -1,9 +1,11 @@
 #include "motley/search/spmd/ways_taken.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
+#include "motley/search/spmd/best_mix.h"
 #include "motley/search/spmd/form_changes.h"
 
 namespace motley::search {
@@ -123,6 +125,80 @@ std::vector<double> WaysTaken::by_bound(const std::vector<BoundedKind>& kinds) c
       if (work.bounds >> b & 1) taken[b] += seconds;
   }
   return taken;
+}
+
+namespace {
+
+constexpr double kGolden = 0.6180339887498949;
+constexpr int kSections = 6;  // steps of the search for a kind's best weight
+
+using Weights = std::vector<double>;
+
+BoundWeights best_of_bounds(const std::vector<WaysTaken>& seen, const WeightedKinds& weighted,
+                            Weights weights, unsigned holding) {
+  const std::vector<BoundedKind> kinds = weighted(weights);
+  std::vector<std::vector<double>> rows;
+  const auto drop_others = [&](std::vector<double>& by_bound) {
+    for (std::size_t b = 0; b < by_bound.size(); ++b)
+      if ((holding >> b & 1) == 0) by_bound[b] = 0;
+  };
+  for (const WaysTaken& taken : seen) {
+    std::vector<double> row = taken.by_bound(kinds);
+    drop_others(row);
+    const auto is_finite = [](double each) { return std::isfinite(each); };
+    if (std::all_of(row.begin(), row.end(), is_finite)) rows.push_back(std::move(row));
+  }
+  if (rows.empty()) return {std::move(weights), {}, 0};
+  Mix mix = best_mix(rows);
+  drop_others(mix.weights);  // they may have weight only if all rows are 0
+  return {std::move(weights), std::move(mix.weights), mix.least};
+}
+
+}  // namespace
+
+BoundWeights best_weights(const std::vector<WaysTaken>& seen, const WeightedKinds& weighted,
+                          std::vector<double> kinds, unsigned holding) {
+  std::vector<std::size_t> used;
+  for (std::size_t k = 0; k < kinds.size(); ++k)
+    if (kinds[k] > 0) used.push_back(k);
+  if (used.size() == 1) used.clear();
+  if (used.size() == 2) used.pop_back();  // one against the other
+  BoundWeights best = best_of_bounds(seen, weighted, std::move(kinds), holding);
+  for (const std::size_t k : used) {
+    const Weights from = best.kinds;
+    if (from[k] >= 1) continue;
+    const auto at = [&](double weight) {
+      Weights changed = from;
+      for (std::size_t other = 0; other < from.size(); ++other)
+        changed[other] = other == k ? weight : from[other] / (1 - from[k]) * (1 - weight);
+      return best_of_bounds(seen, weighted, std::move(changed), holding);
+    };
+    double low = 0, high = 1;
+    BoundWeights left = at(high - kGolden * (high - low)), right = at(low + kGolden * (high - low));
+    for (int section = 0; section < kSections; ++section) {
+      if (left.least < right.least) {
+        low = left.kinds[k];
+        left = std::move(right);
+        right = at(low + kGolden * (high - low));
+      } else {
+        high = right.kinds[k];
+        right = std::move(left);
+        left = at(high - kGolden * (high - low));
+      }
+    }
+    for (BoundWeights* each : {&left, &right})
+      if (each->least > best.least) best = std::move(*each);
+  }
+  return best;
+}
+
+BoundWeights between(const BoundWeights& from, const BoundWeights& to, double part) {
+  const auto mixed = [part](const Weights& a, const Weights& b) {
+    Weights weights;
+    for (std::size_t i = 0; i < a.size(); ++i) weights.push_back(a[i] + part * (b[i] - a[i]));
+    return weights;
+  };
+  return {mixed(from.kinds, to.kinds), mixed(from.bounds, to.bounds), 0};
 }
 
 }  // namespace motley::search

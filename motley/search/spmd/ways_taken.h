@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "motley/search/spmd/bound_terms.h"
@@ -44,5 +45,25 @@ class WaysTaken {
   std::vector<double> exchange_;  // by bound
   std::vector<Work> works_;
 };
+
+/// Weights of kinds of devices and of bounds (bound_terms.h), and the least that any ways take with
+/// them.
+struct BoundWeights {
+  std::vector<double> kinds, bounds;
+  double least = 0;
+};
+
+/// Returns the devices by class, with these weights of kinds.
+using WeightedKinds = std::function<std::vector<BoundedKind>(const std::vector<double>&)>;
+
+/// Searches nearly optimal weights for the seen ways: each kind in turn against all others, and for
+/// these the best weights of bounds, of those in `holding` (as bits). Begins at these weights of
+/// kinds, 0 for kinds that are not used. `least` is 0, without weights of bounds, if no ways are
+/// possible.
+BoundWeights best_weights(const std::vector<WaysTaken>& seen, const WeightedKinds& weighted,
+                          std::vector<double> kinds, unsigned holding);
+
+/// Returns the weights at this part of the way from one to the other.
+BoundWeights between(const BoundWeights& from, const BoundWeights& to, double part);
 
 }  // namespace motley::search

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -15,7 +14,7 @@ tl::unexpected<Error> stage_fault(const std::string& message) {
   return usage_error("search.stages", message);
 }
 
-/// By pool and device: the replica and device slot (find_seats) that use it.
+/// By pool and device: the replica and device slot (StageReplica::seats) that use it.
 using Takers = std::vector<std::vector<std::optional<std::pair<std::size_t, std::size_t>>>>;
 
 Result<void> verify_part(const PlannedStage& stage, std::size_t number, const StageCosts& costs,
@@ -136,13 +135,6 @@ std::int64_t count_passes(const StageReplica& replica) {
          static_cast<std::int64_t>(2 * replica.stages.size());
 }
 
-std::vector<std::size_t> find_seats(const StageReplica& replica) {
-  if (is_interleaved(replica)) return replica.seats;
-  std::vector<std::size_t> own(replica.stages.size());
-  std::iota(own.begin(), own.end(), std::size_t{0});
-  return own;
-}
-
 bool is_interleaved(const StagePlan& plan) {
   return std::any_of(plan.replicas.begin(), plan.replicas.end(),
                      [](const StageReplica& replica) { return is_interleaved(replica); });
@@ -150,10 +142,10 @@ bool is_interleaved(const StagePlan& plan) {
 
 std::vector<std::vector<std::size_t>> stages_by_seat(const StageReplica& replica) {
   std::vector<std::vector<std::size_t>> stages;
-  const std::vector<std::size_t> seats = find_seats(replica);
-  for (std::size_t s = 0; s < seats.size(); ++s) {
-    if (seats[s] >= stages.size()) stages.resize(seats[s] + 1);
-    stages[seats[s]].push_back(s);
+  for (std::size_t s = 0; s < replica.stages.size(); ++s) {
+    const std::size_t seat = replica.seat_of(s);
+    if (seat >= stages.size()) stages.resize(seat + 1);
+    stages[seat].push_back(s);
   }
   return stages;
 }
@@ -203,7 +195,6 @@ Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs) {
                                      replica.samples, replica.micro_batch));
     std::size_t next = 0;
     MOTLEY_RETURN_IF_ERROR(verify_seats(replica, costs, fmt::format("replica {}", r)));
-    const std::vector<std::size_t> seats = find_seats(replica);
     for (std::size_t s = 0; s < replica.stages.size(); ++s) {
       const PlannedStage& stage = replica.stages[s];
       const std::string where = fmt::format("replica {}, stage {}", r, s);
@@ -212,7 +203,8 @@ Result<void> verify_stage_plan(const StagePlan& plan, const StageCosts& costs) {
                                        stage.first, stage.end, next));
       const StageUnit& unit = costs.units()[stage.unit];
       for (std::size_t part = 0; part < unit.parts.size(); ++part) {
-        MOTLEY_RETURN_IF_ERROR(verify_part(stage, part, costs, taken, {r, seats[s]}, where));
+        MOTLEY_RETURN_IF_ERROR(
+            verify_part(stage, part, costs, taken, {r, replica.seat_of(s)}, where));
       }
       if (const auto size = find_unknown_size(replica, stage.unit, costs))
         return stage_fault(fmt::format("{}: nobody knows what {} samples take on {} at degree {}",

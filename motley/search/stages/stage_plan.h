@@ -24,6 +24,7 @@ struct PlannedStage {
     if (part == 0) return slot;
     return part <= more_slots.size() ? more_slots[part - 1] : 0;
   }
+  bool has(std::size_t layer) const { return first <= layer && layer < end; }
   bool operator==(const PlannedStage&) const = default;
 };
 
@@ -42,6 +43,7 @@ struct StageReplica {
   /// By stage: its device slot, from 0 in the order of first use; 0, 1, 0, 1 if two units have two
   /// stages each (interleaved). Empty: each stage has separate devices.
   std::vector<std::size_t> seats = {};
+  std::size_t seat_of(std::size_t stage) const { return seats.empty() ? stage : seats[stage]; }
   bool operator==(const StageReplica&) const = default;
 };
 
@@ -65,8 +67,6 @@ bool move_cut(std::vector<Stage>& stages, std::size_t s, int by) {
   return true;
 }
 
-/// Returns StageReplica::seats, filled in if empty.
-std::vector<std::size_t> find_seats(const StageReplica& replica);
 inline bool is_interleaved(const StageReplica& replica) { return !replica.seats.empty(); }
 bool is_interleaved(const StagePlan& plan);
 /// Returns the stages of each device slot, in order.
