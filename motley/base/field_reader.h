@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -89,6 +90,13 @@ class FieldReader {
     if (!list->is_array() || !std::all_of(list->begin(), list->end(), fits))
       return wanted(key, std::integral<T> ? "integers" : "numbers");
     into = list->get<std::vector<T>>();
+    return {};
+  }
+  template <Number T>
+  Result<void> read(const char* key, std::set<T>& into) {
+    std::vector<T> list;
+    MOTLEY_RETURN_IF_ERROR(read(key, list));
+    into = {list.begin(), list.end()};
     return {};
   }
   template <Number T>

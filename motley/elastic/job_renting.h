@@ -1,23 +1,16 @@
 #pragma once
 
-#include <cstdint>
-#include <map>
-#include <optional>
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "motley/base/json_forward.h"
+#include "motley/elastic/job_standing.h"
 #include "motley/elastic/lifetimes.h"
+#include "motley/elastic/renting_choice.h"
 #include "motley/elastic/renting_job.h"
-#include "motley/elastic/renting_plan.h"
-#include "motley/elastic/spot_gaps.h"
-#include "motley/elastic/time_left.h"
 #include "motley/policy/policy.h"
-
-namespace motley {
-class JsonObject;
-}
 
 namespace motley::elastic {
 
@@ -52,40 +45,24 @@ class JobRenting : public policy::Policy {
   Json state() const override;
   Result<void> restore(const Json& state, const std::string& where) override;
 
-  double paid() const { return paid_; }  ///< from the request of a machine until it is gone
-  bool is_spent() const { return job_.budget && paid_ >= *job_.budget; }
-  /// Returns remaining time and cost without changes; none: unknown yet.
-  std::optional<LeftToDo> left() const { return left_with({}); }
-  const RentingJob& job() const { return job_; }
-  const Lifetimes& lifetimes() const { return lifetimes_; }
-  double price_of(std::size_t offer) const { return offers_[offer].price; }
-  bool is_there(std::size_t machine) const { return machines_[machine].place == Place::kThere; }
+  double paid() const { return standing_.paid; }
+  bool is_spent() const { return job().budget && paid() >= *job().budget; }
+  const RentingJob& job() const { return standing_.job; }
+  const Lifetimes& lifetimes() const { return standing_.lifetimes; }
+  double price_of(std::size_t offer) const { return standing_.offers[offer].price; }
+  bool is_there(std::size_t machine) const { return standing_.machines[machine].is_there(); }
   /// Returns the machines that the last choices request or give back.
   std::vector<const JobMachine*> asked_for(const policy::Rent& rent) const;
+  static void fields(auto& it, auto& field) {
+    auto& at = it.standing_;
+    field("now", at.now)("looked", it.looked_)("done", at.done)("paid", at.paid);
+    field("target", at.target)("settling", at.settling)("was_safe", it.change_.was_safe);
+    field("is_forced", it.change_.is_forced)("told_step", it.told_step_)("told", it.told_);
+    field("machines", at.machines)("offers", at.offers)("measured", at.measured);
+  }
 
  private:
   using Choices = std::vector<policy::Choice>;
-  enum class Place { kAbsent, kAsked, kThere };
-  struct MachineState {
-    Place place = Place::kAbsent;
-    Seconds since;                 ///< since it is in this place
-    std::optional<Seconds> until;  ///< departure, if announced
-    int lives = 0;                 ///< arrivals so far, for the name of its life
-    bool is_kept = false;          ///< it cannot be given back
-  };
-  struct OfferNow {
-    double price = 0;  ///< per hour; the last one while unavailable
-    bool is_there = true;
-    std::optional<Seconds> again = {};  ///< earliest next request
-    SpotGaps gaps = {};
-  };
-  struct Choosing;
-  struct Option;  // both job_renting_choice.cc
-  struct Rented {
-    std::vector<std::pair<std::size_t, int>> what;  ///< offers, number of additional machines
-    std::string why;
-    std::optional<std::size_t> back = {};  ///< the machine given back
-  };
 
   Choices see(const policy::StepSeen& seen);
   Choices see(const policy::LossSeen& seen);
@@ -94,56 +71,18 @@ class JobRenting : public policy::Policy {
   Choices see(const policy::PriceSeen& seen);
   Choices see(const auto&) { return {}; }
 
-  Result<void> restore_lists(JsonObject& object);
-  std::optional<std::size_t> find_machine(const std::string& device) const;
-  const Offer* offer_of(std::size_t machine) const;
-  std::string life_of(std::size_t machine) const;
-  void advance(Seconds at);
-  void begin_life(std::size_t machine);
-  void measure(Seconds took);
-  std::optional<std::string> give_up_waiting();
   Choices look();
   Choices decide(const std::string& subject, const std::string& event);
   Choices carry_out(const std::string& subject, const std::string& event, const Rented& rented);
+  std::string tell(const std::string& event, const Rented& rented,
+                   const std::vector<policy::Alternative>& alternatives) const;
+  Result<void> check_restored(const JobRenting& other, const std::string& where) const;
 
-  // The alternatives (job_renting_choice.cc).
-  double believed(const Machines& machines) const;
-  double speed_with(const Machines& machines) const;
-  bool stays(std::size_t machine) const;
-  bool is_offered(std::size_t offer) const;
-  std::vector<std::size_t> free_of(std::size_t offer, std::size_t most) const;
-  Machines there() const;
-  std::optional<LeftToDo> left_with(const std::vector<std::size_t>& asked) const;
-  std::vector<policy::Alternative> alternatives() const;
-  void price(const Choosing& now, Option& option) const;
-  std::vector<Option> find_options(const Choosing& now) const;
-  Choosing stand() const;
-  Rented choose();
-  bool must_go_on_demand(const Choosing& now);
-  Rented choose_on_demand(const Choosing& now) const;
-  Rented choose_missing(const Choosing& now) const;
-  Rented choose_as_others(const Choosing& now) const;
-  bool outlives_losses(const Machines& machines) const;
-  Rented choose_back(const Choosing& now, std::string otherwise) const;
-  Rented choose_by_plan(const Choosing& now, const std::vector<Option>& options,
-                        const Option& on_demand) const;
-  RentingPlan make_plan(const Option& spot, const Option& on_demand,
-                        const RentingPlan::Place& place) const;
-
-  RentingJob job_;
-  Lifetimes lifetimes_;
-  std::vector<MachineState> machines_;
-  std::vector<OfferNow> offers_;
-  std::map<Machines, double> measured_;  // step time by set of machines
-  int settling_ = 2;                     // steps since the machines changed
-  std::size_t target_ = 0;               // initial number of machines
-  Seconds now_, looked_;
-  std::int64_t done_ = 0;
-  double paid_ = 0;
-  bool was_safe_ = false;   // on demand alone could have been in time
-  bool is_forced_ = false;  // it has switched to on demand
-  double told_step_ = 0;    // step time at the last decision
-  Machines told_;           // and its machines
+  JobStanding standing_;
+  Seconds looked_;
+  OnDemandSwitch change_;
+  double told_step_ = 0;  // step time at the last decision
+  Machines told_;         // and its machines
 };
 
 }  // namespace motley::elastic

@@ -1,11 +1,8 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "motley/base/json_forward.h"
-#include "motley/base/result.h"
 #include "motley/base/units.h"
 
 namespace motley::elastic {
@@ -20,13 +17,10 @@ class SpotGaps {
   /// purpose: the mean rate of few gaps understates how long the next one may take.
   double returns_per_second(Seconds now) const;
 
-  /// Returns {"gaps": [seconds], "gap_since": seconds or null}.
-  Json to_json() const;
-  /// Usage error `policy.state`.
-  static Result<SpotGaps> from_json(const Json& json, const std::string& where);
+  static void fields(auto& it, auto& field) { field("gaps", it.gaps_)("gap_since", it.since_); }
 
  private:
-  std::vector<double> gaps_;
+  std::vector<double> gaps_;  // seconds
   std::optional<Seconds> since_;
 };
 

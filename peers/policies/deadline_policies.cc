@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "motley/base/json.h"
+#include "motley/base/json_fields.h"
 #include "motley/base/text.h"
 #include "motley/elastic/spot_gaps.h"
 #include "peers/policies/deadline_policy.h"
@@ -78,7 +78,8 @@ class Renting : public DeadlinePolicy {
   }
 
   Json learned() const override {
-    return {{"lifetimes", lifetimes_.to_json()}, {"gaps", gaps_.to_json()}, {"spells", spells_}};
+    return {
+        {"lifetimes", lifetimes_.to_json()}, {"gaps", fields_to_json(gaps_)}, {"spells", spells_}};
   }
 
   Result<void> restore_learned(const Json& learned, const std::string& where) override {
@@ -89,7 +90,7 @@ class Renting : public DeadlinePolicy {
     MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
     MOTLEY_ASSIGN(lifetimes_,
                   elastic::Lifetimes::from_json(*lifetimes, where, lifetimes_.options()));
-    MOTLEY_ASSIGN(gaps_, elastic::SpotGaps::from_json(*gaps, where));
+    MOTLEY_ASSIGN(gaps_, fields_from_json<elastic::SpotGaps>(*gaps, where));
     spells_ = static_cast<int>(spells);
     plan_.reset();
     return {};

@@ -11,9 +11,9 @@
 
 #include "motley/adapt/learning_rate.h"
 #include "motley/control/planning/slowed_split.h"
+#include "motley/control/rehearsal/rehearsed_programs.h"
 #include "motley/control/training/availability_trace.h"
 #include "motley/simulate/drawn_times.h"
-#include "motley/simulate/step_by_step.h"
 
 namespace motley::control {
 namespace {
@@ -70,10 +70,6 @@ class BestBatches {
   }
 
  private:
-  struct Way {
-    StepByStep steps;
-    std::set<std::string> devices;
-  };
   struct Step {
     std::int64_t batch = 0;  ///< 0: no step is possible
     Nanoseconds end = 0;
@@ -112,7 +108,7 @@ class BestBatches {
   Result<Step> find_step(std::int64_t batch) {
     std::set<std::string> without = availability_.gone();
     for (;;) {
-      MOTLEY_ASSIGN(Way * way, find_way(batch, without));
+      MOTLEY_ASSIGN(RehearsedProgram * way, find_way(batch, without));
       if (way == nullptr) return Step();
       MOTLEY_ASSIGN(const StepByStep::Times times, way->steps.run({.step = step_}, now_));
       const AvailabilityTrace::Event* loss = availability_.find_loss(way->devices);
@@ -122,7 +118,7 @@ class BestBatches {
     }
   }
 
-  Result<Way*> find_way(std::int64_t batch, const std::set<std::string>& without) {
+  Result<RehearsedProgram*> find_way(std::int64_t batch, const std::set<std::string>& without) {
     const Slowness slowness = slowness_at(choices_.conditions.slow_downs, now_);
     const auto [known, is_new] = ways_.try_emplace({batch, without, slowness});
     if (is_new) {
@@ -131,9 +127,10 @@ class BestBatches {
     return known->second.get();
   }
 
-  Result<std::unique_ptr<Way>> make_way(std::int64_t batch, const std::set<std::string>& without,
-                                        const Slowness& slowness) const {
-    std::unique_ptr<Way> none;
+  Result<std::shared_ptr<RehearsedProgram>> make_way(std::int64_t batch,
+                                                     const std::set<std::string>& without,
+                                                     const Slowness& slowness) const {
+    std::shared_ptr<RehearsedProgram> none;
     MOTLEY_ASSIGN(const auto shares, find_split_if_any(chosen_, without, slowness, batch));
     if (!shares) return none;
     MOTLEY_ASSIGN(const Candidate candidate, space_.make({*shares, 1}));
@@ -142,14 +139,7 @@ class BestBatches {
     if (plan.replicas.size() == 1)
       plan.replicas.front().micro_batches = chosen_.planned.plan.replicas.front().micro_batches;
     MOTLEY_ASSIGN(const Planned planned, lower_plan(chosen_.inputs, plan));
-    if (!check_memory(chosen_.inputs, planned)) return none;
-    auto steps = StepByStep::make(planned.program, *cost_, choices_.conditions);
-    if (!steps && !steps.error().code.starts_with("cost."))
-      return tl::make_unexpected(steps.error());
-    if (!steps) return none;
-    std::set<std::string> devices;
-    for (const program::DeviceProgram& each : planned.program->devices) devices.insert(each.device);
-    return std::make_unique<Way>(Way{std::move(*steps), std::move(devices)});
+    return lay_out_if_possible(chosen_.inputs, planned, *cost_, choices_.conditions);
   }
 
   const ChosenPlan& chosen_;
@@ -158,7 +148,9 @@ class BestBatches {
   const std::unique_ptr<const cost::CostModel> cost_;
   AvailabilityTrace availability_;
   std::vector<std::int64_t> batches_;
-  std::map<std::tuple<std::int64_t, std::set<std::string>, Slowness>, std::unique_ptr<Way>> ways_;
+  std::map<std::tuple<std::int64_t, std::set<std::string>, Slowness>,
+           std::shared_ptr<RehearsedProgram>>
+      ways_;
   double noise_ = 0;
   std::int64_t step_ = 0;
   Nanoseconds now_ = 0;
