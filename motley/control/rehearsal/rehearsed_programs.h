@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "motley/control/planning/chosen_plan.h"
+#include "motley/cost/cost_model.h"
 #include "motley/program/step_parts.h"
 #include "motley/simulate/conditions.h"
 #include "motley/simulate/step_by_step.h"
@@ -17,8 +18,8 @@ namespace motley::control {
 /// A program on the simulator's clock.
 struct RehearsedProgram {
   simulate::StepByStep steps;
-  std::optional<simulate::StepByStep> uncounted =
-      {};  ///< computes no squares; none: not yet laid out
+  /// Computes no squares; none: not yet laid out.
+  std::optional<simulate::StepByStep> uncounted = {};
   std::set<std::string> devices;
   std::vector<program::StepShape> shapes;  ///< by rank
 
