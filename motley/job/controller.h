@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "motley/job/coordinator.h"
@@ -12,8 +13,6 @@
 #include "motley/job/generations.h"
 #include "motley/job/membership.h"
 #include "motley/job/order.h"
-#include "motley/job/plan_requests.h"
-#include "motley/job/recoveries.h"
 #include "motley/job/surroundings.h"
 #include "motley/policy/policy.h"
 
@@ -61,17 +60,13 @@ class Controller {
   /// Handles the end of a process, past or imminent. False: the job ends, too.
   bool on_loss(int process, const Error& error, Seconds now);
   /// Counts a completed step.
-  void on_step(std::int64_t step, Seconds took) { requests_.on_step(step, took); }
+  void on_step(std::int64_t step, Seconds took);
   /// Notifies the policy, if there is one, and asks for what it chooses.
-  void observe(const policy::Observation& seen, std::int64_t steps_done) {
-    requests_.observe(seen, steps_done);
-  }
+  void observe(const policy::Observation& seen, std::int64_t steps_done);
   /// Asks for a plan that was chosen elsewhere. Notes any error before returning it.
-  Result<void> ask(int plan, policy::Decision decision) {
-    return requests_.ask(plan, std::move(decision));
-  }
+  Result<void> ask(int plan, policy::Decision decision);
   /// Logs a decision that begins no plan.
-  void record(policy::Decision decision) { requests_.record(std::move(decision)); }
+  void record(policy::Decision decision);
   /// Records the latest checkpoint on this host.
   void on_checkpoint(const std::string& path, std::int64_t step);
 
@@ -94,18 +89,20 @@ class Controller {
   void renew_standbys() { coordinator_.renew(); }
 
   const DeviceTable& devices() const { return devices_; }
-  const Generations& generations() const { return requests_.generations(); }
+  const Generations& generations() const { return generations_; }
   /// Living devices that stay, by process.
-  std::vector<std::string> present() const { return devices_.staying(); }
-  std::int64_t steps_done() const { return requests_.done(); }
-  Seconds spent() const { return requests_.spent(); }  ///< on steps
-  std::int64_t counts_every() const { return requests_.counts_every(); }
-  std::int64_t saved_step() const { return recoveries_.saved_step(); }  ///< wherever it is
+  std::vector<std::string> present() const;
+  std::int64_t steps_done() const { return done_; }
+  Seconds spent() const { return Seconds(spent_); }  ///< on steps
+  std::int64_t counts_every() const { return counts_every_; }
+  std::int64_t saved_step() const;  ///< of the last checkpoint, wherever it is
   const std::vector<MembershipChange>& membership() const { return membership_; }
   /// Why the job cannot continue by any plan; none: it can.
   const std::optional<Error>& fault() const { return fault_; }
 
  private:
+  void take(std::vector<policy::Choice> choices, std::int64_t steps_done);
+  void take_plan(policy::Decision decision);
   void refuse(const Generations::Asked& asked, const std::string& why);
   void see_devices(const run::WorkerEvent& event, Seconds now);
   void settle_membership(std::int64_t step, Seconds pause, Seconds now);
@@ -114,9 +111,20 @@ class Controller {
   void lead_on(Seconds now);
   std::optional<Order> go_on_after_halt(const std::vector<run::RecoveryState>& recovery_states,
                                         Seconds now);
+  Result<run::Change> recover(const std::vector<run::RecoveryState>& recovery_states,
+                              bool may_lead);
+  Result<run::Change> recover_from(run::Recovery recovery, int from, int to);
+  Result<run::Change> give_up(run::Recovery recovery, int from, const Error& why);
+  run::Recovery fall_back(const Error& why, std::int64_t done);
+  Result<void> check_way_back(const run::Recovery& recovery) const;
+  policy::Decision decide(int plan, std::string why) const;
+  Result<int> plan_for(const std::vector<std::string>& devices);
+  std::optional<int> plan_of_policy();
+  bool may_begin(int plan) const;
   void take_arrivals();
   void know_joiner(DeviceState& device);
-  void note_told(const run::Change& change);
+  run::Change give(run::Change change);
+  std::optional<std::set<std::string>> there() const;
   DeviceTable::Named arrived() const;
 
   const ControllerOptions options_;
@@ -124,9 +132,14 @@ class Controller {
   Surroundings& around_;
   DeviceTable devices_;
   Membership members_{devices_, options_.timeout};
-  PlanRequests requests_{options_, devices_, plans_, around_};
-  Recoveries recoveries_{options_, devices_, requests_, plans_, around_};
+  Generations generations_;
   Coordinator coordinator_;
+  std::deque<run::Change> ready_;  // not yet given to workers
+  std::int64_t counts_every_;
+  bool tells_counting_;  // workers must learn counts_every_
+  double spent_ = 0;     // seconds of steps
+  std::int64_t done_ = 0;
+  run::TrainingPoint saved_;  // the latest checkpoint on this host
   std::vector<MembershipChange> membership_;
   MembershipChange coming_;  // since training last resumed
   bool leads_on_ = false;    // has begun to lead where another process led

@@ -88,13 +88,6 @@ std::vector<int> DeviceTable::living() const {
   return living;
 }
 
-std::vector<std::string> DeviceTable::staying() const {
-  std::vector<std::string> names;
-  for (const DeviceState& each : states_)
-    if (each.stays()) names.push_back(each.name);
-  return names;
-}
-
 DeviceTable::Named DeviceTable::where(const std::function<bool(const DeviceState&)>& is_so) const {
   Named named;
   for (int process = 0; process < size(); ++process)

@@ -94,8 +94,6 @@ class DeviceTable {
   bool lives(const std::string& device) const;
   /// Ascending.
   std::vector<int> living() const;
-  /// Names of the devices that stay, by process.
-  std::vector<std::string> staying() const;
   /// Names and processes of the devices that satisfy a condition.
   using Named = std::map<std::string, int>;
   Named where(const std::function<bool(const DeviceState&)>& is_so) const;

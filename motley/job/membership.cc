@@ -1,30 +1,11 @@
 #include "motley/job/membership.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "motley/base/json.h"
-#include "motley/base/text.h"
 
 namespace motley::job {
-
-std::string print_change(const MembershipChange& change) {
-  std::vector<std::string> words;
-  const auto say = [&](const std::vector<std::string>& devices, const char* what) {
-    if (!devices.empty()) words.push_back(join(devices, ", ") + " " + what);
-  };
-  say(change.lost, "lost");
-  say(change.left, "left");
-  say(change.joined, "joined");
-  if (words.empty()) words.emplace_back("some did not get on, and all are there");
-  return fmt::format("{}; went on after {}{}", join(words, ", "), format_seconds(change.pause),
-                     change.lost_steps == 0 ? ""
-                     : change.lost_steps == 1
-                         ? ", a step was done again"
-                         : fmt::format(", {} steps are done again", change.lost_steps));
-}
 
 Json membership_to_json(const std::vector<MembershipChange>& changes) {
   Json list = Json::array();

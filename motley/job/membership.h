@@ -18,12 +18,7 @@ struct MembershipChange {
   std::vector<std::string> lost, left, joined;
   Seconds pause;                ///< from detection until training resumed
   std::int64_t lost_steps = 0;  ///< recomputed steps, complete or begun
-  bool is_empty() const {
-    return lost.empty() && left.empty() && joined.empty() && lost_steps == 0;
-  }
 };
-/// Says it to people: "b lost; went on after 2 s, a step was done again".
-std::string print_change(const MembershipChange& change);
 Json membership_to_json(const std::vector<MembershipChange>& changes);
 
 /// Brings the devices of an elastic job to a common halt when some are lost, by events and their
