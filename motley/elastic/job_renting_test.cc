@@ -81,6 +81,14 @@ policy::Action action_of(JobRenting& policy, const policy::Observation& seen) {
   return choices.empty() ? policy::Action(policy::Save{}) : choices[0].action;
 }
 
+TEST(JobRenting, AsksForNoMachineThatWouldSlowItDown) {
+  RentingJob slowed = job(700);
+  slowed.step = Seconds(4);
+  slowed.speed = [](const Machines& machines) { return machines.size() == 1 ? 1 : 0.5; };
+  JobRenting policy = renting(slowed);
+  EXPECT_THAT(policy.observe(kLoss)[0].why, HasSubstr("goes on as it is, nothing that helps"));
+}
+
 TEST(JobRenting, AsksForTheCheapestSpotMachineWhereItIsLateOtherwise) {
   JobRenting policy = renting(job(700));
   EXPECT_EQ(action_of(policy, kLoss), policy::Action(policy::Rent{"cpu", "z-b", true, 1}));

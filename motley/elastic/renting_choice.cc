@@ -108,12 +108,12 @@ Rented choose_back(const JobStanding& standing, const Choosing& now, std::string
 /// Tells whether it is nearly the last moment for own and on-demand machines alone to be in time. A
 /// job that could never be done that way requests them when it is late as it is.
 bool must_go_on_demand(const JobStanding& standing, const Choosing& now, OnDemandSwitch& change) {
-  if (standing.speed_with(now.reliable) * now.time.value >= now.steps) return false;
-  if (now.on_demand.empty()) return false;
+  const double reliable = standing.speed_with(now.reliable);
+  if (reliable * now.time.value >= now.steps) return false;
   Machines all = now.reliable;
   all.insert(now.on_demand.begin(), now.on_demand.end());
   const double fastest = standing.speed_with(all);
-  if (!(fastest > 0)) return false;
+  if (!(fastest > reliable)) return false;
   const Seconds slack = now.time - Seconds(now.steps / fastest);
   const Holding holding = now.missing == 0 ? Holding::kSpot : Holding::kNothing;
   const RentingTerms terms{.change_over = now.starts, .tick = standing.job.tick};
@@ -207,6 +207,7 @@ Rented choose_by_plan(const JobStanding& standing, const Choosing& now,
     Option spot{.offer = offer, .machines = standing.free_of(offer, now.missing)};
     if (spot.machines.empty()) continue;
     price(standing, now, spot);
+    if (!(spot.more > 0)) continue;
     const auto option = std::find_if(options.begin(), options.end(),
                                      [&](const Option& each) { return each.offer == offer; });
     const Seconds work((now.steps - now.speed * now.time.value) / spot.more);
@@ -228,7 +229,8 @@ Rented choose_by_plan(const JobStanding& standing, const Choosing& now,
 /// Replaces what is missing when that has the least expected cost, or later.
 Rented choose_missing(const JobStanding& standing, const Choosing& now,
                       const OnDemandSwitch& change) {
-  const std::vector<Option> options = find_options(standing, now);
+  std::vector<Option> options = find_options(standing, now);
+  std::erase_if(options, [](const Option& each) { return !(each.more > 0); });
   const Option* pays = nullptr;
   const Option* at_once = nullptr;
   const Option* on_demand = nullptr;
