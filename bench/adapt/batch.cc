@@ -1,4 +1,4 @@
-#include "bench/adapt_batch.h"
+#include "bench/adapt/batch.h"
 
 #include <fmt/format.h>
 

@@ -2,9 +2,9 @@
 // Usage: bench_adapt DATA OUT.json [KIND...]; all kinds unless some are named. A row per instance.
 //   split   steps to within 2 % of the best split for good, from nothing
 //   change  the same after one device slows to half
-//   ranks, ranks-slow   the same of scripts' ranks under quotas, to within 5 % (adapt_ranks.h)
+//   ranks, ranks-slow   the same of scripts' ranks under quotas, to within 5 % (ranks.h)
 //   jabas   JABAS's released profile: the learned split's step over the best free one
-//   noise, batch, replay, set   noise scale, best batches, trainings replayed (adapt_batch.h)
+//   noise, batch, replay, set   noise scale, best batches, trainings replayed (batch.h)
 // "made-split" and "made-change": the same over the policy's development clusters, only by name.
 #include <fmt/format.h>
 
@@ -17,10 +17,10 @@
 #include <utility>
 #include <vector>
 
-#include "bench/adapt_batch.h"
-#include "bench/adapt_jabas.h"
-#include "bench/adapt_ranks.h"
-#include "bench/adapt_split.h"
+#include "bench/adapt/batch.h"
+#include "bench/adapt/jabas.h"
+#include "bench/adapt/ranks.h"
+#include "bench/adapt/split.h"
 #include "motley/base/file.h"
 #include "motley/base/json.h"
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "bench/adapt_batch.h"
-#include "bench/adapt_replay.h"
+#include "bench/adapt/batch.h"
+#include "bench/adapt/replay.h"
 #include "peers/import/csv.h"
 #include "peers/policies/batch_baselines.h"
 

@@ -1,4 +1,4 @@
-#include "bench/adapt_ranks.h"
+#include "bench/adapt/ranks.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "bench/adapt_split.h"
+#include "bench/adapt/split.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "bench/adapt_replay.h"
+#include "bench/adapt/replay.h"
 
 #include <algorithm>
 #include <cmath>

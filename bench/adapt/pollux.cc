@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "bench/adapt_batch.h"
-#include "bench/adapt_replay.h"
+#include "bench/adapt/batch.h"
+#include "bench/adapt/replay.h"
 #include "motley/base/statistics.h"
 #include "peers/import/csv.h"
 

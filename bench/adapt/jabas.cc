@@ -1,4 +1,4 @@
-#include "bench/adapt_jabas.h"
+#include "bench/adapt/jabas.h"
 
 #include <fmt/format.h>
 
