@@ -48,7 +48,7 @@ Request plan_as_is(const PassInput& input) {
 
 /// Takes memory as if all forward passes were recomputed, and time as if none were.
 Request plan_recomputed(const PassInput& input) {
-  return StageRequest{{Recompute::kAll, Recompute::kNothing}, first_cuts(input)};
+  return StageRequest{{Recompute::kAll, Recompute::kNothing}, first_cuts(input), kMemoryRounds};
 }
 
 /// Recomputes all forward passes, in memory and time. For models that fit in no other way.
