@@ -76,8 +76,9 @@ class CheapestShape {
         kept_(scratch_.kept),
         added_(scratch_.added) {
     kept_.clear();
+    const std::int64_t rest = question.samples % question.micro_batch;
     for (std::size_t u = 0; u < tables_.work.size(); ++u)
-      if (tables_.work[u] != nullptr) add_unit(u);
+      if (tables_.work[u] != nullptr && (rest == 0 || sums_.costs().knows(u, rest))) add_unit(u);
     add_least();
   }
 

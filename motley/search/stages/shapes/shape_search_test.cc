@@ -30,6 +30,22 @@ TEST(ShapeSearch, EqualStagesTakeTheClosedForm) {
   EXPECT_EQ(search.most_samples(shape, 23.9, 100), 2);
 }
 
+// A unit of two devices knows micro-batches of 4 samples alone: no smaller one may be the last.
+TEST(ShapeSearch, TakesNoSmallerLastMicroBatchThatNobodyKnows) {
+  TableStageCosts costs = even_stage_costs(4, 1, 2);
+  costs.device_pools[0].per_host = 2;
+  costs.all_units = {search::StageUnit(0, 2)};
+  costs.least_of_wide = 4;
+  const StageSums sums(costs);
+  const ShapeSearch search(sums, {});
+  const ReplicaShape shape{{{0, 4, 0}}, 4};
+  EXPECT_TRUE(std::isinf(search.seconds(shape, 5)));
+  for (const std::int64_t most : {4, 5, 7}) EXPECT_EQ(search.most_samples(shape, 1e6, most), 4);
+  EXPECT_EQ(search.most_samples(shape, 1e6, 8), 8);
+  EXPECT_FALSE(search.cheapest({1e6, 5, 4, {1.0}}));
+  EXPECT_TRUE(search.cheapest({1e6, 8, 4, {1.0}}));
+}
+
 // In 24 s one device does 2 samples of 12 s, two in a pipeline 3. At a price of 1 per device the 2
 // samples cost 1 and the 3 cost 2.
 TEST(ShapeSearch, FindsTheCheapestShape) {

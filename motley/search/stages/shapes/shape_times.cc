@@ -2,10 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace motley::search {
 
+bool ShapeTimes::knows_rest(std::int64_t samples) const {
+  const std::int64_t rest = samples % micro_batch_;
+  return rest == 0 || std::all_of(stages_.begin(), stages_.end(), [&](const Stage& stage) {
+           return sums_->costs().knows(stage.unit, rest);
+         });
+}
+
 double ShapeTimes::seconds(std::int64_t samples) const {
+  if (!knows_rest(samples)) return std::numeric_limits<double>::infinity();
   const std::int64_t full = samples / micro_batch_, rest = samples % micro_batch_;
   double time = 0;
   for (const Stage& stage : stages_) {
@@ -21,6 +30,7 @@ std::int64_t ShapeTimes::most_samples(double seconds_given, std::int64_t most) c
     full = std::min(full, std::floor((seconds_given - stage.once) / stage.pass));
   if (!(full >= 0)) full = 0;
   std::int64_t fits = std::min(most, static_cast<std::int64_t>(full) * micro_batch_);
+  if (!knows_rest(fits)) fits -= fits % micro_batch_;
   while (fits > 0 && seconds(fits) > seconds_given)  // rounding
     fits = std::max<std::int64_t>(0, fits - micro_batch_);
   // Times do not fall with the samples.

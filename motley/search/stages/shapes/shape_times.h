@@ -24,11 +24,14 @@ class ShapeTimes {
   ShapeTimes(const StageSums& sums, std::vector<Stage> stages, std::int64_t micro_batch)
       : sums_(&sums), stages_(std::move(stages)), micro_batch_(micro_batch) {}
 
+  /// Infinite if a unit does not know the smaller last micro-batch.
   double seconds(std::int64_t samples) const;
   /// Returns the most samples in a time, at most `most`. O(stages log of the micro-batch).
   std::int64_t most_samples(double seconds, std::int64_t most) const;
 
  private:
+  bool knows_rest(std::int64_t samples) const;
+
   const StageSums* sums_;
   std::vector<Stage> stages_;
   std::int64_t micro_batch_;
