@@ -43,6 +43,10 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
        "global: statistics of the global batch, as on one device; local: of each device", kShown},
       {"--updates", &o.updates,
        "optimizer kernels of replicated parameters: auto, native or portable", kShown},
+      {"--sync", &o.sync,
+       "who sums gradients of replicas: all_reduce (all of them), owners (each device an equal "
+       "part), server:DEVICE (one device), or auto (the planner chooses)",
+       kShown},
       {"--tf32", &o.tf32, "allow TF32 in float32 products on GPUs: faster, less exact"},
       {"--bucket", &o.bucket, "size of a gradient bucket; auto: 4 MiB, or 16 MiB if faster",
        kShown},
@@ -57,7 +61,7 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
   };
   put_under("Planning",
             {"--planner", "--batch-split", "--stages", "--micro-batches", "--exclude",
-             "--batch-norm", "--updates", "--tf32", "--bucket", "--time-limit", "--seed"},
+             "--batch-norm", "--updates", "--sync", "--tf32", "--bucket", "--time-limit", "--seed"},
             flags);
   put_under("Times of operators", {"--profiles", "--profile", "--profile-rounds"}, flags);
   const std::vector<Flag> recipe = recipe_flags(o.recipe);
@@ -186,6 +190,20 @@ Result<control::PriceChoices> make_price_choices(const PlanningOptions& options,
   return choices;
 }
 
+Result<search::Sync> parse_sync(const std::string& text) {
+  using Kind = search::Sync::Kind;
+  constexpr std::string_view kServer = "server:";
+  if (text.starts_with(kServer) && text.size() > kServer.size())
+    return search::Sync{Kind::kServer, text.substr(kServer.size())};
+  for (const auto& [word, kind] : {std::pair{"auto", Kind::kAuto},
+                                   {"all_reduce", Kind::kAllReduce},
+                                   {"owners", Kind::kOwners}})
+    if (text == word) return search::Sync{kind, ""};
+  return usage_error("cli.sync", fmt::format("--sync: found '{}', wanted auto, all_reduce, owners "
+                                             "or server:DEVICE",
+                                             text));
+}
+
 Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
                                                const Context& context) {
   if (options.time_limit && !(*options.time_limit > 0))
@@ -209,6 +227,7 @@ Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
     MOTLEY_ASSIGN(choices.stages, plan::parse_given_stages(text, options.stages));
   }
   if (options.bucket == kAutoBucket) choices.most_bucket_bytes = kMostBucket;
+  MOTLEY_ASSIGN(choices.sync, parse_sync(options.sync));
   choices.planner = options.planner;
   choices.planners = peers::planners();
   choices.seed = options.seed;

@@ -27,6 +27,7 @@ struct PlanningOptions {
   std::optional<double> time_limit;  ///< seconds
   plan::BatchNormMode batch_norm = plan::BatchNormMode::kGlobal;
   std::string updates = "auto";
+  std::string sync = "auto";
   bool tf32 = false;
   std::string bucket = "auto";
   control::Missing profile = control::Missing::kMeasure;

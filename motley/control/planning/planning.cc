@@ -36,6 +36,8 @@ Result<std::unique_ptr<plan::Planner>> find_planner(const search::PlannerInputs&
   if (choices.micro_batches > 1)
     planner =
         std::make_unique<search::Accumulating>(known, std::move(planner), choices.micro_batches);
+  if (choices.sync.kind != search::Sync::Kind::kAuto)
+    planner = std::make_unique<search::Synchronised>(known, std::move(planner), choices.sync);
   return planner;
 }
 

@@ -11,6 +11,7 @@
 #include "motley/plan/planner.h"
 #include "motley/program/program.h"
 #include "motley/search/planners.h"
+#include "motley/search/synchronised.h"
 
 namespace motley::control {
 
@@ -21,6 +22,7 @@ struct PlanChoices {
   std::vector<std::int64_t> manual;        ///< samples per device; not empty: use this split
   std::vector<plan::GivenReplica> stages;  ///< not empty: use these
   std::int64_t micro_batches = 0;          ///< required number; 0: as few as memory allows
+  search::Sync sync;
   /// Limit for buckets larger than the question's; 0: only the question's.
   Bytes most_bucket_bytes{0};
   std::uint64_t seed = 0;  ///< for the planner "random"
