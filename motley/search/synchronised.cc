@@ -22,10 +22,15 @@ std::vector<DeviceId> devices_of(const plan::Plan& plan) {
 Result<plan::Plan> Synchronised::with_owners(const plan::Problem& problem, plan::Plan plan) const {
   plan.owners.clear();
   if (sync_.kind == Sync::Kind::kAllReduce) return plan;
+  DeviceId server;
+  if (sync_.kind == Sync::Kind::kServer) {
+    MOTLEY_ASSIGN(server, cluster::find_device(*problem.cluster, sync_.server));
+  }
   if (plan.replicas.size() == 1)
     return usage_error("search.sync",
-                       "--sync: the plan has one replica, whose regions hold each parameter once; "
-                       "leave it out, or ask for a planner of replicas (--planner split)");
+                       "--sync: the best plan has one replica, so no gradients are summed between "
+                       "replicas; leave it out, or choose another plan (--planner equal, "
+                       "--batch-split)");
   plan::Owners& owners = plan.owners.emplace_back();
   owners.parameters = {"*"};
   const std::vector<DeviceId> used = devices_of(plan);
@@ -33,7 +38,6 @@ Result<plan::Plan> Synchronised::with_owners(const plan::Problem& problem, plan:
     for (const DeviceId device : used) owners.shares[device] = 1;
     return plan;
   }
-  MOTLEY_ASSIGN(const DeviceId server, cluster::find_device(*problem.cluster, sync_.server));
   if (std::find(used.begin(), used.end(), server) == used.end())
     return usage_error("search.sync",
                        fmt::format("--sync: the plan does not use {}; a server computes a part of "
