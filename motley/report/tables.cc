@@ -149,6 +149,11 @@ std::string print_why(const plan::PlanOutcome& outcome) {
 }  // namespace
 
 std::string plan_label(const plan::Plan& plan) {
+  if (!plan.owners.empty()) {
+    plan::Plan without = plan;
+    without.owners.clear();
+    return plan_label(without);
+  }
   std::vector<std::int64_t> samples;
   if (plan::has_stages(plan)) {
     for (const plan::Replica& replica : plan.replicas) samples.push_back(replica.samples);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "motley/base/text.h"
 #include "motley/search/region/random_region.h"
 #include "motley/search/spmd/spmd_planner.h"
 
@@ -57,9 +58,9 @@ Result<plan::PlanOutcome> Synchronised::plan(const plan::Problem& problem) const
   outcome.plan.reset();
   outcome.alternatives.clear();
   if (!plan.owners.empty()) outcome.lower_bound = Seconds(0);
-  std::vector<std::string> why = outcome.why;
-  why.push_back(plan.owners.empty() ? "all holders sum gradients, as asked for"
-                                    : "owners sum gradients, as asked for");
+  std::vector<std::string> why = {fmt::format(
+      "{} sum gradients, as asked for; as the planner chose, a step takes {}",
+      plan.owners.empty() ? "all holders" : "owners", format_seconds(outcome.predicted_step))};
   MOTLEY_ASSIGN(const bool fits, take_better(problem, plan, price, std::move(why), outcome));
   if (fits) return outcome;
   outcome.reason = plan::Reason::kInfeasible;
