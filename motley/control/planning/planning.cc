@@ -148,7 +148,11 @@ Result<plan::PlanOutcome> plan_again(Inputs inputs, const PlanChoices& choices,
                                      const Priced& priced) {
   plan::Problem problem = make_problem(inputs, choices);
   if (choices.time_limit) problem.time_limit = *choices.time_limit;
-  return search_all(inputs, choices, priced, problem);
+  auto outcome = search_all(inputs, choices, priced, problem);
+  if (outcome || outcome.error().code != "search.sync") return outcome;
+  PlanChoices any = choices;
+  any.sync = {};
+  return search_all(inputs, any, priced, problem);
 }
 
 Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outside& outside) {

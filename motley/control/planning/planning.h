@@ -54,7 +54,8 @@ inline constexpr int kPlanningRounds = 4;
 
 plan::Problem make_problem(const Inputs& inputs, const PlanChoices& choices);
 
-/// Plans for inputs with a subset of the priced devices. Measures nothing.
+/// Plans for inputs with a subset of the priced devices. Measures nothing. Plans that cannot sum
+/// gradients as asked (search.sync: one replica, no server) sum them as the planner chooses.
 Result<plan::PlanOutcome> plan_again(Inputs inputs, const PlanChoices& choices,
                                      const Priced& priced);
 
