@@ -1,8 +1,10 @@
 """Replicas cut into stages, or into any regions, train as one device does: drawn plans, plans that are searched for
 models that fit no device, and what such a run leaves behind."""
 
+import contextlib
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 
@@ -53,6 +55,20 @@ def drawn_stages(motley, family, cluster, count, is_wanted=has_stages):
 def priced(profiled, mlp, cluster):
     """Times of one model, from which those of the others are modelled."""
     profiled(mlp, cluster, "--global-batch", 60)
+
+
+@pytest.fixture
+def even(priced, environment, tmp_path):
+    """The environment with a store whose times follow from work and size alone: plans do not depend on the machine."""
+    store = tmp_path / "even.db"
+    with contextlib.closing(sqlite3.connect(environment["MOTLEY_PROFILES"], timeout=60)) as measured, \
+            contextlib.closing(sqlite3.connect(store)) as database, database:  # fmt: skip
+        measured.backup(database)
+        database.execute("UPDATE op SET median_s = 5e-6 + flops / 1e10 + bytes / 5e9, spread = 0")
+        database.execute("UPDATE collective SET median_s = 1e-4 * ranks + bytes / 1e9, spread = 0")
+        database.execute("UPDATE interference SET factor = 0")
+        database.execute("DELETE FROM prediction")
+    return dict(environment, MOTLEY_PROFILES=str(store))
 
 
 @pytest.mark.parametrize("name", NAMES if SLOW else ["gpt_tied"])
@@ -285,19 +301,23 @@ class Nested(nn.Module):
         return self.out(self.trunk(self.into(x))).square().mean()
 
 
-def test_a_layer_that_fits_no_device_is_cut(motley, priced, environment, tmp_path):
+def test_a_layer_that_fits_no_device_is_cut(motley, even, tmp_path):
     """Most of the model is one layer, with Adam's states too large for each device: stages are cut in it, as the plan
     says, which can be said again; the result is that of one device."""
     torch.manual_seed(0)
     cluster = tmp_path / "small.toml"
     cluster.write_text(three("2200KiB", "2100KiB", "2000KiB"))
-    nested = Trained("nested", (Nested(), (torch.randn(40, 160),)), tmp_path, (cluster, environment))
-    plan = ["plan", "-m", nested.path, "-C", cluster, "--global-batch", nested.batch, "--profile", "model",
-            "--optimizer", "adamw"]  # fmt: skip
-    assert motley(*plan, "--planner", "split").code == 3
+    nested = Trained("nested", (Nested(), (torch.randn(40, 160),)), tmp_path, (cluster, even))
+    words = ["plan", "-m", nested.path, "-C", cluster, "--global-batch", nested.batch, "--profile", "model",
+             "--optimizer", "adamw"]  # fmt: skip
+
+    def plan(*flags):
+        return motley(*words, *flags, env=even)
+
+    assert plan("--planner", "split").code == 3
     # Spaces of whole layers have none.
-    assert motley(*plan, "--planner", "harp").code == 3
-    outcome = motley(*plan, "--planner", "stages", "--json")
+    assert plan("--planner", "harp").code == 3
+    outcome = plan("--planner", "stages", "--json")
     assert outcome.code == 0, outcome.stdout + outcome.stderr
     assert 0 < outcome.json["lower_bound_s"] <= outcome.json["predicted_step_s"]
     stages = outcome.json["stages"]
@@ -305,16 +325,16 @@ def test_a_layer_that_fits_no_device_is_cut(motley, priced, environment, tmp_pat
     cuts = [re.search(r"trunk \(through (aten::.+)\)$", end) for end in ends]
     inside = next(s for s, cut in enumerate(cuts) if cut)
     assert ends[inside + 1].startswith(f"trunk (after {cuts[inside][1]})"), ends
-    table = motley(*plan, "--planner", "stages").stdout
+    table = plan("--planner", "stages").stdout
     assert ends[inside] in table, table
     given = tmp_path / "given.json"
     given.write_text(json.dumps(stages))
-    again = motley(*plan, "--stages", given, "--json")
+    again = plan("--stages", given, "--json")
     assert again.code == 0, again.stderr
     assert [stage["layers"] for stage in again.json["stages"]] == ends
     wrong = [{**stage, "layers": stage["layers"].replace("through", "up to")} for stage in stages]
     given.write_text(json.dumps(wrong))
-    refused = motley(*plan, "--stages", given).stderr
+    refused = plan("--stages", given).stderr
     assert f"replica 0, stage {inside}: the model has no layer 'trunk (up" in refused, refused
     flags = ["--optimizer", "adamw", "--eps", 1e-3]
     found = nested.run("stages", 3, "--planner", "stages", *flags)
