@@ -12,6 +12,12 @@
 
 namespace motley::cost {
 
+/// What an exchange moves.
+struct ExchangeSize {
+  Bytes bytes;                    ///< program::priced_bytes
+  std::vector<Bytes> parts = {};  ///< of its members (program::uneven_parts); empty: equal
+};
+
 /// Prices instructions and exchanges. Implementations: measured tables (profile_cost.h); tests use
 /// inline tables. A missing entry is an error that names the key.
 class CostModel {
@@ -39,11 +45,12 @@ class CostModel {
   /// or after.
   virtual Result<Seconds> collective_time(std::string_view op, Bytes bytes,
                                           const std::vector<std::string>& devices) const = 0;
-  /// Returns the same with the traffic on each link, so that simultaneous transfers share links. By
-  /// default it uses no link and takes collective_time.
-  virtual Result<Transfer> transfer(std::string_view op, Bytes bytes,
+  /// Returns the same with the traffic on each link, so that simultaneous transfers share links,
+  /// and of uneven parts what each member moves. By default it uses no link and takes
+  /// collective_time.
+  virtual Result<Transfer> transfer(std::string_view op, const ExchangeSize& size,
                                     const std::vector<std::string>& devices) const {
-    MOTLEY_ASSIGN(const Seconds time, collective_time(op, bytes, devices));
+    MOTLEY_ASSIGN(const Seconds time, collective_time(op, size.bytes, devices));
     return Transfer{{{time, {}}}};
   }
   /// Returns the curves over bytes whose minimum is collective_time. Usage error: the model has

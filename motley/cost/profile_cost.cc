@@ -30,14 +30,32 @@ std::set<NodeId> nodes_of(const cluster::Cluster& cluster, const std::vector<Dev
   return nodes;
 }
 
-/// Makes the call for `bytes` as CostModel::collective_time counts them.
-CollectiveCall call_of(std::string_view op, Bytes bytes, const std::vector<DeviceId>& group) {
-  const auto size = static_cast<double>(bytes.value);
+/// Makes the call for what CostModel::transfer counts.
+CollectiveCall call_of(std::string_view op, const ExchangeSize& exchange,
+                       const std::vector<DeviceId>& group) {
+  const auto size = static_cast<double>(exchange.bytes.value);
   const Collective kind = collective_of(op);
   if (kind == Collective::kSend) return {.op = kind, .devices = group, .bytes = {size, 0}};
+  if (exchange.parts.size() == group.size() && !group.empty()) {
+    CollectiveCall call{.op = kind, .devices = group};
+    for (const Bytes part : exchange.parts) call.bytes.push_back(static_cast<double>(part.value));
+    return call;
+  }
   // Bytes are counted as in the store: once for a whole tensor, per rank for an all-to-all.
   const auto holders = kind == Collective::kAllToAll ? static_cast<double>(group.size()) : 1.0;
   return even_call(kind, group, holders * size);
+}
+
+/// Returns how long a call's parts take over the links, relative to the even parts by which its
+/// operator was measured.
+double relative_time(const Network& network, const CollectiveCall& call, Bytes even) {
+  const std::vector<double> capacities = network.capacities();
+  const auto seconds = [&](const CollectiveCall& of) {
+    return isolated_time(build_transfer(network, of, Algorithm::kDirect, {}), capacities).value;
+  };
+  const double whole =
+      seconds(even_call(call.op, call.devices, static_cast<double>(even.value)));
+  return whole > 0 ? seconds(call) / whole : 1;
 }
 
 }  // namespace
@@ -347,22 +365,24 @@ std::optional<LeastAllReduce> ProfileCost::least_all_reduce(
   return LeastAllReduce(network_, devices, usual_transport(backend), backend);
 }
 
-Result<Transfer> ProfileCost::measured_transfer(std::string_view op, Bytes bytes,
+Result<Transfer> ProfileCost::measured_transfer(std::string_view op, const ExchangeSize& exchange,
                                                 const std::vector<DeviceId>& group) const {
   const std::string route = route_key(cluster_, group);
   MOTLEY_ASSIGN(const auto curve, collectives_.curve(op, route, static_cast<int>(group.size()),
                                                      backend_key(cluster_, group)));
-  const auto size = static_cast<double>(bytes.value);
+  const auto size = static_cast<double>(exchange.bytes.value);
   const Affine line = curve.piece(size);
-  const double moving = line.seconds_per_byte * size;
+  double moving = line.seconds_per_byte * size;
   Transfer transfer{{{line.latency + Seconds(moving), {}}}};
   // Within a machine no link is shared: a fixed time.
   if (route == kLocalRoute || !(moving > 0)) return transfer;
-  const CollectiveCall call = call_of(op, bytes, group);
+  const CollectiveCall call = call_of(op, exchange, group);
   // The backend's algorithm is unknown, but a ring's links are the fewest that join all.
-  const bool is_direct = call.op == Collective::kSend || call.op == Collective::kAllToAll;
+  const bool is_direct = call.op == Collective::kSend || call.op == Collective::kAllToAll ||
+                         !exchange.parts.empty();
   const Algorithm algorithm = is_direct ? Algorithm::kDirect : Algorithm::kRing;
   const std::vector<double> capacities = network_.capacities();
+  if (!exchange.parts.empty()) moving *= relative_time(network_, call, exchange.bytes);
   Transfer over_links = build_transfer(network_, call, algorithm, {});
   transfer.phases = {{line.latency, std::move(over_links.phases.at(0).flows)}};
   for (Flow& flow : transfer.phases[0].flows) {
@@ -381,9 +401,9 @@ std::vector<Algorithm> ProfileCost::planned_algorithms(std::string_view op,
                             program::split_collective_name(op).method);
 }
 
-Transfer ProfileCost::planned_transfer(std::string_view op, Bytes bytes,
+Transfer ProfileCost::planned_transfer(std::string_view op, const ExchangeSize& size,
                                        const std::vector<DeviceId>& group) const {
-  return best_algorithm(network_, call_of(op, bytes, group), usual_transport(backend_of(group)),
+  return best_algorithm(network_, call_of(op, size, group), usual_transport(backend_of(group)),
                         planned_algorithms(op, group))
       .transfer;
 }
@@ -410,7 +430,7 @@ std::vector<CollectiveCurve> ProfileCost::curves_by_links(std::string_view op,
                                                           const std::vector<DeviceId>& ids) const {
   // A transfer's delays do not depend on its bytes, and its flows take proportional times.
   constexpr std::int64_t kBytes = 1 << 30;
-  const CollectiveCall call = call_of(op, Bytes(kBytes), ids);
+  const CollectiveCall call = call_of(op, {Bytes(kBytes)}, ids);
   const Transport transport = usual_transport(backend_of(ids));
   std::vector<CollectiveCurve> curves;
   for (const Algorithm algorithm : planned_algorithms(op, ids)) {
@@ -428,16 +448,16 @@ Result<Seconds> ProfileCost::collective_time(std::string_view op, Bytes bytes,
                                              const std::vector<std::string>& devices) const {
   MOTLEY_ASSIGN(const std::vector<DeviceId> ids, find_group(op, devices));
   if (is_by_links(op, ids))
-    return isolated_time(planned_transfer(op, bytes, ids), network_.capacities());
+    return isolated_time(planned_transfer(op, {bytes}, ids), network_.capacities());
   return collectives_.at(op, route_key(cluster_, ids), static_cast<int>(ids.size()), bytes,
                          backend_key(cluster_, ids));
 }
 
-Result<Transfer> ProfileCost::transfer(std::string_view op, Bytes bytes,
+Result<Transfer> ProfileCost::transfer(std::string_view op, const ExchangeSize& size,
                                        const std::vector<std::string>& devices) const {
   MOTLEY_ASSIGN(const std::vector<DeviceId> ids, find_group(op, devices));
-  if (is_by_links(op, ids)) return planned_transfer(op, bytes, ids);
-  return measured_transfer(op, bytes, ids);
+  if (is_by_links(op, ids)) return planned_transfer(op, size, ids);
+  return measured_transfer(op, size, ids);
 }
 
 double ProfileCost::interference(const std::string& device,

@@ -23,8 +23,9 @@ namespace motley::cost {
 /// program, at the program's samples, divided by the device's emulated speed. Collectives: as
 /// measured for the group's route. A measurement over links becomes a transfer of the measured
 /// latency and a flow around the ring, at most as fast as measured: alone it takes the measured
-/// time, even if the cluster file states a slower link, and beside others it shares links. Routes
-/// without links take fixed times. A group with a planning kind, which cannot be measured,
+/// time, even if the cluster file states a slower link, and beside others it shares links. Uneven
+/// parts take as much more or less than even ones as over the cluster's links. Routes without links
+/// take fixed times. A group with a planning kind, which cannot be measured,
 /// exchanges over the cluster's links by its backend's cheapest algorithm (collectives.h) with
 /// usual_transport, and shares the links with other traffic. So does a send between two devices if
 /// neither a send nor an all-reduce of two was measured on their route.
@@ -67,7 +68,7 @@ class ProfileCost : public CostModel {
   Result<std::vector<Times>> all_times(const program::Program& program) const override;
   Result<Seconds> collective_time(std::string_view op, Bytes bytes,
                                   const std::vector<std::string>& devices) const override;
-  Result<Transfer> transfer(std::string_view op, Bytes bytes,
+  Result<Transfer> transfer(std::string_view op, const ExchangeSize& size,
                             const std::vector<std::string>& devices) const override;
   /// Returns the measurement on the group's route for the nearest number of ranks; 0 if none.
   double interference(const std::string& device,
@@ -98,9 +99,9 @@ class ProfileCost : public CostModel {
   Backend backend_of(const std::vector<DeviceId>& group) const;
   bool is_planned(DeviceId device) const;
   bool is_by_links(std::string_view op, const std::vector<DeviceId>& group) const;
-  Result<Transfer> measured_transfer(std::string_view op, Bytes bytes,
+  Result<Transfer> measured_transfer(std::string_view op, const ExchangeSize& size,
                                      const std::vector<DeviceId>& group) const;
-  Transfer planned_transfer(std::string_view op, Bytes bytes,
+  Transfer planned_transfer(std::string_view op, const ExchangeSize& size,
                             const std::vector<DeviceId>& group) const;
   std::vector<Algorithm> planned_algorithms(std::string_view op,
                                             const std::vector<DeviceId>& group) const;

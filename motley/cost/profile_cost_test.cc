@@ -162,7 +162,7 @@ Transfer measured_transfer(const std::string& op, double moving) {
         {op, "gloo of gpus", "2.5Gbps+100us", 2, Bytes(bytes),
          Seconds(0.5 + moving * static_cast<double>(bytes) / 1e6), 0, 1}}));
   const ProfileCost cost(lab(), {}, *CollectiveTimes::build(store));
-  const auto transfer = cost.transfer(op, Bytes(1000000), {"a:0", "b:0"});
+  const auto transfer = cost.transfer(op, {Bytes(1000000)}, {"a:0", "b:0"});
   EXPECT_TRUE(transfer) << transfer.error().message;
   EXPECT_NEAR(isolated_time(*transfer, cost.link_capacities()).value, 0.5 + moving, 1e-12);
   return *transfer;
@@ -193,7 +193,7 @@ TEST(MeasuredTransfer, ASendTakesAnAllReduceAmongTwoElseTheLinks) {
           std::vector<CollectiveEntry>{{measured, "gloo of gpus", "2.5Gbps+100us", 2, Bytes(bytes),
                                         Seconds(0.5 + static_cast<double>(bytes) / 1e6), 0, 1}}));
     const ProfileCost cost(lab(), {}, *CollectiveTimes::build(store));
-    const auto transfer = cost.transfer("motley::send", Bytes(1000000), {from, "b:0"});
+    const auto transfer = cost.transfer("motley::send", {Bytes(1000000)}, {from, "b:0"});
     EXPECT_TRUE(transfer) << transfer.error().message;
     const double alone = isolated_time(*transfer, cost.link_capacities()).value;
     EXPECT_NEAR(cost.collective_time("motley::send", Bytes(1000000), {from, "b:0"})->value, alone,
@@ -205,6 +205,25 @@ TEST(MeasuredTransfer, ASendTakesAnAllReduceAmongTwoElseTheLinks) {
   EXPECT_NEAR(seconds("motley::all_gather", "a:0"), 3.2e-3 + 150e-6, 1e-9);
 }
 
+// Measured with even parts of 10^6 bytes in all, which takes 1 s: of two devices each sends half. All
+// of one's bytes go one way, twice as many; by the bytes of priced_bytes as if both had all.
+TEST(MeasuredTransfer, UnevenPartsTakeMoreAsOverTheLinks) {
+  ProfileStore store = memory_store();
+  for (const std::int64_t bytes : {0, 1000000})
+    EXPECT_TRUE(store.put(std::vector<CollectiveEntry>{
+        {"motley::all_gather", "gloo of gpus", "2.5Gbps+100us", 2, Bytes(bytes),
+         Seconds(0.5 + static_cast<double>(bytes) / 1e6), 0, 1}}));
+  const ProfileCost cost(lab(), {}, *CollectiveTimes::build(store));
+  const auto seconds = [&](std::int64_t a, std::int64_t b) {
+    const auto transfer = cost.transfer(
+        "motley::all_gather", {Bytes(2 * std::max(a, b)), {Bytes(a), Bytes(b)}}, {"a:0", "b:0"});
+    EXPECT_TRUE(transfer) << transfer.error().message;
+    return isolated_time(*transfer, cost.link_capacities()).value;
+  };
+  EXPECT_NEAR(seconds(1000000, 0), 2.5, 1e-9);
+  EXPECT_NEAR(seconds(400000, 600000), 0.5 + 1.2, 1e-9);
+}
+
 TEST(MeasuredTransfer, IsNotSlowedByTheStatedCapacity) {
   // 10^6 bytes in 1 ms are 10^9 B/s over ports of 312.5 MB/s, which it fills.
   for (const LinkUse& use : measured_transfer("motley::all_reduce", 1e-3).phases[0].flows[0].uses)
@@ -212,7 +231,7 @@ TEST(MeasuredTransfer, IsNotSlowedByTheStatedCapacity) {
 }
 
 TEST_F(ProfileCostTest, RoutesWithoutLinksTakeFixedTimes) {
-  const auto transfer = cost_->transfer("motley::all_reduce", Bytes(9), {"a:0", "a:1"});
+  const auto transfer = cost_->transfer("motley::all_reduce", {Bytes(9)}, {"a:0", "a:1"});
   ASSERT_TRUE(transfer);
   ASSERT_EQ(transfer->phases.size(), 1U);
   EXPECT_NEAR(transfer->phases[0].delay.value, 10.0, 1e-9);
@@ -240,28 +259,22 @@ TEST(ProfileCostInterference, IsThatOfTheGroupsRouteAndSize) {
   EXPECT_EQ(cost.interference("a:0", {"a:0", "a:9"}), 0);
 }
 
+/// Three planned GPUs on hosts a, b, c at one switch of 1e9 bytes/s each way; `cards`: lines of the
+/// hosts.
+ProfileCost planned_cost(const std::array<const char*, 3>& cards = {"", "", ""}) {
+  std::string text = "schema = \"motley.cluster/1\"\nname = \"planned\"\n";
+  for (std::size_t i = 0; i < cards.size(); ++i)
+    text += std::string("[[node]]\nname = \"") + "abc"[i] + "\"\n" + cards[i] +
+            "device = [ { kind = \"v100-16g\" } ]\n";
+  text += "[[link]]\nall = true\nbandwidth = \"8Gbps\"\nlatency = \"1us\"\n";
+  const auto cluster = cluster::parse_cluster(text, "planned.toml");
+  EXPECT_TRUE(cluster) << cluster.error().message;
+  return {*cluster, {}, *CollectiveTimes::build(memory_store())};
+}
+
 TEST(PlannedGroups, ExchangePartsOverTheirLinks) {
-  // Three planned GPUs at one switch of 1e9 bytes/s each way: n = 3, 1e9 bytes.
-  const auto cluster = cluster::parse_cluster(R"(
-schema = "motley.cluster/1"
-name = "planned"
-[[node]]
-name = "a"
-device = [ { kind = "v100-16g" } ]
-[[node]]
-name = "b"
-device = [ { kind = "v100-16g" } ]
-[[node]]
-name = "c"
-device = [ { kind = "v100-16g" } ]
-[[link]]
-all = true
-bandwidth = "8Gbps"
-latency = "1us"
-)",
-                                              "planned.toml");
-  ASSERT_TRUE(cluster) << cluster.error().message;
-  const ProfileCost cost(*cluster, {}, *CollectiveTimes::build(memory_store()));
+  // n = 3, 1e9 bytes.
+  const ProfileCost cost = planned_cost();
   const auto seconds = [&](const char* op) {
     const auto time = cost.collective_time(op, Bytes(1'000'000'000), {"a:0", "b:0", "c:0"});
     EXPECT_TRUE(time) << time.error().message;
@@ -290,6 +303,24 @@ latency = "1us"
                 .message,
             "motley::all_gather.hierarchical among 2 devices of 2 hosts: wanted two hosts or more, "
             "one of them with several");
+}
+
+// One member has all of 1e9 bytes: its card carries them once for each other, theirs once.
+TEST(PlannedGroups, UnevenPartsTakeWhatEachCardCarries) {
+  const auto seconds = [](const ProfileCost& cost, std::int64_t a, std::int64_t c) {
+    const auto transfer = cost.transfer(
+        "motley::reduce_scatter",
+        {Bytes(3 * std::max(a, c)), {Bytes(a), Bytes(0), Bytes(c)}}, {"a:0", "b:0", "c:0"});
+    EXPECT_TRUE(transfer) << transfer.error().message;
+    return isolated_time(*transfer, cost.link_capacities()).value;
+  };
+  const ProfileCost even = planned_cost();
+  EXPECT_NEAR(seconds(even, 1'000'000'000, 0), 2, 1e-3);
+  // c's card of 0.25e9 bytes/s: 4 s for its own gradients, 8 s for those of both others.
+  const ProfileCost slow = planned_cost({"", "", "bandwidth = \"2Gbps\"\n"});
+  EXPECT_NEAR(seconds(slow, 1'000'000'000, 0), 4, 1e-3);
+  EXPECT_NEAR(seconds(slow, 0, 1'000'000'000), 8, 1e-3);
+  EXPECT_NEAR(seconds(slow, 750'000'000, 250'000'000), 3, 1e-3);
 }
 
 TEST(UsualPace, IsTheMedianOverModels) {

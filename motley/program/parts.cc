@@ -280,4 +280,16 @@ Bytes priced_bytes(const DeviceProgram& program, const Instruction& instruction)
                     dtype_size(value.dtype));
 }
 
+std::vector<Bytes> uneven_parts(const DeviceProgram& program, const Instruction& instruction) {
+  const auto parts = find_exchange_parts(instruction);
+  if (!parts || instruction.op == kAllToAll || parts->counts.empty() ||
+      find_method(instruction) != ExchangeMethod::kNative)
+    return {};
+  std::vector<Bytes> bytes;
+  for (const std::int64_t count : parts->counts)
+    bytes.emplace_back(count * dtype_size(program.buffer(parts->value).dtype));
+  if (std::equal(bytes.begin() + 1, bytes.end(), bytes.begin())) return {};
+  return bytes;
+}
+
 }  // namespace motley::program

@@ -267,6 +267,7 @@ class Layout {
     GroupId group;        // or
     Rank source, target;  // of a send
     Lane lane;
+    std::vector<Bytes> parts;
     auto operator<=>(const Exchange&) const = default;
   };
 
@@ -280,7 +281,8 @@ class Layout {
   Result<std::int32_t> find_price(std::size_t rank, const Instruction& instruction) {
     Exchange key{
         instruction.full_name(), most_bytes(rank, instruction), instruction.group, Rank(), Rank(),
-        instruction.lane};
+        instruction.lane,
+        program::uneven_parts(program_.devices[rank], instruction)};
     if (instruction.group.is_none()) {
       key.op = program::kSend;
       const ProgramTasks::Pair pair = pair_of(rank, instruction);
@@ -302,12 +304,12 @@ class Layout {
   }
 
   Result<void> find_transfer(const Exchange& key, Price& price) {
-    const Bytes bytes(key.bytes);
-    MOTLEY_ASSIGN(price.transfer, cost_.transfer(key.op, bytes, device_names(key)));
+    const cost::ExchangeSize size{Bytes(key.bytes), key.parts};
+    MOTLEY_ASSIGN(price.transfer, cost_.transfer(key.op, size, device_names(key)));
     if (stand_ins_ == nullptr) return {};
     std::vector<cost::Transfer> all{price.transfer};
     for (const std::vector<std::string>& names : others_like(key)) {
-      MOTLEY_ASSIGN(cost::Transfer other, cost_.transfer(key.op, bytes, names));
+      MOTLEY_ASSIGN(cost::Transfer other, cost_.transfer(key.op, size, names));
       all.push_back(std::move(other));
     }
     if (all.size() == 1) return {};

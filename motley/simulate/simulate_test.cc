@@ -264,10 +264,10 @@ TEST(Simulate, ASendWithoutAReceiveIsADeadlock) {
 class LinkCost : public LabelCost {
  public:
   explicit LinkCost(double capacity = 1e9) : LabelCost(10), capacity_(capacity) {}
-  Result<cost::Transfer> transfer(std::string_view op, Bytes bytes,
+  Result<cost::Transfer> transfer(std::string_view op, const cost::ExchangeSize& size,
                                   const std::vector<std::string>& devices) const override {
-    if (op == "motley::send") return CostModel::transfer(op, bytes, devices);
-    const auto moved = static_cast<double>(bytes.value);
+    if (op == "motley::send") return CostModel::transfer(op, size, devices);
+    const auto moved = static_cast<double>(size.bytes.value);
     return cost::Transfer{{{Seconds(10e-9), {{moved, {{0, 2.0}}, 0}}}}};
   }
   std::vector<double> link_capacities() const override { return {capacity_}; }
@@ -308,7 +308,7 @@ TEST(Simulate, CollectivesOfOneGroupInBothLanesSlowEachOther) {
 class FlowCost : public LabelCost {
  public:
   explicit FlowCost(cost::Flow flow) : LabelCost(10), flow_(std::move(flow)) {}
-  Result<cost::Transfer> transfer(std::string_view, Bytes,
+  Result<cost::Transfer> transfer(std::string_view, const cost::ExchangeSize&,
                                   const std::vector<std::string>&) const override {
     return cost::Transfer{{{Seconds(), {flow_}}}};
   }

@@ -20,9 +20,9 @@ class OtherCompute : public cost::CostModel {
                                   const std::vector<std::string>& devices) const override {
     return model_.collective_time(op, bytes, devices);
   }
-  Result<cost::Transfer> transfer(std::string_view op, Bytes bytes,
+  Result<cost::Transfer> transfer(std::string_view op, const cost::ExchangeSize& size,
                                   const std::vector<std::string>& devices) const override {
-    return model_.transfer(op, bytes, devices);
+    return model_.transfer(op, size, devices);
   }
   std::vector<double> link_capacities() const override { return model_.link_capacities(); }
 

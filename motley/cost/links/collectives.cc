@@ -126,6 +126,22 @@ TransferPhase Builder::at_once(const std::vector<Message>& messages, std::size_t
   return phase;
 }
 
+// Makes one flow of all: they advance at one rate, that of the slowest.
+void join_flows(TransferPhase& phase) {
+  if (phase.flows.size() < 2) return;
+  Flow all;
+  double limit = 0;  // seconds
+  for (const Flow& flow : phase.flows) {
+    all.bytes += flow.bytes;
+    if (flow.most_rate > 0) limit = std::max(limit, flow.bytes / flow.most_rate);
+    for (const LinkUse& use : flow.uses) all.uses.push_back({use.link, use.weight * flow.bytes});
+  }
+  for (LinkUse& use : all.uses) use.weight /= all.bytes;
+  merge_uses(all);
+  if (limit > 0) all.most_rate = all.bytes / limit;
+  phase.flows = {std::move(all)};
+}
+
 // Merges phases of members that work in parallel: the slowest delay, all flows.
 TransferPhase beside(std::vector<TransferPhase> phases) {
   TransferPhase all;
@@ -388,7 +404,9 @@ Transfer direct(const Builder& builder, Collective op) {
       messages.push_back({from, to, direct_bytes(builder, op, from, to)});
     }
   }
-  append(transfer, builder.at_once(messages, op == Collective::kSend ? 1 : n - 1));
+  TransferPhase phase = builder.at_once(messages, op == Collective::kSend ? 1 : n - 1);
+  join_flows(phase);
+  append(transfer, std::move(phase));
   return transfer;
 }
 

@@ -125,6 +125,9 @@ TEST(Collectives, DirectSendsJustWhatIsThere) {
   EXPECT_NEAR(flat(kAllToAll, kDirect, {12e6, 6e6, 2e6, 4e6}), 6e-3 + 3 * kStep, 1e-12);
   EXPECT_NEAR(flat(kAllToAll, kDirect, 4), 4.5e-3 + 3 * kStep, 1e-12);
   EXPECT_NEAR(flat(kSend, kDirect, {24e6, 0}), 24e-3 + kStep, 1e-12);
+  const Transfer parts = build_transfer(network_of({1, 1, 1}), {kAllGather, first(3), {5, 0, 1}},
+                                        kDirect, kTransport);
+  EXPECT_EQ(parts.phases.at(0).flows.size(), 1u);
 }
 
 TEST(Collectives, SeparateBroadcastsComeOneAfterTheOther) {

@@ -126,8 +126,9 @@ Result<cost::Transfer> LayerCost::ring(double rounds, Bytes bytes,
   return cost::Transfer{{{delay, {std::move(flow)}}}};
 }
 
-Result<cost::Transfer> LayerCost::transfer(std::string_view op, Bytes bytes,
+Result<cost::Transfer> LayerCost::transfer(std::string_view op, const cost::ExchangeSize& size,
                                            const std::vector<std::string>& devices) const {
+  const Bytes bytes = size.bytes;
   std::vector<const LayerSeat*> seats;
   for (const std::string& device : devices) {
     MOTLEY_ASSIGN(const LayerSeat* found, seat(device));
@@ -159,7 +160,7 @@ Result<cost::Transfer> LayerCost::transfer(std::string_view op, Bytes bytes,
 
 Result<Seconds> LayerCost::collective_time(std::string_view op, Bytes bytes,
                                            const std::vector<std::string>& devices) const {
-  MOTLEY_ASSIGN(const cost::Transfer found, transfer(op, bytes, devices));
+  MOTLEY_ASSIGN(const cost::Transfer found, transfer(op, {bytes}, devices));
   Seconds sum;
   for (const cost::TransferPhase& phase : found.phases) {
     sum += phase.delay;

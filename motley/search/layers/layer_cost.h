@@ -46,7 +46,7 @@ class LayerCost : public cost::CostModel {
   Result<Seconds> collective_time(std::string_view op, Bytes bytes,
                                   const std::vector<std::string>& devices) const override;
   /// Usage error (search.stages) if there is no link.
-  Result<cost::Transfer> transfer(std::string_view op, Bytes bytes,
+  Result<cost::Transfer> transfer(std::string_view op, const cost::ExchangeSize& size,
                                   const std::vector<std::string>& devices) const override;
   std::vector<double> link_capacities() const override { return capacities_; }
 

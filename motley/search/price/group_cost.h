@@ -28,9 +28,9 @@ class GroupCost : public cost::CostModel {
                                   const std::vector<std::string>& devices) const override {
     return model_.collective_time(op, bytes, members(devices));
   }
-  Result<cost::Transfer> transfer(std::string_view op, Bytes bytes,
+  Result<cost::Transfer> transfer(std::string_view op, const cost::ExchangeSize& size,
                                   const std::vector<std::string>& devices) const override {
-    return model_.transfer(op, bytes, members(devices));
+    return model_.transfer(op, size, members(devices));
   }
   double interference(const std::string& device,
                       const std::vector<std::string>& devices) const override {
