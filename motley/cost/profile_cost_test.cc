@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <string>
 #include <tuple>
 
 #include "motley/cost/measured/whole_step.h"
