@@ -53,8 +53,7 @@ double relative_time(const Network& network, const CollectiveCall& call, Bytes e
   const auto seconds = [&](const CollectiveCall& of) {
     return isolated_time(build_transfer(network, of, Algorithm::kDirect, {}), capacities).value;
   };
-  const double whole =
-      seconds(even_call(call.op, call.devices, static_cast<double>(even.value)));
+  const double whole = seconds(even_call(call.op, call.devices, static_cast<double>(even.value)));
   return whole > 0 ? seconds(call) / whole : 1;
 }
 
@@ -378,8 +377,8 @@ Result<Transfer> ProfileCost::measured_transfer(std::string_view op, const Excha
   if (route == kLocalRoute || !(moving > 0)) return transfer;
   const CollectiveCall call = call_of(op, exchange, group);
   // The backend's algorithm is unknown, but a ring's links are the fewest that join all.
-  const bool is_direct = call.op == Collective::kSend || call.op == Collective::kAllToAll ||
-                         !exchange.parts.empty();
+  const bool is_direct =
+      call.op == Collective::kSend || call.op == Collective::kAllToAll || !exchange.parts.empty();
   const Algorithm algorithm = is_direct ? Algorithm::kDirect : Algorithm::kRing;
   const std::vector<double> capacities = network_.capacities();
   if (!exchange.parts.empty()) moving *= relative_time(network_, call, exchange.bytes);

@@ -208,8 +208,8 @@ TEST(MeasuredTransfer, ASendTakesAnAllReduceAmongTwoElseTheLinks) {
   EXPECT_NEAR(seconds("motley::all_gather", "a:0"), 3.2e-3 + 150e-6, 1e-9);
 }
 
-// Measured with even parts of 10^6 bytes in all, which takes 1 s: of two devices each sends half. All
-// of one's bytes go one way, twice as many; by the bytes of priced_bytes as if both had all.
+// Measured with even parts of 10^6 bytes in all, which takes 1 s: of two devices each sends half.
+// All of one's bytes go one way, twice as many; by the bytes of priced_bytes as if both had all.
 TEST(MeasuredTransfer, UnevenPartsTakeMoreAsOverTheLinks) {
   ProfileStore store = memory_store();
   for (const std::int64_t bytes : {0, 1000000})
@@ -311,9 +311,9 @@ TEST(PlannedGroups, ExchangePartsOverTheirLinks) {
 // One member has all of 1e9 bytes: its card carries them once for each other, theirs once.
 TEST(PlannedGroups, UnevenPartsTakeWhatEachCardCarries) {
   const auto seconds = [](const ProfileCost& cost, std::int64_t a, std::int64_t c) {
-    const auto transfer = cost.transfer(
-        "motley::reduce_scatter",
-        {Bytes(3 * std::max(a, c)), {Bytes(a), Bytes(0), Bytes(c)}}, {"a:0", "b:0", "c:0"});
+    const auto transfer = cost.transfer("motley::reduce_scatter",
+                                        {Bytes(3 * std::max(a, c)), {Bytes(a), Bytes(0), Bytes(c)}},
+                                        {"a:0", "b:0", "c:0"});
     EXPECT_TRUE(transfer) << transfer.error().message;
     return isolated_time(*transfer, cost.link_capacities()).value;
   };

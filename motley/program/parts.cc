@@ -282,9 +282,9 @@ Bytes priced_bytes(const DeviceProgram& program, const Instruction& instruction)
 
 std::vector<Bytes> uneven_parts(const DeviceProgram& program, const Instruction& instruction) {
   const auto parts = find_exchange_parts(instruction);
-  if (!parts || instruction.op == kAllToAll || parts->counts.empty() ||
-      find_method(instruction) != ExchangeMethod::kNative)
-    return {};
+  if (!parts || instruction.op == kAllToAll || parts->counts.empty()) return {};
+  const auto method = find_method(instruction);
+  if (method != ExchangeMethod::kNative && method != ExchangeMethod::kHierarchical) return {};
   std::vector<Bytes> bytes;
   for (const std::int64_t count : parts->counts)
     bytes.emplace_back(count * dtype_size(program.buffer(parts->value).dtype));

@@ -79,8 +79,8 @@ Bytes even_bytes(ExchangeMethod method, const std::vector<std::int64_t>& counts,
 /// for each member). Other exchanges of parts: even_bytes. Else: exchanged_bytes.
 Bytes priced_bytes(const DeviceProgram& program, const Instruction& instruction);
 
-/// Returns each member's bytes of a native all-gather or reduce-scatter whose parts differ; else
-/// empty.
+/// Returns each member's bytes of an all-gather or reduce-scatter, native or hierarchical, whose
+/// parts differ; else empty.
 std::vector<Bytes> uneven_parts(const DeviceProgram& program, const Instruction& instruction);
 
 }  // namespace motley::program

@@ -68,17 +68,14 @@ TEST(Parts, ArePricedAsIfAllWereTheLargest) {
             Bytes(40));
   EXPECT_EQ(bytes({Lane::kTransfer, "motley::all_reduce", "", {{eight}}}), Bytes(32));
   const auto uneven = [&](const char* method, const std::vector<std::int64_t>& values) {
-    return uneven_parts(device, {Lane::kTransfer,
-                                 "motley::all_gather",
-                                 method,
-                                 {{three}, counts(values)},
-                                 {eight}});
+    return uneven_parts(
+        device,
+        {Lane::kTransfer, "motley::all_gather", method, {{three}, counts(values)}, {eight}});
   };
   EXPECT_EQ(uneven("", {3, 0, 5}), (std::vector<Bytes>{Bytes(12), Bytes(0), Bytes(20)}));
   EXPECT_TRUE(uneven("", {4, 4}).empty());
   EXPECT_TRUE(uneven("grouped", {3, 0, 5}).empty());  // it pays for all but one part anyway
-  EXPECT_TRUE(
-      uneven_parts(device, {Lane::kTransfer, "motley::all_reduce", "", {{eight}}}).empty());
+  EXPECT_TRUE(uneven_parts(device, {Lane::kTransfer, "motley::all_reduce", "", {{eight}}}).empty());
   // 3 members pass on all but the smallest of 8 elements: 8 * 3 / 2 elements * 4 bytes.
   EXPECT_EQ(bytes({Lane::kTransfer,
                    "motley::all_gather",

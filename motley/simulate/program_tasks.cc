@@ -279,10 +279,13 @@ class Layout {
   };
 
   Result<std::int32_t> find_price(std::size_t rank, const Instruction& instruction) {
-    Exchange key{
-        instruction.full_name(), most_bytes(rank, instruction), instruction.group, Rank(), Rank(),
-        instruction.lane,
-        program::uneven_parts(program_.devices[rank], instruction)};
+    Exchange key{instruction.full_name(),
+                 most_bytes(rank, instruction),
+                 instruction.group,
+                 Rank(),
+                 Rank(),
+                 instruction.lane,
+                 program::uneven_parts(program_.devices[rank], instruction)};
     if (instruction.group.is_none()) {
       key.op = program::kSend;
       const ProgramTasks::Pair pair = pair_of(rank, instruction);

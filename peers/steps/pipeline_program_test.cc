@@ -126,9 +126,10 @@ RC_GTEST_PROP(Pipeline, ForwardsComeAtThePaceOfTheSlowestStageOrStrand, ()) {
 class SharedLink : public LabelCost {
  public:
   SharedLink() : LabelCost(0) {}
-  Result<cost::Transfer> transfer(std::string_view, Bytes bytes,
+  Result<cost::Transfer> transfer(std::string_view, const cost::ExchangeSize& size,
                                   const std::vector<std::string>&) const override {
-    return cost::Transfer{{{Seconds(10e-9), {{static_cast<double>(bytes.value), {{0, 1.0}}, 0}}}}};
+    return cost::Transfer{
+        {{Seconds(10e-9), {{static_cast<double>(size.bytes.value), {{0, 1.0}}, 0}}}}};
   }
   std::vector<double> link_capacities() const override { return {1e9}; }
 };

@@ -179,17 +179,6 @@ Result<int> find_profile_rounds(const std::string& flag, const Context& context)
   return static_cast<int>(*rounds);
 }
 
-}  // namespace
-
-Result<control::PriceChoices> make_price_choices(const PlanningOptions& options,
-                                                 const Context& context) {
-  control::PriceChoices choices;
-  choices.profiles = options.profiles.empty() ? context.profile_store : options.profiles;
-  choices.missing = options.profile;
-  MOTLEY_ASSIGN(choices.rounds, find_profile_rounds(options.profile_rounds, context));
-  return choices;
-}
-
 Result<search::Sync> parse_sync(const std::string& text) {
   using Kind = search::Sync::Kind;
   constexpr std::string_view kServer = "server:";
@@ -202,6 +191,25 @@ Result<search::Sync> parse_sync(const std::string& text) {
   return usage_error("cli.sync", fmt::format("--sync: found '{}', wanted auto, all_reduce, owners "
                                              "or server:DEVICE",
                                              text));
+}
+
+}  // namespace
+
+Result<control::PriceChoices> make_price_choices(const PlanningOptions& options,
+                                                 const Context& context) {
+  control::PriceChoices choices;
+  choices.profiles = options.profiles.empty() ? context.profile_store : options.profiles;
+  choices.missing = options.profile;
+  MOTLEY_ASSIGN(choices.rounds, find_profile_rounds(options.profile_rounds, context));
+  return choices;
+}
+
+Result<void> refuse_sync(const PlanningOptions& options) {
+  MOTLEY_ASSIGN(const search::Sync sync, parse_sync(options.sync));
+  if (sync.kind == search::Sync::Kind::kAuto) return {};
+  return usage_error("cli.sync",
+                     "--sync goes with plans that are made of a model on a cluster (-m, -C); leave "
+                     "it out");
 }
 
 Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
@@ -247,6 +255,10 @@ Result<std::unique_ptr<control::ChosenPlan>> choose_plan(const PlanOrFile& from,
   question.made = from.cluster;
   question.is_whole = from.cluster.has_value();
   MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(from.planning, context));
+  if (!is_made_now && choices.sync.kind != search::Sync::Kind::kAuto)
+    return usage_error(
+        "cli.sync",
+        fmt::format("--sync: {} says who sums gradients; leave it out, or plan again", from.file));
   if (is_made_now) return control::choose_plan(question, choices, printer.outside());
   MOTLEY_ASSIGN(auto opened, control::open_plan(from.file, question, choices.prices, for_file,
                                                 printer.outside()));

@@ -58,6 +58,8 @@ enum class GlobalBatch { kGiven, kElsewhere };
 Result<control::Question> make_question(const PlanningOptions& options, GlobalBatch batch);
 Result<control::PriceChoices> make_price_choices(const PlanningOptions& options,
                                                  const Context& context);
+/// Usage error (cli.sync): --sync asks for something where plans have no owners.
+Result<void> refuse_sync(const PlanningOptions& options);
 Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
                                                const Context& context);
 

@@ -47,17 +47,19 @@ std::string add_costs(const control::Inputs& inputs, const plan::PlanOutcome& ou
   return text.empty() ? "" : "\n  cost: " + text + "\n";
 }
 
-/// Refuses --survive for market machines, layers and other tools' plans, which have no mirrors.
-Result<void> refuse_survive(const PlanOptions& options) {
-  const bool has_mirrors = !options.market.is_given() && !options.planning.layers.is_given() &&
+/// Refuses --survive and --sync where plans have no mirrors and owners: for market machines, layers
+/// and HAP's workloads.
+Result<void> refuse_flags_of_models(const PlanOptions& options) {
+  const bool is_of_model = !options.market.is_given() && !options.planning.layers.is_given() &&
                            !asks_for_hap(options.planning, options.hap);
-  if (options.planning.survive == 0 || has_mirrors) return {};
-  return usage_error("cli.survive",
-                     "--survive goes with plans of a model on a cluster (-m, -C); leave it out");
+  if (options.planning.survive != 0 && !is_of_model)
+    return usage_error("cli.survive",
+                       "--survive goes with plans of a model on a cluster (-m, -C); leave it out");
+  return is_of_model ? Result<void>() : refuse_sync(options.planning);
 }
 
 Result<int> plan_model(const PlanOptions& options, const Context& context) {
-  MOTLEY_RETURN_IF_ERROR(refuse_survive(options));
+  MOTLEY_RETURN_IF_ERROR(refuse_flags_of_models(options));
   if (options.market.is_given()) return plan_to_rent(options.market, options.planning, context);
   if (options.market.has_others())
     return usage_error(

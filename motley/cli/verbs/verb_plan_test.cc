@@ -194,6 +194,29 @@ TEST_F(PlanVerbTest, APlanOfAnotherClusterIsExit4) {
                         file, made_for, hash()));
 }
 
+TEST_F(PlanVerbTest, OwnersAreOfPlansThatAreMadeNow) {
+  const std::string file = directory_.file("plan.json");
+  const Json found = plan(60, {"--sync", "owners", "--batch-split", "30,20,10", "-o", file});
+  EXPECT_EQ(Json::parse(read_file(file).value()).at("owners").at(0).at("parameters"),
+            Json::array({"*"}));
+  EXPECT_EQ(found.at("lower_bound_s"), 0);
+  EXPECT_EQ(
+      refusal({"simulate", "--plan", file, "-m", model_, "-C", cluster_, "--sync", "owners"}),
+      "2 --sync: " + file + " says who sums gradients; leave it out, or plan again [cli.sync]");
+  for (const Words& more : {Words{"--planner", "hap-released", "--hap-model", "vgg19"},
+                            Words{"--layer-times", "a=b.json", "--planner", "stages"},
+                            Words{"--layer-times", "a=b.json"}, Words{"--market", "m.toml"}}) {
+    Words words = {"plan", "--sync", "server:a:0"};
+    words.insert(words.end(), more.begin(), more.end());
+    EXPECT_EQ(refusal(words),
+              "2 --sync goes with plans that are made of a model on a cluster (-m, -C); leave it "
+              "out [cli.sync]");
+  }
+  EXPECT_EQ(refused(60, {"--sync", "servers"}),
+            "2 --sync: found 'servers', wanted auto, all_reduce, owners or server:DEVICE "
+            "[cli.sync]");
+}
+
 TEST_F(PlanVerbTest, EveryPhaseIsDumped) {
   plan(60, {"--dump-dir", directory_.file("dump")});
   for (const char* name : {"01-load.txt", "02-price.txt", "03-search.txt", "04-synth.txt"})

@@ -130,10 +130,12 @@ Result<int> simulate_plan(const SimulateOptions& options, const Context& context
   if (options.plan.planning.layers.is_given() && options.plan.planning.survive != 0)
     return usage_error("cli.survive",
                        "--survive goes with a model's own plans; leave out the layer profile");
-  if (options.plan.planning.layers.is_given())
+  if (options.plan.planning.layers.is_given()) {
+    MOTLEY_RETURN_IF_ERROR(refuse_sync(options.plan.planning));
     return simulate_layers(
         {options.plan.file, options.plan.planning.cluster, options.steps, options.trace},
         options.plan.planning.layers, context);
+  }
   MOTLEY_ASSIGN(const auto conditions, read_conditions(options.conditions));
   MOTLEY_ASSIGN(const auto chosen, choose_plan(options.plan, control::Prices::kAsAsked, context));
   MOTLEY_ASSIGN(const control::Predicted predicted,

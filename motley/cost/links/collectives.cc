@@ -282,6 +282,40 @@ TransferPhase rings(const Builder& builder, const std::vector<Ranks>& groups, do
   return beside(std::move(phases));
 }
 
+// A reduce-scatter or all-gather of uneven parts, by place among `ranks`, all pairs at once.
+TransferPhase uneven_parts(const Builder& builder, Collective op, const Ranks& ranks,
+                           const std::vector<double>& parts) {
+  std::vector<Builder::Message> messages;
+  for (std::size_t from = 0; from < ranks.size(); ++from)
+    for (std::size_t to = 0; to < ranks.size(); ++to)
+      if (from != to)
+        messages.push_back(
+            {ranks[from], ranks[to], parts[op == Collective::kAllGather ? from : to]});
+  TransferPhase phase = builder.at_once(messages, std::max<std::size_t>(ranks.size(), 2) - 1);
+  join_flows(phase);
+  return phase;
+}
+
+// For nodes of equal size: the members at each position exchange among themselves, and those of a
+// node what belongs to its positions.
+Transfer uneven_hierarchy(const Builder& builder, Collective op, const std::vector<Ranks>& nodes) {
+  const std::vector<Ranks> rows = across(nodes);
+  std::vector<TransferPhase> inside, outside;
+  std::vector<double> of_row;
+  for (const Ranks& row : rows) {
+    std::vector<double> parts;
+    for (const std::size_t rank : row) parts.push_back(builder.bytes(rank));
+    of_row.push_back(std::accumulate(parts.begin(), parts.end(), 0.0));
+    outside.push_back(uneven_parts(builder, op, row, parts));
+  }
+  for (const Ranks& node : nodes) inside.push_back(uneven_parts(builder, op, node, of_row));
+  Transfer transfer;
+  if (op == Collective::kReduceScatter) append(transfer, beside(std::move(inside)));
+  append(transfer, beside(std::move(outside)));
+  if (op == Collective::kAllGather) append(transfer, beside(std::move(inside)));
+  return transfer;
+}
+
 // For nodes of equal size: scatter inside, exchange across by a ring per position, gather inside.
 Transfer even_hierarchy(const Builder& builder, Collective op, const std::vector<Ranks>& nodes) {
   const std::size_t m = nodes.size(), l = nodes.front().size();
@@ -333,17 +367,15 @@ Transfer leader_hierarchy(const Builder& builder, Collective op, const std::vect
   const std::size_t m = nodes.size();
   const auto outside = static_cast<double>(m - 1);
   Ranks leaders;
-  double largest = 0;
+  std::vector<double> parts;
   for (const Ranks& node : nodes) {
     leaders.push_back(node.front());
-    double sum = 0;
+    double& sum = parts.emplace_back(0);
     for (const std::size_t rank : node) sum += builder.bytes(rank);
-    largest = std::max(largest, sum);
   }
   const auto everything = [&](Direction direction) {
     return local_pipelines(builder, nodes, builder.whole(), direction);
   };
-  const TransferPhase exchange = builder.ring(leaders, outside * largest, m - 1);
   Transfer transfer;
   if (op == Collective::kAllReduce) {
     append(transfer, everything(Direction::kIn));
@@ -352,11 +384,11 @@ Transfer leader_hierarchy(const Builder& builder, Collective op, const std::vect
     append(transfer, everything(Direction::kOut));
   } else if (op == Collective::kReduceScatter) {
     append(transfer, everything(Direction::kIn));
-    append(transfer, exchange);
+    append(transfer, uneven_parts(builder, op, leaders, parts));
     append(transfer, local_parts(builder, nodes, Direction::kOut));
   } else {
     append(transfer, local_parts(builder, nodes, Direction::kIn));
-    append(transfer, exchange);
+    append(transfer, uneven_parts(builder, op, leaders, parts));
     append(transfer, everything(Direction::kOut));
   }
   return transfer;
@@ -437,7 +469,10 @@ Transfer hierarchical(const Builder& builder, Collective op, std::size_t root) {
   const std::vector<Ranks> nodes = builder.by_node();
   if (op == Collective::kAllToAll) return all_to_all_hierarchy(builder, nodes);
   if (op == Collective::kBroadcast) return hierarchical_broadcast(builder, nodes, root);
-  return is_even(nodes) ? even_hierarchy(builder, op, nodes) : leader_hierarchy(builder, op, nodes);
+  if (!is_even(nodes)) return leader_hierarchy(builder, op, nodes);
+  return op == Collective::kAllReduce || builder.has_even_parts()
+             ? even_hierarchy(builder, op, nodes)
+             : uneven_hierarchy(builder, op, nodes);
 }
 
 // Moves even parts around the ring, as far as the rank before: each hop carries n - 1 of n parts.

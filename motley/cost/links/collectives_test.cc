@@ -54,11 +54,13 @@ double flat(Collective op, Algorithm algorithm, int n) {
   return flat(op, algorithm, even_call(op, first(n), kBytes).bytes);
 }
 
-/// Returns the seconds of a call of kBytes evenly among all devices of such nodes.
-double nested(Collective op, Algorithm algorithm, const std::vector<int>& nodes) {
+/// Returns the seconds of a call among all devices of such nodes; without `parts` of kBytes evenly.
+double nested(Collective op, Algorithm algorithm, const std::vector<int>& nodes,
+              std::vector<double> parts = {}) {
   const Network network = network_of(nodes);
   const int n = std::accumulate(nodes.begin(), nodes.end(), 0);
-  const CollectiveCall call = even_call(op, first(n), kBytes);
+  CollectiveCall call = even_call(op, first(n), kBytes);
+  if (!parts.empty()) call.bytes = std::move(parts);
   return isolated_time(build_transfer(network, call, algorithm, kTransport), network.capacities())
       .value;
 }
@@ -125,8 +127,8 @@ TEST(Collectives, DirectSendsJustWhatIsThere) {
   EXPECT_NEAR(flat(kAllToAll, kDirect, {12e6, 6e6, 2e6, 4e6}), 6e-3 + 3 * kStep, 1e-12);
   EXPECT_NEAR(flat(kAllToAll, kDirect, 4), 4.5e-3 + 3 * kStep, 1e-12);
   EXPECT_NEAR(flat(kSend, kDirect, {24e6, 0}), 24e-3 + kStep, 1e-12);
-  const Transfer parts = build_transfer(network_of({1, 1, 1}), {kAllGather, first(3), {5, 0, 1}},
-                                        kDirect, kTransport);
+  const Transfer parts =
+      build_transfer(network_of({1, 1, 1}), {kAllGather, first(3), {5, 0, 1}}, kDirect, kTransport);
   EXPECT_EQ(parts.phases.at(0).flows.size(), 1u);
 }
 
@@ -203,6 +205,17 @@ TEST(Collectives, HierarchyOfUnequalNodesGoesByFirstRanks) {
   // Parts of 1 ms inside: 3 into the first rank of the second node; its 16 ms across; 6 ms down.
   EXPECT_NEAR(nested(kAllGather, kHierarchical, {2, 4}), 3e-3 + 16e-3 + 6e-3 + 7 * kStep, 1e-12);
   EXPECT_NEAR(nested(kReduceScatter, kHierarchical, {2, 4}), 6e-3 + 16e-3 + 3e-3 + 7 * kStep,
+              1e-12);
+}
+
+TEST(Collectives, HierarchyMovesUnevenPartsAsTheyAre) {
+  // All 24 ms of bytes are one rank's, of three nodes of two: inside, its place gets them from the
+  // other in a quarter of the time; then two nodes' come over its NIC.
+  EXPECT_NEAR(nested(kReduceScatter, kHierarchical, {2, 2, 2}, {24e6, 0, 0, 0, 0, 0}),
+              6e-3 + 48e-3 + 3 * kStep, 1e-12);
+  EXPECT_NEAR(nested(kAllGather, kHierarchical, {2, 2, 2}, {24e6, 0, 0, 0, 0, 0}),
+              6e-3 + 48e-3 + 3 * kStep, 1e-12);
+  EXPECT_NEAR(nested(kReduceScatter, kDirect, {2, 2, 2}, {24e6, 0, 0, 0, 0, 0}), 96e-3 + 5 * kStep,
               1e-12);
 }
 
