@@ -1,11 +1,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "motley/plan/planner.h"
+#include "motley/search/owner_shares.h"
 #include "motley/search/split/planner_inputs.h"
 
 namespace motley::search {
@@ -15,15 +18,17 @@ struct Sync {
   enum class Kind {
     kAuto,       ///< as the planner chooses
     kAllReduce,  ///< all holders sum and update all of them
-    kOwners,     ///< each device owns an equal part of each parameter (plan/owners.h)
+    kOwners,     ///< each device owns a part of each parameter (plan/owners.h)
     kServer,     ///< one device owns all parameters
   };
   Kind kind = Kind::kAuto;
   std::string server;  ///< name of the device
 };
 
-/// Plans of another planner whose gradients are summed as somebody asked for. A plan that does not
-/// fit then is infeasible. The bound is unknown (0) with owners: bounds are of all-reduces.
+/// Plans of another planner whose gradients are summed as somebody asked for, or with kAuto by
+/// owners where they do it in less time over the links between hosts. `owners` tries equal shares
+/// and those by links (owner_shares.h). A plan that does not fit then is infeasible. With owners
+/// the bound is unknown (0): bounds are of all-reduces.
 class Synchronised : public plan::Planner {
  public:
   /// What the inputs point to must outlive it.
@@ -35,7 +40,14 @@ class Synchronised : public plan::Planner {
   Result<plan::PlanOutcome> plan(const plan::Problem& problem) const override;
 
  private:
-  Result<plan::Plan> with_owners(const plan::Problem& problem, plan::Plan plan) const;
+  using Choices = std::vector<std::vector<plan::Owners>>;
+  Result<Choices> find_choices(const plan::Problem& problem, const plan::Plan& plan) const;
+  Result<std::optional<OwnersByLinks>> by_links(const plan::Problem& problem,
+                                                const std::vector<DeviceId>& devices) const;
+  Result<void> take_as_asked(const plan::Problem& problem, const std::vector<plan::Plan>& plans,
+                             plan::PlanOutcome& outcome) const;
+  Result<void> take_faster(const plan::Problem& problem, const std::vector<plan::Plan>& plans,
+                           plan::PlanOutcome& outcome) const;
 
   PlannerInputs inputs_;
   std::unique_ptr<plan::Planner> planner_;

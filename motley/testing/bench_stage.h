@@ -40,6 +40,7 @@ struct Bench {
   std::map<std::size_t, std::int64_t> busy_until = {};  ///< by rank
   std::vector<double> times = {};
   std::map<std::string, std::vector<double>> owners = {};  ///< of GradientExchange::Target
+  std::vector<std::size_t> nodes = {};                     ///< by rank (GradientExchange::Target)
   LowerOptions options = {};
 };
 

@@ -81,6 +81,7 @@ class ExchangeBench {
                   return busy == bench_.busy_until.end() ? std::int64_t{0} : busy->second;
                 },
             .owners = bench_.owners,
+            .nodes = bench_.nodes,
             .updates_at_once = !bench_.options.recipe.needs_factor()};
   }
 

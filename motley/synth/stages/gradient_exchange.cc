@@ -126,6 +126,9 @@ bool GradientExchange::find_owners(const std::string& name, SharedGradient& grad
   const auto owned = share_rows(rows, gradient.slab.extent);
   if (!owned) return false;
   gradient.has_owners = true;
+  gradient.is_even = std::all_of(rows.begin(), rows.end(), [&](const OwnerRows& each) {
+    return each.share == rows.front().share;
+  });
   for (std::size_t h = 0; h < rows.size(); ++h) {
     GradientHolder& holder = gradient.holders[h];
     std::tie(holder.own_begin, holder.own_count) = (*owned)[h];
@@ -144,8 +147,8 @@ GradientExchange::Held GradientExchange::held_on(std::size_t interval, std::size
   return {gradient, gradient.holders[h], progress_[about.gradient][h]};
 }
 
-ProgramBuilder& GradientExchange::builder_of(const SumBucket& bucket, std::size_t rank) {
-  return rank_of(held_on(bucket.intervals.front(), rank).holder.share).builder();
+ProgramBuilder& GradientExchange::builder_on(std::size_t interval, std::size_t rank) {
+  return rank_of(held_on(interval, rank).holder.share).builder();
 }
 
 void GradientExchange::begin(std::int64_t position) {
@@ -177,6 +180,15 @@ void GradientExchange::finish() {
 void GradientExchange::give_back() {
   gather_updated();
   MOTLEY_CHECK(gathered_ == sums_.buckets.size());
+  // Not before: no update waits for rows of others.
+  for (const Arrived& each : arrived_) {
+    std::vector<Shape> shapes;
+    for (const std::size_t i : each.intervals) shapes.push_back(sums_.rows_of(i));
+    const std::vector<BufferId> fresh =
+        builder_on(each.intervals.front(), each.rank).unpack(each.rows, shapes, each.label);
+    for (std::size_t n = 0; n < fresh.size(); ++n)
+      held_on(each.intervals[n], each.rank).progress.fresh[each.intervals[n]] = fresh[n];
+  }
   for (std::size_t g = 0; g < progress_.size(); ++g)
     for (std::size_t h = 0; h < progress_[g].size(); ++h) {
       const SharedGradient& gradient = sums_.gradients[g];
@@ -224,7 +236,29 @@ void GradientExchange::pack(std::size_t b, std::size_t rank) {
   std::vector<BufferId> pieces;
   for (const std::size_t i : bucket.intervals)
     pieces.push_back(piece_of(held_on(i, rank), i, bucket_label(b)));
-  begun_[{b, rank}] = builder_of(bucket, rank).pack(pieces, bucket.dtype, bucket_label(b));
+  begun_[{b, rank}] =
+      builder_on(bucket.intervals.front(), rank).pack(pieces, bucket.dtype, bucket_label(b));
+}
+
+bool GradientExchange::is_even(const SumBucket& bucket) const {
+  return std::all_of(bucket.intervals.begin(), bucket.intervals.end(), [&](std::size_t i) {
+    return sums_.gradients[sums_.intervals[i].gradient].is_even;
+  });
+}
+
+std::map<std::size_t, std::vector<std::size_t>> GradientExchange::by_node(
+    const std::vector<std::size_t>& ranks) const {
+  std::map<std::size_t, std::vector<std::size_t>> nodes;
+  for (const std::size_t rank : ranks)
+    nodes[target_.nodes.empty() ? rank : target_.nodes[rank]].push_back(rank);
+  return nodes;
+}
+
+/// Within nodes first, where some have several of the ranks: their links carry it once.
+ExchangeMethod GradientExchange::scatter_method(const SumBucket& bucket) const {
+  const std::size_t nodes = by_node(bucket.ranks).size();
+  const bool has_levels = nodes > 1 && nodes < bucket.ranks.size() && !is_even(bucket);
+  return has_levels ? ExchangeMethod::kHierarchical : ExchangeMethod::kNative;
 }
 
 /// Sums a bucket; of one with owners every rank gets what it owns.
@@ -234,12 +268,13 @@ void GradientExchange::sum(std::size_t b) {
   const GroupId group = target_.group(bucket.ranks);
   const Shape counts = bucket.has_owners ? sums_.owned_elements(bucket) : Shape();
   for (std::size_t r = 0; r < bucket.ranks.size(); ++r) {
-    ProgramBuilder& builder = builder_of(bucket, bucket.ranks[r]);
+    ProgramBuilder& builder = builder_on(bucket.intervals.front(), bucket.ranks[r]);
     BufferId& begun = begun_.at({b, bucket.ranks[r]});
     builder.use_group(group);
     if (bucket.has_owners)
-      begun = builder.exchange(program::kReduceScatter, begun, {integers(counts)}, counts[r],
-                               bucket_label(b));
+      begun = builder.exchange(
+          program::collective_name(program::kReduceScatter, scatter_method(bucket)), begun,
+          {integers(counts)}, counts[r], bucket_label(b));
     else
       builder.all_reduce(begun, bucket_label(b));
   }
@@ -259,7 +294,7 @@ void GradientExchange::take_back(std::size_t b) {
     }
     if (here.empty()) continue;
     const std::vector<BufferId> sums =
-        builder_of(bucket, rank).unpack(begun_.at({b, rank}), shapes, label);
+        builder_on(bucket.intervals.front(), rank).unpack(begun_.at({b, rank}), shapes, label);
     std::set<std::pair<std::size_t, std::size_t>> changed;  // stage, member
     for (std::size_t n = 0; n < here.size(); ++n) {
       const Held held = held_on(here[n], rank);
@@ -284,7 +319,46 @@ void GradientExchange::gather_updated() {
           return held_on(i, sums_.intervals[i].owner).progress.is_updated();
         }))
       return;
-    gather(gathered_);
+    is_even(bucket) || bucket.ranks.size() < 2 ? gather(gathered_) : send_updated(gathered_);
+  }
+}
+
+void GradientExchange::send_updated(std::size_t b) {
+  const SumBucket& bucket = sums_.buckets[b];
+  const std::string label = "updated " + bucket_label(b);
+  const auto nodes = by_node(bucket.ranks);
+  for (const std::size_t owner : bucket.ranks) {
+    std::vector<std::size_t> intervals;
+    std::vector<BufferId> rows;
+    for (const std::size_t i : bucket.intervals) {
+      if (sums_.intervals[i].owner != owner) continue;
+      intervals.push_back(i);
+      rows.push_back(updated_rows(i, label));
+      held_on(i, owner).progress.fresh[i] = rows.back();
+    }
+    if (rows.empty()) continue;
+    ProgramBuilder& builder = builder_on(intervals.front(), owner);
+    const BufferId flat = builder.pack(rows, builder.buffer(rows.front()).dtype, label);
+    const auto give = [&](BufferId given, std::size_t from, std::size_t to) {
+      ProgramBuilder &out = builder_on(intervals.front(), from),
+                     &in = builder_on(intervals.front(), to);
+      out.send(given, Rank(to), label);
+      // The receiver has summed before: the rows do not lie there while it computes.
+      const BufferId got = in.receive(Rank(from), out.buffer(given).dtype, out.buffer(given).shape,
+                                      in.last_computed(), label);
+      arrived_.push_back({to, got, intervals, label});
+      return got;
+    };
+    for (const auto& [node, ranks] : nodes) {
+      std::size_t from = owner;
+      BufferId here = flat;
+      if (std::find(ranks.begin(), ranks.end(), owner) == ranks.end()) {
+        from = ranks.front();
+        here = give(flat, owner, from);
+      }
+      for (const std::size_t to : ranks)
+        if (to != owner && to != from) give(here, from, to);
+    }
   }
 }
 
@@ -292,17 +366,13 @@ void GradientExchange::gather(std::size_t b) {
   const SumBucket& bucket = sums_.buckets[b];
   const std::string label = "updated " + bucket_label(b);
   const Shape counts = sums_.owned_elements(bucket);
-  std::vector<Shape> shapes;
   std::int64_t all = 0;
-  for (const std::size_t i : bucket.intervals) {
-    shapes.push_back(sums_.rows_of(i));
-    all += sums_.elements(i);
-  }
+  for (const std::size_t i : bucket.intervals) all += sums_.elements(i);
   const Share& any =
       sums_.gradients[sums_.intervals[bucket.intervals.front()].gradient].holders.front().share;
   const DType dtype = value_of(any, parameter_of(any)).dtype;
   for (const std::size_t rank : bucket.ranks) {
-    ProgramBuilder& builder = builder_of(bucket, rank);
+    ProgramBuilder& builder = builder_on(bucket.intervals.front(), rank);
     std::vector<BufferId> rows;
     for (const std::size_t i : bucket.intervals)
       if (sums_.intervals[i].owner == rank) rows.push_back(updated_rows(i, label));
@@ -312,9 +382,7 @@ void GradientExchange::gather(std::size_t b) {
       builder.use_group(target_.group(bucket.ranks));
       flat = builder.exchange(program::kAllGather, flat, {integers(counts)}, all, label);
     }
-    const std::vector<BufferId> fresh = builder.unpack(flat, shapes, label);
-    for (std::size_t n = 0; n < fresh.size(); ++n)
-      held_on(bucket.intervals[n], rank).progress.fresh[bucket.intervals[n]] = fresh[n];
+    arrived_.push_back({rank, flat, bucket.intervals, label});
   }
 }
 

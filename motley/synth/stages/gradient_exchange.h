@@ -29,9 +29,13 @@ namespace motley::synth {
 /// passes of a device: before, they would only hold up what other regions wait for.
 ///
 /// Of a parameter with owners (plan::Owners) each interval has an owner among its holders.
-/// Its bucket is reduce-scattered: every holder gets the sum of what it owns, updates that, and the
-/// new rows are gathered from the owners. What a device owns of a parameter are rows that follow
-/// each other, as its share says, of those that it has.
+/// Its bucket is reduce-scattered: every holder gets the sum of what it owns, updates that, and
+/// gets the others' new rows. What a device owns of a parameter are rows that follow each other, as
+/// its share says, of those that it has.
+///
+/// Where all own as much the new rows are gathered: both ways the sum and the gather keep every
+/// link as busy. Else links that carry much one way are idle the other way, so owners send new rows
+/// beside the sums of later buckets: to each other node once, where one device passes them on.
 class GradientExchange {
  public:
   using Share = GradientShare;
@@ -47,6 +51,8 @@ class GradientExchange {
     std::function<std::int64_t(std::size_t rank)> busy_until;
     /// Shares by rank of parameters with owners (plan::Owners), by name.
     std::map<std::string, std::vector<double>> owners = {};
+    /// Nodes by rank; empty: each rank has its own.
+    std::vector<std::size_t> nodes = {};
     bool updates_at_once = true;  ///< as soon as gradients are there, not when all are
   };
 
@@ -85,6 +91,13 @@ class GradientExchange {
     const GradientHolder& holder;
     Progress& progress;
   };
+  /// New rows of owners, one interval behind the other.
+  struct Arrived {
+    std::size_t rank;
+    BufferId rows;
+    std::vector<std::size_t> intervals;
+    std::string label;
+  };
   /// Instructions behind a position: a rank packs a bucket, or, after all of these, its sum begins.
   struct Event {
     static constexpr std::size_t kSum = SIZE_MAX;
@@ -99,7 +112,7 @@ class GradientExchange {
   Result<SharedGradient> find_holders(const std::string& name, const std::vector<Share>& shares);
   bool find_owners(const std::string& name, SharedGradient& gradient);
   Held held_on(std::size_t interval, std::size_t rank);
-  ProgramBuilder& builder_of(const SumBucket& bucket, std::size_t rank);
+  ProgramBuilder& builder_on(std::size_t interval, std::size_t rank);
 
   void pack(std::size_t bucket, std::size_t rank);
   BufferId own_gradient(const Held& held);
@@ -108,6 +121,11 @@ class GradientExchange {
   void take_back(std::size_t bucket);
   void gather_updated();
   void gather(std::size_t bucket);
+  void send_updated(std::size_t bucket);
+  bool is_even(const SumBucket& bucket) const;
+  std::map<std::size_t, std::vector<std::size_t>> by_node(
+      const std::vector<std::size_t>& ranks) const;
+  ExchangeMethod scatter_method(const SumBucket& bucket) const;
   BufferId updated_rows(std::size_t interval, const std::string& label);
   BufferId join(const Held& held, const std::map<std::size_t, BufferId>& pieces_of,
                 const std::string& label);
@@ -134,7 +152,8 @@ class GradientExchange {
   GradientSums sums_;
   std::vector<std::vector<Progress>> progress_;  // by gradient and holder
   std::vector<Event> events_;                    // that are left, last first
-  std::size_t gathered_ = 0;                     // buckets whose owners' rows all have
+  std::vector<Arrived> arrived_;
+  std::size_t gathered_ = 0;  // buckets whose owners' rows all have
   std::map<std::pair<std::size_t, std::size_t>, BufferId> begun_;  // bucket, rank
 };
 

@@ -36,8 +36,8 @@ graph::Form by_columns(std::int64_t columns) {
 }
 
 /// "at 3": the devices come to a position; "pack 8", "all_reduce 0 2: 8", "reduce_scatter 0 1: 6
-/// 2": elements, and ranks of the group; "update a b", "update rows", "assign a". Views and the
-/// like are left out.
+/// 2", "send 1: 4", "receive 1: 4": elements, and ranks of the group or the other one; "update a
+/// b", "update rows", "assign a". Views and the like are left out.
 std::vector<std::string> lines_on(const program::Program& program, std::size_t rank) {
   const program::DeviceProgram& device = program.devices[rank];
   std::vector<std::string> lines;
@@ -57,6 +57,12 @@ std::vector<std::string> lines_on(const program::Program& program, std::size_t r
       lines.push_back(fmt::format("{} {}", op, device.buffer(each.outputs[0]).elements()));
     if (op == "update" || op == "assign")
       lines.push_back(op + names(each.arguments[op == "update" ? 1 : 0]));
+    if (each.lane == Lane::kPeer) {
+      const BufferId moved =
+          op == "send" ? std::get<BufferId>(each.arguments[0].value) : each.outputs[0];
+      lines.push_back(fmt::format("{} {}: {}", op, program::peer_of(each).value,
+                                  device.buffer(moved).elements()));
+    }
     if (!program::is_collective(each.op)) continue;
     std::vector<std::int64_t> ranks;
     for (const Rank member : program.groups[each.group.index()].members)
@@ -359,7 +365,7 @@ TEST(GradientExchange, WhatOneRegionHasAloneIsUpdatedAsItIs) {
 }
 
 // Shares 3 and 1 of eight rows: six and two. Each gets the sum of its own rows, updates these, and
-// gets the others' back.
+// sends them to the other.
 TEST(GradientExchange, StatesThatAreSharedAreUpdatedByTheirOwners) {
   Bench bench = alone_with({{{"a", 0}}, {{"a", 0}}});
   bench.parameters["a"] = "f32[8]";
@@ -370,9 +376,11 @@ TEST(GradientExchange, StatesThatAreSharedAreUpdatedByTheirOwners) {
   ASSERT_TRUE(program);
   EXPECT_THAT(lowered.shared(), ElementsAre("a"));
   for (const std::size_t rank : {0, 1}) {
-    EXPECT_THAT(lines_without_positions(*program, rank),
-                ElementsAre("pack 8", "reduce_scatter 0 1: 6 2", "update rows",
-                            rank == 0 ? "pack 6" : "pack 2", "all_gather 0 1: 6 2", "assign a"));
+    std::vector<std::string> lines = {"pack 8", "reduce_scatter 0 1: 6 2", "update rows"};
+    if (rank == 0) lines.insert(lines.end(), {"pack 6", "send 1: 6", "receive 1: 2"});
+    if (rank == 1) lines.insert(lines.end(), {"receive 0: 6", "pack 2", "send 0: 2"});
+    lines.push_back("assign a");
+    EXPECT_EQ(lines_without_positions(*program, rank), lines);
     for (const program::Buffer& buffer : program->devices[rank].buffers)
       if (buffer.kind == program::BufferKind::kState) {
         EXPECT_EQ(buffer.name, "a/momentum");
@@ -392,11 +400,10 @@ TEST(GradientExchange, WhoHasNoShareOfStatesOwnsNone) {
   bench.options.recipe.optimizer.momentum = 0.9;
   const program::Program program = lower_bench(bench);
   EXPECT_THAT(lines_without_positions(program, 0),
-              ElementsAre("pack 8", "reduce_scatter 0 1: 8 0", "update a", "pack 8",
-                          "all_gather 0 1: 8 0", "assign a"));
-  EXPECT_THAT(lines_without_positions(program, 1),
-              ElementsAre("pack 8", "reduce_scatter 0 1: 8 0", "zeros 0", "all_gather 0 1: 8 0",
+              ElementsAre("pack 8", "reduce_scatter 0 1: 8 0", "update a", "pack 8", "send 1: 8",
                           "assign a"));
+  EXPECT_THAT(lines_without_positions(program, 1),
+              ElementsAre("pack 8", "reduce_scatter 0 1: 8 0", "receive 0: 8", "assign a"));
   for (const program::Buffer& buffer : program.devices[1].buffers)
     EXPECT_NE(buffer.kind, program::BufferKind::kState) << buffer.name;
   expect_sums(bench);
@@ -462,7 +469,35 @@ TEST(GradientExchange, EachParameterHasOwnersOfItsOwn) {
   EXPECT_THAT(
       lines_without_positions(*program, 0),
       ElementsAre("pack 8", "reduce_scatter 0 1: 4 4", "pack 4", "all_reduce 0 1: 4", "update a",
-                  "pack 4", "all_gather 0 1: 4 4", "update c", "assign a", "assign b"));
+                  "pack 4", "send 1: 4", "receive 1: 4", "update c", "assign a", "assign b"));
+  expect_sums(bench);
+}
+
+// Two nodes of two devices; device 0 owns three quarters, device 2 the rest. Sums go within nodes
+// first, and what a node gets one device passes on.
+TEST(GradientExchange, NewRowsGoToEachNodeOnce) {
+  Bench bench = alone_with({{{"a", 0}}, {{"a", 0}}, {{"a", 0}}, {{"a", 0}}});
+  bench.parameters["a"] = "f32[8]";
+  bench.owners["a"] = {3, 0, 1, 0};
+  bench.nodes = {0, 0, 1, 1};
+  const program::Program program = lower_bench(bench);
+  EXPECT_THAT(lines_without_positions(program, 0),
+              ElementsAre("pack 8", "reduce_scatter 0 1 2 3: 6 0 2 0", "update rows", "pack 6",
+                          "send 1: 6", "send 2: 6", "receive 2: 2", "assign a"));
+  EXPECT_THAT(lines_without_positions(program, 1),
+              ElementsAre("pack 8", "reduce_scatter 0 1 2 3: 6 0 2 0", "receive 0: 6",
+                          "receive 0: 2", "assign a"));
+  EXPECT_THAT(
+      lines_without_positions(program, 2),
+      ElementsAre("pack 8", "reduce_scatter 0 1 2 3: 6 0 2 0", "update rows", "receive 0: 6",
+                  "send 3: 6", "pack 2", "send 0: 2", "send 3: 2", "assign a"));
+  for (const program::Instruction& each : program.devices[3].instructions)
+    if (each.op == program::kReduceScatter) EXPECT_EQ(each.overload, "hierarchical");
+  expect_sums(bench);
+  bench.owners["a"] = {1, 1, 1, 1};
+  EXPECT_THAT(lines_without_positions(lower_bench(bench), 3),
+              ElementsAre("pack 8", "reduce_scatter 0 1 2 3: 2 2 2 2", "update rows", "pack 2",
+                          "all_gather 0 1 2 3: 2 2 2 2", "assign a"));
   expect_sums(bench);
 }
 

@@ -40,6 +40,7 @@ struct SharedGradient {
   graph::Slab slab;
   DType dtype = DType::kF32;
   bool has_owners = false;  ///< each row has one owner
+  bool is_even = false;     ///< all holders own as much
 };
 
 /// Rows of a gradient that the same devices have, or of which one is the owner.

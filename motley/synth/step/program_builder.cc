@@ -160,7 +160,9 @@ InstructionId ProgramBuilder::transfer(std::string_view op, BufferId from,
                                        std::string label) {
   Instruction made;
   made.lane = Lane::kTransfer;
-  made.op = op;
+  const auto [name, method] = program::split_collective_name(op);
+  made.op = name;
+  if (method != ExchangeMethod::kNative) made.overload = exchange_method_name(method);
   made.arguments = {{from}};
   for (Arguments& list : counts) made.arguments.push_back({std::move(list)});
   made.outputs = std::move(outputs);

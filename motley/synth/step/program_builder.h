@@ -66,7 +66,7 @@ class ProgramBuilder {
   /// Appends an in-place sum over the group to the transfer lane.
   void all_reduce(BufferId buffer, std::string label);
   /// Appends an exchange of a flat buffer to the transfer lane; `counts` are its other arguments.
-  /// Returns its result of `elements` elements.
+  /// Returns its result of `elements` elements. The op may name a method.
   BufferId exchange(std::string_view op, BufferId from, std::vector<Arguments> counts,
                     std::int64_t elements, std::string label);
   /// Appends a send to the peer lane, to run once the buffer is ready.
