@@ -82,6 +82,26 @@ def llama():
     return model, tokens(32000, 256)
 
 
+class Translation(nn.Module):
+    """The base Transformer of 2017: six layers each way, one table for sources, targets and answers."""
+
+    def __init__(self, vocabulary=37000, length=64, width=512):
+        super().__init__()
+        self.words = nn.Embedding(vocabulary, width)
+        self.places = nn.Parameter(torch.randn(length, width))
+        self.body = nn.Transformer(width, 8, 6, 6, 2048, batch_first=True)
+        self.register_buffer("mask", nn.Transformer.generate_square_subsequent_mask(length), persistent=False)
+
+    def forward(self, source, target, answer):
+        made = self.body(self.words(source) + self.places, self.words(target) + self.places, tgt_mask=self.mask,
+                         tgt_is_causal=True)
+        return nn.functional.cross_entropy((made @ self.words.weight.T).flatten(0, 1), answer.flatten())
+
+
+def transformer():
+    return Translation(), (*tokens(37000, 64), tokens(37000, 64)[0])
+
+
 def moe():
     """Every block's MLP is eight experts, of which a token takes two."""
     model = Gpt(vocabulary=30522, length=128, width=768, heads=12, layers=12)

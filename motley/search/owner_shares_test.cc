@@ -79,7 +79,7 @@ double least_fullest(const std::vector<double>& cards) {
 }
 
 TEST(OwnerShares, AreBytePSsOptimum) {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
     SplitMix64 random(seed);
     std::vector<double> cards;
     for (int d = 0; d < 3 + static_cast<int>(seed % 6); ++d)
