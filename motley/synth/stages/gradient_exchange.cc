@@ -334,11 +334,11 @@ void GradientExchange::send_updated(std::size_t b) {
       if (sums_.intervals[i].owner != owner) continue;
       intervals.push_back(i);
       rows.push_back(updated_rows(i, label));
-      held_on(i, owner).progress.fresh[i] = rows.back();
     }
     if (rows.empty()) continue;
     ProgramBuilder& builder = builder_on(intervals.front(), owner);
     const BufferId flat = builder.pack(rows, builder.buffer(rows.front()).dtype, label);
+    arrived_.push_back({owner, flat, intervals, label});
     const auto give = [&](BufferId given, std::size_t from, std::size_t to) {
       ProgramBuilder &out = builder_on(intervals.front(), from),
                      &in = builder_on(intervals.front(), to);
