@@ -38,13 +38,20 @@ def cluster_text(hosts):
 
 
 def plan(model, cluster, sync, folder):
-    """The planner's answer in JSON."""
+    """The planner's answer in JSON; null: no such plan is possible, which is said."""
     words = ["plan", "-m", model, "-C", cluster, "--global-batch", BATCH, "--planner",
              "auto" if sync == "auto" else "split", "--sync", sync, "--profiles", folder / "none.db", "--json"]  # fmt: skip
     done = subprocess.run([BUILD / "motley", *map(str, words)], capture_output=True, text=True, check=False)
+    if "[synth." in done.stderr:
+        print(f"  --sync {sync}: {done.stderr.strip()}")
+        return {"predicted_step_s": None}
     if done.returncode != 0:
         sys.exit(f"motley {' '.join(map(str, words))}: {done.stderr}")
     return json.loads(done.stdout)
+
+
+def show(seconds):
+    return "-" if seconds is None else f"{seconds:.3f}"
 
 
 def main():
@@ -61,7 +68,7 @@ def main():
                     row[key] = plan(model, cluster, sync, folder)["predicted_step_s"]
                     row["plan_s"] = max(row["plan_s"], time.monotonic() - begin)
                 rows.append(row)
-                print(f"{title:12} {model.stem:12} " + " ".join(f"{key} {row[key]:.3f}" for key in (*SYNCS, "plan_s")))
+                print(f"{title:12} {model.stem:12} " + " ".join(f"{key} {show(row[key])}" for key in (*SYNCS, "plan_s")))
     out = BUILD / "bench/placement.json"
     out.write_text(json.dumps(rows, indent=1) + "\n")
     print(f"wrote {os.path.relpath(out)}")

@@ -78,8 +78,11 @@ Result<void> Synchronised::take_faster(const plan::Problem& problem,
                                        plan::PlanOutcome& outcome) const {
   const Seconds others = outcome.predicted_step;
   for (const plan::Plan& plan : plans) {
-    MOTLEY_ASSIGN(const plan::Price price, inputs_.evaluator->price(plan));
+    const auto priced = inputs_.evaluator->price(plan);
     ++outcome.considered;
+    // Regions that share parameters cannot do all that a split of the batch can.
+    if (!priced && priced.error().code.starts_with("synth.")) continue;
+    MOTLEY_ASSIGN(const plan::Price price, priced);
     if (price.step >= outcome.predicted_step) continue;
     plan::PlanOutcome with = outcome;
     with.lower_bound = Seconds(0);
