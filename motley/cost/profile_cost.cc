@@ -64,6 +64,17 @@ bool has_levels(const cluster::Cluster& cluster, const std::vector<DeviceId>& de
   return nodes > 1 && nodes < devices.size();
 }
 
+bool have_own_links(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices) {
+  std::set<std::string> hosts;
+  bool is_present = true;
+  for (const DeviceId id : devices) {
+    const cluster::Device& device = cluster.device(id);
+    hosts.insert(cluster.node(device.node).host);
+    is_present = is_present && (device.kind == "cpu" || device.kind == "cuda");
+  }
+  return hosts.size() > 1 || !is_present;
+}
+
 Transport usual_transport(Backend backend) {
   return {.latency = Seconds(backend == Backend::kNccl ? 10e-6 : 50e-6)};
 }
@@ -375,13 +386,15 @@ Result<Transfer> ProfileCost::measured_transfer(std::string_view op, const Excha
   Transfer transfer{{{line.latency + Seconds(moving), {}}}};
   // Within a machine no link is shared: a fixed time.
   if (route == kLocalRoute || !(moving > 0)) return transfer;
-  const CollectiveCall call = call_of(op, exchange, group);
+  const bool has_parts = !exchange.parts.empty() && have_own_links(cluster_, group);
+  const CollectiveCall call =
+      has_parts ? call_of(op, exchange, group) : call_of(op, {exchange.bytes}, group);
   // The backend's algorithm is unknown, but a ring's links are the fewest that join all.
   const bool is_direct =
-      call.op == Collective::kSend || call.op == Collective::kAllToAll || !exchange.parts.empty();
+      call.op == Collective::kSend || call.op == Collective::kAllToAll || has_parts;
   const Algorithm algorithm = is_direct ? Algorithm::kDirect : Algorithm::kRing;
   const std::vector<double> capacities = network_.capacities();
-  if (!exchange.parts.empty()) moving *= relative_time(network_, call, exchange.bytes);
+  if (has_parts) moving *= relative_time(network_, call, exchange.bytes);
   Transfer over_links = build_transfer(network_, call, algorithm, {});
   transfer.phases = {{line.latency, std::move(over_links.phases.at(0).flows)}};
   for (Flow& flow : transfer.phases[0].flows) {

@@ -19,13 +19,17 @@
 
 namespace motley::cost {
 
+/// Returns whether the devices' links are those of several hosts, or planned. Links of one present
+/// host are emulated: they delay each exchange by itself, by the slowest link of all.
+bool have_own_links(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices);
+
 /// Cost model over measurements. Instructions: times of the device, alone or in a group like the
 /// program, at the program's samples, divided by the device's emulated speed. Collectives: as
 /// measured for the group's route. A measurement over links becomes a transfer of the measured
 /// latency and a flow around the ring, at most as fast as measured: alone it takes the measured
-/// time, even if the cluster file states a slower link, and beside others it shares links. Uneven
-/// parts take as much more or less than even ones as over the cluster's links. Routes without links
-/// take fixed times. A group with a planning kind, which cannot be measured,
+/// time, even if the cluster file states a slower link, and beside others it shares links. Between
+/// hosts uneven parts take as much more or less than even ones as over the cluster's links. Routes
+/// without links take fixed times. A group with a planning kind, which cannot be measured,
 /// exchanges over the cluster's links by its backend's cheapest algorithm (collectives.h) with
 /// usual_transport, and shares the links with other traffic. So does a send between two devices if
 /// neither a send nor an all-reduce of two was measured on their route.

@@ -35,7 +35,8 @@ Result<std::optional<OwnersByLinks>> find_owners_by_links(const cost::CostModel&
                                                           const cluster::Cluster& cluster,
                                                           const std::vector<DeviceId>& devices) {
   const std::vector<double> capacities = model.link_capacities();
-  if (devices.size() < 2 || capacities.empty()) return std::nullopt;
+  if (devices.size() < 2 || capacities.empty() || !cost::have_own_links(cluster, devices))
+    return std::nullopt;
   const ExchangeMethod method =
       cost::has_levels(cluster, devices) ? ExchangeMethod::kHierarchical : ExchangeMethod::kNative;
   std::vector<std::string> names;

@@ -24,7 +24,7 @@ struct OwnersByLinks {
 /// seconds of link l when d owns all, shares p take max_l sum_d p_d a(l, d). Their minimum is a
 /// linear program (best_mix.h), which for one device a host and cards of b_d bytes/s is BytePS's
 /// (OSDI 2020): B bytes among n devices take max_d (1 + (n - 2) p_d) B / b_d. None if no link is
-/// used: nothing tells the devices apart. Errors of the cost model.
+/// used, or links are emulated. Errors of the cost model.
 ///
 /// Example: cards of 4, 1 and 1: the first owns all (2/4 s for itself, 1 s for each other). Cards
 /// of 1, 1 and 1: a third each.

@@ -19,16 +19,10 @@ std::vector<DeviceId> devices_of(const plan::Plan& plan) {
   return devices;
 }
 
-std::vector<plan::Owners> owners_of_all(OwnerShares shares) { return {{{"*"}, std::move(shares)}}; }
-
 OwnerShares equal_shares(const std::vector<DeviceId>& devices) {
   OwnerShares shares;
   for (const DeviceId device : devices) shares[device] = 1;
   return shares;
-}
-
-std::string who_sums(const plan::Plan& plan) {
-  return plan.owners.empty() ? "all holders" : "owners";
 }
 
 }  // namespace
@@ -40,10 +34,11 @@ Result<std::optional<OwnersByLinks>> Synchronised::by_links(
   return find_owners_by_links(*model, *problem.cluster, devices);
 }
 
-/// Finds the owners to try.
-Result<Synchronised::Choices> Synchronised::find_choices(const plan::Problem& problem,
-                                                         const plan::Plan& plan) const {
-  if (sync_.kind == Kind::kAllReduce) return Choices{{}};
+/// Finds the owners to try; empty shares: none.
+Result<std::vector<Synchronised::Choice>> Synchronised::find_choices(const plan::Problem& problem,
+                                                                     const plan::Plan& plan) const {
+  using Choices = std::vector<Choice>;
+  if (sync_.kind == Kind::kAllReduce) return Choices{{{}, "all holders"}};
   DeviceId server;
   if (sync_.kind == Kind::kServer) {
     MOTLEY_ASSIGN(server, cluster::find_device(*problem.cluster, sync_.server));
@@ -56,13 +51,16 @@ Result<Synchronised::Choices> Synchronised::find_choices(const plan::Problem& pr
                        "--batch-split)");
   }
   const std::vector<DeviceId> used = devices_of(plan);
+  const auto by_server = [&](DeviceId device) {
+    return Choice{{{device, 1.0}}, problem.cluster->device(device).name + " as a server"};
+  };
   if (sync_.kind != Kind::kServer) {
     MOTLEY_ASSIGN(const auto linked, by_links(problem, used));
     Choices choices;
-    if (linked || sync_.kind == Kind::kOwners) choices.push_back(owners_of_all(equal_shares(used)));
-    if (linked) choices.push_back(owners_of_all(linked->shares));
-    if (linked && sync_.kind == Kind::kAuto)
-      choices.push_back(owners_of_all({{linked->server, 1.0}}));
+    if (linked || sync_.kind == Kind::kOwners)
+      choices.push_back({equal_shares(used), "owners of equal parts"});
+    if (linked) choices.push_back({linked->shares, "owners by what links carry"});
+    if (linked && sync_.kind == Kind::kAuto) choices.push_back(by_server(linked->server));
     return choices;
   }
   if (std::find(used.begin(), used.end(), server) == used.end())
@@ -70,70 +68,60 @@ Result<Synchronised::Choices> Synchronised::find_choices(const plan::Problem& pr
                        fmt::format("--sync: the plan does not use {}; a server computes a part of "
                                    "the batch too, so name one of the plan's devices",
                                    sync_.server));
-  return Choices{owners_of_all({{server, 1.0}})};
+  return Choices{by_server(server)};
 }
 
-Result<void> Synchronised::take_faster(const plan::Problem& problem,
-                                       const std::vector<plan::Plan>& plans,
-                                       plan::PlanOutcome& outcome) const {
-  const Seconds others = outcome.predicted_step;
-  for (const plan::Plan& plan : plans) {
-    const auto priced = inputs_.evaluator->price(plan);
-    ++outcome.considered;
+Result<std::vector<Synchronised::Priced>> Synchronised::price(const std::vector<Choice>& choices,
+                                                              const plan::Plan& plan) const {
+  std::vector<Priced> found;
+  for (const Choice& choice : choices) {
+    Priced with{plan, {}, choice.who};
+    with.plan.owners.clear();
+    if (!choice.shares.empty()) with.plan.owners = {{{"*"}, choice.shares}};
+    auto price = inputs_.evaluator->price(with.plan);
     // Regions that share parameters cannot do all that a split of the batch can.
-    if (!priced && priced.error().code.starts_with("synth.")) continue;
-    MOTLEY_ASSIGN(const plan::Price price, priced);
-    if (price.step >= outcome.predicted_step) continue;
-    plan::PlanOutcome with = outcome;
-    with.lower_bound = Seconds(0);
-    std::vector<std::string> why = {fmt::format(
-        "owners sum gradients: all-reduces would make a step {} long", format_seconds(others))};
-    MOTLEY_ASSIGN(const bool fits, take_better(problem, plan, price, std::move(why), with));
-    if (fits) outcome = std::move(with);
+    if (!price && sync_.kind == Kind::kAuto && price.error().code.starts_with("synth.")) continue;
+    MOTLEY_ASSIGN(with.price, std::move(price));
+    found.push_back(std::move(with));
   }
-  return {};
-}
-
-Result<void> Synchronised::take_as_asked(const plan::Problem& problem,
-                                         const std::vector<plan::Plan>& plans,
-                                         plan::PlanOutcome& outcome) const {
-  const std::string as_chosen = format_seconds(outcome.predicted_step);
-  outcome.plan.reset();
-  outcome.alternatives.clear();
-  if (!plans.front().owners.empty()) outcome.lower_bound = Seconds(0);
-  std::vector<std::string> lacking;
-  for (const plan::Plan& plan : plans) {
-    MOTLEY_ASSIGN(const plan::Price price, inputs_.evaluator->price(plan));
-    ++outcome.considered;
-    std::vector<std::string> why = {
-        fmt::format("{} sum gradients, as asked for; as the planner chose, a step takes {}",
-                    who_sums(plan), as_chosen)};
-    MOTLEY_ASSIGN(const bool fits, take_better(problem, plan, price, std::move(why), outcome));
-    if (!fits) lacking = find_lacking(*problem.cluster, devices_of(plan), price.peaks);
-  }
-  if (outcome.plan) return {};
-  outcome.reason = plan::Reason::kInfeasible;
-  outcome.peak.clear();
-  outcome.idle = problem.devices;
-  outcome.why = std::move(lacking);
-  return {};
+  return found;
 }
 
 Result<plan::PlanOutcome> Synchronised::plan(const plan::Problem& problem) const {
   MOTLEY_ASSIGN(plan::PlanOutcome outcome, planner_->plan(problem));
   if (!outcome.plan) return outcome;
-  MOTLEY_ASSIGN(const Choices choices, find_choices(problem, *outcome.plan));
-  std::vector<plan::Plan> plans;
-  for (const std::vector<plan::Owners>& owners : choices) {
-    plan::Plan plan = *outcome.plan;
-    plan.owners = owners;
-    if (plan == *outcome.plan && sync_.kind != Kind::kAuto) return outcome;
-    plans.push_back(std::move(plan));
+  const bool is_free = sync_.kind == Kind::kAuto;
+  MOTLEY_ASSIGN(const std::vector<Choice> choices, find_choices(problem, *outcome.plan));
+  const bool has_owners = sync_.kind != Kind::kAllReduce;
+  if (!has_owners && outcome.plan->owners.empty()) return outcome;
+  MOTLEY_ASSIGN(const std::vector<Priced> priced, price(choices, *outcome.plan));
+  outcome.considered += static_cast<std::int64_t>(priced.size());
+  std::string others =
+      fmt::format("as the planner chose {}", format_seconds(outcome.predicted_step));
+  for (const Priced& each : priced)
+    others += fmt::format(", with {} {}", each.who, format_seconds(each.price.step));
+  plan::PlanOutcome with = outcome;
+  if (has_owners) with.lower_bound = Seconds(0);
+  if (!is_free) {
+    with.plan.reset();
+    with.alternatives.clear();
   }
-  const auto take =
-      sync_.kind == Kind::kAuto ? &Synchronised::take_faster : &Synchronised::take_as_asked;
-  if (!plans.empty()) MOTLEY_RETURN_IF_ERROR((this->*take)(problem, plans, outcome));
-  return outcome;
+  bool is_taken = false;
+  for (const Priced& each : priced) {
+    std::vector<std::string> why = {fmt::format("{} sum gradients{}; a step takes {}", each.who,
+                                                is_free ? "" : ", as asked for", others)};
+    MOTLEY_ASSIGN(const bool is_better,
+                  take_better(problem, each.plan, each.price, std::move(why), with));
+    is_taken = is_taken || is_better;
+  }
+  if (is_taken) return with;
+  if (is_free) return outcome;
+  with.reason = plan::Reason::kInfeasible;
+  with.peak.clear();
+  with.idle = problem.devices;
+  with.why =
+      find_lacking(*problem.cluster, devices_of(priced.back().plan), priced.back().price.peaks);
+  return with;
 }
 
 }  // namespace motley::search

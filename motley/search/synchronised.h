@@ -40,14 +40,21 @@ class Synchronised : public plan::Planner {
   Result<plan::PlanOutcome> plan(const plan::Problem& problem) const override;
 
  private:
-  using Choices = std::vector<std::vector<plan::Owners>>;
-  Result<Choices> find_choices(const plan::Problem& problem, const plan::Plan& plan) const;
+  struct Choice {
+    OwnerShares shares;
+    std::string who;  ///< sums gradients
+  };
+  struct Priced {
+    plan::Plan plan;
+    plan::Price price;
+    std::string who;
+  };
+  Result<std::vector<Choice>> find_choices(const plan::Problem& problem,
+                                           const plan::Plan& plan) const;
   Result<std::optional<OwnersByLinks>> by_links(const plan::Problem& problem,
                                                 const std::vector<DeviceId>& devices) const;
-  Result<void> take_as_asked(const plan::Problem& problem, const std::vector<plan::Plan>& plans,
-                             plan::PlanOutcome& outcome) const;
-  Result<void> take_faster(const plan::Problem& problem, const std::vector<plan::Plan>& plans,
-                           plan::PlanOutcome& outcome) const;
+  Result<std::vector<Priced>> price(const std::vector<Choice>& choices,
+                                    const plan::Plan& plan) const;
 
   PlannerInputs inputs_;
   std::unique_ptr<plan::Planner> planner_;

@@ -46,8 +46,10 @@ TEST_F(SynchronisedTest, AsksForOwnersOrAServer) {
   EXPECT_EQ(owners->plan->owners[0].shares.size(), 3U);
   EXPECT_EQ(owners->predicted_step, invented_->evaluator().price(*owners->plan)->step);
   EXPECT_EQ(owners->lower_bound, Seconds(0));
-  EXPECT_THAT(owners->why,
-              Contains(HasSubstr("owners sum gradients, as asked for; as the planner chose")));
+  EXPECT_THAT(
+      owners->why,
+      Contains(HasSubstr("owners of equal parts sum gradients, as asked for; a step takes as the "
+                         "planner chose ")));
   const auto server = plan({Sync::Kind::kServer, "b:0"});
   ASSERT_TRUE(server && server->plan);
   EXPECT_THAT(server->plan->owners[0].shares, ElementsAre(Pair(DeviceId(1), 1.0)));

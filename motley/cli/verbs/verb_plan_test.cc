@@ -301,6 +301,33 @@ TEST_F(PlanVerbTest, DevicesThatAreNotHereArePlannedByTheirDataSheets) {
   EXPECT_GT(plan(4096, halves).at("predicted_step_s"), quick);
 }
 
+TEST_F(PlanVerbTest, OwnersAreChosenWhereCardsDiffer) {
+  std::string text = "schema = \"motley.cluster/1\"\nname = \"cards\"\n";
+  for (const auto& [node, card] : {std::pair("a", "100Gbps"), {"b", "1Gbps"}, {"c", "1Gbps"}})
+    text += fmt::format(
+        "[[node]]\nname = \"{}\"\nbandwidth = \"{}\"\n"
+        "device = [ {{ kind = \"v100-16g\" }} ]\n",
+        node, card);
+  write_cluster(text + "[[link]]\nall = true\nbandwidth = \"1Tbps\"\nlatency = \"1us\"\n");
+  const auto step = [&](const char* sync) {
+    return plan(3000, {"--planner", "equal", "--sync", sync}).at("predicted_step_s").get<double>();
+  };
+  const double all = step("all_reduce"), server = step("server:a:0");
+  EXPECT_LT(server, 0.9 * all);
+  EXPECT_GT(step("server:b:0"), 1.2 * server);
+  EXPECT_LE(step("owners"), server * (1 + 1e-9));
+  EXPECT_EQ(step("auto"), all);  // a named planner keeps to its plans
+  const Json asked = plan(3000, {"--planner", "equal", "--sync", "owners"});
+  EXPECT_THAT(
+      asked.at("why").at(0).get<std::string>(),
+      MatchesRegex("owners by what links carry sum gradients, as asked for; a step takes as "
+                   "the planner chose .*, with owners of equal parts .*, with owners by "
+                   "what links carry .*"));
+  const Json chosen = plan(30000000);
+  EXPECT_THAT(chosen.at("why").at(0).get<std::string>(), HasSubstr("sum gradients; a step takes"));
+  EXPECT_EQ(chosen.at("lower_bound_s"), 0);
+}
+
 /// One device of an unmeasured kind, with exactly the memory predicted for all samples.
 std::string full_text(std::int64_t bytes) {
   return fmt::format(
