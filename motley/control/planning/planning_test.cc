@@ -174,6 +174,21 @@ TEST_F(PlanningTest, ADeviceWithTooLittleMemoryIsAnAnswerNotAnError) {
   EXPECT_THAT(error.message, HasSubstr("1 KiB"));
 }
 
+// What is left after a loss has one replica, or lacks the server: the planner decides who sums.
+TEST_F(PlanningTest, WithoutWhatSyncAsksForAJobGoesOn) {
+  Inputs inputs = small_inputs(kTwoCpus, 8);
+  PlanChoices asked = choices("equal");
+  asked.sync = {search::Sync::Kind::kServer, inputs.cluster.device(inputs.devices[0]).name};
+  const Answer first = find_plan(inputs, asked, outside_).value();
+  EXPECT_THAT(first.outcome.plan->owners, SizeIs(1));
+  Inputs left = inputs;
+  left.devices.erase(left.devices.begin());
+  const auto again = plan_again(left, asked, first.priced);
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_THAT(again->plan->owners, IsEmpty());
+  EXPECT_EQ(find_plan(left, asked, outside_).error().code, "search.sync");
+}
+
 TEST_F(PlanningTest, AnUnknownPlannerIsAUsageError) {
   Inputs inputs = small_inputs(kTwoCpus, 8);
   const auto answer = find_plan(inputs, choices("splitt"), outside_);
