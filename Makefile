@@ -84,7 +84,7 @@ test-gpu: ## GPU acceptance tests, one per item of docs/gpu.md; without a GPU ea
 fuzz: setup ## libFuzzer, a minute each parser
 	@tools/fuzz.sh 60
 
-BENCHES := scale adopt renting explain choices data engine gpu emulated measured parity placement recipes tasks plan stages passes model_passes staged_plans staged_runs two_hosts harp hap spmd sharded_runs graph simulator flow_network own_runs export accuracy adapt elastic market unlike hosts browser
+BENCHES := scale adopt renting explain choices data engine gpu emulated measured parity placement placement_runs recipes tasks plan stages passes model_passes staged_plans staged_runs two_hosts harp hap spmd sharded_runs graph simulator flow_network own_runs export accuracy adapt elastic market unlike hosts browser
 bench: $(BENCHES:%=bench-%) ## all benchmarks; make bench-NAME runs one and writes build/bench/NAME.json
 bench-%:
 	@tools/build.sh product benches
