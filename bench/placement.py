@@ -1,9 +1,9 @@
 """Who keeps a parameter: steps by all-reduce, by owners, by one server, and as `plan` chooses, on cards of 100, 25 and
 10 Gbit/s.
 
-Runs `motley plan --planner split --sync ...` on full-size models (examples/full_size.py). Writes
-build/bench/placement.json: rows with `set` "server", `model`, `cluster`, `planner`, `all_reduce_s`, `owners_s`,
-`server_s`, `auto_s`, and `plan_s`, the longest time that planning took.
+Runs `motley plan --sync ...` on full-size models (examples/full_size.py), on all devices (planner "equal") and on the
+best split's. Writes build/bench/placement.json: rows with `set` "server", `model`, `cluster`, `planner`,
+`all_reduce_s`, `owners_s`, `server_s`, `auto_s` (of `--planner auto`), and `plan_s`, the longest time that planning took.
 """
 
 import json
@@ -25,7 +25,8 @@ CLUSTERS = {
     "three hosts": [("a0", 100, 4, "a100-40g"), ("b0", 25, 4, "v100-32g"), ("c0", 10, 2, "t4")],
 }
 BATCH = 320
-SYNCS = {"all_reduce_s": "all_reduce", "owners_s": "owners", "server_s": "server:a0:0", "auto_s": "auto"}
+SYNCS = {"all_reduce_s": "all_reduce", "owners_s": "owners", "server_s": "server:a0:0"}
+TIMES = (*SYNCS, "auto_s", "plan_s")
 
 
 def cluster_text(hosts):
@@ -37,17 +38,18 @@ def cluster_text(hosts):
     return "\n".join(lines) + "\n"
 
 
-def plan(model, cluster, sync, folder):
-    """The planner's answer in JSON; null: no such plan is possible, which is said."""
-    words = ["plan", "-m", model, "-C", cluster, "--global-batch", BATCH, "--planner",
-             "auto" if sync == "auto" else "split", "--sync", sync, "--profiles", folder / "none.db", "--json"]  # fmt: skip
+def step_and_time(model, cluster, planner, sync, folder):
+    """The predicted step (null: no such plan is possible, which is said), and how long planning took."""
+    words = ["plan", "-m", model, "-C", cluster, "--global-batch", BATCH, "--planner", planner, "--sync", sync,
+             "--profiles", folder / "none.db", "--json"]  # fmt: skip
+    begin = time.monotonic()
     done = subprocess.run([BUILD / "motley", *map(str, words)], capture_output=True, text=True, check=False)
     if "[synth." in done.stderr:
         print(f"  --sync {sync}: {done.stderr.strip()}")
-        return {"predicted_step_s": None}
+        return None, 0.0
     if done.returncode != 0:
         sys.exit(f"motley {' '.join(map(str, words))}: {done.stderr}")
-    return json.loads(done.stdout)
+    return json.loads(done.stdout)["predicted_step_s"], time.monotonic() - begin
 
 
 def show(seconds):
@@ -62,13 +64,15 @@ def main():
             cluster = folder / "cluster.toml"
             cluster.write_text(cluster_text(hosts))
             for model in export_models(MODELS):
-                row = {"set": "server", "model": model.stem, "cluster": title, "planner": "split", "plan_s": 0.0}
-                for key, sync in SYNCS.items():
-                    begin = time.monotonic()
-                    row[key] = plan(model, cluster, sync, folder)["predicted_step_s"]
-                    row["plan_s"] = max(row["plan_s"], time.monotonic() - begin)
-                rows.append(row)
-                print(f"{title:12} {model.stem:12} " + " ".join(f"{key} {show(row[key])}" for key in (*SYNCS, "plan_s")))
+                auto_s, auto_took = step_and_time(model, cluster, "auto", "auto", folder)
+                for planner in ("equal", "split"):
+                    row = {"set": "server", "model": model.stem, "cluster": title, "planner": planner,
+                           "auto_s": auto_s, "plan_s": auto_took}  # fmt: skip
+                    for key, sync in SYNCS.items():
+                        row[key], took = step_and_time(model, cluster, planner, sync, folder)
+                        row["plan_s"] = max(row["plan_s"], took)
+                    rows.append(row)
+                    print(f"{title:12} {model.stem:12} {planner:6} " + " ".join(f"{key} {show(row[key])}" for key in TIMES))
     out = BUILD / "bench/placement.json"
     out.write_text(json.dumps(rows, indent=1) + "\n")
     print(f"wrote {os.path.relpath(out)}")
