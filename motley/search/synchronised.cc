@@ -96,10 +96,9 @@ Result<plan::PlanOutcome> Synchronised::plan(const plan::Problem& problem) const
   if (!has_owners && outcome.plan->owners.empty()) return outcome;
   MOTLEY_ASSIGN(const std::vector<Priced> priced, price(choices, *outcome.plan));
   outcome.considered += static_cast<std::int64_t>(priced.size());
-  std::string others =
-      fmt::format("as the planner chose {}", format_seconds(outcome.predicted_step));
+  std::string others = format_seconds(outcome.predicted_step) + " as the planner chose";
   for (const Priced& each : priced)
-    others += fmt::format(", with {} {}", each.who, format_seconds(each.price.step));
+    others += fmt::format(", {} with {}", format_seconds(each.price.step), each.who);
   plan::PlanOutcome with = outcome;
   if (has_owners) with.lower_bound = Seconds(0);
   if (!is_free) {

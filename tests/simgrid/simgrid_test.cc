@@ -218,6 +218,18 @@ cost::Network network_of(const std::vector<double>& bandwidths, int devices_each
   return cost::Network(cluster);
 }
 
+/// SimGrid moves whole bytes over whole-numbered links: fewer bytes with as much larger weights.
+void make_whole(Flow& flow) {
+  int times = 1;
+  const auto is_whole = [&](const cost::LinkUse& use) {
+    return std::abs(times * use.weight - std::round(times * use.weight)) < 1e-9;
+  };
+  while (!std::all_of(flow.uses.begin(), flow.uses.end(), is_whole)) ++times;
+  flow.bytes = std::round(flow.bytes / times);
+  if (flow.most_rate > 0) flow.most_rate /= times;
+  for (cost::LinkUse& use : flow.uses) use.weight = std::round(times * use.weight);
+}
+
 /// Every algorithm of every collective with uneven parts, two at a time on the same links.
 std::vector<Scene> collective_scenes(const cost::Network& network, std::size_t ranks) {
   using enum cost::Algorithm;
@@ -235,18 +247,8 @@ std::vector<Scene> collective_scenes(const cost::Network& network, std::size_t r
       if (!cost::is_applicable(algorithm, op)) continue;
       Transfer transfer = cost::build_transfer(network, {op, devices, bytes}, algorithm,
                                                {.latency = Seconds(1e-3)});
-      bool is_whole = true;  // SimGrid moves whole bytes over whole-numbered links
-      for (TransferPhase& phase : transfer.phases) {
-        for (Flow& flow : phase.flows) {
-          flow.bytes = std::round(flow.bytes);
-          for (cost::LinkUse& use : flow.uses) is_whole &= use.weight == std::round(use.weight);
-        }
-      }
-      if (!is_whole) {  // two trees: twice the weights, half of the bytes
-        Flow& flow = transfer.phases[0].flows[0];
-        flow.bytes = std::round(flow.bytes / 2);
-        for (cost::LinkUse& use : flow.uses) use.weight *= 2;
-      }
+      for (TransferPhase& phase : transfer.phases)
+        for (Flow& flow : phase.flows) make_whole(flow);
       scenes.push_back({fmt::format("{} by algorithm {} of {}", cost::collective_name(op),
                                     static_cast<int>(algorithm), ranks),
                         network.capacities(),

@@ -129,10 +129,9 @@ TransferPhase Builder::at_once(const std::vector<Message>& messages, std::size_t
 // Makes one flow of all: they advance at one rate, that of the slowest.
 void join_flows(TransferPhase& phase) {
   if (phase.flows.size() < 2) return;
-  Flow all;
+  Flow all{phase.flows.front().bytes};
   double limit = 0;  // seconds
   for (const Flow& flow : phase.flows) {
-    all.bytes += flow.bytes;
     if (flow.most_rate > 0) limit = std::max(limit, flow.bytes / flow.most_rate);
     for (const LinkUse& use : flow.uses) all.uses.push_back({use.link, use.weight * flow.bytes});
   }
@@ -437,7 +436,7 @@ Transfer direct(const Builder& builder, Collective op) {
     }
   }
   TransferPhase phase = builder.at_once(messages, op == Collective::kSend ? 1 : n - 1);
-  join_flows(phase);
+  if (op != Collective::kAllToAll) join_flows(phase);
   append(transfer, std::move(phase));
   return transfer;
 }
