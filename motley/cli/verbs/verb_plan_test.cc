@@ -303,7 +303,7 @@ TEST_F(PlanVerbTest, DevicesThatAreNotHereArePlannedByTheirDataSheets) {
 
 TEST_F(PlanVerbTest, OwnersAreChosenWhereCardsDiffer) {
   std::string text = "schema = \"motley.cluster/1\"\nname = \"cards\"\n";
-  for (const auto& [node, card] : {std::pair("a", "100Gbps"), {"b", "1Gbps"}, {"c", "1Gbps"}})
+  for (const auto& [node, card] : {std::pair("a", "1Gbps"), {"b", "10Mbps"}, {"c", "10Mbps"}})
     text += fmt::format(
         "[[node]]\nname = \"{}\"\nbandwidth = \"{}\"\n"
         "device = [ {{ kind = \"v100-16g\" }} ]\n",
@@ -320,12 +320,9 @@ TEST_F(PlanVerbTest, OwnersAreChosenWhereCardsDiffer) {
   const Json asked = plan(3000, {"--planner", "equal", "--sync", "owners"});
   EXPECT_THAT(
       asked.at("why").at(0).get<std::string>(),
-      MatchesRegex("owners by what links carry sum gradients, as asked for; a step takes as "
-                   "the planner chose .*, with owners of equal parts .*, with owners by "
-                   "what links carry .*"));
-  const Json chosen = plan(30000000);
-  EXPECT_THAT(chosen.at("why").at(0).get<std::string>(), HasSubstr("sum gradients; a step takes"));
-  EXPECT_EQ(chosen.at("lower_bound_s"), 0);
+      MatchesRegex("owners by what links carry sum gradients, as asked for; a step takes .* "
+                   "as the planner chose, .* with owners of equal parts, .* with owners by "
+                   "what links carry"));
 }
 
 /// One device of an unmeasured kind, with exactly the memory predicted for all samples.
