@@ -55,7 +55,8 @@ TEST_F(SynchronisedTest, AsksForOwnersOrAServer) {
   EXPECT_TRUE(plan::verify_plan(*server->plan, invented_->model().hash, invented_->cluster()));
 }
 
-// Cards of 1 Gbit/s and twice 10 Mbit/s: the first device is the owner; with equal cards none is.
+// Cards of 1 Gbit/s and twice 10 Mbit/s: the first device is the owner, as new rows go back beside
+// the sums of later buckets; with equal cards none is.
 TEST_F(SynchronisedTest, OwnersAreTakenWhereTheyAreFaster) {
   const auto found = [](const char* slow) {
     std::string text = "schema = \"motley.cluster/1\"\nname = \"cards\"\n";
@@ -66,8 +67,10 @@ TEST_F(SynchronisedTest, OwnersAreTakenWhereTheyAreFaster) {
     text += "[[link]]\nall = true\nbandwidth = \"10Gbps\"\nlatency = \"1us\"\n";
     InventedProfile invented(synth::read_graph("mlp"), *cluster::parse_cluster(text, "cards"), 12);
     const PlannerInputs inputs = invented.evaluator().inputs();
-    const auto outcome = Synchronised(inputs, make_planner("equal", inputs).value(), Sync())
-                             .plan(invented.problem());
+    plan::Problem problem = invented.problem();
+    problem.bucket_bytes = Bytes(128);
+    const auto outcome =
+        Synchronised(inputs, make_planner("equal", inputs).value(), Sync()).plan(problem);
     EXPECT_TRUE(outcome) << outcome.error().message;
     return *outcome;
   };

@@ -310,14 +310,16 @@ TEST_F(PlanVerbTest, OwnersAreChosenWhereCardsDiffer) {
         node, card);
   write_cluster(text + "[[link]]\nall = true\nbandwidth = \"1Tbps\"\nlatency = \"1us\"\n");
   const auto step = [&](const char* sync) {
-    return plan(3000, {"--planner", "equal", "--sync", sync}).at("predicted_step_s").get<double>();
+    return plan(3000, {"--planner", "equal", "--bucket", "128B", "--sync", sync})
+        .at("predicted_step_s")
+        .get<double>();
   };
   const double all = step("all_reduce"), server = step("server:a:0");
   EXPECT_LT(server, 0.9 * all);
   EXPECT_GT(step("server:b:0"), 1.2 * server);
   EXPECT_LE(step("owners"), server * (1 + 1e-9));
   EXPECT_EQ(step("auto"), all);  // a named planner keeps to its plans
-  const Json asked = plan(3000, {"--planner", "equal", "--sync", "owners"});
+  const Json asked = plan(3000, {"--planner", "equal", "--bucket", "128B", "--sync", "owners"});
   EXPECT_THAT(
       asked.at("why").at(0).get<std::string>(),
       MatchesRegex("owners by what links carry sum gradients, as asked for; a step takes .* "
