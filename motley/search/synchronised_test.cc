@@ -65,7 +65,7 @@ TEST_F(SynchronisedTest, OwnersAreTakenWhereTheyAreFaster) {
           "[[node]]\nname = \"{}\"\nbandwidth = \"{}\"\ndevice = [ {{ kind = \"v100-16g\" }} ]\n",
           node, *node == 'a' ? "1Gbps" : slow);
     text += "[[link]]\nall = true\nbandwidth = \"10Gbps\"\nlatency = \"1us\"\n";
-    InventedProfile invented(synth::read_graph("mlp"), *cluster::parse_cluster(text, "cards"), 12);
+    InventedProfile invented(synth::read_graph("gpt"), *cluster::parse_cluster(text, "cards"), 12);
     const PlannerInputs inputs = invented.evaluator().inputs();
     plan::Problem problem = invented.problem();
     problem.bucket_bytes = Bytes(128);

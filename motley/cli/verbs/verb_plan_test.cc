@@ -301,7 +301,7 @@ TEST_F(PlanVerbTest, DevicesThatAreNotHereArePlannedByTheirDataSheets) {
   EXPECT_GT(plan(4096, halves).at("predicted_step_s"), quick);
 }
 
-TEST_F(PlanVerbTest, OwnersAreChosenWhereCardsDiffer) {
+TEST_F(PlanVerbTest, AServerIsAsQuickAsItsCard) {
   std::string text = "schema = \"motley.cluster/1\"\nname = \"cards\"\n";
   for (const auto& [node, card] : {std::pair("a", "1Gbps"), {"b", "10Mbps"}, {"c", "10Mbps"}})
     text += fmt::format(
@@ -315,7 +315,6 @@ TEST_F(PlanVerbTest, OwnersAreChosenWhereCardsDiffer) {
         .get<double>();
   };
   const double all = step("all_reduce"), server = step("server:a:0");
-  EXPECT_LT(server, 0.9 * all);
   EXPECT_GT(step("server:b:0"), 1.2 * server);
   EXPECT_LE(step("owners"), server * (1 + 1e-9));
   EXPECT_EQ(step("auto"), all);  // a named planner keeps to its plans
