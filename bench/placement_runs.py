@@ -25,19 +25,20 @@ import torch
 from torch import nn
 
 
-class Wide(nn.Module):
-    def __init__(self, width):
+class Layers(nn.Module):
+    def __init__(self, count, width):
         super().__init__()
-        self.body = nn.Sequential(nn.Linear(64, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 8))
+        inner = [layer for _ in range(count) for layer in (nn.Linear(width, width), nn.ReLU())]
+        self.body = nn.Sequential(nn.Linear(64, width), nn.ReLU(), *inner, nn.Linear(width, 8))
 
     def forward(self, x):
         return self.body(x).square().mean()
 
 
 def model():
-    return Wide(WIDTH), (torch.randn(4, 64),)
+    return Layers(*SIZES), (torch.randn(4, 64),)
 """
-WIDTHS = {"wide": 1536, "wider": 2560}
+CASES = {"deep": (8, 560), "wide": (1, 1536)}  # inner layers, width: about 10 MB each
 LINKS = {"fast-slow-slow": (400, 100, 100), "fast-middle-slow": (400, 200, 100)}  # Mbit/s of a, b, c
 SYNCS = ("all_reduce", "owners", "server:a:0")
 BATCH, STEPS = 48, 8
@@ -56,11 +57,11 @@ def owners_of(folder):
     return " ".join(f"{device} {share:.2g}" for device, share in owners[0]["shares"].items()) if owners else "all"
 
 
-def prepare(folder, width, home):
+def prepare(folder, sizes, home):
     import numpy
 
-    source = folder / "wide.py"
-    source.write_text(MODEL.replace("WIDTH", str(width)))
+    source = folder / "layers.py"
+    source.write_text(MODEL.replace("SIZES", str(sizes)))
     subprocess.run([sys.executable, "-m", "motley.export", f"{source}:model", "-o", home / "model.motley"], check=True,
                    capture_output=True, env=dict(os.environ, PYTHONPATH=str(ROOT / "python")))  # fmt: skip
     numpy.savez(home / "data.npz", x0=numpy.random.default_rng(0).normal(size=(480, 64)).astype("float32"))
@@ -84,7 +85,7 @@ def compare(lead, case, links, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--cases", default=",".join(WIDTHS))
+    parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--links", default=",".join(LINKS))
     options = parser.parse_args()
     if namespaces.missing():
@@ -100,7 +101,7 @@ def main():
                 lead = hosts["a"]
                 call(lead, "probe --hosts a,b,c -o cluster.toml")
                 for case in options.cases.split(","):
-                    prepare(folder, WIDTHS[case], lead.home())
+                    prepare(folder, CASES[case], lead.home())
                     for row in compare(lead, case, links, options.rounds):
                         rows.append(row)
                         print(f"{case:6} {links:17} {row['sync']:12} {row['step_s']:.3f} s, predicted "
