@@ -380,21 +380,22 @@ Result<Transfer> ProfileCost::measured_transfer(std::string_view op, const Excha
   const std::string route = route_key(cluster_, group);
   MOTLEY_ASSIGN(const auto curve, collectives_.curve(op, route, static_cast<int>(group.size()),
                                                      backend_key(cluster_, group)));
-  const auto size = static_cast<double>(exchange.bytes.value);
-  const Affine line = curve.piece(size);
-  double moving = line.seconds_per_byte * size;
-  Transfer transfer{{{line.latency + Seconds(moving), {}}}};
-  // Within a machine no link is shared: a fixed time.
-  if (route == kLocalRoute || !(moving > 0)) return transfer;
   const bool has_parts = !exchange.parts.empty() && have_own_links(cluster_, group);
   const CollectiveCall call =
       has_parts ? call_of(op, exchange, group) : call_of(op, {exchange.bytes}, group);
+  // Uneven parts take what even ones take that load the fullest link as much.
+  const double size = static_cast<double>(exchange.bytes.value) *
+                      (has_parts ? relative_time(network_, call, exchange.bytes) : 1.0);
+  const Affine line = curve.piece(size);
+  const double moving = line.seconds_per_byte * size;
+  Transfer transfer{{{line.latency + Seconds(moving), {}}}};
+  // Within a machine no link is shared: a fixed time.
+  if (route == kLocalRoute || !(moving > 0)) return transfer;
   // The backend's algorithm is unknown, but a ring's links are the fewest that join all.
   const bool is_direct =
       call.op == Collective::kSend || call.op == Collective::kAllToAll || has_parts;
   const Algorithm algorithm = is_direct ? Algorithm::kDirect : Algorithm::kRing;
   const std::vector<double> capacities = network_.capacities();
-  if (has_parts) moving *= relative_time(network_, call, exchange.bytes);
   Transfer over_links = build_transfer(network_, call, algorithm, {});
   transfer.phases = {{line.latency, std::move(over_links.phases.at(0).flows)}};
   for (Flow& flow : transfer.phases[0].flows) {

@@ -28,7 +28,7 @@ bool have_own_links(const cluster::Cluster& cluster, const std::vector<DeviceId>
 /// measured for the group's route. A measurement over links becomes a transfer of the measured
 /// latency and a flow around the ring, at most as fast as measured: alone it takes the measured
 /// time, even if the cluster file states a slower link, and beside others it shares links. Between
-/// hosts uneven parts take as much more or less than even ones as over the cluster's links. Routes
+/// hosts uneven parts take what even ones take that load the fullest link as much. Routes
 /// without links take fixed times. A group with a planning kind, which cannot be measured,
 /// exchanges over the cluster's links by its backend's cheapest algorithm (collectives.h) with
 /// usual_transport, and shares the links with other traffic. So does a send between two devices if
