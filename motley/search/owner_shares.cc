@@ -1,6 +1,7 @@
 #include "motley/search/owner_shares.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <string>
 
@@ -13,6 +14,9 @@ namespace {
 
 /// Of the exchanges of one owner; any number, since shares are relative.
 constexpr std::int64_t kBytes = std::int64_t{1} << 30;
+/// Of shares that load the fullest link least, those are taken that load all links least: this part
+/// of an owner's load on all links counts on each.
+constexpr double kTie = 1e-8;
 
 /// Adds the seconds that a transfer keeps each link busy.
 void add_load(const cost::Transfer& transfer, const std::vector<double>& capacities,
@@ -60,7 +64,9 @@ Result<std::optional<OwnersByLinks>> find_owners_by_links(const cost::CostModel&
   std::vector<std::vector<double>> rows;
   for (std::size_t link = 0; link < capacities.size(); ++link) {
     std::vector<double>& row = rows.emplace_back();
-    for (const std::vector<double>& seconds : loads) row.push_back(2 * slowest - seconds[link]);
+    for (const std::vector<double>& seconds : loads)
+      row.push_back(2 * slowest - seconds[link] -
+                    kTie * std::accumulate(seconds.begin(), seconds.end(), 0.0));
   }
   OwnersByLinks found;
   const Mix mix = best_mix(rows);

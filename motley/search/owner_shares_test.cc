@@ -46,6 +46,14 @@ TEST(OwnerShares, TheQuickestCardOwnsAllWhereOthersAreMuchSlower) {
   EXPECT_EQ(found->server, DeviceId(1));
 }
 
+// The slowest card is full whoever of the others owns all: the quickest does.
+TEST(OwnerShares, OfEqualOnesTheOneIsTakenThatLoadsLinksLeast) {
+  const auto found = owners_of(with_cards({4, 2, 1}));
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->shares, ElementsAre(Pair(DeviceId(0), DoubleNear(1, 1e-6))));
+  EXPECT_EQ(found->server, DeviceId(0));
+}
+
 TEST(OwnerShares, EqualCardsOwnEqualParts) {
   const auto found = owners_of(with_cards({1, 1, 1, 1}));
   ASSERT_TRUE(found);
@@ -104,9 +112,7 @@ TEST(OwnerShares, DevicesOfOneHostShareItsCard) {
   EXPECT_NEAR(own, all, 1e-9);
 }
 
-TEST(OwnerShares, WithoutLinksThereAreNone) {
-  EXPECT_FALSE(owners_of(with_cards({1}, 1)));
-}
+TEST(OwnerShares, WithoutLinksThereAreNone) { EXPECT_FALSE(owners_of(with_cards({1}, 1))); }
 
 }  // namespace
 }  // namespace motley::search
