@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "motley/plan/planner.h"
-#include "motley/search/owner_shares.h"
 #include "motley/search/split/planner_inputs.h"
+#include "motley/search/spmd/owner_shares.h"
 
 namespace motley::search {
 

@@ -85,9 +85,9 @@ bool is_applicable(Algorithm algorithm, Collective op);
 /// lock-step or pipelined algorithm is one flow over all its links, at one rate, as each step waits
 /// for its slowest link; weights count how often a link is crossed. Messages of one size that
 /// symmetries of the network map to each other are also one flow, as are the broadcasts of even
-/// parts around a ring, and uneven parts sent directly. Ranks and devices must exist and be distinct,
-/// and the algorithm applicable (checked). O(n) flows and links; grouped uneven parts n^2, separate
-/// n^2 log n; uneven parts sent directly take n^2 log n steps.
+/// parts around a ring, and uneven parts sent directly. Ranks and devices must exist and be
+/// distinct, and the algorithm applicable (checked). O(n) flows and links; grouped uneven parts
+/// n^2, separate n^2 log n; uneven parts sent directly take n^2 log n steps.
 ///
 /// Alone in a homogeneous group, if each of n ranks has a port of b bytes/s each way at one switch
 /// and a message takes a seconds, with B bytes in even parts and n a power of two:

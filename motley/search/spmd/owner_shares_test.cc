@@ -1,4 +1,4 @@
-#include "motley/search/owner_shares.h"
+#include "motley/search/spmd/owner_shares.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
