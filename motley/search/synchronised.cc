@@ -107,8 +107,8 @@ Result<plan::PlanOutcome> Synchronised::plan(const plan::Problem& problem) const
   }
   bool is_taken = false;
   for (const Priced& each : priced) {
-    std::vector<std::string> why = {fmt::format("{} sum gradients{}; a step takes {}", each.who,
-                                                is_free ? "" : ", as asked for", others)};
+    std::vector<std::string> why = {fmt::format("gradients are summed by {}{}; a step takes {}",
+                                                each.who, is_free ? "" : ", as asked for", others)};
     MOTLEY_ASSIGN(const bool is_better,
                   take_better(problem, each.plan, each.price, std::move(why), with));
     is_taken = is_taken || is_better;

@@ -47,7 +47,7 @@ TEST_F(SynchronisedTest, AsksForOwnersOrAServer) {
   EXPECT_EQ(owners->plan->owners[0].shares.size(), 3U);
   EXPECT_EQ(owners->predicted_step, invented_->evaluator().price(*owners->plan)->step);
   EXPECT_EQ(owners->lower_bound, Seconds(0));
-  EXPECT_THAT(owners->why, Contains(HasSubstr(" sum gradients, as asked for; a step takes ")));
+  EXPECT_THAT(owners->why, Contains(HasSubstr("gradients are summed by owners ")));
   const auto server = plan({Sync::Kind::kServer, "b:0"});
   ASSERT_TRUE(server && server->plan);
   EXPECT_THAT(server->plan->owners[0].shares, ElementsAre(Pair(DeviceId(1), 1.0)));
@@ -78,7 +78,9 @@ TEST_F(SynchronisedTest, OwnersAreTakenWhereTheyAreFaster) {
   ASSERT_THAT(uneven.plan->owners, ::testing::SizeIs(1));
   EXPECT_THAT(uneven.plan->owners[0].shares, ElementsAre(Pair(DeviceId(0), 1.0)));
   EXPECT_EQ(uneven.lower_bound, Seconds(0));
-  EXPECT_THAT(uneven.why, Contains(HasSubstr("sum gradients; a step takes ")));
+  EXPECT_THAT(
+      uneven.why,
+      Contains(HasSubstr("gradients are summed by owners by what links carry; a step takes ")));
   const plan::PlanOutcome even = found("1Gbps");
   EXPECT_THAT(even.plan->owners, ::testing::IsEmpty());
 }

@@ -321,9 +321,10 @@ TEST_F(PlanVerbTest, AServerIsAsQuickAsItsCard) {
   const Json asked = plan(3000, {"--planner", "equal", "--bucket", "128B", "--sync", "owners"});
   EXPECT_THAT(
       asked.at("why").at(0).get<std::string>(),
-      MatchesRegex("owners by what links carry sum gradients, as asked for; a step takes .* "
-                   "as the planner chose, .* with owners of equal parts, .* with owners by "
-                   "what links carry"));
+      MatchesRegex(
+          "gradients are summed by owners by what links carry, as asked for; a step takes .* "
+          "as the planner chose, .* with owners of equal parts, .* with owners by "
+          "what links carry"));
 }
 
 /// One device of an unmeasured kind, with exactly the memory predicted for all samples.
