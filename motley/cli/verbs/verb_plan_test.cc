@@ -317,7 +317,7 @@ TEST_F(PlanVerbTest, AServerIsAsQuickAsItsCard) {
   const double all = step("all_reduce"), server = step("server:a:0");
   EXPECT_GT(step("server:b:0"), 1.2 * server);
   EXPECT_LE(step("owners"), server * (1 + 1e-9));
-  EXPECT_EQ(step("auto"), all);  // a named planner keeps to its plans
+  EXPECT_EQ(step("auto"), all);
   const Json asked = plan(3000, {"--planner", "equal", "--bucket", "128B", "--sync", "owners"});
   EXPECT_THAT(
       asked.at("why").at(0).get<std::string>(),

@@ -36,10 +36,7 @@ Result<std::unique_ptr<plan::Planner>> find_planner(const search::PlannerInputs&
   if (choices.micro_batches > 1)
     planner =
         std::make_unique<search::Accumulating>(known, std::move(planner), choices.micro_batches);
-  // Named planners keep to their own plans.
-  const bool is_free =
-      choices.stages.empty() && choices.manual.empty() && choices.planner == "auto";
-  if (choices.sync.kind != search::Sync::Kind::kAuto || is_free)
+  if (choices.sync.kind != search::Sync::Kind::kAuto)
     planner = std::make_unique<search::Synchronised>(known, std::move(planner), choices.sync);
   return planner;
 }
