@@ -1,5 +1,5 @@
-"""Who keeps a parameter: steps by all-reduce, by owners, by one server, and as `plan` chooses, on cards of 100, 25 and
-10 Gbit/s.
+"""Who keeps a parameter: steps by all-reduce, by owners and by one server, on cards of 100, 25 and 10 Gbit/s, beside
+the best plan.
 
 Runs `motley plan --sync ...` on full-size models (examples/full_size.py), on all devices (planner "equal") and on the
 best split's. Writes build/bench/placement.json: rows with `set` "server", `model`, `cluster`, `planner`,

@@ -68,7 +68,7 @@ def prepare(folder, sizes, home):
 
 
 def compare(lead, case, links, rounds):
-    """The steps of each way to sum, in turn, and of what the planner takes when it may choose."""
+    """The steps of each way to sum, in turn, and of the best plan."""
     common = f"-m model.motley -C cluster.toml --data data.npz --global-batch {BATCH} --steps {STEPS} --resume never"
     turns = {}
     for _ in range(rounds):

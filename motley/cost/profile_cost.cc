@@ -46,16 +46,8 @@ CollectiveCall call_of(std::string_view op, const ExchangeSize& exchange,
   return even_call(kind, group, holders * size);
 }
 
-/// Returns how long a call's parts take over the links, relative to the even parts by which its
-/// operator was measured.
-double relative_time(const Network& network, const CollectiveCall& call, Bytes even) {
-  const std::vector<double> capacities = network.capacities();
-  const auto seconds = [&](const CollectiveCall& of) {
-    return isolated_time(build_transfer(network, of, Algorithm::kDirect, {}), capacities).value;
-  };
-  const double whole = seconds(even_call(call.op, call.devices, static_cast<double>(even.value)));
-  return whole > 0 ? seconds(call) / whole : 1;
-}
+/// Kinds of the table of kinds cannot be measured here.
+bool is_planned_kind(const std::string& kind) { return kind != "cpu" && kind != "cuda"; }
 
 }  // namespace
 
@@ -66,13 +58,12 @@ bool has_levels(const cluster::Cluster& cluster, const std::vector<DeviceId>& de
 
 bool have_own_links(const cluster::Cluster& cluster, const std::vector<DeviceId>& devices) {
   std::set<std::string> hosts;
-  bool is_present = true;
   for (const DeviceId id : devices) {
     const cluster::Device& device = cluster.device(id);
+    if (is_planned_kind(device.kind)) return true;
     hosts.insert(cluster.node(device.node).host);
-    is_present = is_present && (device.kind == "cpu" || device.kind == "cuda");
   }
-  return hosts.size() > 1 || !is_present;
+  return hosts.size() > 1;
 }
 
 Transport usual_transport(Backend backend) {
@@ -350,8 +341,7 @@ Result<void> ProfileCost::check_levels(std::string_view op,
 }
 
 bool ProfileCost::is_planned(DeviceId device) const {
-  const std::string& kind = cluster_.device(device).kind;
-  return kind != "cpu" && kind != "cuda";
+  return is_planned_kind(cluster_.device(device).kind);
 }
 
 bool ProfileCost::is_planned_only(const std::vector<DeviceId>& group) const {
@@ -380,31 +370,50 @@ Result<Transfer> ProfileCost::measured_transfer(std::string_view op, const Excha
   const std::string route = route_key(cluster_, group);
   MOTLEY_ASSIGN(const auto curve, collectives_.curve(op, route, static_cast<int>(group.size()),
                                                      backend_key(cluster_, group)));
+  const std::vector<double> capacities = network_.capacities();
+  const auto over_links = [&](const CollectiveCall& call, Algorithm algorithm) {
+    return build_transfer(network_, call, algorithm, {});
+  };
+  auto size = static_cast<double>(exchange.bytes.value);
+  const auto fixed = [&] {
+    const Affine line = curve.piece(size);
+    return Transfer{{{line.latency + Seconds(line.seconds_per_byte * size), {}}}};
+  };
+  // Within a machine no link is shared: a fixed time.
+  if (route == kLocalRoute) return fixed();
   const bool has_parts = !exchange.parts.empty() && have_own_links(cluster_, group);
   const CollectiveCall call =
       has_parts ? call_of(op, exchange, group) : call_of(op, {exchange.bytes}, group);
-  // Uneven parts take what even ones take that load the fullest link as much.
-  const double size = static_cast<double>(exchange.bytes.value) *
-                      (has_parts ? relative_time(network_, call, exchange.bytes) : 1.0);
+  // The backend's algorithm for even parts is unknown, but a ring's links are the fewest that join
+  // all.
+  const bool is_direct = call.op == Collective::kSend || call.op == Collective::kAllToAll;
+  const Algorithm algorithm = has_parts   ? planned_algorithms(op, group).front()
+                              : is_direct ? Algorithm::kDirect
+                                          : Algorithm::kRing;
+  Transfer transfer = over_links(call, algorithm);
+  const double alone = isolated_time(transfer, capacities).value;
+  if (has_parts && alone > 0) {
+    // Uneven parts take what even ones take that load the fullest link as much.
+    const CollectiveCall even = call_of(op, {exchange.bytes}, group);
+    size *= alone / isolated_time(over_links(even, algorithm), capacities).value;
+  }
   const Affine line = curve.piece(size);
   const double moving = line.seconds_per_byte * size;
-  Transfer transfer{{{line.latency + Seconds(moving), {}}}};
-  // Within a machine no link is shared: a fixed time.
-  if (route == kLocalRoute || !(moving > 0)) return transfer;
-  // The backend's algorithm is unknown, but a ring's links are the fewest that join all.
-  const bool is_direct =
-      call.op == Collective::kSend || call.op == Collective::kAllToAll || has_parts;
-  const Algorithm algorithm = is_direct ? Algorithm::kDirect : Algorithm::kRing;
-  const std::vector<double> capacities = network_.capacities();
-  Transfer over_links = build_transfer(network_, call, algorithm, {});
-  transfer.phases = {{line.latency, std::move(over_links.phases.at(0).flows)}};
-  for (Flow& flow : transfer.phases[0].flows) {
+  if (!(moving > 0) || transfer.phases.empty()) return fixed();
+  for (TransferPhase& phase : transfer.phases) {
     // Alone it takes the measured time whatever the cluster file states; beside others it shares.
-    flow.most_rate = flow.bytes / moving;
-    for (LinkUse& use : flow.uses)  // the measurement showed that the link carries it
-      use.weight =
-          std::min(use.weight, capacities[static_cast<std::size_t>(use.link)] / flow.most_rate);
+    const bool is_all = transfer.phases.size() == 1;
+    const double seconds =
+        is_all ? moving : moving * isolated_time(Transfer{{phase}}, capacities).value / alone;
+    if (!(seconds > 0)) phase.flows.clear();
+    for (Flow& flow : phase.flows) {
+      flow.most_rate = flow.bytes / seconds;
+      for (LinkUse& use : flow.uses)  // the measurement showed that the link carries it
+        use.weight =
+            std::min(use.weight, capacities[static_cast<std::size_t>(use.link)] / flow.most_rate);
+    }
   }
+  transfer.phases.front().delay = line.latency;
   return transfer;
 }
 

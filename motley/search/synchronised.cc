@@ -27,13 +27,6 @@ OwnerShares equal_shares(const std::vector<DeviceId>& devices) {
 
 }  // namespace
 
-Result<std::optional<OwnersByLinks>> Synchronised::by_links(
-    const plan::Problem& problem, const std::vector<DeviceId>& devices) const {
-  if (inputs_.costs == nullptr) return std::nullopt;
-  const auto model = inputs_.costs->model(*problem.cluster);
-  return find_owners_by_links(*model, *problem.cluster, devices);
-}
-
 /// Finds the owners to try; empty shares: none.
 Result<std::vector<Synchronised::Choice>> Synchronised::find_choices(const plan::Problem& problem,
                                                                      const plan::Plan& plan) const {
@@ -43,24 +36,18 @@ Result<std::vector<Synchronised::Choice>> Synchronised::find_choices(const plan:
   if (sync_.kind == Kind::kServer) {
     MOTLEY_ASSIGN(server, cluster::find_device(*problem.cluster, sync_.server));
   }
-  if (plan.replicas.size() == 1) {
-    if (sync_.kind == Kind::kAuto) return Choices();
+  if (plan.replicas.size() == 1)
     return usage_error("search.sync",
                        "--sync: the best plan has one replica, so no gradients are summed between "
                        "replicas; leave it out, or choose another plan (--planner equal, "
                        "--batch-split)");
-  }
   const std::vector<DeviceId> used = devices_of(plan);
-  const auto by_server = [&](DeviceId device) {
-    return Choice{{{device, 1.0}}, problem.cluster->device(device).name + " as a server"};
-  };
-  if (sync_.kind != Kind::kServer) {
-    MOTLEY_ASSIGN(const auto linked, by_links(problem, used));
-    Choices choices;
-    if (linked || sync_.kind == Kind::kOwners)
-      choices.push_back({equal_shares(used), "owners of equal parts"});
-    if (linked) choices.push_back({linked->shares, "owners by what links carry"});
-    if (linked && sync_.kind == Kind::kAuto) choices.push_back(by_server(linked->server));
+  if (sync_.kind == Kind::kOwners) {
+    Choices choices{{equal_shares(used), "owners of equal parts"}};
+    if (inputs_.costs == nullptr) return choices;
+    const auto model = inputs_.costs->model(*problem.cluster);
+    MOTLEY_ASSIGN(auto shares, find_shares_by_links(*model, *problem.cluster, used));
+    if (shares) choices.push_back({*std::move(shares), "owners by what links carry"});
     return choices;
   }
   if (std::find(used.begin(), used.end(), server) == used.end())
@@ -68,7 +55,7 @@ Result<std::vector<Synchronised::Choice>> Synchronised::find_choices(const plan:
                        fmt::format("--sync: the plan does not use {}; a server computes a part of "
                                    "the batch too, so name one of the plan's devices",
                                    sync_.server));
-  return Choices{by_server(server)};
+  return Choices{{{{server, 1.0}}, sync_.server + " as a server"}};
 }
 
 Result<std::vector<Synchronised::Priced>> Synchronised::price(const std::vector<Choice>& choices,
@@ -78,10 +65,7 @@ Result<std::vector<Synchronised::Priced>> Synchronised::price(const std::vector<
     Priced with{plan, {}, choice.who};
     with.plan.owners.clear();
     if (!choice.shares.empty()) with.plan.owners = {{{"*"}, choice.shares}};
-    auto price = inputs_.evaluator->price(with.plan);
-    // Regions that share parameters cannot do all that a split of the batch can.
-    if (!price && sync_.kind == Kind::kAuto && price.error().code.starts_with("synth.")) continue;
-    MOTLEY_ASSIGN(with.price, std::move(price));
+    MOTLEY_ASSIGN(with.price, inputs_.evaluator->price(with.plan));
     found.push_back(std::move(with));
   }
   return found;
@@ -90,7 +74,6 @@ Result<std::vector<Synchronised::Priced>> Synchronised::price(const std::vector<
 Result<plan::PlanOutcome> Synchronised::plan(const plan::Problem& problem) const {
   MOTLEY_ASSIGN(plan::PlanOutcome outcome, planner_->plan(problem));
   if (!outcome.plan) return outcome;
-  const bool is_free = sync_.kind == Kind::kAuto;
   MOTLEY_ASSIGN(const std::vector<Choice> choices, find_choices(problem, *outcome.plan));
   const bool has_owners = sync_.kind != Kind::kAllReduce;
   if (!has_owners && outcome.plan->owners.empty()) return outcome;
@@ -99,28 +82,21 @@ Result<plan::PlanOutcome> Synchronised::plan(const plan::Problem& problem) const
   std::string others = format_seconds(outcome.predicted_step) + " as the planner chose";
   for (const Priced& each : priced)
     others += fmt::format(", {} with {}", format_seconds(each.price.step), each.who);
-  plan::PlanOutcome with = outcome;
-  if (has_owners) with.lower_bound = Seconds(0);
-  if (!is_free) {
-    with.plan.reset();
-    with.alternatives.clear();
-  }
-  bool is_taken = false;
+  outcome.plan.reset();
+  outcome.alternatives.clear();
+  if (has_owners) outcome.lower_bound = Seconds(0);
   for (const Priced& each : priced) {
-    std::vector<std::string> why = {fmt::format("gradients are summed by {}{}; a step takes {}",
-                                                each.who, is_free ? "" : ", as asked for", others)};
-    MOTLEY_ASSIGN(const bool is_better,
-                  take_better(problem, each.plan, each.price, std::move(why), with));
-    is_taken = is_taken || is_better;
+    std::vector<std::string> why = {
+        fmt::format("gradients are summed by {}, as asked for; a step takes {}", each.who, others)};
+    MOTLEY_RETURN_IF_ERROR(take_better(problem, each.plan, each.price, std::move(why), outcome));
   }
-  if (is_taken) return with;
-  if (is_free) return outcome;
-  with.reason = plan::Reason::kInfeasible;
-  with.peak.clear();
-  with.idle = problem.devices;
-  with.why =
+  if (outcome.plan) return outcome;
+  outcome.reason = plan::Reason::kInfeasible;
+  outcome.peak.clear();
+  outcome.idle = problem.devices;
+  outcome.why =
       find_lacking(*problem.cluster, devices_of(priced.back().plan), priced.back().price.peaks);
-  return with;
+  return outcome;
 }
 
 }  // namespace motley::search

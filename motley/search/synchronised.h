@@ -1,7 +1,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,10 +24,9 @@ struct Sync {
   std::string server;  ///< name of the device
 };
 
-/// Plans of another planner whose gradients are summed as somebody asked for, or with kAuto by
-/// owners where they do it in less time over the links between hosts. `owners` tries equal shares
-/// and those by links (owner_shares.h). A plan that does not fit then is infeasible. With owners
-/// the bound is unknown (0): bounds are of all-reduces.
+/// Plans of another planner whose gradients are summed as somebody asked for (not kAuto). `owners`
+/// tries equal shares and those by links (spmd/owner_shares.h). A plan that does not fit then is
+/// infeasible. With owners the bound is unknown (0): bounds are of all-reduces.
 class Synchronised : public plan::Planner {
  public:
   /// What the inputs point to must outlive it.
@@ -51,8 +49,6 @@ class Synchronised : public plan::Planner {
   };
   Result<std::vector<Choice>> find_choices(const plan::Problem& problem,
                                            const plan::Plan& plan) const;
-  Result<std::optional<OwnersByLinks>> by_links(const plan::Problem& problem,
-                                                const std::vector<DeviceId>& devices) const;
   Result<std::vector<Priced>> price(const std::vector<Choice>& choices,
                                     const plan::Plan& plan) const;
 

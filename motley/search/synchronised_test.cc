@@ -55,10 +55,10 @@ TEST_F(SynchronisedTest, AsksForOwnersOrAServer) {
   EXPECT_TRUE(plan::verify_plan(*server->plan, invented_->model().hash, invented_->cluster()));
 }
 
-// Cards of 1 Gbit/s and twice 10 Mbit/s: the first device is the owner, as new rows go back beside
-// the sums of later buckets; with equal cards none is.
-TEST_F(SynchronisedTest, OwnersAreTakenWhereTheyAreFaster) {
-  const auto found = [](const char* slow) {
+// Cards of 1 Gbit/s and twice 10 Mbit/s: the first device owns all, as new rows go back beside the
+// sums of later buckets, and that takes less than the planner's all-reduces; with equal cards not.
+TEST_F(SynchronisedTest, OwnersAreThoseThatAreFaster) {
+  const auto found = [](const char* slow, Sync::Kind kind) {
     std::string text = "schema = \"motley.cluster/1\"\nname = \"cards\"\n";
     for (const char* node : {"a", "b", "c"})
       text += fmt::format(
@@ -70,19 +70,22 @@ TEST_F(SynchronisedTest, OwnersAreTakenWhereTheyAreFaster) {
     plan::Problem problem = invented.problem();
     problem.bucket_bytes = Bytes(128);
     const auto outcome =
-        Synchronised(inputs, make_planner("equal", inputs).value(), Sync()).plan(problem);
+        Synchronised(inputs, make_planner("equal", inputs).value(), {kind}).plan(problem);
     EXPECT_TRUE(outcome) << outcome.error().message;
     return *outcome;
   };
-  const plan::PlanOutcome uneven = found("10Mbps");
+  using Kind = Sync::Kind;
+  const plan::PlanOutcome uneven = found("10Mbps", Kind::kOwners);
   ASSERT_THAT(uneven.plan->owners, ::testing::SizeIs(1));
   EXPECT_THAT(uneven.plan->owners[0].shares, ElementsAre(Pair(DeviceId(0), 1.0)));
   EXPECT_EQ(uneven.lower_bound, Seconds(0));
-  EXPECT_THAT(
-      uneven.why,
-      Contains(HasSubstr("gradients are summed by owners by what links carry; a step takes ")));
-  const plan::PlanOutcome even = found("1Gbps");
-  EXPECT_THAT(even.plan->owners, ::testing::IsEmpty());
+  EXPECT_THAT(uneven.why, Contains(HasSubstr(
+                              "gradients are summed by owners by what links carry, as asked for; "
+                              "a step takes ")));
+  EXPECT_LT(uneven.predicted_step, found("10Mbps", Kind::kAllReduce).predicted_step);
+  const plan::PlanOutcome even = found("1Gbps", Kind::kOwners);
+  EXPECT_THAT(even.plan->owners[0].shares, ::testing::SizeIs(3));
+  EXPECT_GT(even.predicted_step, found("1Gbps", Kind::kAllReduce).predicted_step);
 }
 
 TEST_F(SynchronisedTest, RefusesWhatNoPlanHas) {

@@ -44,8 +44,8 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
       {"--updates", &o.updates,
        "optimizer kernels of replicated parameters: auto, native or portable", kShown},
       {"--sync", &o.sync,
-       "who sums gradients of replicas: all_reduce (all of them), owners (each device an equal "
-       "part), server:DEVICE (one device), or auto (the planner chooses)",
+       "who sums gradients of replicas: all_reduce (all of them), owners (each device a part), "
+       "server:DEVICE (one device), or auto (as the planner says)",
        kShown},
       {"--tf32", &o.tf32, "allow TF32 in float32 products on GPUs: faster, less exact"},
       {"--bucket", &o.bucket, "size of a gradient bucket; auto: 4 MiB, or 16 MiB if faster",

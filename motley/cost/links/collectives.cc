@@ -31,6 +31,7 @@ class Builder {
   double whole() const { return std::accumulate(call_.bytes.begin(), call_.bytes.end(), 0.0); }
   double largest() const { return *std::max_element(call_.bytes.begin(), call_.bytes.end()); }
   double bytes(std::size_t rank) const { return call_.bytes[rank]; }
+  const std::vector<double>& parts() const { return call_.bytes; }
   double most_rate() const { return transport_.most_rate; }
   Ranks all() const {
     Ranks ranks(size());
@@ -282,7 +283,7 @@ TransferPhase rings(const Builder& builder, const std::vector<Ranks>& groups, do
 }
 
 // A reduce-scatter or all-gather of uneven parts, by place among `ranks`, all pairs at once.
-TransferPhase uneven_parts(const Builder& builder, Collective op, const Ranks& ranks,
+TransferPhase direct_parts(const Builder& builder, Collective op, const Ranks& ranks,
                            const std::vector<double>& parts) {
   std::vector<Builder::Message> messages;
   for (std::size_t from = 0; from < ranks.size(); ++from)
@@ -305,9 +306,9 @@ Transfer uneven_hierarchy(const Builder& builder, Collective op, const std::vect
     std::vector<double> parts;
     for (const std::size_t rank : row) parts.push_back(builder.bytes(rank));
     of_row.push_back(std::accumulate(parts.begin(), parts.end(), 0.0));
-    outside.push_back(uneven_parts(builder, op, row, parts));
+    outside.push_back(direct_parts(builder, op, row, parts));
   }
-  for (const Ranks& node : nodes) inside.push_back(uneven_parts(builder, op, node, of_row));
+  for (const Ranks& node : nodes) inside.push_back(direct_parts(builder, op, node, of_row));
   Transfer transfer;
   if (op == Collective::kReduceScatter) append(transfer, beside(std::move(inside)));
   append(transfer, beside(std::move(outside)));
@@ -383,11 +384,11 @@ Transfer leader_hierarchy(const Builder& builder, Collective op, const std::vect
     append(transfer, everything(Direction::kOut));
   } else if (op == Collective::kReduceScatter) {
     append(transfer, everything(Direction::kIn));
-    append(transfer, uneven_parts(builder, op, leaders, parts));
+    append(transfer, direct_parts(builder, op, leaders, parts));
     append(transfer, local_parts(builder, nodes, Direction::kOut));
   } else {
     append(transfer, local_parts(builder, nodes, Direction::kIn));
-    append(transfer, uneven_parts(builder, op, leaders, parts));
+    append(transfer, direct_parts(builder, op, leaders, parts));
     append(transfer, everything(Direction::kOut));
   }
   return transfer;
@@ -427,6 +428,10 @@ Transfer direct(const Builder& builder, Collective op) {
     append(transfer, std::move(pairs).take(n - 1));
     return transfer;
   }
+  if (op == Collective::kAllGather || op == Collective::kReduceScatter) {
+    append(transfer, direct_parts(builder, op, builder.all(), builder.parts()));
+    return transfer;
+  }
   std::vector<Builder::Message> messages;
   if (op == Collective::kSend) messages.push_back({0, 1, builder.bytes(0)});
   for (std::size_t from = 0; op != Collective::kSend && from < n; ++from) {
@@ -435,9 +440,7 @@ Transfer direct(const Builder& builder, Collective op) {
       messages.push_back({from, to, direct_bytes(builder, op, from, to)});
     }
   }
-  TransferPhase phase = builder.at_once(messages, op == Collective::kSend ? 1 : n - 1);
-  if (op != Collective::kAllToAll) join_flows(phase);
-  append(transfer, std::move(phase));
+  append(transfer, builder.at_once(messages, op == Collective::kSend ? 1 : n - 1));
   return transfer;
 }
 

@@ -29,15 +29,11 @@ void add_load(const cost::Transfer& transfer, const std::vector<double>& capacit
       }
 }
 
-double most(const std::vector<double>& seconds) {
-  return *std::max_element(seconds.begin(), seconds.end());
-}
-
 }  // namespace
 
-Result<std::optional<OwnersByLinks>> find_owners_by_links(const cost::CostModel& model,
-                                                          const cluster::Cluster& cluster,
-                                                          const std::vector<DeviceId>& devices) {
+Result<std::optional<OwnerShares>> find_shares_by_links(const cost::CostModel& model,
+                                                        const cluster::Cluster& cluster,
+                                                        const std::vector<DeviceId>& devices) {
   const std::vector<double> capacities = model.link_capacities();
   if (devices.size() < 2 || capacities.empty() || !cost::have_own_links(cluster, devices))
     return std::nullopt;
@@ -58,7 +54,8 @@ Result<std::optional<OwnersByLinks>> find_owners_by_links(const cost::CostModel&
     }
   }
   double slowest = 0;
-  for (const std::vector<double>& seconds : loads) slowest = std::max(slowest, most(seconds));
+  for (const std::vector<double>& seconds : loads)
+    slowest = std::max(slowest, *std::max_element(seconds.begin(), seconds.end()));
   if (!(slowest > 0)) return std::nullopt;
   // The game of best_mix has gains, not losses.
   std::vector<std::vector<double>> rows;
@@ -68,15 +65,11 @@ Result<std::optional<OwnersByLinks>> find_owners_by_links(const cost::CostModel&
       row.push_back(2 * slowest - seconds[link] -
                     kTie * std::accumulate(seconds.begin(), seconds.end(), 0.0));
   }
-  OwnersByLinks found;
+  OwnerShares shares;
   const Mix mix = best_mix(rows);
-  std::size_t server = 0;
-  for (std::size_t d = 0; d < devices.size(); ++d) {
-    if (mix.weights[d] > 0) found.shares[devices[d]] = mix.weights[d];
-    if (most(loads[d]) < most(loads[server])) server = d;
-  }
-  found.server = devices[server];
-  return found;
+  for (std::size_t d = 0; d < devices.size(); ++d)
+    if (mix.weights[d] > 0) shares[devices[d]] = mix.weights[d];
+  return shares;
 }
 
 }  // namespace motley::search

@@ -13,12 +13,7 @@ namespace motley::search {
 /// Shares of owners (plan/owners.h), by device.
 using OwnerShares = std::map<DeviceId, double>;
 
-struct OwnersByLinks {
-  OwnerShares shares;  ///< that load the fullest link least
-  DeviceId server;     ///< the single owner that does
-};
-
-/// Finds owners by what links carry of a reduce-scatter and an all-gather among the devices, one
+/// Finds shares by what links carry of a reduce-scatter and an all-gather among the devices, one
 /// group of replicas. Both ways of every link are used at the same time
 /// (synth/stages/gradient_exchange.h). What a link carries is linear in the shares: with a(l, d)
 /// seconds of link l when d owns all, shares p take max_l sum_d p_d a(l, d). Their minimum is a
@@ -28,8 +23,8 @@ struct OwnersByLinks {
 ///
 /// Example: cards of 4, 1 and 1: the first owns all (2/4 s for itself, 1 s for each other). Cards
 /// of 1, 1 and 1: a third each.
-Result<std::optional<OwnersByLinks>> find_owners_by_links(const cost::CostModel& model,
-                                                          const cluster::Cluster& cluster,
-                                                          const std::vector<DeviceId>& devices);
+Result<std::optional<OwnerShares>> find_shares_by_links(const cost::CostModel& model,
+                                                        const cluster::Cluster& cluster,
+                                                        const std::vector<DeviceId>& devices);
 
 }  // namespace motley::search

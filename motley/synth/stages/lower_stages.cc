@@ -52,7 +52,7 @@ std::vector<std::int64_t> find_busy(const ShardedStages& stages) {
 }
 
 /// Of GradientExchange::Target.
-struct Keepers {
+struct OwnerTarget {
   std::map<std::string, std::vector<double>> shares;
   std::vector<std::size_t> nodes;
 };
@@ -60,14 +60,14 @@ struct Keepers {
 class StageLowering {
  public:
   /// What is passed by reference must outlive it.
-  StageLowering(const LowerOptions& options, Keepers keepers, ShardedStages& stages,
+  StageLowering(const LowerOptions& options, OwnerTarget owners, ShardedStages& stages,
                 StagePrograms& programs)
       : options_(options),
         stages_(stages),
         programs_(programs),
         transfer_(stages, programs),
         busy_until_(find_busy(stages)),
-        gradients_(stages.step, target(std::move(keepers))) {}
+        gradients_(stages.step, target(std::move(owners))) {}
 
   Result<void> run(const graph::Graph& model) {
     // What is exchanged of gradients, and when: before anything is written.
@@ -82,7 +82,7 @@ class StageLowering {
   const std::set<std::string>& shared() const { return gradients_.shared(); }
 
  private:
-  GradientExchange::Target target(Keepers keepers) {
+  GradientExchange::Target target(OwnerTarget owners) {
     return {.bucket_bytes = options_.bucket_bytes,
             .rank = [this](std::size_t s, std::size_t member) -> RankStep& {
               return programs_.step(s, member);
@@ -96,8 +96,8 @@ class StageLowering {
                   return programs_.writer(share.stage, share.member).output(share.output);
                 },
             .busy_until = [this](std::size_t rank) { return busy_until_[rank]; },
-            .owners = std::move(keepers.shares),
-            .nodes = std::move(keepers.nodes),
+            .owners = std::move(owners.shares),
+            .nodes = std::move(owners.nodes),
             .updates_at_once = !options_.recipe.needs_factor()};
   }
 
@@ -224,20 +224,20 @@ void mark_parts(const ShardedStages& stages, const std::set<std::string>& shared
       if (buffer.part) buffer.part->is_copy = !is_saved_by.contains({buffer.name, rank});
 }
 
-Result<Keepers> find_keepers(const graph::Graph& graph, const plan::Plan& plan,
-                             const cluster::Cluster& cluster,
-                             const std::vector<plan::Member>& members) {
+Result<OwnerTarget> find_owner_target(const graph::Graph& graph, const plan::Plan& plan,
+                                      const cluster::Cluster& cluster,
+                                      const std::vector<plan::Member>& members) {
   MOTLEY_ASSIGN(const auto entries, plan::find_owners(plan.owners, graph));
-  Keepers keepers;
+  OwnerTarget owners;
   for (const plan::Member& member : members)
-    keepers.nodes.push_back(cluster.device(member.device).node.index());
+    owners.nodes.push_back(cluster.device(member.device).node.index());
   for (const auto& [name, entry] : entries)
     for (const plan::Member& member : members) {
       const auto& known = plan.owners[entry].shares;
       const auto share = known.find(member.device);
-      keepers.shares[name].push_back(share == known.end() ? 0 : share->second);
+      owners.shares[name].push_back(share == known.end() ? 0 : share->second);
     }
-  return keepers;
+  return owners;
 }
 
 Result<std::unique_ptr<ShardedStages>> cut_and_shard(const graph::Graph& graph,
@@ -278,9 +278,9 @@ Result<program::Program> lower_stages(const graph::Graph& graph, const plan::Pla
   MOTLEY_ASSIGN(const auto stages, cut_and_shard(graph, plan, cluster, options, ranks.members));
   std::vector<IdenticalRanks::StandIn> alone;
   for (std::size_t rank = 0; rank < ranks.members.size(); ++rank) alone.push_back({{rank}, rank});
-  MOTLEY_ASSIGN(Keepers keepers, find_keepers(graph, plan, cluster, ranks.members));
+  MOTLEY_ASSIGN(OwnerTarget owners, find_owner_target(graph, plan, cluster, ranks.members));
   StagePrograms programs(*stages, ranks.groups, std::move(alone));
-  StageLowering lowering(options, std::move(keepers), *stages, programs);
+  StageLowering lowering(options, std::move(owners), *stages, programs);
   MOTLEY_RETURN_IF_ERROR(lowering.run(graph));
   program::Program program = programs.put_together();
   program.global_batch = plan.global_batch;
