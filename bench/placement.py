@@ -1,9 +1,12 @@
 """Who keeps a parameter: steps by all-reduce, by owners and by one server, on cards of 100, 25 and 10 Gbit/s, beside
 the best plan.
 
-Runs `motley plan --sync ...` on full-size models (examples/full_size.py), on all devices (planner "equal") and on the
-best split's. Writes build/bench/placement.json: rows with `set` "server", `model`, `cluster`, `planner`,
-`all_reduce_s`, `owners_s`, `server_s`, `auto_s` (of `--planner auto`), and `plan_s`, the longest time that planning took.
+Runs `motley plan` on full-size models (examples/full_size.py), on all devices (planner "equal") and on the best split's.
+Writes build/bench/placement.json, rows with `model`, `cluster` and `planner`:
+`set` "server": `all_reduce_s`, `owners_s`, `server_s` (`--sync`; without carried exchanges), `auto_s` (of `--planner
+auto`), and `plan_s`, the longest time that planning took;
+`set` "carry": `default_s`, where exchanges end in their step, and `carried_s` (`--carry auto`), of all-reduces and
+(`sync`) owners; `exposed`: the share of `default_s` in which the busiest device does not compute.
 """
 
 import json
@@ -38,10 +41,10 @@ def cluster_text(hosts):
     return "\n".join(lines) + "\n"
 
 
-def step_and_time(model, cluster, planner, sync, folder):
-    """The predicted step (null: no such plan is possible, which is said), and how long planning took."""
+def plan(model, cluster, planner, sync, folder, carry="none"):
+    """What `plan --json` says (null: no such plan is possible, which is said), and how long planning took."""
     words = ["plan", "-m", model, "-C", cluster, "--global-batch", BATCH, "--planner", planner, "--sync", sync,
-             "--profiles", folder / "none.db", "--json"]  # fmt: skip
+             "--carry", carry, "--profiles", folder / "none.db", "--json"]  # fmt: skip
     begin = time.monotonic()
     done = subprocess.run([BUILD / "motley", *map(str, words)], capture_output=True, text=True, check=False)
     if "[synth." in done.stderr:
@@ -49,7 +52,23 @@ def step_and_time(model, cluster, planner, sync, folder):
         return None, 0.0
     if done.returncode != 0:
         sys.exit(f"motley {' '.join(map(str, words))}: {done.stderr}")
-    return json.loads(done.stdout)["predicted_step_s"], time.monotonic() - begin
+    return json.loads(done.stdout), time.monotonic() - begin
+
+
+def step_and_time(*arguments):
+    found, took = plan(*arguments)
+    return found and found["predicted_step_s"], took
+
+
+def carry(model, cluster, sync, folder):
+    """Of the best split: steps that end with their exchanges, and across the step's end."""
+    default, _ = plan(model, cluster, "split", sync, folder)
+    carried, _ = plan(model, cluster, "split", sync, folder, "auto")
+    if default is None:
+        return {"set": "carry", "sync": sync, "default_s": None, "carried_s": None, "exposed": None}
+    busiest = max(each["compute_s"] for each in default["breakdown"].values())
+    return {"set": "carry", "sync": sync, "default_s": default["predicted_step_s"],
+            "carried_s": carried["predicted_step_s"], "exposed": 1 - busiest / default["predicted_step_s"]}  # fmt: skip
 
 
 def show(seconds):
@@ -64,7 +83,7 @@ def main():
             cluster = folder / "cluster.toml"
             cluster.write_text(cluster_text(hosts))
             for model in export_models(MODELS):
-                auto_s, auto_took = step_and_time(model, cluster, "auto", "auto", folder)
+                auto_s, auto_took = step_and_time(model, cluster, "auto", "auto", folder, "auto")
                 for planner in ("equal", "split"):
                     row = {"set": "server", "model": model.stem, "cluster": title, "planner": planner,
                            "auto_s": auto_s, "plan_s": auto_took}  # fmt: skip
@@ -73,6 +92,9 @@ def main():
                         row["plan_s"] = max(row["plan_s"], took)
                     rows.append(row)
                     print(f"{title:12} {model.stem:12} {planner:6} " + " ".join(f"{key} {show(row[key])}" for key in TIMES))
+                for sync in ("all_reduce", "owners"):
+                    rows.append(carry(model, cluster, sync, folder) | {"model": model.stem, "cluster": title})
+                    print(f"{title:12} {model.stem:12} carry  " + " ".join(f"{k} {v}" for k, v in rows[-1].items()))
     out = BUILD / "bench/placement.json"
     out.write_text(json.dumps(rows, indent=1) + "\n")
     print(f"wrote {os.path.relpath(out)}")

@@ -335,6 +335,9 @@ Result<void> verify_plan(const Plan& plan, const std::string& model_hash,
   if (plan.bucket_bytes.value <= 0) {
     faults.push_back(fmt::format("bucket_bytes is {}, wanted at least 1", plan.bucket_bytes.value));
   }
+  if (!(plan.carried.exchanges >= 0) || plan.carried.skipped < 0)
+    faults.push_back(fmt::format("carried is {} and carried_skip {}, wanted at least 0",
+                                 plan.carried.exchanges, plan.carried.skipped));
   const bool invalid = !faults.empty();
   if (plan.model_hash != model_hash) {
     faults.push_back(fmt::format("made for model {}, this model is {}; plan again", plan.model_hash,

@@ -49,6 +49,14 @@ enum class Updates { kNative, kPortable };
 std::string_view updates_name(Updates updates);
 Result<Updates> parse_updates(std::string_view name);
 
+/// Which of a step's exchanges of gradients, or of owners' new rows, end in the next step.
+struct Carried {
+  /// So many in a row; of a fraction's exchange, the first of them, that share of its elements.
+  double exchanges = 0;
+  std::int64_t skipped = 0;  ///< behind these, which end in their step
+  bool operator==(const Carried&) const = default;
+};
+
 /// The decision as data. docs/formats/plan.md says what each field means for the program.
 struct Plan {
   std::string model_hash, cluster_hash;
@@ -61,7 +69,8 @@ struct Plan {
   Bytes bucket_bytes{4 << 20};
   Updates updates = Updates::kNative;
   std::vector<Owners> owners = {};  ///< of parameters that several regions hold; none: all-reduced
-  bool tf32 = false;                ///< GPUs may round the factors of float32 products to TF32
+  Carried carried;
+  bool tf32 = false;  ///< GPUs may round the factors of float32 products to TF32
   bool operator==(const Plan&) const = default;
 };
 

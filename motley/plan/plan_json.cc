@@ -341,6 +341,8 @@ std::string print_plan(const Plan& plan, const cluster::Cluster& cluster) {
       entry["shares"][cluster.device(device).name] = share;
     json["owners"].push_back(std::move(entry));
   }
+  if (plan.carried.exchanges != 0) json["carried"] = plan.carried.exchanges;
+  if (plan.carried.skipped != 0) json["carried_skip"] = plan.carried.skipped;
   if (plan.tf32) json["tf32"] = true;
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -380,6 +382,8 @@ Result<Plan> parse_plan(std::string_view text, const std::string& name,
                                           {Updates::kNative, Updates::kPortable}));
   }
   MOTLEY_ASSIGN(plan.owners, read_owners(object, cluster));
+  MOTLEY_RETURN_IF_ERROR(read_if_there(object, "carried", plan.carried.exchanges));
+  MOTLEY_RETURN_IF_ERROR(read_if_there(object, "carried_skip", plan.carried.skipped));
   MOTLEY_RETURN_IF_ERROR(read_if_there(object, "tf32", plan.tf32));
   MOTLEY_RETURN_IF_ERROR(object.refuse_unknown());
   return plan;

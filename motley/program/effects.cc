@@ -6,7 +6,8 @@
 namespace motley::program {
 
 bool is_persistent(BufferKind kind) {
-  return kind != BufferKind::kTemporary && kind != BufferKind::kInput;
+  return kind != BufferKind::kTemporary && kind != BufferKind::kInput &&
+         kind != BufferKind::kCarried;
 }
 
 bool may_be_new(BufferKind kind) {

@@ -16,11 +16,12 @@ class Lifetimes {
       : program_(program), storages_(storages_of(program)) {
     find_positions(Order(program));
     spans_.resize(program.buffers.size());
+    carried_until_.resize(program.buffers.size(), 0);
     handles_.resize(program.buffers.size());
     for (std::size_t i = 0; i < program.instructions.size(); ++i) follow(i);
     // The runtime drops everything unfreed at the end of the step.
     for (std::size_t id = 0; id < handles_.size(); ++id)
-      if (handles_[id].is_defined && !handles_[id].is_freed)
+      if (handles_[id].is_defined && (!handles_[id].is_freed || is_carried(id)))
         spans_[storages_[id].index()].end = end_ + 1;
   }
 
@@ -29,6 +30,12 @@ class Lifetimes {
     int begin = -1, end = -1;
   };
   const Span& span(std::size_t root) const { return spans_[root]; }
+  /// What a step carries over is live from its begin to here, too; 0: not.
+  int end_of_carried(std::size_t root) const { return carried_until_[root]; }
+  bool is_live(std::size_t root, int position) const {
+    const Span& span = spans_[root];
+    return (span.begin <= position && position < span.end) || position < carried_until_[root];
+  }
   int end_of_step() const { return end_; }
   InstructionId instruction_at(int position) const {
     if (position < end_) return compute_[static_cast<std::size_t>(position)];
@@ -86,8 +93,16 @@ class Lifetimes {
     }
   }
 
+  bool is_carried(std::size_t id) const {
+    return program_.buffers[id].kind == BufferKind::kCarried;
+  }
+
   void define(BufferId id, std::size_t i) {
     handles_[id.index()].is_defined = true;
+    if (is_carried(id.index())) {
+      int& until = carried_until_[storages_[id.index()].index()];
+      if (!handles_[id.index()].is_freed) until = std::max(until, begins_[i] + 1);
+    }
     Span& span = spans_[storages_[id.index()].index()];
     if (span.begin < 0) span.begin = begins_[i];
     // A buffer without readers is live while it is made.
@@ -95,8 +110,10 @@ class Lifetimes {
   }
 
   void extend(BufferId id, std::size_t i) {
-    Span& span = spans_[storages_[id.index()].index()];
-    span.end = std::max(span.end, ends_[i]);
+    const std::size_t root = storages_[id.index()].index();
+    int& end =
+        is_carried(root) && !handles_[root].is_defined ? carried_until_[root] : spans_[root].end;
+    end = std::max(end, ends_[i]);
   }
 
   struct Handle {
@@ -108,6 +125,7 @@ class Lifetimes {
   std::vector<int> begins_, ends_;      // by instruction
   std::vector<InstructionId> compute_;  // by position
   std::vector<Span> spans_;             // by root
+  std::vector<int> carried_until_;      // by root
   std::vector<Handle> handles_;         // by buffer
   int end_ = 0;
 };
@@ -136,12 +154,14 @@ std::vector<Bytes MemoryPeak::*> parts_of(const DeviceProgram& program) {
         parts[id] = &MemoryPeak::inputs;
         break;
       case BufferKind::kTemporary:
+      case BufferKind::kCarried:
         break;
     }
   }
   const auto mark = [&](BufferId id, Bytes MemoryPeak::*part) {
     const BufferId root = storage_of(program, id);
-    if (program.buffer(root).kind == BufferKind::kTemporary) parts[root.index()] = part;
+    const BufferKind kind = program.buffer(root).kind;
+    if (kind == BufferKind::kTemporary || kind == BufferKind::kCarried) parts[root.index()] = part;
   };
   for (const Instruction& instruction : program.instructions)
     if (instruction.lane != Lane::kCompute || instruction.op == "motley::cut")
@@ -175,10 +195,15 @@ MemoryPeak find_memory_peak(const DeviceProgram& program, std::span<const Bytes>
     if (!is_root(buffer)) continue;
     if (is_persistent(buffer.kind)) {
       peak.persistent += buffer.bytes();
-    } else if (const auto& span = lifetimes.span(id); span.begin >= 0 && span.begin < span.end) {
-      change[static_cast<std::size_t>(span.begin)] += buffer.bytes().value;
-      change[static_cast<std::size_t>(span.end)] -= buffer.bytes().value;
+      continue;
     }
+    const auto add = [&](int begin, int end) {
+      if (begin < 0 || begin >= end) return;
+      change[static_cast<std::size_t>(begin)] += buffer.bytes().value;
+      change[static_cast<std::size_t>(end)] -= buffer.bytes().value;
+    };
+    add(lifetimes.span(id).begin, lifetimes.span(id).end);
+    add(0, lifetimes.end_of_carried(id));
   }
   std::int64_t live = 0, most = -1;
   int at = 0;
@@ -195,9 +220,7 @@ MemoryPeak find_memory_peak(const DeviceProgram& program, std::span<const Bytes>
   const auto parts = parts_of(program);
   for (std::size_t id = 0; id < program.buffers.size(); ++id) {
     const Buffer& buffer = program.buffers[id];
-    const auto& span = lifetimes.span(id);
-    const bool is_live = is_persistent(buffer.kind) || (span.begin <= at && at < span.end);
-    if (!is_root(buffer) || !is_live) continue;
+    if (!is_root(buffer) || !(is_persistent(buffer.kind) || lifetimes.is_live(id, at))) continue;
     peak.*parts[id] += buffer.bytes();
     peak.largest.emplace_back(BufferId(static_cast<std::int64_t>(id)), buffer.bytes());
   }

@@ -11,8 +11,9 @@ namespace motley::program {
 
 /// Peak memory of one step by liveness: persistent buffers, inputs, temporaries from definition to
 /// free (a root lives until its last view is freed), and the running instruction's scratch if
-/// known, in the order of the compute lane. A transfer, send or receive ends at the compute
-/// instruction that waits for it, directly or through others; else at the end of the step.
+/// known, in the order of the compute lane. What is carried is live at both ends of the step. A
+/// transfer, send or receive ends at the compute instruction that waits for it, directly or through
+/// others; else at the end of the step.
 struct MemoryPeak {
   Bytes total;  ///< at the peak; the sum of the following
   Bytes parameters;

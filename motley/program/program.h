@@ -15,9 +15,20 @@
 
 namespace motley::program {
 
-/// The purpose of a buffer. Everything but kTemporary and kInput lives from step to step. A mirror
-/// is a copy of another device's data that outlives that device (synth/state/mirrored.h).
-enum class BufferKind { kParameter, kState, kModelBuffer, kConstant, kMirror, kInput, kTemporary };
+/// The purpose of a buffer. All but the last three live from step to step. A mirror is a copy of
+/// another device's data that outlives that device (synth/state/mirrored.h). What is carried is
+/// made in one step and used and freed in the next one, before it is made again
+/// (synth/state/carried.h).
+enum class BufferKind {
+  kParameter,
+  kState,
+  kModelBuffer,
+  kConstant,
+  kMirror,
+  kInput,
+  kTemporary,
+  kCarried
+};
 
 /// The part of a tensor that a device keeps: rows from `begin` on of [before, extent, after]. The
 /// buffer's shape gives their number. A device may keep all rows while others keep none.
@@ -69,8 +80,9 @@ struct Instruction {
   GroupId group;                     ///< of a collective; else none
   std::vector<InstructionId> waits;  ///< must have finished; of other strands (strands.h)
   std::vector<BufferId> frees;       ///< temporaries not used after this instruction
-  OpId origin;        ///< graph operator that it came from; none for synthesised ones
-  std::string label;  ///< module path or purpose ("bucket 2"), for people
+  OpId origin;              ///< graph operator that it came from; none for synthesised ones
+  std::string label;        ///< module path or purpose ("bucket 2"), for people
+  bool is_carried = false;  ///< of the step before, which it ends; nothing if there is none
   bool operator==(const Instruction&) const = default;
 
   std::string full_name() const;  ///< "aten::add.Tensor"

@@ -15,8 +15,8 @@ namespace motley::program {
 namespace {
 
 constexpr std::string_view kVersion = "motley.program/1";
-constexpr std::array<std::string_view, 7> kKindNames = {
-    "parameter", "state", "model_buffer", "constant", "mirror", "input", "temporary"};
+constexpr std::array<std::string_view, 8> kKindNames = {
+    "parameter", "state", "model_buffer", "constant", "mirror", "input", "temporary", "carried"};
 constexpr std::array<std::string_view, 4> kKeywordKinds = {"dtype", "layout", "device",
                                                            "memory_format"};
 constexpr int kDeepestList = 16;
@@ -96,6 +96,7 @@ void print_instruction(std::string& out, std::size_t id, const Instruction& inst
   if (!instruction.group.is_none())
     fmt::format_to(std::back_inserter(out), " group {}", instruction.group.value);
   if (instruction.returns_list) out += " list";
+  if (instruction.is_carried) out += " carried";
   print_ids(out, "wait", '^', instruction.waits);
   if (!instruction.origin.is_none())
     fmt::format_to(std::back_inserter(out), " origin {}", instruction.origin.value);
@@ -270,7 +271,7 @@ bool parse_operator(LineCursor& line, Instruction& instruction) {
   return line.expect('(') && parse_arguments(line, ')', 0, instruction.arguments);
 }
 
-/// [group N] [list] [wait ^I ...] [origin N] ["LABEL"] [free %A ...]
+/// [group N] [list] [carried] [wait ^I ...] [origin N] ["LABEL"] [free %A ...]
 bool parse_trailers(LineCursor& line, Instruction& instruction) {
   std::int64_t number = 0;
   if (line.take_word("group")) {
@@ -279,6 +280,7 @@ bool parse_trailers(LineCursor& line, Instruction& instruction) {
     instruction.group = GroupId(number);
   }
   instruction.returns_list = line.take_word("list");
+  instruction.is_carried = line.take_word("carried");
   if (line.take_word("wait")) {
     do {
       if (!parse_instruction_id(line, instruction.waits.emplace_back())) return false;
@@ -296,7 +298,8 @@ bool parse_trailers(LineCursor& line, Instruction& instruction) {
     } while (line.peek() == '%');
   }
   return line.at_end() ||
-         line.fail("group, list, wait, origin, a label or free, in this order, or the end");
+         line.fail(
+             "group, list, carried, wait, origin, a label or free, in this order, or the end");
 }
 
 bool parse_instruction(LineCursor& line, Lane lane, DeviceProgram& device) {

@@ -106,7 +106,7 @@ TEST(ProgramText, RefusesBadItems) {
       "program.parse p.txt:5: found ': input f32[2]', wanted %1 before this, ids being dense");
   EXPECT_EQ(error_of_instruction("buffer %1: inputs f32[2]"),
             "program.parse p.txt:5: found 'f32[2]', wanted one of parameter state model_buffer "
-            "constant mirror input temporary in place of 'inputs'");
+            "constant mirror input temporary carried in place of 'inputs'");
   EXPECT_EQ(error_of_instruction("buffer %1: input f31[2]"),
             "program.parse p.txt:5: found '[2]', wanted a dtype such as f32 in place of 'f31'");
   EXPECT_EQ(error_of_instruction("buffer %1: input f32[2; 3]"),
@@ -133,8 +133,8 @@ TEST(ProgramText, RefusesBadInstructions) {
   EXPECT_EQ(error_of_instruction("compute ^0: aten::mm(%4294967296)"),
             "program.parse p.txt:5: found ')', wanted an id up to 2147483647");
   EXPECT_EQ(error_of_instruction("compute ^0: aten::mm(%0) origin 1 wait ^0"),
-            "program.parse p.txt:5: found 'wait ^0', wanted group, list, wait, origin, a label or "
-            "free, in this order, or the end");
+            "program.parse p.txt:5: found 'wait ^0', wanted group, list, carried, wait, origin, a "
+            "label or free, in this order, or the end");
 }
 
 TEST(ProgramText, RefusesListsThatAreTooDeep) {

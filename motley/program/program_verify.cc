@@ -172,6 +172,9 @@ class DeviceVerifier {
       check_outputs(i);
       check_frees(i);
     }
+    for (std::size_t id = 0; id < device_.buffers.size(); ++id)
+      if (is_carried(BufferId(id)) && handles_[id].defined.is_none())
+        report_buffer(id, "is carried to the next step, and yet never defined");
   }
 
  private:
@@ -339,8 +342,23 @@ class DeviceVerifier {
     }
   }
 
+  bool is_carried(BufferId id) const { return device_.buffer(id).kind == BufferKind::kCarried; }
+
+  /// What the step before carried over is there until it is defined anew.
   bool is_defined(BufferId id) const {
-    return is_persistent(device_.buffer(id).kind) || !handles_[id.index()].defined.is_none();
+    return is_persistent(device_.buffer(id).kind) || is_carried(id) ||
+           !handles_[id.index()].defined.is_none();
+  }
+
+  /// Instructions of two steps may meet in carried buffers and what lives on alone.
+  void check_step(std::size_t i, BufferId id) {
+    const InstructionId maker = handles_[id.index()].defined;
+    const bool is_of_last = device_.instructions[i].is_carried;
+    if (!maker.is_none() && device_.instructions[maker.index()].is_carried != is_of_last)
+      report(i, "uses %{} of ^{}, which belongs to the step {}", id.value, maker.value,
+             is_of_last ? "behind" : "before");
+    if (is_carried(id) && maker.is_none() && !is_of_last)
+      report(i, "uses %{} of the step before", id.value);
   }
 
   /// Returns whether an instruction only makes views and so touches no memory.
@@ -359,6 +377,7 @@ class DeviceVerifier {
       if (!is_defined(id)) return report(i, "uses %{} before it is defined", id.value);
       if (!handle.freed.is_none())
         return report(i, "uses %{} after ^{} freed it", id.value, handle.freed.value);
+      check_step(i, id);
       if (!order_->has_finished(handle.defined, i))
         return report(i, "uses %{} without waiting for ^{}, which defines it", id.value,
                       handle.defined.value);
@@ -395,6 +414,7 @@ class DeviceVerifier {
         report(i, "defines %{}, which ^{} has defined", id.value, handle.defined.value);
       }
       handle.defined = self;
+      if (is_carried(id)) handle.freed = InstructionId();
       note(used_, id, i);
       if (buffer.view_of.is_none()) {
         touch(i, id, Access::kWrite);
@@ -411,7 +431,7 @@ class DeviceVerifier {
       const InstructionId rival = used_.find_rival(id, *order_, i);
       if (is_persistent(device_.buffer(id).kind)) {
         report(i, "frees %{}, which lives from step to step", id.value);
-      } else if (handle.defined.is_none()) {
+      } else if (!is_defined(id)) {
         report(i, "frees %{} before it is defined", id.value);
       } else if (!handle.freed.is_none()) {
         report(i, "frees %{}, which ^{} has freed", id.value, handle.freed.value);

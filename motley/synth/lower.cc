@@ -10,6 +10,7 @@
 #include "motley/synth/ranks/sample_sharding.h"
 #include "motley/synth/ranks/sharded_plan.h"
 #include "motley/synth/stages/lower_stages.h"
+#include "motley/synth/state/carried.h"
 
 namespace motley::synth {
 namespace {
@@ -46,7 +47,7 @@ Result<program::Program> lower(const graph::Graph& graph, const plan::Plan& plan
     MOTLEY_ASSIGN(program::Program made,
                   lower_found(graph, found, all_ranks(found.sharding), options_of(plan)));
     MOTLEY_RETURN_IF_ERROR(set_methods(made, found.sharding.exchanges));
-    return made;
+    return with_carried(std::move(made), plan.carried);
   };
   MOTLEY_ASSIGN(program::Program program, lower_plan());
   MOTLEY_RETURN_IF_ERROR(program::verify_program(program, graph.name));
@@ -64,6 +65,7 @@ Result<RankKinds> lower_kinds(const graph::Graph& graph, const plan::Plan& plan,
   RankKinds kinds = lower_kinds(graph, sharding, found.rules, classes, options_of(plan),
                                 accumulation ? &*accumulation : nullptr);
   MOTLEY_RETURN_IF_ERROR(set_methods(kinds.program, sharding.exchanges));
+  kinds.program = with_carried(std::move(kinds.program), plan.carried);
   return kinds;
 }
 

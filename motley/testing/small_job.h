@@ -14,6 +14,7 @@
 #include "motley/synth/ranks/lower_evaluation.h"
 #include "motley/synth/ranks/lower_sharded.h"
 #include "motley/synth/ranks/sample_sharding.h"
+#include "motley/synth/state/carried.h"
 #include "motley/synth/state/commit.h"
 #include "motley/testing/direct_training.h"
 
@@ -28,6 +29,8 @@ struct SmallSplit {
   bool counts_squares = false;            ///< of gradients
   std::optional<double> clip_norm = {};   ///< of all gradients
   double momentum = DirectTraining::kMomentum;
+  Bytes bucket_bytes{4 << 20};
+  plan::Carried carried = {};
 };
 
 struct SmallPrograms {
@@ -61,8 +64,10 @@ inline SmallPrograms lower_small(const SmallModel& model, const SmallSplit& spli
   plan.recipe.clip_norm = split.clip_norm;
   synth::LowerOptions options;
   options.recipe = plan.recipe;
+  options.bucket_bytes = split.bucket_bytes;
   SmallPrograms programs;
-  programs.training = made(synth::lower_sharded(model.graph, sharding, options));
+  programs.training = synth::with_carried(
+      made(synth::lower_sharded(model.graph, sharding, options)), split.carried);
   if (split.counts_squares)
     programs.training = made(synth::with_gradient_squares(std::move(programs.training), plan));
   if (split.commits) programs.training = made(synth::with_commit(std::move(programs.training)));

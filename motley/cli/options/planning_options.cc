@@ -47,6 +47,11 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
        "who sums gradients of replicas: all_reduce (all of them), owners (each device a part), "
        "server:DEVICE (one device), or auto (as the planner says)",
        kShown},
+      {"--carry", &o.carry,
+       "exchanges of gradients that end in the next step, in front of what reads their parameters: "
+       "auto (where a step takes at least 1 % less), none, so many of the last, or NUMBER/SKIPPED "
+       "behind the last SKIPPED",
+       kShown},
       {"--tf32", &o.tf32, "allow TF32 in float32 products on GPUs: faster, less exact"},
       {"--bucket", &o.bucket, "size of a gradient bucket; auto: 4 MiB, or 16 MiB if faster",
        kShown},
@@ -59,10 +64,11 @@ std::vector<Flag> planning_flags(PlanningOptions& o) {
       {"--time-limit", &o.time_limit, "seconds of search; then the best plan so far is taken"},
       {"--seed", &o.seed, "seed of dropout, other random numbers and the random planner", kShown},
   };
-  put_under("Planning",
-            {"--planner", "--batch-split", "--stages", "--micro-batches", "--exclude",
-             "--batch-norm", "--updates", "--sync", "--tf32", "--bucket", "--time-limit", "--seed"},
-            flags);
+  put_under(
+      "Planning",
+      {"--planner", "--batch-split", "--stages", "--micro-batches", "--exclude", "--batch-norm",
+       "--updates", "--sync", "--carry", "--tf32", "--bucket", "--time-limit", "--seed"},
+      flags);
   put_under("Times of operators", {"--profiles", "--profile", "--profile-rounds"}, flags);
   const std::vector<Flag> recipe = recipe_flags(o.recipe);
   flags.insert(flags.end(), recipe.begin(), recipe.end());
@@ -193,6 +199,20 @@ Result<search::Sync> parse_sync(const std::string& text) {
                                              text));
 }
 
+/// Parses "auto" (none: as the planner says), "none", "3.5" and "3.5/2", which skips the last two.
+Result<std::optional<plan::Carried>> parse_carry(const std::string& text) {
+  if (text == "auto") return std::optional<plan::Carried>();
+  const std::size_t slash = std::min(text.find('/'), text.size());
+  const auto exchanges = text == "none" ? std::optional(0.0) : find_float(text.substr(0, slash));
+  const auto skipped =
+      slash < text.size() ? find_integer(text.substr(slash + 1)) : std::optional<std::int64_t>(0);
+  if (exchanges && *exchanges >= 0 && skipped && *skipped >= 0)
+    return std::optional(plan::Carried{*exchanges, *skipped});
+  return usage_error("cli.carry", fmt::format("--carry: found '{}', wanted auto, none, a number of "
+                                              "exchanges or NUMBER/SKIPPED",
+                                              text));
+}
+
 }  // namespace
 
 Result<control::PriceChoices> make_price_choices(const PlanningOptions& options,
@@ -204,12 +224,15 @@ Result<control::PriceChoices> make_price_choices(const PlanningOptions& options,
   return choices;
 }
 
-Result<void> refuse_sync(const PlanningOptions& options) {
+Result<void> refuse_exchanges(const PlanningOptions& options) {
   MOTLEY_ASSIGN(const search::Sync sync, parse_sync(options.sync));
-  if (sync.kind == search::Sync::Kind::kAuto) return {};
-  return usage_error("cli.sync",
-                     "--sync goes with plans that are made of a model on a cluster (-m, -C); leave "
-                     "it out");
+  MOTLEY_ASSIGN(const auto carried, parse_carry(options.carry));
+  const bool is_of_sync = sync.kind != search::Sync::Kind::kAuto;
+  if (!is_of_sync && (!carried || carried->exchanges == 0)) return {};
+  return usage_error(is_of_sync ? "cli.sync" : "cli.carry",
+                     fmt::format("{} goes with plans that are made of a model on a cluster (-m, "
+                                 "-C); leave it out",
+                                 is_of_sync ? "--sync" : "--carry"));
 }
 
 Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
@@ -236,6 +259,7 @@ Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
   }
   if (options.bucket == kAutoBucket) choices.most_bucket_bytes = kMostBucket;
   MOTLEY_ASSIGN(choices.sync, parse_sync(options.sync));
+  MOTLEY_ASSIGN(choices.carried, parse_carry(options.carry));
   choices.planner = options.planner;
   choices.planners = peers::planners();
   choices.seed = options.seed;
@@ -252,6 +276,7 @@ Result<std::unique_ptr<control::ChosenPlan>> choose_plan(const PlanOrFile& from,
       control::Question question,
       make_question(from.planning, is_made_now ? GlobalBatch::kGiven : GlobalBatch::kElsewhere));
   question.commits = question.commits || from.commits;
+  question.carries = from.carries;
   question.made = from.cluster;
   question.is_whole = from.cluster.has_value();
   MOTLEY_ASSIGN(const control::PlanChoices choices, make_plan_choices(from.planning, context));
@@ -259,6 +284,16 @@ Result<std::unique_ptr<control::ChosenPlan>> choose_plan(const PlanOrFile& from,
     return usage_error(
         "cli.sync",
         fmt::format("--sync: {} says who sums gradients; leave it out, or plan again", from.file));
+  const bool asks_to_carry = choices.carried && choices.carried->exchanges > 0;
+  if (asks_to_carry && (!is_made_now || question.commits || !question.carries))
+    return usage_error(
+        "cli.carry",
+        !is_made_now
+            ? fmt::format("--carry: {} says which exchanges are carried; leave it out, or plan "
+                          "again",
+                          from.file)
+            : "--carry: a step that may be undone (--elastic, --survive) or measured by parts "
+              "(--adapt split, batch) ends with its exchanges; leave it out");
   if (is_made_now) return control::choose_plan(question, choices, printer.outside());
   MOTLEY_ASSIGN(auto opened, control::open_plan(from.file, question, choices.prices, for_file,
                                                 printer.outside()));

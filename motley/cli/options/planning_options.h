@@ -28,6 +28,7 @@ struct PlanningOptions {
   plan::BatchNormMode batch_norm = plan::BatchNormMode::kGlobal;
   std::string updates = "auto";
   std::string sync = "auto";
+  std::string carry = "auto";
   bool tf32 = false;
   std::string bucket = "auto";
   control::Missing profile = control::Missing::kMeasure;
@@ -58,8 +59,9 @@ enum class GlobalBatch { kGiven, kElsewhere };
 Result<control::Question> make_question(const PlanningOptions& options, GlobalBatch batch);
 Result<control::PriceChoices> make_price_choices(const PlanningOptions& options,
                                                  const Context& context);
-/// Usage error (cli.sync): --sync asks for something where plans have no owners.
-Result<void> refuse_sync(const PlanningOptions& options);
+/// Usage errors (cli.sync, cli.carry): --sync or --carry asks for something where plans of layers
+/// or of market machines have neither owners nor carried exchanges.
+Result<void> refuse_exchanges(const PlanningOptions& options);
 Result<control::PlanChoices> make_plan_choices(const PlanningOptions& options,
                                                const Context& context);
 
@@ -67,6 +69,7 @@ struct PlanOrFile {
   PlanningOptions planning;
   std::string file;      ///< plan.json; "": plan the model and cluster now
   bool commits = false;  ///< steps must complete on all devices or on none
+  bool carries = true;   ///< exchanges may end in the next step
   /// Another process's cluster, instead of the file.
   std::optional<cluster::Cluster> cluster = {};
 };

@@ -55,7 +55,7 @@ Result<void> refuse_flags_of_models(const PlanOptions& options) {
   if (options.planning.survive != 0 && !is_of_model)
     return usage_error("cli.survive",
                        "--survive goes with plans of a model on a cluster (-m, -C); leave it out");
-  return is_of_model ? Result<void>() : refuse_sync(options.planning);
+  return is_of_model ? Result<void>() : refuse_exchanges(options.planning);
 }
 
 Result<int> plan_model(const PlanOptions& options, const Context& context) {

@@ -468,6 +468,8 @@ Result<int> run_plan(const RunOptions& given, const Context& context) {
   if (run_dir.empty()) run_dir = default_run_dir(options.plan.planning.model);
   MOTLEY_RETURN_IF_ERROR(control::check_not_in_use({std::filesystem::absolute(run_dir).string()}));
   options.plan.commits = options.elastic;
+  // Their models of a step end with its exchanges.
+  options.plan.carries = options.adapt != "split" && options.adapt != "batch";
   if (options.plan.planning.survive != 0 && !options.elastic)
     return usage_error("cli.elastic",
                        "--survive: a run outlives the loss of devices with --elastic; add it");

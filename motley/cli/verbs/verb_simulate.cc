@@ -131,7 +131,7 @@ Result<int> simulate_plan(const SimulateOptions& options, const Context& context
     return usage_error("cli.survive",
                        "--survive goes with a model's own plans; leave out the layer profile");
   if (options.plan.planning.layers.is_given()) {
-    MOTLEY_RETURN_IF_ERROR(refuse_sync(options.plan.planning));
+    MOTLEY_RETURN_IF_ERROR(refuse_exchanges(options.plan.planning));
     return simulate_layers(
         {options.plan.file, options.plan.planning.cluster, options.steps, options.trace},
         options.plan.planning.layers, context);

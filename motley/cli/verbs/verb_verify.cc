@@ -34,7 +34,8 @@ std::vector<Flag> verify_flags(VerifyOptions& options) {
   std::vector<Flag> flags = training_flags(options.run);
   flags.insert(
       flags.end(),
-      {{"--against", &options.against,
+      {{"--plan", &options.run.plan.file, "plan file (default: make a plan first)"},
+       {"--against", &options.against,
         "one: the same plan on one device; eager: PyTorch's own loop over the user's module",
         kShown},
        {"--source", &options.source,

@@ -103,6 +103,7 @@ Result<Inputs> read_inputs(const Question& question, Listener& listener) {
   inputs.global_batch = question.global_batch;
   inputs.tf32 = question.tf32;
   inputs.commits = question.commits;
+  inputs.carries = question.carries && !question.commits;
   inputs.survive = question.survive;
   inputs.lowering.updates = question.updates.value_or(
       cluster::are_identical(inputs.cluster, inputs.devices) ? plan::Updates::kNative

@@ -33,6 +33,7 @@ struct Question {
   std::optional<plan::Updates> updates;  ///< none: portable if devices differ in kind
   bool tf32 = false;                     ///< GPUs may round float32 products to TF32
   bool commits = false;                  ///< steps must complete on all devices or on none
+  bool carries = true;                   ///< exchanges may end in the next step
   int survive = 0;  ///< losses at once that the plan must survive (mirroring.h)
 };
 
@@ -49,6 +50,7 @@ struct Inputs {
   synth::LowerOptions lowering;
   bool tf32 = false;
   bool commits = false;  ///< programs have commits (synth/state/commit.h)
+  bool carries = true;   ///< programs may carry exchanges (synth/state/carried.h)
   int survive = 0;       ///< losses at once that mirrors protect against (mirroring.h)
 
   const graph::Graph& graph() const { return model->graph; }

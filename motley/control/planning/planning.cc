@@ -19,6 +19,7 @@
 #include "motley/program/memory.h"
 #include "motley/program/program_text.h"
 #include "motley/search/accumulating.h"
+#include "motley/search/carrying.h"
 #include "motley/search/given_planner.h"
 #include "motley/search/planners.h"
 #include "motley/synth/state/commit.h"
@@ -38,6 +39,8 @@ Result<std::unique_ptr<plan::Planner>> find_planner(const search::PlannerInputs&
         std::make_unique<search::Accumulating>(known, std::move(planner), choices.micro_batches);
   if (choices.sync.kind != search::Sync::Kind::kAuto)
     planner = std::make_unique<search::Synchronised>(known, std::move(planner), choices.sync);
+  if (!choices.carried || choices.carried->exchanges > 0)
+    planner = std::make_unique<search::Carrying>(known, std::move(planner), choices.carried);
   return planner;
 }
 
@@ -46,7 +49,9 @@ Result<plan::PlanOutcome> search(const Inputs& inputs, const PlanChoices& choice
                                  const Priced& priced, const plan::Problem& problem) {
   const SearchBy once = [&](const search::PlannerInputs& known, const PlanChoices& by,
                             int copies) -> Result<plan::PlanOutcome> {
-    MOTLEY_ASSIGN(const auto planner, find_planner(known, by));
+    PlanChoices allowed = by;
+    if (!inputs.carries || inputs.layers) allowed.carried = plan::Carried();
+    MOTLEY_ASSIGN(const auto planner, find_planner(known, allowed));
     plan::Problem asked = problem;
     asked.copies = copies;
     return planner->plan(asked);
@@ -181,6 +186,7 @@ Result<Answer> find_plan(Inputs& inputs, const PlanChoices& choices, const Outsi
 }
 
 Result<Planned> lower_plan(const Inputs& inputs, plan::Plan plan) {
+  if (!inputs.carries) plan.carried = {};
   MOTLEY_ASSIGN(program::Program program, synth::lower(inputs.graph(), plan, inputs.cluster));
   MOTLEY_ASSIGN(program, add_mirrors(inputs, plan, std::move(program)));
   if (inputs.commits) {

@@ -23,6 +23,7 @@ struct PlanChoices {
   std::vector<plan::GivenReplica> stages;  ///< not empty: use these
   std::int64_t micro_batches = 0;          ///< required number; 0: as few as memory allows
   search::Sync sync;
+  std::optional<plan::Carried> carried;  ///< exchanges into the next step; none: as is faster
   /// Limit for buckets larger than the question's; 0: only the question's.
   Bytes most_bucket_bytes{0};
   std::uint64_t seed = 0;  ///< for the planner "random"

@@ -95,6 +95,7 @@ Result<Reference> make_reference(const Inputs& inputs, const plan::Plan& plan) {
   whole.cluster_hash = cluster::cluster_hash(cluster);
   whole.replicas = plan::make_replicas({DeviceId(0)}, {plan.global_batch});
   whole.owners.clear();
+  whole.carried = {};
   if (plan.batch_norm_span == plan::BatchNormSpan::kMicroBatch)
     whole.replicas[0].micro_batches = plan.replicas[0].micro_batches;
   MOTLEY_ASSIGN(reference.planned, lower_plan(reference.inputs, std::move(whole)));

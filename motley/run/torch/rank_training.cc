@@ -152,12 +152,18 @@ Result<RankTraining::End> RankTraining::run(std::optional<std::int64_t> change_a
     MOTLEY_ASSIGN(end, close_step(wishes));
   }
   while (!end && !is_last() && !is_over()) {
-    if (at_.step == change_at) return End::kChanged;
+    if (at_.step == change_at) {
+      end = End::kChanged;
+      break;
+    }
     if (is_halted_) return runtime_error("run.halted", "told to stop, as others were lost");
     MOTLEY_ASSIGN(const StepResult result, step_on_data());
     MOTLEY_ASSIGN(end, close_step(result));
   }
-  if (end == End::kChanged) return End::kChanged;
+  if (end == End::kChanged) {
+    MOTLEY_RETURN_IF_ERROR(tensors_.executor().take_in());
+    return End::kChanged;
+  }
   MOTLEY_RETURN_IF_ERROR(leave(end.value_or(End::kFinished)));
   return end.value_or(End::kFinished);
 }
@@ -275,6 +281,7 @@ std::int64_t RankTraining::schedule_step() const {
 }
 
 Result<StepResult> RankTraining::evaluate_batch(std::size_t program, const data::Batch& batch) {
+  MOTLEY_RETURN_IF_ERROR(tensors_.executor().take_in());
   return evaluators_[program]->step(at_.step, batch);
 }
 
@@ -315,6 +322,7 @@ Result<void> RankTraining::check_finite(const std::string& what, double value) c
 
 Result<void> RankTraining::checkpoint() {
   if (at_.saved_step == at_.step) return {};
+  MOTLEY_RETURN_IF_ERROR(tensors_.executor().take_in());
   MOTLEY_ASSIGN(std::string written, checkpoints_.write(checkpoint_state(session_, at_)));
   if (session_.rank == 0) {
     at_.saved_path = std::move(written);

@@ -20,6 +20,7 @@
 #include "motley/base/json.h"
 #include "motley/base/random.h"
 #include "motley/program/commit.h"
+#include "motley/program/program_text.h"
 #include "motley/run/checkpoints/rank_files.h"
 #include "motley/run/hosts/here.h"
 #include "motley/run/input_specs.h"
@@ -188,6 +189,50 @@ TEST_P(TrainsIdentical, UnderAnySplit) {
     for (const Json& step : voices[rank]->events("step")) {
       EXPECT_EQ(step.at("ranks"), voices.size());
       EXPECT_EQ(step.at("leads"), rank == 0);
+    }
+  }
+}
+
+// Checkpoints, evaluations and the end take in what a step carried over; rates change with steps.
+TEST_F(RankTrainingTest, CarriedExchangesChangeNoBit) {
+  for (const bool in_parts : {false, true}) {
+    std::vector<FloatsByName> weights, states;
+    std::vector<std::vector<double>> losses;
+    std::vector<std::vector<Json>> evaluations;
+    for (const plan::Carried carried : {plan::Carried{}, {1, 0}, {1, 1}, {99, 0}}) {
+      const SmallPrograms programs = lower_small(model_, {.samples = {2, 1, 1},
+                                                          .in_parts = in_parts,
+                                                          .bucket_bytes = Bytes(64),
+                                                          .carried = carried});
+      const auto& all = programs.training.devices[0].instructions;
+      EXPECT_EQ(
+          std::any_of(all.begin(), all.end(), [](const auto& each) { return each.is_carried; }),
+          carried.exchanges > 0);
+      EXPECT_TRUE(program::verify_program(programs.training, "carried"));
+      std::filesystem::remove_all(run_dir());
+      std::filesystem::create_directories(run_dir());
+      Job job = small_job(dir_, programs, 7);
+      job.checkpoint_every = 3;
+      job.evaluation = small_evaluation(dir_, 2);
+      job.schedule.kind = ScheduleKind::kCosine;
+      job.schedule.steps = 7;
+      const Voices voices = train(job, programs);
+      weights.push_back(floats_of_file(published()));
+      // Of parts each rank has its own file.
+      states.push_back(floats_of_file(path_of(run_dir(), 7) + "/optimizer" +
+                                      (in_parts ? "-00002-of-00003" : "") + ".safetensors"));
+      losses.push_back(voices[0]->losses());
+      evaluations.emplace_back();
+      for (Json each : voices[0]->events("evaluation")) {
+        each.erase("seconds");
+        evaluations.back().push_back(std::move(each));
+      }
+    }
+    for (std::size_t i = 1; i < weights.size(); ++i) {
+      EXPECT_EQ(weights[i], weights[0]);
+      EXPECT_EQ(states[i], states[0]);
+      EXPECT_EQ(losses[i], losses[0]);
+      EXPECT_EQ(evaluations[i], evaluations[0]);
     }
   }
 }

@@ -134,10 +134,11 @@ class Bound {
     return objective;
   }
 
-  /// Returns the bounds that hold. With interleaved micro-batches one computes while another waits
-  /// for an exchange, so only each lane's total work bounds the step.
+  /// Returns the bounds that hold. Where a micro-batch or a step computes while another waits for
+  /// an exchange, only each lane's total work bounds the step.
   unsigned holding() const {
-    return study_.question().turns == 1 ? (1u << kBounds) - 1 : kLane | kWork;
+    const SpmdQuestion& question = study_.question();
+    return question.turns == 1 && !question.carries ? (1u << kBounds) - 1 : kLane | kWork;
   }
 
   void add(std::vector<int> least, std::vector<int> most) {

@@ -32,7 +32,8 @@ enum class BoundedBatches { kAny, kOne };
 ///
 /// With interleaved micro-batches (SpmdQuestion::turns) the bound is for such plans with the
 /// question's number of micro-batches. It uses each lane's total work, which is the same for each
-/// micro-batch. What a step has once counts 1 / micro_batches.
+/// micro-batch. What a step has once counts 1 / micro_batches. Of plans that may carry exchanges
+/// into the next step (SpmdQuestion::carries), too, it uses each lane's total work.
 Seconds spmd_lower_bound(SpmdStudy& study, Seconds known,
                          BoundedBatches batches = BoundedBatches::kAny);
 

@@ -41,7 +41,8 @@ struct SpmdQuestion {
   Seconds known_step{std::numeric_limits<double>::infinity()};
   /// A larger lower bound is useless.
   Seconds enough_bound{std::numeric_limits<double>::infinity()};
-  int copies = 0;  ///< mirrors, as in the problem (plan/planner.h)
+  int copies = 0;        ///< mirrors, as in the problem (plan/planner.h)
+  bool carries = false;  ///< the bound covers plans whose exchanges end in the next step, too
   Deadline deadline;
   /// Plans may have larger buckets than the lowering's, up to this: the bound covers them, too.
   Bytes most_bucket_bytes{0};

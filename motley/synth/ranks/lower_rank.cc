@@ -17,7 +17,7 @@ using graph::OutputKind;
 using graph::ValueRole;
 using program::BufferKind;
 
-constexpr std::string_view kGather = "parameters ", kGatherAgain = "again ", kBucket = "bucket ";
+constexpr std::string_view kGather = "parameters ", kGatherAgain = "again ";
 
 std::string gather_label(const RankStep& rank, std::size_t bucket) {
   const ValueId any = rank.step().gathers[bucket].items.front().value;

@@ -17,6 +17,7 @@
 #include "motley/synth/stages/stage_kinds.h"
 #include "motley/synth/stages/stage_programs.h"
 #include "motley/synth/stages/step_end.h"
+#include "motley/synth/state/carried.h"
 
 namespace motley::synth {
 namespace {
@@ -266,7 +267,8 @@ Result<std::optional<StageKinds>> lower_stage_kinds(const graph::Graph& graph,
   StagePrograms programs(*stages, {}, identical);
   MOTLEY_RETURN_IF_ERROR(StageLowering(options, {}, *stages, programs).run(graph));
   if (!programs.are_identical()) return std::nullopt;
-  StageKinds kinds{programs.put_together(), {}, programs.all_of_groups()};
+  StageKinds kinds{
+      with_carried(programs.put_together(), plan.carried), {}, programs.all_of_groups()};
   kinds.program.global_batch = plan.global_batch;
   for (const IdenticalRanks::StandIn& each : identical) kinds.identical.push_back(each.ranks);
   return kinds;
@@ -285,7 +287,7 @@ Result<program::Program> lower_stages(const graph::Graph& graph, const plan::Pla
   program::Program program = programs.put_together();
   program.global_batch = plan.global_batch;
   mark_parts(*stages, lowering.shared(), program);
-  return program;
+  return with_carried(std::move(program), plan.carried);
 }
 
 }  // namespace motley::synth

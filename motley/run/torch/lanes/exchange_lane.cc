@@ -57,6 +57,10 @@ Result<void> ExchangeLane::run_step() {
     // Others see a result when the emulated device has it, not when the real one does.
     if (const std::int64_t ready = context_.progress->ready_ns(exchange.waits); ready != 0)
       sleep_until_ns(ready);
+    if (context_.frame->is_left_out(exchange.is_carried)) {
+      leave_out(exchange);
+      continue;
+    }
     MOTLEY_RETURN_IF_ERROR(run(exchange));
     // Before others see it as done, so that the compute lane's peak is as in the program.
     for (const int id : exchange.frees) context_.frame->values[id].reset();
@@ -64,6 +68,14 @@ Result<void> ExchangeLane::run_step() {
   }
   show(-1);
   return {};
+}
+
+/// Others go on as if it were done.
+void ExchangeLane::leave_out(const PreparedExchange& exchange) const {
+  if (context_.streams != nullptr) context_.streams->mark(exchange.id);
+  const std::int64_t now = context_.timeline->is_on() ? monotonic_ns() : 0;
+  context_.timeline->record(static_cast<std::size_t>(exchange.id), now, now);
+  context_.progress->advance(strand_, exchange.id);
 }
 
 void ExchangeLane::show(int id) const {

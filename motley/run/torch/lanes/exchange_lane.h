@@ -28,7 +28,8 @@ struct PreparedExchange {
   program::Buffer about;  ///< the result
   Splits splits;          ///< in real numbers; receives: for an all-to-all only
   std::vector<int> frees;
-  std::string place;  ///< "^9 motley::all_reduce (bucket 0)", for messages
+  bool is_carried = false;  ///< of the step before
+  std::string place;        ///< "^9 motley::all_reduce (bucket 0)", for messages
 };
 
 /// What the lanes of a device share; all of it outlives them.
@@ -67,6 +68,7 @@ class ExchangeLane {
   Result<void> send(const PreparedExchange& exchange);
   Result<void> receive(const PreparedExchange& exchange);
   void define(const PreparedExchange& exchange, at::Tensor made) const;
+  void leave_out(const PreparedExchange& exchange) const;
   void show(int id) const;
   void empty_stream() const;
 

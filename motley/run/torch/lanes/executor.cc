@@ -118,7 +118,9 @@ class TorchExecutor final : public Executor {
     if (!frame_.device.is_cpu())
       streams_ = std::make_unique<Streams>(
           frame_.device, program.instructions.size(),
-          static_cast<std::size_t>(std::max<std::int64_t>(options.timeline_steps, 1)));
+          // One more for what is taken in behind the last step.
+          static_cast<std::size_t>(std::max<std::int64_t>(options.timeline_steps, 1)) + 1);
+    for (const Instruction& each : program.instructions) carries_ = carries_ || each.is_carried;
   }
 
   Result<void> prepare();
@@ -126,6 +128,7 @@ class TorchExecutor final : public Executor {
   std::map<std::string, at::Tensor> persistent() override;
   Result<void> load(const TensorFiles& files, bool required) override;
   Result<StepResult> step(StepPlace place, const data::Batch& batch) override;
+  Result<void> take_in() override;
   void request_stop() override { frame_.wish.fetch_or(kStopWish, std::memory_order_relaxed); }
   void request_change() override { frame_.wish.fetch_or(kChangeWish, std::memory_order_relaxed); }
   RecoveryState recovery_state() const override;
@@ -144,8 +147,9 @@ class TorchExecutor final : public Executor {
   Result<void> prepare_lanes();
   void make_persistent();
   bool is_left_out(const PreparedCompute& compute) const {
-    return compute.counts && !frame_.counts_squares;
+    return (compute.counts && !frame_.counts_squares) || frame_.is_left_out(compute.is_carried);
   }
+  Result<void> run_lanes(StepResult& result, std::int64_t begin);
   void copy_written();
   Result<void> end_alone();
   Result<void> run_compute(StepResult& result, std::int64_t begin);
@@ -173,6 +177,9 @@ class TorchExecutor final : public Executor {
   std::vector<at::Tensor> before_;  // the commit's written buffers before the step
   std::size_t at_ = 0;              // position in compute_ of the current instruction
   bool is_open_ = false;            // a failed step is neither completed nor undone
+  bool carries_ = false;            // the program has instructions of the step before
+  bool has_carried_ = false;        // the last step has left some to do
+  Frame::Updating own_, last_;      // of this step and the one before
   StepProgress progress_;
   const std::vector<std::string> devices_;  // names by rank, as far as known
   std::vector<Bytes> scratch_;              // by instruction
@@ -258,18 +265,43 @@ Result<void> TorchExecutor::load(const TensorFiles& files, bool required) {
 Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
   if (is_broken_) return runtime_error("run.stopped", "an earlier step failed");
   const c10::InferenceMode no_autograd;
+  last_ = std::exchange(own_, {at.step, at.lr_factor});
   frame_.step = at.step;
-  frame_.lr_factor = at.lr_factor;
+  frame_.runs_own = true;
+  frame_.runs_carried = has_carried_;
   frame_.counts_squares = at.counts_squares;
   frame_.batch = &batch;
-  progress_.reset();
   StepResult result;
   const std::int64_t begin = monotonic_ns();
   timeline_.begin_step(at.step, begin);
   memory_.begin_step();
   if (streams_) streams_->begin_step(at.step);
-  clock_.start(begin);
   copy_written();
+  MOTLEY_RETURN_IF_ERROR(run_lanes(result, begin));
+  has_carried_ = carries_;
+  finish(result, begin);
+  return result;
+}
+
+Result<void> TorchExecutor::take_in() {
+  if (!has_carried_) return {};
+  if (is_broken_) return runtime_error("run.stopped", "an earlier step failed");
+  const c10::InferenceMode no_autograd;
+  last_ = own_;
+  frame_.runs_own = false;
+  frame_.runs_carried = true;
+  StepResult unused;
+  const std::int64_t begin = monotonic_ns();
+  timeline_.begin_step(-1, begin);  // without an end: not kept
+  if (streams_) streams_->begin_step(-1);
+  MOTLEY_RETURN_IF_ERROR(run_lanes(unused, begin));
+  has_carried_ = false;
+  return {};
+}
+
+Result<void> TorchExecutor::run_lanes(StepResult& result, std::int64_t begin) {
+  progress_.reset();
+  clock_.start(begin);
   for (const auto& lane : exchanges_) lane->start_step();
   auto outcome =
       run_guarded([&] { return run_compute(result, begin); },
@@ -282,8 +314,7 @@ Result<StepResult> TorchExecutor::step(StepPlace at, const data::Batch& batch) {
     for (const auto& lane : exchanges_) lane->finish_step();
     return tl::make_unexpected(progress_.fault());
   }
-  finish(result, begin);
-  return result;
+  return {};
 }
 
 Result<void> TorchExecutor::run_compute(StepResult& result, std::int64_t begin) {
@@ -374,15 +405,17 @@ Result<void> TorchExecutor::settle(Verdict verdict) {
 
 void TorchExecutor::run_one(const PreparedCompute& compute, std::int64_t& now) {
   frame_.meet_fault(compute.id);
+  frame_.updating = compute.is_carried ? last_ : own_;
   if (is_left_out(compute)) {
-    // Only the report needs its results; what it frees is freed.
+    // What it frees is freed, if it could be there: only the report needs squares.
   } else if (measures_scratch_) {
     Bytes& scratch = scratch_[static_cast<std::size_t>(compute.id)];
     scratch = std::max(scratch, memory_.measure([&] { compute.kernel(frame_); }));
   } else {
     compute.kernel(frame_);
   }
-  for (const int id : compute.frees) frame_.values[static_cast<std::size_t>(id)].reset();
+  if (!frame_.is_left_out(compute.is_carried))
+    for (const int id : compute.frees) frame_.values[static_cast<std::size_t>(id)].reset();
   clock_.charge();
   // On an emulated device the result is ready now; a thread that it wakes may take this processor.
   std::int64_t there = 0;

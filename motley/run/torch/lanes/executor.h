@@ -107,6 +107,10 @@ class Executor {
   /// unusable.
   virtual Result<StepResult> step(StepPlace place, const data::Batch& batch) = 0;
 
+  /// Ends what the last step carried into the next one (synth/state/carried.h), if anything:
+  /// persistent() is then the state after that step. Collective. Errors as of a step.
+  virtual Result<void> take_in() = 0;
+
   /// How far a failed step of a program with a commit came (program/commit.h).
   enum class RecoveryState {
     kBetween,  ///< no step was stopped

@@ -69,6 +69,7 @@ Result<PreparedCompute> prepare_compute(const DeviceProgram& program, std::size_
   compute.id = static_cast<int>(id);
   compute.frees = freed(instruction);
   compute.counts = program::counts_squares(instruction);
+  compute.is_carried = instruction.is_carried;
   const bool is_ours = instruction.op.starts_with("motley::");
   auto kernel = is_ours ? make_our_operator(program, instruction, device)
                         : make_operator_call(instruction, device);
@@ -175,6 +176,7 @@ Result<PreparedProgram> prepare_program(const DeviceProgram& program, const Stra
       MOTLEY_ASSIGN(exchange, prepare_transfer(program, id));
     }
     exchange.waits = std::move(waits);
+    exchange.is_carried = instruction.is_carried;
   }
   // Publishes progress only for instructions that others wait for: a store and a wake-up for each
   // instruction would slow steps of small operators.

@@ -17,8 +17,9 @@ namespace motley::run {
 struct PreparedCompute {
   int id = 0;
   std::vector<StrandWait> waits;
-  bool signals = false;  ///< an exchange waits for it
-  bool counts = false;   ///< squares of gradients, which a step may skip
+  bool signals = false;     ///< an exchange waits for it
+  bool counts = false;      ///< squares of gradients, which a step may skip
+  bool is_carried = false;  ///< of the step before
   Kernel kernel;
   std::vector<int> frees;
 };

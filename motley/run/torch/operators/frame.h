@@ -29,7 +29,15 @@ struct Frame {
   std::vector<c10::IValue> stack;  ///< of the current operator call; otherwise empty
   std::uint64_t seed = 0;
   std::int64_t step = 0;
-  double lr_factor = 1;        ///< of every learning rate, in this step
+  /// The step to which a running update belongs, and its factor of every learning rate.
+  struct Updating {
+    std::int64_t step = 0;
+    double lr_factor = 1;
+  };
+  Updating updating;
+  /// What of a program runs now: what the last step carried over, and what is the step's own.
+  bool runs_carried = false, runs_own = true;
+  bool is_left_out(bool is_carried) const { return !(is_carried ? runs_carried : runs_own); }
   bool counts_squares = true;  ///< of gradients, for the report (program/square_count.h)
   const data::Batch* batch = nullptr;
   /// This rank's wishes after the step: a sum of kStopWish and kChangeWish.

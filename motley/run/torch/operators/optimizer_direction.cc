@@ -214,7 +214,8 @@ Result<Kernel> make_apply(InstructionReader& reader, at::Device) {
   MOTLEY_RETURN_IF_ERROR(check_counts(arguments, row));
   return [arguments](Frame& frame) {
     if (!std::isfinite(read_factor(frame, arguments.factor))) return;
-    const StepNumbers step{arguments.lr * frame.lr_factor, count_updates(frame, arguments.scaling),
+    const StepNumbers step{arguments.lr * frame.updating.lr_factor,
+                           count_updates(frame, arguments.scaling),
                            read_norms(frame, arguments.parameter_squares),
                            read_norms(frame, arguments.direction_squares)};
     const bool decays = arguments.kind != "lamb" && arguments.weight_decay != 0;
@@ -288,8 +289,8 @@ Result<Kernel> make_scaled_square_sums(InstructionReader& reader, at::Device) {
                        fmt::format("found {} moments of {} tensors", moments.size(), ids.size()));
   return [=](Frame& frame) {
     std::vector<double> sums(ids.size(), std::numeric_limits<double>::quiet_NaN());
-    const double correction = 1 - std::pow(beta2, static_cast<double>(frame.step));
-    if (frame.step >= kMomentSteps)
+    const double correction = 1 - std::pow(beta2, static_cast<double>(frame.updating.step));
+    if (frame.updating.step >= kMomentSteps)
       for (std::size_t i = 0; i < ids.size(); ++i)
         sums[i] = scaled_squares(frame.values[ids[i]], frame.values[moments[i]], correction, eps);
     frame.values[out] = at::tensor(sums, at::TensorOptions().dtype(at::kDouble)).to(frame.device);
@@ -309,7 +310,7 @@ Result<Kernel> make_gradient_factor(InstructionReader& reader, at::Device) {
     double sum = 0;
     for (const int id : squares) sum += sum_in_order(frame.values[id]);
     // Needed here because a device whose regions have no backward pass has no tangent to start it.
-    if (scaling >= 0 && frame.step == 0) frame.values[scaling].zero_()[0] = initial;
+    if (scaling >= 0 && frame.updating.step == 0) frame.values[scaling].zero_()[0] = initial;
     const double scale = scaling < 0 ? 1.0 : frame.values[scaling][0].item<float>();
     const double norm = std::sqrt(sum) / scale;
     double factor = 1 / scale;
@@ -334,7 +335,7 @@ Result<Kernel> make_average(InstructionReader& reader, at::Device) {
   MOTLEY_RETURN_IF_ERROR(reader.status());
   return [averages, parameters, decay](Frame& frame) {
     // After the first step the average is that step's parameters.
-    const double weight = frame.step == 0 ? 1.0 : 1 - decay;
+    const double weight = frame.updating.step == 0 ? 1.0 : 1 - decay;
     update_elements({pick(frame, averages), pick(frame, parameters)},
                     {ElementKind::kAverage, weight});
   };

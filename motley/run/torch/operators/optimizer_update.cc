@@ -98,7 +98,8 @@ UpdateArguments::UpdateArguments(InstructionReader& reader)
       is_portable(reader.instruction().overload == "portable") {}
 
 ElementStep UpdateArguments::step(const Frame& frame, ElementKind kind) const {
-  ElementStep step{kind, lr * frame.lr_factor, weight_decay, count_updates(frame, scaling)};
+  ElementStep step{kind, lr * frame.updating.lr_factor, weight_decay,
+                   count_updates(frame, scaling)};
   std::copy_n(constants.begin(), std::min(constants.size(), step.constants.size()),
               step.constants.begin());
   return step;
@@ -123,7 +124,7 @@ double read_factor(const Frame& frame, int factor) {
 }
 
 double count_updates(const Frame& frame, int scaling) {
-  if (scaling < 0) return static_cast<double>(frame.step + 1);
+  if (scaling < 0) return static_cast<double>(frame.updating.step + 1);
   return frame.values[scaling][2].item<float>();
 }
 

@@ -58,7 +58,7 @@ at::Tensor prepare_gradient(const Frame& frame, const UpdateArguments& arguments
 /// element_update.h: the numbers of torch.optim with the same constants. GPUs run "sgd", "adam",
 /// "adamw" and "adagrad" by PyTorch's fused kernels unless the update is portable. Momentum starts
 /// at zero, as torch.optim's first step (dampening is 0). The rate is the instruction's times
-/// Frame::lr_factor.
+/// Frame::updating's.
 Result<Kernel> make_update(InstructionReader& reader, at::Device device);
 
 }  // namespace motley::run
