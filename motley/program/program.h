@@ -126,6 +126,10 @@ Program own_program(const Program& program, Rank rank);
 inline constexpr std::string_view kSend = "motley::send";
 inline constexpr std::string_view kReceive = "motley::receive";
 
+/// Labels of a step's exchanges of gradients, "bucket 3", and of owners' new rows, "updated bucket
+/// 3".
+inline constexpr std::string_view kBucketLabel = "bucket ", kUpdatedLabel = "updated ";
+
 /// Returns the rank at the other end of a "motley::send" or "motley::receive"; else none.
 Rank peer_of(const Instruction& instruction);
 

@@ -25,7 +25,7 @@ constexpr double kFirst = 8, kPlaces = 4;
 /// Of one exchange: a tensor of which this much waits is worth cutting no finer.
 constexpr double kLeastPart = 1.0 / 16;
 /// How often number and place are improved by turns.
-constexpr int kRounds = 2;
+constexpr int kImprovements = 2;
 
 /// Prices one plan with several exchanges carried.
 class CarriedPrices {
@@ -57,7 +57,7 @@ class CarriedPrices {
       for (double each = most - skipped; each > 0; each -= first)
         MOTLEY_RETURN_IF_ERROR(consider({each, static_cast<std::int64_t>(skipped)}));
     if (best_.exchanges == 0) return {};
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < kImprovements; ++round) {
       const auto skipped = static_cast<double>(best_.skipped);
       for (double by = first; by > kLeastPart; by = by > 1 ? std::ceil(by / 2) : by / 2)
         for (const double step : {-by, by})

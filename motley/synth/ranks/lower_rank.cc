@@ -75,11 +75,13 @@ void add_sources(RankStep& rank) {
 
 }  // namespace
 
-std::string bucket_label(std::size_t bucket) { return fmt::format("{}{}", kBucket, bucket); }
+std::string bucket_label(std::size_t bucket) {
+  return fmt::format("{}{}", program::kBucketLabel, bucket);
+}
 
 bool is_of_bucket(const program::Instruction& instruction) {
-  return instruction.origin.is_none() &&
-         (instruction.label.starts_with(kGather) || instruction.label.starts_with(kBucket));
+  return instruction.origin.is_none() && (instruction.label.starts_with(kGather) ||
+                                          instruction.label.starts_with(program::kBucketLabel));
 }
 
 RankWriter::RankWriter(RankStep& rank) : rank_(rank), update_(rank) {}

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "motley/program/program.h"
@@ -64,8 +63,6 @@ class RankWriter {
   std::map<std::int64_t, BufferId> metrics_;  // by output of the graph
 };
 
-/// Labels of buckets of outputs, by number; of the new rows that owners give out `updated` before.
-inline constexpr std::string_view kBucket = "bucket ", kUpdated = "updated ";
 std::string bucket_label(std::size_t bucket);
 /// Does a synthesised instruction belong to a bucket of parameters or outputs? A step exchanges
 /// these once, however many micro-batches it has.

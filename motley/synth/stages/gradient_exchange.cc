@@ -325,7 +325,7 @@ void GradientExchange::gather_updated() {
 
 void GradientExchange::send_updated(std::size_t b) {
   const SumBucket& bucket = sums_.buckets[b];
-  const std::string label = std::string(kUpdated) + bucket_label(b);
+  const std::string label = std::string(program::kUpdatedLabel) + bucket_label(b);
   const auto nodes = by_node(bucket.ranks);
   for (const std::size_t owner : bucket.ranks) {
     std::vector<std::size_t> intervals;
@@ -364,7 +364,7 @@ void GradientExchange::send_updated(std::size_t b) {
 
 void GradientExchange::gather(std::size_t b) {
   const SumBucket& bucket = sums_.buckets[b];
-  const std::string label = std::string(kUpdated) + bucket_label(b);
+  const std::string label = std::string(program::kUpdatedLabel) + bucket_label(b);
   const Shape counts = sums_.owned_elements(bucket);
   std::int64_t all = 0;
   for (const std::size_t i : bucket.intervals) all += sums_.elements(i);

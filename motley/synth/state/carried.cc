@@ -15,7 +15,6 @@
 #include "motley/program/effects.h"
 #include "motley/program/parts.h"
 #include "motley/program/strands.h"
-#include "motley/synth/ranks/lower_rank.h"
 
 namespace motley::synth {
 namespace {
@@ -44,8 +43,8 @@ std::optional<BucketCall> call_of(const Instruction& instruction) {
     if (does) label.remove_prefix(prefix.size());
     return does;
   };
-  const bool is_rest = begins_with(kRest), is_of_rows = begins_with(kUpdated);
-  if (!begins_with(kBucket)) return std::nullopt;
+  const bool is_rest = begins_with(kRest), is_of_rows = begins_with(program::kUpdatedLabel);
+  if (!begins_with(program::kBucketLabel)) return std::nullopt;
   const auto number = find_integer(label);
   return number ? std::optional(BucketCall{is_of_rows, *number, is_rest}) : std::nullopt;
 }

@@ -38,7 +38,7 @@ cluster::Cluster nine() {
 }
 
 /// The labels of a device's exchanges, in order.
-std::vector<std::string> exchanges_of(const program::DeviceProgram& device) {
+std::vector<std::string> exchange_labels(const program::DeviceProgram& device) {
   std::vector<std::string> labels;
   for (const program::Instruction& each : device.instructions)
     if (program::is_exchange(each)) labels.push_back(each.label);
@@ -121,7 +121,7 @@ TEST(Carried, AnUpdateComesInFrontOfTheFirstReader) {
   const program::Program program = two_layers();
   EXPECT_EQ(count_carriable(program), 2) << "the loss is reported in its step";
   const program::DeviceProgram made = with_carried(program, {2, 0}).devices[1];
-  EXPECT_THAT(exchanges_of(made),
+  EXPECT_THAT(exchange_labels(made),
               ElementsAre("last step's bucket 2", "last step's bucket 1", "bucket 0"));
   std::vector<std::string> computed;
   for (const program::Instruction& each : made.instructions)
@@ -141,7 +141,7 @@ TEST(Carried, AnUpdateComesInFrontOfTheFirstReader) {
 TEST(Carried, OfAFractionsExchangeTheRestEndsInItsStep) {
   const program::DeviceProgram made = with_carried(two_layers(), {1.25, 0}).devices[0];
   EXPECT_THAT(
-      exchanges_of(made),
+      exchange_labels(made),
       ElementsAre("last step's bucket 2", "last step's rest of bucket 1", "bucket 0", "bucket 1"));
   for (const program::Instruction& each : made.instructions) {
     if (!program::is_exchange(each) || !each.label.ends_with("bucket 1")) continue;
